@@ -1,0 +1,1 @@
+//! Placeholder replaced by this room's first commit.

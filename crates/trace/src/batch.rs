@@ -1,0 +1,81 @@
+use crate::{Event, Ref};
+use mmulab_addr::{BASE_BYTES, VirtAddr};
+
+/// A stretch of a trace, decoded: one word per reference, events beside them.
+#[derive(Clone, Default, Debug)]
+pub struct Batch {
+    /// References and control words, in order.
+    pub refs: Vec<Ref>,
+    /// Events that control words point at.
+    pub events: Vec<Event>,
+}
+
+impl Batch {
+    /// References a source aims to put in one batch: 128 KiB of words, which stays in a core's second-level cache
+    /// while several machines run over it.
+    pub const TARGET: usize = 16 * 1024;
+
+    /// Empties it, keeping the memory.
+    pub fn clear(&mut self) {
+        self.refs.clear();
+        self.events.clear();
+    }
+
+    /// Whether a source should hand it over.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.refs.len() >= Self::TARGET
+    }
+
+    /// Appends an event.
+    pub fn push_event(&mut self, event: Event) {
+        self.refs.push(Ref::event(self.events.len()));
+        self.events.push(event);
+    }
+
+    /// Appends the execution of a block of `bytes` code bytes: one fetch per page it touches.
+    #[inline]
+    pub fn push_block(&mut self, va: VirtAddr, bytes: u64, instructions: u32) {
+        self.refs.push(Ref::fetch(va, instructions.min(Ref::MAX_BLOCK)));
+        if instructions > Ref::MAX_BLOCK {
+            self.refs.push(Ref::retire(u64::from(instructions - Ref::MAX_BLOCK)));
+        }
+        self.cross(va, bytes, |va| Ref::fetch(va, 0));
+    }
+
+    /// Appends a load or store of `bytes`: one reference per page it touches.
+    #[inline]
+    pub fn push_data(&mut self, va: VirtAddr, bytes: u64, write: bool) {
+        let make = if write { Ref::write } else { Ref::read };
+        self.refs.push(make(va));
+        self.cross(va, bytes, make);
+    }
+
+    #[inline(always)]
+    fn cross(&mut self, va: VirtAddr, bytes: u64, make: impl Fn(VirtAddr) -> Ref) {
+        let mut left = BASE_BYTES - (va.raw() & (BASE_BYTES - 1));
+        while bytes > left {
+            self.refs.push(make(va.add(left)));
+            left += BASE_BYTES;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Item;
+
+    #[test]
+    fn an_access_across_a_page_boundary_is_two_references() {
+        let mut b = Batch::default();
+        b.push_data(VirtAddr::new(0x1ffe), 4, true);
+        b.push_data(VirtAddr::new(0x1ffc), 4, false);
+        b.push_block(VirtAddr::new(0x2ff0), 0x20, 40);
+        let vas: Vec<_> = b.refs.iter().map(|r| r.item()).collect();
+        assert_eq!(vas.len(), 6);
+        assert!(matches!(vas[1], Item::Access(_, va, _) if va.raw() == 0x2000));
+        assert_eq!(vas[4], Item::Retire(9));
+        assert!(matches!(vas[5], Item::Access(_, va, 0) if va.raw() == 0x3000));
+    }
+}

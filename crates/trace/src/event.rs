@@ -1,0 +1,165 @@
+use mmulab_addr::{PageOrder, Pid, Prot, Tid, VirtAddr};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a mapping shows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backing {
+    /// Zeroed memory of the program's own.
+    Anon,
+    /// A file from `offset` bytes on.
+    File {
+        /// Its path when the program ran; two mappings of equal paths share one page cache.
+        path: Arc<str>,
+        /// Offset of the mapping's first byte in it.
+        offset: u64,
+    },
+}
+
+/// How a mapping was asked for.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MapFlags {
+    /// MAP_SHARED: stores reach the file and other mappers.
+    pub shared: bool,
+    /// MAP_GROWSDOWN: a stack, grown by faults below it.
+    pub grows_down: bool,
+    /// MAP_POPULATE or MAP_LOCKED: all pages are faulted in at once.
+    pub populate: bool,
+    /// MAP_HUGETLB with its size.
+    pub hugetlb: Option<PageOrder>,
+    /// Mapped alike in every address space, its PTEs marked global (x86-64 G bit): kernel text in a text trace.
+    pub global: bool,
+    /// A name for reports when no file gives one: `[stack]`, `[vdso]`.
+    pub label: Option<Arc<str>>,
+}
+
+/// What madvise(2) was told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advice {
+    /// MADV_HUGEPAGE.
+    Hugepage,
+    /// MADV_NOHUGEPAGE.
+    Nohugepage,
+    /// MADV_COLLAPSE.
+    Collapse,
+    /// MADV_DONTNEED: contents are gone at once.
+    Dontneed,
+    /// MADV_FREE: contents may go when memory is short.
+    Free,
+    /// MADV_WILLNEED.
+    Willneed,
+    /// Any other number, carried for completeness.
+    Other(i32),
+}
+
+/// What happened to an address space, a thread or the machine, in order with the references.
+///
+/// Lengths are in bytes. Ranges need not be page-aligned in a trace; the kernel rounds as Linux does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Event {
+    /// Who acts from here on. A trace starts as process 1, thread 1.
+    Switch {
+        /// Process.
+        pid: Pid,
+        /// Thread, unique in the trace.
+        tid: Tid,
+    },
+    /// A mapping appears, replacing what was there.
+    Mmap {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes.
+        len: u64,
+        /// Rights.
+        prot: Prot,
+        /// Everything else that was asked.
+        flags: MapFlags,
+        /// What it shows.
+        backing: Backing,
+    },
+    /// Mappings go.
+    Munmap {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes.
+        len: u64,
+    },
+    /// Rights change.
+    Mprotect {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes.
+        len: u64,
+        /// The new rights.
+        prot: Prot,
+    },
+    /// A mapping moves or changes size; pages move with it.
+    Mremap {
+        /// Where it was.
+        old: VirtAddr,
+        /// Its old length.
+        old_len: u64,
+        /// Where it is now.
+        new: VirtAddr,
+        /// Its new length.
+        new_len: u64,
+        /// MREMAP_DONTUNMAP: the old range stays, empty.
+        keep_old: bool,
+    },
+    /// Advice on a range.
+    Madvise {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes.
+        len: u64,
+        /// The advice.
+        advice: Advice,
+    },
+    /// The brk heap is now `start..end`.
+    Brk {
+        /// Where it begins.
+        start: VirtAddr,
+        /// Where it ends.
+        end: VirtAddr,
+    },
+    /// A new process, a copy of the acting one (copy on write).
+    Fork {
+        /// The child.
+        child: Pid,
+        /// vfork or CLONE_VM without CLONE_THREAD: the child borrows the address space until it execs or exits.
+        shares_memory: bool,
+    },
+    /// A new thread of the acting process.
+    Clone {
+        /// The thread.
+        child: Tid,
+    },
+    /// The acting process starts another program: its address space is emptied.
+    Exec {
+        /// The program.
+        path: Arc<str>,
+    },
+    /// The acting thread ends.
+    ExitThread,
+    /// The acting process ends.
+    Exit {
+        /// Its exit status.
+        status: i32,
+    },
+    /// INVLPG: the page's translation is dropped from the acting core's TLBs.
+    Invlpg {
+        /// Any address in it.
+        addr: VirtAddr,
+    },
+    /// The daemons of the operating system run.
+    Tick,
+    /// The recorder lost something here; reports repeat it.
+    Lost {
+        /// What and why.
+        what: Arc<str>,
+    },
+}

@@ -1,0 +1,17 @@
+//! What a program did: the references it made and what it did to its address spaces, in order.
+//!
+//! Everything that produces references (a recording, another tool's trace, a generator) is a [`Source`]; everything
+//! that consumes them takes [`Batch`]es. A batch is a flat array of packed [`Ref`]s with the rare address-space
+//! [`Event`]s beside it, so that the simulator's loop reads one word per reference.
+
+mod batch;
+mod error;
+mod event;
+mod refs;
+mod source;
+
+pub use batch::Batch;
+pub use error::{TraceError, TraceErrorKind};
+pub use event::{Advice, Backing, Event, MapFlags};
+pub use refs::{Item, Ref};
+pub use source::{Isa, Source, TraceInfo};
