@@ -1,4 +1,26 @@
-use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
+use crate::Format;
+use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
+
+/// What the entries above have granted so far; a walk ends with the least of all levels (Intel SDM vol. 3A,
+/// section 4.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// Rights every level grants.
+    pub prot: Prot,
+    /// User mode may pass at every level.
+    pub user: bool,
+}
+
+impl Rights {
+    /// What a root pointer grants: everything.
+    pub const ALL: Self = Self { prot: Prot::RW.with(Prot::X), user: true };
+
+    /// What both grant.
+    #[inline(always)]
+    pub const fn and(self, other: Self) -> Self {
+        Self { prot: Prot::from_bits(self.prot.bits() & other.prot.bits()), user: self.user && other.user }
+    }
+}
 
 /// The entry a walk reads next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,6 +31,8 @@ pub struct Step {
     pub covers: PageOrder,
     /// Where the entry lies.
     pub entry: PhysAddr,
+    /// What the levels above granted.
+    pub rights: Rights,
 }
 
 /// What the bits of an entry say.
@@ -22,7 +46,7 @@ pub enum Next {
     NotPresent,
 }
 
-/// A translation as found in one page-table entry.
+/// A translation as found in one page-table entry, its rights limited by the entries above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaf {
     /// First frame of the page.
@@ -47,4 +71,29 @@ impl Leaf {
     pub const fn translate(&self, va: VirtAddr) -> PhysAddr {
         PhysAddr(self.pfn.addr().0 + va.offset_in(self.order))
     }
+
+    /// Whether `access` is granted to the program.
+    ///
+    /// Modelled programs run in user mode, but text traces may name kernel mappings: the user bit is carried, and not
+    /// checked.
+    #[inline(always)]
+    pub const fn allows(&self, access: Access) -> bool {
+        self.prot.allows(access)
+    }
+}
+
+/// What a finished walk hands to the TLBs: the leaf, and the line of entries it was read from, for those designs
+/// that look at its neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The translation.
+    pub leaf: Leaf,
+    /// The 64-byte line that held its entry, as it is in memory after the walk.
+    pub line: [u64; 8],
+    /// Which of the eight entries it was.
+    pub slot: u8,
+    /// Its level.
+    pub level: u8,
+    /// The format, to decode the neighbours with.
+    pub format: Format,
 }

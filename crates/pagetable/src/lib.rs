@@ -4,7 +4,19 @@
 //! must be delivered. Hardware sees only a [`Format`] and a root address: it asks where the first entry lies, reads
 //! that entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state
 //! but the bytes.
+//!
+//! A new kind of table is a new file and one line in [`Format`] and [`TableKind`].
 
+mod desc;
+mod flush;
+mod format;
 mod hardware;
+mod radix;
+mod table;
+mod x86;
 
-pub use hardware::{Leaf, Next, Step};
+pub use desc::{TableDesc, TableKind};
+pub use flush::{Flush, Invalidate};
+pub use format::Format;
+pub use hardware::{Leaf, Next, Rights, Step, Walked};
+pub use table::{MapError, Table, TableFrames};

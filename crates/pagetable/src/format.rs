@@ -1,0 +1,81 @@
+use crate::{Leaf, Next, Step, x86};
+use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
+
+/// How hardware reads a table: one variant per kind and geometry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// x86-64 with so many levels (4 or 5).
+    X86 {
+        /// Levels.
+        levels: u8,
+    },
+}
+
+impl Format {
+    /// Levels of a full walk to a base page.
+    #[inline(always)]
+    pub const fn levels(self) -> u8 {
+        match self {
+            Self::X86 { levels } => levels,
+        }
+    }
+
+    /// The first entry of a walk from the root.
+    #[inline(always)]
+    pub fn start(self, root: PhysAddr, va: VirtAddr) -> Step {
+        match self {
+            Self::X86 { levels } => x86::start(levels, root, va),
+        }
+    }
+
+    /// What the bits of the entry at `step` mean for `va`.
+    #[inline(always)]
+    pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
+        match self {
+            Self::X86 { .. } => x86::next(bits, step, va),
+        }
+    }
+
+    /// The bits with the accessed bit set; `leaf` tells whether they map a page.
+    #[inline(always)]
+    pub const fn accessed(self, bits: u64, leaf: bool) -> u64 {
+        match self {
+            // All levels have the bit, in the same place.
+            Self::X86 { .. } => {
+                let _ = leaf;
+                bits | x86::A
+            }
+        }
+    }
+
+    /// A leaf's bits with the accessed and dirty bits set.
+    #[inline(always)]
+    pub const fn dirtied(self, bits: u64) -> u64 {
+        match self {
+            Self::X86 { .. } => bits | x86::A | x86::D,
+        }
+    }
+
+    /// What the bits map at `level`, if anything, going by this entry alone.
+    #[inline(always)]
+    pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
+        match self {
+            Self::X86 { .. } => x86::decode_leaf(bits, level),
+        }
+    }
+
+    /// The memory an entry of `level` spans.
+    #[inline(always)]
+    pub const fn covers(self, level: u8) -> PageOrder {
+        match self {
+            Self::X86 { .. } => x86::covers(level),
+        }
+    }
+
+    /// Whether an entry of `level` can map a page.
+    pub const fn has_leaf_at(self, level: u8) -> bool {
+        match self {
+            Self::X86 { .. } => level >= 1 && level <= x86::HIGHEST_LEAF,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+use crate::{Flush, Format, Leaf, MapError, Next, Step, TableFrames, x86};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use mmulab_frames::PhysMem;
+use rustc_hash::FxHashMap;
+
+/// Bytes of an entry.
+const ENTRY: u64 = 8;
+
+/// A tree of fixed levels, 512 entries a table.
+#[derive(Debug)]
+pub struct Radix {
+    format: Format,
+    root: Pfn,
+    /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
+    /// Linux keeps in the `struct page` of a table: hardware never sees it.
+    used: FxHashMap<Pfn, u32>,
+}
+
+/// The entries from the root to where a walk ended.
+struct Path {
+    steps: [Option<Step>; 8],
+    depth: usize,
+}
+
+impl Path {
+    fn last(&self) -> Step {
+        self.steps[self.depth - 1].expect("a path has its first step")
+    }
+}
+
+impl Radix {
+    pub fn new(format: Format, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
+        let root = frames.take().ok_or(MapError::OutOfFrames)?;
+        mem.clear(root);
+        Ok(Self { format, root, used: FxHashMap::from_iter([(root, 0)]) })
+    }
+
+    #[inline(always)]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    #[inline(always)]
+    pub fn root(&self) -> PhysAddr {
+        self.root.addr()
+    }
+
+    pub fn table_frames(&self) -> u64 {
+        self.used.len() as u64
+    }
+
+    /// Walks towards `vpn` as far as there are tables.
+    fn descend(&self, mem: &PhysMem, vpn: Vpn) -> (Path, Next) {
+        let va = vpn.addr();
+        let mut step = self.format.start(self.root(), va);
+        let mut path = Path { steps: [None; 8], depth: 0 };
+        loop {
+            path.steps[path.depth] = Some(step);
+            path.depth += 1;
+            match self.format.next(mem.read(step.entry), step, va) {
+                Next::Table(below) => step = below,
+                end => return (path, end),
+            }
+        }
+    }
+
+    fn put(&mut self, mem: &mut PhysMem, at: PhysAddr, bits: u64) {
+        mem.write(at, bits);
+        *self.used.get_mut(&at.pfn()).expect("an entry lies in a table") += 1;
+    }
+
+    /// Clears the entry at the end of `path`, and every table above that is empty then.
+    fn take_out(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, path: &Path) {
+        for step in path.steps[..path.depth].iter().rev().flatten() {
+            mem.write(step.entry, 0);
+            let table = step.entry.pfn();
+            let used = self.used.get_mut(&table).expect("an entry lies in a table");
+            *used -= 1;
+            if *used != 0 || table == self.root {
+                return;
+            }
+            self.used.remove(&table);
+            mem.clear(table);
+            frames.give_back(table);
+        }
+    }
+
+    pub fn map(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        leaf: Leaf,
+    ) -> Result<(), MapError> {
+        let order = leaf.order;
+        let levels = self.format.levels();
+        let level = (1..=levels).find(|&l| self.format.has_leaf_at(l) && self.format.covers(l) == order);
+        let level = level.ok_or(MapError::NoSuchSize(order))?;
+        if vpn.align_down(order) != vpn || leaf.pfn.align_down(order) != leaf.pfn {
+            return Err(MapError::Unaligned);
+        }
+        let va = vpn.addr();
+        let mut step = self.format.start(self.root(), va);
+        while step.level > level {
+            let next = self.format.next(mem.read(step.entry), step, va);
+            step = match next {
+                Next::Table(below) => below,
+                Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+                Next::NotPresent => {
+                    let table = frames.take().ok_or(MapError::OutOfFrames)?;
+                    mem.clear(table);
+                    self.used.insert(table, 0);
+                    let bits = x86::encode_table(table);
+                    self.put(mem, step.entry, bits);
+                    match self.format.next(bits, step, va) {
+                        Next::Table(below) => below,
+                        _ => unreachable!("it was just written as a table"),
+                    }
+                }
+            };
+        }
+        match self.format.next(mem.read(step.entry), step, va) {
+            Next::NotPresent => {}
+            Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+            Next::Table(_) => return Err(MapError::TableThere),
+        }
+        self.put(mem, step.entry, x86::encode_leaf(&leaf));
+        Ok(())
+    }
+
+    pub fn unmap(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        order: PageOrder,
+    ) -> (Option<Leaf>, Flush) {
+        match self.descend(mem, vpn) {
+            (path, Next::Leaf(leaf)) if leaf.order == order => {
+                self.take_out(mem, frames, &path);
+                (Some(leaf), Flush::page(vpn.align_down(order).addr(), order))
+            }
+            _ => (None, Flush::nothing()),
+        }
+    }
+
+    pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
+        match self.descend(mem, vpn) {
+            (path, Next::Leaf(there)) if there.order == leaf.order => {
+                mem.write(path.last().entry, x86::encode_leaf(&leaf));
+                Flush::page(vpn.align_down(leaf.order).addr(), leaf.order)
+            }
+            _ => Flush::nothing(),
+        }
+    }
+
+    pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
+        let (path, Next::Leaf(leaf)) = self.descend(mem, vpn) else { return Err(MapError::NotMapped) };
+        let step = path.last();
+        if step.level == 1 {
+            return Err(MapError::NoSuchSize(leaf.order));
+        }
+        let table = frames.take().ok_or(MapError::OutOfFrames)?;
+        mem.clear(table);
+        let part = self.format.covers(step.level - 1);
+        for i in 0..BASE_BYTES / ENTRY {
+            let part = Leaf { pfn: Pfn(leaf.pfn.0 + i * part.base_pages()), order: part, ..leaf };
+            mem.write(PhysAddr(table.addr().0 + i * ENTRY), x86::encode_leaf(&part));
+        }
+        self.used.insert(table, (BASE_BYTES / ENTRY) as u32);
+        mem.write(step.entry, x86::encode_table(table));
+        Ok(Flush::page(vpn.align_down(leaf.order).addr(), leaf.order))
+    }
+
+    pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
+        match self.descend(mem, vpn).1 {
+            Next::Leaf(leaf) => Some((vpn.align_down(leaf.order), leaf)),
+            _ => None,
+        }
+    }
+
+    pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {
+        if range.is_empty() {
+            return;
+        }
+        // The page number after the last one, so that a range to the end of the address space works.
+        let end = Vpn(range.start.vpn().0 + range.bytes().div_ceil(BASE_BYTES));
+        let mut vpn = range.start.vpn();
+        while vpn < end {
+            let (path, found) = self.descend(mem, vpn);
+            let covers = match found {
+                Next::Leaf(leaf) => {
+                    each(vpn.align_down(leaf.order), leaf);
+                    leaf.order
+                }
+                _ => path.last().covers,
+            };
+            vpn = Vpn(vpn.align_down(covers).0 + covers.base_pages());
+        }
+    }
+
+    pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
+        let mut tables: Vec<Pfn> = self.used.into_keys().collect();
+        // In a fixed order, so that later allocations do not depend on the hash.
+        tables.sort_unstable_by(|a, b| b.cmp(a));
+        for table in tables {
+            mem.clear(table);
+            frames.give_back(table);
+        }
+    }
+}
