@@ -1,1 +1,39 @@
-//! Placeholder replaced by this room's first commit.
+//! The simulated operating system: processes, their mappings, page faults, and page policies.
+//!
+//! It is driven by [`mmulab_trace::Event`]s and page faults, edits page tables as bytes in physical memory, and tells
+//! its caller which translations to drop and how much work it did ([`Effects`]). It never sees a TLB and takes no
+//! time: both are the machine's. What it does is what Linux does, as written down in `docs/concepts/kernel.md`.
+
+mod advice;
+mod asids;
+mod cache;
+mod change;
+mod counts;
+mod desc;
+mod effects;
+mod error;
+mod events;
+mod fault;
+mod file_fault;
+mod gather;
+mod kernel;
+mod memory;
+mod pages;
+mod policy;
+mod region;
+mod space;
+mod spans;
+mod tally;
+mod usage;
+mod vma;
+
+pub use counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
+pub use desc::{
+    AppliesTo, Bytes, HugeZeroWrite, HugetlbDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind, ThpDesc, ThpEnabled,
+};
+pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
+pub use error::{FaultError, KernelError, Wanted};
+pub use kernel::{Context, Kernel, KernelDesc};
+pub use region::{BySize, Region, RegionId, RegionKind};
+pub use tally::{Name, Tally};
+pub use usage::{ProcessUsage, Usage};

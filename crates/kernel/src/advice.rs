@@ -1,0 +1,169 @@
+//! madvise(2).
+
+use crate::counts::{EventError, Happening, Refusal};
+use crate::events::Pages;
+use crate::gather::Gather;
+use crate::policy::Policy;
+use crate::space::{Cx, Found, Space};
+use crate::spans::Span;
+use crate::vma::{Back, HugeAdvice, Vma};
+use crate::{FaultError, Told, WorkKind};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
+use mmulab_trace::Advice;
+
+impl Space {
+    /// Takes advice on a range. Parts that are not mapped are passed over, and make the result ENOMEM.
+    pub(crate) fn advise(
+        &mut self,
+        cx: &mut Cx,
+        pages: Pages,
+        advice: Advice,
+    ) -> Result<Result<(), EventError>, FaultError> {
+        let has_hole = self.vmas.first_hole(pages.start, pages.end) < pages.end;
+        match advice {
+            Advice::Hugepage => self.advise_huge(pages, HugeAdvice::Huge),
+            Advice::Nohugepage => self.advise_huge(pages, HugeAdvice::NoHuge),
+            Advice::Collapse => self.collapse_all(cx, pages)?,
+            Advice::Dontneed => {
+                if self.cuts_hugetlb(pages) {
+                    return Ok(Err(EventError::Invalid));
+                }
+                self.split_at(cx, pages.start)?;
+                self.split_at(cx, pages.end)?;
+                let mut gather = Gather::default();
+                for (start, end) in self.parts(pages, |_| true) {
+                    self.zap(cx, start, end, &mut gather);
+                }
+                self.finish(cx, gather);
+            }
+            Advice::Free => {
+                // Of private anonymous memory only (`madvise_free_single_vma`: EINVAL).
+                if self.vmas.over(pages.start, pages.end).any(|s| !s.value.is_anon() || s.value.hugetlb.is_some()) {
+                    return Ok(Err(EventError::Invalid));
+                }
+                self.free(cx, pages)?;
+            }
+            Advice::Willneed => self.will_need(cx, pages),
+            Advice::Other(_) => {}
+        }
+        Ok(if has_hole { Err(EventError::NoMemory) } else { Ok(()) })
+    }
+
+    /// The mapped parts of a range.
+    fn parts(&self, pages: Pages, wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
+        let over = self.vmas.over(pages.start, pages.end).filter(|s| wanted(&s.value));
+        over.map(|s| (s.start.max(pages.start), s.end.min(pages.end))).collect()
+    }
+
+    fn advise_huge(&mut self, pages: Pages, advice: HugeAdvice) {
+        for mut span in self.vmas.cut(pages.start, pages.end) {
+            span.value.advice = advice;
+            self.vmas.insert(span.start, span.end, span.value);
+        }
+    }
+
+    /// MADV_FREE: the contents may go when memory is short. This kernel never takes them; what remains is that the
+    /// pages look untouched (`madvise_free_pte_range`).
+    fn free(&mut self, cx: &mut Cx, pages: Pages) -> Result<(), FaultError> {
+        self.split_at(cx, pages.start)?;
+        self.split_at(cx, pages.end)?;
+        let mut gather = Gather::default();
+        for (start, end) in self.parts(pages, |_| true) {
+            let mut at = start;
+            while let Some((va, leaf)) = self.next_leaf(cx.mem, at, end) {
+                if (leaf.accessed || leaf.dirty) && !cx.memory.is_zero(leaf.pfn) {
+                    self.set(cx, va, Leaf { accessed: false, dirty: false, ..leaf }, &mut gather);
+                }
+                at = va + leaf.order.bytes();
+            }
+        }
+        self.finish(cx, gather);
+        Ok(())
+    }
+
+    /// MADV_WILLNEED: files are read into the page cache.
+    fn will_need(&mut self, cx: &mut Cx, pages: Pages) {
+        let spans: Vec<Span<Vma>> = self.vmas.over(pages.start, pages.end).cloned().collect();
+        for span in spans {
+            if let Back::Object(id, first) = span.value.back
+                && !cx.memory.cache.is_memory(id)
+            {
+                let page = |va: u64| first + ((va - span.start) >> BASE_SHIFT);
+                self.read(cx, id, page(span.start.max(pages.start)), page(span.end.min(pages.end)));
+            }
+        }
+    }
+
+    /// MADV_COLLAPSE: each aligned 2 MiB of the range becomes a huge page, whatever `enabled` says
+    /// (`madvise_collapse` in mm/khugepaged.c), where the policy knows huge pages.
+    fn collapse_all(&mut self, cx: &mut Cx, pages: Pages) -> Result<(), FaultError> {
+        let size = PageOrder::P2M.bytes();
+        if !matches!(cx.policy, Policy::Thp(_)) {
+            cx.refuse(Refusal::ThpNever, pages.start);
+            return Ok(());
+        }
+        for span in self.vmas.over(pages.start, pages.end).cloned().collect::<Vec<_>>() {
+            let start = span.start.max(pages.start).next_multiple_of(size);
+            let end = span.end.min(pages.end) & !(size - 1);
+            let why = if !span.value.is_anon() {
+                Some(Refusal::ThpNotAnonymous)
+            } else if span.value.advice == HugeAdvice::NoHuge {
+                Some(Refusal::ThpNohugepage)
+            } else if span.value.prot == Prot::NONE {
+                Some(Refusal::CollapseEmpty)
+            } else if start >= end {
+                Some(Refusal::ThpOutsideVma)
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                cx.refuse(why, span.start.max(pages.start));
+                continue;
+            }
+            for at in (start..end).step_by(size as usize) {
+                self.collapse(cx, &span.value, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the base pages at `at` into one huge page (`collapse_huge_page`).
+    fn collapse(&mut self, cx: &mut Cx, vma: &Vma, at: u64) -> Result<(), FaultError> {
+        let order = PageOrder::P2M;
+        if matches!(self.probe(cx.mem, VirtAddr::new(at)), Found::Leaf(leaf) if leaf.order >= order) {
+            return Ok(());
+        }
+        let end = at + order.bytes();
+        let mut present = 0;
+        let mut dirty = false;
+        let mut next = at;
+        while let Some((va, leaf)) = self.next_leaf(cx.mem, next, end) {
+            let has_contents = !cx.memory.is_zero(leaf.pfn);
+            present += u64::from(has_contents);
+            dirty |= leaf.dirty;
+            next = va + leaf.order.bytes();
+        }
+        if next == at {
+            cx.refuse(Refusal::CollapseEmpty, at);
+            return Ok(());
+        }
+        let Some(pfn) = cx.memory.take_anon(order) else {
+            cx.refuse(Refusal::ThpNoBlock, at);
+            return Ok(());
+        };
+        cx.work(WorkKind::CopyBytes, present * BASE_BYTES);
+        cx.work(WorkKind::ZeroBytes, order.bytes() - present * BASE_BYTES);
+        let mut gather = Gather::default();
+        self.zap(cx, at, end, &mut gather);
+        // `collapse_huge_page` clears the PMD and flushes its whole span at once.
+        gather.note(at, order);
+        self.finish(cx, gather);
+        let leaf = Self::leaf(vma, pfn, order, vma.prot, dirty);
+        self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, order))?;
+        self.mark_private(at);
+        cx.counts.happenings.add(Happening::Collapse, 1);
+        cx.tell(|| Told::Collapsed { va: VirtAddr::new(at), size: order });
+        Ok(())
+    }
+}

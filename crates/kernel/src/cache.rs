@@ -1,0 +1,147 @@
+//! The page cache: which pages of files and of shared memory are in which frames, for all processes.
+
+use mmulab_addr::Pfn;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Pages one chunk of an object's index holds: a power of two no smaller than a read-around window.
+const CHUNK: u64 = 64;
+/// No frame.
+const ABSENT: u64 = u64::MAX;
+
+/// A file, or a shared anonymous mapping, whose pages are found by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectId(pub u32);
+
+struct Object {
+    chunks: FxHashMap<u64, Box<[u64; CHUNK as usize]>>,
+    /// Pages known to exist: the furthest any mapping showed so far. Nothing beyond is read.
+    end: u64,
+    /// Shared anonymous memory: never read, never dropped while mapped.
+    memory: bool,
+}
+
+/// All files and shared memory.
+#[derive(Default)]
+pub struct Cache {
+    objects: Vec<Object>,
+    by_path: FxHashMap<Arc<str>, ObjectId>,
+    /// File pages in the order they came in, for reclaim.
+    queue: VecDeque<(ObjectId, u64)>,
+    pages: u64,
+}
+
+impl Cache {
+    /// The file at `path`.
+    pub fn file(&mut self, path: &Arc<str>) -> ObjectId {
+        if let Some(&id) = self.by_path.get(path) {
+            return id;
+        }
+        let id = self.push(false);
+        self.by_path.insert(path.clone(), id);
+        id
+    }
+
+    /// New shared memory.
+    pub fn memory(&mut self) -> ObjectId {
+        self.push(true)
+    }
+
+    fn push(&mut self, memory: bool) -> ObjectId {
+        self.objects.push(Object { chunks: FxHashMap::default(), end: 0, memory });
+        ObjectId(self.objects.len() as u32 - 1)
+    }
+
+    /// A mapping shows the pages before `end`.
+    pub fn reaches(&mut self, id: ObjectId, end: u64) {
+        let object = &mut self.objects[id.0 as usize];
+        object.end = object.end.max(end);
+    }
+
+    /// The first page that no mapping showed yet.
+    pub fn end(&self, id: ObjectId) -> u64 {
+        self.objects[id.0 as usize].end
+    }
+
+    /// Whether it is shared memory rather than a file.
+    pub fn is_memory(&self, id: ObjectId) -> bool {
+        self.objects[id.0 as usize].memory
+    }
+
+    /// Where a page is.
+    #[inline]
+    pub fn get(&self, id: ObjectId, page: u64) -> Option<Pfn> {
+        let pfn = self.objects[id.0 as usize].chunks.get(&(page / CHUNK))?[(page % CHUNK) as usize];
+        (pfn != ABSENT).then_some(Pfn(pfn))
+    }
+
+    /// A page came in.
+    pub fn put(&mut self, id: ObjectId, page: u64, pfn: Pfn) {
+        let object = &mut self.objects[id.0 as usize];
+        let chunk = object.chunks.entry(page / CHUNK).or_insert_with(|| Box::new([ABSENT; CHUNK as usize]));
+        chunk[(page % CHUNK) as usize] = pfn.0;
+        self.pages += 1;
+        if !object.memory {
+            self.queue.push_back((id, page));
+        }
+    }
+
+    /// Pages in it.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Drops up to `wanted` of the oldest file pages that `droppable` allows and returns their frames.
+    pub fn reclaim(&mut self, wanted: usize, droppable: impl Fn(Pfn) -> bool) -> Vec<Pfn> {
+        let mut out = Vec::new();
+        for _ in 0..self.queue.len() {
+            if out.len() == wanted {
+                break;
+            }
+            let Some((id, page)) = self.queue.pop_front() else { break };
+            match self.get(id, page) {
+                Some(pfn) if droppable(pfn) => {
+                    if let Some(chunk) = self.objects[id.0 as usize].chunks.get_mut(&(page / CHUNK)) {
+                        chunk[(page % CHUNK) as usize] = ABSENT;
+                    }
+                    self.pages -= 1;
+                    out.push(pfn);
+                }
+                _ => self.queue.push_back((id, page)),
+            }
+        }
+        out
+    }
+
+    /// Forgets shared memory nobody maps any more and returns its frames, in the order of its pages.
+    pub fn forget(&mut self, id: ObjectId) -> Vec<Pfn> {
+        let mut chunks: Vec<_> = std::mem::take(&mut self.objects[id.0 as usize].chunks).into_iter().collect();
+        chunks.sort_unstable_by_key(|c| c.0);
+        let frames: Vec<_> =
+            chunks.iter().flat_map(|c| c.1.iter()).filter(|&&p| p != ABSENT).map(|&p| Pfn(p)).collect();
+        self.pages -= frames.len() as u64;
+        frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_found_by_file_and_number_and_the_oldest_unused_go_first() {
+        let mut cache = Cache::default();
+        let a = cache.file(&"/a".into());
+        let b = cache.file(&"/b".into());
+        assert_eq!(cache.file(&"/a".into()), a);
+        for page in 0..100 {
+            cache.put(a, page, Pfn(page));
+            cache.put(b, page, Pfn(1000 + page));
+        }
+        assert_eq!(cache.get(b, 63), Some(Pfn(1063)));
+        assert_eq!(cache.get(b, 64 * 9), None);
+        assert_eq!(cache.reclaim(3, |pfn| pfn.0 % 2 == 1), [Pfn(1), Pfn(1001), Pfn(3)]);
+        assert_eq!((cache.get(a, 1), cache.get(a, 0), cache.pages()), (None, Some(Pfn(0)), 197));
+    }
+}

@@ -1,0 +1,261 @@
+//! What a page policy's TOML file says.
+
+use mmulab_addr::{PageOrder, parse_bytes, show_bytes};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// A number of bytes, written `"64K"`, `"8M"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Bytes(pub u64);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&show_bytes(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(d)?;
+        parse_bytes(&text).map(Self).ok_or_else(|| {
+            serde::de::Error::custom(format!("'{text}' is no number of bytes: write a number with K, M, G or T"))
+        })
+    }
+}
+
+impl JsonSchema for Bytes {
+    fn schema_name() -> Cow<'static, str> {
+        "Bytes".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A number of bytes with K, M, G or T (powers of 1024).",
+            "examples": ["4096", "64K", "8M", "2G"],
+        })
+    }
+}
+
+/// An operating-system page policy: `policies/NAME.toml`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyDesc {
+    /// Its short name, as given to `--policy`.
+    pub name: String,
+    /// Its name in reports.
+    #[serde(default)]
+    pub title: String,
+    /// What it does, in a sentence or two.
+    #[serde(default)]
+    pub description: String,
+    /// Which policy it is.
+    pub kind: PolicyKind,
+    /// Transparent huge pages: for kind `linux-thp` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thp: Option<ThpDesc>,
+    /// Reserved huge pages: for kind `hugetlb` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hugetlb: Option<HugetlbDesc>,
+    /// What every Linux does, whatever the policy.
+    #[serde(default)]
+    pub linux: LinuxDesc,
+}
+
+/// The policies there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum PolicyKind {
+    /// Base pages only.
+    #[serde(rename = "linux-4k")]
+    Linux4k,
+    /// Transparent huge pages, mapped at a fault when the aligned region allows it.
+    #[serde(rename = "linux-thp")]
+    LinuxThp,
+    /// Huge pages from a pool reserved at boot.
+    #[serde(rename = "hugetlb")]
+    Hugetlb,
+}
+
+/// `/sys/kernel/mm/transparent_hugepage/enabled`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ThpEnabled {
+    /// Wherever the region allows it.
+    #[default]
+    Always,
+    /// In mappings advised MADV_HUGEPAGE.
+    Madvise,
+    /// Nowhere.
+    Never,
+}
+
+/// What a store to the huge zero page does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HugeZeroWrite {
+    /// A huge page replaces it (Linux from 6.13, mm/huge_memory.c `do_huge_zero_wp_pmd`).
+    #[default]
+    Huge,
+    /// It is split, and one base page replaces the part stored to (Linux 5.8 to 6.12).
+    Split,
+}
+
+/// Transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). khugepaged does not run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ThpDesc {
+    /// Where they are used: `always`, `madvise` or `never`. Default `always`.
+    pub enabled: ThpEnabled,
+    /// Whether a load of an untouched region maps the shared huge zero page (`use_zero_page`). Default `true`.
+    pub zero_page: bool,
+    /// What a store to the huge zero page does: `huge` or `split`. Default `huge`.
+    pub zero_page_write: HugeZeroWrite,
+    /// Where these values come from.
+    pub source: String,
+    /// Keys no source states, each with the reason for its value.
+    pub assumed: BTreeMap<String, String>,
+}
+
+impl Default for ThpDesc {
+    fn default() -> Self {
+        Self {
+            enabled: ThpEnabled::Always,
+            zero_page: true,
+            zero_page_write: HugeZeroWrite::Huge,
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        }
+    }
+}
+
+/// Which mappings a huge-page pool serves without being asked by MAP_HUGETLB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppliesTo {
+    /// Private anonymous mappings but stacks: what libhugetlbfs serves malloc with (HUGETLB_MORECORE), and more.
+    #[default]
+    Anon,
+    /// Every private mapping: also stacks, and code and data of files, as a program relinked with libhugetlbfs
+    /// (HUGETLB_ELFMAP) copies them into huge pages at start.
+    AllPrivate,
+    /// None: MAP_HUGETLB only.
+    Explicit,
+}
+
+/// A pool of huge pages reserved at boot (Documentation/admin-guide/mm/hugetlbpage.rst).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HugetlbDesc {
+    /// The size of its pages: one the page table has leaves for, such as `2M` or `1G`.
+    pub size: PageOrder,
+    /// How much memory it holds, rounded down to whole pages (`hugepages=` at boot).
+    pub pool: Bytes,
+    /// Which mappings it serves: `anon`, `all-private` or `explicit`. Default `anon`.
+    #[serde(default)]
+    pub applies_to: AppliesTo,
+    /// Whether the brk heap grows by whole huge pages, as libhugetlbfs's morecore makes it. Default `true`.
+    #[serde(default = "yes")]
+    pub round_heap: bool,
+    /// Where these values come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys no source states, each with the reason for its value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+/// Whether files are in the page cache before the program starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PageCache {
+    /// No: the first touch reads from storage, with read-around.
+    #[default]
+    Cold,
+    /// Yes, as when the program ran before: pages are found at their first touch without being read.
+    Warm,
+}
+
+/// What Linux does under every policy.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinuxDesc {
+    /// How much of the page cache one fault maps around itself: a power of two from 4K to 2M. Default `64K`.
+    pub fault_around: Bytes,
+    /// How much of a file one fault reads around itself when the page is not in memory. Default `128K`.
+    pub read_around: Bytes,
+    /// Whether pages mapped by fault-around have their accessed bit set. Default `true`, as on x86-64.
+    pub prefaulted_accessed: bool,
+    /// Whether a load of untouched anonymous memory maps the shared zero page. Default `true`.
+    pub zero_page: bool,
+    /// How large a stack may grow (RLIMIT_STACK). Default `8M`.
+    pub stack_limit: Bytes,
+    /// What must stay unmapped below a growing stack. Default `1M` (256 pages).
+    pub stack_guard: Bytes,
+    /// How many pages a flush may name before the whole address space is flushed instead. Default 33.
+    pub flush_ceiling: u64,
+    /// Whether files are in memory before the program starts: `cold` or `warm`. Default `cold`.
+    pub page_cache: PageCache,
+    /// The aligned span mapped around a reference when a trace tells no mappings. No Linux does this. Default `2M`.
+    pub implicit_vma: Bytes,
+    /// Where these values come from.
+    pub source: String,
+    /// Keys no source states, each with the reason for its value.
+    pub assumed: BTreeMap<String, String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for LinuxDesc {
+    fn default() -> Self {
+        Self {
+            fault_around: Bytes(64 << 10),
+            read_around: Bytes(128 << 10),
+            prefaulted_accessed: true,
+            zero_page: true,
+            stack_limit: Bytes(8 << 20),
+            stack_guard: Bytes(1 << 20),
+            flush_ceiling: 33,
+            page_cache: PageCache::Cold,
+            implicit_vma: Bytes(2 << 20),
+            source: concat!(
+                "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in include/linux/mm.h; ",
+                "_STK_LIM in include/uapi/linux/resource.h; stack_guard_gap in mm/mmap.c; ",
+                "tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c"
+            )
+            .into(),
+            assumed: BTreeMap::from([
+                ("page_cache".into(), "a property of the run, not of the kernel".into()),
+                ("implicit_vma".into(), "traces without mappings do not tell how large they were".into()),
+            ]),
+        }
+    }
+}
+
+impl PolicyDesc {
+    /// The policy of this kind with every default, for tests and as the base of others.
+    pub fn linux_4k() -> Self {
+        Self {
+            name: "linux-4k".into(),
+            title: "Linux, base pages".into(),
+            description: String::new(),
+            kind: PolicyKind::Linux4k,
+            thp: None,
+            hugetlb: None,
+            linux: LinuxDesc::default(),
+        }
+    }
+
+    /// Transparent huge pages wherever possible, every other value its default.
+    pub fn linux_thp() -> Self {
+        Self {
+            name: "linux-thp".into(),
+            title: "Linux, transparent huge pages".into(),
+            kind: PolicyKind::LinuxThp,
+            thp: Some(ThpDesc::default()),
+            ..Self::linux_4k()
+        }
+    }
+}

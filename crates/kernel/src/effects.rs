@@ -1,0 +1,167 @@
+use crate::counts::{EventError, FaultKind, Refusal};
+use crate::tally::named;
+use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
+use mmulab_pagetable::Invalidate;
+use serde::Serialize;
+
+/// Who does something, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Actor {
+    /// The process.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: Tid,
+    /// The processor it runs on, below [`crate::KernelDesc::cpus`].
+    pub cpu: u16,
+}
+
+named! {
+    /// A unit of kernel work that the machine's cost table prices.
+    pub enum WorkKind {
+        /// A system call entered and left.
+        Syscall = "syscall",
+        /// A page fault entered and left.
+        FaultEntry = "fault_entry",
+        /// A byte zeroed.
+        ZeroBytes = "zero_bytes",
+        /// A byte copied.
+        CopyBytes = "copy_bytes",
+        /// A base frame taken from or given to the allocator.
+        BaseFrame = "base_frame",
+        /// A block larger than a base frame taken from or given to the allocator.
+        LargeBlock = "large_block",
+        /// A page taken from or given to the hugetlb pool.
+        PoolPage = "pool_page",
+        /// A page-table frame taken or given back.
+        TableFrame = "table_frame",
+        /// A page-table entry written.
+        EntryWrite = "entry_write",
+        /// A byte read from storage into the page cache.
+        ReadBytes = "read_bytes",
+        /// An invalidation of one page sent.
+        FlushPage = "flush_page",
+        /// An invalidation of a range sent.
+        FlushRange = "flush_range",
+        /// An invalidation of a whole address space sent.
+        FlushSpace = "flush_space",
+        /// A switch of address space.
+        SpaceSwitch = "space_switch",
+    }
+}
+
+/// So many units of one kind of work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Work {
+    /// What.
+    pub kind: WorkKind,
+    /// How many units.
+    pub count: u64,
+}
+
+/// What the kernel did while it handled one event or fault. The caller empties it between calls.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Translations every core must drop, in order.
+    pub invalidations: Vec<Invalidate>,
+    /// Work to be charged.
+    pub work: Vec<Work>,
+    /// Whether `told` is wanted.
+    pub narrate: bool,
+    /// What happened, in words, if it is wanted.
+    pub told: Vec<Told>,
+}
+
+impl Effects {
+    /// Empties it, keeping memory and `narrate`.
+    pub fn clear(&mut self) {
+        self.invalidations.clear();
+        self.work.clear();
+        self.told.clear();
+    }
+}
+
+/// One thing the kernel did, for narration.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Told {
+    /// A fault was handled.
+    Fault {
+        /// What it needed.
+        kind: FaultKind,
+        /// The first address of the page now mapped.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its rights in the page table.
+        prot: Prot,
+    },
+    /// Neighbours were mapped by fault-around.
+    Around {
+        /// The first page of the window.
+        va: VirtAddr,
+        /// Pages mapped in it beside the faulting one.
+        pages: u64,
+    },
+    /// Pages of a file were read.
+    Read {
+        /// The first page of the file.
+        page: u64,
+        /// Pages read.
+        pages: u64,
+    },
+    /// A stack grew down.
+    StackGrowth {
+        /// Its new lowest address.
+        start: VirtAddr,
+    },
+    /// A larger page was not mapped.
+    Refused {
+        /// Why.
+        why: Refusal,
+        /// The address that faulted.
+        va: VirtAddr,
+    },
+    /// A large mapping became smaller ones.
+    Split {
+        /// Its first address.
+        va: VirtAddr,
+        /// Its former size.
+        size: PageOrder,
+    },
+    /// Small pages became a large one (MADV_COLLAPSE).
+    Collapsed {
+        /// Its first address.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+    },
+    /// A process got an address-space tag.
+    Asid {
+        /// The process.
+        pid: Pid,
+        /// Its tag.
+        asid: Asid,
+    },
+    /// An event could not be obeyed.
+    Failed {
+        /// How.
+        error: EventError,
+    },
+}
+
+/// What a fault did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Fault {
+    /// What it needed.
+    pub kind: FaultKind,
+    /// The size of the page that holds the address now.
+    pub order: PageOrder,
+    /// Whether the stack grew for it.
+    pub stack_growth: bool,
+    /// Pages read from storage for it.
+    pub read_pages: u32,
+    /// Pages mapped beside it by fault-around.
+    pub around_pages: u32,
+}

@@ -1,0 +1,89 @@
+use mmulab_addr::{PageOrder, Pid, VirtAddr};
+use thiserror::Error;
+
+/// What ran out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// A block of frames for a program's page.
+    Page(PageOrder),
+    /// A frame for a page table.
+    Table,
+    /// A page of the hugetlb pool, for a copy.
+    Pool(PageOrder),
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Page(order) => write!(f, "a page of {order}"),
+            Self::Table => write!(f, "a page-table page"),
+            Self::Pool(order) => write!(f, "a page of the {order} hugetlb pool for a copy-on-write"),
+        }
+    }
+}
+
+/// Why a fault could not be served: the program would have been killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum FaultError {
+    /// No mapping holds the address (SIGSEGV, SEGV_MAPERR).
+    #[error("process {pid} touched {va}, which no mapping holds")]
+    Unmapped {
+        /// The process.
+        pid: Pid,
+        /// The address.
+        va: VirtAddr,
+    },
+    /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
+    #[error("process {pid} touched {va} against the rights of its mapping")]
+    Protection {
+        /// The process.
+        pid: Pid,
+        /// The address.
+        va: VirtAddr,
+    },
+    /// Frames ran out (SIGBUS or the OOM killer).
+    #[error(
+        "out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames free: give the machine more \
+         memory (memory.size), or less fragmentation"
+    )]
+    OutOfMemory {
+        /// The process.
+        pid: Pid,
+        /// The address.
+        va: VirtAddr,
+        /// What was wanted.
+        wanted: Wanted,
+        /// Frames free at that time, in blocks too small or reserved.
+        free_frames: u64,
+    },
+}
+
+/// Why a kernel could not be made, or could not go on.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// The description contradicts itself or the machine.
+    #[error("{key}: {message}")]
+    Description {
+        /// The key of the description.
+        key: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The physical memory could not be laid out.
+    #[error("memory: {0}")]
+    Memory(String),
+    /// The page table could not be made.
+    #[error("page table: {0}")]
+    Table(String),
+    /// Frames ran out while an event was obeyed.
+    #[error(transparent)]
+    OutOfMemory(#[from] FaultError),
+    /// Too many processes or files for the simulation's numbering.
+    #[error("more than {limit} {what} in one run")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+}

@@ -1,0 +1,55 @@
+//! Changes to many entries, flushed together (Linux's `mmu_gather`).
+
+use crate::{Effects, WorkKind, tally::Tally};
+use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
+use mmulab_pagetable::Invalidate;
+
+/// The addresses whose translations must be dropped before the operation ends.
+///
+/// As `flush_tlb_mm_range` in arch/x86/mm/tlb.c: the range runs from the first to the last changed entry, and when it
+/// holds more pages, of the smallest size changed, than the ceiling, the whole address space is flushed.
+#[derive(Debug, Default)]
+pub struct Gather {
+    touched: Option<(u64, u64, PageOrder)>,
+    all: bool,
+}
+
+impl Gather {
+    /// An entry of `order` at `va` was changed so that a stale copy could be used wrongly.
+    pub fn note(&mut self, va: u64, order: PageOrder) {
+        let end = va.wrapping_add(order.bytes());
+        self.touched = Some(match self.touched {
+            None => (va, end, order),
+            Some((a, b, o)) => (a.min(va), b.max(end), o.min(order)),
+        });
+    }
+
+    /// The whole address space changed.
+    pub fn note_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Sends what was gathered.
+    pub fn finish(self, asid: Asid, ceiling: u64, work: &mut Tally<WorkKind>, fx: &mut Effects) {
+        let (kind, what) = match (self.all, self.touched) {
+            (true, _) => (WorkKind::FlushSpace, Invalidate::Asid(asid)),
+            (false, None) => return,
+            (false, Some((start, end, order))) => {
+                let pages = end.wrapping_sub(start) >> order.shift();
+                let va = VirtAddr::new(start);
+                if pages == 1 {
+                    (WorkKind::FlushPage, Invalidate::Page { asid, va, order })
+                } else if pages <= ceiling {
+                    (
+                        WorkKind::FlushRange,
+                        Invalidate::Range { asid, range: VirtRange { start: va, end: VirtAddr::new(end) } },
+                    )
+                } else {
+                    (WorkKind::FlushSpace, Invalidate::Asid(asid))
+                }
+            }
+        };
+        work.add(kind, 1);
+        fx.invalidations.push(what);
+    }
+}

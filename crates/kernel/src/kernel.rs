@@ -1,0 +1,380 @@
+use crate::asids::Asids;
+use crate::counts::{EventError, Happening, KernelCounts};
+use crate::gather::Gather;
+use crate::memory::Memory;
+use crate::policy::Policy;
+use crate::region::{BySize, Region, RegionId, Regions};
+use crate::space::{Cx, Space};
+use crate::tally::Name;
+use crate::{Actor, Bytes, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work, WorkKind};
+use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, VirtAddr};
+use mmulab_frames::{Frames, MemoryDesc, PhysMem};
+use mmulab_pagetable::{Format, Invalidate, Table, TableDesc};
+use mmulab_trace::Event;
+use rustc_hash::FxHashMap;
+use std::cell::Cell;
+
+/// What a kernel is made from: the memory and page table of a machine, and a policy.
+#[derive(Clone, Debug)]
+pub struct KernelDesc {
+    /// Physical memory and what occupies it beforehand.
+    pub memory: MemoryDesc,
+    /// The page-table format.
+    pub table: TableDesc,
+    /// The page policy and what Linux does beside it.
+    pub policy: PolicyDesc,
+    /// Processors, each with its own list of free frames.
+    pub cpus: u16,
+    /// Bits of an address-space tag; 0: the TLBs have none, and every switch of address space flushes.
+    pub asid_bits: u8,
+    /// The seed of whatever is drawn by chance, such as the frames a fragmented memory has left.
+    pub seed: u64,
+}
+
+/// What hardware must know of a process to translate for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// The format of its page table.
+    pub format: Format,
+    /// Where the table begins.
+    pub root: PhysAddr,
+    /// The tag of its translations.
+    pub asid: Asid,
+}
+
+/// The kernel without its processes.
+pub(crate) struct Core {
+    pub memory: Memory,
+    pub policy: Policy,
+    pub linux: LinuxDesc,
+    pub regions: Regions,
+    /// What is mapped in all page tables.
+    pub mapped: BySize,
+    pub counts: KernelCounts,
+}
+
+impl Core {
+    /// What work on an address space needs beside it.
+    pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, fx: &'a mut Effects, pid: Pid) -> Cx<'a> {
+        Cx {
+            mem,
+            memory: &mut self.memory,
+            regions: &mut self.regions,
+            mapped: &mut self.mapped,
+            counts: &mut self.counts,
+            policy: &self.policy,
+            linux: &self.linux,
+            fx,
+            pid,
+        }
+    }
+}
+
+/// The simulated operating system.
+pub struct Kernel {
+    pub(crate) core: Core,
+    table: TableDesc,
+    /// Address spaces by slot; slots are used again.
+    pub(crate) spaces: Vec<Option<Space>>,
+    processes: FxHashMap<Pid, usize>,
+    /// The process asked for last, and its slot.
+    last: Cell<(Pid, usize)>,
+    asids: Asids,
+    tagless: bool,
+    /// The address space that ran last, when TLBs have no tags.
+    running: Option<u64>,
+    serials: u64,
+}
+
+/// No slot.
+const NOWHERE: usize = usize::MAX;
+/// Address spaces a run may make, which keeps region numbers within 32 bits.
+const SPACES_MAX: u64 = 1 << 20;
+
+impl Kernel {
+    /// Boots: takes the memory, occupies what the description asks for, reserves the hugetlb pool.
+    ///
+    /// # Errors
+    /// A description that contradicts itself or the machine, or a pool there is no room for.
+    pub fn new(desc: &KernelDesc, mem: &mut PhysMem) -> Result<Self, KernelError> {
+        let policy = Policy::new(&desc.policy)?;
+        check(&desc.policy.linux)?;
+        let frames = Frames::new(&desc.memory, desc.cpus, desc.seed).map_err(|e| KernelError::Memory(e.to_string()))?;
+        let mut memory = Memory::new(frames, mem.frames())
+            .ok_or_else(|| KernelError::Memory("no frame is left for the kernel itself: raise memory.size".into()))?;
+        if let Some(pool) = &desc.policy.hugetlb {
+            reserve(&mut memory, desc, pool.size, pool.pool)?;
+        }
+        Ok(Self {
+            core: Core {
+                memory,
+                policy,
+                linux: desc.policy.linux.clone(),
+                regions: Regions::new(),
+                mapped: BySize::default(),
+                counts: KernelCounts::default(),
+            },
+            table: desc.table.clone(),
+            spaces: Vec::new(),
+            processes: FxHashMap::default(),
+            last: Cell::new((Pid(0), NOWHERE)),
+            asids: Asids::new(desc.asid_bits),
+            tagless: desc.asid_bits == 0,
+            running: None,
+            serials: 0,
+        })
+    }
+
+    /// Obeys an event of the trace. What a real system call would have refused is counted and changes nothing.
+    ///
+    /// A process not heard of before comes into being, empty, when it is switched to or does something. `Invlpg` is
+    /// left to the machine, as it concerns one core only.
+    ///
+    /// # Errors
+    /// Frames for page tables ran out, or there are more address spaces than can be numbered.
+    pub fn event(&mut self, mem: &mut PhysMem, who: Actor, event: &Event, fx: &mut Effects) -> Result<(), KernelError> {
+        self.core.memory.cpu = who.cpu;
+        let result = self.obey(mem, who, event, fx);
+        self.collect(fx);
+        result
+    }
+
+    /// Serves a page fault of `who` at `va`. After `Ok`, the page table allows the access.
+    ///
+    /// # Errors
+    /// The program would have been killed, or frames ran out.
+    pub fn fault(
+        &mut self,
+        mem: &mut PhysMem,
+        who: Actor,
+        va: VirtAddr,
+        access: Access,
+        fx: &mut Effects,
+    ) -> Result<Fault, FaultError> {
+        self.core.memory.cpu = who.cpu;
+        self.core.memory.work.add(WorkKind::FaultEntry, 1);
+        let result = match self.slot(who.pid) {
+            Some(slot) => {
+                let (space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+                space.fault(&mut cx, va, access)
+            }
+            None => Err(FaultError::Unmapped { pid: who.pid, va }),
+        };
+        self.collect(fx);
+        result
+    }
+
+    /// What hardware must know to translate for a process; nothing for one that does not exist or never ran.
+    #[inline]
+    pub fn context(&self, pid: Pid) -> Option<Context> {
+        let space = self.space(pid)?;
+        Some(Context { format: space.table.format(), root: space.table.root(), asid: space.asid? })
+    }
+
+    /// The region an address of a process belongs to.
+    #[inline]
+    pub fn region_at(&self, pid: Pid, va: VirtAddr) -> RegionId {
+        match self.space(pid).and_then(|s| s.places.find(va.raw())) {
+            Some(place) => place.value.0,
+            None => RegionId::NONE,
+        }
+    }
+
+    /// All regions there ever were, by number. Number 0 stands for addresses in none.
+    pub fn regions(&self) -> &[Region] {
+        self.core.regions.all()
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> &KernelCounts {
+        &self.core.counts
+    }
+
+    #[inline]
+    fn space(&self, pid: Pid) -> Option<&Space> {
+        self.slot(pid).and_then(|slot| self.spaces[slot].as_ref())
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, pid: Pid) -> Option<usize> {
+        let (last, slot) = self.last.get();
+        if last == pid && slot != NOWHERE {
+            return Some(slot);
+        }
+        let slot = *self.processes.get(&pid)?;
+        self.last.set((pid, slot));
+        Some(slot)
+    }
+
+    /// The slot of a process's address space, made if there is none.
+    pub(crate) fn slot_or_new(&mut self, mem: &mut PhysMem, pid: Pid, fx: &mut Effects) -> Result<usize, KernelError> {
+        if let Some(slot) = self.slot(pid) {
+            return Ok(slot);
+        }
+        let slot = self.new_space(mem, pid)?;
+        self.enter(pid, slot);
+        self.tag(slot, fx);
+        Ok(slot)
+    }
+
+    /// A new, empty address space, which nobody runs in yet.
+    pub(crate) fn new_space(&mut self, mem: &mut PhysMem, pid: Pid) -> Result<usize, KernelError> {
+        if self.serials == SPACES_MAX {
+            return Err(KernelError::TooMany { what: "address spaces", limit: SPACES_MAX });
+        }
+        let table =
+            Table::new(&self.table, mem, &mut self.core.memory).map_err(|e| KernelError::Table(e.to_string()))?;
+        self.serials += 1;
+        let space = Space::new(self.serials, pid, table);
+        let slot = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
+        if slot == self.spaces.len() {
+            self.spaces.push(None);
+        }
+        self.spaces[slot] = Some(space);
+        Ok(slot)
+    }
+
+    /// `pid` runs in the address space of `slot` from now on.
+    pub(crate) fn enter(&mut self, pid: Pid, slot: usize) {
+        self.processes.insert(pid, slot);
+        self.last.set((pid, slot));
+        if let Some(space) = &mut self.spaces[slot] {
+            space.users += 1;
+        }
+    }
+
+    /// `pid` leaves its address space, which goes if it was the last there.
+    pub(crate) fn leave(&mut self, mem: &mut PhysMem, pid: Pid, fx: &mut Effects) {
+        self.last.set((Pid(0), NOWHERE));
+        let Some(slot) = self.processes.remove(&pid) else { return };
+        let Some(mut space) = self.spaces[slot].take_if(|space| {
+            space.users -= 1;
+            space.users == 0
+        }) else {
+            return;
+        };
+        let mut gather = Gather::default();
+        gather.note_all();
+        let objects = space.objects();
+        let mut cx = self.core.cx(mem, fx, pid);
+        space.zap_all(&mut cx, &mut gather);
+        space.finish(&mut cx, gather);
+        space.table.free(cx.mem, cx.memory);
+        if let Some(asid) = space.asid.filter(|_| !self.tagless) {
+            self.asids.take_back(asid);
+        }
+        for id in objects {
+            self.forget_if_unused(id);
+        }
+    }
+
+    /// Shared memory goes with its last mapping.
+    pub(crate) fn forget_if_unused(&mut self, id: crate::cache::ObjectId) {
+        let is_used = || self.spaces.iter().flatten().any(|space| space.objects().contains(&id));
+        if self.core.memory.cache.is_memory(id) && !is_used() {
+            self.core.memory.forget(id);
+        }
+    }
+
+    /// Makes sure an address space has a tag, and is flushed to if tags cannot tell it apart.
+    pub(crate) fn tag(&mut self, slot: usize, fx: &mut Effects) {
+        let Some(space) = &mut self.spaces[slot] else { return };
+        if self.tagless {
+            space.asid = Some(Asid(1));
+            if self.running.replace(space.serial).is_some_and(|last| last != space.serial) {
+                self.core.memory.work.add(WorkKind::FlushSpace, 1);
+                fx.invalidations.push(Invalidate::Asid(Asid(1)));
+            }
+            return;
+        }
+        if space.asid.is_some() {
+            return;
+        }
+        let given = self.asids.give(space.serial);
+        space.asid = Some(given.asid);
+        let pid = space.pid;
+        if fx.narrate {
+            fx.told.push(Told::Asid { pid, asid: given.asid });
+        }
+        if let Some(serial) = given.taken_from {
+            for other in self.spaces.iter_mut().flatten().filter(|s| s.serial == serial) {
+                other.asid = None;
+            }
+            self.core.counts.happenings.add(Happening::AsidRecycled, 1);
+            self.core.memory.work.add(WorkKind::FlushSpace, 1);
+            fx.invalidations.push(Invalidate::Asid(given.asid));
+        }
+    }
+
+    /// An address space beside everything else that work on it needs.
+    pub(crate) fn at_work<'a>(
+        &'a mut self,
+        mem: &'a mut PhysMem,
+        fx: &'a mut Effects,
+        slot: usize,
+        pid: Pid,
+    ) -> (&'a mut Space, Cx<'a>) {
+        let Some(space) = &mut self.spaces[slot] else { unreachable!("a process's slot is in use") };
+        (space, self.core.cx(mem, fx, pid))
+    }
+
+    /// Hands the work done over.
+    fn collect(&mut self, fx: &mut Effects) {
+        for &kind in WorkKind::ALL {
+            let count = self.core.memory.work.get(kind);
+            if count > 0 {
+                fx.work.push(Work { kind, count });
+                self.core.counts.work.add(kind, count);
+            }
+        }
+        self.core.memory.work.clear();
+        self.core.counts.invalidations += fx.invalidations.len() as u64;
+        let dropped = std::mem::take(&mut self.core.memory.cache_dropped);
+        self.core.counts.happenings.add(Happening::CacheDropped, dropped);
+    }
+
+    pub(crate) fn fail(&mut self, error: EventError, fx: &mut Effects) {
+        self.core.counts.errors.add(error, 1);
+        if fx.narrate {
+            fx.told.push(Told::Failed { error });
+        }
+    }
+}
+
+/// Whether the numbers of a description can be honoured.
+fn check(linux: &LinuxDesc) -> Result<(), KernelError> {
+    let page_sized = |key: &str, bytes: Bytes, max: u64| {
+        if bytes.0.is_power_of_two() && (PageOrder::P4K.bytes()..=max).contains(&bytes.0) {
+            return Ok(());
+        }
+        let max = mmulab_addr::show_bytes(max);
+        Err(KernelError::Description {
+            key: format!("linux.{key}"),
+            message: format!("must be a power of two from 4K to {max}, not {}", mmulab_addr::show_bytes(bytes.0)),
+        })
+    };
+    page_sized("fault_around", linux.fault_around, PageOrder::P2M.bytes())?;
+    page_sized("read_around", linux.read_around, PageOrder::P1G.bytes())?;
+    page_sized("implicit_vma", linux.implicit_vma, PageOrder::P1G.bytes())
+}
+
+fn reserve(memory: &mut Memory, desc: &KernelDesc, order: PageOrder, size: Bytes) -> Result<(), KernelError> {
+    let wrong = |key: &str, message: String| KernelError::Description { key: key.into(), message };
+    if order == PageOrder::P4K || !desc.table.has_leaf(order) {
+        return Err(wrong("hugetlb.size", format!("the machine's page table has no huge page of {order}")));
+    }
+    if size.0 < order.bytes() {
+        let size = mmulab_addr::show_bytes(size.0);
+        return Err(wrong("hugetlb.pool", format!("{size} holds not one page of {order}: give more")));
+    }
+    memory.reserve(order, size).map_err(|got| {
+        wrong(
+            "hugetlb.pool",
+            format!(
+                "only {got} of {} pages of {order} could be reserved at boot: make the pool smaller, or the machine's \
+                 memory larger or less fragmented",
+                size.0 / order.bytes()
+            ),
+        )
+    })
+}

@@ -1,0 +1,270 @@
+//! The kernel's hold on physical memory: the allocator, the users of each frame, the page cache, the hugetlb pool.
+
+use crate::cache::{Cache, ObjectId};
+use crate::pages::{Page, Pages, Use};
+use crate::tally::Tally;
+use crate::{Bytes, WorkKind};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
+use mmulab_frames::{Frames, Mobility};
+use mmulab_pagetable::TableFrames;
+use rustc_hash::FxHashMap;
+
+/// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
+const RECLAIM_BATCH: usize = 32;
+
+/// Huge pages set aside at boot.
+pub struct Pool {
+    pub order: PageOrder,
+    pub total: u64,
+    free: Vec<Pfn>,
+    /// Pages of the pool of which parts were unmapped: frames still used, by first frame.
+    broken: FxHashMap<Pfn, u64>,
+}
+
+impl Pool {
+    pub fn used(&self) -> u64 {
+        self.total - self.free.len() as u64
+    }
+}
+
+/// Physical memory as the kernel manages it.
+pub struct Memory {
+    pub frames: Frames,
+    pub pages: Pages,
+    pub cache: Cache,
+    pub pool: Option<Pool>,
+    /// The page of zeros that loads of untouched memory see.
+    pub zero: Pfn,
+    /// The same of 2 MiB, made when first wanted.
+    pub huge_zero: Option<Pfn>,
+    /// Work done since it was last collected.
+    pub work: Tally<WorkKind>,
+    /// Base frames used by private pages now.
+    pub anon_frames: u64,
+    /// Page-table frames in use.
+    pub table_frames: u64,
+    pub table_frames_peak: u64,
+    /// The most that private pages and the page cache held together, in base frames.
+    pub resident_peak: u64,
+    pub cache_dropped: u64,
+    /// The processor that allocates.
+    pub cpu: u16,
+}
+
+impl Memory {
+    pub fn new(mut frames: Frames, total_frames: u64) -> Option<Self> {
+        let zero = frames.alloc(PageOrder::P4K, Mobility::Unmovable, 0)?;
+        Some(Self {
+            frames,
+            pages: Pages::new(total_frames),
+            cache: Cache::default(),
+            pool: None,
+            zero,
+            huge_zero: None,
+            work: Tally::default(),
+            anon_frames: 0,
+            table_frames: 0,
+            table_frames_peak: 0,
+            resident_peak: 0,
+            cache_dropped: 0,
+            cpu: 0,
+        })
+    }
+
+    /// Sets huge pages aside; how many there is room for, if not for all.
+    pub fn reserve(&mut self, order: PageOrder, size: Bytes) -> Result<(), u64> {
+        let total = size.0 / order.bytes();
+        let mut free = Vec::new();
+        for got in 0..total {
+            free.push(self.frames.alloc_contiguous(order).ok_or(got)?);
+        }
+        // Popped from the end: the lowest addresses are used first.
+        free.sort_unstable_by(|a, b| b.cmp(a));
+        self.pool = Some(Pool { order, total, free, broken: FxHashMap::default() });
+        Ok(())
+    }
+
+    /// A zeroed or to-be-copied-to page for a process's own use, with one user.
+    pub fn take_anon(&mut self, order: PageOrder) -> Option<Pfn> {
+        let pfn = self.take_frames(order)?;
+        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, ..Page::default() };
+        self.anon_frames += order.base_pages();
+        self.note_peak();
+        Some(pfn)
+    }
+
+    /// The same out of the pool.
+    pub fn take_pooled(&mut self) -> Option<Pfn> {
+        let pool = self.pool.as_mut()?;
+        let pfn = pool.free.pop()?;
+        let order = pool.order;
+        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, dirty: false };
+        self.anon_frames += order.base_pages();
+        self.work.add(WorkKind::PoolPage, 1);
+        self.note_peak();
+        Some(pfn)
+    }
+
+    fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
+        let kind = if order == PageOrder::P4K { WorkKind::BaseFrame } else { WorkKind::LargeBlock };
+        self.work.add(kind, 1);
+        let got = self.frames.alloc(order, Mobility::Movable, self.cpu);
+        if got.is_some() || order != PageOrder::P4K {
+            return got;
+        }
+        self.reclaim();
+        self.frames.alloc(order, Mobility::Movable, self.cpu)
+    }
+
+    /// Drops clean file pages nobody maps.
+    fn reclaim(&mut self) {
+        let pages = &self.pages;
+        let droppable = |pfn| {
+            let page: Page = pages.get(pfn);
+            page.refs == 1 && !page.dirty
+        };
+        for pfn in self.cache.reclaim(RECLAIM_BATCH, droppable) {
+            self.cache_dropped += 1;
+            self.release_base(pfn);
+        }
+    }
+
+    /// Brings a page of a file into the cache, or makes one of shared memory.
+    pub fn take_cached(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
+        let pfn = self.take_frames(PageOrder::P4K)?;
+        *self.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, ..Page::default() };
+        self.cache.put(id, page, pfn);
+        self.note_peak();
+        Some(pfn)
+    }
+
+    /// Forgets shared memory that nobody maps.
+    pub fn forget(&mut self, id: ObjectId) {
+        for pfn in self.cache.forget(id) {
+            self.drop_base(pfn);
+        }
+    }
+
+    /// The huge zero page, made now if it is not there.
+    pub fn take_huge_zero(&mut self) -> Option<Pfn> {
+        if self.huge_zero.is_none() {
+            self.work.add(WorkKind::LargeBlock, 1);
+            let pfn = self.frames.alloc(PageOrder::P2M, Mobility::Unmovable, self.cpu)?;
+            self.work.add(WorkKind::ZeroBytes, PageOrder::P2M.bytes());
+            self.huge_zero = Some(pfn);
+        }
+        self.huge_zero
+    }
+
+    /// Whether a mapped frame is part of a zero page.
+    #[inline]
+    pub fn is_zero(&self, pfn: Pfn) -> bool {
+        pfn == self.zero || self.huge_zero.is_some_and(|z| pfn.0.wrapping_sub(z.0) < PageOrder::P2M.base_pages())
+    }
+
+    /// One mapping more of the `order` frames from `pfn`.
+    pub fn share(&mut self, pfn: Pfn, order: PageOrder) {
+        if !self.is_zero(pfn) {
+            self.pages.share(pfn, order);
+        }
+    }
+
+    /// One mapping less of the `order` frames from `pfn`.
+    pub fn drop_mapping(&mut self, pfn: Pfn, order: PageOrder) {
+        if self.is_zero(pfn) {
+            return;
+        }
+        if order == PageOrder::P4K {
+            self.drop_base(pfn);
+        } else if self.pages.is_whole(pfn, order) {
+            let page = self.pages.get_mut(pfn);
+            page.refs -= 1;
+            if page.refs == 0 {
+                self.release_large(pfn, order);
+            }
+        } else {
+            for i in 0..order.base_pages() {
+                self.drop_base(Pfn(pfn.0 + i));
+            }
+        }
+    }
+
+    fn drop_base(&mut self, pfn: Pfn) {
+        let page = self.pages.get_mut(pfn);
+        page.refs -= 1;
+        if page.refs != 0 {
+            return;
+        }
+        let (used, pooled) = (page.used, page.pooled);
+        if used == Use::Anon {
+            self.anon_frames -= 1;
+        }
+        match &mut self.pool {
+            Some(pool) if pooled => {
+                let head = pfn.align_down(pool.order);
+                let left = pool.broken.entry(head).or_insert(pool.order.base_pages());
+                *left -= 1;
+                if *left == 0 {
+                    pool.broken.remove(&head);
+                    pool.free.push(head);
+                    self.work.add(WorkKind::PoolPage, 1);
+                }
+            }
+            _ => self.release_base(pfn),
+        }
+    }
+
+    fn release_base(&mut self, pfn: Pfn) {
+        *self.pages.get_mut(pfn) = Page::default();
+        self.work.add(WorkKind::BaseFrame, 1);
+        self.frames.free(pfn, PageOrder::P4K, self.cpu);
+    }
+
+    fn release_large(&mut self, pfn: Pfn, order: PageOrder) {
+        self.anon_frames -= order.base_pages();
+        let pooled = self.pages.get(pfn).pooled;
+        *self.pages.get_mut(pfn) = Page::default();
+        match &mut self.pool {
+            Some(pool) if pooled => {
+                pool.free.push(pfn);
+                self.work.add(WorkKind::PoolPage, 1);
+            }
+            _ => {
+                self.work.add(WorkKind::LargeBlock, 1);
+                self.frames.free(pfn, order, self.cpu);
+            }
+        }
+    }
+
+    fn note_peak(&mut self) {
+        self.resident_peak = self.resident_peak.max(self.anon_frames + self.cache.pages());
+    }
+
+    /// Bytes of private pages and the page cache.
+    pub fn resident_bytes(&self) -> u64 {
+        (self.anon_frames + self.cache.pages()) * BASE_BYTES
+    }
+}
+
+/// Page-table frames are unmovable: nothing can rewrite the entries that point to them.
+impl TableFrames for Memory {
+    fn take(&mut self) -> Option<Pfn> {
+        let mut pfn = self.frames.alloc(PageOrder::P4K, Mobility::Unmovable, self.cpu);
+        if pfn.is_none() {
+            self.reclaim();
+            pfn = self.frames.alloc(PageOrder::P4K, Mobility::Unmovable, self.cpu);
+        }
+        if pfn.is_some() {
+            self.work.add(WorkKind::TableFrame, 1);
+            self.table_frames += 1;
+            self.table_frames_peak = self.table_frames_peak.max(self.table_frames);
+        }
+        pfn
+    }
+
+    fn give_back(&mut self, pfn: Pfn) {
+        self.work.add(WorkKind::TableFrame, 1);
+        self.table_frames -= 1;
+        self.frames.free(pfn, PageOrder::P4K, self.cpu);
+    }
+}

@@ -1,0 +1,75 @@
+use crate::{BySize, Kernel};
+use mmulab_addr::{BASE_BYTES, Pid};
+use serde::Serialize;
+
+/// What memory is used for at one moment. All numbers are bytes.
+///
+/// How much of a huge page a program truly touched no kernel knows; the machine counts that.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Usage {
+    /// Mapped in all page tables, by page size: the zero page and shared pages as often as they are mapped.
+    pub mapped: BySize,
+    /// The same, for each process that lives.
+    pub processes: Vec<ProcessUsage>,
+    /// Held by private pages and the page cache, each frame once.
+    pub resident_bytes: u64,
+    /// The most that ever was.
+    pub resident_bytes_peak: u64,
+    /// Of that, held by private pages now.
+    pub private_bytes: u64,
+    /// Of that, held by the page cache and by shared memory now.
+    pub page_cache_bytes: u64,
+    /// Held by page tables.
+    pub table_bytes: u64,
+    /// The most that ever was.
+    pub table_bytes_peak: u64,
+    /// Set aside for the hugetlb pool at boot.
+    pub pool_bytes: u64,
+    /// Of the pool, in use.
+    pub pool_used_bytes: u64,
+    /// Free in the allocator.
+    pub free_bytes: u64,
+}
+
+/// What a process has mapped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ProcessUsage {
+    /// The process, or the one that made the address space if several run in it.
+    pub pid: Pid,
+    /// Mapped in its page table, by page size.
+    pub mapped: BySize,
+    /// Frames of its page table, in bytes.
+    pub table_bytes: u64,
+}
+
+impl Kernel {
+    /// What memory is used for now.
+    pub fn usage(&self) -> Usage {
+        let memory = &self.core.memory;
+        let mut processes: Vec<ProcessUsage> = self
+            .spaces
+            .iter()
+            .flatten()
+            .map(|space| ProcessUsage {
+                pid: space.pid,
+                mapped: space.mapped.clone(),
+                table_bytes: space.table.table_frames() * BASE_BYTES,
+            })
+            .collect();
+        processes.sort_by_key(|p| p.pid);
+        let pool = memory.pool.as_ref();
+        Usage {
+            mapped: self.core.mapped.clone(),
+            processes,
+            resident_bytes: memory.resident_bytes(),
+            resident_bytes_peak: memory.resident_peak * BASE_BYTES,
+            private_bytes: memory.anon_frames * BASE_BYTES,
+            page_cache_bytes: memory.cache.pages() * BASE_BYTES,
+            table_bytes: memory.table_frames * BASE_BYTES,
+            table_bytes_peak: memory.table_frames_peak * BASE_BYTES,
+            pool_bytes: pool.map_or(0, |p| p.total * p.order.bytes()),
+            pool_used_bytes: pool.map_or(0, |p| p.used() * p.order.bytes()),
+            free_bytes: memory.frames.free_frames() * BASE_BYTES,
+        }
+    }
+}
