@@ -1,1 +1,23 @@
-//! Placeholder replaced by this room's first commit.
+//! Translation lookaside buffers: arrays of entries, and their composition in two levels.
+//!
+//! The hierarchy learns of mappings only through [`Hierarchy::fill`], which is handed what a page walk read; it forgets
+//! them only by replacement and through [`Hierarchy::invalidate`]. It never sees the kernel.
+//!
+//! The rules (what counts as an access, what is filled when, which entry goes) are in `docs/concepts/tlbs.md`.
+
+mod array;
+mod counts;
+mod desc;
+mod entry;
+mod error;
+mod hierarchy;
+mod key;
+mod observer;
+mod recency;
+
+pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
+pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe, Replacement, Ways};
+pub use entry::{Entry, Outcome};
+pub use error::GeometryError;
+pub use hierarchy::Hierarchy;
+pub use observer::{Observer, Silent};

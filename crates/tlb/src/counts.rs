@@ -1,0 +1,116 @@
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Lookups of one side at one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SideCounts {
+    /// Lookups.
+    pub accesses: u64,
+    /// Lookups that found a translation, whatever its rights.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+}
+
+/// What one array did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ArrayCounts {
+    /// The array.
+    pub name: String,
+    /// Its level.
+    pub level: u8,
+    /// `instruction`, `data` or `both`.
+    pub side: String,
+    /// Lookups that searched it.
+    pub accesses: u64,
+    /// Those that found their page in it.
+    pub hits: u64,
+    /// Those that did not; another array of the level may have.
+    pub misses: u64,
+    /// Entries written.
+    pub fills: u64,
+    /// Entries replaced by another.
+    pub evictions: u64,
+    /// Entries dropped by invalidations.
+    pub invalidations: u64,
+    /// Hits by the size of the entry.
+    pub hits_by_size: BTreeMap<String, u64>,
+}
+
+/// What the hierarchy of one core did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HierarchyCounts {
+    /// First level, fetches.
+    pub l1i: SideCounts,
+    /// First level, loads and stores.
+    pub l1d: SideCounts,
+    /// Second level, fetches.
+    pub l2i: SideCounts,
+    /// Second level, loads and stores.
+    pub l2d: SideCounts,
+    /// Each array.
+    pub arrays: Vec<ArrayCounts>,
+}
+
+impl SideCounts {
+    /// Adds another core's.
+    pub fn add(&mut self, other: &Self) {
+        self.accesses += other.accesses;
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+impl HierarchyCounts {
+    /// Adds another core's counts, of the same machine.
+    pub fn add(&mut self, other: &Self) {
+        self.l1i.add(&other.l1i);
+        self.l1d.add(&other.l1d);
+        self.l2i.add(&other.l2i);
+        self.l2d.add(&other.l2d);
+        if self.arrays.is_empty() {
+            self.arrays = other.arrays.clone();
+            return;
+        }
+        for (mine, theirs) in self.arrays.iter_mut().zip(&other.arrays) {
+            mine.accesses += theirs.accesses;
+            mine.hits += theirs.hits;
+            mine.misses += theirs.misses;
+            mine.fills += theirs.fills;
+            mine.evictions += theirs.evictions;
+            mine.invalidations += theirs.invalidations;
+            for (size, hits) in &theirs.hits_by_size {
+                *mine.hits_by_size.entry(size.clone()).or_default() += hits;
+            }
+        }
+    }
+
+    /// Checks that hits and misses make up the accesses, level by level and array by array.
+    ///
+    /// # Errors
+    /// The first identity that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, c) in [("l1i", self.l1i), ("l1d", self.l1d), ("l2i", self.l2i), ("l2d", self.l2d)] {
+            if c.hits + c.misses != c.accesses {
+                return Err(format!("{name}: {} hits + {} misses != {} accesses", c.hits, c.misses, c.accesses));
+            }
+        }
+        for (above, below, name) in [(self.l1i, self.l2i, "instruction"), (self.l1d, self.l2d, "data")] {
+            if above.misses != below.accesses {
+                return Err(format!("{name}: {} L1 misses != {} L2 accesses", above.misses, below.accesses));
+            }
+        }
+        for a in &self.arrays {
+            if a.hits + a.misses != a.accesses || a.hits_by_size.values().sum::<u64>() != a.hits {
+                return Err(format!("{}: {} hits + {} misses != {} accesses", a.name, a.hits, a.misses, a.accesses));
+            }
+        }
+        for (level, hits) in [(1, self.l1i.hits + self.l1d.hits), (2, self.l2i.hits + self.l2d.hits)] {
+            let sum: u64 = self.arrays.iter().filter(|a| a.level == level).map(|a| a.hits).sum();
+            if sum != hits {
+                return Err(format!("level {level}: its arrays hit {sum} times, the level {hits} times"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
+use mmulab_pagetable::Leaf;
+
+/// A cached translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// First base page it translates.
+    pub vpn: Vpn,
+    /// First frame.
+    pub pfn: Pfn,
+    /// How much it translates.
+    pub order: PageOrder,
+    /// What may be done.
+    pub prot: Prot,
+    /// The page-table entry's dirty bit is known to be set.
+    pub dirty: bool,
+    /// Valid in every address space.
+    pub global: bool,
+}
+
+impl Entry {
+    /// The translation of `va` that a walk found.
+    #[inline]
+    pub fn of(va: VirtAddr, leaf: &Leaf) -> Self {
+        Self {
+            vpn: va.vpn().align_down(leaf.order),
+            pfn: leaf.pfn,
+            order: leaf.order,
+            prot: leaf.prot,
+            dirty: leaf.dirty,
+            global: leaf.global,
+        }
+    }
+
+    /// The part of `order` that holds `va`, of a page at least as large.
+    #[inline]
+    pub fn part(&self, va: VirtAddr, order: PageOrder) -> Self {
+        let vpn = va.vpn().align_down(order);
+        Self { vpn, pfn: Pfn(self.pfn.0 + (vpn.0 - self.vpn.0)), order, ..*self }
+    }
+
+    /// The physical address of `va`, which the entry translates.
+    #[inline(always)]
+    pub const fn translate(&self, va: VirtAddr) -> PhysAddr {
+        PhysAddr(self.pfn.addr().0 + va.offset_in(self.order))
+    }
+
+    /// Whether it lets `access` through as it is: right granted, and for stores the dirty bit known to be set.
+    #[inline(always)]
+    pub(crate) const fn ready(&self, access: Access) -> bool {
+        self.prot.allows(access) && (self.dirty || !matches!(access, Access::Write))
+    }
+}
+
+/// What a lookup came to. Latencies are of the level that answered, in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The first level held it.
+    L1 {
+        /// What it held.
+        entry: Entry,
+    },
+    /// The second level held it, and the first does now.
+    L2 {
+        /// What it held.
+        entry: Entry,
+        /// The second level's latency.
+        cycles: u32,
+    },
+    /// Neither did: the walker must read the tables.
+    Miss {
+        /// The latency of finding that out.
+        cycles: u32,
+    },
+    /// A store met a writable translation whose dirty bit is clear: the walker must set it in memory.
+    NeedDirty {
+        /// The level that held it.
+        level: u8,
+        /// The second level's latency, if it was asked.
+        cycles: u32,
+    },
+    /// The translation's rights do not allow the access: the walker must look again, for they may have grown.
+    Denied {
+        /// The level that held it.
+        level: u8,
+        /// The second level's latency, if it was asked.
+        cycles: u32,
+    },
+}
+
+impl Outcome {
+    /// The level that held a translation; `None` for a miss.
+    #[inline]
+    pub const fn level(&self) -> Option<u8> {
+        match *self {
+            Self::L1 { .. } => Some(1),
+            Self::L2 { .. } => Some(2),
+            Self::Miss { .. } => None,
+            Self::NeedDirty { level, .. } | Self::Denied { level, .. } => Some(level),
+        }
+    }
+}

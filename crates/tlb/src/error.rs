@@ -1,0 +1,11 @@
+use thiserror::Error;
+
+/// A TLB that cannot be.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("tlb.{array}: {what}")]
+pub struct GeometryError {
+    /// The array.
+    pub array: String,
+    /// What is wrong and what to do.
+    pub what: String,
+}

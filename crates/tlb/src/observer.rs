@@ -1,0 +1,22 @@
+use crate::Entry;
+
+/// Watches what the hierarchy does. [`Silent`] compiles to nothing. Arrays are named by their place in the
+/// description.
+pub trait Observer {
+    /// Whether anybody watches: what only feeds an observer is left out when not.
+    const ACTIVE: bool;
+
+    /// An entry was written.
+    fn filled(&mut self, _array: usize, _entry: &Entry) {}
+    /// An entry was replaced by another.
+    fn evicted(&mut self, _array: usize, _entry: &Entry) {}
+    /// An entry was dropped because it must not be used any more.
+    fn invalidated(&mut self, _array: usize, _entry: &Entry) {}
+}
+
+/// Nobody watches.
+pub struct Silent;
+
+impl Observer for Silent {
+    const ACTIVE: bool = false;
+}
