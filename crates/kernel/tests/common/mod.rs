@@ -1,0 +1,168 @@
+//! A processor without limits, and a program whose memory has contents, to judge the kernel by.
+//!
+//! The kernel moves frames, not bytes. Here each base frame holds one number, stores write it, and the kernel's copies
+//! are repeated on it, so that a frame freed too early, shared wrongly or not copied shows as a wrong number. The
+//! processor has a TLB that never forgets by itself, so that a flush not sent shows as a stale translation.
+
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
+use mmulab_frames::PhysMem;
+use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc};
+use mmulab_pagetable::{Invalidate, Leaf, Next, TableDesc};
+use mmulab_trace::{Backing, Event, MapFlags};
+use std::collections::BTreeMap;
+
+pub const PAGE: u64 = 4096;
+/// Where tests map: aligned for 1 GiB pages.
+pub const BASE: u64 = 1 << 30;
+
+pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
+    KernelDesc {
+        memory: toml::from_str(&format!("size = \"{mebibytes}M\"")).expect("a memory of so much"),
+        table: TableDesc::default(),
+        policy,
+        cpus: 1,
+        asid_bits: 12,
+        seed: 1,
+    }
+}
+
+pub fn who(pid: u32) -> Actor {
+    Actor { pid: Pid(pid), tid: Tid(pid), cpu: 0 }
+}
+
+pub struct World {
+    pub kernel: Kernel,
+    pub mem: PhysMem,
+    pub fx: Effects,
+    /// What the base frames hold; 0 if nothing was stored.
+    pub contents: BTreeMap<Pfn, u64>,
+    tlb: BTreeMap<(Asid, Vpn), Leaf>,
+}
+
+impl World {
+    pub fn new(desc: &KernelDesc, mebibytes: u64) -> Self {
+        let mut mem = PhysMem::new(mebibytes << 20);
+        let kernel = Kernel::new(desc, &mut mem).expect("a good description");
+        Self { kernel, mem, fx: Effects::default(), contents: BTreeMap::new(), tlb: BTreeMap::new() }
+    }
+
+    pub fn event(&mut self, pid: u32, event: &Event) {
+        self.fx.clear();
+        self.kernel.event(&mut self.mem, who(pid), event, &mut self.fx).expect("enough memory");
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        for what in std::mem::take(&mut self.fx.invalidations) {
+            self.tlb.retain(|&(tag, vpn), leaf| match what {
+                Invalidate::Page { asid, va, order } => {
+                    tag != asid || vpn.0 < va.vpn().0 || vpn.0 >= va.vpn().0 + order.base_pages()
+                }
+                Invalidate::Range { asid, range } => tag != asid || !range.contains(vpn.addr()),
+                Invalidate::Asid(asid) => tag != asid || leaf.global,
+                Invalidate::All => false,
+            });
+        }
+    }
+
+    /// The leaf that holds `va`, as a walker reads it; the accessed and dirty bits are set as a walker sets them.
+    pub fn walk(&mut self, pid: u32, va: u64, set: Option<Access>) -> Option<Leaf> {
+        let context = self.kernel.context(Pid(pid))?;
+        let va = VirtAddr::new(va);
+        let mut step = context.format.start(context.root, va);
+        loop {
+            let bits = self.mem.read(step.entry);
+            match context.format.next(bits, step, va) {
+                Next::Table(below) => step = below,
+                Next::NotPresent => return None,
+                Next::Leaf(leaf) => {
+                    let bits = match set {
+                        Some(access) if !leaf.prot.allows(access) => return Some(leaf),
+                        Some(Access::Write) => context.format.dirtied(bits),
+                        Some(_) => context.format.accessed(bits, true),
+                        None => return Some(leaf),
+                    };
+                    self.mem.write(step.entry, bits);
+                    return context.format.decode_leaf(bits, step.level);
+                }
+            }
+        }
+    }
+
+    /// The base frame behind `va`.
+    pub fn frame(&mut self, pid: u32, va: u64) -> Option<Pfn> {
+        self.walk(pid, va, None).map(|leaf| leaf.translate(VirtAddr::new(va)).pfn())
+    }
+
+    /// One access, with the faults it takes; the frame it reaches and the kinds of fault.
+    pub fn access(&mut self, pid: u32, va: u64, access: Access) -> Result<(Pfn, Vec<FaultKind>), FaultError> {
+        let mut kinds = Vec::new();
+        let at = VirtAddr::new(va);
+        loop {
+            let before = self.walk(pid, va, Some(access));
+            let tag = self.kernel.context(Pid(pid)).map(|c| (c.asid, at.vpn()));
+            if let Some(stale) = tag.and_then(|key| self.tlb.get(&key))
+                && stale.prot.allows(access)
+            {
+                let now = before.expect("a translation outlived its mapping");
+                assert_eq!(stale.translate(at), now.translate(at), "a stale translation of {at}");
+                assert!(now.prot.allows(access), "stale rights to {at}");
+            }
+            if let (Some(leaf), Some(key)) = (before, tag)
+                && leaf.prot.allows(access)
+            {
+                self.tlb.insert(key, leaf);
+                return Ok((leaf.translate(at).pfn(), kinds));
+            }
+            assert!(kinds.len() < 4, "{at} faults without end: {kinds:?}");
+            self.fx.clear();
+            let fault = self.kernel.fault(&mut self.mem, who(pid), at, access, &mut self.fx)?;
+            self.flush();
+            kinds.push(fault.kind);
+            let after = self.walk(pid, va, None).expect("a fault that was served maps the page");
+            assert_eq!(after.order, fault.order);
+            self.repeat(fault.kind, at, before, after);
+        }
+    }
+
+    /// Does to the contents what the kernel's fault did to the frames.
+    fn repeat(&mut self, kind: FaultKind, at: VirtAddr, before: Option<Leaf>, after: Leaf) {
+        match kind {
+            FaultKind::Anon | FaultKind::ZeroPageWrite => {
+                for i in 0..after.order.base_pages() {
+                    self.contents.remove(&Pfn(after.pfn.0 + i));
+                }
+            }
+            FaultKind::Copy => {
+                let old = before.expect("something was copied");
+                let from = if after.order == PageOrder::P4K { old.translate(at).pfn() } else { old.pfn };
+                for i in 0..after.order.base_pages() {
+                    let value = self.contents.get(&Pfn(from.0 + i)).copied().unwrap_or(0);
+                    self.contents.insert(Pfn(after.pfn.0 + i), value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a load at `va` reads.
+    pub fn load(&mut self, pid: u32, va: u64) -> Result<u64, FaultError> {
+        let (pfn, _) = self.access(pid, va, Access::Read)?;
+        Ok(self.contents.get(&pfn).copied().unwrap_or(0))
+    }
+
+    pub fn store(&mut self, pid: u32, va: u64, value: u64) -> Result<Vec<FaultKind>, FaultError> {
+        let (pfn, kinds) = self.access(pid, va, Access::Write)?;
+        self.contents.insert(pfn, value);
+        Ok(kinds)
+    }
+}
+
+pub fn mmap(addr: u64, len: u64, prot: mmulab_addr::Prot) -> Event {
+    Event::Mmap { addr: VirtAddr::new(addr), len, prot, flags: MapFlags::default(), backing: Backing::Anon }
+}
+
+pub fn mmap_file(addr: u64, len: u64, prot: mmulab_addr::Prot, shared: bool, path: &str, offset: u64) -> Event {
+    let flags = MapFlags { shared, ..MapFlags::default() };
+    Event::Mmap { addr: VirtAddr::new(addr), len, prot, flags, backing: Backing::File { path: path.into(), offset } }
+}

@@ -1,0 +1,481 @@
+//! What Linux does, case by case.
+
+mod common;
+
+use common::*;
+use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_kernel::{
+    AppliesTo, Bytes, EventError, FaultError, FaultKind, Happening, HugeZeroWrite, HugetlbDesc, KernelError, PageCache,
+    PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
+};
+use mmulab_trace::{Advice, Backing, Event, MapFlags};
+
+const HUGE: u64 = 2 << 20;
+
+fn base() -> World {
+    World::new(&desc(PolicyDesc::linux_4k(), 256), 256)
+}
+
+fn thp() -> World {
+    World::new(&desc(PolicyDesc::linux_thp(), 256), 256)
+}
+
+fn hugetlb_policy(size: PageOrder, pool: u64) -> PolicyDesc {
+    let hugetlb = HugetlbDesc {
+        size,
+        pool: Bytes(pool),
+        applies_to: AppliesTo::Anon,
+        round_heap: true,
+        source: String::new(),
+        assumed: Default::default(),
+    };
+    PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }
+}
+
+fn madvise(addr: u64, len: u64, advice: Advice) -> Event {
+    Event::Madvise { addr: VirtAddr::new(addr), len, advice }
+}
+
+fn mprotect(addr: u64, len: u64, prot: Prot) -> Event {
+    Event::Mprotect { addr: VirtAddr::new(addr), len, prot }
+}
+
+fn munmap(addr: u64, len: u64) -> Event {
+    Event::Munmap { addr: VirtAddr::new(addr), len }
+}
+
+fn fork(child: u32) -> Event {
+    Event::Fork { child: Pid(child), shares_memory: false }
+}
+
+/// Every position of a mapping against the aligned region: huge only if the region is wholly inside.
+#[test]
+fn a_huge_page_needs_its_whole_region_inside_the_mapping() {
+    for before in [0, PAGE, HUGE] {
+        for (start_gap, len) in [(0, HUGE), (0, HUGE - PAGE), (PAGE, HUGE), (0, HUGE + PAGE), (PAGE, 2 * HUGE)] {
+            let mut w = thp();
+            let start = BASE + start_gap;
+            w.event(1, &mmap(start, len, Prot::RW));
+            if before > 0 {
+                // A neighbour that agrees in everything becomes one mapping with it.
+                w.event(1, &mmap(start - before, before, Prot::RW));
+            }
+            let fits = start - before <= BASE && start + len >= BASE + HUGE;
+            let kinds = w.store(1, BASE + 5 * PAGE, 7).unwrap();
+            let leaf = w.walk(1, BASE + 5 * PAGE, None).unwrap();
+            assert_eq!(kinds, [FaultKind::Anon]);
+            assert_eq!(leaf.order == PageOrder::P2M, fits, "before {before:#x} gap {start_gap:#x} len {len:#x}");
+            assert!(leaf.accessed && leaf.dirty);
+            assert_eq!(w.kernel.counts().refusals.get(Refusal::ThpOutsideVma), u64::from(!fits));
+        }
+    }
+}
+
+#[test]
+fn advice_and_enabled_decide_as_linux_documents() {
+    for (enabled, advice, expected) in [
+        (ThpEnabled::Always, None, None),
+        (ThpEnabled::Always, Some(Advice::Nohugepage), Some(Refusal::ThpNohugepage)),
+        (ThpEnabled::Madvise, None, Some(Refusal::ThpNotAdvised)),
+        (ThpEnabled::Madvise, Some(Advice::Hugepage), None),
+        (ThpEnabled::Never, Some(Advice::Hugepage), Some(Refusal::ThpNever)),
+    ] {
+        let mut policy = PolicyDesc::linux_thp();
+        policy.thp.as_mut().unwrap().enabled = enabled;
+        let mut w = World::new(&desc(policy, 64), 64);
+        w.event(1, &mmap(BASE, 4 * HUGE, Prot::RW));
+        if let Some(advice) = advice {
+            w.event(1, &madvise(BASE, 4 * HUGE, advice));
+        }
+        w.store(1, BASE, 1).unwrap();
+        let order = w.walk(1, BASE, None).unwrap().order;
+        assert_eq!(order == PageOrder::P2M, expected.is_none(), "{enabled:?} {advice:?}");
+        for &refusal in <Refusal as mmulab_kernel::Name>::ALL {
+            assert_eq!(w.kernel.counts().refusals.get(refusal), u64::from(Some(refusal) == expected));
+        }
+    }
+}
+
+#[test]
+fn collapse_makes_one_page_of_many_and_keeps_the_contents() {
+    let mut policy = PolicyDesc::linux_thp();
+    policy.thp.as_mut().unwrap().enabled = ThpEnabled::Madvise;
+    let mut w = World::new(&desc(policy, 64), 64);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.store(1, BASE + 3 * PAGE, 9).unwrap();
+    w.store(1, BASE + 4 * PAGE, 8).unwrap();
+    let before = w.kernel.usage().table_bytes;
+    w.event(1, &madvise(BASE, HUGE, Advice::Collapse));
+    let leaf = w.walk(1, BASE, None).unwrap();
+    assert_eq!((leaf.order, leaf.dirty), (PageOrder::P2M, true));
+    assert_eq!(w.kernel.counts().happenings.get(Happening::Collapse), 1);
+    assert_eq!(w.kernel.counts().work.get(WorkKind::CopyBytes), 2 * PAGE);
+    assert_eq!(w.kernel.usage().table_bytes, before - PAGE);
+    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 0);
+}
+
+#[test]
+fn a_load_maps_the_zero_page_and_a_store_replaces_it() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, 8 * PAGE, Prot::RW));
+    let (zero, kinds) = w.access(1, BASE, Access::Read).unwrap();
+    assert_eq!(kinds, [FaultKind::ZeroPage]);
+    assert_eq!(w.access(1, BASE + PAGE, Access::Read).unwrap().0, zero);
+    assert_eq!(w.kernel.usage().private_bytes, 0);
+    assert_eq!(w.store(1, BASE, 5).unwrap(), [FaultKind::ZeroPageWrite]);
+    assert_ne!(w.frame(1, BASE).unwrap(), zero);
+    assert_eq!((w.load(1, BASE), w.load(1, BASE + PAGE)), (Ok(5), Ok(0)));
+}
+
+#[test]
+fn a_store_to_the_huge_zero_page_makes_a_huge_page_or_splits_it() {
+    for (mode, order, kind) in [
+        (HugeZeroWrite::Huge, PageOrder::P2M, FaultKind::ZeroPageWrite),
+        (HugeZeroWrite::Split, PageOrder::P4K, FaultKind::ZeroPageWrite),
+    ] {
+        let mut policy = PolicyDesc::linux_thp();
+        policy.thp.as_mut().unwrap().zero_page_write = mode;
+        let mut w = World::new(&desc(policy, 64), 64);
+        w.event(1, &mmap(BASE, HUGE, Prot::RW));
+        assert_eq!(w.load(1, BASE + PAGE), Ok(0));
+        assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P2M);
+        assert_eq!(w.store(1, BASE + PAGE, 3).unwrap(), [kind]);
+        assert_eq!(w.walk(1, BASE + PAGE, None).unwrap().order, order);
+        assert_eq!((w.load(1, BASE + PAGE), w.load(1, BASE)), (Ok(3), Ok(0)));
+    }
+}
+
+#[test]
+fn after_fork_the_first_store_copies_and_the_last_owner_reuses() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, 4 * PAGE, Prot::RW));
+    w.store(1, BASE, 1).unwrap();
+    w.event(1, &fork(2));
+    assert_eq!(w.load(2, BASE), Ok(1));
+    assert_eq!(w.frame(1, BASE), w.frame(2, BASE));
+    assert_eq!(w.store(2, BASE, 2).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.load(1, BASE), Ok(1));
+    assert_eq!(w.store(1, BASE, 3).unwrap(), [FaultKind::Reuse]);
+    assert_eq!((w.load(1, BASE), w.load(2, BASE)), (Ok(3), Ok(2)));
+    assert_eq!(w.kernel.counts().happenings.get(Happening::Fork), 1);
+}
+
+#[test]
+fn a_huge_page_shared_after_fork_is_split_by_the_store_that_copies() {
+    let mut w = thp();
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.store(1, BASE, 1).unwrap();
+    w.store(1, BASE + PAGE, 2).unwrap();
+    w.event(1, &fork(2));
+    assert_eq!(w.store(2, BASE, 9).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.walk(2, BASE + PAGE, None).unwrap().order, PageOrder::P4K);
+    assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P2M);
+    assert_eq!((w.load(1, BASE), w.load(2, BASE), w.load(2, BASE + PAGE)), (Ok(1), Ok(9), Ok(2)));
+    // The parent's huge page is shared still: all but one of its frames have two users.
+    assert_eq!(w.store(1, BASE + PAGE, 4).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.load(2, BASE + PAGE), Ok(2));
+    w.event(2, &Event::Exit { status: 0 });
+    assert_eq!(w.store(1, BASE + 2 * PAGE, 5).unwrap(), [FaultKind::Reuse]);
+}
+
+#[test]
+fn vfork_shares_until_exec() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, PAGE, Prot::RW));
+    w.event(1, &Event::Fork { child: Pid(2), shares_memory: true });
+    w.store(2, BASE, 6).unwrap();
+    assert_eq!(w.load(1, BASE), Ok(6));
+    assert_eq!(w.kernel.context(Pid(1)), w.kernel.context(Pid(2)));
+    w.event(2, &Event::Exec { path: "/bin/true".into() });
+    assert!(matches!(w.load(2, BASE), Err(FaultError::Unmapped { .. })));
+    assert_eq!(w.load(1, BASE), Ok(6));
+    assert_ne!(w.kernel.context(Pid(1)), w.kernel.context(Pid(2)));
+}
+
+#[test]
+fn partial_unmap_and_mprotect_split_huge_pages() {
+    let mut w = thp();
+    w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+    w.store(1, BASE, 1).unwrap();
+    w.store(1, BASE + HUGE, 2).unwrap();
+    let private = w.kernel.usage().private_bytes;
+    w.event(1, &munmap(BASE + PAGE, PAGE));
+    assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
+    assert_eq!(w.kernel.usage().private_bytes, private - PAGE);
+    w.event(1, &mprotect(BASE + HUGE, PAGE, Prot::R));
+    assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().prot, Prot::R);
+    assert!(w.walk(1, BASE + HUGE + PAGE, None).unwrap().prot.has(Prot::W));
+    assert_eq!(w.kernel.counts().happenings.get(Happening::Split), 2);
+    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 2 * HUGE - PAGE);
+    assert!(matches!(w.store(1, BASE + HUGE, 0), Err(FaultError::Protection { .. })));
+}
+
+#[test]
+fn pages_without_rights_keep_their_contents() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, 4 * PAGE, Prot::RW));
+    w.store(1, BASE + PAGE, 4).unwrap();
+    w.event(1, &mprotect(BASE, 4 * PAGE, Prot::NONE));
+    assert!(matches!(w.load(1, BASE + PAGE), Err(FaultError::Protection { .. })));
+    assert_eq!(w.kernel.usage().mapped.total(), 0);
+    w.event(1, &fork(2));
+    for pid in [1, 2] {
+        w.event(pid, &mprotect(BASE, 4 * PAGE, Prot::RW));
+        assert_eq!(w.load(pid, BASE + PAGE), Ok(4));
+    }
+    assert_eq!(w.store(2, BASE + PAGE, 5).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.load(1, BASE + PAGE), Ok(4));
+}
+
+#[test]
+fn stacks_grow_by_faults_up_to_their_limit_and_keep_a_gap() {
+    let mut w = base();
+    let top = BASE + (64 << 20);
+    let flags = MapFlags { grows_down: true, label: Some("[stack]".into()), ..MapFlags::default() };
+    let stack = Event::Mmap { addr: VirtAddr::new(top - PAGE), len: PAGE, prot: Prot::RW, flags, backing: Backing::Anon };
+    w.event(1, &stack);
+    w.store(1, top - 100 * PAGE, 1).unwrap();
+    assert_eq!(w.kernel.counts().happenings.get(Happening::StackGrowth), 1);
+    assert!(w.store(1, top - (8 << 20), 1).is_ok());
+    assert!(matches!(w.store(1, top - (8 << 20) - PAGE, 1), Err(FaultError::Unmapped { .. })));
+    let region = w.kernel.region_at(Pid(1), VirtAddr::new(top - PAGE));
+    assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(top - (8 << 20))), region);
+    assert_eq!(&*w.kernel.regions()[region.index()].name, "[stack]");
+
+    let mut w = base();
+    w.event(1, &stack);
+    w.event(1, &mmap(top - (1 << 20) - 2 * PAGE, PAGE, Prot::RW));
+    assert!(w.store(1, top - PAGE, 1).is_ok());
+    assert!(w.store(1, top - 2 * PAGE, 1).is_err(), "256 pages must stay free below");
+}
+
+#[test]
+fn file_pages_come_in_by_windows_and_are_shared_between_processes() {
+    let mut w = base();
+    let file = mmap_file(BASE, 100 * PAGE, Prot::R, false, "/lib/c.so", 0);
+    w.event(1, &file);
+    let (first, kinds) = w.access(1, BASE + 40 * PAGE, Access::Read).unwrap();
+    assert_eq!(kinds, [FaultKind::FileRead]);
+    // 128 KiB centred on page 40: pages 24 to 55.
+    assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), 32);
+    assert_eq!(w.kernel.usage().page_cache_bytes, 32 * PAGE);
+    assert!(w.frame(1, BASE + 41 * PAGE).is_none(), "the fault that reads maps one page");
+    // 64 KiB around page 33: 32 to 47, of which 40 is there.
+    assert_eq!(w.access(1, BASE + 33 * PAGE, Access::Read).unwrap().1, [FaultKind::FileCached]);
+    assert!(w.frame(1, BASE + 47 * PAGE).is_some() && w.frame(1, BASE + 48 * PAGE).is_none());
+    assert_eq!(w.kernel.counts().happenings.get(Happening::FaultAround), 14);
+    w.event(2, &file);
+    let (shared, kinds) = w.access(2, BASE + 40 * PAGE, Access::Read).unwrap();
+    assert_eq!((shared, kinds), (first, vec![FaultKind::FileCached]));
+    // The file is not read beyond what any mapping showed.
+    w.access(1, BASE + 99 * PAGE, Access::Read).unwrap();
+    assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), 32 + 17);
+}
+
+#[test]
+fn a_warm_page_cache_reads_nothing_and_maps_whole_windows() {
+    let mut policy = PolicyDesc::linux_4k();
+    policy.linux.page_cache = PageCache::Warm;
+    let mut w = World::new(&desc(policy, 64), 64);
+    w.event(1, &mmap_file(BASE, 64 * PAGE, Prot::RX, false, "/bin/x", 0));
+    assert_eq!(w.access(1, BASE + 5 * PAGE, Access::Fetch).unwrap().1, [FaultKind::FileCached]);
+    assert!(w.frame(1, BASE + 15 * PAGE).is_some() && w.frame(1, BASE + 16 * PAGE).is_none());
+    assert_eq!(w.kernel.counts().work.get(WorkKind::ReadBytes), 0);
+}
+
+#[test]
+fn stores_to_files_are_private_or_noticed() {
+    let mut w = base();
+    w.event(1, &mmap_file(BASE, 4 * PAGE, Prot::RW, false, "/data", 0));
+    w.event(1, &mmap_file(BASE + HUGE, 4 * PAGE, Prot::RW, true, "/data", 0));
+    assert_eq!(w.store(1, BASE, 1).unwrap(), [FaultKind::FilePrivate]);
+    w.access(1, BASE + HUGE + PAGE, Access::Read).unwrap();
+    assert_eq!(w.store(1, BASE + HUGE + PAGE, 7).unwrap(), [FaultKind::WriteNotify]);
+    assert_eq!(w.frame(1, BASE + HUGE + PAGE), w.access(1, BASE + PAGE, Access::Read).map(|a| a.0).ok());
+    assert_eq!(w.load(1, BASE + PAGE), Ok(7), "private and shared mappings see one page until it is stored to");
+    assert_eq!(w.store(1, BASE + PAGE, 8).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.load(1, BASE + HUGE + PAGE), Ok(7));
+}
+
+#[test]
+fn the_pool_serves_aligned_parts_until_it_is_empty() {
+    let mut w = World::new(&desc(hugetlb_policy(PageOrder::P2M, 2 * HUGE), 256), 256);
+    w.event(1, &mmap(BASE + HUGE - PAGE, 3 * HUGE + 2 * PAGE, Prot::RW));
+    for (offset, order) in [(HUGE - PAGE, 0), (HUGE, 9), (2 * HUGE, 9), (3 * HUGE, 0), (4 * HUGE, 0)] {
+        w.store(1, BASE + offset, offset).unwrap();
+        assert_eq!(w.walk(1, BASE + offset, None).unwrap().order.get(), order, "{offset:#x}");
+    }
+    let refusals = &w.kernel.counts().refusals;
+    assert_eq!(refusals.get(Refusal::HugetlbHead), 1);
+    assert_eq!(refusals.get(Refusal::HugetlbTail), 1);
+    assert_eq!(refusals.get(Refusal::HugetlbPoolEmpty), 1);
+    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE);
+    w.event(1, &munmap(BASE + HUGE + PAGE, PAGE));
+    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE, "half a page does not go back");
+    w.event(1, &munmap(BASE + HUGE, HUGE));
+    assert_eq!(w.kernel.usage().pool_used_bytes, HUGE);
+}
+
+#[test]
+fn a_heap_on_huge_pages_grows_by_whole_ones() {
+    let mut w = World::new(&desc(hugetlb_policy(PageOrder::P2M, 8 * HUGE), 256), 256);
+    for end in [PAGE, 2 * PAGE, HUGE + PAGE] {
+        w.event(1, &Event::Brk { start: VirtAddr::new(BASE), end: VirtAddr::new(BASE + end) });
+        w.store(1, BASE + end - 8, end).unwrap();
+    }
+    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P2M), 2 * HUGE);
+    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 0);
+    let heaps = w.kernel.regions().iter().filter(|r| &*r.name == "[heap]").count();
+    assert_eq!(heaps, 1);
+}
+
+#[test]
+fn gigantic_pages_come_from_the_pool() {
+    let mut w = World::new(&desc(hugetlb_policy(PageOrder::P1G, 1 << 30), 4096), 4096);
+    w.event(1, &mmap(BASE, 1 << 30, Prot::RW));
+    w.store(1, BASE + 12345 * PAGE, 1).unwrap();
+    let leaf = w.walk(1, BASE, None).unwrap();
+    assert_eq!(leaf.order, PageOrder::P1G);
+    assert_eq!(leaf.pfn.align_down(PageOrder::P1G), leaf.pfn);
+    w.event(1, &munmap(BASE + PAGE, PAGE));
+    assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
+    assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().order, PageOrder::P2M);
+    w.event(1, &Event::Exit { status: 0 });
+    assert_eq!(w.kernel.usage().pool_used_bytes, 0);
+}
+
+#[test]
+fn explicit_huge_mappings_need_a_pool_and_alignment() {
+    let flags = MapFlags { hugetlb: Some(PageOrder::P2M), ..MapFlags::default() };
+    let map = |addr, len| Event::Mmap {
+        addr: VirtAddr::new(addr),
+        len,
+        prot: Prot::RW,
+        flags: flags.clone(),
+        backing: Backing::Anon,
+    };
+    let mut w = base();
+    w.event(1, &map(BASE, HUGE));
+    assert_eq!(w.kernel.counts().errors.get(EventError::NoPool), 1);
+    let mut policy = hugetlb_policy(PageOrder::P2M, 4 * HUGE);
+    policy.hugetlb.as_mut().unwrap().applies_to = AppliesTo::Explicit;
+    let mut w = World::new(&desc(policy, 64), 64);
+    w.event(1, &map(BASE, PAGE));
+    w.store(1, BASE + HUGE - 8, 1).unwrap();
+    assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P2M);
+    w.event(1, &munmap(BASE + PAGE, PAGE));
+    w.event(1, &map(BASE + PAGE, HUGE));
+    assert_eq!(w.kernel.counts().errors.get(EventError::Invalid), 2);
+    // A copy of a shared page of the pool is a page of the pool.
+    w.event(1, &fork(2));
+    assert_eq!(w.store(2, BASE, 2).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE);
+    assert_eq!((w.load(1, BASE + HUGE - 8), w.load(2, BASE + HUGE - 8), w.load(2, BASE)), (Ok(1), Ok(1), Ok(2)));
+}
+
+#[test]
+fn bad_calls_are_counted_and_change_nothing() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, 4 * PAGE, Prot::RW));
+    for bad in [
+        munmap(BASE + 1, PAGE),
+        munmap(BASE, 0),
+        mprotect(BASE + 1, PAGE, Prot::R),
+        mmap(BASE, 0, Prot::RW),
+        mmap(u64::MAX - 100, 1 << 30, Prot::RW),
+        mmap(1 << 50, PAGE, Prot::RW),
+        madvise(BASE + 8, PAGE, Advice::Dontneed),
+    ] {
+        let before = w.kernel.counts().errors.total();
+        w.event(1, &bad);
+        assert_eq!(w.kernel.counts().errors.total(), before + 1, "{bad:?}");
+    }
+    assert!(w.store(1, BASE + 3 * PAGE, 1).is_ok());
+    w.event(1, &mprotect(BASE, 8 * PAGE, Prot::R));
+    w.event(1, &madvise(BASE, 8 * PAGE, Advice::Dontneed));
+    assert_eq!(w.kernel.counts().errors.get(EventError::NoMemory), 2);
+}
+
+#[test]
+fn memory_that_runs_out_has_a_name_and_clean_file_pages_go_first() {
+    let mut w = World::new(&desc(PolicyDesc::linux_4k(), 16), 16);
+    w.event(1, &mmap_file(BASE, 4 << 20, Prot::R, false, "/big", 0));
+    for page in 0..1024 {
+        w.access(1, BASE + page * PAGE, Access::Read).unwrap();
+    }
+    w.event(1, &munmap(BASE, 4 << 20));
+    w.event(1, &mmap(BASE, 64 << 20, Prot::RW));
+    let error = (0..).find_map(|page| w.store(1, BASE + page * PAGE, 1).err()).unwrap();
+    assert!(matches!(error, FaultError::OutOfMemory { .. }), "{error}");
+    assert_eq!(w.kernel.counts().happenings.get(Happening::CacheDropped), 1024);
+    assert_eq!(w.kernel.counts().happenings.get(Happening::OutOfMemory), 1);
+}
+
+#[test]
+fn regions_are_what_the_program_asked_for() {
+    let mut w = base();
+    w.event(1, &mmap(BASE, 64 << 20, Prot::NONE));
+    w.event(1, &mprotect(BASE, 1 << 20, Prot::RW));
+    let arena = w.kernel.region_at(Pid(1), VirtAddr::new(BASE));
+    assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(BASE + (2 << 20))), arena);
+    let far = BASE << 4;
+    w.event(1, &mmap_file(far, 16 * PAGE, Prot::RX, false, "/usr/lib/libc.so.6", 4 * PAGE));
+    let libc = &w.kernel.regions()[w.kernel.region_at(Pid(1), VirtAddr::new(far + PAGE)).index()];
+    assert_eq!((&*libc.name, libc.offset), ("/usr/lib/libc.so.6 r-x", 4 * PAGE));
+    // Mapped and unmapped in turn at one place: one region.
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        w.event(1, &mmap(far + HUGE, HUGE, Prot::RW));
+        seen.push(w.kernel.region_at(Pid(1), VirtAddr::new(far + HUGE)));
+        w.event(1, &munmap(far + HUGE, HUGE));
+    }
+    assert!(seen.iter().all(|&id| id == seen[0]));
+    assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(far + HUGE)).index(), 0);
+}
+
+#[test]
+fn references_without_mappings_can_be_mapped_on_touch() {
+    let mut w = base();
+    let va = BASE + 12345;
+    assert!(matches!(w.load(1, va), Err(FaultError::Unmapped { .. })));
+    let mut map = |w: &mut World, va| w.kernel.map_implicit(&mut w.mem, who(1), VirtAddr::new(va), &mut w.fx).unwrap();
+    map(&mut w, va);
+    assert_eq!(w.load(1, BASE + HUGE - 8), Ok(0));
+    map(&mut w, BASE + HUGE);
+    let region = w.kernel.region_at(Pid(1), VirtAddr::new(va));
+    assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(BASE + HUGE)), region);
+}
+
+#[test]
+fn a_description_that_contradicts_itself_is_refused_with_the_key() {
+    let key = |policy: PolicyDesc| match mmulab_kernel::Kernel::new(
+        &desc(policy, 64),
+        &mut mmulab_frames::PhysMem::new(64 << 20),
+    ) {
+        Err(KernelError::Description { key, .. }) => key,
+        Err(other) => panic!("{other}"),
+        Ok(_) => "none".into(),
+    };
+    assert_eq!(key(PolicyDesc { kind: PolicyKind::Linux4k, ..PolicyDesc::linux_thp() }), "thp");
+    assert_eq!(key(PolicyDesc { kind: PolicyKind::Hugetlb, ..PolicyDesc::linux_4k() }), "hugetlb");
+    assert_eq!(key(hugetlb_policy(PageOrder::P64K, 1 << 20)), "hugetlb.size");
+    assert_eq!(key(hugetlb_policy(PageOrder::P2M, 1 << 40)), "hugetlb.pool");
+    let mut odd = PolicyDesc::linux_4k();
+    odd.linux.fault_around = Bytes(12345);
+    assert_eq!(key(odd), "linux.fault_around");
+}
+
+#[test]
+fn the_shipped_policies_are_read_and_boot() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let policy: PolicyDesc = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(Some(policy.name.as_str()), path.file_stem().and_then(|s| s.to_str()));
+        assert!(!policy.linux.source.is_empty());
+        mmulab_kernel::Kernel::new(&desc(policy.clone(), 16 << 10), &mut mmulab_frames::PhysMem::new(16 << 30)).unwrap();
+        names.push(policy.name);
+    }
+    assert!(names.len() >= 5);
+}
