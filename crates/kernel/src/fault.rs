@@ -219,15 +219,23 @@ impl Space {
             self.drop_stale(cx, at, leaf.order);
             return Ok(Fault::of(FaultKind::Reuse, leaf.order));
         }
-        if leaf.order > PageOrder::P4K && !page.pooled {
-            // `do_huge_pmd_wp_page` copies no shared huge page: it splits the mapping and copies the base page.
-            self.split(cx, at, leaf)?;
-            return self.serve(cx, va, Access::Write);
-        }
-        let new = if page.pooled && leaf.order > PageOrder::P4K {
-            cx.memory.take_pooled().ok_or_else(|| cx.out_of_memory(at, Wanted::Pool(leaf.order)))?
-        } else {
+        let new = if leaf.order == PageOrder::P4K {
             self.new_page(cx, at)?
+        } else {
+            // `hugetlb_wp` copies a page of the pool; `do_huge_pmd_wp_page` copies no shared huge page, but splits the
+            // mapping and copies the base page.
+            let copy = if page.pooled { cx.memory.take_pooled() } else { None };
+            match copy {
+                Some(new) => new,
+                None if vma.hugetlb.is_some() => return Err(cx.out_of_memory(at, Wanted::Pool(leaf.order))),
+                None => {
+                    if page.pooled {
+                        cx.refuse(Refusal::HugetlbPoolEmpty, va.raw());
+                    }
+                    self.split(cx, at, leaf)?;
+                    return self.serve(cx, va, Access::Write);
+                }
+            }
         };
         cx.work(WorkKind::CopyBytes, leaf.order.bytes());
         self.replace(cx, vma, at, &leaf, new);

@@ -1,0 +1,352 @@
+//! Random programs against a model that knows each page by itself.
+
+mod common;
+
+use common::*;
+use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
+use mmulab_kernel::{AppliesTo, Bytes, FaultError, HugetlbDesc, PolicyDesc, PolicyKind, ThpEnabled};
+use mmulab_trace::{Advice, Backing, Event, MapFlags};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Pages of the stretch that programs use: three huge pages.
+const SPAN: u64 = 3 * 512;
+const MEBIBYTES: u64 = 128;
+const PATHS: [&str; 2] = ["/a", "/b"];
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Anon,
+    Private(usize),
+    SharedFile(usize),
+    SharedMemory,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map { at: u64, len: u64, prot: Prot, kind: Kind, populate: bool },
+    Unmap { at: u64, len: u64 },
+    Protect { at: u64, len: u64, prot: Prot },
+    Move { from: u64, to: u64, len: u64, new_len: u64 },
+    Advise { at: u64, len: u64, advice: Advice },
+    Fork,
+    Exit,
+    Switch(usize),
+    Touch { at: u64, count: u64, access: Access },
+}
+
+/// What a byte of a page stands for, whatever frame it is in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Holds {
+    /// The process's own, with this in it.
+    Own(u64),
+    /// A page of a file or of shared memory.
+    Object(u64, u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    prot: Prot,
+    shared: bool,
+    /// What it shows when nothing of the process's own is there.
+    behind: Holds,
+    holds: Holds,
+}
+
+#[derive(Default)]
+struct Model {
+    spaces: BTreeMap<u32, BTreeMap<u64, Page>>,
+    /// What objects' pages hold.
+    objects: BTreeMap<(u64, u64), u64>,
+    /// The frames they were seen in.
+    frames: BTreeMap<(u64, u64), Pfn>,
+    /// Numbers for new shared memory, and for stores.
+    next: u64,
+}
+
+fn va(page: u64) -> VirtAddr {
+    VirtAddr::new(BASE + page * PAGE)
+}
+
+fn run(policy: PolicyDesc, ops: &[Op]) {
+    let mut w = World::new(&desc(policy, MEBIBYTES), MEBIBYTES);
+    let mut m = Model { next: 100, ..Model::default() };
+    m.spaces.insert(1, BTreeMap::new());
+    let (mut pid, mut pids) = (1, 1);
+    let free = w.kernel.usage().free_bytes;
+    for op in ops {
+        step(&mut w, &mut m, &mut pid, &mut pids, op);
+    }
+    for pid in m.spaces.keys() {
+        for (&page, known) in &m.spaces[pid] {
+            let Some(leaf) = w.walk(*pid, va(page).raw(), None) else { continue };
+            let first = page & !(leaf.order.base_pages() - 1);
+            let whole = (first..first + leaf.order.base_pages()).all(|p| m.spaces[pid].contains_key(&p));
+            assert!(whole, "a page of {} sticks out of its mapping", leaf.order);
+            assert!(known.prot != Prot::NONE && (known.prot.has(Prot::W) || !leaf.prot.has(Prot::W)));
+        }
+    }
+    for (pid, ..) in &m.spaces {
+        w.event(*pid, &Event::Exit { status: 0 });
+    }
+    let usage = w.kernel.usage();
+    assert_eq!((usage.private_bytes, usage.table_bytes, usage.mapped.total(), usage.pool_used_bytes), (0, 0, 0, 0));
+    let kept = usage.page_cache_bytes;
+    assert!(
+        [kept, kept + PageOrder::P2M.bytes()].contains(&(free - usage.free_bytes)),
+        "frames are lost: {} more used than the page cache's {kept}",
+        free - usage.free_bytes
+    );
+    let regions: u64 = w.kernel.regions().iter().map(|r| r.mapped.total()).sum();
+    assert_eq!(regions, 0);
+}
+
+fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
+    let actor = *pid;
+    match *op {
+        Op::Map { at, len, prot, kind, populate } => {
+            let (backing, shared) = match kind {
+                Kind::Anon => (Backing::Anon, false),
+                Kind::SharedMemory => (Backing::Anon, true),
+                Kind::Private(f) => (Backing::File { path: PATHS[f].into(), offset: at * PAGE }, false),
+                Kind::SharedFile(f) => (Backing::File { path: PATHS[f].into(), offset: at * PAGE }, true),
+            };
+            let flags = MapFlags { shared, populate, ..MapFlags::default() };
+            w.event(actor, &Event::Mmap { addr: va(at), len: len * PAGE, prot, flags, backing });
+            m.next += 1;
+            for page in at..at + len {
+                let behind = match kind {
+                    Kind::Anon => Holds::Own(0),
+                    Kind::SharedMemory => Holds::Object(m.next, page),
+                    Kind::Private(f) | Kind::SharedFile(f) => Holds::Object(f as u64, page),
+                };
+                m.spaces.get_mut(&actor).unwrap().insert(page, Page { prot, shared, behind, holds: behind });
+                if populate && let (Holds::Own(_), Some(pfn)) = (behind, w.frame(actor, va(page).raw())) {
+                    w.contents.remove(&pfn);
+                }
+                if populate && prot != Prot::NONE {
+                    assert!(w.frame(actor, va(page).raw()).is_some());
+                }
+            }
+            if populate && !shared {
+                for page in at..at + len {
+                    // Private pages that populate copied from files are the process's own now.
+                    if let (Holds::Object(object, number), Some(pfn)) = (m.spaces[&actor][&page].behind, w.frame(actor, va(page).raw()))
+                        && prot.has(Prot::W)
+                    {
+                        let value = m.objects.get(&(object, number)).copied().unwrap_or(0);
+                        w.contents.insert(pfn, value);
+                        m.spaces.get_mut(&actor).unwrap().get_mut(&page).unwrap().holds = Holds::Own(value);
+                    }
+                }
+            }
+        }
+        Op::Unmap { at, len } => {
+            w.event(actor, &Event::Munmap { addr: va(at), len: len * PAGE });
+            m.spaces.get_mut(&actor).unwrap().retain(|p, _| !(at..at + len).contains(p));
+        }
+        Op::Protect { at, len, prot } => {
+            w.event(actor, &Event::Mprotect { addr: va(at), len: len * PAGE, prot });
+            for page in at..at + len {
+                let Some(page) = m.spaces.get_mut(&actor).unwrap().get_mut(&page) else { break };
+                page.prot = prot;
+            }
+        }
+        Op::Move { from, to, len, new_len } => {
+            let errors = w.kernel.counts().errors.total();
+            let (old, new) = (va(from), va(to));
+            w.event(actor, &Event::Mremap { old, old_len: len * PAGE, new, new_len: new_len * PAGE, keep_old: false });
+            if w.kernel.counts().errors.total() == errors {
+                // Whether the range lay in one mapping is the kernel's word; the pages must all have been there.
+                let space = m.spaces.get_mut(&actor).unwrap();
+                let moved: Vec<Page> = (from..from + len).map(|p| space.remove(&p).expect("it was mapped")).collect();
+                for i in 0..new_len {
+                    let page = moved.get(i as usize).copied().unwrap_or_else(|| {
+                        let last = moved[moved.len() - 1];
+                        let behind = match last.behind {
+                            Holds::Own(_) => Holds::Own(0),
+                            Holds::Object(o, p) => Holds::Object(o, p + i + 1 - len),
+                        };
+                        Page { behind, holds: behind, ..last }
+                    });
+                    space.insert(to + i, page);
+                }
+            }
+        }
+        Op::Advise { at, len, advice } => {
+            let before: Vec<_> = (at..at + len)
+                .map(|p| w.frame(actor, va(p).raw()).map(|pfn| (pfn, w.contents.get(&pfn).copied().unwrap_or(0))))
+                .collect();
+            w.event(actor, &Event::Madvise { addr: va(at), len: len * PAGE, advice });
+            let space = m.spaces.get_mut(&actor).unwrap();
+            match advice {
+                Advice::Dontneed => {
+                    for page in at..at + len {
+                        if let Some(page) = space.get_mut(&page) {
+                            page.holds = page.behind;
+                        }
+                    }
+                }
+                Advice::Collapse => {
+                    for (page, old) in (at..at + len).zip(before) {
+                        let now = w.frame(actor, va(page).raw());
+                        if let Some(now) = now
+                            && old.is_none_or(|(pfn, _)| pfn != now)
+                        {
+                            w.contents.insert(now, old.map_or(0, |o| o.1));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Op::Fork => {
+            if m.spaces.len() < 4 {
+                *pids += 1;
+                w.event(actor, &Event::Fork { child: Pid(*pids), shares_memory: false });
+                let copy = m.spaces[&actor].clone();
+                m.spaces.insert(*pids, copy);
+            }
+        }
+        Op::Exit => {
+            if m.spaces.len() > 1 {
+                w.event(actor, &Event::Exit { status: 0 });
+                m.spaces.remove(&actor);
+                *pid = *m.spaces.keys().next().unwrap();
+            }
+        }
+        Op::Switch(n) => *pid = *m.spaces.keys().nth(n % m.spaces.len()).unwrap(),
+        Op::Touch { at, count, access } => {
+            for page in (at..SPAN).take(count as usize) {
+                touch(w, m, actor, page, access);
+            }
+        }
+    }
+}
+
+fn touch(w: &mut World, m: &mut Model, pid: u32, page: u64, access: Access) {
+    let at = va(page).raw() + 8;
+    let reached = w.access(pid, at, access);
+    let Some(known) = m.spaces[&pid].get(&page).copied() else {
+        assert!(matches!(reached, Err(FaultError::Unmapped { .. })));
+        return;
+    };
+    if !known.prot.allows(access) {
+        assert!(matches!(reached, Err(FaultError::Protection { .. })));
+        return;
+    }
+    let (pfn, _) = reached.expect("mapped, allowed, and memory is left");
+    let becomes_own = access == Access::Write && !known.shared;
+    let expected = match known.holds {
+        Holds::Own(value) => value,
+        Holds::Object(object, number) => m.objects.get(&(object, number)).copied().unwrap_or(0),
+    };
+    match known.holds {
+        Holds::Object(object, number) if !becomes_own => {
+            // One frame for everybody, for as long as the page is in the cache.
+            let first = *m.frames.entry((object, number)).or_insert(pfn);
+            assert_eq!(first, pfn, "page {number} of object {object} is in two places");
+            if w.contents.get(&pfn).copied().unwrap_or(0) != expected {
+                w.contents.insert(pfn, expected);
+            }
+        }
+        _ => {}
+    }
+    m.next += 1;
+    let value = m.next;
+    if access == Access::Write {
+        if matches!(known.holds, Holds::Own(_)) {
+            let found = w.contents.get(&pfn).copied().unwrap_or(0);
+            assert_eq!(found, expected, "page {page} of process {pid} before a store");
+        }
+        w.contents.insert(pfn, value);
+        match known.holds {
+            Holds::Object(object, number) if known.shared => {
+                m.objects.insert((object, number), value);
+            }
+            _ => m.spaces.get_mut(&pid).unwrap().get_mut(&page).unwrap().holds = Holds::Own(value),
+        }
+    } else {
+        let found = w.contents.get(&pfn).copied().unwrap_or(0);
+        assert_eq!(found, expected, "page {page} of process {pid}");
+    }
+}
+
+fn range() -> impl Strategy<Value = (u64, u64)> {
+    prop_oneof![
+        3 => (0..SPAN - 1).prop_flat_map(|at| (Just(at), 1..=(SPAN - at).min(600))),
+        2 => (0..SPAN - 1, 1u64..20).prop_map(|(at, len)| (at, len.min(SPAN - at))),
+        2 => (0u64..3, 1u64..=3).prop_map(|(at, len)| (at * 512, (len * 512).min(SPAN - at * 512))),
+    ]
+}
+
+fn prot() -> impl Strategy<Value = Prot> {
+    prop_oneof![6 => Just(Prot::RW), 2 => Just(Prot::R), 1 => Just(Prot::RX), 1 => Just(Prot::NONE)]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        6 => Just(Kind::Anon),
+        2 => (0usize..2).prop_map(Kind::Private),
+        1 => (0usize..2).prop_map(Kind::SharedFile),
+        1 => Just(Kind::SharedMemory),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let advice = prop_oneof![
+        3 => Just(Advice::Dontneed),
+        1 => Just(Advice::Free),
+        2 => Just(Advice::Hugepage),
+        1 => Just(Advice::Nohugepage),
+        3 => Just(Advice::Collapse),
+        1 => Just(Advice::Willneed),
+    ];
+    let access = prop_oneof![1 => Just(Access::Read), 2 => Just(Access::Write), 1 => Just(Access::Fetch)];
+    prop_oneof![
+        4 => (range(), prot(), kind(), prop::bool::weighted(0.2))
+            .prop_map(|((at, len), prot, kind, populate)| Op::Map { at, len, prot, kind, populate }),
+        2 => range().prop_map(|(at, len)| Op::Unmap { at, len }),
+        2 => (range(), prot()).prop_map(|((at, len), prot)| Op::Protect { at, len, prot }),
+        2 => (range(), 0..SPAN, 1u64..600).prop_map(|((from, len), to, new_len)| {
+            Op::Move { from, to, len, new_len: new_len.min(SPAN - to) }
+        }),
+        2 => (range(), 0u64..3).prop_map(|((from, len), to)| {
+            Op::Move { from, to: to * 512 + from % 512, len, new_len: len.min(SPAN - (to * 512 + from % 512)) }
+        }),
+        3 => (range(), advice).prop_map(|((at, len), advice)| Op::Advise { at, len, advice }),
+        2 => Just(Op::Fork),
+        1 => Just(Op::Exit),
+        2 => (0usize..4).prop_map(Op::Switch),
+        12 => (0..SPAN, prop_oneof![3 => 1u64..8, 1 => 8u64..600], access)
+            .prop_map(|(at, count, access)| Op::Touch { at, count, access }),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = PolicyDesc> {
+    let hugetlb = HugetlbDesc {
+        size: PageOrder::P2M,
+        pool: Bytes(10 << 20),
+        applies_to: AppliesTo::Anon,
+        round_heap: true,
+        source: String::new(),
+        assumed: BTreeMap::new(),
+    };
+    let mut madvise = PolicyDesc::linux_thp();
+    madvise.thp.as_mut().unwrap().enabled = ThpEnabled::Madvise;
+    prop_oneof![
+        1 => Just(PolicyDesc::linux_4k()),
+        3 => Just(PolicyDesc::linux_thp()),
+        1 => Just(madvise),
+        2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_see_their_own_stores_and_nothing_else(policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
+        run(policy, &ops);
+    }
+}
