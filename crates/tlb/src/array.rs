@@ -1,16 +1,11 @@
 //! One array: sets of ways, searched by key.
 
 use crate::{
-    ArrayDesc, Entry, GeometryError, Placement, Probe, Replacement, Ways,
-    key::{self, EMPTY, GLOBAL, MAX_SIZES, key},
-    recency::Recency,
+    ArrayDesc, Entry, GeometryError, Placement, Probe,
+    key::{self, GLOBAL, MAX_SIZES, key},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-
-/// Most ways a set may have.
-const MAX_WAYS: u32 = 256;
-/// Most entries an array may have.
-const MAX_ENTRIES: u32 = 65536;
+use mmulab_sets::{EMPTY, Sets, geometry};
 
 /// An array in use.
 pub struct Array {
@@ -26,15 +21,9 @@ pub struct Array {
     pub fills: u64,
     pub evictions: u64,
     pub invalidations: u64,
-    sets: u64,
-    /// `sets - 1` where that is a mask; else sets are found by modulo.
-    mask: Option<u64>,
-    ways: usize,
-    /// Ways rounded up to what one compare covers; the ones above `ways` stay empty for ever.
-    stride: usize,
-    keys: Vec<u64>,
+    sets: Sets,
+    /// By set and way.
     entries: Vec<Entry>,
-    recency: Recency,
     /// Entries held of each size: a size nobody holds is not searched.
     held: [u32; MAX_SIZES],
     /// Global entries held: while there are none, no lookup need look for them.
@@ -62,22 +51,10 @@ const NOTHING: Entry = Entry {
 impl Array {
     pub fn new(desc: &ArrayDesc, seed: u64) -> Result<Self, GeometryError> {
         let bad = |what: String| Err(GeometryError { array: desc.name.clone(), what });
-        let entries = desc.entries;
-        if !(1..=MAX_ENTRIES).contains(&entries) {
-            return bad(format!("entries is {entries}: give 1 to {MAX_ENTRIES}"));
-        }
-        let ways = match desc.ways {
-            Ways::Full => entries,
-            Ways::Count(ways) => ways,
+        let (sets, ways) = match geometry(u64::from(desc.entries), desc.ways, desc.replacement) {
+            Ok(shape) => shape,
+            Err(what) => return bad(what),
         };
-        if ways == 0 || entries % ways != 0 {
-            let near = (1..=entries.min(MAX_WAYS)).filter(|w| entries.is_multiple_of(*w));
-            let near = near.min_by_key(|w| w.abs_diff(ways)).unwrap_or(1);
-            return bad(format!("{ways} ways do not divide {entries} entries; {near} would"));
-        }
-        if ways > MAX_WAYS {
-            return bad(format!("{ways} ways are more than {MAX_WAYS}"));
-        }
         if !matches!(desc.level, 1 | 2) {
             return bad(format!("level is {}: give 1 or 2", desc.level));
         }
@@ -98,23 +75,6 @@ impl Array {
         {
             return bad(format!("smash_to is {part}, which is not among its sizes"));
         }
-        let sets = u64::from(entries / ways);
-        let ways = ways as usize;
-        let recency = match desc.replacement {
-            Replacement::Lru => Recency::lru(sets as usize, ways),
-            Replacement::TreePlru if !ways.is_power_of_two() => {
-                return bad(format!("tree-plru needs a power of two of ways, not {ways}; use lru or random"));
-            }
-            Replacement::TreePlru => Recency::tree(sets as usize, ways),
-            Replacement::Random => Recency::random(seed, ways),
-        };
-        let stride = match ways {
-            1..=4 => 4,
-            5..=8 => 8,
-            9..=12 => 12,
-            13..=16 => 16,
-            more => more.next_multiple_of(8),
-        };
         Ok(Self {
             name: desc.name.clone(),
             level: desc.level,
@@ -127,13 +87,8 @@ impl Array {
             fills: 0,
             evictions: 0,
             invalidations: 0,
-            sets,
-            mask: sets.is_power_of_two().then_some(sets - 1),
-            ways,
-            stride,
-            keys: vec![EMPTY; sets as usize * stride],
-            entries: vec![NOTHING; sets as usize * ways],
-            recency,
+            sets: Sets::new(sets, ways, desc.replacement, seed),
+            entries: vec![NOTHING; sets * ways],
             held: [0; MAX_SIZES],
             globals: 0,
         })
@@ -142,34 +97,12 @@ impl Array {
     /// The set of the page of `order` that holds `vpn`.
     #[inline(always)]
     fn set(&self, vpn: Vpn, order: PageOrder) -> usize {
-        let page = vpn.0 >> order.get();
-        match self.mask {
-            Some(mask) => (page & mask) as usize,
-            None => (page % self.sets) as usize,
-        }
+        self.sets.set_of(vpn.0 >> order.get())
     }
 
-    /// The way of `set` that has `wanted`.
     #[inline(always)]
-    fn find(&self, set: usize, wanted: u64) -> Option<usize> {
-        /// All ways compared, then the first that matched: no branch per way.
-        #[inline(always)]
-        fn of<const N: usize>(keys: &[u64], wanted: u64) -> Option<usize> {
-            let keys: &[u64; N] = keys[..N].try_into().expect("a set is a stride long");
-            let mut matched = 0u32;
-            for (way, &k) in keys.iter().enumerate() {
-                matched |= u32::from(k == wanted) << way;
-            }
-            (matched != 0).then(|| matched.trailing_zeros() as usize)
-        }
-        let keys = &self.keys[set * self.stride..(set + 1) * self.stride];
-        match self.stride {
-            4 => of::<4>(keys, wanted),
-            8 => of::<8>(keys, wanted),
-            12 => of::<12>(keys, wanted),
-            16 => of::<16>(keys, wanted),
-            _ => keys.chunks_exact(8).enumerate().find_map(|(i, eight)| of::<8>(eight, wanted).map(|w| i * 8 + w)),
-        }
+    fn at(&self, set: usize, way: usize) -> usize {
+        set * self.sets.ways() + way
     }
 
     /// Where the translation of `vpn` lies, and how many probes in turn that took.
@@ -181,11 +114,11 @@ impl Array {
             }
             let order = self.sizes[size];
             let set = self.set(vpn, order);
-            if let Some(way) = self.find(set, key(vpn, asid, order, size)) {
+            if let Some(way) = self.sets.find(set, key(vpn, asid, order, size)) {
                 return (Some(Slot { set, way, size }), size as u32 + 1);
             }
             if self.globals != 0
-                && let Some(way) = self.find(set, key(vpn, GLOBAL, order, size))
+                && let Some(way) = self.sets.find(set, key(vpn, GLOBAL, order, size))
             {
                 return (Some(Slot { set, way, size }), size as u32 + 1);
             }
@@ -195,18 +128,19 @@ impl Array {
 
     #[inline(always)]
     pub fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot.set * self.ways + slot.way]
+        &self.entries[self.at(slot.set, slot.way)]
     }
 
     #[inline(always)]
     pub fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.entries[slot.set * self.ways + slot.way]
+        let at = self.at(slot.set, slot.way);
+        &mut self.entries[at]
     }
 
     /// The entry was used.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
-        self.recency.touch(slot.set, slot.way);
+        self.sets.touch(slot.set, slot.way);
     }
 
     /// What of `entry` (that translates `vpn`) the array would hold: all, a part, or nothing.
@@ -228,30 +162,19 @@ impl Array {
         let wanted = key(entry.vpn, tag, entry.order, size);
         let set = self.set(entry.vpn, entry.order);
         self.fills += 1;
-        if let Some(way) = self.find(set, wanted) {
-            self.entries[set * self.ways + way] = entry;
-            self.recency.touch(set, way);
+        let put = self.sets.put(set, wanted);
+        let at = self.at(set, put.way);
+        let old = std::mem::replace(&mut self.entries[at], entry);
+        if put.present {
             return None;
         }
-        let empty = self.find(set, EMPTY).filter(|&way| way < self.ways);
-        let mut replaced = None;
-        let way = match empty {
-            Some(way) => way,
-            None => {
-                let way = self.recency.victim(set);
-                let old = self.keys[set * self.stride + way];
-                self.forget(old);
-                self.evictions += 1;
-                replaced = Some((key::asid(old), self.entries[set * self.ways + way]));
-                way
-            }
-        };
-        self.keys[set * self.stride + way] = wanted;
-        self.entries[set * self.ways + way] = entry;
         self.held[size] += 1;
         self.globals += u32::from(entry.global);
-        self.recency.touch(set, way);
-        replaced
+        put.replaced.map(|gone| {
+            self.forget(gone);
+            self.evictions += 1;
+            (key::asid(gone), old)
+        })
     }
 
     fn forget(&mut self, old: u64) {
@@ -261,12 +184,12 @@ impl Array {
 
     /// Drops every entry for which `drop` holds, telling `gone`.
     pub fn retain(&mut self, mut drop: impl FnMut(Asid, &Entry) -> bool, mut gone: impl FnMut(&Entry)) {
-        for set in 0..self.sets as usize {
-            for way in 0..self.ways {
-                let k = self.keys[set * self.stride + way];
-                let entry = self.entries[set * self.ways + way];
+        for set in 0..self.sets.sets() {
+            for way in 0..self.sets.ways() {
+                let k = self.sets.key(set, way);
+                let entry = self.entries[self.at(set, way)];
                 if k != EMPTY && drop(key::asid(k), &entry) {
-                    self.keys[set * self.stride + way] = EMPTY;
+                    self.sets.remove(set, way);
                     self.forget(k);
                     gone(&entry);
                 }
@@ -282,7 +205,7 @@ impl Array {
             }
             let order = self.sizes[size];
             let (from, to) = (first.0 >> order.get(), (first.0 + pages - 1) >> order.get());
-            if to - from >= self.sets * self.ways as u64 {
+            if to - from >= self.entries.len() as u64 {
                 let meets = |e: &Entry| (from..=to).contains(&(e.vpn.0 >> order.get()));
                 self.retain(|tag, e| e.order == order && (tag == asid || tag == GLOBAL) && meets(e), &mut gone);
                 continue;
@@ -292,10 +215,10 @@ impl Array {
                 let set = self.set(vpn, order);
                 for tag in [asid, GLOBAL] {
                     let wanted = key(vpn, tag, order, size);
-                    if let Some(way) = self.find(set, wanted) {
-                        self.keys[set * self.stride + way] = EMPTY;
+                    if let Some(way) = self.sets.find(set, wanted) {
+                        self.sets.remove(set, way);
                         self.forget(wanted);
-                        gone(&self.entries[set * self.ways + way]);
+                        gone(&self.entries[self.at(set, way)]);
                     }
                 }
             }

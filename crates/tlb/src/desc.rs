@@ -1,7 +1,8 @@
 use mmulab_addr::{PageOrder, Side};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{borrow::Cow, collections::BTreeMap};
+use mmulab_sets::{Replacement, Ways};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Which side an array serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -22,19 +23,6 @@ impl Placement {
     }
 }
 
-/// Which entry of a full set goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Replacement {
-    /// The least recently used, exactly.
-    #[default]
-    Lru,
-    /// By a binary tree of bits that point away from the recently used (ways must be a power of two).
-    TreePlru,
-    /// A random one, from a seeded generator.
-    Random,
-}
-
 /// How an array that holds several page sizes is searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -44,53 +32,6 @@ pub enum Probe {
     Parallel,
     /// One size after another, smallest first (hash-rehash): each probe takes the array's latency.
     Serial,
-}
-
-/// Ways of a set, or all entries in one set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ways {
-    /// Fully associative.
-    Full,
-    /// So many.
-    Count(u32),
-}
-
-impl Serialize for Ways {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Full => s.serialize_str("full"),
-            Self::Count(n) => s.serialize_u32(*n),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Ways {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Count(u32),
-            Text(String),
-        }
-        match Either::deserialize(d) {
-            Ok(Either::Count(n)) => Ok(Self::Count(n)),
-            Ok(Either::Text(t)) if t == "full" => Ok(Self::Full),
-            _ => Err(serde::de::Error::custom("ways must be a number of ways or \"full\"")),
-        }
-    }
-}
-
-impl JsonSchema for Ways {
-    fn schema_name() -> Cow<'static, str> {
-        "Ways".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Ways of a set, or \"full\" for one set of all entries.",
-            "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "full" }],
-        })
-    }
 }
 
 /// One TLB array.

@@ -10,8 +10,6 @@ use mmulab_addr::{Asid, PageOrder, Vpn};
 
 /// The tag that global entries carry; no address space is given it.
 pub const GLOBAL: Asid = Asid(u16::MAX);
-/// An empty way.
-pub const EMPTY: u64 = u64::MAX;
 /// Sizes one array can hold: three bits, less the empty mark.
 pub const MAX_SIZES: usize = 7;
 

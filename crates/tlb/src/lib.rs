@@ -13,10 +13,9 @@ mod error;
 mod hierarchy;
 mod key;
 mod observer;
-mod recency;
 
 pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
-pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe, Replacement, Ways};
+pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
 pub use hierarchy::Hierarchy;

@@ -1,0 +1,103 @@
+use mmulab_addr::parse_bytes;
+use mmulab_sets::{Replacement, Ways};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A cache of page-table entries above the leaves, which lets a walk start further down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WalkCacheDesc {
+    /// What reports call it; unique in the machine.
+    pub name: String,
+    /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
+    /// PGD (PML4E).
+    pub levels: Vec<u8>,
+    /// Entries in all. 0 means that there is none: every walk starts above.
+    pub entries: u32,
+    /// Ways of a set, or `"full"`. A set is chosen by the low bits of the address above what an entry spans.
+    pub ways: Ways,
+    /// Which entry of a full set goes: `lru`, `tree-plru` or `random`. Default `lru`.
+    #[serde(default)]
+    pub replacement: Replacement,
+    /// Latency of a hit, in cycles. Default 0.
+    #[serde(default)]
+    pub hit_cycles: u32,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+/// The page walker of a core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WalkerDesc {
+    /// Walks that can go on at once. Range 1..=64. Default 1.
+    #[serde(default = "one")]
+    pub count: u8,
+    /// Its walk caches. All are searched at once; the entry nearest the leaf is used.
+    #[serde(default)]
+    pub cache: Vec<WalkCacheDesc>,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+fn one() -> u8 {
+    1
+}
+
+/// A level of the caches that page-table entries are read through. Lines are 64 bytes, replacement is true LRU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDesc {
+    /// What reports call it; unique in the machine.
+    pub name: String,
+    /// Capacity, such as `"32K"`.
+    pub size: String,
+    /// Ways of a set. They must divide the lines.
+    pub ways: u32,
+    /// Latency from the core to a hit, in cycles.
+    pub cycles: u32,
+    /// Whether the cores share it. Default false.
+    #[serde(default)]
+    pub shared: bool,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+impl CacheDesc {
+    /// Lines in it, if `size` is a number of whole lines.
+    pub(crate) fn lines(&self) -> Option<u64> {
+        let bytes = parse_bytes(&self.size)?;
+        bytes.is_multiple_of(mmulab_addr::LINE_BYTES).then_some(bytes / mmulab_addr::LINE_BYTES)
+    }
+}
+
+/// What goes through the caches, and what lies behind them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRules {
+    /// Whether the program's own references go through them too and compete for lines. Default false: page-table
+    /// lines have them to themselves, and walks look cheaper than they are.
+    #[serde(default)]
+    pub data: bool,
+    /// Latency from the core to memory, in cycles.
+    pub memory_cycles: u32,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}

@@ -1,0 +1,11 @@
+use thiserror::Error;
+
+/// A walker or cache that cannot be.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{place}: {what}")]
+pub struct WalkerError {
+    /// The table of the description.
+    pub place: String,
+    /// What is wrong and what to do.
+    pub what: String,
+}

@@ -1,0 +1,69 @@
+/// The walkers of a core in time: how many walks go on at once.
+///
+/// `pending` and `active` are what Intel's DTLB_LOAD_MISSES.WALK_PENDING and WALK_ACTIVE count: the first adds one per
+/// walk and cycle, the second at most one per cycle (paper 2, section II).
+#[derive(Clone, Debug)]
+pub struct WalkSlots {
+    /// When each walker is free again.
+    free: Vec<u64>,
+    pending: u64,
+    active: u64,
+    /// Until when some walk has been counted as active.
+    covered: u64,
+}
+
+impl WalkSlots {
+    /// So many walkers, all free.
+    pub fn new(count: u8) -> Self {
+        Self { free: vec![0; usize::from(count.max(1))], pending: 0, active: 0, covered: 0 }
+    }
+
+    /// A walk of `cycles` wanted at `now`: it begins when a walker is free. Returns when it ends.
+    #[inline]
+    pub fn schedule(&mut self, now: u64, cycles: u32) -> u64 {
+        let earliest = self.free.iter_mut().min().expect("there is at least one walker");
+        let start = now.max(*earliest);
+        let end = start + u64::from(cycles);
+        *earliest = end;
+        self.pending += end - start;
+        self.active += end.saturating_sub(self.covered.max(start));
+        self.covered = self.covered.max(end);
+        end
+    }
+
+    /// Cycles of walks, each walk counted.
+    pub fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    /// Cycles with at least one walk.
+    pub fn active(&self) -> u64 {
+        self.active
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_walkers_overlap_and_a_third_walk_waits() {
+        let mut s = WalkSlots::new(2);
+        assert_eq!(s.schedule(0, 100), 100);
+        assert_eq!(s.schedule(50, 100), 150);
+        assert_eq!((s.pending(), s.active()), (200, 150));
+        // Both walkers are busy until 100.
+        assert_eq!(s.schedule(60, 10), 110);
+        assert_eq!((s.pending(), s.active()), (210, 150));
+        assert_eq!(s.schedule(1000, 5), 1005);
+        assert_eq!(s.active(), 155);
+    }
+
+    #[test]
+    fn one_walker_never_overlaps() {
+        let mut s = WalkSlots::new(1);
+        s.schedule(0, 100);
+        assert_eq!(s.schedule(0, 100), 200);
+        assert_eq!(s.pending(), s.active());
+    }
+}

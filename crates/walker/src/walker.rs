@@ -1,0 +1,240 @@
+use crate::{
+    Caches, LevelCounts, Served, SideWalks, WalkCounts, WalkerDesc, WalkerError,
+    walk_cache::{Upper, WalkCache},
+};
+use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr, VirtRange};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::{Format, Invalidate, Next, Step, Walked};
+
+/// Levels a table can have; walks of two dimensions will need more records, not more levels.
+const MAX_LEVELS: usize = 6;
+
+/// The table a core walks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WalkContext {
+    /// How it is read.
+    pub format: Format,
+    /// Where it begins.
+    pub root: PhysAddr,
+    /// The tag of the address space.
+    pub asid: Asid,
+}
+
+/// Who served an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// A walk cache, by its place in the description.
+    WalkCache(u8),
+    /// A cache level, counted from the core; the number of levels stands for memory.
+    Cache(u8),
+}
+
+/// One entry on a walk's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepRecord {
+    /// Its level.
+    pub level: u8,
+    /// Where it lies; for a walk-cache hit, where the walk goes on.
+    pub pa: PhysAddr,
+    /// Who had it.
+    pub server: Server,
+    /// How long that took.
+    pub cycles: u32,
+}
+
+/// How a walk ended. Cycles are those of the walk alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Walk {
+    /// The page is mapped and may be used so; its accessed bit is set in memory, for stores its dirty bit.
+    Mapped {
+        /// What the TLBs are given.
+        walked: Walked,
+        /// How long it took.
+        cycles: u32,
+    },
+    /// A page fault.
+    Fault {
+        /// The level whose entry ended it.
+        level: u8,
+        /// Something is mapped, but not for this access.
+        denied: bool,
+        /// How long it took.
+        cycles: u32,
+    },
+}
+
+/// The page walker of one core.
+pub struct Walker {
+    /// By place in the description; absent where the description gives no entries.
+    walk_caches: Vec<Option<WalkCache>>,
+    core: usize,
+    steps: Vec<StepRecord>,
+    sides: [SideWalks; 2],
+    levels: [Level; MAX_LEVELS],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Level {
+    from_walk_cache: u64,
+    served_by: [u64; Caches::MAX_LEVELS + 1],
+}
+
+impl Walker {
+    /// Builds the walker of core number `core`.
+    ///
+    /// # Errors
+    /// A geometry that cannot be.
+    pub fn new(desc: &WalkerDesc, core: usize) -> Result<Self, WalkerError> {
+        if !(1..=64).contains(&desc.count) {
+            let what = format!("count is {}: give 1 to 64", desc.count);
+            return Err(WalkerError { place: "walker".into(), what });
+        }
+        let caches = desc.cache.iter().zip(1..).map(|(d, seed)| WalkCache::new(d, seed));
+        Ok(Self {
+            walk_caches: caches.collect::<Result<_, _>>()?,
+            core,
+            steps: Vec::with_capacity(MAX_LEVELS),
+            sides: Default::default(),
+            levels: Default::default(),
+        })
+    }
+
+    /// Walks the table for `access` to `va`.
+    #[inline]
+    pub fn walk(
+        &mut self,
+        mem: &mut PhysMem,
+        caches: &mut Caches,
+        cx: WalkContext,
+        va: VirtAddr,
+        access: Access,
+    ) -> Walk {
+        self.steps.clear();
+        let mut cycles = 0;
+        let mut step = self.begin(cx, va, &mut cycles);
+        let walk = loop {
+            cycles += self.read(caches, step);
+            let line = *mem.line(step.entry);
+            let slot = (step.entry.0 as usize >> 3) & 7;
+            let bits = line[slot];
+            match cx.format.next(bits, step, va) {
+                Next::NotPresent => break Walk::Fault { level: step.level, denied: false, cycles },
+                Next::Table(below) => {
+                    mark(mem, step, bits, cx.format.accessed(bits, false));
+                    for cache in self.walk_caches.iter_mut().flatten().filter(|c| c.holds(step.level)) {
+                        cache.insert(cx.format, step.level, cx.asid, va, Upper { bits, rights: step.rights });
+                    }
+                    step = below;
+                }
+                Next::Leaf(leaf) if !leaf.allows(access) => {
+                    break Walk::Fault { level: step.level, denied: true, cycles };
+                }
+                Next::Leaf(mut leaf) => {
+                    let marked = match access {
+                        Access::Write => cx.format.dirtied(bits),
+                        Access::Fetch | Access::Read => cx.format.accessed(bits, true),
+                    };
+                    mark(mem, step, bits, marked);
+                    leaf.accessed = true;
+                    leaf.dirty |= access == Access::Write;
+                    let line = *mem.line(step.entry);
+                    let walked = Walked { leaf, line, slot: slot as u8, level: step.level, format: cx.format };
+                    break Walk::Mapped { walked, cycles };
+                }
+            }
+        };
+        let side = &mut self.sides[access.side() as usize];
+        side.walks += 1;
+        side.cycles += u64::from(cycles);
+        side.accesses += self.steps.iter().filter(|s| matches!(s.server, Server::Cache(_))).count() as u64;
+        match walk {
+            Walk::Mapped { .. } => side.completed += 1,
+            Walk::Fault { .. } => side.faulted += 1,
+        }
+        walk
+    }
+
+    /// The first entry to read: below the lowest one that a walk cache has, or the root's.
+    #[inline]
+    fn begin(&mut self, cx: WalkContext, va: VirtAddr, cycles: &mut u32) -> Step {
+        for level in 2..=cx.format.levels() {
+            for (index, cache) in self.walk_caches.iter_mut().enumerate() {
+                let Some(cache) = cache.as_mut().filter(|c| c.holds(level)) else { continue };
+                let Some(upper) = cache.lookup(cx.format, level, cx.asid, va) else { continue };
+                let held = Step { level, covers: cx.format.covers(level), entry: PhysAddr(0), rights: upper.rights };
+                if let Next::Table(below) = cx.format.next(upper.bits, held, va) {
+                    *cycles += cache.hit_cycles;
+                    self.levels[usize::from(level) - 1].from_walk_cache += 1;
+                    self.steps.push(StepRecord {
+                        level,
+                        pa: below.entry,
+                        server: Server::WalkCache(index as u8),
+                        cycles: cache.hit_cycles,
+                    });
+                    return below;
+                }
+            }
+        }
+        cx.format.start(cx.root, va)
+    }
+
+    #[inline]
+    fn read(&mut self, caches: &mut Caches, step: Step) -> u32 {
+        let Served { by, cycles } = caches.read(self.core, step.entry);
+        self.levels[usize::from(step.level) - 1].served_by[usize::from(by)] += 1;
+        self.steps.push(StepRecord { level: step.level, pa: step.entry, server: Server::Cache(by), cycles });
+        cycles
+    }
+
+    /// What the walk caches are called, by place in the description; empty for those without entries.
+    pub fn names(&self) -> Vec<String> {
+        self.walk_caches.iter().map(|c| c.as_ref().map(|c| c.name.clone()).unwrap_or_default()).collect()
+    }
+
+    /// The entries of the last walk, in order.
+    pub fn steps(&self) -> &[StepRecord] {
+        &self.steps
+    }
+
+    /// Forgets what the walk caches must not use any more. Invalidating a page drops every entry on its path, as INVLPG
+    /// does (Intel SDM vol. 3A, section 4.10.4.1).
+    pub fn invalidate(&mut self, format: Format, what: &Invalidate) {
+        for cache in self.walk_caches.iter_mut().flatten() {
+            match *what {
+                Invalidate::Page { asid, va, order } => {
+                    let page = VirtRange::sized(va.align_down(order), order.bytes());
+                    cache.drop_if(format, |tag, spans| tag == asid && spans.overlaps(page));
+                }
+                Invalidate::Range { asid, range } => {
+                    cache.drop_if(format, |tag, spans| tag == asid && spans.overlaps(range));
+                }
+                Invalidate::Asid(asid) => cache.drop_if(format, |tag, _| tag == asid),
+                Invalidate::All => cache.drop_if(format, |_, _| true),
+            }
+        }
+    }
+
+    /// The counts so far; `servers` is how many caches there are, memory included, `levels` how many levels the table
+    /// has.
+    pub fn counts(&self, servers: usize, levels: u8) -> WalkCounts {
+        let level = |(at, l): (usize, &Level)| LevelCounts {
+            level: at as u8 + 1,
+            from_walk_cache: l.from_walk_cache,
+            reads: l.served_by.iter().sum(),
+            served_by: l.served_by[..servers].to_vec(),
+        };
+        WalkCounts {
+            instruction: self.sides[Side::Instruction as usize],
+            data: self.sides[Side::Data as usize],
+            levels: self.levels[..usize::from(levels)].iter().enumerate().map(level).collect(),
+        }
+    }
+}
+
+/// Writes an entry back if a walk changed it.
+#[inline(always)]
+fn mark(mem: &mut PhysMem, step: Step, bits: u64, marked: u64) {
+    if marked != bits {
+        mem.write(step.entry, marked);
+    }
+}

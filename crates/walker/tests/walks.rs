@@ -1,0 +1,131 @@
+//! Walks worked out by hand: how many entries are read, and what is written back.
+
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::{Invalidate, Leaf, Table, TableDesc, TableFrames};
+use mmulab_sets::{Replacement, Ways};
+use mmulab_walker::{CacheRules, Caches, Server, Walk, WalkCacheDesc, WalkContext, Walker, WalkerDesc};
+
+struct Bump(u64);
+
+impl TableFrames for Bump {
+    fn take(&mut self) -> Option<Pfn> {
+        self.0 += 1;
+        Some(Pfn(self.0))
+    }
+    fn give_back(&mut self, _: Pfn) {}
+}
+
+struct Bench {
+    mem: PhysMem,
+    frames: Bump,
+    table: Table,
+    caches: Caches,
+    walker: Walker,
+}
+
+fn walk_cache(levels: &[u8]) -> WalkCacheDesc {
+    WalkCacheDesc {
+        name: format!("{levels:?}"),
+        levels: levels.to_vec(),
+        entries: 4,
+        ways: Ways::Full,
+        replacement: Replacement::Lru,
+        hit_cycles: 1,
+        source: String::new(),
+        assumed: Default::default(),
+    }
+}
+
+impl Bench {
+    fn new(levels: u8, walk_caches: Vec<WalkCacheDesc>) -> Self {
+        let mut mem = PhysMem::new(1 << 32);
+        let mut frames = Bump(0);
+        let table = Table::new(&TableDesc::x86(levels).unwrap(), &mut mem, &mut frames).unwrap();
+        let rules = CacheRules { data: false, memory_cycles: 100, source: String::new(), assumed: Default::default() };
+        let desc = WalkerDesc { count: 1, cache: walk_caches, source: String::new(), assumed: Default::default() };
+        Self {
+            mem,
+            frames,
+            table,
+            caches: Caches::new(&[], &rules, 1).unwrap(),
+            walker: Walker::new(&desc, 0).unwrap(),
+        }
+    }
+
+    fn map(&mut self, va: u64, order: PageOrder, prot: Prot) {
+        let leaf = Leaf { pfn: Pfn(1 << 18), order, prot, user: true, accessed: false, dirty: false, global: false };
+        self.table.map(&mut self.mem, &mut self.frames, VirtAddr::new(va).vpn(), leaf).unwrap();
+    }
+
+    fn walk(&mut self, va: u64, access: Access) -> (Walk, usize) {
+        let cx = WalkContext { format: self.table.format(), root: self.table.root(), asid: Asid(1) };
+        let walk = self.walker.walk(&mut self.mem, &mut self.caches, cx, VirtAddr::new(va), access);
+        let reads = self.walker.steps().iter().filter(|s| matches!(s.server, Server::Cache(_))).count();
+        self.walker.counts(1, 5).check().unwrap();
+        (walk, reads)
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn cold_walks_read_one_entry_per_level() {
+    for (levels, expected) in [(4, [4, 3, 2]), (5, [5, 4, 3])] {
+        for (order, reads) in [PageOrder::P4K, PageOrder::P2M, PageOrder::P1G].into_iter().zip(expected) {
+            let mut b = Bench::new(levels, vec![]);
+            b.map(GIB, order, Prot::R);
+            let (walk, n) = b.walk(GIB, Access::Read);
+            assert_eq!(n, reads, "{order} with {levels} levels");
+            assert!(matches!(walk, Walk::Mapped { cycles, .. } if cycles == 100 * reads as u32));
+            assert_eq!(b.walk(GIB, Access::Read).1, reads, "without walk caches a walk is never free");
+        }
+    }
+}
+
+#[test]
+fn a_warm_walk_cache_of_each_level_saves_the_reads_above_it() {
+    for (level, reads) in [(4, 3), (3, 2), (2, 1)] {
+        let mut b = Bench::new(4, vec![walk_cache(&[level])]);
+        b.map(GIB, PageOrder::P4K, Prot::R);
+        b.map(GIB + 0x1000, PageOrder::P4K, Prot::R);
+        assert_eq!(b.walk(GIB, Access::Read).1, 4);
+        assert_eq!(b.walk(GIB + 0x1000, Access::Read).1, reads, "level {level} warm");
+        let invalidate = Invalidate::Page { asid: Asid(1), va: VirtAddr::new(GIB), order: PageOrder::P4K };
+        b.walker.invalidate(b.table.format(), &invalidate);
+        assert_eq!(b.walk(GIB, Access::Read).1, 4, "INVLPG drops the path");
+    }
+}
+
+#[test]
+fn the_entry_nearest_the_leaf_is_used() {
+    let mut b = Bench::new(4, vec![walk_cache(&[2, 3, 4])]);
+    b.map(GIB, PageOrder::P4K, Prot::R);
+    b.map(GIB + (1 << 21), PageOrder::P2M, Prot::R);
+    b.walk(GIB, Access::Read);
+    assert_eq!(b.walk(GIB, Access::Read).1, 1);
+    // Another 2 MiB of the same GiB: its PUD entry is cached, and the leaf is at the PMD level.
+    assert_eq!(b.walk(GIB + (1 << 21), Access::Read).1, 1);
+}
+
+#[test]
+fn accessed_and_dirty_bits_are_written_where_they_belong() {
+    let mut b = Bench::new(4, vec![]);
+    b.map(0x1000, PageOrder::P4K, Prot::RW);
+    let leaf = |b: &Bench| b.table.lookup(&b.mem, VirtAddr::new(0x1000).vpn()).unwrap().1;
+    b.walk(0x1000, Access::Read);
+    assert_eq!((leaf(&b).accessed, leaf(&b).dirty), (true, false));
+    b.walk(0x1000, Access::Write);
+    assert_eq!((leaf(&b).accessed, leaf(&b).dirty), (true, true));
+}
+
+#[test]
+fn a_page_that_may_not_be_used_so_faults_and_is_left_unmarked() {
+    let mut b = Bench::new(4, vec![]);
+    b.map(0x1000, PageOrder::P4K, Prot::R);
+    assert!(matches!(b.walk(0x1000, Access::Write).0, Walk::Fault { level: 1, denied: true, .. }));
+    assert!(matches!(b.walk(0x1000, Access::Fetch).0, Walk::Fault { level: 1, denied: true, .. }));
+    assert!(matches!(b.walk(GIB, Access::Read).0, Walk::Fault { level: 3, denied: false, .. }));
+    let leaf = b.table.lookup(&b.mem, VirtAddr::new(0x1000).vpn()).unwrap().1;
+    assert!(!leaf.accessed && !leaf.dirty);
+}
