@@ -1,0 +1,5 @@
+"""`python -m mmulab`."""
+
+from mmulab.cli import main
+
+main()

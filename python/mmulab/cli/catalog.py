@@ -1,0 +1,127 @@
+"""`mmulab machines`, `policies` and `generators`: what can be named on the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.syntax import Syntax
+from rich.table import Table
+
+from mmulab import UserError, engine
+from mmulab.cli import console
+from mmulab.cli.common import CONTEXT, print_json
+
+
+def _listing(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("name", no_wrap=True)
+    table.add_column("title")
+    table.add_column("file", style="dim")
+    for row in rows:
+        table.add_row(row["name"], row.get("title", ""), str(row.get("path", "")))
+    console.out().print(table)
+
+
+def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        # Any pair resolves: what is shown is the half that was asked for.
+        job = engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name)
+        print_json(engine.resolve(job)[kind])
+        return
+    found = {row["name"]: row.get("path") for row in rows}
+    path = Path(name) if "/" in name or name.endswith(".toml") else Path(str(found.get(name) or ""))
+    if not path.is_file():
+        # Let the engine word the error: it knows the nearest name.
+        engine.resolve(engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name))
+        raise UserError(f"{name}: no such {kind}\nhint: `mmulab {kind}s list` lists what there is")
+    text = path.read_text(encoding="utf-8")
+    out = console.out()
+    if out.is_terminal:
+        out.print(Syntax(text, "toml", theme="ansi_dark", background_color="default"))
+    else:
+        click.echo(text, nl=False)
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.pass_context
+def machines(ctx: click.Context) -> None:
+    """The machines there are, each a TOML file with the source of every number."""
+    if ctx.invoked_subcommand is None:
+        _listing(engine.machines(), as_json=False)
+
+
+@machines.command("list", context_settings=CONTEXT)
+@_JSON
+def machines_list(as_json: bool) -> None:
+    """List them."""
+    _listing(engine.machines(), as_json)
+
+
+@machines.command("show", context_settings=CONTEXT)
+@click.argument("name")
+@_JSON
+def machines_show(name: str, as_json: bool) -> None:
+    """Show one machine's file; as JSON, with every default filled in."""
+    _show("machine", name, engine.machines(), as_json)
+
+
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.pass_context
+def policies(ctx: click.Context) -> None:
+    """The operating system's page policies there are."""
+    if ctx.invoked_subcommand is None:
+        _listing(engine.policies(), as_json=False)
+
+
+@policies.command("list", context_settings=CONTEXT)
+@_JSON
+def policies_list(as_json: bool) -> None:
+    """List them."""
+    _listing(engine.policies(), as_json)
+
+
+@policies.command("show", context_settings=CONTEXT)
+@click.argument("name")
+@_JSON
+def policies_show(name: str, as_json: bool) -> None:
+    """Show one policy's file; as JSON, with every default filled in."""
+    _show("policy", name, engine.policies(), as_json)
+
+
+@click.command(context_settings=CONTEXT)
+@_JSON
+def generators(as_json: bool) -> None:
+    """Programs without a recording: gen:NAME?key=value&key=value stands wherever a trace does."""
+    found = engine.generators()
+    if as_json:
+        print_json(found)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("generator", "key", "default", "meaning"):
+        table.add_column(column, no_wrap=column != "meaning")
+    for name, about, keys in generator_rows(found):
+        table.add_row(f"[bold]{name}[/]", "", "", about)
+        for key, default, meaning in keys:
+            table.add_row("", key, default, meaning)
+    console.out().print(table)
+
+
+def generator_rows(found: Any) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """Name, purpose and keys (name, default, meaning) of each generator."""
+    entries = found if isinstance(found, list) else [{"name": k, **v} for k, v in found.items()]
+    rows = []
+    for entry in entries:
+        schema = entry.get("schema", entry)
+        keys = [
+            (key, str(field.get("default", "")), " ".join(str(field.get("description", "")).split()))
+            for key, field in schema.get("properties", {}).items()
+        ]
+        about = entry.get("about") or entry.get("title") or schema.get("description", "")
+        rows.append((entry["name"], " ".join(str(about).split()), keys))
+    return rows

@@ -1,0 +1,129 @@
+"""Options and helpers that several commands share."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import rich_click as click
+
+from mmulab import units
+from mmulab.engine import Options
+from mmulab.result import Result
+
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Partial(Exception):
+    """The command wrote what it had, but that is not all that was asked for."""
+
+    def __init__(self, message: str, interrupted: bool) -> None:
+        """`interrupted`: by the user, rather than by damage or lack of memory."""
+        super().__init__(message)
+        self.interrupted = interrupted
+
+
+def raise_if_partial(results: list[Result]) -> None:
+    """Raises Partial if any run did not come to its end."""
+    short = [r for r in results if not r.complete]
+    if short:
+        reasons = sorted({f"{r.ended}: {r.ended_message}" if r.ended_message else r.ended for r in short})
+        which = "all figures" if len(short) == len(results) else ", ".join(r.label for r in short)
+        raise Partial(
+            f"{which} cover only what ran ({'; '.join(reasons)})", any(r.ended == "interrupted" for r in short)
+        )
+
+
+class Count(click.ParamType["int"]):
+    """A count, such as 2000000, 500k or 10M (powers of 1000)."""
+
+    name = "COUNT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Reads it."""
+        if isinstance(value, int):
+            return value
+        count = units.parse_count(str(value))
+        if count is None:
+            self.fail(
+                f"'{value}' is no count: write a number, with k, M or G for thousands, millions, billions", param, ctx
+            )
+        return count
+
+
+class Names(click.ParamType["tuple[str, ...]"]):
+    """Names separated by commas."""
+
+    name = "A,B"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Reads them."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(",") if part.strip())
+        if not names:
+            self.fail("give at least one name", param, ctx)
+        return names
+
+
+def print_json(value: Any) -> None:
+    """Writes data on stdout as JSON."""
+    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+_ENGINE_OPTIONS = [
+    click.option(
+        "--unmapped",
+        type=click.Choice(["fault", "map", "stop"]),
+        help="A reference to memory no mapping holds: count a fault, map memory there, or stop the run. "
+        "Default: fault where the trace tells mappings, else map.",
+    ),
+    click.option("--max-instructions", type=Count(), help="Stop after this many instructions of the trace."),
+    click.option("--base-cpi", type=float, help="Cycles per instruction without translation, measured by you."),
+    click.option(
+        "--savable",
+        type=click.FloatRange(0, 1),
+        help="Share of walk cycles that count as lost time, in place of the model of what a core hides.",
+    ),
+    click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random: placement in memory."),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Threads that run machines. Default: as many as are useful."
+    ),
+]
+
+
+def engine_options(function: F) -> F:
+    """The options every command that runs machines has."""
+    for option in reversed(_ENGINE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
+    """The engine's options out of a command's."""
+    names = ("unmapped", "max_instructions", "base_cpi", "savable", "seed", "threads")
+    return Options(**{name: taken[name] for name in names}, **fixed)
+
+
+def set_option(function: F) -> F:
+    """`--set`, as run, explain and study take it."""
+    return click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a key of the machine (tlb.STLB.entries=2048) or policy (policy.thp.zero_page=false). Repeatable.",
+    )(function)
+
+
+def existing_trace(trace: str) -> str:
+    """Refuses a missing trace file before anything else is done; `gen:` texts pass."""
+    if not trace.startswith("gen:") and not Path(trace).exists():
+        raise click.UsageError(
+            f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
+            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them)"
+        )
+    return trace

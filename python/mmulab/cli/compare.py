@@ -1,0 +1,102 @@
+"""`mmulab compare`: results side by side."""
+
+from pathlib import Path
+
+import rich_click as click
+
+from mmulab import UserError
+from mmulab.cli import console
+from mmulab.cli.common import CONTEXT, print_json
+from mmulab.result import Result
+from mmulab.study.plan import BASELINE
+from mmulab.tables import comparison, plain
+
+# Results side by side in one table.
+COLUMNS = 4
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("files", nargs=-1, required=True, metavar="RESULT RESULT...", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Compare results of different traces all the same.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
+    """Put results side by side, with differences to the first.
+
+    RESULT is a file that run or study wrote, or a study's directory.
+    """
+    results = [result for given in files for result in _load(given)]
+    if len(results) < 2:
+        raise click.UsageError("one result cannot be compared\nhint: give two or more files, or a study's directory")
+    for result in results:
+        result.check()
+    _refuse_different_traces(results, force)
+    labels = [r.label for r in results]
+    if len(set(labels)) < len(labels):
+        labels = [f"{r.label} ({r.path})" for r in results]
+    if as_json:
+        rows = [
+            {"group": group, "figure": name, "values": dict(zip(labels, cells, strict=True))}
+            for group, named in comparison(results, labels)
+            for name, cells in named
+        ]
+        print_json(rows)
+        return
+    for at, block in enumerate(_blocks(results)):
+        if at:
+            console.out().print()
+        _print(block, [labels[results.index(r)] for r in block])
+    for result in results:
+        if not result.complete:
+            console.warn(f"{result.label} is partial ({result.ended}): {result.ended_message}")
+
+
+def _blocks(results: list[Result]) -> list[list[Result]]:
+    """Results that fit on one screen side by side, each block led by what its others are compared to.
+
+    Many results of several machines are compared within each machine, fewer with the first of all.
+    """
+    by_machine: dict[str, list[Result]] = {}
+    for result in results:
+        by_machine.setdefault(result.machine, []).append(result)
+    if len(results) > COLUMNS and all(1 < len(same) <= COLUMNS for same in by_machine.values()):
+        return list(by_machine.values())
+    first, *others = results
+    step = COLUMNS - 1
+    return [[first, *others[i : i + step]] for i in range(0, len(others), step)]
+
+
+def _print(results: list[Result], labels: list[str]) -> None:
+    out = console.out()
+    table = plain()
+    table.add_column("", no_wrap=True)
+    for label in labels:
+        table.add_column(label.replace(" / ", "\n"), justify="right")
+    for group, named in comparison(results, labels):
+        table.add_row(f"[dim]{group}[/]")
+        for name, cells in named:
+            table.add_row(f"  {name}", *cells)
+    out.print(table)
+
+
+def _load(given: Path) -> list[Result]:
+    if not given.is_dir():
+        return [Result.load(given)]
+    inner = given / "results" if (given / "results").is_dir() else given
+    found = sorted(p for p in inner.glob("*.json") if p.name != "study.json")
+    if not found:
+        raise UserError(f"{given}: no result files in it\nhint: give a directory that study or `run --out` wrote")
+    # The baseline leads its machine's results.
+    return sorted(map(Result.load, found), key=lambda r: (r.machine, r.policy != BASELINE, r.policy))
+
+
+def _refuse_different_traces(results: list[Result], force: bool) -> None:
+    by_hash: dict[tuple[str, int], Result] = {}
+    for result in results:
+        by_hash.setdefault((result.trace_hash, result.instructions), result)
+    if len(by_hash) > 1 and not force:
+        listed = "; ".join(
+            f"{r.path}: {h or 'no hash'}, {instructions:,} instructions" for (h, instructions), r in by_hash.items()
+        )
+        raise UserError(
+            f"the results are of different traces: {listed}\nhint: add --force to compare them all the same"
+        )

@@ -1,0 +1,97 @@
+"""What is written where: data on stdout, progress and remarks on stderr."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from mmulab.engine import ProgressCallback
+from mmulab.units import show_count, show_seconds
+
+# Wide enough for the tables when stdout is a file or a pipe, where there is no width to ask for.
+PIPE_WIDTH = 140
+
+
+def out() -> Console:
+    """The console for data."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+
+
+def err() -> Console:
+    """The console for everything else."""
+    return Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """A remark."""
+    err().print(text, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Something the user should know about."""
+    console = err()
+    console.print("[bold yellow]warning:[/] ", end="")
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def fail(text: str) -> None:
+    """An error, whose lines beginning with `hint:` say what to do."""
+    console = err()
+    first, *rest = text.splitlines() or ["unknown"]
+    console.print("[bold red]error:[/] ", end="")
+    console.print(first, markup=False, soft_wrap=True)
+    for line in rest:
+        if line.startswith("hint:"):
+            console.print("[bold cyan]hint:[/]", end="")
+            console.print(line[len("hint:") :], markup=False, soft_wrap=True)
+        else:
+            console.print(line, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str, total_instructions: int | None = None) -> Iterator[ProgressCallback]:
+    """A bar with references per second and the time left while the body runs, and one closing line.
+
+    `total_instructions` gives the share done where the work itself does not know it.
+    """
+    start = time.monotonic()
+    last: dict[str, Any] = {}
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    task = bar.add_task(what, total=None, rate="")
+
+    def hear(now: dict[str, Any]) -> None:
+        last.clear()
+        last.update(now)
+        fraction = now.get("fraction")
+        if fraction is None and total_instructions:
+            fraction = min(1.0, now.get("instructions", 0) / total_instructions)
+        bar.update(task, rate=_rate(now), **({} if fraction is None else {"total": 1.0, "completed": fraction}))
+
+    with bar:
+        yield hear
+    if last and sys.stderr.isatty():
+        seconds = time.monotonic() - start
+        say(f"{what}: {show_count(last.get('instructions', 0))} instructions in {show_seconds(seconds)}, {_rate(last)}")
+
+
+def _rate(now: dict[str, Any]) -> str:
+    refs = now.get("refs_per_s")
+    if refs:
+        return f"{show_count(refs)} refs/s"
+    instructions, elapsed = now.get("instructions"), now.get("elapsed_s")
+    return f"{show_count(instructions / elapsed)} instr/s" if instructions and elapsed else ""

@@ -1,0 +1,63 @@
+"""`mmulab run`: one machine, one policy, one trace."""
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from mmulab import engine
+from mmulab.cli import console
+from mmulab.cli.common import (
+    CONTEXT,
+    engine_options,
+    existing_trace,
+    options_of,
+    print_json,
+    raise_if_partial,
+    set_option,
+)
+from mmulab.tables import print_result
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("machine")
+@click.option(
+    "--trace", required=True, metavar="FILE", help="A recording, another tool's trace, or gen:NAME?key=value."
+)
+@click.option("--policy", default="linux-4k", show_default=True, help="The operating system's page policy.")
+@set_option
+@click.option("--json", "as_json", is_flag=True, help="Write the whole result as JSON.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also keep the result there."
+)
+@click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
+@click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
+@engine_options
+def run(
+    machine: str,
+    trace: str,
+    policy: str,
+    sets: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+    profile: bool,
+    touched: bool,
+    **others: Any,
+) -> None:
+    """Run a trace on MACHINE (a name that `mmulab machines` lists, or a TOML file) and count.
+
+    Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
+    """
+    options = options_of(others, profile=profile, touched=touched)
+    job = engine.Job(machine, policy, sets)
+    with console.progress("running", options.max_instructions) as hear:
+        ran = engine.run(existing_trace(trace), [job], options, hear)
+    for result in ran.results:
+        result.check()
+        if out:
+            console.say(f"wrote {result.save(out)}")
+        if as_json:
+            print_json(result.data)
+        else:
+            print_result(console.out(), result)
+    raise_if_partial(ran.results)

@@ -1,0 +1,151 @@
+"""`mmulab study`: the main job."""
+
+import io
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.console import Console
+
+from mmulab import Failure, engine
+from mmulab.cli import console
+from mmulab.cli.common import (
+    CONTEXT,
+    Names,
+    engine_options,
+    existing_trace,
+    options_of,
+    print_json,
+    raise_if_partial,
+    set_option,
+)
+from mmulab.cli.record import TakesProgram, make_recording, record_options, tell
+from mmulab.result import write_text
+from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
+from mmulab.units import show_count, show_seconds
+
+
+class TakesTraceOrProgram(TakesProgram):
+    """Its usage line shows both."""
+
+    program_piece = "[TRACE | -- PROGRAM [ARGS]...]"
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The pieces of the usage line."""
+        return ["[OPTIONS]", self.program_piece]
+
+
+@click.command(cls=TakesTraceOrProgram, context_settings=CONTEXT)
+@click.argument("trace", required=False)
+@click.option(
+    "--machines",
+    type=Names(),
+    help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_MACHINES)}.",
+)
+@click.option(
+    "--policies", type=Names(), help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_POLICIES)}."
+)
+@set_option
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: study-PROGRAM, numbered."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write all results as JSON in place of the tables.")
+@engine_options
+@record_options
+@click.pass_obj
+def study(
+    program: list[str] | None,
+    /,
+    trace: str | None,
+    machines: tuple[str, ...] | None,
+    policies: tuple[str, ...] | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Say what address translation costs a program, and which page sizes would pay.
+
+    Records PROGRAM (or takes TRACE), runs it on every machine under every policy in one pass, and writes a report:
+    DIR/report.html, summary.txt, study.json and results/*.json.
+
+    Example: mmulab study -- gcc -O2 -c big.c
+    """
+    if (trace is None) == (program is None):
+        raise click.UsageError(
+            ("give a trace or a program, not both" if trace else "nothing to study")
+            + "\nhint: mmulab study TRACE, or mmulab study -- PROGRAM ARGS..."
+        )
+    if trace is not None:
+        existing_trace(trace)
+    options = options_of(others, touched=True, profile=True)
+    plan = Plan.make(trace or "", machines, policies, sets, options)
+    resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
+    directory = _directory(out, trace, program)
+    if program is not None:
+        recording = directory / "trace.mmt"
+        tell(make_recording(program, recording, options.max_instructions, others), recording)
+        plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, options)
+        resolved["trace"] = plan.trace
+    outcome = _run(plan)
+    _write(directory, outcome, resolved)
+    if as_json:
+        print_json({"results": [r.data for r in outcome.results], "decode": outcome.decode})
+    else:
+        _show(console.out(), outcome)
+    for warning in outcome.warnings:
+        console.warn(warning)
+    console.say(f"report: {directory / 'report.html'}")
+    raise_if_partial(outcome.results)
+
+
+def _directory(out: Path | None, trace: str | None, program: list[str] | None) -> Path:
+    """Where results go: what was given, or the first free one of study-NAME, study-NAME-2, ..."""
+    if out is None:
+        name = Path(program[0]).name if program else Path(str(trace)).stem if trace and ":" not in trace else str(trace)
+        base = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"study-{name}").strip("-")
+        numbered = (Path(base if i == 1 else f"{base}-{i}") for i in range(1, 1 << 20))
+        out = next(path for path in numbered if not path.exists())
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{out}: {error.strerror}\nhint: choose another directory with --out") from None
+    return out
+
+
+def _run(plan: Plan) -> Outcome:
+    start = time.monotonic()
+    with console.progress(f"running {len(plan.jobs)} machines", plan.options.max_instructions) as hear:
+        ran = engine.run(plan.trace, plan.jobs, plan.options, hear)
+    outcome = Outcome(ran.results, ran.decode)
+    seconds = time.monotonic() - start
+    references = sum(r.references for r in ran.results)
+    console.say(
+        f"{show_count(references)} references through {len(ran.results)} machines in {show_seconds(seconds)}: "
+        f"{show_count(references / max(seconds, 1e-9))} refs/s"
+    )
+    return outcome
+
+
+def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
+    # Imported here: the plots' library takes half a second that no other command should pay.
+    from mmulab.study.report import html
+
+    for result in outcome.results:
+        result.save(directory / "results")
+    spec = {**resolved, "trace_hash": outcome.results[0].trace_hash, "decode": outcome.decode}
+    write_text(directory / "study.json", json.dumps(spec, indent=1, ensure_ascii=False) + "\n")
+    summary = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+    _show(summary, outcome)
+    assert isinstance(summary.file, io.StringIO)
+    write_text(directory / "summary.txt", summary.file.getvalue())
+    write_text(directory / "report.html", html(outcome))
+
+
+def _show(out: Console, outcome: Outcome) -> None:
+    from mmulab.study import terminal
+
+    terminal.show(out, outcome)

@@ -1,0 +1,137 @@
+"""The Rust engine with types: descriptions of work in, results out."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from mmulab import _core, paths
+from mmulab.result import Result
+
+Json = dict[str, Any]
+ProgressCallback = Callable[[Json], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One machine under one policy."""
+
+    machine: str
+    policy: str
+    sets: tuple[str, ...] = ()
+
+    def spec(self) -> Json:
+        """As the engine takes it."""
+        return {"machine": self.machine, "policy": self.policy, "set": list(self.sets)}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What belongs neither to machine nor to policy. None leaves the engine's default."""
+
+    unmapped: str | None = None
+    touched: bool = False
+    profile: bool = False
+    threads: int | None = None
+    max_instructions: int | None = None
+    seed: int | None = None
+    base_cpi: float | None = None
+    savable: float | None = None
+
+    def spec(self) -> Json:
+        """As the engine takes it."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run leaves."""
+
+    results: list[Result]
+    decode: Json = field(default_factory=dict)
+
+
+def version() -> str:
+    """The engine's version."""
+    return _core.version()
+
+
+def _spec(trace: str, jobs: Sequence[Job], options: Options) -> str:
+    return json.dumps(
+        {"trace": trace, "jobs": [j.spec() for j in jobs], "search": paths.search(), "options": options.spec()}
+    )
+
+
+def _hear(progress: ProgressCallback | None) -> Callable[[str], None] | None:
+    return None if progress is None else lambda text: progress(json.loads(text))
+
+
+def run(trace: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
+    """Runs every job over one decoding of the trace."""
+    answer = json.loads(_core.run(_spec(trace, jobs, options), _hear(progress)))
+    return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}))
+
+
+def explain(trace: str, job: Job, options: Options, line: Callable[[str], None]) -> Result:
+    """Runs one job, giving `line` one JSON object for each reference."""
+    return Result(json.loads(_core.explain(_spec(trace, [job], options), line)))
+
+
+def resolve(job: Job) -> Json:
+    """The descriptions with every value known."""
+    return cast(Json, json.loads(_core.resolve(job.machine, job.policy, list(job.sets), paths.search_json())))
+
+
+def machines() -> list[Json]:
+    """The machine files there are."""
+    return cast(list[Json], json.loads(_core.list_machines(paths.search_json())))
+
+
+def policies() -> list[Json]:
+    """The policy files there are."""
+    return cast(list[Json], json.loads(_core.list_policies(paths.search_json())))
+
+
+def generators() -> Any:
+    """The generators and their keys."""
+    return json.loads(_core.generators())
+
+
+def machine_schema() -> Json:
+    """The JSON schema of machine files."""
+    return cast(Json, json.loads(_core.machine_schema()))
+
+
+def policy_schema() -> Json:
+    """The JSON schema of policy files."""
+    return cast(Json, json.loads(_core.policy_schema()))
+
+
+def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
+    """Reads a whole trace and summarises it."""
+    return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))
+
+
+def trace_head(path: str, count: int) -> str:
+    """The first lines of a trace in text form."""
+    return _core.trace_head(path, count)
+
+
+def trace_verify(path: str) -> Json:
+    """Checks every checksum."""
+    return cast(Json, json.loads(_core.trace_verify(path)))
+
+
+def trace_convert(source: str, target: str, form: str) -> Json:
+    """Writes a trace in another format."""
+    return cast(Json, json.loads(_core.trace_convert(source, target, form)))
+
+
+def trace_slice(source: str, target: str, start: int, end: int | None) -> Json:
+    """Writes the stretch between two instruction counts."""
+    return cast(Json, json.loads(_core.trace_slice(source, target, start, end)))
+
+
+def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
+    """Records a program."""
+    return cast(Json, json.loads(_core.record(json.dumps(spec), _hear(progress))))

@@ -1,0 +1,44 @@
+"""Where machine files, policy files and the recorder's plugin are: in a checkout, or beside the installed package."""
+
+import json
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_CHECKOUT = _PACKAGE.parents[1]
+
+
+def _data(kind: str) -> list[Path]:
+    """The directories that may hold `kind` files, nearest first: the checkout's hides the installed copy."""
+    candidates = [_CHECKOUT / kind, _PACKAGE / "_lib" / kind]
+    in_checkout = (_CHECKOUT / "ARCHITECTURE.md").exists()
+    return [p for p in candidates if p.is_dir() and (in_checkout or p != candidates[0])]
+
+
+def machine_dirs() -> list[Path]:
+    """Directories of machine files: the working directory's `machines/`, then mmulab's own."""
+    return [*_own("machines"), *_data("machines")]
+
+
+def policy_dirs() -> list[Path]:
+    """Directories of policy files: the working directory's `policies/`, then mmulab's own."""
+    return [*_own("policies"), *_data("policies")]
+
+
+def _own(kind: str) -> list[Path]:
+    here = Path.cwd() / kind
+    return [here] if here.is_dir() and here.resolve() not in [p.resolve() for p in _data(kind)] else []
+
+
+def search() -> dict[str, list[str]]:
+    """Where the engine looks for the names of machines and policies."""
+    return {"machines": [str(p) for p in machine_dirs()], "policies": [str(p) for p in policy_dirs()]}
+
+
+def search_json() -> str:
+    """`search` as the engine takes it."""
+    return json.dumps(search())
+
+
+def plugin() -> Path:
+    """The library QEMU loads to record; whether it exists is for the caller to find out."""
+    return _PACKAGE / "_lib" / "libmmulab_record.so"

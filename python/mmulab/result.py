@@ -1,0 +1,295 @@
+"""One result: the engine's JSON with the figures reports speak of, and the identities every result must satisfy."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulab._core import Failure, UserError
+
+LEVELS = ("l1i", "l1d", "l2i", "l2d")
+LEVEL_NAMES = {"l1i": "L1 instruction", "l1d": "L1 data", "l2i": "L2 instruction", "l2d": "L2 data"}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A sum that must come out: what it says and its two sides."""
+
+    name: str
+    left: int
+    right: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether it does."""
+        return self.left == self.right
+
+
+class Result:
+    """A run of one machine under one policy."""
+
+    def __init__(self, data: dict[str, Any], path: Path | None = None) -> None:
+        """Wraps the engine's JSON; `path` is where it was read from."""
+        self.data = data
+        self.path = path
+
+    @classmethod
+    def load(cls, path: Path) -> "Result":
+        """Reads a result file."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(
+                f"{path}: {error.strerror}\nhint: give result files that `mmulab run --out` wrote"
+            ) from None
+        except ValueError as error:
+            raise UserError(f"{path}: not a result of mmulab: {error}") from None
+        if not isinstance(data, dict) or not {"counts", "machine", "policy", "trace"} <= data.keys():
+            raise UserError(
+                f"{path}: not a result of mmulab: it lacks counts, machine, policy or trace\n"
+                "hint: give the files under a study's results/, or those `mmulab run --out` wrote"
+            )
+        return cls(data, path)
+
+    def save(self, directory: Path) -> Path:
+        """Writes it into `directory` under the names of machine and policy."""
+        path = directory / f"{self.slug}.json"
+        write_text(path, json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
+        return path
+
+    # Who and what -------------------------------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> str:
+        """The machine's name."""
+        return str(self.data["machine"]["name"])
+
+    @property
+    def machine_title(self) -> str:
+        """The name people know it by."""
+        return str(self.data["machine"].get("title") or self.machine)
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+        return str(self.data["policy"]["name"])
+
+    @property
+    def label(self) -> str:
+        """Machine and policy."""
+        return f"{self.machine} / {self.policy}"
+
+    @property
+    def slug(self) -> str:
+        """A file name."""
+        return re.sub(r"[^A-Za-z0-9.+_-]+", "_", f"{self.machine}--{self.policy}")
+
+    @property
+    def trace_hash(self) -> str:
+        """The hash of what was run."""
+        return str(self.data["trace"].get("hash") or "")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for was run."""
+        return bool(self.data["complete"])
+
+    @property
+    def ended(self) -> str:
+        """Why it ended: `end`, `limit`, `interrupted`, ..."""
+        return str(self.data["ended"]["reason"])
+
+    @property
+    def ended_message(self) -> str:
+        """The same in words."""
+        return str(self.data["ended"].get("message", ""))
+
+    # Counted ------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Everything counted."""
+        counts: dict[str, Any] = self.data["counts"]
+        return counts
+
+    @property
+    def instructions(self) -> int:
+        """Instructions retired."""
+        return int(self.counts["instructions"])
+
+    @property
+    def references(self) -> int:
+        """Data accesses and block fetches."""
+        return int(self.counts["references"])
+
+    def tlb(self, level: str) -> dict[str, int]:
+        """Accesses, hits and misses of `l1i`, `l1d`, `l2i` or `l2d`."""
+        found: dict[str, int] = self.counts["tlb"].get(level) or {"accesses": 0, "hits": 0, "misses": 0}
+        return found
+
+    def mpki(self, level: str) -> float:
+        """Misses per thousand instructions of `l1i`, `l1d`, `l2i` or `l2d`."""
+        return self.per_kilo(self.tlb(level)["misses"])
+
+    def per_kilo(self, count: float) -> float:
+        """`count` per thousand instructions."""
+        return 1000 * count / self.instructions if self.instructions else 0.0
+
+    def walks(self, side: str) -> dict[str, int]:
+        """Walks of the `instruction` or `data` side."""
+        found: dict[str, int] = self.counts["walks"][side]
+        return found
+
+    @property
+    def walk_count(self) -> int:
+        """Walks of both sides."""
+        return self.walks("instruction")["walks"] + self.walks("data")["walks"]
+
+    @property
+    def accesses_per_walk(self) -> float:
+        """Page-table entries read per walk."""
+        reads = self.walks("instruction")["accesses"] + self.walks("data")["accesses"]
+        return reads / self.walk_count if self.walk_count else 0.0
+
+    @property
+    def walk_levels(self) -> list[dict[str, Any]]:
+        """Reads by level and by who served them."""
+        levels: list[dict[str, Any]] = self.counts["walks"].get("levels", [])
+        return levels
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the kernel handed out."""
+        memory: dict[str, Any] = self.counts["memory"]
+        return memory
+
+    @property
+    def mapped_by_size(self) -> dict[str, int]:
+        """Bytes mapped at the peak of each page size."""
+        return {size: _peak(value) for size, value in self.memory.get("mapped_bytes", {}).items()}
+
+    @property
+    def resident_peak(self) -> int:
+        """Most bytes the program held in memory."""
+        return int(self.memory.get("resident_bytes_peak") or self.memory.get("resident_bytes") or 0)
+
+    @property
+    def table_peak(self) -> int:
+        """Most bytes the page tables took."""
+        return int(self.memory.get("table_bytes_peak") or self.memory.get("table_bytes") or 0)
+
+    @property
+    def bloat(self) -> int | None:
+        """Bytes of mapped pages that nothing touched; None if untracked."""
+        value = self.memory.get("bloat_bytes")
+        return None if value is None else int(value)
+
+    # Modelled -----------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Everything modelled."""
+        model: dict[str, Any] = self.data["model"]
+        return model
+
+    @property
+    def translation_cycles(self) -> int:
+        """Cycles that translation adds."""
+        return int(self.model["translation_cycles"])
+
+    @property
+    def translation_share(self) -> float:
+        """Their share of user time."""
+        return float(self.model["share_of_time"])
+
+    @property
+    def total_cycles(self) -> int:
+        """All cycles, kernel work included."""
+        return int(self.model["cycles"]["total"])
+
+    @property
+    def user_cycles(self) -> int:
+        """All cycles without kernel work."""
+        return self.total_cycles - int(self.model["cycles"]["kernel"])
+
+    # By place -----------------------------------------------------------------------------------------------------
+
+    @property
+    def regions(self) -> list[dict[str, Any]]:
+        """Costs by region."""
+        regions: list[dict[str, Any]] = self.data["regions"]
+        return regions
+
+    @property
+    def code(self) -> list[dict[str, Any]]:
+        """Costs by block of code, dearest first; empty without a profile."""
+        code: list[dict[str, Any]] = self.data.get("code") or []
+        return code
+
+    @property
+    def heat(self) -> list[dict[str, Any]]:
+        """Costs by 2 MB of memory, dearest first; empty without a profile."""
+        heat: list[dict[str, Any]] = self.data.get("heat") or []
+        return heat
+
+    def identities(self) -> Iterator[Identity]:
+        """The sums that must come out in any result, complete or not."""
+        for level in LEVELS:
+            c = self.tlb(level)
+            yield Identity(f"{LEVEL_NAMES[level]}: hits + misses = accesses", c["hits"] + c["misses"], c["accesses"])
+        for array in self.counts.get("arrays", []):
+            yield Identity(
+                f"{array['name']}: hits + misses = accesses", array["hits"] + array["misses"], array["accesses"]
+            )
+        for side, miss in (("l1i", "l1i_misses"), ("l1d", "l1d_misses")):
+            yield Identity(
+                f"{LEVEL_NAMES[side]} misses of all regions = total",
+                sum(int(r[miss]) for r in self.regions),
+                self.tlb(side)["misses"],
+            )
+        yield Identity("walks of all regions = total", sum(int(r["walks"]) for r in self.regions), self.walk_count)
+        counts = self.counts
+        yield Identity(
+            "fetches + reads + writes = references",
+            counts["fetches"] + counts["reads"] + counts["writes"],
+            counts["references"],
+        )
+
+    def check(self) -> None:
+        """Raises Failure when a sum does not come out: such a result is not to be shown."""
+        broken = [i for i in self.identities() if not i.holds]
+        if broken:
+            listed = "; ".join(f"{i.name}: {i.left} is not {i.right}" for i in broken)
+            raise Failure(
+                f"{self.label}: the counters contradict each other: {listed}\nhint: this is a defect of mmulab"
+            )
+
+
+def _peak(value: Any) -> int:
+    """Bytes given plainly, or as now and peak."""
+    return int(value["peak"]) if isinstance(value, dict) else int(value)
+
+
+def region_mapped(region: dict[str, Any]) -> dict[str, int]:
+    """Bytes a region had mapped at the peak of each page size."""
+    found = region.get("mapped_bytes") or region.get("mapped") or {}
+    return {size: _peak(value) for size, value in found.items()}
+
+
+def region_cost(region: dict[str, Any]) -> int:
+    """Cycles the core stood still for a region's translations."""
+    return int(region.get("stall_cycles", region.get("walk_cycles", 0)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all, with an error that names it."""
+    partial = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise Failure(f"{path}: {error.strerror}\nhint: choose another directory with --out") from None

@@ -1,0 +1,103 @@
+"""What each key of a result file means: the source of the reference page, and of the test that no key lacks a meaning.
+
+A key's place is dotted; `[]` stands for the entries of a list and `*` for any key.
+"""
+
+KEYS: tuple[tuple[str, str, str], ...] = (
+    ("schema", "", "Version of this layout; it grows when a key changes its meaning."),
+    ("version", "", "The version of mmulab."),
+    ("seed", "", "Seed of everything random in the run."),
+    ("trace", "", "What was run: name, format, program, arguments, instruction set, hash of the content, warnings."),
+    ("machine", "", "The machine's description, every value known."),
+    ("policy", "", "The policy's description, every value known."),
+    ("options", "", "The options of the run."),
+    ("set", "", "The assignments made with --set."),
+    ("complete", "", "Whether all that was asked for was run."),
+    (
+        "ended.reason",
+        "",
+        "end, limit, interrupted, trace-damaged, out-of-memory, violation, stuck or kernel: why the run ended.",
+    ),
+    ("ended.message", "", "The same in words; empty at the end of the trace."),
+    ("warnings", "", "What readers of the result should know."),
+    ("counts.instructions", "instructions", "Instructions retired."),
+    ("counts.references", "references", "Fetches, reads and writes."),
+    ("counts.fetches", "references", "Executions of a translation block, one for each page it touches."),
+    ("counts.reads", "references", "Loads, one for each page touched."),
+    ("counts.writes", "references", "Stores, one for each page touched."),
+    ("counts.tlb.*", "", "By level and side (l1i, l1d, l2i, l2d): accesses, hits, misses. hits + misses = accesses."),
+    (
+        "counts.arrays[]",
+        "",
+        "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size.",
+    ),
+    (
+        "counts.walks.instruction",
+        "",
+        "Walks of fetches: walks, completed, faulted, accesses (entries read), cycles (durations summed).",
+    ),
+    ("counts.walks.data", "", "The same for loads and stores."),
+    ("counts.walks.replays", "walks", "Walks made again after the kernel served a fault."),
+    ("counts.walks.dirty_updates", "walks", "Walks that only set a dirty bit."),
+    (
+        "counts.walks.levels[]",
+        "",
+        "By level of the table (1 is the last): from_walk_cache, reads, served_by each cache or memory.",
+    ),
+    ("counts.walks", "", "Page walks."),
+    (
+        "counts.kernel",
+        "",
+        "What the kernel did: faults by kind, refusals of larger pages by reason, units of work, invalidations sent.",
+    ),
+    (
+        "counts.memory",
+        "bytes",
+        "mapped_bytes by page size (now and peak), resident_bytes, touched_bytes, bloat_bytes (resident, never "
+        "touched), table_bytes, and the peaks.",
+    ),
+    ("counts", "", "Counted exactly, for the machine described."),
+    (
+        "per_kilo_instruction",
+        "per 1000 instructions",
+        "The counts of misses and walks divided by thousands of instructions.",
+    ),
+    (
+        "model.method",
+        "",
+        "window (a core hides what its window covers) or savable (a given share of walk cycles is lost).",
+    ),
+    ("model.cycles", "cycles", "base (instructions), tlb (second-level hits), walk, kernel, total."),
+    ("model.walk_pending", "cycles", "Durations of walks summed, as Intel's WALK_PENDING counts."),
+    ("model.walk_active", "cycles", "Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts."),
+    ("model.translation_cycles", "cycles", "What translation adds: cycles.tlb + cycles.walk."),
+    ("model.translation_cycles_serial", "cycles", "The same were nothing overlapped."),
+    ("model.share_of_time", "share", "Translation's share of user time."),
+    ("model.share_of_time_serial", "share", "The same were nothing overlapped."),
+    ("model.seconds", "s", "Total cycles at the machine's clock."),
+    ("model", "", "Modelled, not counted."),
+    (
+        "regions[]",
+        "",
+        "Costs by region of the program's memory: id (the same under every policy), pid, name, kind, start, end, prot, "
+        "file, offset, l1i_misses, l1d_misses, walks, walk_reads, walk_cycles, stall_cycles, bytes mapped by page "
+        "size. The misses and walks of all regions add up to the totals.",
+    ),
+    (
+        "code[]",
+        "",
+        "With --profile: costs by block of running code: pid, addr, file, file_offset and costs as of a region.",
+    ),
+    ("heat[]", "", "With --profile: costs by 2 MB of memory: pid, addr and the costs of a region."),
+    ("exactness", "", "What is counted and what is modelled, in words."),
+    ("assumptions[]", "", "Values that no source states: where, key, value, reason."),
+)
+
+
+def meaning(place: str) -> str | None:
+    """The meaning of the key at `place`, or of the nearest key above it."""
+    for key, _, text in KEYS:
+        stem = key.removesuffix(".*").removesuffix("[]")
+        if place == stem or place.startswith((stem + ".", stem + "[")):
+            return text
+    return None

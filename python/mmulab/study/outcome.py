@@ -1,0 +1,146 @@
+"""What a study found, in the form reports are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mmulab.result import Result
+from mmulab.study import places
+from mmulab.study.plan import BASELINE
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a policy gains over the baseline on the same machine."""
+
+    user: float
+    whole: float
+    memory: int
+
+    @classmethod
+    def of(cls, result: Result, base: Result) -> "Gain":
+        """Shares of the baseline's time saved, without and with kernel work, and bytes more resident."""
+        return cls(
+            1 - result.user_cycles / base.user_cycles if base.user_cycles else 0.0,
+            1 - result.total_cycles / base.total_cycles if base.total_cycles else 0.0,
+            result.resident_peak - base.resident_peak,
+        )
+
+
+class Outcome:
+    """All results of a study."""
+
+    def __init__(self, results: Sequence[Result], decode: dict[str, Any] | None = None) -> None:
+        """Checks every identity first: a study with a sum that does not come out is not reported."""
+        for result in results:
+            result.check()
+        self.results = list(results)
+        self.decode = decode or {}
+
+    @property
+    def trace(self) -> dict[str, Any]:
+        """What was run."""
+        trace: dict[str, Any] = self.results[0].data["trace"]
+        return trace
+
+    @property
+    def program(self) -> str:
+        """The program with its arguments, or the trace's name."""
+        words = [str(self.trace.get("program") or ""), *map(str, self.trace.get("args") or [])]
+        return " ".join(words).strip() or str(self.trace.get("name", ""))
+
+    @cached_property
+    def machines(self) -> dict[str, list[Result]]:
+        """Results by machine, in the order they were run."""
+        found: dict[str, list[Result]] = {}
+        for result in self.results:
+            found.setdefault(result.machine, []).append(result)
+        return found
+
+    @cached_property
+    def policies(self) -> list[str]:
+        """The policies, in the order they were run."""
+        return list(dict.fromkeys(r.policy for r in self.results))
+
+    @property
+    def partial(self) -> list[Result]:
+        """Runs that did not come to their end."""
+        return [r for r in self.results if not r.complete]
+
+    def base(self, machine: str) -> Result:
+        """The baseline's result on a machine."""
+        return next(r for r in self.machines[machine] if r.policy == BASELINE)
+
+    def gain(self, result: Result) -> Gain:
+        """Over the baseline on the same machine."""
+        return Gain.of(result, self.base(result.machine))
+
+    @cached_property
+    def regions(self) -> dict[str, list[places.Region]]:
+        """Regions by machine, dearest first."""
+        return {machine: places.regions(results, BASELINE) for machine, results in self.machines.items()}
+
+    @cached_property
+    def functions(self) -> dict[str, list[places.Function]]:
+        """Functions by machine, dearest first, under the baseline."""
+        return {machine: places.functions(self.base(machine).code) for machine in self.machines}
+
+    @cached_property
+    def stretches(self) -> dict[str, list[places.Stretch]]:
+        """Stretches of 2 MB by machine, dearest first, under the baseline."""
+        return {machine: places.stretches(self.base(machine)) for machine in self.machines}
+
+    @property
+    def exactness(self) -> dict[str, list[str]]:
+        """What is counted and what is modelled."""
+        found: dict[str, list[str]] = self.results[0].data.get("exactness") or {"counted": [], "modelled": []}
+        return found
+
+    @cached_property
+    def assumptions(self) -> list[tuple[str, str, str, str, str]]:
+        """Of which machines and policies, where, key, value, reason: each said once."""
+        found: dict[tuple[str, str, str, str], list[str]] = {}
+        for result in self.results:
+            for a in result.data.get("assumptions", []):
+                place = str(a["where"])
+                owner = result.policy if place.startswith("policy") else result.machine
+                owners = found.setdefault((place, str(a["key"]), str(a.get("value", "")), str(a["reason"])), [])
+                if owner not in owners:
+                    owners.append(owner)
+        return [(", ".join(owners), *key) for key, owners in found.items()]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the trace and the runs warn of, each once."""
+        found = [str(w) for w in self.trace.get("warnings") or []]
+        for result in self.results:
+            found += [str(w) for w in result.data.get("warnings") or []]
+        return list(dict.fromkeys(found))
+
+    def verdict(self) -> list[str]:
+        """The answer in a few sentences, dearest machine first."""
+        from mmulab.units import show_bytes, show_percent
+
+        lines = []
+        for machine, results in self.machines.items():
+            base = self.base(machine)
+            best = min(results, key=lambda r: (r.user_cycles, r.policy != BASELINE))
+            gain = self.gain(best)
+            share = show_percent(base.translation_share)
+            title = base.machine_title
+            if best.policy == BASELINE or gain.user < places.WORTH:
+                lines.append(
+                    f"{title}: translation takes {share} of user time with 4 KB pages; larger pages gain nothing."
+                )
+                continue
+            memory = (
+                f"{show_bytes(gain.memory)} more memory"
+                if gain.memory >= 0
+                else f"{show_bytes(-gain.memory)} less memory"
+            )
+            lines.append(
+                f"{title}: translation takes {share} of user time with 4 KB pages; "
+                f"{best.policy} saves {show_percent(gain.user)} for {memory}."
+            )
+        return lines

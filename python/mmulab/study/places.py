@@ -1,0 +1,185 @@
+"""Where translation costs: regions, functions and stretches of memory, and which page size would pay there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmulab.result import Result, region_cost, region_mapped
+from mmulab.study.symbols import function_at
+
+# Below this share of all user time a region's gain is within what the assumptions move.
+WORTH = 0.0005
+# A page size was used in a region when it held at least this share of what was mapped there.
+USED = 0.05
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region on one machine: what it costs under each policy, and what would pay."""
+
+    number: int
+    pid: int
+    name: str
+    kind: str
+    start: int
+    end: int
+    cost: dict[str, int]
+    walks: dict[str, int]
+    misses: dict[str, tuple[int, int]]
+    mapped: dict[str, dict[str, int]]
+    baseline: str
+    user_cycles: int
+
+    @property
+    def best(self) -> str:
+        """The policy with the lowest cost of those that map the region otherwise, if it is worth the change.
+
+        A region can also cost less because others' larger pages leave it more of the TLB: that is no advice for it.
+        """
+        usual = self.size_under(self.baseline)
+        others = [p for p in self.cost if p == self.baseline or self.size_under(p) != usual]
+        best = min(others, key=lambda p: (self.cost[p], p != self.baseline))
+        return best if self.cost[self.baseline] - self.cost[best] > WORTH * self.user_cycles else self.baseline
+
+    @property
+    def gain(self) -> int:
+        """Cycles saved by the best policy."""
+        return self.cost[self.baseline] - self.cost[self.best]
+
+    @property
+    def gain_share(self) -> float:
+        """The same as a share of user time under the baseline."""
+        return self.gain / self.user_cycles if self.user_cycles else 0.0
+
+    @property
+    def page_size(self) -> str:
+        """The page size that pays."""
+        return self.size_under(self.best)
+
+    def size_under(self, policy: str) -> str:
+        """The largest page size a policy used for a good part of the region."""
+        mapped = self.mapped.get(policy, {})
+        total = sum(mapped.values())
+        used = [size for size, amount in mapped.items() if total and amount >= USED * total]
+        return max(used, key=size_bytes, default="–")
+
+    @property
+    def extra_memory(self) -> int:
+        """Bytes more (or fewer) mapped under the best policy."""
+        return sum(self.mapped.get(self.best, {}).values()) - sum(self.mapped.get(self.baseline, {}).values())
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        if self.best == self.baseline:
+            return f"stay with {self.page_size}" if self.page_size != "–" else "leave as it is"
+        return f"{self.page_size} ({self.best})"
+
+
+def size_bytes(size: str) -> int:
+    """`2M` as bytes."""
+    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30, "T": 40}[size[-1]] if size[-1].isalpha() else int(size)
+
+
+def regions(results: Sequence[Result], baseline: str) -> list[Region]:
+    """The regions of one machine's results, dearest under the baseline first; those that cost nothing are left out."""
+    by_policy = {r.policy: {int(x["id"]): x for x in r.regions} for r in results}
+    base = next(r for r in results if r.policy == baseline)
+    found = []
+    for number, region in by_policy[baseline].items():
+        same = {p: entries[number] for p, entries in by_policy.items() if number in entries}
+        found.append(
+            Region(
+                number=number,
+                pid=int(region.get("pid", 0)),
+                name=str(region["name"]),
+                kind=str(region["kind"]),
+                start=address(region["start"]),
+                end=address(region["end"]),
+                cost={p: region_cost(x) for p, x in same.items()},
+                walks={p: int(x["walks"]) for p, x in same.items()},
+                misses={p: (int(x["l1i_misses"]), int(x["l1d_misses"])) for p, x in same.items()},
+                mapped={p: region_mapped(x) for p, x in same.items()},
+                baseline=baseline,
+                user_cycles=base.user_cycles,
+            )
+        )
+    costly = [r for r in found if any(r.cost.values()) or any(r.walks.values())]
+    return sorted(costly, key=lambda r: (-r.cost[baseline], -r.walks[baseline], r.number))
+
+
+def address(value: Any) -> int:
+    """An address as the engine writes it: a number, or hexadecimal text."""
+    return value if isinstance(value, int) else int(str(value), 16)
+
+
+@dataclass
+class Function:
+    """A function, or a file where symbols do not tell functions."""
+
+    name: str
+    file: str
+    known: bool
+    stall: int = 0
+    walks: int = 0
+    misses: int = 0
+    blocks: int = field(default=0)
+
+    def add(self, block: dict[str, Any]) -> None:
+        """Counts a block of it in."""
+        self.stall += region_cost(block)
+        self.walks += int(block.get("walks", 0))
+        self.misses += int(block.get("l1i_misses", 0)) + int(block.get("l1d_misses", 0))
+        self.blocks += 1
+
+
+def functions(blocks: Iterable[dict[str, Any]]) -> list[Function]:
+    """The code that made the misses, by function, dearest first."""
+    found: dict[tuple[str, str], Function] = {}
+    for block in blocks:
+        path = str(block.get("file") or "")
+        name = function_at(path, int(block["file_offset"])) if path and block.get("file_offset") is not None else None
+        where = Path(path).name if path else str(block.get("name") or "code without a file")
+        key = (path or where, name or "")
+        if key not in found:
+            found[key] = Function(name or f"{where} (no symbol)", path or where, known=name is not None)
+        found[key].add(block)
+    return sorted(found.values(), key=lambda f: (-f.stall, -f.walks, -f.misses, f.name, f.file))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of 2 MB of memory."""
+
+    start: int
+    pid: int
+    region: str
+    stall: int
+    walks: int
+    misses: int
+
+
+def stretches(result: Result) -> list[Stretch]:
+    """The memory that the misses were for, 2 MB by 2 MB, dearest first."""
+    by_pid: dict[int, list[dict[str, Any]]] = {}
+    for region in result.regions:
+        by_pid.setdefault(int(region.get("pid", 0)), []).append(region)
+    found = []
+    for place in result.heat:
+        start, pid = address(place["addr"]), int(place.get("pid", 0))
+        inside = [
+            x for x in by_pid.get(pid, []) if address(x["start"]) < start + (2 << 20) and address(x["end"]) > start
+        ]
+        owner = max(inside, key=region_cost, default=None)
+        found.append(
+            Stretch(
+                start,
+                pid,
+                str(owner["name"]) if owner else "",
+                region_cost(place),
+                int(place["walks"]),
+                int(place["l1i_misses"]) + int(place["l1d_misses"]),
+            )
+        )
+    return found

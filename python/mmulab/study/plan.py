@@ -1,0 +1,66 @@
+"""What a study runs."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmulab import UserError, engine
+
+# One machine of each vendor's line that users have, oldest first.
+DEFAULT_MACHINES = ("skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1")
+# Gains are told over the first.
+BASELINE = "linux-4k"
+DEFAULT_POLICIES = (BASELINE, "linux-thp", "hugetlb-2m")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every machine under every policy, over one trace."""
+
+    trace: str
+    machines: tuple[str, ...] = DEFAULT_MACHINES
+    policies: tuple[str, ...] = DEFAULT_POLICIES
+    sets: tuple[str, ...] = ()
+    options: engine.Options = field(default_factory=lambda: engine.Options(touched=True, profile=True))
+
+    @classmethod
+    def make(
+        cls,
+        trace: str,
+        machines: tuple[str, ...] | None,
+        policies: tuple[str, ...] | None,
+        sets: tuple[str, ...],
+        options: engine.Options,
+    ) -> "Plan":
+        """A plan out of what the user gave: `all` means all there are; the baseline is always among them."""
+        chosen = _all(machines, engine.machines, DEFAULT_MACHINES)
+        under = _all(policies, engine.policies, DEFAULT_POLICIES)
+        for what, names in (("machine", chosen), ("policy", under)):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            if twice:
+                raise UserError(f"{what} named twice: {', '.join(twice)}\nhint: name each once")
+        if BASELINE not in under:
+            under = (BASELINE, *under)
+        return cls(trace, chosen, under, sets, options)
+
+    @property
+    def jobs(self) -> list[engine.Job]:
+        """Machine by machine, policies within."""
+        return [engine.Job(m, p, self.sets) for m in self.machines for p in self.policies]
+
+    def resolved(self) -> dict[str, Any]:
+        """What is to be run with every value known: enough to repeat it."""
+        return {
+            "version": engine.version(),
+            "trace": self.trace,
+            "machines": list(self.machines),
+            "policies": list(self.policies),
+            "set": list(self.sets),
+            "options": self.options.spec(),
+            "jobs": [engine.resolve(job) for job in self.jobs],
+        }
+
+
+def _all(given: tuple[str, ...] | None, known: Any, default: tuple[str, ...]) -> tuple[str, ...]:
+    if given is None:
+        return default
+    return tuple(str(entry["name"]) for entry in known()) if given == ("all",) else given

@@ -1,0 +1,146 @@
+"""Plots as SVG text that stands in the report itself and takes its colours from the page."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mmulab.result import Result
+from mmulab.study.outcome import Outcome
+
+# Placeholders that become CSS variables, so that the plots follow the page's light or dark scheme.
+_INK = "#010203"
+_FAINT = "#040506"
+SERIES = ("#111213", "#212223", "#313233", "#414243")
+_VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--line)", **{c: f"var(--series-{i})" for i, c in enumerate(SERIES)}}
+
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "svg.fonttype": "none",  # text stays text: selectable, searchable, in the page's own font
+    "svg.hashsalt": "mmulab",  # the same study gives the same bytes
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlecolor": _INK,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": _FAINT,
+    "grid.linewidth": 0.6,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "xtick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+
+BAR = 0.8
+
+
+def _svg(figure: Figure, label: str) -> str:
+    buffer = io.StringIO()
+    figure.savefig(
+        buffer, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None, "Creator": None}
+    )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    # Presentation attributes do not take variables everywhere; styles do, and matplotlib writes styles.
+    text = re.sub(r'font: ([\d.]+)px [^;"]*', r"font-size: \1px", text)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def _bars(axes: Axes, outcome: Outcome, value: Callable[[Result], float], show: Callable[[float], str]) -> None:
+    machines = list(outcome.machines)
+    height = BAR / len(outcome.policies)
+    for i, policy in enumerate(outcome.policies):
+        found = [next((r for r in outcome.machines[m] if r.policy == policy), None) for m in machines]
+        values = [value(r) if r else 0.0 for r in found]
+        places = [y + i * height for y in range(len(machines))]
+        bars = axes.barh(places, values, height * 0.9, color=SERIES[i % len(SERIES)], label=policy)
+        axes.bar_label(bars, [show(v) for v in values], padding=3, fontsize=7)
+    axes.set_yticks([y + BAR / 2 - height / 2 for y in range(len(machines))], machines)
+    axes.invert_yaxis()
+    axes.tick_params(length=0)
+    axes.margins(x=0.18)
+
+
+def _height(outcome: Outcome) -> float:
+    return 0.5 + len(outcome.machines) * (0.2 + 0.17 * len(outcome.policies))
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="upper right", ncols=len(labels), bbox_to_anchor=(1.0, 1.0 + 0.28 / figure.get_figheight())
+    )
+
+
+def misses(outcome: Outcome) -> str:
+    """Misses per 1000 instructions at each level, one panel each."""
+    panels = (("l1i", "L1 instruction"), ("l1d", "L1 data"), ("l2i", "L2 instruction"), ("l2d", "L2 data"))
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, 2 * _height(outcome)), layout="constrained")
+        grid = figure.subplots(2, 2, sharey=True)
+        for axes, (level, title) in zip(grid.flat, panels, strict=True):
+            _bars(axes, outcome, partial(Result.mpki, level=level), lambda v: f"{v:.3g}")
+            axes.set_title(title)
+        for axes in grid[1]:
+            axes.set_xlabel("misses per 1000 instructions")
+        _legend(figure, grid.flat[0])
+        return _svg(figure, "Misses per 1000 instructions at each TLB level")
+
+
+def time(outcome: Outcome) -> str:
+    """Share of user time that translation takes."""
+    return _single(
+        outcome, lambda r: 100 * r.translation_share, "percent of user time", "Translation's share of user time"
+    )
+
+
+def accesses(outcome: Outcome) -> str:
+    """Memory accesses per walk."""
+    return _single(
+        outcome, lambda r: r.accesses_per_walk, "page-table entries read per walk", "Memory accesses per walk"
+    )
+
+
+def _single(outcome: Outcome, value: Callable[[Result], float], unit: str, label: str) -> str:
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, _height(outcome)), layout="constrained")
+        axes = figure.subplots()
+        _bars(axes, outcome, value, lambda v: f"{v:.3g}")
+        axes.set_xlabel(unit)
+        _legend(figure, axes)
+        return _svg(figure, label)
+
+
+def page_sizes(outcome: Outcome) -> str:
+    """Memory mapped by page size under each policy, on the first machine."""
+    results: Sequence[Result] = next(iter(outcome.machines.values()))
+    sizes = list(dict.fromkeys(size for r in results for size, b in r.mapped_by_size.items() if b))
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, 0.6 + 0.34 * len(results)), layout="constrained")
+        axes = figure.subplots()
+        left = [0.0] * len(results)
+        for i, size in enumerate(sizes):
+            values = [r.mapped_by_size.get(size, 0) / (1 << 20) for r in results]
+            axes.barh([r.policy for r in results], values, 0.6, left=left, color=SERIES[i % len(SERIES)], label=size)
+            left = [a + b for a, b in zip(left, values, strict=True)]
+        axes.invert_yaxis()
+        axes.tick_params(length=0)
+        axes.set_xlabel("MB mapped, at the peak of each page size")
+        _legend(figure, axes)
+        return _svg(figure, "Memory mapped by page size")

@@ -1,0 +1,56 @@
+"""The study as one HTML file that needs nothing else: styles, plots and the few lines of script are inside."""
+
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from mmulab import engine, units
+from mmulab.result import LEVEL_NAMES, LEVELS
+from mmulab.study import plots
+from mmulab.study.outcome import Outcome
+from mmulab.study.plan import BASELINE
+
+TOP_REGIONS = 25
+TOP_FUNCTIONS = 40
+TOP_STRETCHES = 20
+
+
+def html(outcome: Outcome) -> str:
+    """The report."""
+    environment = Environment(
+        autoescape=select_autoescape(default=True), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        bytes=units.show_bytes, count=units.show_count, rate=units.show_rate, percent=units.show_percent
+    )
+    environment.globals.update(LEVELS=LEVELS, LEVEL_NAMES=LEVEL_NAMES, BASELINE=BASELINE)
+    folder = resources.files("mmulab.study") / "templates"
+    template = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        o=outcome,
+        version=engine.version(),
+        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
+        script=Markup((folder / "report.js").read_text(encoding="utf-8")),
+        plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
+        sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
+        tops={"regions": TOP_REGIONS, "functions": TOP_FUNCTIONS, "stretches": TOP_STRETCHES},
+        totals=_totals(outcome),
+        identities=sum(1 for r in outcome.results for _ in r.identities()),
+    )
+
+
+_PLOTS = {"misses": plots.misses, "time": plots.time, "accesses": plots.accesses, "sizes": plots.page_sizes}
+
+
+def _totals(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """What shares are shares of, by machine; never zero."""
+    return {
+        machine: {
+            "regions": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
+            "functions": sum(f.stall for f in outcome.functions[machine]) or 1,
+            "stretches": sum(s.stall for s in outcome.stretches[machine]) or 1,
+        }
+        for machine in outcome.machines
+    }

@@ -1,0 +1,176 @@
+"""Results as tables for the terminal."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from mmulab.result import LEVEL_NAMES, LEVELS, Result
+from mmulab.units import show_bytes, show_count, show_percent, show_rate
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of a comparison: its name, whether it is counted or modelled, its value and how it is written."""
+
+    name: str
+    group: str
+    value: Callable[[Result], float | None]
+    show: Callable[[float], str]
+
+
+def _misses(level: str) -> Callable[[Result], float]:
+    return lambda r: r.mpki(level)
+
+
+def _mapped(size: str) -> Callable[[Result], float]:
+    return lambda r: r.mapped_by_size.get(size, 0)
+
+
+FIGURES = [
+    *(Figure(f"{LEVEL_NAMES[lv]} misses", "per 1000 instructions, counted", _misses(lv), show_rate) for lv in LEVELS),
+    Figure("page walks", "per 1000 instructions, counted", lambda r: r.per_kilo(r.walk_count), show_rate),
+    Figure("memory accesses per walk", "per walk, counted", lambda r: r.accesses_per_walk, show_rate),
+    Figure("translation", "cycles, modelled", lambda r: r.translation_cycles, show_count),
+    Figure("share of user time", "cycles, modelled", lambda r: r.translation_share, show_percent),
+    Figure("user time", "cycles, modelled", lambda r: r.user_cycles, show_count),
+    Figure("kernel work", "cycles, modelled", lambda r: r.model["cycles"]["kernel"], show_count),
+    Figure("all", "cycles, modelled", lambda r: r.total_cycles, show_count),
+    Figure("resident at the peak", "memory, counted", lambda r: r.resident_peak, show_bytes),
+    Figure("page tables at the peak", "memory, counted", lambda r: r.table_peak, show_bytes),
+    Figure("bloat", "memory, counted", lambda r: r.bloat, show_bytes),
+]
+
+
+def plain(**more: object) -> Table:
+    """A table without lines, as this program's output has them."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for key, value in more.items():
+        setattr(table, key, value)
+    return table
+
+
+def print_result(out: Console, result: Result) -> None:
+    """A result, whole, for reading."""
+    trace = result.data["trace"]
+    out.print(f"[bold]{result.machine_title}[/] under [bold]{result.policy}[/]: {trace.get('name', '')}")
+    if not result.complete:
+        out.print(f"[bold yellow]PARTIAL[/] ({result.ended}): {result.ended_message}", soft_wrap=True)
+    out.print(
+        f"{show_count(result.instructions)} instructions, {show_count(result.references)} references "
+        f"({show_count(result.counts['fetches'])} fetches, {show_count(result.counts['reads'])} reads, "
+        f"{show_count(result.counts['writes'])} writes)\n"
+    )
+    table = plain()
+    table.add_column("TLB")
+    for column in ("accesses", "hits", "misses", "misses per 1000 instr."):
+        table.add_column(column, justify="right")
+    for level in LEVELS:
+        c = result.tlb(level)
+        table.add_row(
+            LEVEL_NAMES[level],
+            f"{c['accesses']:,}",
+            f"{c['hits']:,}",
+            f"{c['misses']:,}",
+            show_rate(result.mpki(level)),
+        )
+    out.print(table)
+    out.print()
+    _print_walks(out, result)
+    _print_time(out, result)
+    _print_memory(out, result)
+
+
+def _print_walks(out: Console, result: Result) -> None:
+    table = plain()
+    table.add_column("Page walks")
+    for column in ("walks", "completed", "faulted", "memory accesses", "per walk"):
+        table.add_column(column, justify="right")
+    for side in ("instruction", "data"):
+        w = result.walks(side)
+        per = w["accesses"] / w["walks"] if w["walks"] else 0.0
+        table.add_row(
+            side, f"{w['walks']:,}", f"{w['completed']:,}", f"{w['faulted']:,}", f"{w['accesses']:,}", show_rate(per)
+        )
+    out.print(table)
+    out.print()
+    if result.walk_levels:
+        servers = sorted({name for lv in result.walk_levels for name in lv.get("served_by", {})}, key=_nearest_first)
+        table = plain()
+        table.add_column("Entry of level")
+        for column in ("from walk cache", "reads", *servers):
+            table.add_column(column, justify="right")
+        for lv in result.walk_levels:
+            served = lv.get("served_by", {})
+            cells = [f"{lv.get('from_walk_cache', 0):,}", f"{lv.get('reads', 0):,}"]
+            table.add_row(str(lv["level"]), *cells, *(f"{served.get(s, 0):,}" for s in servers))
+        out.print(table)
+        out.print()
+
+
+def _nearest_first(server: str) -> tuple[bool, str]:
+    return (server == "memory", server)
+
+
+def _print_time(out: Console, result: Result) -> None:
+    cycles = result.model["cycles"]
+    table = plain()
+    table.add_column("Cycles (modelled)")
+    table.add_column("", justify="right")
+    table.add_column("of all", justify="right")
+    names = {
+        "base": "instructions",
+        "tlb": "L2 TLB hits",
+        "walk": "page walks",
+        "kernel": "kernel work",
+        "total": "all",
+    }
+    for key, name in names.items():
+        share = cycles[key] / cycles["total"] if cycles["total"] else 0.0
+        table.add_row(name, f"{cycles[key]:,}", show_percent(share))
+    out.print(table)
+    serial = result.model.get("share_of_time_serial")
+    bound = f" ({show_percent(serial)} if nothing overlapped)" if serial is not None else ""
+    out.print(f"Translation takes {show_percent(result.translation_share)} of user time{bound}.\n")
+
+
+def _print_memory(out: Console, result: Result) -> None:
+    sizes = ", ".join(f"{show_bytes(b)} by {size}" for size, b in result.mapped_by_size.items() if b) or "nothing"
+    bloat = "" if result.bloat is None else f", bloat {show_bytes(result.bloat)}"
+    out.print(f"Mapped at the peak: {sizes}.", soft_wrap=True)
+    out.print(
+        f"Resident at the peak {show_bytes(result.resident_peak)}{bloat}, page tables {show_bytes(result.table_peak)}.",
+        soft_wrap=True,
+    )
+
+
+def comparison(results: Sequence[Result], labels: Sequence[str]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+    """Figures by group: each row has the first result's figure and, for the others, the figure and its difference."""
+    sizes = sorted({s for r in results for s in r.mapped_by_size}, key=_by_size)
+    figures = [*FIGURES, *(Figure(f"mapped by {s}", "memory, counted", _mapped(s), show_bytes) for s in sizes)]
+    groups: dict[str, list[tuple[str, list[str]]]] = {}
+    for figure in figures:
+        values = [figure.value(r) for r in results]
+        if all(v is None for v in values):
+            continue
+        first = values[0]
+        cells = [_compared(figure, v, None if i == 0 else first, i == 0) for i, v in enumerate(values)]
+        groups.setdefault(figure.group, []).append((figure.name, cells))
+    assert all(len(cells) == len(labels) for rows in groups.values() for _, cells in rows)
+    return list(groups.items())
+
+
+def _by_size(size: str) -> int:
+    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]]
+
+
+def _compared(figure: Figure, value: float | None, first: float | None, is_first: bool) -> str:
+    if value is None:
+        return "–"
+    shown = figure.show(value)
+    if is_first or first is None:
+        return shown
+    if value == first:
+        return f"{shown} (=)"
+    return f"{shown} ({show_percent(value / first - 1, signed=True)})" if first else f"{shown} (new)"
