@@ -22,8 +22,13 @@ impl Space {
     ) -> Result<Result<(), EventError>, FaultError> {
         let has_hole = self.vmas.first_hole(pages.start, pages.end) < pages.end;
         match advice {
-            Advice::Hugepage => self.advise_huge(pages, HugeAdvice::Huge),
-            Advice::Nohugepage => self.advise_huge(pages, HugeAdvice::NoHuge),
+            Advice::Hugepage | Advice::Nohugepage => {
+                let advice = if advice == Advice::Hugepage { HugeAdvice::Huge } else { HugeAdvice::NoHuge };
+                if self.vmas.over(pages.start, pages.end).any(|s| s.value.hugetlb.is_some()) {
+                    return Ok(Err(EventError::Invalid));
+                }
+                self.advise_huge(cx, pages, advice)?;
+            }
             Advice::Collapse => self.collapse_all(cx, pages)?,
             Advice::Dontneed => {
                 if self.cuts_hugetlb(pages) {
@@ -51,16 +56,22 @@ impl Space {
     }
 
     /// The mapped parts of a range.
-    fn parts(&self, pages: Pages, wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
+    pub(crate) fn parts(&self, pages: Pages, wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
         let over = self.vmas.over(pages.start, pages.end).filter(|s| wanted(&s.value));
         over.map(|s| (s.start.max(pages.start), s.end.min(pages.end))).collect()
     }
 
-    fn advise_huge(&mut self, pages: Pages, advice: HugeAdvice) {
+    fn advise_huge(&mut self, cx: &mut Cx, pages: Pages, advice: HugeAdvice) -> Result<(), FaultError> {
+        // A huge page may not lie across the new border of a mapping (`vma_adjust_trans_huge`).
+        for (start, end) in self.parts(pages, |vma| vma.advice != advice) {
+            self.split_at(cx, start)?;
+            self.split_at(cx, end)?;
+        }
         for mut span in self.vmas.cut(pages.start, pages.end) {
             span.value.advice = advice;
             self.vmas.insert(span.start, span.end, span.value);
         }
+        Ok(())
     }
 
     /// MADV_FREE: the contents may go when memory is short. This kernel never takes them; what remains is that the

@@ -22,8 +22,10 @@ impl Space {
             return Ok(Err(EventError::Invalid));
         }
         let end = self.vmas.first_hole(pages.start, pages.end);
-        self.split_at(cx, pages.start)?;
-        self.split_at(cx, end)?;
+        for (start, end) in self.parts(Pages { start: pages.start, end }, |vma| vma.prot != prot) {
+            self.split_at(cx, start)?;
+            self.split_at(cx, end)?;
+        }
         let mut gather = Gather::default();
         for mut span in self.vmas.cut(pages.start, end) {
             let before = span.value.prot;
@@ -157,7 +159,7 @@ impl Space {
         let delta = to.wrapping_sub(from);
         let mut at = from;
         while let Some((va, leaf)) = self.next_leaf(cx.mem, at, from + len) {
-            if delta % leaf.order.bytes() != 0 {
+            if !delta.is_multiple_of(leaf.order.bytes()) {
                 self.split(cx, va, leaf)?;
                 continue;
             }
@@ -169,7 +171,7 @@ impl Space {
             let va = vpn.addr().raw().wrapping_add(delta);
             let vpn = VirtAddr::new(va).vpn();
             self.hidden.insert(vpn, leaf);
-            if delta % leaf.order.bytes() != 0 {
+            if !delta.is_multiple_of(leaf.order.bytes()) {
                 self.split_hidden(cx, vpn);
             }
         }

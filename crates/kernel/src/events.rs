@@ -1,17 +1,15 @@
 //! Events of the trace, obeyed as Linux obeys the system calls behind them.
 
 use crate::counts::{EventError, Happening};
-use crate::gather::Gather;
 use crate::kernel::Kernel;
+use crate::layout::identity;
 use crate::region::{Identity, Prot3, RegionKind};
 use crate::space::Space;
-use crate::spans::Spans;
 use crate::vma::{Back, Vma};
 use crate::{Actor, Effects, FaultError, KernelError, WorkKind};
-use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
-use std::sync::Arc;
 
 /// A whole number of pages.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +29,7 @@ impl Pages {
     }
 
     /// All pages that `len` bytes at `addr` touch.
-    fn around(space: &Space, addr: VirtAddr, len: u64) -> Result<Self, EventError> {
+    pub(crate) fn around(space: &Space, addr: VirtAddr, len: u64) -> Result<Self, EventError> {
         let start = addr.align_down(PageOrder::P4K).raw();
         let end = addr.raw().checked_add(len).and_then(|e| e.checked_next_multiple_of(BASE_BYTES));
         match end {
@@ -196,7 +194,7 @@ impl Kernel {
     }
 
     /// Removes whatever is mapped in a range.
-    fn clear_out(
+    pub(crate) fn clear_out(
         &mut self,
         mem: &mut PhysMem,
         slot: usize,
@@ -237,85 +235,6 @@ impl Kernel {
         Ok(space.advise(&mut cx, pages, advice)?)
     }
 
-    fn brk(
-        &mut self,
-        mem: &mut PhysMem,
-        slot: usize,
-        pid: Pid,
-        start: VirtAddr,
-        end: VirtAddr,
-        fx: &mut Effects,
-    ) -> Result<Result<(), EventError>, KernelError> {
-        self.core.counts.happenings.add(Happening::Brk, 1);
-        let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
-        let Some(len) = end.raw().checked_sub(start.raw()) else { return Ok(Err(EventError::Invalid)) };
-        let wanted = match Pages::around(space, start, len) {
-            Ok(pages) => pages,
-            Err(error) => return Ok(Err(error)),
-        };
-        // A heap begins on the page after its first byte's, unless that is aligned (`PAGE_ALIGN(mm->brk)`).
-        let first = start.raw().next_multiple_of(BASE_BYTES);
-        let (heap_start, heap_end) = space.heap.unwrap_or((first, first));
-        let goal = if wanted.end > heap_start { self.core.policy.heap_end(wanted.end) } else { heap_start };
-        if goal < heap_end {
-            let cleared = self.clear_out(mem, slot, pid, Pages { start: goal, end: heap_end }, fx)?;
-            if cleared.is_err() {
-                return Ok(cleared);
-            }
-        } else if goal > heap_end {
-            let (space, mut cx) = self.at_work(mem, fx, slot, pid);
-            // What the policy adds beyond the program's wish gives way to other mappings.
-            let room = space.vmas.over(heap_end, goal).next().map_or(goal, |s| s.start);
-            if room < wanted.end || !space.is_canonical(goal - 1) {
-                return Ok(Err(EventError::NoMemory));
-            }
-            let identity =
-                Identity { kind: RegionKind::Heap, name: "[heap]".into(), prot: Prot3(Prot::RW.bits()), origin: 0 };
-            let grown = Pages { start: heap_end, end: room };
-            space.lay(&mut cx, grown, Vma::anon(Prot::RW), &identity);
-            if let Some(space) = &mut self.spaces[slot] {
-                space.heap = Some((heap_start, room));
-            }
-            return Ok(Ok(()));
-        }
-        if let Some(space) = &mut self.spaces[slot] {
-            space.heap = Some((heap_start, goal));
-        }
-        Ok(Ok(()))
-    }
-
-    fn fork(
-        &mut self,
-        mem: &mut PhysMem,
-        slot: usize,
-        pid: Pid,
-        child: Pid,
-        shares_memory: bool,
-        fx: &mut Effects,
-    ) -> Result<Result<(), EventError>, KernelError> {
-        self.core.counts.happenings.add(Happening::Fork, 1);
-        if self.slot(child).is_some() {
-            return Ok(Err(EventError::Invalid));
-        }
-        if shares_memory {
-            self.enter(child, slot);
-            return Ok(Ok(()));
-        }
-        let copy = self.new_space(mem, child)?;
-        self.enter(child, copy);
-        self.tag(copy, fx);
-        let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
-        let (parent, mut cx) = self.at_work(mem, fx, slot, pid);
-        let copied = parent.copy_to(&mut cx, &mut space);
-        self.spaces[copy] = Some(space);
-        if copied.is_err() {
-            // As `dup_mmap` that fails: the child never was.
-            self.leave(mem, child, fx);
-        }
-        copied?;
-        Ok(Ok(()))
-    }
-
     /// Maps the aligned span around `va` that no event mapped, for traces that tell of no mappings: anonymous, with
     /// all rights, as far as it is free.
     ///
@@ -350,130 +269,5 @@ impl Kernel {
         space.lay(&mut cx, Pages { start, end }, Vma::anon(all), &identity);
         self.core.counts.happenings.add(Happening::Implicit, 1);
         Ok(())
-    }
-}
-
-/// What region a new mapping belongs to.
-fn identity(flags: &MapFlags, backing: &Backing, prot: Prot, start: u64) -> Identity {
-    let label = flags.label.clone();
-    let is_stack = flags.grows_down || label.as_deref().is_some_and(|l| l.starts_with("[stack"));
-    let (kind, name, origin): (_, Arc<str>, _) = match backing {
-        Backing::File { path, offset } => (RegionKind::File, path.clone(), start.wrapping_sub(*offset)),
-        Backing::Anon if is_stack => (RegionKind::Stack, label.unwrap_or_else(|| "[stack]".into()), 0),
-        Backing::Anon => match label {
-            Some(label) if &*label == "[heap]" => (RegionKind::Heap, label, 0),
-            Some(label) => (RegionKind::Special, label, 0),
-            None if flags.shared => (RegionKind::Shared, "shared".into(), 0),
-            None => (RegionKind::Anon, "anon".into(), 0),
-        },
-    };
-    Identity { kind, name, prot: Prot3(prot.bits()), origin }
-}
-
-impl Space {
-    /// Puts a mapping where nothing is.
-    pub(crate) fn lay(&mut self, cx: &mut crate::space::Cx, pages: Pages, vma: Vma, identity: &Identity) {
-        let region = cx.regions.place(self.serial, identity, pages.start, pages.end, cx.pid);
-        self.places.insert(pages.start, pages.end, crate::region::Lies(region));
-        self.vmas.insert(pages.start, pages.end, vma);
-    }
-
-    /// Faults all pages of a new mapping in (`populate_vma_page_range`): for stores, if it is private and may be stored
-    /// to.
-    fn fill(&mut self, cx: &mut crate::space::Cx, pages: Pages) -> Result<(), FaultError> {
-        let Some(span) = self.vmas.find(pages.start) else { return Ok(()) };
-        let vma = &span.value;
-        if vma.prot == Prot::NONE {
-            return Ok(());
-        }
-        let access = if vma.prot.has(Prot::W) && !vma.shared { Access::Write } else { Access::Read };
-        let mut at = pages.start;
-        while at < pages.end {
-            let step = match self.probe(cx.mem, VirtAddr::new(at)) {
-                crate::space::Found::Leaf(leaf) => leaf.order,
-                crate::space::Found::Hole(_) => self.serve(cx, VirtAddr::new(at), access)?.order,
-            };
-            at = (at & !(step.bytes() - 1)) + step.bytes();
-        }
-        Ok(())
-    }
-
-    /// Whether an end of the range lies inside a page of a MAP_HUGETLB mapping (`hugetlb_vm_op_split`: EINVAL).
-    pub(crate) fn cuts_hugetlb(&self, pages: Pages) -> bool {
-        [pages.start, pages.end].into_iter().any(|at| {
-            let inside = self.vmas.find(at).filter(|s| s.start < at);
-            inside.and_then(|s| s.value.hugetlb).is_some_and(|order| at % order.bytes() != 0)
-        })
-    }
-
-    /// Removes all mappings of a range, and returns what they were.
-    pub(crate) fn clear(
-        &mut self,
-        cx: &mut crate::space::Cx,
-        pages: Pages,
-    ) -> Result<Vec<crate::spans::Span<Vma>>, FaultError> {
-        if self.vmas.over(pages.start, pages.end).next().is_none() {
-            return Ok(Vec::new());
-        }
-        self.split_at(cx, pages.start)?;
-        self.split_at(cx, pages.end)?;
-        let mut gather = Gather::default();
-        let gone = self.vmas.cut(pages.start, pages.end);
-        for span in &gone {
-            self.zap(cx, span.start, span.end, &mut gather);
-        }
-        self.finish(cx, gather);
-        self.places.cut(pages.start, pages.end);
-        Ok(gone)
-    }
-
-    /// Copies this address space for a child (`dup_mmap` in kernel/fork.c, `copy_page_range` in mm/memory.c).
-    ///
-    /// The page table is copied only where private pages are: what shows files or shared memory alone is faulted in
-    /// again. Private pages lose their right to be stored to in both, so that the first store copies.
-    fn copy_to(&mut self, cx: &mut crate::space::Cx, child: &mut Space) -> Result<(), FaultError> {
-        child.vmas = self.vmas.clone();
-        child.heap = self.heap;
-        let mut known = std::collections::BTreeMap::new();
-        let mut places = Spans::default();
-        for place in self.places.iter() {
-            let (serial, pid) = (child.serial, child.pid);
-            let id = *known.entry(place.value.0).or_insert_with(|| cx.regions.inherit(place.value.0, serial, pid));
-            places.insert(place.start, place.end, crate::region::Lies(id));
-        }
-        child.places = places;
-        let mut protected = false;
-        let copied: Vec<_> = self.vmas.iter().filter(|s| s.value.has_private).cloned().collect();
-        for span in copied {
-            let mut at = span.start;
-            while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
-                let mut copy = Space::shared_copy(leaf, span.value.shared);
-                if copy.prot != leaf.prot {
-                    self.set(cx, va, copy, &mut Gather::default());
-                    protected = true;
-                }
-                copy.accessed = false;
-                cx.memory.share(leaf.pfn, leaf.order);
-                child.map(cx, va, copy).inspect_err(|_| cx.memory.drop_mapping(leaf.pfn, leaf.order))?;
-                at = va + leaf.order.bytes();
-            }
-        }
-        for (&vpn, leaf) in &mut self.hidden {
-            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| s.value.has_private) else { continue };
-            *leaf = Space::shared_copy(*leaf, span.value.shared);
-            cx.memory.share(leaf.pfn, leaf.order);
-            child.hidden.insert(vpn, *leaf);
-        }
-        // `dup_mmap` flushes the parent's address space once, at its end.
-        let mut gather = Gather::default();
-        if protected {
-            gather.note_all();
-        }
-        self.finish(cx, gather);
-        Ok(())
-    }
-
-    fn shared_copy(leaf: mmulab_pagetable::Leaf, shared: bool) -> mmulab_pagetable::Leaf {
-        if shared { leaf } else { mmulab_pagetable::Leaf { prot: leaf.prot.without(Prot::W), ..leaf } }
     }
 }

@@ -12,6 +12,7 @@ use mmulab_pagetable::Invalidate;
 pub struct Gather {
     touched: Option<(u64, u64, PageOrder)>,
     all: bool,
+    global: bool,
 }
 
 impl Gather {
@@ -24,6 +25,11 @@ impl Gather {
         });
     }
 
+    /// One of the entries was global: a flush of the address space alone would spare it.
+    pub fn note_global(&mut self, global: bool) {
+        self.global |= global;
+    }
+
     /// The whole address space changed.
     pub fn note_all(&mut self) {
         self.all = true;
@@ -31,8 +37,9 @@ impl Gather {
 
     /// Sends what was gathered.
     pub fn finish(self, asid: Asid, ceiling: u64, work: &mut Tally<WorkKind>, fx: &mut Effects) {
+        let whole = if self.global { Invalidate::All } else { Invalidate::Asid(asid) };
         let (kind, what) = match (self.all, self.touched) {
-            (true, _) => (WorkKind::FlushSpace, Invalidate::Asid(asid)),
+            (true, _) => (WorkKind::FlushSpace, whole),
             (false, None) => return,
             (false, Some((start, end, order))) => {
                 let pages = end.wrapping_sub(start) >> order.shift();
@@ -45,7 +52,7 @@ impl Gather {
                         Invalidate::Range { asid, range: VirtRange { start: va, end: VirtAddr::new(end) } },
                     )
                 } else {
-                    (WorkKind::FlushSpace, Invalidate::Asid(asid))
+                    (WorkKind::FlushSpace, whole)
                 }
             }
         };

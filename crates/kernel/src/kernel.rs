@@ -99,6 +99,12 @@ impl Kernel {
     pub fn new(desc: &KernelDesc, mem: &mut PhysMem) -> Result<Self, KernelError> {
         let policy = Policy::new(&desc.policy)?;
         check(&desc.policy.linux)?;
+        if matches!(policy, Policy::Thp(_)) && !desc.table.has_leaf(PageOrder::P2M) {
+            return Err(KernelError::Description {
+                key: "kind".into(),
+                message: "linux-thp maps pages of 2M, which the machine's page table has none of".into(),
+            });
+        }
         let frames = Frames::new(&desc.memory, desc.cpus, desc.seed).map_err(|e| KernelError::Memory(e.to_string()))?;
         let mut memory = Memory::new(frames, mem.frames())
             .ok_or_else(|| KernelError::Memory("no frame is left for the kernel itself: raise memory.size".into()))?;

@@ -181,6 +181,7 @@ impl Space {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("gathered, and sent before the operation ends");
         cx.work(WorkKind::EntryWrite, 1);
         gather.note(va, leaf.order);
+        gather.note_global(leaf.global);
     }
 
     /// Rewrites the leaf at `va` so that it allows more than before: copies in TLBs can only fault, not go wrong.
@@ -191,7 +192,8 @@ impl Space {
 
     /// Takes the leaf at `va` out of the table. The frames' users are the caller's to count.
     pub fn unmap(&mut self, cx: &mut Cx, va: u64, order: PageOrder, gather: &mut Gather) {
-        let (_, flush) = self.table.unmap(cx.mem, cx.memory, VirtAddr::new(va).vpn(), order);
+        let (was, flush) = self.table.unmap(cx.mem, cx.memory, VirtAddr::new(va).vpn(), order);
+        gather.note_global(was.is_some_and(|leaf| leaf.global));
         flush.lazy("gathered, and sent before the operation ends");
         cx.work(WorkKind::EntryWrite, 1);
         gather.note(va, order);

@@ -232,7 +232,8 @@ fn stacks_grow_by_faults_up_to_their_limit_and_keep_a_gap() {
     let mut w = base();
     let top = BASE + (64 << 20);
     let flags = MapFlags { grows_down: true, label: Some("[stack]".into()), ..MapFlags::default() };
-    let stack = Event::Mmap { addr: VirtAddr::new(top - PAGE), len: PAGE, prot: Prot::RW, flags, backing: Backing::Anon };
+    let stack =
+        Event::Mmap { addr: VirtAddr::new(top - PAGE), len: PAGE, prot: Prot::RW, flags, backing: Backing::Anon };
     w.event(1, &stack);
     w.store(1, top - 100 * PAGE, 1).unwrap();
     assert_eq!(w.kernel.counts().happenings.get(Happening::StackGrowth), 1);
@@ -438,7 +439,7 @@ fn references_without_mappings_can_be_mapped_on_touch() {
     let mut w = base();
     let va = BASE + 12345;
     assert!(matches!(w.load(1, va), Err(FaultError::Unmapped { .. })));
-    let mut map = |w: &mut World, va| w.kernel.map_implicit(&mut w.mem, who(1), VirtAddr::new(va), &mut w.fx).unwrap();
+    let map = |w: &mut World, va| w.kernel.map_implicit(&mut w.mem, who(1), VirtAddr::new(va), &mut w.fx).unwrap();
     map(&mut w, va);
     assert_eq!(w.load(1, BASE + HUGE - 8), Ok(0));
     map(&mut w, BASE + HUGE);
@@ -474,8 +475,86 @@ fn the_shipped_policies_are_read_and_boot() {
         let policy: PolicyDesc = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(Some(policy.name.as_str()), path.file_stem().and_then(|s| s.to_str()));
         assert!(!policy.linux.source.is_empty());
-        mmulab_kernel::Kernel::new(&desc(policy.clone(), 16 << 10), &mut mmulab_frames::PhysMem::new(16 << 30)).unwrap();
+        mmulab_kernel::Kernel::new(&desc(policy.clone(), 16 << 10), &mut mmulab_frames::PhysMem::new(16 << 30))
+            .unwrap();
         names.push(policy.name);
     }
     assert!(names.len() >= 5);
+}
+
+#[test]
+fn flushes_are_gathered_by_operation_and_capped() {
+    use mmulab_pagetable::Invalidate;
+    let flags = MapFlags { global: true, ..MapFlags::default() };
+    for (pages, is_global, expected) in [
+        (1, false, WorkKind::FlushPage),
+        (33, false, WorkKind::FlushRange),
+        (34, false, WorkKind::FlushSpace),
+        (34, true, WorkKind::FlushSpace),
+    ] {
+        let mut w = base();
+        let flags = if is_global { flags.clone() } else { MapFlags::default() };
+        let map = Event::Mmap { addr: VirtAddr::new(BASE), len: HUGE, prot: Prot::RW, flags, backing: Backing::Anon };
+        w.event(1, &map);
+        for page in 0..pages {
+            w.store(1, BASE + page * PAGE, 1).unwrap();
+        }
+        w.fx.clear();
+        w.kernel.event(&mut w.mem, who(1), &munmap(BASE, HUGE), &mut w.fx).unwrap();
+        assert_eq!(w.fx.invalidations.len(), 1);
+        assert!(w.fx.work.iter().any(|work| work.kind == expected && work.count == 1));
+        assert_eq!(w.fx.invalidations[0] == Invalidate::All, is_global);
+    }
+}
+
+#[test]
+fn the_same_trace_gives_the_same_regions_under_every_policy() {
+    let regions = |policy: PolicyDesc| {
+        let mut w = World::new(&desc(policy, 256), 256);
+        w.event(1, &Event::Brk { start: VirtAddr::new(BASE), end: VirtAddr::new(BASE + 5 * PAGE) });
+        w.event(1, &mmap(BASE + 8 * HUGE, 3 * HUGE, Prot::RW));
+        w.event(1, &mmap_file(BASE + 16 * HUGE, HUGE, Prot::RX, false, "/bin/x", 0));
+        for page in 0..5 {
+            w.store(1, BASE + page * PAGE, 1).unwrap();
+            w.store(1, BASE + 8 * HUGE + page * HUGE / 2, 1).unwrap();
+        }
+        w.event(1, &mprotect(BASE + 9 * HUGE, PAGE, Prot::R));
+        w.event(1, &fork(2));
+        w.event(
+            1,
+            &Event::Mremap {
+                old: VirtAddr::new(BASE + 8 * HUGE),
+                old_len: HUGE,
+                new: VirtAddr::new(BASE + 64 * HUGE),
+                new_len: 2 * HUGE,
+                keep_old: false,
+            },
+        );
+        w.event(1, &mmap(BASE + 8 * HUGE, HUGE, Prot::RW));
+        let regions = w.kernel.regions().iter();
+        regions.map(|r| (r.id, r.pid, r.name.clone(), r.start, r.prot, r.offset)).collect::<Vec<_>>()
+    };
+    let base = regions(PolicyDesc::linux_4k());
+    assert_eq!(base, regions(PolicyDesc::linux_thp()));
+    assert_eq!(base, regions(hugetlb_policy(PageOrder::P2M, 16 * HUGE)));
+}
+
+#[test]
+fn tags_run_out_and_are_flushed_before_they_are_used_again() {
+    let mut desc = desc(PolicyDesc::linux_4k(), 64);
+    desc.asid_bits = 1;
+    let mut w = World::new(&desc, 64);
+    let switch = |pid| Event::Switch { pid: Pid(pid), tid: mmulab_addr::Tid(pid) };
+    for round in 0..3 {
+        for pid in [1, 2, 3] {
+            w.event(pid, &switch(pid));
+            if round == 0 {
+                w.event(pid, &mmap(BASE, PAGE, Prot::RW));
+                w.store(pid, BASE, u64::from(pid)).unwrap();
+            }
+            // A translation of another process under the same tag would be a stale one.
+            assert_eq!(w.load(pid, BASE), Ok(u64::from(pid)));
+        }
+    }
+    assert_eq!(w.kernel.counts().happenings.get(Happening::AsidRecycled), 8);
 }

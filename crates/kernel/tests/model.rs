@@ -131,7 +131,8 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
             if populate && !shared {
                 for page in at..at + len {
                     // Private pages that populate copied from files are the process's own now.
-                    if let (Holds::Object(object, number), Some(pfn)) = (m.spaces[&actor][&page].behind, w.frame(actor, va(page).raw()))
+                    if let (Holds::Object(object, number), Some(pfn)) =
+                        (m.spaces[&actor][&page].behind, w.frame(actor, va(page).raw()))
                         && prot.has(Prot::W)
                     {
                         let value = m.objects.get(&(object, number)).copied().unwrap_or(0);
@@ -343,7 +344,7 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn programs_see_their_own_stores_and_nothing_else(policy in policy(), ops in prop::collection::vec(op(), 1..50)) {

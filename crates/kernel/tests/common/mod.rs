@@ -4,12 +4,14 @@
 //! are repeated on it, so that a frame freed too early, shared wrongly or not copied shows as a wrong number. The
 //! processor has a TLB that never forgets by itself, so that a flush not sent shows as a stale translation.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc};
 use mmulab_pagetable::{Invalidate, Leaf, Next, TableDesc};
 use mmulab_trace::{Backing, Event, MapFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const PAGE: u64 = 4096;
 /// Where tests map: aligned for 1 GiB pages.
@@ -37,13 +39,22 @@ pub struct World {
     /// What the base frames hold; 0 if nothing was stored.
     pub contents: BTreeMap<Pfn, u64>,
     tlb: BTreeMap<(Asid, Vpn), Leaf>,
+    /// Zero pages seen: the kernel zeroes each once, when it makes it.
+    zeros: BTreeSet<Pfn>,
 }
 
 impl World {
     pub fn new(desc: &KernelDesc, mebibytes: u64) -> Self {
         let mut mem = PhysMem::new(mebibytes << 20);
         let kernel = Kernel::new(desc, &mut mem).expect("a good description");
-        Self { kernel, mem, fx: Effects::default(), contents: BTreeMap::new(), tlb: BTreeMap::new() }
+        Self {
+            kernel,
+            mem,
+            fx: Effects::default(),
+            contents: BTreeMap::new(),
+            tlb: BTreeMap::new(),
+            zeros: BTreeSet::new(),
+        }
     }
 
     pub fn event(&mut self, pid: u32, event: &Event) {
@@ -129,6 +140,11 @@ impl World {
     fn repeat(&mut self, kind: FaultKind, at: VirtAddr, before: Option<Leaf>, after: Leaf) {
         match kind {
             FaultKind::Anon | FaultKind::ZeroPageWrite => {
+                for i in 0..after.order.base_pages() {
+                    self.contents.remove(&Pfn(after.pfn.0 + i));
+                }
+            }
+            FaultKind::ZeroPage if self.zeros.insert(after.pfn) => {
                 for i in 0..after.order.base_pages() {
                     self.contents.remove(&Pfn(after.pfn.0 + i));
                 }

@@ -1,0 +1,100 @@
+//! Address spaces copied for children.
+
+use crate::counts::{EventError, Happening};
+use crate::gather::Gather;
+use crate::kernel::Kernel;
+use crate::region::Lies;
+use crate::space::{Cx, Space};
+use crate::spans::Spans;
+use crate::{Effects, FaultError, KernelError};
+use mmulab_addr::{Pid, Prot};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::Leaf;
+use std::collections::BTreeMap;
+
+impl Kernel {
+    /// fork(2) and vfork(2).
+    pub(crate) fn fork(
+        &mut self,
+        mem: &mut PhysMem,
+        slot: usize,
+        pid: Pid,
+        child: Pid,
+        shares_memory: bool,
+        fx: &mut Effects,
+    ) -> Result<Result<(), EventError>, KernelError> {
+        self.core.counts.happenings.add(Happening::Fork, 1);
+        if self.slot(child).is_some() {
+            return Ok(Err(EventError::Invalid));
+        }
+        if shares_memory {
+            self.enter(child, slot);
+            return Ok(Ok(()));
+        }
+        let copy = self.new_space(mem, child)?;
+        self.enter(child, copy);
+        self.tag(copy, fx);
+        let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
+        let (parent, mut cx) = self.at_work(mem, fx, slot, pid);
+        let copied = parent.copy_to(&mut cx, &mut space);
+        self.spaces[copy] = Some(space);
+        if copied.is_err() {
+            // As `dup_mmap` that fails: the child never was.
+            self.leave(mem, child, fx);
+        }
+        copied?;
+        Ok(Ok(()))
+    }
+}
+
+impl Space {
+    /// Copies this address space for a child (`dup_mmap` in kernel/fork.c, `copy_page_range` in mm/memory.c).
+    ///
+    /// The page table is copied only where private pages are: what shows files or shared memory alone is faulted in
+    /// again. Private pages lose their right to be stored to in both, so that the first store copies.
+    fn copy_to(&mut self, cx: &mut Cx, child: &mut Space) -> Result<(), FaultError> {
+        child.vmas = self.vmas.clone();
+        child.heap = self.heap;
+        let mut known = BTreeMap::new();
+        let mut places = Spans::default();
+        for place in self.places.iter() {
+            let (serial, pid) = (child.serial, child.pid);
+            let id = *known.entry(place.value.0).or_insert_with(|| cx.regions.inherit(place.value.0, serial, pid));
+            places.insert(place.start, place.end, Lies(id));
+        }
+        child.places = places;
+        let mut protected = false;
+        let copied: Vec<_> = self.vmas.iter().filter(|s| s.value.has_private).cloned().collect();
+        for span in copied {
+            let mut at = span.start;
+            while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
+                let mut copy = Space::shared_copy(leaf, span.value.shared);
+                if copy.prot != leaf.prot {
+                    self.set(cx, va, copy, &mut Gather::default());
+                    protected = true;
+                }
+                copy.accessed = false;
+                cx.memory.share(leaf.pfn, leaf.order);
+                child.map(cx, va, copy).inspect_err(|_| cx.memory.drop_mapping(leaf.pfn, leaf.order))?;
+                at = va + leaf.order.bytes();
+            }
+        }
+        for (&vpn, leaf) in &mut self.hidden {
+            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| s.value.has_private) else { continue };
+            *leaf = Space::shared_copy(*leaf, span.value.shared);
+            cx.memory.share(leaf.pfn, leaf.order);
+            child.hidden.insert(vpn, *leaf);
+        }
+        // `dup_mmap` flushes the parent's address space once, at its end.
+        let mut gather = Gather::default();
+        if protected {
+            gather.note_all();
+        }
+        self.finish(cx, gather);
+        Ok(())
+    }
+
+    fn shared_copy(leaf: Leaf, shared: bool) -> Leaf {
+        if shared { leaf } else { Leaf { prot: leaf.prot.without(Prot::W), ..leaf } }
+    }
+}

@@ -1,0 +1,83 @@
+//! Mappings that come and go.
+
+use crate::FaultError;
+use crate::events::Pages;
+use crate::gather::Gather;
+use crate::region::{Identity, Lies, Prot3, RegionKind};
+use crate::space::{Cx, Found, Space};
+use crate::spans::Span;
+use crate::vma::Vma;
+use mmulab_addr::{Access, Prot, VirtAddr};
+use mmulab_trace::{Backing, MapFlags};
+use std::sync::Arc;
+
+/// What region a new mapping belongs to.
+pub(crate) fn identity(flags: &MapFlags, backing: &Backing, prot: Prot, start: u64) -> Identity {
+    let label = flags.label.clone();
+    let is_stack = flags.grows_down || label.as_deref().is_some_and(|l| l.starts_with("[stack"));
+    let (kind, name, origin): (_, Arc<str>, _) = match backing {
+        Backing::File { path, offset } => (RegionKind::File, path.clone(), start.wrapping_sub(*offset)),
+        Backing::Anon if is_stack => (RegionKind::Stack, label.unwrap_or_else(|| "[stack]".into()), 0),
+        Backing::Anon => match label {
+            Some(label) if &*label == "[heap]" => (RegionKind::Heap, label, 0),
+            Some(label) => (RegionKind::Special, label, 0),
+            None if flags.shared => (RegionKind::Shared, "shared".into(), 0),
+            None => (RegionKind::Anon, "anon".into(), 0),
+        },
+    };
+    Identity { kind, name, prot: Prot3(prot.bits()), origin }
+}
+
+impl Space {
+    /// Puts a mapping where nothing is.
+    pub(crate) fn lay(&mut self, cx: &mut Cx, pages: Pages, vma: Vma, identity: &Identity) {
+        let region = cx.regions.place(self.serial, identity, pages.start, pages.end, cx.pid);
+        self.places.insert(pages.start, pages.end, Lies(region));
+        self.vmas.insert(pages.start, pages.end, vma);
+    }
+
+    /// Faults all pages of a new mapping in (`populate_vma_page_range`): for stores, if it is private and may be stored
+    /// to.
+    pub(crate) fn fill(&mut self, cx: &mut Cx, pages: Pages) -> Result<(), FaultError> {
+        let Some(span) = self.vmas.find(pages.start) else { return Ok(()) };
+        let vma = &span.value;
+        if vma.prot == Prot::NONE {
+            return Ok(());
+        }
+        let access = if vma.prot.has(Prot::W) && !vma.shared { Access::Write } else { Access::Read };
+        let mut at = pages.start;
+        while at < pages.end {
+            let step = match self.probe(cx.mem, VirtAddr::new(at)) {
+                Found::Leaf(leaf) => leaf.order,
+                Found::Hole(_) => self.serve(cx, VirtAddr::new(at), access)?.order,
+            };
+            at = (at & !(step.bytes() - 1)) + step.bytes();
+        }
+        Ok(())
+    }
+
+    /// Whether an end of the range lies inside a page of a MAP_HUGETLB mapping (`hugetlb_vm_op_split`: EINVAL).
+    pub(crate) fn cuts_hugetlb(&self, pages: Pages) -> bool {
+        [pages.start, pages.end].into_iter().any(|at| {
+            let inside = self.vmas.find(at).filter(|s| s.start < at);
+            inside.and_then(|s| s.value.hugetlb).is_some_and(|order| at % order.bytes() != 0)
+        })
+    }
+
+    /// Removes all mappings of a range, and returns what they were.
+    pub(crate) fn clear(&mut self, cx: &mut Cx, pages: Pages) -> Result<Vec<Span<Vma>>, FaultError> {
+        if self.vmas.over(pages.start, pages.end).next().is_none() {
+            return Ok(Vec::new());
+        }
+        self.split_at(cx, pages.start)?;
+        self.split_at(cx, pages.end)?;
+        let mut gather = Gather::default();
+        let gone = self.vmas.cut(pages.start, pages.end);
+        for span in &gone {
+            self.zap(cx, span.start, span.end, &mut gather);
+        }
+        self.finish(cx, gather);
+        self.places.cut(pages.start, pages.end);
+        Ok(gone)
+    }
+}
