@@ -1,0 +1,144 @@
+//! The allocator's promises: blocks are aligned and disjoint, nothing is lost, fragmentation is what was asked for.
+
+use mmulab_addr::{PageOrder, Pfn};
+use mmulab_frames::{Fragment, Frames, MemoryDesc, Mobility};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn frames(size: &str, fragment: Fragment) -> Frames {
+    Frames::new(&MemoryDesc { fragment, ..MemoryDesc::of(size) }, 2, 7).unwrap()
+}
+
+/// Frames below 1 MiB are reserved.
+const RESERVED: u64 = 256;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Take(u8, usize, u16),
+    Give(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0u8..=10, 0usize..3, 0u16..2).prop_map(|(o, m, c)| Op::Take(o, m, c)),
+        2 => any::<usize>().prop_map(Op::Give),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn blocks_are_aligned_disjoint_and_all_come_back(ops in prop::collection::vec(op(), 1..400)) {
+        let mut f = frames("16M", Fragment::None);
+        let mobilities = [Mobility::Unmovable, Mobility::Movable, Mobility::Reclaimable];
+        let mut held: BTreeMap<u64, u8> = BTreeMap::new();
+        for op in ops {
+            match op {
+                Op::Take(order, m, cpu) => {
+                    let Some(pfn) = f.alloc(PageOrder::new(order), mobilities[m], cpu) else { continue };
+                    prop_assert_eq!(pfn.0 % (1 << order), 0);
+                    prop_assert!(pfn.0 >= RESERVED && pfn.0 + (1 << order) <= 4096);
+                    let before = held.range(..=pfn.0).next_back().map_or(0, |(s, o)| s + (1 << o));
+                    let after = held.range(pfn.0..).next().map_or(u64::MAX, |(s, _)| *s);
+                    prop_assert!(before <= pfn.0 && pfn.0 + (1 << order) <= after, "blocks overlap");
+                    held.insert(pfn.0, order);
+                }
+                Op::Give(n) => {
+                    let Some((&pfn, &order)) = held.iter().nth(n % held.len().max(1)) else { continue };
+                    held.remove(&pfn);
+                    f.free(Pfn(pfn), PageOrder::new(order), 0);
+                }
+            }
+            let used: u64 = held.values().map(|o| 1u64 << o).sum();
+            prop_assert_eq!(f.free_frames() + used, 4096 - RESERVED);
+        }
+        for (pfn, order) in held {
+            f.free(Pfn(pfn), PageOrder::new(order), 1);
+        }
+        f.drain();
+        // 15 MiB from 1 MiB on: three blocks of 4 MiB, and 1 MiB and 2 MiB before them.
+        prop_assert_eq!((f.free_blocks(10), f.free_blocks(9), f.free_blocks(8)), (3, 1, 1));
+        prop_assert_eq!((0..8).map(|o| f.free_blocks(o)).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn memory_is_handed_out_from_the_lowest_address_up() {
+    let mut f = frames("1G", Fragment::None);
+    // Boot frees in ascending order and the smallest block that fits is split first: the one of 1 MiB.
+    let got: Vec<u64> = (0..4).map(|_| f.alloc(PageOrder::P4K, Mobility::Movable, 0).unwrap().0).collect();
+    assert_eq!(got, [256, 257, 258, 259]);
+}
+
+#[test]
+fn unmovable_pages_claim_blocks_of_their_own() {
+    let mut f = frames("64M", Fragment::None);
+    let movable = f.alloc(PageOrder::P4K, Mobility::Movable, 0).unwrap();
+    let table = f.alloc(PageOrder::P4K, Mobility::Unmovable, 0).unwrap();
+    assert_ne!(movable.0 >> 9, table.0 >> 9, "page tables and data lie in different page blocks");
+    assert_eq!(f.counts().steals, 1);
+}
+
+#[test]
+fn when_memory_runs_out_the_request_is_refused_and_counted() {
+    let mut f = frames("16M", Fragment::None);
+    let mut taken = 0;
+    while f.alloc(PageOrder::P4K, Mobility::Movable, 0).is_some() {
+        taken += 1;
+    }
+    assert_eq!(taken, 4096 - RESERVED);
+    assert_eq!(f.counts().refusals, 1);
+    assert_eq!(f.fmfi(9), 1.0);
+}
+
+#[test]
+fn the_index_of_unusable_free_space_by_hand() {
+    let f = frames("16M", Fragment::None);
+    // Free: 1 MiB + 2 MiB + 3 x 4 MiB. Unusable for 2 MiB: 1 of 15; for 4 MiB: 3 of 15.
+    assert!((f.fmfi(9) - 1.0 / 15.0).abs() < 1e-12);
+    assert!((f.fmfi(10) - 3.0 / 15.0).abs() < 1e-12);
+    assert_eq!(f.fmfi(0), 0.0);
+}
+
+/// Claim S2-033 (paper 3, section VI): the fragmentation tool leaves free memory equal to the footprint and the order-9
+/// index at the target, within 10 %.
+#[test]
+fn claim_s2_033_the_fragmentation_tool_reaches_its_target() {
+    for target in [0.0, 0.25, 0.5, 0.75, 0.99] {
+        let f = frames("8G", Fragment::Fmfi { target, free: "2G".into(), order: PageOrder::P2M });
+        let free = f.free_frames() as f64;
+        assert!((free / (2u64 << 18) as f64 - 1.0).abs() < 0.01, "{target}: {free} frames free");
+        assert!((f.fmfi(9) - target).abs() <= 0.1 * target + 1e-9, "{target}: index {}", f.fmfi(9));
+    }
+}
+
+#[test]
+fn memhog_takes_its_share_and_repeats() {
+    let hog = |percent| frames("1G", Fragment::Memhog { percent, chunk: "2M".into() });
+    let total = (1u64 << 18) - RESERVED;
+    for percent in [0.0, 20.0, 60.0] {
+        let share = 1.0 - hog(percent).free_frames() as f64 / total as f64;
+        assert!((share - percent / 100.0).abs() < 1e-4);
+    }
+    assert!(hog(60.0).fmfi(9) > hog(20.0).fmfi(9));
+    assert_eq!(hog(20.0).fmfi(9), hog(20.0).fmfi(9));
+}
+
+#[test]
+fn gigantic_pages_are_found_whole() {
+    let mut f = frames("4G", Fragment::None);
+    // The first GiB has the reserved megabyte.
+    assert_eq!(f.alloc_contiguous(PageOrder::P1G), Some(Pfn(1 << 18)));
+    assert_eq!(f.alloc_contiguous(PageOrder::P1G), Some(Pfn(2 << 18)));
+    f.free(Pfn(1 << 18), PageOrder::P1G, 0);
+    assert_eq!(f.alloc_contiguous(PageOrder::P1G), Some(Pfn(1 << 18)));
+}
+
+#[test]
+fn impossible_memory_is_refused_with_a_remedy() {
+    let refused = |desc: MemoryDesc| Frames::new(&desc, 1, 0).err().unwrap().to_string();
+    assert!(refused(MemoryDesc::of("lots")).starts_with("memory.size: 'lots'"));
+    assert!(refused(MemoryDesc { max_order: 14, ..MemoryDesc::of("1G") }).contains("between 9 and 13"));
+    let greedy = Fragment::Fmfi { target: 0.99, free: "900M".into(), order: PageOrder::P2M };
+    assert!(refused(MemoryDesc { fragment: greedy, ..MemoryDesc::of("1G") }).contains("enlarge memory.size"));
+}
