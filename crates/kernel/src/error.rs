@@ -70,8 +70,8 @@ pub enum KernelError {
         message: String,
     },
     /// The physical memory could not be laid out.
-    #[error("memory: {0}")]
-    Memory(String),
+    #[error(transparent)]
+    Memory(#[from] mmulab_frames::MemoryError),
     /// The page table could not be made.
     #[error("page table: {0}")]
     Table(String),

@@ -27,8 +27,6 @@ pub struct KernelDesc {
     pub cpus: u16,
     /// Bits of an address-space tag; 0: the TLBs have none, and every switch of address space flushes.
     pub asid_bits: u8,
-    /// The seed of whatever is drawn by chance, such as the frames a fragmented memory has left.
-    pub seed: u64,
 }
 
 /// What hardware must know of a process to translate for it.
@@ -105,9 +103,11 @@ impl Kernel {
                 message: "linux-thp maps pages of 2M, which the machine's page table has none of".into(),
             });
         }
-        let frames = Frames::new(&desc.memory, desc.cpus, desc.seed).map_err(|e| KernelError::Memory(e.to_string()))?;
-        let mut memory = Memory::new(frames, mem.frames())
-            .ok_or_else(|| KernelError::Memory("no frame is left for the kernel itself: raise memory.size".into()))?;
+        let frames = Frames::new(&desc.memory, desc.cpus, desc.memory.seed)?;
+        let mut memory = Memory::new(frames, mem.frames()).ok_or_else(|| KernelError::Description {
+            key: "memory.size".into(),
+            message: "no frame is left for the kernel itself: give more".into(),
+        })?;
         if let Some(pool) = &desc.policy.hugetlb {
             reserve(&mut memory, desc, pool.size, pool.pool)?;
         }

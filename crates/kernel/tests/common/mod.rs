@@ -19,12 +19,11 @@ pub const BASE: u64 = 1 << 30;
 
 pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
     KernelDesc {
-        memory: toml::from_str(&format!("size = \"{mebibytes}M\"")).expect("a memory of so much"),
+        memory: mmulab_frames::MemoryDesc::of(&format!("{mebibytes}M")),
         table: TableDesc::default(),
         policy,
         cpus: 1,
         asid_bits: 12,
-        seed: 1,
     }
 }
 
