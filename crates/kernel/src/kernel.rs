@@ -191,6 +191,11 @@ impl Kernel {
         self.core.regions.all()
     }
 
+    /// The frame allocator, for what reports say of fragmentation.
+    pub fn frames(&self) -> &Frames {
+        &self.core.memory.frames
+    }
+
     /// What was done so far.
     pub fn counts(&self) -> &KernelCounts {
         &self.core.counts
