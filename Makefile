@@ -1,0 +1,55 @@
+# `make` lists what there is to do.
+
+PYTHON := .venv/bin/python
+STAMP := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap build demo test bench lint format docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+bootstrap: ## check the tools mmulab is built with; as root on Debian, install missing ones
+	@scripts/bootstrap.sh
+
+$(STAMP): pyproject.toml
+	@scripts/bootstrap.sh
+	test -x $(PYTHON) || python3 -m venv .venv
+	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py)
+	touch $@
+
+build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
+	cargo build --release -p mmulab-record-plugin
+	scripts/assemble.sh
+	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
+	$(PYTHON) scripts/link.py
+
+demo: ## record a real compiler at work, study it, and end with the table and the report's path
+	@scripts/bootstrap.sh --demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh
+
+test: build ## build and test everything
+	cargo test --workspace --exclude mmulab-python
+	$(PYTHON) -m pytest
+
+bench: build ## print references per second beside those of a bare loop
+	cargo bench -p mmulab-machine
+
+lint: $(STAMP) ## check format, lints and types
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	.venv/bin/ruff check python scripts
+	.venv/bin/ruff format --check python scripts
+	.venv/bin/mypy
+
+format: $(STAMP) ## format all code
+	cargo fmt --all
+	.venv/bin/ruff format python scripts
+
+docs: build ## write docs/reference from the code
+	.venv/bin/mmulab docs docs/reference
+
+clean: ## remove everything built
+	cargo clean
+	rm -rf .venv build python/mmulab/_lib python/mmulab/_core*.so
