@@ -72,7 +72,8 @@ def _bars(axes: Axes, outcome: Outcome, value: Callable[[Result], float], show: 
         bars = axes.barh(places, values, height * 0.9, color=SERIES[i % len(SERIES)], label=policy)
         axes.bar_label(bars, [show(v) for v in values], padding=3, fontsize=7)
     axes.set_yticks([y + BAR / 2 - height / 2 for y in range(len(machines))], machines)
-    axes.invert_yaxis()
+    # Set rather than inverted: panels share this axis, and two inversions are none.
+    axes.set_ylim(len(machines) - height / 2, -height)
     axes.tick_params(length=0)
     axes.margins(x=0.18)
 

@@ -1,0 +1,68 @@
+"""What the tests of the command line share."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SHIPPED = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
+# A program small enough for any test: two pages of code's worth of instructions, a few thousand references.
+SMALL = "gen:gups?footprint=1M&updates=2000"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its data."""
+        return json.loads(self.out)
+
+
+class Cli:
+    """Runs `mmulab` as a user does, in a directory of its own."""
+
+    def __init__(self, cwd: Path) -> None:
+        """`cwd`: where it runs."""
+        self.cwd = cwd
+
+    def __call__(self, *args: str | Path, **env: str) -> Ran:
+        """Runs it without colour on a wide terminal."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "mmulab", *map(str, args)],
+            cwd=self.cwd,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **env},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert "Traceback" not in ran.stderr or env.get("MMULAB_TRACEBACK"), ran.stderr
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The command, in an empty directory."""
+    return Cli(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def study_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of a small generated program on two machines."""
+    directory = tmp_path_factory.mktemp("study")
+    ran = Cli(directory)(
+        "study", "gen:gups?footprint=32M&updates=20000", "--machines", "skylake-e3-1240v5,zen3-5900x", "--out", "out"
+    )
+    assert ran.code == 0, ran.err
+    return directory / "out"

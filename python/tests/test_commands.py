@@ -1,0 +1,136 @@
+"""What the commands print and write."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import SMALL, Cli
+
+from mmulab.result import Result
+from mmulab.result_keys import meaning
+
+MACHINE = "skylake-e3-1240v5"
+
+
+def test_run_prints_one_result_as_json(cli: Cli) -> None:
+    """Data alone on stdout; every identity holds; every key has a meaning in the reference."""
+    ran = cli("run", MACHINE, "--trace", SMALL, "--json", "--profile", "--touched")
+    assert ran.code == 0, ran.err
+    data = ran.json()
+    result = Result(data)
+    identities = list(result.identities())
+    assert len(identities) > 8
+    assert all(i.holds for i in identities)
+    assert result.complete
+    assert result.ended == "end"
+    assert result.instructions > 0
+    for key, value in data.items():
+        inner = [f"{key}.{k}" for k in value] if key in ("counts", "model") else [key]
+        assert all(meaning(place) for place in inner), key
+
+
+def test_run_is_the_same_each_time(cli: Cli) -> None:
+    """Same input, same bytes."""
+    first = cli("run", MACHINE, "--trace", SMALL, "--json")
+    assert first.out == cli("run", MACHINE, "--trace", SMALL, "--json", "--threads", "1").out
+
+
+def test_run_for_people(cli: Cli) -> None:
+    """Tables, without colours when asked for none."""
+    ran = cli("run", MACHINE, "--trace", SMALL, "--policy", "linux-thp")
+    assert ran.code == 0, ran.err
+    assert "L1 data" in ran.out
+    assert "Page walks" in ran.out
+    assert "\x1b[" not in ran.out + ran.err
+
+
+def test_set_changes_the_machine(cli: Cli) -> None:
+    """And is repeated in the result."""
+    ran = cli("run", MACHINE, "--trace", SMALL, "--set", "tlb.STLB.entries=12", "--set", "tlb.STLB.ways=12", "--json")
+    assert ran.code == 0, ran.err
+    arrays = {a["name"]: a for a in ran.json()["machine"]["tlb"]}
+    assert arrays["STLB"]["entries"] == 12
+    small = Result(ran.json()).walk_count
+    usual = Result(cli("run", MACHINE, "--trace", SMALL, "--json").json()).walk_count
+    assert small > usual
+
+
+def test_max_instructions_ends_the_run_complete(cli: Cli) -> None:
+    """It is what was asked for."""
+    ran = cli("run", MACHINE, "--trace", SMALL, "--max-instructions", "1k", "--json")
+    assert ran.code == 0
+    data = ran.json()
+    assert data["ended"]["reason"] == "limit"
+    assert 1000 <= data["counts"]["instructions"] < 1100
+
+
+def test_explain_agrees_with_run(cli: Cli) -> None:
+    """One object a reference, and the same misses."""
+    told = cli("explain", MACHINE, "--trace", SMALL)
+    assert told.code == 0, told.err
+    lines = [json.loads(line) for line in told.out.splitlines()]
+    result = Result(cli("run", MACHINE, "--trace", SMALL, "--json").json())
+    references = [x for x in lines if "va" in x]
+    assert len(references) == result.references
+    l1 = result.tlb("l1i")["misses"] + result.tlb("l1d")["misses"]
+    assert sum(x["l1"] == "miss" for x in references) == l1
+    assert {"i", "pid", "kind", "va", "pa", "size", "l1", "l2", "walk", "filled", "cycles"} <= references[0].keys()
+
+
+def test_trace_roundtrip(cli: Cli) -> None:
+    """Native to text and back is the same program."""
+    assert cli("trace", "convert", SMALL, "a.mmt").code == 0
+    assert cli("trace", "convert", "a.mmt", "b.mmtx").code == 0
+    assert cli("trace", "convert", "b.mmtx", "c.mmt").code == 0
+    counts = [cli("run", MACHINE, "--trace", f, "--json").json()["counts"]["tlb"] for f in ("a.mmt", "b.mmtx", "c.mmt")]
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_trace_info_head_and_slice(cli: Cli) -> None:
+    """Each says something of the trace, as data."""
+    assert cli("trace", "convert", SMALL, "a.mmt").code == 0
+    info = cli("trace", "info", "a.mmt", "--json")
+    assert info.code == 0, info.err
+    assert info.json()
+    assert cli("trace", "info", "a.mmt").out
+    head = cli("trace", "head", "a.mmt", "-n", "5")
+    assert head.code == 0
+    assert head.out.strip()
+    cut = cli("trace", "slice", "a.mmt", "b.mmt", "--start", "1k", "--end", "2k")
+    assert cut.code == 0, cut.err
+    part = cli("run", MACHINE, "--trace", "b.mmt", "--json").json()
+    assert 900 <= part["counts"]["instructions"] <= 1100
+
+
+@pytest.mark.parametrize("command", ["machines", "policies", "generators"])
+def test_catalogues(cli: Cli, command: str) -> None:
+    """As tables and as JSON."""
+    words = [command] if command == "generators" else [command, "list"]
+    assert cli(*words).out
+    assert cli(*words, "--json").json()
+
+
+def test_every_machine_and_policy_resolves(cli: Cli) -> None:
+    """What is listed can be used."""
+    for name in [m["name"] for m in cli("machines", "list", "--json").json()]:
+        assert cli("machines", "show", name, "--json").json()["name"] == name
+    for name in [p["name"] for p in cli("policies", "list", "--json").json()]:
+        assert cli("policies", "show", name, "--json").json()["name"] == name
+
+
+def test_files_of_ones_own_are_found_by_name(cli: Cli, tmp_path: Path) -> None:
+    """A `machines/` where the command runs comes first."""
+    (tmp_path / "machines").mkdir()
+    text = cli("machines", "show", MACHINE).out.replace(f'name = "{MACHINE}"', 'name = "mine"')
+    (tmp_path / "machines" / "mine.toml").write_text(text)
+    assert cli("run", "mine", "--trace", SMALL).code == 0
+
+
+def test_docs_are_written_from_the_code(cli: Cli, tmp_path: Path) -> None:
+    """And the ones in the repository are up to date."""
+    from conftest import CHECKOUT
+
+    assert cli("docs", "ref").code == 0
+    for page in ("cli.md", "machine.md", "policy.md", "generators.md", "results.md"):
+        fresh = (tmp_path / "ref" / page).read_text()
+        assert fresh == (CHECKOUT / "docs" / "reference" / page).read_text(), f"{page}: run `make docs`"

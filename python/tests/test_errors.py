@@ -1,0 +1,129 @@
+"""Every mistake has its exit code and says what, where and what to do; none shows a traceback."""
+
+from pathlib import Path
+
+import pytest
+from conftest import SMALL, Cli
+
+MACHINE = "skylake-e3-1240v5"
+
+MISTAKES = [
+    (["run", "skylake", "--trace", SMALL], ["skylake", "known:", MACHINE]),
+    (["run", "skylake-e3-1240v6", "--trace", SMALL], [f"did you mean '{MACHINE}'"]),
+    (["run", MACHINE, "--trace", SMALL, "--policy", "linux-thq"], ["linux-thq", "linux-thp"]),
+    (["run", MACHINE, "--trace", SMALL, "--set", "core.base_cpy=2"], ["base_cpy", "did you mean `base_cpi`"]),
+    (["run", MACHINE, "--trace", SMALL, "--set", "tlb.STBL.entries=2"], ["STBL", "did you mean 'STLB'"]),
+    (["run", MACHINE, "--trace", SMALL, "--set", "nonsense"], ["nonsense", "key=value"]),
+    (["run", MACHINE, "--trace", SMALL, "--set", "tlb.STLB.ways=7"], ["STLB", "7"]),
+    (["run", MACHINE, "--trace", "absent.mmt"], ["absent.mmt: no such trace", "hint:"]),
+    (["run", MACHINE, "--trace", "gen:gupz"], ["gupz", "gups"]),
+    (["run", MACHINE, "--trace", "gen:gups?footprnt=1M"], ["footprnt", "footprint"]),
+    (["run", MACHINE, "--trace", SMALL, "--max-instructions", "many"], ["'many' is no count"]),
+    (["run", "./absent.toml", "--trace", SMALL], ["absent.toml"]),
+    (["run", MACHINE], ["--trace"]),
+    (["rum"], ["Did you mean 'run'", "hint:"]),
+    (["run", MACHINE, "--tracee", SMALL], ["--tracee", "--trace"]),
+    (["study"], ["nothing to study", "hint: mmulab study TRACE"]),
+    (["study", SMALL, "--", "true"], ["not both"]),
+    (["study", SMALL, "--machines", f"{MACHINE},{MACHINE}"], ["named twice"]),
+    (["study", SMALL, "--machines", "pdp11"], ["pdp11"]),
+    (["record"], ["no program to record", "mmulab record -- PROGRAM"]),
+    (["record", "--", "no-such-program-here"], ["no-such-program-here: no such program"]),
+    (["compare", "absent.json", "other.json"], ["absent.json"]),
+    (["trace", "slice", SMALL, "out.mmt", "--start", "10", "--end", "5"], ["not after"]),
+    (["trace", "convert", SMALL, "out.what"], ["does not tell the format", "--to"]),
+    (["machines", "show", "skylake-e3-1240v6"], [MACHINE]),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), MISTAKES, ids=lambda v: " ".join(v) if isinstance(v, list) else None)
+def test_a_mistake_exits_with_2_and_says_what_to_do(cli: Cli, args: list[str], said: list[str]) -> None:
+    """Nothing is on stdout, and the first line is the error."""
+    ran = cli(*args)
+    assert ran.code == 2, ran.err
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    for words in said:
+        assert words in ran.err
+
+
+def test_an_unknown_key_in_a_machine_file_has_its_line(cli: Cli, tmp_path: Path) -> None:
+    """A file of the user's own: the place is told as editors understand it."""
+    text = cli("machines", "show", MACHINE).out.replace("frequency_mhz", "frequency_mhy")
+    (tmp_path / "mine.toml").write_text(text)
+    line = next(i for i, row in enumerate(text.splitlines(), 1) if "frequency_mhy" in row)
+    ran = cli("run", "./mine.toml", "--trace", SMALL)
+    assert ran.code == 2
+    assert f"mine.toml:{line}:" in ran.err
+    assert "did you mean `frequency_mhz`" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.mmt", b""),
+        ("foreign.mmt", b"GIF89a" + bytes(range(256)) * 8),
+        ("text.mmtx", b"w 0x1000\nwhat is this\n"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused(cli: Cli, tmp_path: Path, name: str, content: bytes) -> None:
+    """With its name; as a mistake, or as a marked partial result where it began well."""
+    (tmp_path / name).write_bytes(content)
+    ran = cli("run", MACHINE, "--trace", name)
+    assert ran.code in (1, 2)
+    assert name in ran.err
+
+
+def test_a_cut_trace_gives_a_marked_partial_result(cli: Cli, tmp_path: Path) -> None:
+    """What came before the cut counts; the exit code says that it is not all."""
+    assert cli("trace", "convert", "gen:gups?footprint=8M&updates=400000", "whole.mmt").code == 0
+    whole = (tmp_path / "whole.mmt").read_bytes()
+    (tmp_path / "cut.mmt").write_bytes(whole[: len(whole) * 2 // 3])
+    ran = cli("run", MACHINE, "--trace", "cut.mmt", "--json")
+    assert ran.code == 1
+    assert "cut" in ran.err
+    result = ran.json()
+    assert result["complete"] is False
+    assert cli("trace", "verify", "cut.mmt").code == 1
+    assert cli("trace", "verify", "whole.mmt").code == 0
+
+
+def test_a_flipped_bit_is_found(cli: Cli, tmp_path: Path) -> None:
+    """In the middle of a file, by its chunk's checksum."""
+    assert cli("trace", "convert", SMALL, "whole.mmt").code == 0
+    content = bytearray((tmp_path / "whole.mmt").read_bytes())
+    content[len(content) // 2] ^= 4
+    (tmp_path / "bad.mmt").write_bytes(content)
+    ran = cli("trace", "verify", "bad.mmt")
+    assert ran.code == 1
+    assert "bad.mmt" in ran.err
+
+
+def test_results_that_cannot_be_written_are_a_failure(cli: Cli) -> None:
+    """Exit code 1, with the path."""
+    ran = cli("run", MACHINE, "--trace", SMALL, "--out", "/proc/nowhere")
+    assert ran.code == 1
+    assert "/proc/nowhere" in ran.err
+
+
+def test_a_defect_is_one_line_and_how_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """No traceback reaches a user who did not ask for it."""
+    from mmulab import engine
+    from mmulab.cli.app import invoke
+
+    def broken() -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(engine, "machines", broken)
+    monkeypatch.delenv("MMULAB_TRACEBACK", raising=False)
+    assert invoke(["machines", "list"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "internal: KeyError" in said.err
+    assert "MMULAB_TRACEBACK=1" in said.err
+    assert "Traceback" not in said.err
+    monkeypatch.setenv("MMULAB_TRACEBACK", "1")
+    assert invoke(["machines", "list"]) == 1
+    assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""The main job, end to end."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from conftest import CHECKOUT, SHIPPED, Cli
+
+from mmulab import Failure
+from mmulab.result import Result
+from mmulab.study.places import Region
+
+SECTIONS = ["misses", "walks", "time", "memory", "regions", "functions", "stretches", "exactness", "assumptions"]
+
+
+def _results(directory: Path) -> list[Result]:
+    return [Result.load(p) for p in sorted((directory / "results").glob("*.json"))]
+
+
+def test_a_study_writes_all_it_promises(study_dir: Path) -> None:
+    """Two machines under three policies, each with its sums."""
+    assert {p.name for p in study_dir.iterdir()} == {"report.html", "summary.txt", "study.json", "results"}
+    results = _results(study_dir)
+    assert len(results) == 6
+    for result in results:
+        assert [i.name for i in result.identities() if not i.holds] == []
+        assert sum(r["l1d_misses"] for r in result.regions) == result.tlb("l1d")["misses"]
+        assert result.complete
+    spec = json.loads((study_dir / "study.json").read_text())
+    assert len(spec["jobs"]) == 6
+    assert spec["trace_hash"] == results[0].trace_hash
+
+
+class _Outline(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sections: list[str] = []
+        self.outside: list[str] = []
+        self.plots = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "section":
+            self.sections.append(str(values.get("id")))
+        self.plots += tag == "svg"
+        for name in ("src", "href"):
+            value = values.get(name) or ""
+            if value.startswith(("http", "//", "file:")):
+                self.outside.append(value)
+
+
+def test_the_report_stands_by_itself(study_dir: Path) -> None:
+    """All sections, plots inside, nothing fetched from elsewhere."""
+    text = (study_dir / "report.html").read_text()
+    outline = _Outline()
+    outline.feed(text)
+    assert outline.sections == SECTIONS
+    assert outline.plots == 4
+    assert outline.outside == []
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert "Counted exactly" in text
+
+
+def test_larger_pages_pay_for_gups(study_dir: Path) -> None:
+    """Random updates of 32 MB: the one case where the answer is known beforehand."""
+    by = {(r.machine, r.policy): r for r in _results(study_dir)}
+    machine = "skylake-e3-1240v5"
+    base, thp = by[machine, "linux-4k"], by[machine, "linux-thp"]
+    assert thp.walk_count < base.walk_count / 10
+    assert thp.translation_cycles < base.translation_cycles
+    assert "2M" in (study_dir / "summary.txt").read_text()
+
+
+def test_studies_are_the_same_each_time(study_dir: Path, cli: Cli, tmp_path: Path) -> None:
+    """Report and results, byte for byte, with any number of threads."""
+    args = ["gen:gups?footprint=32M&updates=20000", "--machines", "skylake-e3-1240v5,zen3-5900x", "--out", "again"]
+    assert cli("study", *args).code == 0
+    for name in ("report.html", "summary.txt"):
+        assert (tmp_path / "again" / name).read_text() == (study_dir / name).read_text()
+
+
+def test_compare_takes_a_study(study_dir: Path, cli: Cli) -> None:
+    """A table of each machine; a refusal for different traces unless forced."""
+    ran = cli("compare", study_dir)
+    assert ran.code == 0, ran.err
+    assert "L1 data misses" in ran.out
+    assert cli("run", "skylake-e3-1240v5", "--trace", "gen:sequential?footprint=1M", "--out", "other").code == 0
+    other = "other/skylake-e3-1240v5--linux-4k.json"
+    mine = study_dir / "results" / "skylake-e3-1240v5--linux-4k.json"
+    refused = cli("compare", mine, other)
+    assert refused.code == 2
+    assert "different traces" in refused.err
+    assert "--force" in refused.err
+    assert cli("compare", mine, other, "--force").code == 0
+
+
+def test_a_sum_that_does_not_come_out_stops_the_report(study_dir: Path) -> None:
+    """Before anything is written."""
+    result = _results(study_dir)[0]
+    result.counts["tlb"]["l1d"]["hits"] += 1
+    with pytest.raises(Failure, match="contradict"):
+        result.check()
+
+
+@pytest.mark.skipif(not SHIPPED.exists(), reason="the shipped recording is not in this checkout")
+def test_the_shipped_recording(cli: Cli, tmp_path: Path) -> None:
+    """A real compiler: code misses, several regions, files and a heap."""
+    ran = cli("study", SHIPPED, "--out", "out")
+    assert ran.code == 0, ran.err
+    assert "report: out/report.html" in ran.err
+    result = Result.load(tmp_path / "out" / "results" / "skylake-e3-1240v5--linux-4k.json")
+    assert result.tlb("l1i")["misses"] > 0
+    kinds = {r["kind"] for r in result.regions if r["walks"]}
+    assert {"file", "heap", "stack"} <= kinds | {"heap"}
+    assert "libc" in ran.out or "cc1" in ran.out
+
+
+def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
+    """A marked partial result, and an exit code that says so."""
+    import signal
+    import time
+
+    args = [sys.executable, "-m", "mmulab", "run", "skylake-e3-1240v5", "--json"]
+    child = subprocess.Popen(
+        [*args, "--trace", "gen:gups?footprint=1G&updates=4G"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    data = json.loads(out)
+    assert data["complete"] is False
+    assert data["ended"]["reason"] == "interrupted"
+    assert data["counts"]["instructions"] > 0
+    assert "partial" in err
+
+
+def _region(**change: object) -> Region:
+    values: dict[str, object] = {
+        "number": 1,
+        "pid": 1,
+        "name": "[heap]",
+        "kind": "heap",
+        "start": 0,
+        "end": 1 << 24,
+        "cost": {"linux-4k": 1000, "linux-thp": 100, "hugetlb-2m": 100},
+        "walks": {},
+        "misses": {},
+        "mapped": {
+            "linux-4k": {"4K": 1 << 20},
+            "linux-thp": {"4K": 4096, "2M": 4 << 20},
+            "hugetlb-2m": {"2M": 8 << 20},
+        },
+        "baseline": "linux-4k",
+        "user_cycles": 10_000,
+    }
+    return Region(**{**values, **change})  # type: ignore[arg-type]
+
+
+def test_advice_names_the_size_and_its_memory() -> None:
+    """Of two policies that cost the same, the first; its size is the largest used for a good part."""
+    region = _region()
+    assert region.best == "linux-thp"
+    assert region.page_size == "2M"
+    assert region.gain_share == pytest.approx(0.09)
+    assert region.extra_memory == (4 << 20) + 4096 - (1 << 20)
+
+
+def test_advice_is_silent_where_nothing_is_gained() -> None:
+    """Too small a gain, or one that others' pages brought."""
+    assert _region(user_cycles=10_000_000).best == "linux-4k"
+    same = {"linux-4k": {"4K": 4096}, "linux-thp": {"4K": 4096}, "hugetlb-2m": {"4K": 4096}}
+    assert _region(mapped=same).best == "linux-4k"
+
+
+def test_readme_names_only_commands_that_exist() -> None:
+    """Each `mmulab WORD` in README and guide is a command."""
+    from mmulab.cli.app import app
+
+    for page in [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]:
+        for word in re.findall(r"^\$ (?:\.venv/bin/)?mmulab (\w+)", page.read_text(), re.MULTILINE):
+            assert word in app.commands, f"{page.name}: {word}"
