@@ -1,1 +1,28 @@
-//! Placeholder replaced by this room's first commit.
+//! A machine: its description, the loop that runs a trace through it, what it counts, and what that costs.
+//!
+//! [`Machine`] owns the cores (TLBs, walkers), physical memory and the kernel, and passes between them what each must
+//! not know of the others. [`run`] takes one decoded trace through any number of machines.
+
+mod clock;
+mod counts;
+pub mod describe;
+mod ended;
+mod engine;
+mod model;
+mod narrate;
+mod report;
+mod run;
+mod story;
+mod tally;
+mod touched;
+
+pub use counts::Counts;
+pub use describe::{MachineDesc, Options, Resolved};
+pub use ended::{Ended, EndedReport, MachineError};
+pub use engine::Machine;
+pub use narrate::Narrator;
+pub use report::{Report, ReportError, report};
+pub use run::{Control, Limits, Progress, Ran, run};
+pub use story::{Answer, Nobody, Seen, Story, Watch};
+pub use tally::{Cost, Tally};
+pub use touched::Touched;

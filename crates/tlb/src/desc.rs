@@ -92,7 +92,8 @@ pub enum Inclusion {
 pub struct HierarchyDesc {
     /// Whether the second level includes the first: `none` or `inclusive`. Default `none`.
     pub inclusion: Inclusion,
-    /// Bits of address-space tag; 0 means that a switch of address space flushes all but global entries. Range 0..=16.
+    /// Bits of address-space tag; 0 means that the kernel flushes all but global entries at
+    /// each switch of address space. Range 0..=16.
     /// Default 12.
     pub asid_bits: u8,
     /// Where the rules come from.

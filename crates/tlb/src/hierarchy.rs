@@ -21,7 +21,6 @@ pub struct Hierarchy {
     /// Arrays that only take evicted entries.
     is_victim: Vec<bool>,
     inclusive: bool,
-    flush_on_switch: bool,
     counts: [SideCounts; 2],
     second_counts: [SideCounts; 2],
     /// The last page used, by lane.
@@ -116,7 +115,6 @@ impl Hierarchy {
             victims,
             is_victim,
             inclusive: rules.inclusion == Inclusion::Inclusive,
-            flush_on_switch: rules.asid_bits == 0,
             counts: Default::default(),
             second_counts: Default::default(),
             recent: [nothing; 2],
@@ -326,16 +324,6 @@ impl Hierarchy {
                 }
                 Invalidate::Asid(asid) => drop_if((index, array), |tag, _| tag == asid, obs),
                 Invalidate::All => drop_if((index, array), |_, _| true, obs),
-            }
-        }
-    }
-
-    /// The core switches to another address space: without address-space tags, all but global entries go.
-    pub fn switch<O: Observer>(&mut self, obs: &mut O) {
-        self.unsettle();
-        if self.flush_on_switch {
-            for above in self.arrays.iter_mut().enumerate() {
-                drop_if(above, |_, e| !e.global, obs);
             }
         }
     }

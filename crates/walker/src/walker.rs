@@ -143,10 +143,11 @@ impl Walker {
                 }
             }
         };
+        let reads = self.reads();
         let side = &mut self.sides[access.side() as usize];
         side.walks += 1;
         side.cycles += u64::from(cycles);
-        side.accesses += self.steps.iter().filter(|s| matches!(s.server, Server::Cache(_))).count() as u64;
+        side.accesses += reads as u64;
         match walk {
             Walk::Mapped { .. } => side.completed += 1,
             Walk::Fault { .. } => side.faulted += 1,
@@ -189,6 +190,12 @@ impl Walker {
     /// What the walk caches are called, by place in the description; empty for those without entries.
     pub fn names(&self) -> Vec<String> {
         self.walk_caches.iter().map(|c| c.as_ref().map(|c| c.name.clone()).unwrap_or_default()).collect()
+    }
+
+    /// Entries the last walk read, walk-cache hits left out.
+    #[inline]
+    pub fn reads(&self) -> usize {
+        self.steps.iter().filter(|s| matches!(s.server, Server::Cache(_))).count()
     }
 
     /// The entries of the last walk, in order.

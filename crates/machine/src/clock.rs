@@ -1,0 +1,58 @@
+//! The core's time: instructions at the base CPI plus the cycles it stands still, and what of a walk it hides.
+
+/// Time of one core, in whole cycles.
+///
+/// The model, stated in full in `docs/concepts/cost-model.md`: a fetch waits for its translation; a load or store lets
+/// the core go on for up to `window` instructions, so of a latency that ends at `end` the core stands still for
+/// `end - now - window * CPI` cycles, if that is positive.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    cpi: f64,
+    window_cycles: u64,
+    stalls: u64,
+}
+
+impl Clock {
+    /// A core that needs `cpi` cycles an instruction and keeps `window` instructions in flight.
+    pub fn new(cpi: f64, window: u32) -> Self {
+        Self { cpi, window_cycles: (f64::from(window) * cpi) as u64, stalls: 0 }
+    }
+
+    /// Cycles passed after `instructions`.
+    #[inline]
+    pub fn now(&self, instructions: u64) -> u64 {
+        self.base(instructions) + self.stalls
+    }
+
+    /// Cycles the instructions alone took.
+    #[inline]
+    pub fn base(&self, instructions: u64) -> u64 {
+        (instructions as f64 * self.cpi) as u64
+    }
+
+    /// Waits for something that takes until `end`; `hidden` when the window covers part of it. Returns the cycles
+    /// stood still.
+    #[inline]
+    pub fn wait(&mut self, now: u64, end: u64, hidden: bool) -> u64 {
+        let cover = if hidden { self.window_cycles } else { 0 };
+        let stall = end.saturating_sub(now).saturating_sub(cover);
+        self.stalls += stall;
+        stall
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_walk_is_hidden_up_to_the_window_and_a_fetch_is_not() {
+        let mut c = Clock::new(0.5, 200);
+        let now = c.now(1000);
+        assert_eq!(now, 500);
+        assert_eq!(c.wait(now, now + 90, true), 0);
+        assert_eq!(c.wait(now, now + 130, true), 30);
+        assert_eq!(c.now(1000), 530);
+        assert_eq!(c.wait(530, 540, false), 10);
+    }
+}

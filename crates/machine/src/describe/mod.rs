@@ -1,0 +1,58 @@
+//! Descriptions: what a machine is, read from TOML, checked, and repeated beside every result.
+
+mod core;
+mod costs;
+mod read;
+mod resolve;
+
+pub use self::core::CoreDesc;
+pub use costs::CostsDesc;
+pub use read::{DescribeError, find, list, load, nearest};
+pub use resolve::{Assumption, Options, Resolved, Unmapped, resolve};
+
+use mmulab_frames::MemoryDesc;
+use mmulab_pagetable::TableDesc;
+use mmulab_tlb::{ArrayDesc, HierarchyDesc};
+use mmulab_trace::Isa;
+use mmulab_walker::{CacheDesc, CacheRules, WalkerDesc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A machine: cores, memory, page-table format, TLBs, walker, caches, and what kernel work costs on it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineDesc {
+    /// The name it is chosen by, equal to its file's.
+    pub name: String,
+    /// The name people know it by.
+    #[serde(default)]
+    pub title: String,
+    /// What it is and what this description leaves out.
+    #[serde(default)]
+    pub description: String,
+    /// The instruction set of the programs it is meant for. A trace of another runs too, with a warning.
+    #[schemars(with = "String")]
+    pub isa: Isa,
+    /// The cores.
+    pub core: CoreDesc,
+    /// Physical memory and what occupies it beforehand.
+    pub memory: MemoryDesc,
+    /// The page-table format.
+    #[serde(default)]
+    pub table: TableDesc,
+    /// The TLB arrays of each core.
+    pub tlb: Vec<ArrayDesc>,
+    /// How the arrays work together.
+    #[serde(default)]
+    pub tlb_rules: HierarchyDesc,
+    /// The page walker of each core.
+    pub walker: WalkerDesc,
+    /// The caches that page-table entries are read through, nearest first. Without any, each read goes to memory.
+    #[serde(default)]
+    pub cache: Vec<CacheDesc>,
+    /// What else goes through those caches, and what memory costs.
+    pub cache_rules: CacheRules,
+    /// What kernel work costs.
+    #[serde(default)]
+    pub costs: CostsDesc,
+}

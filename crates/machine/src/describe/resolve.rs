@@ -1,0 +1,188 @@
+use super::{DescribeError, MachineDesc, find, load, read};
+use mmulab_kernel::{KernelDesc, PolicyDesc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf};
+use toml::{Table, Value};
+
+/// What to do when a trace touches memory that no mapping holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unmapped {
+    /// `fault` for traces that carry address-space events, else `map`.
+    #[default]
+    Auto,
+    /// Count a violation and go on with the next reference.
+    Fault,
+    /// Map anonymous memory there (`linux.implicit_vma` bytes at a time).
+    Map,
+    /// End the run there.
+    Stop,
+}
+
+/// Options of a run that belong neither to the machine nor to the policy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// What to do about references to unmapped memory.
+    pub unmapped: Unmapped,
+    /// Keep costs by 2 MiB of memory and by block of code.
+    pub profile: bool,
+    /// Track which base pages are truly touched, so that bloat can be told.
+    pub touched: bool,
+    /// End after so many instructions.
+    pub max_instructions: Option<u64>,
+    /// Threads that run machines; 0 means as many as are useful.
+    pub threads: usize,
+    /// Overrides every machine's base CPI: cycles per instruction, measured by you.
+    pub base_cpi: Option<f64>,
+    /// The share of walk cycles that would be saved were the walks gone (0.0..=1.0), in place of the window model.
+    pub savable: Option<f64>,
+    /// Overrides the seed of memory's random placement.
+    pub seed: Option<u64>,
+}
+
+/// A value that no source states, and why it is what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Assumption {
+    /// The table it is in, such as `tlb.STLB`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The key.
+    pub key: String,
+    /// Its value, as TOML.
+    pub value: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// One machine under one policy, every value known: what a result is a result of.
+#[derive(Clone, Debug, Serialize)]
+pub struct Resolved {
+    /// The machine.
+    pub machine: MachineDesc,
+    /// The policy.
+    pub policy: PolicyDesc,
+    /// The options.
+    pub options: Options,
+    /// The assignments that were made.
+    pub set: Vec<String>,
+    /// Everything assumed.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// Reads machine and policy (names in the directories, or paths), applies the assignments (keys of the machine;
+/// `policy.KEY` for the policy's) and the options.
+///
+/// # Errors
+/// What cannot be read or does not fit together, with the place and the remedy.
+pub fn resolve(
+    machine: &str,
+    policy: &str,
+    set: &[String],
+    options: &Options,
+    machine_dirs: &[PathBuf],
+    policy_dirs: &[PathBuf],
+) -> Result<Resolved, DescribeError> {
+    let (for_policy, for_machine): (Vec<_>, Vec<_>) = set.iter().partition(|s| s.starts_with("policy."));
+    let mut machine: MachineDesc = file("machine", machine, machine_dirs, &for_machine)?;
+    let stripped: Vec<String> = for_policy.iter().map(|s| s["policy.".len()..].to_owned()).collect();
+    let policy: PolicyDesc = file("policy", policy, policy_dirs, &stripped.iter().collect::<Vec<_>>())?;
+    if let Some(cpi) = options.base_cpi {
+        machine.core.base_cpi = cpi;
+        machine.core.assumed.remove("base_cpi");
+        machine.core.source = format!("{}; base_cpi given by the user", machine.core.source);
+    }
+    if let Some(seed) = options.seed {
+        machine.memory.seed = seed;
+    }
+    check(&machine, options)?;
+    let mut assumptions = Vec::new();
+    gather("", &value_of(&machine), &mut assumptions);
+    gather("policy", &value_of(&policy), &mut assumptions);
+    Ok(Resolved { machine, policy, options: options.clone(), set: set.to_vec(), assumptions })
+}
+
+impl Resolved {
+    /// The part the kernel is built from.
+    pub fn kernel_desc(&self) -> KernelDesc {
+        KernelDesc {
+            memory: self.machine.memory.clone(),
+            policy: self.policy.clone(),
+            table: self.machine.table.clone(),
+            cpus: self.machine.core.count,
+            asid_bits: self.machine.tlb_rules.asid_bits,
+        }
+    }
+}
+
+fn file<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    name: &str,
+    dirs: &[PathBuf],
+    set: &[&String],
+) -> Result<T, DescribeError> {
+    let path = find(what, name, dirs)?;
+    let text = load(&path)?;
+    let place = path.display().to_string();
+    // Read once as it stands, so that an error in the file carries its line and column.
+    let whole: T = read::text(&text, &place)?;
+    if set.is_empty() {
+        return Ok(whole);
+    }
+    let mut table: Table = read::table(&text, &place)?;
+    for assignment in set {
+        read::set(&mut table, assignment)?;
+    }
+    let place = format!("{place} with {}", set.iter().map(|s| format!("--set {s}")).collect::<Vec<_>>().join(" "));
+    read::typed(table, &place)
+}
+
+fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> {
+    let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
+    let core = &machine.core;
+    if !(1..=1024).contains(&core.count) {
+        return bad(format!("core.count is {}: give 1 to 1024", core.count));
+    }
+    if !(core.base_cpi.is_finite() && core.base_cpi > 0.0) {
+        return bad(format!("core.base_cpi is {}: give a positive number of cycles per instruction", core.base_cpi));
+    }
+    if !(core.frequency_mhz.is_finite() && core.frequency_mhz > 0.0) {
+        return bad(format!("core.frequency_mhz is {}: give a positive number of MHz", core.frequency_mhz));
+    }
+    if let Some(share) = options.savable
+        && !(0.0..=1.0).contains(&share)
+    {
+        return bad(format!("savable is {share}: give a share from 0 to 1"));
+    }
+    Ok(())
+}
+
+fn value_of<T: Serialize>(description: &T) -> Value {
+    Value::try_from(description).unwrap_or_else(|_| Value::Table(Table::new()))
+}
+
+/// Collects the `assumed` maps of every table, with the value each key has.
+fn gather(place: &str, value: &Value, into: &mut Vec<Assumption>) {
+    match value {
+        Value::Table(table) => {
+            let reasons: BTreeMap<String, String> =
+                table.get("assumed").and_then(|a| a.clone().try_into().ok()).unwrap_or_default();
+            for (key, reason) in reasons {
+                let value = table.get(&key).map(ToString::to_string).unwrap_or_default();
+                into.push(Assumption { place: place.to_owned(), key, value, reason });
+            }
+            for (key, inner) in table.iter().filter(|(k, _)| *k != "assumed") {
+                let below = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+                gather(&below, inner, into);
+            }
+        }
+        Value::Array(entries) => {
+            for entry in entries {
+                let name = entry.get("name").and_then(Value::as_str).unwrap_or("?");
+                gather(&format!("{place}.{name}"), entry, into);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,84 @@
+use crate::describe::DescribeError;
+use mmulab_addr::{Access, VirtAddr};
+use mmulab_kernel::KernelError;
+use mmulab_tlb::GeometryError;
+use serde::Serialize;
+use thiserror::Error;
+
+/// Why a run, or one machine in it, came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The trace was over.
+    End,
+    /// The limit the user set.
+    Limit,
+    /// The user stopped it.
+    Interrupted,
+    /// The trace could not be read further.
+    TraceDamaged(String),
+    /// Physical memory ran out.
+    OutOfMemory(String),
+    /// The trace touched memory it may not, and the run was told to stop at that.
+    Violation(String),
+    /// A reference faulted over and over: a defect of the simulator.
+    Stuck {
+        /// The address.
+        va: VirtAddr,
+        /// What was done to it.
+        access: Access,
+    },
+    /// The kernel could not go on.
+    Kernel(String),
+}
+
+/// An [`Ended`] as results carry it.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndedReport {
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck` or `kernel`.
+    pub reason: &'static str,
+    /// What happened and what to do; empty for `end`.
+    pub message: String,
+}
+
+impl Ended {
+    /// Whether the whole trace was run, or as much as was asked for.
+    pub fn is_complete(&self) -> bool {
+        matches!(self, Self::End | Self::Limit)
+    }
+
+    /// In the form results carry it.
+    pub fn report(&self) -> EndedReport {
+        let (reason, message) = match self {
+            Self::End => ("end", String::new()),
+            Self::Limit => ("limit", "the limit of instructions was reached".into()),
+            Self::Interrupted => ("interrupted", "stopped by the user; figures cover the part that ran".into()),
+            Self::TraceDamaged(m) => ("trace-damaged", format!("{m}; figures cover what came before")),
+            Self::OutOfMemory(m) => ("out-of-memory", m.clone()),
+            Self::Violation(m) => {
+                ("violation", format!("{m}; run with unmapped=fault or unmapped=map to go on past such references"))
+            }
+            Self::Stuck { va, access } => {
+                ("stuck", format!("a {access:?} of {va} keeps faulting: please report this with the trace"))
+            }
+            Self::Kernel(m) => ("kernel", m.clone()),
+        };
+        EndedReport { reason, message }
+    }
+}
+
+/// Why a machine cannot be built.
+#[derive(Debug, Error)]
+pub enum MachineError {
+    /// A TLB, walk cache or cache cannot have this shape.
+    #[error("{0}")]
+    Geometry(#[from] GeometryError),
+    /// The walker or its caches cannot have this shape.
+    #[error("{0}")]
+    Walker(#[from] mmulab_walker::WalkerError),
+    /// Memory or policy cannot be as described.
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
+    /// The description itself.
+    #[error("{0}")]
+    Describe(#[from] DescribeError),
+}

@@ -1,0 +1,393 @@
+//! The machine and its loop: a reference looks in the TLBs, else the walker reads the tables, else the kernel faults.
+
+use crate::{
+    clock::Clock,
+    counts::Counts,
+    describe::{Resolved, Unmapped},
+    ended::{Ended, MachineError},
+    story::{Nobody, Seen, Story, Watch},
+    tally::{Cost, Missed, Tally},
+};
+use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, Side, Tid, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_kernel::{Actor, Effects, FaultError, Kernel};
+use mmulab_pagetable::{Format, Invalidate};
+use mmulab_tlb::{Hierarchy, Outcome};
+use mmulab_trace::{Batch, Event, Item};
+use mmulab_walker::{Caches, Walk, WalkContext, WalkSlots, Walker};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A machine built from its description, with a kernel, in the middle of a trace.
+pub struct Machine {
+    pub(crate) desc: Arc<Resolved>,
+    pub(crate) mem: PhysMem,
+    pub(crate) kernel: Kernel,
+    pub(crate) caches: Caches,
+    pub(crate) cores: Vec<Core>,
+    pub(crate) counts: Counts,
+    pub(crate) tally: Tally,
+    pub(crate) ended: Option<Ended>,
+    who: Actor,
+    /// The core each thread is pinned to.
+    pinned: BTreeMap<Tid, u16>,
+    fx: Effects,
+    /// Whether references to unmapped memory are given some (resolved from the options and the trace).
+    unmapped: Unmapped,
+    /// Kernel cycles not yet whole, by the costs' fractions.
+    kernel_cycles: f64,
+    /// References seen.
+    next: u64,
+}
+
+/// One core: its TLBs, its walker, its time.
+pub(crate) struct Core {
+    pub tlbs: Hierarchy,
+    pub walker: Walker,
+    pub slots: WalkSlots,
+    pub clock: Clock,
+    pub instructions: u64,
+    context: Option<WalkContext>,
+    /// The block that is executing: the code that data-side misses are charged to.
+    block: VirtAddr,
+}
+
+/// A reference on its way through the slow path.
+struct Pending {
+    va: VirtAddr,
+    access: Access,
+    cost: Cost,
+    seen: Seen,
+}
+
+/// How often one reference may fault before something is broken: a write to a page that was not there, was then mapped
+/// read-only for want of a better idea, then copied, takes three.
+const MAX_FAULTS: u32 = 8;
+
+impl Machine {
+    /// Builds the machine of `desc` for a trace that carries its address-space events, or does not.
+    ///
+    /// # Errors
+    /// A geometry or memory that cannot be.
+    pub fn new(desc: Arc<Resolved>, has_address_space: bool) -> Result<Self, MachineError> {
+        let m = &desc.machine;
+        let cores = m.core.count;
+        let mut mem = PhysMem::new(m.memory.bytes());
+        let kernel = Kernel::new(&desc.kernel_desc(), &mut mem)?;
+        let core = |index: u16| -> Result<Core, MachineError> {
+            Ok(Core {
+                tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
+                walker: Walker::new(&m.walker, usize::from(index))?,
+                slots: WalkSlots::new(m.walker.count),
+                clock: Clock::new(m.core.base_cpi, m.core.window),
+                instructions: 0,
+                context: None,
+                block: VirtAddr::default(),
+            })
+        };
+        let unmapped = match desc.options.unmapped {
+            Unmapped::Auto if has_address_space => Unmapped::Fault,
+            Unmapped::Auto => Unmapped::Map,
+            chosen => chosen,
+        };
+        let mut machine = Self {
+            caches: Caches::new(&m.cache, &m.cache_rules, cores)?,
+            cores: (0..cores).map(core).collect::<Result<_, _>>()?,
+            counts: Counts::default(),
+            tally: Tally::new(desc.options.profile),
+            ended: None,
+            who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
+            pinned: BTreeMap::from([(Tid(1), 0)]),
+            fx: Effects::default(),
+            unmapped,
+            kernel_cycles: 0.0,
+            next: 0,
+            mem,
+            kernel,
+            desc,
+        };
+        let first = Event::Switch { pid: Pid(1), tid: Tid(1) };
+        machine.kernel.event(&mut machine.mem, machine.who, &first, &mut machine.fx)?;
+        machine.fx.clear();
+        machine.load_context();
+        Ok(machine)
+    }
+
+    /// Runs a stretch of a trace; nothing happens once the machine has ended.
+    pub fn run(&mut self, batch: &Batch) {
+        self.run_watched(batch, &mut Nobody);
+    }
+
+    /// Runs a stretch of a trace with somebody watching each reference.
+    pub fn run_watched<W: Watch>(&mut self, batch: &Batch, watch: &mut W) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.fx.narrate = W::ACTIVE;
+        if let Err(ended) = self.go(batch, watch) {
+            self.ended = Some(ended);
+        }
+    }
+
+    fn go<W: Watch>(&mut self, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
+        let mut at = 0;
+        while at < batch.refs.len() {
+            at = self.stretch(batch, at, watch)?;
+            if at < batch.refs.len() {
+                match batch.refs[at].item() {
+                    Item::Event(index) => self.event(&batch.events[index], watch)?,
+                    Item::Retire(count) => self.core().instructions += count,
+                    Item::Access(..) => unreachable!("a stretch ends at a control word"),
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// References up to the next control word: the loop everything else stays out of.
+    #[inline]
+    fn stretch<W: Watch>(&mut self, batch: &Batch, from: usize, watch: &mut W) -> Result<usize, Ended> {
+        let through_caches = self.desc.machine.cache_rules.data;
+        let cpu = usize::from(self.who.cpu);
+        let asid = self.cores[cpu].context.map_or(Asid(0), |c| c.asid);
+        let mut at = from;
+        let (mut instructions, mut writes) = (0u64, 0u64);
+        let outcome = loop {
+            let Some(&word) = batch.refs.get(at) else { break Ok(()) };
+            if word.is_control() {
+                break Ok(());
+            }
+            let va = word.va();
+            let access = match (word.is_fetch(), word.is_write()) {
+                (true, _) => Access::Fetch,
+                (_, true) => Access::Write,
+                _ => Access::Read,
+            };
+            let core = &mut self.cores[cpu];
+            instructions += u64::from(word.instructions());
+            writes += u64::from(word.is_write());
+            if access == Access::Fetch {
+                core.block = va;
+            }
+            at += 1;
+            self.next += 1;
+            let outcome = core.tlbs.access(asid, va, access, watch);
+            if !W::ACTIVE && !through_caches && matches!(outcome, Outcome::L1 { .. }) {
+                continue;
+            }
+            core.instructions += std::mem::take(&mut instructions);
+            if let Err(ended) = self.beyond(va, access, outcome, watch) {
+                break Err(ended);
+            }
+        };
+        self.cores[cpu].instructions += instructions;
+        self.counts.writes += writes;
+        outcome.map(|()| at)
+    }
+
+    #[inline]
+    fn core(&mut self) -> &mut Core {
+        &mut self.cores[usize::from(self.who.cpu)]
+    }
+
+    /// A reference that the first level alone did not finish, or that somebody watches.
+    #[inline(never)]
+    fn beyond<W: Watch>(&mut self, va: VirtAddr, access: Access, outcome: Outcome, watch: &mut W) -> Result<(), Ended> {
+        let mut p = Pending { va, access, cost: Cost::default(), seen: Seen::of(&outcome) };
+        if p.seen.missed_l1() {
+            match access.side() {
+                Side::Instruction => p.cost.l1i_misses = 1,
+                Side::Data => p.cost.l1d_misses = 1,
+            }
+        }
+        let result = self.resolve(&mut p, outcome, watch);
+        let (pid, block) = (self.who.pid, self.core().block);
+        if p.cost != Cost::default() {
+            let region = self.kernel.region_at(pid, va);
+            self.tally.add(region, &Missed { pid, va, block, cost: p.cost });
+        }
+        if W::ACTIVE {
+            watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });
+        }
+        result
+    }
+
+    /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.
+    fn resolve<W: Watch>(&mut self, p: &mut Pending, outcome: Outcome, watch: &mut W) -> Result<(), Ended> {
+        match outcome {
+            Outcome::L1 { entry } => {
+                self.translated(p, entry.translate(p.va), entry.order);
+                return Ok(());
+            }
+            Outcome::L2 { entry, cycles } => {
+                self.wait_for_second_level(p, cycles);
+                self.translated(p, entry.translate(p.va), entry.order);
+                return Ok(());
+            }
+            Outcome::Miss { cycles } => self.wait_for_second_level(p, cycles),
+            Outcome::NeedDirty { cycles, .. } => {
+                self.counts.dirty_updates += 1;
+                self.wait_for_second_level(p, cycles);
+            }
+            Outcome::Denied { cycles, .. } => {
+                self.counts.denied_rechecks += 1;
+                self.wait_for_second_level(p, cycles);
+            }
+        }
+        for _ in 0..MAX_FAULTS {
+            if self.walk(p, watch) || !self.fault(p, watch)? {
+                return Ok(());
+            }
+            self.counts.replays += 1;
+        }
+        Err(Ended::Stuck { va: p.va, access: p.access })
+    }
+
+    /// The reference has its physical address.
+    fn translated(&mut self, p: &mut Pending, pa: PhysAddr, order: PageOrder) {
+        p.seen.pa = Some(pa);
+        p.seen.size = order.bytes();
+        if self.desc.machine.cache_rules.data {
+            let served = self.caches.read(usize::from(self.who.cpu), pa);
+            self.counts.data_cycles += u64::from(served.cycles);
+        }
+    }
+
+    fn wait_for_second_level(&mut self, p: &mut Pending, cycles: u32) {
+        let hidden = p.access.side() == Side::Data;
+        let core = self.core();
+        let now = core.clock.now(core.instructions);
+        let stall = core.clock.wait(now, now + u64::from(cycles), hidden);
+        p.cost.stall_cycles += stall;
+        self.counts.l2_hit_cycles += u64::from(cycles);
+        self.counts.l2_hit_stalls += stall;
+    }
+
+    /// Walks; whether a page was found that may be used so, which the TLBs then hold.
+    fn walk<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> bool {
+        let cx = match self.core().context {
+            Some(cx) => cx,
+            None => match self.revive(watch) {
+                Some(cx) => cx,
+                None => return false,
+            },
+        };
+        let core = &mut self.cores[usize::from(self.who.cpu)];
+        let walk = core.walker.walk(&mut self.mem, &mut self.caches, cx, p.va, p.access);
+        let (Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. }) = walk;
+        let now = core.clock.now(core.instructions);
+        let end = core.slots.schedule(now, cycles);
+        let stall = core.clock.wait(now, end, p.access.side() == Side::Data);
+        p.cost.walks += 1;
+        p.cost.walk_cycles += u64::from(cycles);
+        p.cost.walk_reads += core.walker.reads() as u64;
+        p.cost.stall_cycles += stall;
+        self.counts.walk_stalls += stall;
+        if W::ACTIVE {
+            watch.walked(core.walker.steps());
+        }
+        match walk {
+            Walk::Fault { .. } => false,
+            Walk::Mapped { walked, .. } => {
+                core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
+                if p.access == Access::Write {
+                    core.tlbs.set_dirty(cx.asid, p.va);
+                }
+                self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
+                true
+            }
+        }
+    }
+
+    /// References of a process that has ended: it comes back, with nothing mapped.
+    #[cold]
+    fn revive<W: Watch>(&mut self, watch: &mut W) -> Option<WalkContext> {
+        let again = Event::Switch { pid: self.who.pid, tid: self.who.tid };
+        let made = self.kernel.event(&mut self.mem, self.who, &again, &mut self.fx);
+        self.apply(watch);
+        self.load_context();
+        made.ok().and(self.core().context)
+    }
+
+    /// The kernel serves a page fault; false when it cannot and the reference is passed over.
+    fn fault<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<bool, Ended> {
+        let mut served = self.kernel.fault(&mut self.mem, self.who, p.va, p.access, &mut self.fx);
+        self.apply(watch);
+        if matches!(served, Err(FaultError::Unmapped { .. })) && self.unmapped == Unmapped::Map {
+            let made = self.kernel.map_implicit(&mut self.mem, self.who, p.va, &mut self.fx);
+            self.apply(watch);
+            made.map_err(|e| Ended::Kernel(e.to_string()))?;
+            served = self.kernel.fault(&mut self.mem, self.who, p.va, p.access, &mut self.fx);
+            self.apply(watch);
+        }
+        let error = match served {
+            Ok(_) => {
+                self.load_context();
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        let count = match error {
+            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(error.to_string())),
+            FaultError::Unmapped { .. } => &mut self.counts.unmapped,
+            FaultError::Protection { .. } => &mut self.counts.forbidden,
+        };
+        *count += 1;
+        match self.unmapped {
+            Unmapped::Stop => Err(Ended::Violation(error.to_string())),
+            _ => Ok(false),
+        }
+    }
+
+    /// The program did something to its address space, or another thread acts.
+    #[cold]
+    fn event<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<(), Ended> {
+        if let Event::Invlpg { addr } = event {
+            // A core drops its own translation only.
+            let core = &mut self.cores[usize::from(self.who.cpu)];
+            if let Some(cx) = core.context {
+                let what = Invalidate::Page { asid: cx.asid, va: *addr, order: PageOrder::P4K };
+                core.tlbs.invalidate(&what, watch);
+                core.walker.invalidate(cx.format, &what);
+                watch.invalidated_by_program(&what);
+            }
+            return Ok(());
+        }
+        let result = self.kernel.event(&mut self.mem, self.who, event, &mut self.fx);
+        if let Event::Switch { pid, tid } = *event {
+            let next = (self.pinned.len() % self.cores.len()) as u16;
+            let cpu = *self.pinned.entry(tid).or_insert(next);
+            self.counts.space_switches += u64::from(pid != self.who.pid);
+            self.who = Actor { pid, tid, cpu };
+        }
+        self.apply(watch);
+        self.load_context();
+        result.map_err(|e| Ended::Kernel(e.to_string()))
+    }
+
+    /// Delivers what the kernel asked for: invalidations to every core, work to the clock of kernel time.
+    fn apply<W: Watch>(&mut self, watch: &mut W) {
+        let format: Format = self.desc.machine.table.format();
+        for what in &self.fx.invalidations {
+            for core in &mut self.cores {
+                core.tlbs.invalidate(what, watch);
+                core.walker.invalidate(format, what);
+            }
+        }
+        for work in &self.fx.work {
+            self.kernel_cycles += self.desc.machine.costs.cycles(work.kind) * work.count as f64;
+        }
+        self.counts.kernel_cycles = self.kernel_cycles as u64;
+        if W::ACTIVE {
+            watch.happened(&self.fx.told, &self.fx.invalidations);
+        }
+        self.fx.clear();
+    }
+
+    /// Puts the acting process's table into its core's base register.
+    fn load_context(&mut self) {
+        let context = self.kernel.context(self.who.pid);
+        let cx = context.map(|c| WalkContext { format: c.format, root: c.root, asid: c.asid });
+        self.core().context = cx;
+    }
+}

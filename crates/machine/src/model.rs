@@ -1,0 +1,87 @@
+//! From counted events to cycles: everything here is modelled, nothing is counted.
+
+use crate::describe::Resolved;
+use serde::Serialize;
+
+/// What the model is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events {
+    /// Instructions retired, on all cores.
+    pub instructions: u64,
+    /// Cycles the instructions alone took.
+    pub base_cycles: u64,
+    /// Cycles stood still for second-level hits.
+    pub l2_hit_stalls: u64,
+    /// Latency of second-level hits.
+    pub l2_hit_cycles: u64,
+    /// Cycles stood still for walks.
+    pub walk_stalls: u64,
+    /// Sum of the durations of walks (Intel's WALK_PENDING).
+    pub walk_pending: u64,
+    /// Cycles in which at least one walk was going on (Intel's WALK_ACTIVE).
+    pub walk_active: u64,
+    /// Cycles of kernel work.
+    pub kernel_cycles: u64,
+}
+
+/// Cycles by what they went to.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq)]
+pub struct Cycles {
+    /// Instructions at the base CPI.
+    pub base: u64,
+    /// Standing still for second-level TLB hits.
+    pub tlb: u64,
+    /// Standing still for page walks.
+    pub walk: u64,
+    /// Kernel work: faults, zeroing, copying, flushing.
+    pub kernel: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// The modelled part of a result.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub struct Model {
+    /// How stalls were found: `window` or `savable`.
+    pub method: &'static str,
+    /// Cycles by what they went to.
+    pub cycles: Cycles,
+    /// Sum of the durations of walks, as Intel's WALK_PENDING counts.
+    pub walk_pending: u64,
+    /// Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts.
+    pub walk_active: u64,
+    /// Cycles that translation adds: TLB and walk stalls.
+    pub translation_cycles: u64,
+    /// The same were nothing overlapped: an upper bound for programs whose loads wait for one another.
+    pub translation_cycles_serial: u64,
+    /// Share of user time (total without kernel work) that translation takes.
+    pub share_of_time: f64,
+    /// The same were nothing overlapped.
+    pub share_of_time_serial: f64,
+    /// Seconds at the machine's clock.
+    pub seconds: f64,
+}
+
+/// Converts events to cycles.
+pub fn model(events: &Events, desc: &Resolved) -> Model {
+    let base = events.base_cycles;
+    let (method, tlb, walk) = match desc.options.savable {
+        Some(share) => ("savable", events.l2_hit_stalls, (events.walk_pending as f64 * share).round() as u64),
+        None => ("window", events.l2_hit_stalls, events.walk_stalls),
+    };
+    let translation = tlb + walk;
+    let serial = events.l2_hit_cycles + events.walk_pending;
+    let total = base + translation + events.kernel_cycles;
+    let share = |part: u64| if base + part == 0 { 0.0 } else { part as f64 / (base + part) as f64 };
+    Model {
+        method,
+        cycles: Cycles { base, tlb, walk, kernel: events.kernel_cycles, total },
+        walk_pending: events.walk_pending,
+        walk_active: events.walk_active,
+        translation_cycles: translation,
+        translation_cycles_serial: serial,
+        share_of_time: share(translation),
+        share_of_time_serial: share(serial),
+        seconds: total as f64 / (desc.machine.core.frequency_mhz * 1e6),
+    }
+}

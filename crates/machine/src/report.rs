@@ -1,0 +1,260 @@
+//! The result of a run: everything counted, what it costs by the model, and what that rests on.
+
+use crate::{
+    Ended, EndedReport, Machine, Resolved, Touched,
+    describe::Assumption,
+    model::{self, Events, Model},
+    tally::Cost,
+};
+use mmulab_kernel::{KernelCounts, Region, Usage};
+use mmulab_tlb::{ArrayCounts, HierarchyCounts, SideCounts};
+use mmulab_trace::TraceInfo;
+use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc};
+use thiserror::Error;
+
+/// The version of the result's layout.
+const SCHEMA: u32 = 1;
+/// Places of a profile that are listed; the others are summed.
+const LISTED: usize = 400;
+
+/// An identity that every run must satisfy does not hold: a defect of the simulator.
+#[derive(Debug, Error)]
+#[error("the figures do not add up ({0}): please report this with the trace and the description")]
+pub struct ReportError(String);
+
+/// The result of one machine's run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: u32,
+    version: &'static str,
+    trace: TraceInfo,
+    #[serde(flatten)]
+    resolved: Arc<Resolved>,
+    complete: bool,
+    ended: EndedReport,
+    counts: AllCounts,
+    per_kilo_instruction: BTreeMap<&'static str, f64>,
+    model: Model,
+    regions: Vec<RegionReport>,
+    heat: Listed,
+    code: Listed,
+    exactness: Exactness,
+}
+
+#[derive(Debug, Serialize)]
+struct AllCounts {
+    instructions: u64,
+    references: u64,
+    fetches: u64,
+    reads: u64,
+    writes: u64,
+    tlb: BTreeMap<&'static str, SideCounts>,
+    arrays: Vec<ArrayCounts>,
+    walks: Walks,
+    violations: BTreeMap<&'static str, u64>,
+    space_switches: u64,
+    kernel: KernelCounts,
+    memory: MemoryReport,
+}
+
+#[derive(Debug, Serialize)]
+struct Walks {
+    instruction: SideWalks,
+    data: SideWalks,
+    replays: u64,
+    dirty_updates: u64,
+    denied_rechecks: u64,
+    levels: Vec<LevelReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LevelReport {
+    level: u8,
+    from_walk_cache: u64,
+    reads: u64,
+    served_by: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct MemoryReport {
+    #[serde(flatten)]
+    usage: Usage,
+    /// Base pages the trace truly touched, at the peak; absent when not tracked.
+    touched_bytes: Option<u64>,
+    /// Resident at the peak beyond what was touched.
+    bloat_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RegionReport {
+    #[serde(flatten)]
+    region: Region,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+/// The dearest places of a profile, and the sum of all others.
+#[derive(Debug, Serialize)]
+struct Listed {
+    places: Vec<PlaceReport>,
+    others: Cost,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceReport {
+    pid: u32,
+    addr: mmulab_addr::VirtAddr,
+    region: mmulab_kernel::RegionId,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+#[derive(Debug, Serialize)]
+struct Exactness {
+    counted: &'static [&'static str],
+    modelled: &'static [&'static str],
+}
+
+/// The result of `machine` after a trace that ended as `trace_ended`.
+///
+/// # Errors
+/// An identity between the counts that does not hold.
+pub fn report(
+    machine: &mut Machine,
+    info: &TraceInfo,
+    trace_ended: &Ended,
+    touched: Option<&Touched>,
+) -> Result<Report, ReportError> {
+    let mut tlb = HierarchyCounts::default();
+    let mut walks = WalkCounts::default();
+    let mut events = Events::default();
+    let servers = machine.caches.names();
+    let levels = machine.desc.machine.table.format().levels();
+    for core in &mut machine.cores {
+        tlb.add(&core.tlbs.counts());
+        walks.add(&core.walker.counts(servers.len(), levels));
+        events.instructions += core.instructions;
+        events.base_cycles += core.clock.base(core.instructions);
+        events.walk_pending += core.slots.pending();
+        events.walk_active += core.slots.active();
+    }
+    let own = machine.counts;
+    events.l2_hit_cycles = own.l2_hit_cycles;
+    events.l2_hit_stalls = own.l2_hit_stalls;
+    events.walk_stalls = own.walk_stalls;
+    events.kernel_cycles = own.kernel_cycles;
+    check(machine, &tlb, &walks)?;
+
+    let ended = machine.ended.as_ref().unwrap_or(trace_ended);
+    let usage = machine.kernel.usage();
+    let touched = touched.map(Touched::peak_bytes);
+    let memory = MemoryReport {
+        bloat_bytes: touched.map(|t| usage.resident_bytes_peak.saturating_sub(t)),
+        touched_bytes: touched,
+        usage,
+    };
+    let (fetches, data) = (tlb.l1i.accesses, tlb.l1d.accesses);
+    let served = |l: &LevelCounts| LevelReport {
+        level: l.level,
+        from_walk_cache: l.from_walk_cache,
+        reads: l.reads,
+        served_by: servers.iter().cloned().zip(l.served_by.iter().copied()).collect(),
+    };
+    let per_kilo = |n: u64| n as f64 * 1000.0 / events.instructions.max(1) as f64;
+    Ok(Report {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        trace: info.clone(),
+        complete: ended.is_complete(),
+        ended: ended.report(),
+        per_kilo_instruction: BTreeMap::from([
+            ("l1i_misses", per_kilo(tlb.l1i.misses)),
+            ("l1d_misses", per_kilo(tlb.l1d.misses)),
+            ("l2i_misses", per_kilo(tlb.l2i.misses)),
+            ("l2d_misses", per_kilo(tlb.l2d.misses)),
+            ("walks", per_kilo(walks.instruction.walks + walks.data.walks)),
+            ("faults", per_kilo(machine.kernel.counts().faults.total())),
+        ]),
+        counts: AllCounts {
+            instructions: events.instructions,
+            references: fetches + data,
+            fetches,
+            reads: data - own.writes,
+            writes: own.writes,
+            tlb: BTreeMap::from([("l1i", tlb.l1i), ("l1d", tlb.l1d), ("l2i", tlb.l2i), ("l2d", tlb.l2d)]),
+            arrays: tlb.arrays,
+            walks: Walks {
+                instruction: walks.instruction,
+                data: walks.data,
+                replays: own.replays,
+                dirty_updates: own.dirty_updates,
+                denied_rechecks: own.denied_rechecks,
+                levels: walks.levels.iter().map(served).collect(),
+            },
+            violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
+            space_switches: own.space_switches,
+            kernel: machine.kernel.counts().clone(),
+            memory,
+        },
+        model: model::model(&events, &machine.desc),
+        regions: regions(machine),
+        heat: listed(machine, machine.tally.heat()),
+        code: listed(machine, machine.tally.code()),
+        exactness: Exactness {
+            counted: &["counts", "per_kilo_instruction", "regions (all but stall_cycles)", "heat", "code"],
+            modelled: &["model", "stall_cycles", "counts.kernel.work as cycles"],
+        },
+        resolved: Arc::clone(&machine.desc),
+    })
+}
+
+impl Report {
+    /// What the description assumes.
+    pub fn assumptions(&self) -> &[Assumption] {
+        &self.resolved.assumptions
+    }
+
+    /// Whether the whole trace was run.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+fn regions(machine: &Machine) -> Vec<RegionReport> {
+    let report = |r: &Region| RegionReport { cost: machine.tally.region(r.id), region: r.clone() };
+    machine.kernel.regions().iter().map(report).collect()
+}
+
+fn listed(machine: &Machine, places: Vec<crate::tally::Place>) -> Listed {
+    let mut others = Cost::default();
+    places.iter().skip(LISTED).for_each(|(_, _, cost)| others.add(cost));
+    let report = |&(pid, addr, cost): &crate::tally::Place| PlaceReport {
+        pid: pid.0,
+        addr,
+        region: machine.kernel.region_at(pid, addr),
+        cost,
+    };
+    Listed { places: places.iter().take(LISTED).map(report).collect(), others }
+}
+
+/// Every identity that must hold between the counts of the rooms.
+fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result<(), ReportError> {
+    tlb.check().map_err(ReportError)?;
+    walks.check().map_err(ReportError)?;
+    let own = &machine.counts;
+    let same = |what: &str, a: u64, b: u64| {
+        if a == b { Ok(()) } else { Err(ReportError(format!("{what}: {a} and {b}"))) }
+    };
+    let begun = walks.instruction.walks + walks.data.walks;
+    let reasons = tlb.l2i.misses + tlb.l2d.misses + own.replays + own.dirty_updates + own.denied_rechecks;
+    same("walks, and second-level misses with replays, dirty updates and rechecks", begun, reasons)?;
+    let total = machine.tally.total();
+    same("first-level instruction misses, and their sum over regions", tlb.l1i.misses, total.l1i_misses)?;
+    same("first-level data misses, and their sum over regions", tlb.l1d.misses, total.l1d_misses)?;
+    same("walks, and their sum over regions", begun, total.walks)?;
+    same("walk reads, and their sum over regions", walks.instruction.accesses + walks.data.accesses, total.walk_reads)?;
+    same("walk cycles, and their sum over regions", walks.instruction.cycles + walks.data.cycles, total.walk_cycles)?;
+    same("stall cycles, and their sum over regions", own.walk_stalls + own.l2_hit_stalls, total.stall_cycles)
+}

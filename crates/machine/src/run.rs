@@ -1,0 +1,183 @@
+//! One decoding pass, any number of machines.
+
+use crate::{Ended, Machine, Touched};
+use mmulab_trace::{Batch, Item, Source};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How far a run is.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Progress {
+    /// Instructions decoded so far.
+    pub instructions: u64,
+    /// References decoded so far.
+    pub references: u64,
+    /// Share of the trace consumed (0.0..=1.0), when that can be known.
+    pub fraction: Option<f64>,
+    /// Seconds since the start.
+    pub elapsed_s: f64,
+    /// References per second, all machines together.
+    pub refs_per_s: f64,
+}
+
+/// What a progress callback wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// End here and report what there is.
+    Stop,
+}
+
+/// Limits of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// End after this many instructions.
+    pub instructions: Option<u64>,
+    /// Threads that run machines; 0 means as many as the host has, or as there are machines if those are fewer.
+    pub threads: usize,
+}
+
+/// What a run leaves besides its machines.
+pub struct Ran {
+    /// The machines, in the order they were given.
+    pub machines: Vec<Machine>,
+    /// Which pages the trace touched.
+    pub touched: Option<Touched>,
+    /// Why the trace itself ended.
+    pub ended: Ended,
+    /// The final figures.
+    pub progress: Progress,
+}
+
+/// How often the callback is called.
+const BEAT: Duration = Duration::from_millis(200);
+/// Batches in flight to each worker: enough to keep it busy while the decoder is briefly late.
+const DEPTH: usize = 4;
+
+/// Runs `source` through `machines`; results do not depend on `threads`.
+pub fn run(
+    source: &mut dyn Source,
+    machines: Vec<Machine>,
+    mut touched: Option<Touched>,
+    limits: Limits,
+    mut progress: impl FnMut(&Progress) -> Control,
+) -> Ran {
+    let start = Instant::now();
+    let count = machines.len().max(1);
+    let host = thread::available_parallelism().map_or(1, usize::from);
+    let workers = if limits.threads == 0 { host.min(count) } else { limits.threads.min(count) };
+    let mut lanes: Vec<Vec<(usize, Machine)>> = (0..workers).map(|_| Vec::new()).collect();
+    for (index, machine) in machines.into_iter().enumerate() {
+        lanes[index % workers].push((index, machine));
+    }
+
+    let mut feed = Feed { limit: limits.instructions, instructions: 0, references: 0 };
+    let mut ended = Ended::End;
+    let mut beat = start;
+    let report = |feed: &Feed, source: &dyn Source| {
+        let elapsed_s = start.elapsed().as_secs_f64();
+        Progress {
+            instructions: feed.instructions,
+            references: feed.references,
+            fraction: source.progress(),
+            elapsed_s,
+            refs_per_s: (feed.references * count as u64) as f64 / elapsed_s.max(1e-9),
+        }
+    };
+
+    let mut done: Vec<(usize, Machine)> = thread::scope(|scope| {
+        let (senders, handles): (Vec<_>, Vec<_>) = lanes
+            .into_iter()
+            .map(|mut lane| {
+                let (sender, receiver) = mpsc::sync_channel::<Arc<Batch>>(DEPTH);
+                let handle = scope.spawn(move || {
+                    for batch in receiver {
+                        for (_, machine) in &mut lane {
+                            machine.run(&batch);
+                        }
+                    }
+                    lane
+                });
+                (sender, handle)
+            })
+            .unzip();
+
+        let mut pool: VecDeque<Arc<Batch>> = VecDeque::new();
+        loop {
+            let mut batch = match pool.front_mut().and_then(Arc::get_mut) {
+                Some(_) => pool.pop_front().expect("seen at the front"),
+                None => Arc::default(),
+            };
+            let content = Arc::get_mut(&mut batch).expect("nobody else holds it");
+            let more = match source.next_batch(content) {
+                Ok(more) => more,
+                Err(error) => {
+                    // What was read before the damage is whole and still counts.
+                    ended = Ended::TraceDamaged(error.to_string());
+                    false
+                }
+            };
+            let reached = feed.admit(content);
+            if let Some(touched) = &mut touched {
+                touched.take(content);
+            }
+            for sender in &senders {
+                sender.send(Arc::clone(&batch)).expect("workers outlive the feed");
+            }
+            pool.push_back(batch);
+            if reached {
+                ended = Ended::Limit;
+            }
+            if reached || !more {
+                break;
+            }
+            if beat.elapsed() >= BEAT {
+                beat = Instant::now();
+                if progress(&report(&feed, source)) == Control::Stop {
+                    ended = Ended::Interrupted;
+                    break;
+                }
+            }
+        }
+        drop(senders);
+        handles.into_iter().flat_map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    done.sort_unstable_by_key(|&(index, _)| index);
+    let progress = report(&feed, source);
+    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, ended, progress }
+}
+
+/// Counts what is fed and cuts it at the limit.
+struct Feed {
+    limit: Option<u64>,
+    instructions: u64,
+    references: u64,
+}
+
+impl Feed {
+    /// Takes in a batch; true when the limit was reached in it, and the batch cut there.
+    fn admit(&mut self, batch: &mut Batch) -> bool {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        for at in 0..batch.refs.len() {
+            let word = batch.refs[at];
+            if self.instructions >= limit && (word.is_control() || word.is_fetch()) {
+                batch.refs.truncate(at);
+                return true;
+            }
+            if word.is_control() {
+                if let Item::Retire(count) = word.item() {
+                    self.instructions += count;
+                }
+            } else {
+                self.references += 1;
+                self.instructions += u64::from(word.instructions());
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,119 @@
+//! Who pays: misses and walks by region, by the 2 MiB of memory they were for, and by the code that made them.
+
+use mmulab_addr::{Pid, VirtAddr};
+use mmulab_kernel::RegionId;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// What translation cost in some place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// Instruction-side references that missed the first level.
+    pub l1i_misses: u64,
+    /// Data-side references that missed the first level.
+    pub l1d_misses: u64,
+    /// Page walks for references (second-level misses, with the replays after faults).
+    pub walks: u64,
+    /// Page-table entries those walks read.
+    pub walk_reads: u64,
+    /// Cycles those walks took, were nothing overlapped.
+    pub walk_cycles: u64,
+    /// Cycles the core stood still for any of it.
+    pub stall_cycles: u64,
+}
+
+impl Cost {
+    /// Adds another place's cost.
+    pub fn add(&mut self, other: &Self) {
+        self.l1i_misses += other.l1i_misses;
+        self.l1d_misses += other.l1d_misses;
+        self.walks += other.walks;
+        self.walk_reads += other.walk_reads;
+        self.walk_cycles += other.walk_cycles;
+        self.stall_cycles += other.stall_cycles;
+    }
+}
+
+/// A reference that missed, with all it cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Missed {
+    /// The process.
+    pub pid: Pid,
+    /// The address referred to.
+    pub va: VirtAddr,
+    /// The block that was executing.
+    pub block: VirtAddr,
+    /// What it cost.
+    pub cost: Cost,
+}
+
+/// log2 of the bytes one entry of the heat map stands for (2 MiB).
+pub const HEAT_SHIFT: u32 = 21;
+
+/// The running sums. Regions are always kept; the finer ones only when a profile is wanted, for they hash.
+#[derive(Default)]
+pub struct Tally {
+    regions: Vec<Cost>,
+    profile: Option<Profile>,
+}
+
+#[derive(Default)]
+struct Profile {
+    heat: FxHashMap<(Pid, u64), Cost>,
+    code: FxHashMap<(Pid, VirtAddr), Cost>,
+}
+
+/// One place of a profile: process, first address, cost.
+pub type Place = (Pid, VirtAddr, Cost);
+
+impl Tally {
+    /// Empty sums.
+    pub fn new(profile: bool) -> Self {
+        Self { regions: Vec::new(), profile: profile.then(Profile::default) }
+    }
+
+    /// Adds one missed reference, made in `region`.
+    #[inline]
+    pub fn add(&mut self, region: RegionId, missed: &Missed) {
+        let index = region.index();
+        if index >= self.regions.len() {
+            self.regions.resize(index + 1, Cost::default());
+        }
+        self.regions[index].add(&missed.cost);
+        if let Some(profile) = &mut self.profile {
+            profile.heat.entry((missed.pid, missed.va.raw() >> HEAT_SHIFT)).or_default().add(&missed.cost);
+            profile.code.entry((missed.pid, missed.block)).or_default().add(&missed.cost);
+        }
+    }
+
+    /// The cost of a region.
+    pub fn region(&self, region: RegionId) -> Cost {
+        self.regions.get(region.index()).copied().unwrap_or_default()
+    }
+
+    /// The sum over all regions.
+    pub fn total(&self) -> Cost {
+        self.regions.iter().fold(Cost::default(), |mut sum, c| {
+            sum.add(c);
+            sum
+        })
+    }
+
+    /// Costs by 2 MiB of memory, dearest first; empty without a profile.
+    pub fn heat(&self) -> Vec<Place> {
+        let places = self.profile.iter().flat_map(|p| &p.heat);
+        dearest_first(places.map(|(&(pid, bin), &c)| (pid, VirtAddr::new(bin << HEAT_SHIFT), c)).collect())
+    }
+
+    /// Costs by the translation block that was executing, dearest first; empty without a profile.
+    pub fn code(&self) -> Vec<Place> {
+        let places = self.profile.iter().flat_map(|p| &p.code);
+        dearest_first(places.map(|(&(pid, block), &c)| (pid, block, c)).collect())
+    }
+}
+
+fn dearest_first(mut places: Vec<Place>) -> Vec<Place> {
+    let weight = |c: &Cost| (c.walk_cycles, c.l1i_misses + c.l1d_misses);
+    places.sort_unstable_by(|a, b| weight(&b.2).cmp(&weight(&a.2)).then((a.0, a.1).cmp(&(b.0, b.1))));
+    places
+}
