@@ -20,6 +20,9 @@ impl Space {
         pages: Pages,
         advice: Advice,
     ) -> Result<Result<(), EventError>, FaultError> {
+        if pages.start == pages.end {
+            return Ok(Ok(()));
+        }
         let has_hole = self.vmas.first_hole(pages.start, pages.end) < pages.end;
         match advice {
             Advice::Hugepage | Advice::Nohugepage => {
@@ -115,7 +118,7 @@ impl Space {
             return Ok(());
         }
         for span in self.vmas.over(pages.start, pages.end).cloned().collect::<Vec<_>>() {
-            let start = span.start.max(pages.start).next_multiple_of(size);
+            let start = span.start.max(pages.start).checked_next_multiple_of(size).unwrap_or(u64::MAX);
             let end = span.end.min(pages.end) & !(size - 1);
             let why = if !span.value.is_anon() {
                 Some(Refusal::ThpNotAnonymous)

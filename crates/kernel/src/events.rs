@@ -138,7 +138,10 @@ impl Kernel {
             if pages.start % order.bytes() != 0 {
                 return Ok(Err(EventError::Invalid));
             }
-            pages.end = pages.end.next_multiple_of(order.bytes());
+            match pages.end.checked_next_multiple_of(order.bytes()) {
+                Some(end) => pages.end = end,
+                None => return Ok(Err(EventError::Invalid)),
+            }
         }
         let cleared = self.clear_out(mem, slot, pid, pages, fx)?;
         if cleared.is_err() {
@@ -250,11 +253,13 @@ impl Kernel {
         let slot = self.slot_or_new(mem, who.pid, fx)?;
         let size = self.core.linux.implicit_vma.0;
         let (space, mut cx) = self.at_work(mem, fx, slot, who.pid);
-        if !space.is_canonical(va.raw()) {
+        // The last page of all stays free, so that every range has an end.
+        let top = u64::MAX & !(BASE_BYTES - 1);
+        if !space.is_canonical(va.raw()) || va.raw() >= top {
             return Err(FaultError::Unmapped { pid: who.pid, va }.into());
         }
         let mut start = va.raw() & !(size - 1);
-        let mut end = start.saturating_add(size);
+        let mut end = start.saturating_add(size).min(top);
         if let Some(below) = space.vmas.below(va.raw()) {
             start = start.max(below.end);
         }

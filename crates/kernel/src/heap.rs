@@ -40,7 +40,8 @@ impl Kernel {
             let (space, mut cx) = self.at_work(mem, fx, slot, pid);
             // What the policy adds beyond the program's wish gives way to other mappings.
             let room = space.vmas.over(heap_end, goal).next().map_or(goal, |s| s.start);
-            if room < wanted.end || !space.is_canonical(goal - 1) {
+            let fits = |space| Pages::around(space, VirtAddr::new(heap_start), room - heap_start).is_ok();
+            if room < wanted.end || !fits(space) {
                 return Ok(Err(EventError::NoMemory));
             }
             let identity =
