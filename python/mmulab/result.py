@@ -168,17 +168,17 @@ class Result:
     @property
     def mapped_by_size(self) -> dict[str, int]:
         """Bytes mapped at the peak of each page size."""
-        return {size: _peak(value) for size, value in self.memory.get("mapped_bytes", {}).items()}
+        return {size: int(value["peak"]) for size, value in self.memory["mapped"].items()}
 
     @property
     def resident_peak(self) -> int:
         """Most bytes the program held in memory."""
-        return int(self.memory.get("resident_bytes_peak") or self.memory.get("resident_bytes") or 0)
+        return int(self.memory["resident_bytes_peak"])
 
     @property
     def table_peak(self) -> int:
         """Most bytes the page tables took."""
-        return int(self.memory.get("table_bytes_peak") or self.memory.get("table_bytes") or 0)
+        return int(self.memory["table_bytes_peak"])
 
     @property
     def bloat(self) -> int | None:
@@ -223,15 +223,15 @@ class Result:
         return regions
 
     @property
-    def code(self) -> list[dict[str, Any]]:
-        """Costs by block of code, dearest first; empty without a profile."""
-        code: list[dict[str, Any]] = self.data.get("code") or []
+    def code(self) -> dict[str, Any]:
+        """Costs by block of code: the dearest `places`, and the sum of all `others`. Empty without a profile."""
+        code: dict[str, Any] = self.data["code"]
         return code
 
     @property
-    def heat(self) -> list[dict[str, Any]]:
-        """Costs by 2 MB of memory, dearest first; empty without a profile."""
-        heat: list[dict[str, Any]] = self.data.get("heat") or []
+    def heat(self) -> dict[str, Any]:
+        """Costs by 2 MB of memory: the dearest `places`, and the sum of all `others`. Empty without a profile."""
+        heat: dict[str, Any] = self.data["heat"]
         return heat
 
     def identities(self) -> Iterator[Identity]:
@@ -267,20 +267,14 @@ class Result:
             )
 
 
-def _peak(value: Any) -> int:
-    """Bytes given plainly, or as now and peak."""
-    return int(value["peak"]) if isinstance(value, dict) else int(value)
-
-
 def region_mapped(region: dict[str, Any]) -> dict[str, int]:
     """Bytes a region had mapped at the peak of each page size."""
-    found = region.get("mapped_bytes") or region.get("mapped") or {}
-    return {size: _peak(value) for size, value in found.items()}
+    return {size: int(value["peak"]) for size, value in region["mapped"].items()}
 
 
-def region_cost(region: dict[str, Any]) -> int:
-    """Cycles the core stood still for a region's translations."""
-    return int(region.get("stall_cycles", region.get("walk_cycles", 0)))
+def stall(place: dict[str, Any]) -> int:
+    """Cycles the core stood still for the translations of a place: a region, a block of code, 2 MB of memory."""
+    return int(place["stall_cycles"])
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ A key's place is dotted; `[]` stands for the entries of a list and `*` for any k
 KEYS: tuple[tuple[str, str, str], ...] = (
     ("schema", "", "Version of this layout; it grows when a key changes its meaning."),
     ("version", "", "The version of mmulab."),
-    ("seed", "", "Seed of everything random in the run."),
     ("trace", "", "What was run: name, format, program, arguments, instruction set, hash of the content, warnings."),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known."),
@@ -44,7 +43,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "",
         "By level of the table (1 is the last): from_walk_cache, reads, served_by each cache or memory.",
     ),
-    ("counts.walks", "", "Page walks."),
+    ("counts.walks.denied_rechecks", "walks", "Walks made because a translation's rights did not allow the access."),
+    ("counts.violations", "references", "References to memory that no mapping holds, or against its rights."),
+    ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
     (
         "counts.kernel",
         "",
@@ -53,10 +54,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory",
         "bytes",
-        "mapped_bytes by page size (now and peak), resident_bytes, touched_bytes, bloat_bytes (resident, never "
+        "mapped by page size (bytes now and at the peak), resident_bytes, touched_bytes, bloat_bytes (resident, never "
         "touched), table_bytes, and the peaks.",
     ),
-    ("counts", "", "Counted exactly, for the machine described."),
     (
         "per_kilo_instruction",
         "per 1000 instructions",
@@ -75,7 +75,6 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("model.share_of_time", "share", "Translation's share of user time."),
     ("model.share_of_time_serial", "share", "The same were nothing overlapped."),
     ("model.seconds", "s", "Total cycles at the machine's clock."),
-    ("model", "", "Modelled, not counted."),
     (
         "regions[]",
         "",
@@ -84,12 +83,13 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "size. The misses and walks of all regions add up to the totals.",
     ),
     (
-        "code[]",
+        "code",
         "",
-        "With --profile: costs by block of running code: pid, addr, file, file_offset and costs as of a region.",
+        "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, region and "
+        "costs as of a region; others: the sum of the rest.",
     ),
-    ("heat[]", "", "With --profile: costs by 2 MB of memory: pid, addr and the costs of a region."),
-    ("exactness", "", "What is counted and what is modelled, in words."),
+    ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to."),
+    ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),
     ("assumptions[]", "", "Values that no source states: where, key, value, reason."),
 )
 

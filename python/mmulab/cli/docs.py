@@ -152,7 +152,8 @@ def _generators() -> str:
 def _results() -> str:
     lines = [
         "# Result files\n",
-        "One JSON file a run, written by `mmulab run --out` and `mmulab study`. A name ending in `[]` is a list.\n",
+        "One JSON file a run, written by `mmulab run --out` and `mmulab study`. A name ending in `[]` is a list. "
+        "`counts` holds for the machine described exactly; `model` is modelled.\n",
         "| key | unit | meaning |",
         "|---|---|---|",
     ]

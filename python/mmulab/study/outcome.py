@@ -84,7 +84,7 @@ class Outcome:
     @cached_property
     def functions(self) -> dict[str, list[places.Function]]:
         """Functions by machine, dearest first, under the baseline."""
-        return {machine: places.functions(self.base(machine).code) for machine in self.machines}
+        return {machine: places.functions(self.base(machine)) for machine in self.machines}
 
     @cached_property
     def stretches(self) -> dict[str, list[places.Stretch]]:

@@ -1,15 +1,17 @@
 """Where translation costs: regions, functions and stretches of memory, and which page size would pay there."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmulab.result import Result, region_cost, region_mapped
+from mmulab.result import Result, region_mapped, stall
 from mmulab.study.symbols import function_at
 
 # Below this share of all user time a region's gain is within what the assumptions move.
 WORTH = 0.0005
+# What one entry of a result's heat stands for.
+HEAT_BYTES = 2 << 20
 # A page size was used in a region when it held at least this share of what was mapped there.
 USED = 0.05
 
@@ -97,7 +99,7 @@ def regions(results: Sequence[Result], baseline: str) -> list[Region]:
                 kind=str(region["kind"]),
                 start=address(region["start"]),
                 end=address(region["end"]),
-                cost={p: region_cost(x) for p, x in same.items()},
+                cost={p: stall(x) for p, x in same.items()},
                 walks={p: int(x["walks"]) for p, x in same.items()},
                 misses={p: (int(x["l1i_misses"]), int(x["l1d_misses"])) for p, x in same.items()},
                 mapped={p: region_mapped(x) for p, x in same.items()},
@@ -121,31 +123,39 @@ class Function:
     name: str
     file: str
     known: bool
-    stall: int = 0
+    cycles: int = 0
     walks: int = 0
     misses: int = 0
-    blocks: int = field(default=0)
 
     def add(self, block: dict[str, Any]) -> None:
         """Counts a block of it in."""
-        self.stall += region_cost(block)
-        self.walks += int(block.get("walks", 0))
-        self.misses += int(block.get("l1i_misses", 0)) + int(block.get("l1d_misses", 0))
-        self.blocks += 1
+        self.cycles += stall(block)
+        self.walks += int(block["walks"])
+        self.misses += _misses(block)
 
 
-def functions(blocks: Iterable[dict[str, Any]]) -> list[Function]:
-    """The code that made the misses, by function, dearest first."""
+def functions(result: Result) -> list[Function]:
+    """The code that made the misses, by function, dearest first; the blocks not listed one by one come last."""
+    by_id = {int(r["id"]): r for r in result.regions}
     found: dict[tuple[str, str], Function] = {}
-    for block in blocks:
-        path = str(block.get("file") or "")
-        name = function_at(path, int(block["file_offset"])) if path and block.get("file_offset") is not None else None
-        where = Path(path).name if path else str(block.get("name") or "code without a file")
+    for block in result.code["places"]:
+        region = by_id.get(int(block["region"]), {})
+        path = str(region.get("file") or "")
+        inside = address(block["addr"]) - address(region["start"]) if region else 0
+        name = function_at(path, inside + int(region["offset"])) if path else None
+        where = Path(path).name if path else str(region.get("name", "unmapped"))
         key = (path or where, name or "")
         if key not in found:
             found[key] = Function(name or f"{where} (no symbol)", path or where, known=name is not None)
         found[key].add(block)
-    return sorted(found.values(), key=lambda f: (-f.stall, -f.walks, -f.misses, f.name, f.file))
+    dearest = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
+    others = Function("all other code", "", known=False)
+    others.add(result.code["others"])
+    return [*dearest, others] if others.misses else dearest
+
+
+def _misses(place: dict[str, Any]) -> int:
+    return int(place["l1i_misses"]) + int(place["l1d_misses"])
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,7 @@ class Stretch:
     start: int
     pid: int
     region: str
-    stall: int
+    cycles: int
     walks: int
     misses: int
 
@@ -164,22 +174,15 @@ def stretches(result: Result) -> list[Stretch]:
     """The memory that the misses were for, 2 MB by 2 MB, dearest first."""
     by_pid: dict[int, list[dict[str, Any]]] = {}
     for region in result.regions:
-        by_pid.setdefault(int(region.get("pid", 0)), []).append(region)
+        by_pid.setdefault(int(region["pid"]), []).append(region)
     found = []
-    for place in result.heat:
-        start, pid = address(place["addr"]), int(place.get("pid", 0))
-        inside = [
-            x for x in by_pid.get(pid, []) if address(x["start"]) < start + (2 << 20) and address(x["end"]) > start
-        ]
-        owner = max(inside, key=region_cost, default=None)
-        found.append(
-            Stretch(
-                start,
-                pid,
-                str(owner["name"]) if owner else "",
-                region_cost(place),
-                int(place["walks"]),
-                int(place["l1i_misses"]) + int(place["l1d_misses"]),
-            )
-        )
+    for place in result.heat["places"]:
+        start, pid = address(place["addr"]), int(place["pid"])
+        inside = [r for r in by_pid.get(pid, []) if _overlaps(r, start, start + HEAT_BYTES)]
+        owner = max(inside, key=stall, default={"name": ""})
+        found.append(Stretch(start, pid, str(owner["name"]), stall(place), int(place["walks"]), _misses(place)))
     return found
+
+
+def _overlaps(region: dict[str, Any], start: int, end: int) -> bool:
+    return address(region["start"]) < end and address(region["end"]) > start

@@ -49,8 +49,8 @@ def _totals(outcome: Outcome) -> dict[str, dict[str, Any]]:
     return {
         machine: {
             "regions": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
-            "functions": sum(f.stall for f in outcome.functions[machine]) or 1,
-            "stretches": sum(s.stall for s in outcome.stretches[machine]) or 1,
+            "functions": sum(f.cycles for f in outcome.functions[machine]) or 1,
+            "stretches": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
         }
         for machine in outcome.machines
     }

@@ -99,14 +99,14 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
     found = outcome.functions[machine]
     if not found:
         return
-    total = sum(f.stall for f in found) or 1
+    total = sum(f.cycles for f in found) or 1
     table = plain()
     table.add_column(f"Functions that cost most ({machine})", no_wrap=True)
     for head in ("cost", "walks", "misses"):
         table.add_column(head, justify="right", no_wrap=True)
     for f in found[:TOP_FUNCTIONS]:
         name = shorten(_escape(f.name), NAME_WIDTH)
-        table.add_row(name, show_percent(f.stall / total), show_count(f.walks), show_count(f.misses))
+        table.add_row(name, show_percent(f.cycles / total), show_count(f.walks), show_count(f.misses))
     out.print(table)
     out.print()
 
