@@ -254,7 +254,7 @@ impl Kernel {
         let size = self.core.linux.implicit_vma.0;
         let (space, mut cx) = self.at_work(mem, fx, slot, who.pid);
         // The last page of all stays free, so that every range has an end.
-        let top = u64::MAX & !(BASE_BYTES - 1);
+        let top = !(BASE_BYTES - 1);
         if !space.is_canonical(va.raw()) || va.raw() >= top {
             return Err(FaultError::Unmapped { pid: who.pid, va }.into());
         }
