@@ -115,7 +115,7 @@ impl Frames {
     #[inline]
     pub fn alloc(&mut self, order: PageOrder, mobility: Mobility, cpu: u16) -> Option<Pfn> {
         let order = order.get();
-        let got = if order <= COSTLY { self.from_list(order, mobility, cpu) } else { self.from_buddy(order, mobility) };
+        let got = if order <= COSTLY { self.of_list(order, mobility, cpu) } else { self.of_buddy(order, mobility) };
         if got.is_none() {
             self.counts.refusals += 1;
         }
@@ -157,7 +157,7 @@ impl Frames {
     }
 
     #[inline]
-    fn from_list(&mut self, order: u8, mobility: Mobility, cpu: u16) -> Option<u32> {
+    fn of_list(&mut self, order: u8, mobility: Mobility, cpu: u16) -> Option<u32> {
         let cpu = usize::from(cpu) % self.cpus.len();
         let list = usize::from(order) * Mobility::COUNT + mobility as usize;
         if self.cpus[cpu].lists[list].is_empty() {
@@ -174,7 +174,7 @@ impl Frames {
         Some(pfn)
     }
 
-    fn from_buddy(&mut self, order: u8, mobility: Mobility) -> Option<u32> {
+    fn of_buddy(&mut self, order: u8, mobility: Mobility) -> Option<u32> {
         if order > self.buddy.max_order() {
             return None;
         }

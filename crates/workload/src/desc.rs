@@ -1,0 +1,241 @@
+use crate::{Generator, chase::Chase, gups::Gups, sequential::Stride, zipf::Zipf};
+use mmulab_addr::{BASE_BYTES, parse_bytes};
+use mmulab_trace::Source;
+use schemars::{JsonSchema, schema_for};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// Why a `gen:` text is no generator.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{text}: {what}")]
+pub struct GenerateError {
+    text: String,
+    what: String,
+}
+
+/// HPCC RandomAccess: a table updated at random places.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct GupsDesc {
+    /// Size of the table: a power of two from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Updates, each one load and one store. Default 1000000.
+    updates: u64,
+    /// Where in the random sequence to begin. Default 1.
+    seed: u64,
+}
+
+impl Default for GupsDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), updates: 1_000_000, seed: 1 }
+    }
+}
+
+/// Loads of one element after another.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct SequentialDesc {
+    /// Size of the array, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Loads. Default 1000000.
+    references: u64,
+}
+
+impl Default for SequentialDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), references: 1_000_000 }
+    }
+}
+
+/// Loads at a fixed distance.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct StrideDesc {
+    /// Size of the array, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Distance between loads, from 1 to the footprint. Default 4K.
+    stride: String,
+    /// Loads. Default 1000000.
+    references: u64,
+}
+
+impl Default for StrideDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), stride: "4K".into(), references: 1_000_000 }
+    }
+}
+
+/// Loads of elements by a Zipf distribution.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct ZipfDesc {
+    /// Size of the array: a power of two from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Exponent, from 0.01 to 10. Default 0.99.
+    exponent: f64,
+    /// Loads. Default 1000000.
+    references: u64,
+    /// Seed. Default 1.
+    seed: u64,
+}
+
+impl Default for ZipfDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), exponent: 0.99, references: 1_000_000, seed: 1 }
+    }
+}
+
+/// Loads that each tell where the next one goes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct ChaseDesc {
+    /// Size of all nodes, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Size of a node, from 8 to the footprint. Default 64.
+    node: String,
+    /// Loads. Default 1000000.
+    references: u64,
+    /// Seed. Default 1.
+    seed: u64,
+}
+
+impl Default for ChaseDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), node: "64".into(), references: 1_000_000, seed: 1 }
+    }
+}
+
+const NAMES: [&str; 5] = ["gups", "sequential", "stride", "zipf", "pointer-chase"];
+
+/// The generators with the schemas of their parameters, as JSON.
+pub fn list() -> Value {
+    json!({
+        "gups": schema_for!(GupsDesc),
+        "sequential": schema_for!(SequentialDesc),
+        "stride": schema_for!(StrideDesc),
+        "zipf": schema_for!(ZipfDesc),
+        "pointer-chase": schema_for!(ChaseDesc),
+    })
+}
+
+/// The generator that `gen:NAME?key=value&key=value` names.
+///
+/// # Errors
+/// An unknown name or key, with the nearest known one, or a value that cannot be.
+pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
+    let bad = |what: String| GenerateError { text: text.to_owned(), what };
+    let rest = text.strip_prefix("gen:").ok_or_else(|| bad("a generator is written gen:NAME?key=value".into()))?;
+    let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut given = Map::new();
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| bad(format!("'{pair}' is no key=value")))?;
+        let number = || value.parse::<u64>().map(Value::from).or_else(|_| value.parse::<f64>().map(Value::from));
+        // Sizes are texts even when they are written as plain numbers.
+        let is_text = matches!(key, "footprint" | "stride" | "node");
+        let value = if is_text { Value::from(value) } else { number().unwrap_or_else(|_| Value::from(value)) };
+        if given.insert(key.to_owned(), value).is_some() {
+            return Err(bad(format!("{key} is given twice")));
+        }
+    }
+    let known = text.to_owned();
+    match name {
+        "gups" => {
+            let d: GupsDesc = typed(given, &bad)?;
+            Ok(Box::new(Generator::new(known, Gups::new(power(&d.footprint, &bad)?, d.updates, d.seed))))
+        }
+        "sequential" => {
+            let d: SequentialDesc = typed(given, &bad)?;
+            Ok(Box::new(Generator::new(known, Stride::new(size(&d.footprint, &bad)?, 8, d.references))))
+        }
+        "stride" => {
+            let d: StrideDesc = typed(given, &bad)?;
+            let footprint = size(&d.footprint, &bad)?;
+            let stride = within("stride", &d.stride, 1, footprint, &bad)?;
+            Ok(Box::new(Generator::new(known, Stride::new(footprint, stride, d.references))))
+        }
+        "zipf" => {
+            let d: ZipfDesc = typed(given, &bad)?;
+            if !(0.01..=10.0).contains(&d.exponent) {
+                return Err(bad(format!("exponent is {}: give 0.01 to 10", d.exponent)));
+            }
+            let footprint = power(&d.footprint, &bad)?;
+            Ok(Box::new(Generator::new(known, Zipf::new(footprint, d.exponent, d.references, d.seed))))
+        }
+        "pointer-chase" => {
+            let d: ChaseDesc = typed(given, &bad)?;
+            let footprint = size(&d.footprint, &bad)?;
+            let node = within("node", &d.node, 8, footprint, &bad)?;
+            Ok(Box::new(Generator::new(known, Chase::new(footprint, node, d.references, d.seed))))
+        }
+        other => Err(bad(format!("no generator '{other}'{}; known: {}", hint(other, &NAMES), NAMES.join(", ")))),
+    }
+}
+
+fn hint(given: &str, known: &[&str]) -> String {
+    let near = known.iter().map(|k| (strsim::damerau_levenshtein(given, k), k)).min().filter(|(d, _)| *d <= 3);
+    near.map(|(_, k)| format!(" (did you mean '{k}'?)")).unwrap_or_default()
+}
+
+fn typed<T: DeserializeOwned>(given: Map<String, Value>, bad: &dyn Fn(String) -> GenerateError) -> Result<T, GenerateError> {
+    serde_json::from_value(Value::Object(given)).map_err(|e| {
+        let message = e.to_string();
+        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        match quoted.split_first() {
+            Some((key, known)) if message.starts_with("unknown field") => bad(format!("{message}{}", hint(key, known))),
+            _ => bad(message),
+        }
+    })
+}
+
+fn within(key: &str, text: &str, low: u64, high: u64, bad: &dyn Fn(String) -> GenerateError) -> Result<u64, GenerateError> {
+    parse_bytes(text)
+        .filter(|b| (low..=high).contains(b))
+        .ok_or_else(|| bad(format!("{key} is '{text}': give a size from {low} to {high} bytes, such as 64M")))
+}
+
+fn size(text: &str, bad: &dyn Fn(String) -> GenerateError) -> Result<u64, GenerateError> {
+    within("footprint", text, BASE_BYTES, 64 << 40, bad)
+}
+
+fn power(text: &str, bad: &dyn Fn(String) -> GenerateError) -> Result<u64, GenerateError> {
+    let bytes = size(text, bad)?;
+    if bytes.is_power_of_two() {
+        return Ok(bytes);
+    }
+    Err(bad(format!("footprint is '{text}': give a power of two, such as {}M", bytes.next_power_of_two() >> 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        open(text).err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_nearest_right_thing() {
+        assert!(refused("gen:gupps").contains("did you mean 'gups'?"));
+        assert!(refused("gen:gups?footprnt=1G").contains("did you mean 'footprint'?"));
+        assert!(refused("gen:gups?footprint=3M").contains("power of two"));
+        assert!(refused("gen:stride?stride=0").contains("stride is '0'"));
+        assert!(refused("gen:zipf?exponent=0").contains("exponent is 0"));
+        assert!(refused("gen:gups?updates=many").contains("invalid type"));
+        assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
+    }
+
+    #[test]
+    fn every_listed_generator_opens_with_its_defaults_and_ends() {
+        for name in NAMES {
+            let mut source = open(&format!("gen:{name}")).unwrap();
+            let mut batch = mmulab_trace::Batch::default();
+            let mut references = 0;
+            while source.next_batch(&mut batch).unwrap() {
+                references += batch.refs.iter().filter(|r| !r.is_control() && !r.is_fetch()).count();
+            }
+            assert_eq!(references, if name == "gups" { 2_000_000 } else { 1_000_000 }, "{name}");
+        }
+        assert_eq!(list().as_object().unwrap().len(), NAMES.len());
+    }
+}
