@@ -9,9 +9,11 @@ mod error;
 mod event;
 mod refs;
 mod source;
+mod text;
 
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, MapFlags};
 pub use refs::{Item, Ref};
 pub use source::{Isa, Source, TraceInfo};
+pub use text::{TextReader, line_of_event, write_batch};

@@ -177,7 +177,10 @@ fn hint(given: &str, known: &[&str]) -> String {
     near.map(|(_, k)| format!(" (did you mean '{k}'?)")).unwrap_or_default()
 }
 
-fn typed<T: DeserializeOwned>(given: Map<String, Value>, bad: &dyn Fn(String) -> GenerateError) -> Result<T, GenerateError> {
+fn typed<T: DeserializeOwned>(
+    given: Map<String, Value>,
+    bad: &dyn Fn(String) -> GenerateError,
+) -> Result<T, GenerateError> {
     serde_json::from_value(Value::Object(given)).map_err(|e| {
         let message = e.to_string();
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -188,7 +191,13 @@ fn typed<T: DeserializeOwned>(given: Map<String, Value>, bad: &dyn Fn(String) ->
     })
 }
 
-fn within(key: &str, text: &str, low: u64, high: u64, bad: &dyn Fn(String) -> GenerateError) -> Result<u64, GenerateError> {
+fn within(
+    key: &str,
+    text: &str,
+    low: u64,
+    high: u64,
+    bad: &dyn Fn(String) -> GenerateError,
+) -> Result<u64, GenerateError> {
     parse_bytes(text)
         .filter(|b| (low..=high).contains(b))
         .ok_or_else(|| bad(format!("{key} is '{text}': give a size from {low} to {high} bytes, such as 64M")))

@@ -1,0 +1,105 @@
+use crate::{Advice, Backing, Batch, Event, Item, MapFlags};
+use mmulab_addr::{Access, Prot};
+use std::{fmt::Write as _, io};
+
+/// The line that [`super::TextReader`] reads as this event.
+pub fn line_of_event(event: &Event) -> String {
+    match event {
+        Event::Switch { pid, tid } => format!("p {pid}.{tid}"),
+        Event::Mmap { addr, len, prot, flags, backing } => {
+            let mut line = format!("mmap {addr} {len:#x} {} ", rights(*prot));
+            match backing {
+                Backing::Anon => line.push_str("anon"),
+                Backing::File { path, offset } => {
+                    let _ = write!(line, "file:{}+{offset:#x}", escaped(path));
+                }
+            }
+            push_flags(&mut line, flags);
+            line
+        }
+        Event::Munmap { addr, len } => format!("munmap {addr} {len:#x}"),
+        Event::Mprotect { addr, len, prot } => format!("mprotect {addr} {len:#x} {}", rights(*prot)),
+        Event::Mremap { old, old_len, new, new_len, keep_old } => {
+            format!("mremap {old} {old_len:#x} {new} {new_len:#x}{}", if *keep_old { " keep" } else { "" })
+        }
+        Event::Madvise { addr, len, advice } => format!("madvise {addr} {len:#x} {}", advice_word(*advice)),
+        Event::Brk { start, end } => format!("brk {start} {end}"),
+        Event::Fork { child, shares_memory } => format!("fork {child}{}", if *shares_memory { " vm" } else { "" }),
+        Event::Clone { child } => format!("clone {child}"),
+        Event::Exec { path } => format!("exec {}", escaped(path)),
+        Event::ExitThread => "exit-thread".into(),
+        Event::Exit { status } => format!("exit {status}"),
+        Event::Invlpg { addr } => format!("invlpg {addr}"),
+        Event::Tick => "tick".into(),
+        Event::Lost { what } => format!("lost {}", escaped(what)),
+    }
+}
+
+fn advice_word(advice: Advice) -> String {
+    match advice {
+        Advice::Hugepage => "hugepage".into(),
+        Advice::Nohugepage => "nohugepage".into(),
+        Advice::Collapse => "collapse".into(),
+        Advice::Dontneed => "dontneed".into(),
+        Advice::Free => "free".into(),
+        Advice::Willneed => "willneed".into(),
+        Advice::Other(n) => n.to_string(),
+    }
+}
+
+/// Blanks, `%` and `#` would end a word or a line: they are written as `%XX`, as in URLs.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'%' | b'#' | 0x7f.. | 0..=b' ' => {
+                let _ = write!(out, "%{byte:02x}");
+            }
+            _ => out.push(byte as char),
+        }
+    }
+    out
+}
+
+fn rights(prot: Prot) -> String {
+    let all: String = [(Prot::R, 'r'), (Prot::W, 'w'), (Prot::X, 'x')]
+        .into_iter()
+        .filter(|(right, _)| prot.has(*right))
+        .map(|(_, letter)| letter)
+        .collect();
+    if all.is_empty() { "-".into() } else { all }
+}
+
+fn push_flags(line: &mut String, flags: &MapFlags) {
+    let words = [
+        (flags.shared, " shared"),
+        (flags.grows_down, " growsdown"),
+        (flags.populate, " populate"),
+        (flags.global, " global"),
+    ];
+    words.iter().filter(|(on, _)| *on).for_each(|(_, word)| line.push_str(word));
+    if let Some(order) = flags.hugetlb {
+        let _ = write!(line, " hugetlb={order}");
+    }
+    if let Some(label) = &flags.label {
+        let _ = write!(line, " label={}", escaped(label));
+    }
+}
+
+/// Writes a batch as text, a line per reference or event.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_batch(batch: &Batch, out: &mut impl io::Write) -> io::Result<()> {
+    for word in &batch.refs {
+        match word.item() {
+            Item::Access(Access::Fetch, va, 1) => writeln!(out, "f {va}")?,
+            Item::Access(Access::Fetch, va, n) => writeln!(out, "f {va} x{n}")?,
+            Item::Access(Access::Read, va, _) => writeln!(out, "r {va}")?,
+            Item::Access(Access::Write, va, _) => writeln!(out, "w {va}")?,
+            Item::Retire(n) => writeln!(out, "n {n}")?,
+            Item::Event(index) => writeln!(out, "{}", line_of_event(&batch.events[index]))?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The text form reads back as what was written, and says where it is wrong.
+
+use mmulab_addr::{PageOrder, Pid, Prot, Tid, VirtAddr};
+use mmulab_trace::{Advice, Backing, Batch, Event, MapFlags, Ref, Source, TextReader, write_batch};
+use proptest::prelude::*;
+
+fn va() -> impl Strategy<Value = VirtAddr> {
+    any::<u64>().prop_map(VirtAddr::new)
+}
+
+fn text() -> impl Strategy<Value = std::sync::Arc<str>> {
+    "[ -~]{1,12}|/lib/é x#%[+]".prop_map(Into::into)
+}
+
+fn flags() -> impl Strategy<Value = MapFlags> {
+    let order = prop::option::of(prop_oneof![Just(PageOrder::P2M), Just(PageOrder::P1G)]);
+    (any::<[bool; 4]>(), order, prop::option::of(text())).prop_map(|([a, b, c, d], hugetlb, label)| MapFlags {
+        shared: a,
+        grows_down: b,
+        populate: c,
+        global: d,
+        hugetlb,
+        label,
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let len = 0u64..1 << 57;
+    let prot = (0u8..8).prop_map(Prot::from_bits);
+    let backing = prop_oneof![
+        Just(Backing::Anon),
+        (text(), any::<u64>()).prop_map(|(path, offset)| Backing::File { path, offset })
+    ];
+    let advice = prop_oneof![
+        Just(Advice::Hugepage),
+        Just(Advice::Nohugepage),
+        Just(Advice::Collapse),
+        Just(Advice::Dontneed),
+        Just(Advice::Free),
+        Just(Advice::Willneed),
+        any::<i32>().prop_map(Advice::Other)
+    ];
+    prop_oneof![
+        (any::<u32>(), any::<u32>()).prop_map(|(p, t)| Event::Switch { pid: Pid(p), tid: Tid(t) }),
+        (va(), len.clone(), prot.clone(), flags(), backing).prop_map(|(addr, len, prot, flags, backing)| Event::Mmap {
+            addr,
+            len,
+            prot,
+            flags,
+            backing
+        }),
+        (va(), len.clone()).prop_map(|(addr, len)| Event::Munmap { addr, len }),
+        (va(), len.clone(), prot).prop_map(|(addr, len, prot)| Event::Mprotect { addr, len, prot }),
+        (va(), len.clone(), va(), len.clone(), any::<bool>())
+            .prop_map(|(old, old_len, new, new_len, keep_old)| Event::Mremap { old, old_len, new, new_len, keep_old }),
+        (va(), len, advice).prop_map(|(addr, len, advice)| Event::Madvise { addr, len, advice }),
+        (va(), va()).prop_map(|(start, end)| Event::Brk { start, end }),
+        (any::<u32>(), any::<bool>()).prop_map(|(c, vm)| Event::Fork { child: Pid(c), shares_memory: vm }),
+        any::<u32>().prop_map(|c| Event::Clone { child: Tid(c) }),
+        text().prop_map(|path| Event::Exec { path }),
+        Just(Event::ExitThread),
+        any::<i32>().prop_map(|status| Event::Exit { status }),
+        va().prop_map(|addr| Event::Invlpg { addr }),
+        Just(Event::Tick),
+        text().prop_map(|what| Event::Lost { what }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Any {
+    Ref(Ref),
+    Event(Event),
+}
+
+fn any_item() -> impl Strategy<Value = Any> {
+    prop_oneof![
+        (va(), 0u32..32).prop_map(|(va, n)| Any::Ref(Ref::fetch(va, n))),
+        va().prop_map(|va| Any::Ref(Ref::read(va))),
+        va().prop_map(|va| Any::Ref(Ref::write(va))),
+        (0u64..1 << 57).prop_map(|n| Any::Ref(Ref::retire(n))),
+        event().prop_map(Any::Event),
+    ]
+}
+
+fn read(text: &[u8]) -> Result<Batch, String> {
+    let mut reader = TextReader::new(text, "t".into());
+    let mut batch = Batch::default();
+    match reader.next_batch(&mut batch) {
+        Ok(_) => Ok(batch),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(items in prop::collection::vec(any_item(), 0..50)) {
+        let mut batch = Batch::default();
+        for item in items {
+            match item {
+                Any::Ref(r) => batch.refs.push(r),
+                Any::Event(e) => batch.push_event(e),
+            }
+        }
+        let mut text = Vec::new();
+        write_batch(&batch, &mut text).unwrap();
+        let again = read(&text).unwrap();
+        prop_assert_eq!(again.refs, batch.refs);
+        prop_assert_eq!(again.events, batch.events);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read(&bytes);
+    }
+
+    #[test]
+    fn no_words_make_it_panic(text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}") {
+        let _ = read(text.as_bytes());
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_line_column_and_the_nearest_word() {
+    let wrong = |text: &str| read(text.as_bytes()).unwrap_err();
+    assert_eq!(wrong("r 0x10\nmunmp 0x10 4K\n"), "t: line 2, column 1: 'munmp' is no event; did you mean 'munmap'?");
+    assert_eq!(wrong("r\n"), "t: line 1, column 2: an address is missing");
+    assert_eq!(wrong("mmap 0x1000 4K rq anon"), "t: line 1, column 16: 'rq' are no rights: write letters of rwx, or -");
+    assert_eq!(wrong("r 0x1000 0x2000"), "t: line 1, column 10: '0x2000' is one word too many");
+    assert!(wrong("r 0x0100000000000000").contains("canonical"));
+    assert!(wrong("mmap 0x1000 4K rw anon hugetlb=3M").contains("names no page size"));
+}
+
+#[test]
+fn what_came_before_a_mistake_is_kept() {
+    let mut reader = TextReader::new(&b"r 0x1000\nw 0x2000\nbad\nr 0x3000\n"[..], "t".into());
+    let mut batch = Batch::default();
+    assert!(reader.next_batch(&mut batch).is_err());
+    assert_eq!(batch.refs.len(), 2);
+    assert_eq!(reader.next_batch(&mut batch).ok(), Some(false), "after an error there is nothing more");
+}
