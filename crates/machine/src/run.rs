@@ -1,6 +1,6 @@
 //! One decoding pass, any number of machines.
 
-use crate::{Ended, Machine, Touched};
+use crate::{Ended, Machine, Touched, Watch};
 use mmulab_trace::{Batch, Item, Source};
 use std::{
     collections::VecDeque,
@@ -179,5 +179,29 @@ impl Feed {
             }
         }
         false
+    }
+}
+
+/// Runs `source` through one machine with somebody watching; `beat` is asked now and then whether to go on.
+pub fn run_watched<W: Watch>(
+    source: &mut dyn Source,
+    machine: &mut Machine,
+    watch: &mut W,
+    limits: Limits,
+    mut beat: impl FnMut() -> Control,
+) -> Ended {
+    let mut feed = Feed { limit: limits.instructions, instructions: 0, references: 0 };
+    let mut batch = Batch::default();
+    loop {
+        let read = source.next_batch(&mut batch);
+        let reached = feed.admit(&mut batch);
+        machine.run_watched(&batch, watch);
+        match read {
+            Err(error) => return Ended::TraceDamaged(error.to_string()),
+            Ok(_) if reached => return Ended::Limit,
+            Ok(false) => return Ended::End,
+            Ok(true) if beat() == Control::Stop => return Ended::Interrupted,
+            Ok(true) => {}
+        }
     }
 }

@@ -1,1 +1,20 @@
-//! Placeholder replaced by this room's first commit.
+//! The Python binding: JSON in, JSON out. Nothing is computed here.
+
+mod errors;
+mod simulate;
+mod trace;
+
+use pyo3::prelude::*;
+
+/// mmulab's engine. Every function takes and returns JSON text; see the package's `_core.pyi`.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::errors::{Failure, UserError};
+    #[pymodule_export]
+    use crate::simulate::{
+        explain, generators, list_machines, list_policies, machine_schema, policy_schema, resolve, run, version,
+    };
+    #[pymodule_export]
+    use crate::trace::{trace_head, trace_info};
+}

@@ -9,6 +9,7 @@ mod error;
 mod event;
 mod refs;
 mod source;
+mod summary;
 mod text;
 
 pub use batch::Batch;
@@ -16,4 +17,5 @@ pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, MapFlags};
 pub use refs::{Item, Ref};
 pub use source::{Isa, Source, TraceInfo};
+pub use summary::{Summary, summarize};
 pub use text::{TextReader, line_of_event, write_batch};

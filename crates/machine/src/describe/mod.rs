@@ -7,7 +7,7 @@ mod resolve;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
-pub use read::{DescribeError, find, list, load, nearest};
+pub use read::{DescribeError, find, list, load, nearest, title};
 pub use resolve::{Assumption, Options, Resolved, Unmapped, resolve};
 
 use mmulab_frames::MemoryDesc;

@@ -188,3 +188,9 @@ pub fn list(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
 pub fn load(path: &Path) -> Result<String, DescribeError> {
     std::fs::read_to_string(path).map_err(|error| DescribeError::Unreadable { path: path.to_owned(), error })
 }
+
+/// The title in the file `path`, if it can be read.
+pub fn title(path: &Path) -> Option<String> {
+    let table: Table = load(path).ok()?.parse().ok()?;
+    Some(table.get("title")?.as_str()?.to_owned())
+}

@@ -1,0 +1,15 @@
+use pyo3::{create_exception, exceptions::PyException, prelude::*};
+use std::fmt::Display;
+
+create_exception!(_core, UserError, PyException, "A mistake in what was asked for: the exit code is 2.");
+create_exception!(_core, Failure, PyException, "Something that should have worked did not: the exit code is 1.");
+
+/// An error of the user's making.
+pub fn user(error: impl Display) -> PyErr {
+    UserError::new_err(error.to_string())
+}
+
+/// An error of ours or the system's.
+pub fn failure(error: impl Display) -> PyErr {
+    Failure::new_err(error.to_string())
+}

@@ -1,0 +1,190 @@
+use crate::errors::{failure, user};
+use mmulab_kernel::PolicyDesc;
+use mmulab_machine::{
+    Control, Limits, Machine, MachineDesc, Narrator, Options, Resolved, Touched, describe, open, report,
+    run as run_machines,
+};
+use mmulab_trace::Source;
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{path::PathBuf, sync::Arc};
+
+/// What `run` and `explain` are asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    trace: String,
+    jobs: Vec<Job>,
+    search: Search,
+    #[serde(default)]
+    options: Options,
+}
+
+/// One machine under one policy.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Job {
+    machine: String,
+    policy: String,
+    #[serde(default)]
+    set: Vec<String>,
+}
+
+/// Where descriptions are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    machines: Vec<PathBuf>,
+    policies: Vec<PathBuf>,
+}
+
+impl Job {
+    fn resolve(&self, options: &Options, search: &Search) -> PyResult<Resolved> {
+        describe::resolve(&self.machine, &self.policy, &self.set, options, &search.machines, &search.policies)
+            .map_err(user)
+    }
+}
+
+impl Spec {
+    fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
+        let spec: Self = serde_json::from_str(text).map_err(user)?;
+        let source = open(&spec.trace).map_err(user)?;
+        let with_space = source.info().has_address_space;
+        let machines = spec.jobs.iter().map(|job| {
+            let resolved = Arc::new(job.resolve(&spec.options, &spec.search)?);
+            Machine::new(resolved, with_space).map_err(user)
+        });
+        let machines = machines.collect::<PyResult<_>>()?;
+        Ok((spec, source, machines))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { instructions: self.options.max_instructions, threads: self.options.threads }
+    }
+
+    fn touched(&self) -> Option<Touched> {
+        self.options.touched.then(Touched::new)
+    }
+}
+
+fn text<T: Serialize>(value: &T) -> PyResult<String> {
+    serde_json::to_string(value).map_err(failure)
+}
+
+/// The engine's version.
+#[pyfunction]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Runs jobs over one decoding of a trace.
+#[pyfunction]
+pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let (spec, mut source, machines) = Spec::open(spec)?;
+    let mut ran = py.detach(|| {
+        run_machines(source.as_mut(), machines, spec.touched(), spec.limits(), |p| {
+            Python::attach(|py| {
+                let heard = progress
+                    .as_ref()
+                    .map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(p).unwrap_or_default(),)).map(drop));
+                // Ctrl-C arrives as an exception of the callback or as a pending signal.
+                if heard.and_then(|()| py.check_signals()).is_ok() { Control::Continue } else { Control::Stop }
+            })
+        })
+    });
+    let mut results = Vec::new();
+    for machine in &mut ran.machines {
+        results.push(report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?);
+    }
+    let p = &ran.progress;
+    text(&json!({
+        "results": results,
+        "decode": {
+            "instructions": p.instructions,
+            "references": p.references,
+            "wall_s": p.elapsed_s,
+            "refs_per_s": p.refs_per_s,
+            "instructions_per_s": p.instructions as f64 / p.elapsed_s.max(1e-9),
+        },
+    }))
+}
+
+/// Runs one job and tells of each reference.
+#[pyfunction]
+pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> {
+    let (spec, mut source, mut machines) = Spec::open(spec)?;
+    let [machine] = machines.as_mut_slice() else { return Err(user("explain takes one job")) };
+    let mut raised: Option<PyErr> = None;
+    let mut narrator = Narrator::new(machine, |told: &str| {
+        if raised.is_none() {
+            raised = Python::attach(|py| line.call1(py, (told,)).map(drop)).err();
+        }
+    });
+    let ended = py.detach(|| {
+        mmulab_machine::run_watched(source.as_mut(), machine, &mut narrator, spec.limits(), || {
+            Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
+        })
+    });
+    narrator.finish();
+    if let Some(error) = raised {
+        return Err(error);
+    }
+    text(&report(machine, source.info(), &ended, None).map_err(failure)?)
+}
+
+fn search(text: &str) -> PyResult<Search> {
+    serde_json::from_str(text).map_err(user)
+}
+
+/// A job's descriptions with every value known.
+#[pyfunction]
+pub fn resolve(machine: &str, policy: &str, sets: Vec<String>, search: &str) -> PyResult<String> {
+    let job = Job { machine: machine.to_owned(), policy: policy.to_owned(), set: sets };
+    let resolved = job.resolve(&Options::default(), &self::search(search)?)?;
+    // Building it finds what only shows when all parts meet.
+    let resolved = Arc::new(resolved);
+    Machine::new(Arc::clone(&resolved), true).map_err(user)?;
+    text(&*resolved)
+}
+
+/// The schema of machine files.
+#[pyfunction]
+pub fn machine_schema() -> PyResult<String> {
+    text(&schemars::schema_for!(MachineDesc))
+}
+
+/// The schema of policy files.
+#[pyfunction]
+pub fn policy_schema() -> PyResult<String> {
+    text(&schemars::schema_for!(PolicyDesc))
+}
+
+/// The generators with the schemas of their parameters.
+#[pyfunction]
+pub fn generators() -> PyResult<String> {
+    text(&mmulab_workload::list())
+}
+
+fn listing(dirs: &[PathBuf]) -> PyResult<String> {
+    let rows: Vec<_> = describe::list(dirs)
+        .into_iter()
+        .map(|(name, path)| {
+            let title = describe::title(&path).unwrap_or_default();
+            json!({ "name": name, "title": title, "path": path })
+        })
+        .collect();
+    text(&rows)
+}
+
+/// The machine files there are.
+#[pyfunction]
+pub fn list_machines(search: &str) -> PyResult<String> {
+    listing(&self::search(search)?.machines)
+}
+
+/// The policy files there are.
+#[pyfunction]
+pub fn list_policies(search: &str) -> PyResult<String> {
+    listing(&self::search(search)?.policies)
+}
