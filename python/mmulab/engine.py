@@ -92,9 +92,9 @@ def policies() -> list[Json]:
     return cast(list[Json], json.loads(_core.list_policies(paths.search_json())))
 
 
-def generators() -> Any:
-    """The generators and their keys."""
-    return json.loads(_core.generators())
+def generators() -> Json:
+    """The JSON schema of each generator's keys, by its name."""
+    return cast(Json, json.loads(_core.generators()))
 
 
 def machine_schema() -> Json:

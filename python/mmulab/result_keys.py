@@ -18,7 +18,6 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "end, limit, interrupted, trace-damaged, out-of-memory, violation, stuck or kernel: why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
-    ("warnings", "", "What readers of the result should know."),
     ("counts.instructions", "instructions", "Instructions retired."),
     ("counts.references", "references", "Fetches, reads and writes."),
     ("counts.fetches", "references", "Executions of a translation block, one for each page it touches."),

@@ -127,7 +127,7 @@ def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
 
     args = [sys.executable, "-m", "mmulab", "run", "skylake-e3-1240v5", "--json"]
     child = subprocess.Popen(
-        [*args, "--trace", "gen:gups?footprint=1G&updates=4G"],
+        [*args, "--trace", "gen:gups?footprint=1G&updates=4000000000"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

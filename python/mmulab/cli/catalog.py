@@ -112,16 +112,13 @@ def generators(as_json: bool) -> None:
     console.out().print(table)
 
 
-def generator_rows(found: Any) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+def generator_rows(found: engine.Json) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
     """Name, purpose and keys (name, default, meaning) of each generator."""
-    entries = found if isinstance(found, list) else [{"name": k, **v} for k, v in found.items()]
     rows = []
-    for entry in entries:
-        schema = entry.get("schema", entry)
+    for name, schema in found.items():
         keys = [
             (key, str(field.get("default", "")), " ".join(str(field.get("description", "")).split()))
             for key, field in schema.get("properties", {}).items()
         ]
-        about = entry.get("about") or entry.get("title") or schema.get("description", "")
-        rows.append((entry["name"], " ".join(str(about).split()), keys))
+        rows.append((name, " ".join(str(schema.get("description", "")).split()), keys))
     return rows

@@ -8,6 +8,7 @@ from typing import Any
 from mmulab.result import Result
 from mmulab.study import places
 from mmulab.study.plan import BASELINE
+from mmulab.units import show_bytes, show_percent
 
 
 @dataclass(frozen=True)
@@ -115,32 +116,31 @@ class Outcome:
         """What the trace and the runs warn of, each once."""
         found = [str(w) for w in self.trace.get("warnings") or []]
         for result in self.results:
-            found += [str(w) for w in result.data.get("warnings") or []]
+            isa, meant = self.trace.get("isa"), result.data["machine"]["isa"]
+            if isa and isa != meant:
+                found.append(f"{result.machine} is a machine for {meant}; the trace is of {isa} code")
         return list(dict.fromkeys(found))
 
     def verdict(self) -> list[str]:
         """The answer in a few sentences, dearest machine first."""
-        from mmulab.units import show_bytes, show_percent
-
         lines = []
         for machine, results in self.machines.items():
             base = self.base(machine)
             best = min(results, key=lambda r: (r.user_cycles, r.policy != BASELINE))
             gain = self.gain(best)
-            share = show_percent(base.translation_share)
-            title = base.machine_title
+            serial = show_percent(base.model["share_of_time_serial"])
+            cost = (
+                f"{base.machine_title}: translation takes {show_percent(base.translation_share)} of user time with "
+                f"4 KB pages ({serial} if nothing overlapped); "
+            )
             if best.policy == BASELINE or gain.user < places.WORTH:
-                lines.append(
-                    f"{title}: translation takes {share} of user time with 4 KB pages; larger pages gain nothing."
-                )
+                lines.append(f"{cost}larger pages gain nothing.")
                 continue
-            memory = (
-                f"{show_bytes(gain.memory)} more memory"
-                if gain.memory >= 0
-                else f"{show_bytes(-gain.memory)} less memory"
-            )
-            lines.append(
-                f"{title}: translation takes {share} of user time with 4 KB pages; "
-                f"{best.policy} saves {show_percent(gain.user)} for {memory}."
-            )
+            lines.append(f"{cost}{best.policy} saves {show_percent(gain.user)} for {_memory(gain.memory)}.")
         return lines
+
+
+def _memory(extra: int) -> str:
+    if not extra:
+        return "no more memory"
+    return f"{show_bytes(extra)} more memory" if extra > 0 else f"{show_bytes(-extra)} less memory"
