@@ -18,8 +18,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py)
 	touch $@
 
-build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
-	cargo build --release -p mmulab-record-plugin
+build: $(STAMP) ## build the engine and the Python package into .venv
 	scripts/assemble.sh
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py

@@ -16,5 +16,5 @@ mod _core {
         explain, generators, list_machines, list_policies, machine_schema, policy_schema, resolve, run, version,
     };
     #[pymodule_export]
-    use crate::trace::{trace_head, trace_info};
+    use crate::trace::{trace_convert, trace_head, trace_info, trace_slice, trace_verify};
 }

@@ -86,7 +86,7 @@ mod tests {
         let mut pages = std::collections::BTreeSet::new();
         for _ in 0..g.rounds() {
             let va = g.next().read.unwrap();
-            assert!(va.raw() - DATA.raw() < 1 << 20 && va.raw() % 8 == 0);
+            assert!(va.raw() - DATA.raw() < 1 << 20 && va.raw().is_multiple_of(8));
             pages.insert(va.vpn());
         }
         assert_eq!(pages.len(), 256);

@@ -1,1 +1,0 @@
-//! Placeholder replaced by this room's first commit.
