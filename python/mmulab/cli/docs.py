@@ -1,5 +1,6 @@
 """`mmulab docs`: writes docs/reference from the code, so that it cannot disagree with it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,16 @@ def _schema(title: str, schema: dict[str, Any], file: str) -> str:
 def _variant(lines: list[str], variant: dict[str, Any]) -> None:
     values = [variant["const"]] if "const" in variant else variant.get("enum")
     about = _cell(variant.get("description", ""))
+    fields = variant.get("properties", {})
+    tags = {key: field["const"] for key, field in fields.items() if "const" in field}
     if values is not None:
-        lines.append(f"- {', '.join(f'`{v}`' for v in values)}" + (f": {about}" if about else ""))
-        return
-    lines.append(f"- {_kind(variant)}" + (f": {about}" if about else ""))
-    for key, field in variant.get("properties", {}).items():
+        shown = ", ".join(f"`{v}`" for v in values)
+    else:
+        shown = ", ".join(f'`{key} = "{value}"`' for key, value in tags.items()) or _kind(variant)
+    lines.append(f"- {shown}" + (f": {about}" if about else ""))
+    for key, field in fields.items():
+        if key in tags:
+            continue
         lines.append(f"  - `{key}` ({_kind(field)}): {_cell(field.get('description', ''))}")
 
 
@@ -104,13 +110,17 @@ def _table(lines: list[str], schema: dict[str, Any]) -> None:
     required = set(schema.get("required", []))
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key, field in schema.get("properties", {}).items():
-        default = "required" if key in required else f"`{_cell(field['default'])}`" if "default" in field else ""
-        lines.append(f"| `{key}` | {_kind(field)} | {_short(default)} | {_cell(field.get('description', ''))} |")
+        default = "required" if key in required else _default(field)
+        lines.append(f"| `{key}` | {_kind(field)} | {default} | {_cell(field.get('description', ''))} |")
     lines.append("")
 
 
-def _short(default: str) -> str:
-    return default if len(default) < 40 else "see below"
+def _default(field: dict[str, Any]) -> str:
+    """As TOML would have it; tables are told key by key elsewhere on the page."""
+    value = field.get("default")
+    if value in (None, "", {}, []):
+        return ""
+    return "see its table" if isinstance(value, dict) else f"`{_cell(json.dumps(value))}`"
 
 
 def _kind(field: Any) -> str:
