@@ -1,5 +1,4 @@
-use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
-use mmulab_pagetable::Leaf;
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
 
 /// A cached translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +11,8 @@ pub struct Entry {
     pub order: PageOrder,
     /// What may be done.
     pub prot: Prot,
+    /// User mode may use it: carried, not checked.
+    pub user: bool,
     /// The page-table entry's dirty bit is known to be set.
     pub dirty: bool,
     /// Valid in every address space.
@@ -19,36 +20,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The translation of `va` that a walk found.
-    #[inline]
-    pub fn of(va: VirtAddr, leaf: &Leaf) -> Self {
-        Self {
-            vpn: va.vpn().align_down(leaf.order),
-            pfn: leaf.pfn,
-            order: leaf.order,
-            prot: leaf.prot,
-            dirty: leaf.dirty,
-            global: leaf.global,
-        }
-    }
-
-    /// The part of `order` that holds `va`, of a page at least as large.
-    #[inline]
-    pub fn part(&self, va: VirtAddr, order: PageOrder) -> Self {
-        let vpn = va.vpn().align_down(order);
-        Self { vpn, pfn: Pfn(self.pfn.0 + (vpn.0 - self.vpn.0)), order, ..*self }
-    }
-
     /// The physical address of `va`, which the entry translates.
     #[inline(always)]
     pub const fn translate(&self, va: VirtAddr) -> PhysAddr {
         PhysAddr(self.pfn.addr().0 + va.offset_in(self.order))
-    }
-
-    /// Whether it lets `access` through as it is: right granted, and for stores the dirty bit known to be set.
-    #[inline(always)]
-    pub(crate) const fn ready(&self, access: Access) -> bool {
-        self.prot.allows(access) && (self.dirty || !matches!(access, Access::Write))
     }
 }
 

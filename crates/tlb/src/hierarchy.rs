@@ -1,9 +1,10 @@
 //! Two levels of arrays, as one core has them.
 
 use crate::{
-    ArrayCounts, ArrayDesc, Entry, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome,
-    SideCounts,
-    array::{Array, Slot},
+    ArrayCounts, ArrayDesc, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome, SideCounts,
+    array::{Array, Gone, Slot},
+    key::{GLOBAL, Value},
+    levels::Levels,
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr, VirtRange, Vpn};
 use mmulab_pagetable::{Invalidate, Walked};
@@ -12,34 +13,29 @@ use std::collections::BTreeMap;
 /// The TLBs of one core.
 pub struct Hierarchy {
     arrays: Vec<Array>,
-    /// Arrays searched at the first level, by side.
-    first: [Vec<usize>; 2],
-    /// Arrays searched at the second level, by side.
-    second: [Vec<usize>; 2],
-    /// For each array, the ones that take its evicted entries.
-    victims: Vec<Vec<usize>>,
-    /// Arrays that only take evicted entries.
-    is_victim: Vec<bool>,
+    levels: Levels,
+    /// By array: somebody must hear of what it evicts, observers aside.
+    evictions_matter: Vec<bool>,
     inclusive: bool,
-    counts: [SideCounts; 2],
-    second_counts: [SideCounts; 2],
-    /// The last page used, by lane.
+    /// By level (less one) and side.
+    counts: [[SideCounts; 2]; 2],
+    /// The last page used, by side.
     recent: [Recent; 2],
-    /// Each side's lane: one for both where they share a first-level array, whose order of use is then common.
-    lane: [usize; 2],
 }
 
-/// The last page a lane used, which is the most recently used entry of its array: touching it again changes nothing
-/// but the counts.
+/// The last page a side used, which is the most recently used entry of its array: using it again changes nothing but the
+/// counts. Where the sides have a first-level array in common, one of them at most has such a page.
 #[derive(Clone, Copy)]
 struct Recent {
     /// Base page and tag; [`NOBODY`] when something has changed since.
     page: u64,
-    entry: Entry,
-    array: usize,
-    slot: Slot,
-    /// Hits not yet added to the counts, by side.
-    run: [u64; 2],
+    value: Value,
+    order: PageOrder,
+    array: u8,
+    /// The size number.
+    size: u8,
+    /// Hits not yet added to the counts.
+    run: u64,
 }
 
 const NOBODY: u64 = u64::MAX;
@@ -49,179 +45,145 @@ fn page_of(asid: Asid, va: VirtAddr) -> u64 {
     (va.vpn().0 << 16) | u64::from(asid.0)
 }
 
+/// A lookup under way.
+#[derive(Clone, Copy)]
+struct Query {
+    asid: Asid,
+    va: VirtAddr,
+    vpn: Vpn,
+    access: Access,
+    side: usize,
+}
+
+impl Query {
+    #[inline(always)]
+    fn new(asid: Asid, va: VirtAddr, access: Access) -> Self {
+        Self { asid, va, vpn: va.vpn(), access, side: access.side() as usize }
+    }
+}
+
 impl Hierarchy {
     /// Builds the arrays.
     ///
     /// # Errors
     /// A geometry that cannot be, or arrays that contradict each other.
     pub fn new(desc: &[ArrayDesc], rules: &HierarchyDesc) -> Result<Self, GeometryError> {
-        let bad = |array: &str, what: String| Err(GeometryError { array: array.to_owned(), what });
         let arrays: Vec<Array> = desc.iter().zip(1..).map(|(d, seed)| Array::new(d, seed)).collect::<Result<_, _>>()?;
-        let is_victim: Vec<bool> = desc.iter().map(|d| d.victim_of.is_some()).collect();
-        let mut victims = vec![Vec::new(); arrays.len()];
-        for (index, d) in desc.iter().enumerate() {
-            if desc[..index].iter().any(|other| other.name == d.name) {
-                return bad(&d.name, "two arrays have this name".into());
-            }
-            if let Some(of) = &d.victim_of {
-                match desc.iter().position(|other| other.name == *of && other.level == 1) {
-                    Some(above) if d.level == 2 => victims[above].push(index),
-                    _ => return bad(&d.name, format!("victim_of is '{of}': name an array of level 1, from level 2")),
-                }
-            }
-        }
-        let mut lists: [[Vec<usize>; 2]; 2] = Default::default();
-        for side in [Side::Instruction, Side::Data] {
-            for (index, a) in arrays.iter().enumerate().filter(|(_, a)| a.placement.serves(side)) {
-                let list = &mut lists[usize::from(a.level) - 1][side as usize];
-                for &other in list.iter() {
-                    let both = a.sizes.iter().find(|s| arrays[other].sizes.contains(s));
-                    if let Some(size) = both.filter(|_| is_victim[index] == is_victim[other]) {
-                        let what =
-                            format!("'{}' of the same level and side holds {size} pages too", arrays[other].name);
-                        return bad(&a.name, what);
-                    }
-                }
-                list.push(index);
-            }
-            if lists[0][side as usize].is_empty() {
-                let name = if side == Side::Data { "data" } else { "instruction" };
-                return bad("(all)", format!("no array of level 1 serves the {name} side"));
-            }
-        }
-        if rules.asid_bits > 16 {
-            return bad("(rules)", format!("asid_bits is {}: give 0 to 16", rules.asid_bits));
-        }
-        let [first, second] = lists;
-        let nothing = Recent {
-            page: NOBODY,
-            entry: Entry {
-                vpn: Vpn(0),
-                pfn: mmulab_addr::Pfn(0),
-                order: PageOrder::P4K,
-                prot: mmulab_addr::Prot::NONE,
-                dirty: false,
-                global: false,
-            },
-            array: 0,
-            slot: Slot::default(),
-            run: [0; 2],
-        };
-        let shared = first[0].iter().any(|index| first[1].contains(index));
+        let levels = Levels::new(desc, &arrays, rules)?;
+        let inclusive = rules.inclusion == Inclusion::Inclusive;
+        let nobody = Recent { page: NOBODY, value: Value::default(), order: PageOrder::P4K, array: 0, size: 0, run: 0 };
+        let matters = |(a, victims): (&Array, &Vec<usize>)| !victims.is_empty() || (inclusive && a.level == 2);
         Ok(Self {
+            evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
             arrays,
-            first,
-            second,
-            victims,
-            is_victim,
-            inclusive: rules.inclusion == Inclusion::Inclusive,
+            inclusive,
             counts: Default::default(),
-            second_counts: Default::default(),
-            recent: [nothing; 2],
-            lane: if shared { [0, 0] } else { [0, 1] },
+            recent: [nobody; 2],
+            levels,
         })
     }
 
-    /// Looks a reference up.
+    /// Looks a reference up. `asid` is not 0, the tag that global entries carry.
     #[inline(always)]
     pub fn access<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
         let side = access.side() as usize;
-        let recent = &mut self.recent[self.lane[side]];
-        if recent.page == page_of(asid, va) && recent.entry.ready(access) {
-            recent.run[side] += 1;
-            return Outcome::L1 { entry: recent.entry };
+        let recent = &mut self.recent[side];
+        if recent.page == page_of(asid, va) && recent.value.ready(access) {
+            recent.run += 1;
+            return Outcome::L1 { entry: recent.value.entry(va.vpn(), recent.order) };
         }
-        self.search(asid, va, access, obs)
+        self.search(Query::new(asid, va, access), obs)
     }
 
     /// A lookup that the most recent page does not answer.
     #[inline]
-    fn search<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
-        let side = access.side();
-        let vpn = va.vpn();
+    fn search<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
         // Until the lookup has an answer nobody is the most recent: what it touches comes before the old one.
-        self.settle(self.lane[side as usize]);
-        self.counts[side as usize].accesses += 1;
-        for at in 0..self.first[side as usize].len() {
-            let index = self.first[side as usize][at];
+        self.settle_for(q.side);
+        let counts = &mut self.counts[0][q.side];
+        counts.accesses += 1;
+        for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            if let (Some(slot), _) = array.lookup(asid, vpn) {
-                array.hits[slot.size] += 1;
-                array.touch(slot);
-                let entry = *array.entry(slot);
-                self.counts[side as usize].hits += 1;
-                return self.hit(1, 0, asid, va, access, index, slot, entry);
+            if let Some(slot) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(slot.size)] += 1;
+                counts.hits += 1;
+                let (value, order) = (array.value(slot), array.order(slot.size));
+                return self.answer(q, 1, 0, value, order, Some((index as u8, slot)));
             }
         }
-        self.counts[side as usize].misses += 1;
-        self.search_second(asid, va, access, obs)
+        counts.misses += 1;
+        self.search_second(q, obs)
     }
 
     #[inline]
-    fn search_second<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
-        let side = access.side();
-        let vpn = va.vpn();
-        let mut cycles = 0;
-        self.second_counts[side as usize].accesses += 1;
-        for at in 0..self.second[side as usize].len() {
-            let array = &mut self.arrays[self.second[side as usize][at]];
-            let (found, probes) = array.lookup(asid, vpn);
-            let latency = array.hit_cycles * if array.serial { probes } else { 1 };
-            if let Some(slot) = found {
-                array.hits[slot.size] += 1;
-                array.touch(slot);
-                let entry = *array.entry(slot);
-                self.second_counts[side as usize].hits += 1;
-                let first = self.put_first(side, asid, vpn, &entry, obs);
-                return match first {
-                    Some((index, slot)) => self.hit(2, latency, asid, va, access, index, slot, entry),
-                    None if !entry.prot.allows(access) => Outcome::Denied { level: 2, cycles: latency },
-                    None if !entry.ready(access) => Outcome::NeedDirty { level: 2, cycles: latency },
-                    None => Outcome::L2 { entry, cycles: latency },
-                };
+    fn search_second<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
+        let counts = &mut self.counts[1][q.side];
+        counts.accesses += 1;
+        let level = &self.levels.of[1][q.side];
+        for index in level.search.iter() {
+            let array = &mut self.arrays[index];
+            if let Some(slot) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(slot.size)] += 1;
+                counts.hits += 1;
+                let (value, order) = (array.value(slot), array.order(slot.size));
+                let cycles = array.hit_cycles[usize::from(slot.size)];
+                let first = self.put(0, q, value, order, obs);
+                return self.answer(q, 2, cycles, value, order, first);
             }
-            // Arrays of a level are searched side by side: the slowest decides.
-            cycles = cycles.max(latency);
         }
-        self.second_counts[side as usize].misses += 1;
-        Outcome::Miss { cycles }
+        counts.misses += 1;
+        Outcome::Miss { cycles: level.miss_cycles }
     }
 
-    /// What a found entry comes to; it becomes the side's most recent page.
+    /// What a found entry comes to. If the first level holds it now, it is the side's most recent page.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    fn hit(
+    fn answer(
         &mut self,
+        q: Query,
         level: u8,
         cycles: u32,
-        asid: Asid,
-        va: VirtAddr,
-        access: Access,
-        array: usize,
-        slot: Slot,
-        entry: Entry,
+        value: Value,
+        order: PageOrder,
+        first: Option<(u8, Slot)>,
     ) -> Outcome {
-        if !entry.prot.allows(access) {
-            return Outcome::Denied { level, cycles };
+        if !value.ready(q.access) {
+            return if value.allows(q.access) {
+                Outcome::NeedDirty { level, cycles }
+            } else {
+                Outcome::Denied { level, cycles }
+            };
         }
-        if !entry.ready(access) {
-            return Outcome::NeedDirty { level, cycles };
+        if let Some((array, slot)) = first {
+            let recent = &mut self.recent[q.side];
+            recent.page = page_of(q.asid, q.va);
+            // The first level may hold only a part of what the second does.
+            let held = &self.arrays[usize::from(array)];
+            (recent.value, recent.order) = (held.value(slot), held.order(slot.size));
+            (recent.array, recent.size) = (array, slot.size);
         }
-        self.recent[self.lane[access.side() as usize]] =
-            Recent { page: page_of(asid, va), entry, array, slot, run: [0; 2] };
+        let entry = value.entry(q.vpn, order);
         if level == 1 { Outcome::L1 { entry } } else { Outcome::L2 { entry, cycles } }
     }
 
-    /// Adds the hits of a lane's most recent page to the counts, and forgets which page that was.
+    /// Adds the hits of a side's most recent page to the counts, and forgets which page that was.
     #[inline(always)]
-    fn settle(&mut self, lane: usize) {
-        let recent = &mut self.recent[lane];
+    fn settle(&mut self, side: usize) {
+        let recent = &mut self.recent[side];
         recent.page = NOBODY;
         let run = std::mem::take(&mut recent.run);
-        self.arrays[recent.array].hits[recent.slot.size] += run[0] + run[1];
-        for (counts, run) in self.counts.iter_mut().zip(run) {
-            counts.accesses += run;
-            counts.hits += run;
+        if run != 0 {
+            self.arrays[usize::from(recent.array)].hits[usize::from(recent.size)] += run;
+            self.counts[0][side].accesses += run;
+            self.counts[0][side].hits += run;
+        }
+    }
+
+    /// Something is about to be used or written on a side.
+    #[inline(always)]
+    fn settle_for(&mut self, side: usize) {
+        self.settle(side);
+        if self.levels.shared_first {
+            self.settle(1 - side);
         }
     }
 
@@ -234,76 +196,68 @@ impl Hierarchy {
     /// Takes in what a walk for `va` found: second level first, then the first.
     #[inline]
     pub fn fill<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, walked: &Walked, obs: &mut O) {
-        let side = access.side();
-        let entry = Entry::of(va, &walked.leaf);
-        for at in 0..self.second[side as usize].len() {
-            let index = self.second[side as usize][at];
-            if self.is_victim[index] {
-                continue;
-            }
-            if let Some((size, part)) = self.arrays[index].fit(&entry, va.vpn()) {
-                self.put(index, asid, size, part, obs);
-            }
-        }
-        self.put_first(side, asid, va.vpn(), &entry, obs);
-        self.unsettle();
+        let q = Query::new(asid, va, access);
+        let value = Value::of(&walked.leaf);
+        let order = walked.leaf.order;
+        self.settle_for(q.side);
+        self.put(1, q, value, order, obs);
+        self.put(0, q, value, order, obs);
     }
 
-    /// Writes an entry into the first-level array that holds its size; where it is now.
-    #[inline]
-    fn put_first<O: Observer>(
+    /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
+    #[inline(always)]
+    fn put<O: Observer>(
         &mut self,
-        side: Side,
-        asid: Asid,
-        vpn: Vpn,
-        entry: &Entry,
+        level: usize,
+        q: Query,
+        value: Value,
+        order: PageOrder,
         obs: &mut O,
-    ) -> Option<(usize, Slot)> {
-        for at in 0..self.first[side as usize].len() {
-            let index = self.first[side as usize][at];
-            if let Some((size, part)) = self.arrays[index].fit(entry, vpn) {
-                self.put(index, asid, size, part, obs);
-                return self.arrays[index].lookup(asid, vpn).0.map(|slot| (index, slot));
-            }
+    ) -> Option<(u8, Slot)> {
+        let target = self.levels.of[level][q.side].takes(order)?;
+        let array = &mut self.arrays[usize::from(target.array)];
+        let held = array.order(target.size);
+        let value =
+            if held == order { value } else { value.moved(q.vpn.align_down(held).0 - q.vpn.align_down(order).0) };
+        let (slot, gone) = array.put(q.asid, q.vpn, target.size, value);
+        if O::ACTIVE {
+            obs.filled(usize::from(target.array), &value.entry(q.vpn, held));
         }
-        None
+        if let Some(gone) = gone
+            && (O::ACTIVE || self.evictions_matter[usize::from(target.array)])
+        {
+            self.evicted(usize::from(target.array), &gone, obs);
+        }
+        Some((target.array, slot))
     }
 
-    #[inline]
-    fn put<O: Observer>(&mut self, index: usize, asid: Asid, size: usize, entry: Entry, obs: &mut O) {
-        let replaced = self.arrays[index].insert(asid, size, entry);
-        if O::ACTIVE {
-            obs.filled(index, &entry);
-        }
-        let Some((tag, old)) = replaced else { return };
-        if O::ACTIVE {
-            obs.evicted(index, &old);
-        }
-        self.after_eviction(index, tag, old, obs);
-    }
-
-    fn after_eviction<O: Observer>(&mut self, index: usize, tag: Asid, old: Entry, obs: &mut O) {
-        for at in 0..self.victims[index].len() {
-            let victim = self.victims[index][at];
-            if let Some(size) = self.arrays[victim].sizes.iter().position(|&o| o == old.order) {
-                self.put(victim, tag, size, old, obs);
+    /// What follows from an eviction.
+    #[cold]
+    fn evicted<O: Observer>(&mut self, index: usize, gone: &Gone, obs: &mut O) {
+        obs.evicted(index, &gone.entry());
+        for at in 0..self.levels.victims[index].len() {
+            let below = self.levels.victims[index][at];
+            let array = &mut self.arrays[below];
+            let Some(size) = array.sizes.iter().position(|&o| o == gone.order) else { continue };
+            let (_, next) = array.put(gone.asid(), gone.vpn(), size as u8, gone.value);
+            obs.filled(below, &gone.entry());
+            if let Some(next) = next {
+                self.evicted(below, &next, obs);
             }
         }
         if self.inclusive && self.arrays[index].level == 2 {
-            for above in self.arrays.iter_mut().enumerate().filter(|(_, a)| a.level == 1) {
-                drop_range(above, tag, old.vpn, old.order.base_pages(), obs);
+            for (above, array) in self.arrays.iter_mut().enumerate().filter(|(_, a)| a.level == 1) {
+                array.drop_range(gone.asid(), gone.vpn(), gone.order.base_pages(), |e| obs.invalidated(above, e));
             }
             self.unsettle();
         }
     }
 
-    /// The walker has set the dirty bit of the page that holds `va`: every entry for it says so.
+    /// The walker has set the dirty bit of the page that holds `va`: the entries that stores use say so.
     pub fn set_dirty(&mut self, asid: Asid, va: VirtAddr) {
         self.unsettle();
-        for array in &mut self.arrays {
-            if let (Some(slot), _) = array.lookup(asid, va.vpn()) {
-                array.entry_mut(slot).dirty = true;
-            }
+        for array in self.arrays.iter_mut().filter(|a| a.placement.serves(Side::Data)) {
+            array.set_dirty(asid, va.vpn());
         }
     }
 
@@ -313,17 +267,21 @@ impl Hierarchy {
         for (index, array) in self.arrays.iter_mut().enumerate() {
             match *what {
                 Invalidate::Page { asid, va, order } => {
-                    drop_range((index, array), asid, va.vpn().align_down(order), order.base_pages(), obs);
+                    array.drop_range(asid, va.vpn().align_down(order), order.base_pages(), |e| {
+                        obs.invalidated(index, e)
+                    });
                 }
                 Invalidate::Range { asid, range } => {
                     let VirtRange { start, .. } = range;
                     let pages = (range.bytes() + start.offset_in(PageOrder::P4K)).div_ceil(mmulab_addr::BASE_BYTES);
                     if pages != 0 {
-                        drop_range((index, array), asid, start.vpn(), pages, obs);
+                        array.drop_range(asid, start.vpn(), pages, |e| obs.invalidated(index, e));
                     }
                 }
-                Invalidate::Asid(asid) => drop_if((index, array), |tag, _| tag == asid, obs),
-                Invalidate::All => drop_if((index, array), |_, _| true, obs),
+                Invalidate::Asid(asid) => {
+                    array.drop_if(|tag, _, _| tag == asid && tag != GLOBAL, |e| obs.invalidated(index, e))
+                }
+                Invalidate::All => array.drop_if(|_, _, _| true, |e| obs.invalidated(index, e)),
             }
         }
     }
@@ -335,7 +293,7 @@ impl Hierarchy {
             [Side::Instruction, Side::Data]
                 .into_iter()
                 .filter(|&side| a.placement.serves(side))
-                .map(|side| if a.level == 1 { self.counts[side as usize] } else { self.second_counts[side as usize] })
+                .map(|side| self.counts[usize::from(a.level) - 1][side as usize])
                 .map(|c| c.accesses)
                 .sum()
         };
@@ -350,17 +308,17 @@ impl Hierarchy {
                 accesses: accesses(a),
                 hits,
                 misses: accesses(a) - hits,
-                fills: a.fills,
-                evictions: a.evictions,
-                invalidations: a.invalidations,
+                fills: a.body.fills,
+                evictions: a.body.evictions,
+                invalidations: a.body.invalidations,
                 hits_by_size: by_size,
             }
         };
         HierarchyCounts {
-            l1i: self.counts[0],
-            l1d: self.counts[1],
-            l2i: self.second_counts[0],
-            l2d: self.second_counts[1],
+            l1i: self.counts[0][0],
+            l1d: self.counts[0][1],
+            l2i: self.counts[1][0],
+            l2d: self.counts[1][1],
             arrays: self.arrays.iter().map(array).collect(),
         }
     }
@@ -374,22 +332,4 @@ impl Hierarchy {
     pub fn level(&self, index: usize) -> u8 {
         self.arrays[index].level
     }
-}
-
-fn drop_range<O: Observer>((index, array): (usize, &mut Array), asid: Asid, first: Vpn, pages: u64, obs: &mut O) {
-    let mut gone = 0;
-    array.drop_range(asid, first, pages, |e| {
-        gone += 1;
-        obs.invalidated(index, e);
-    });
-    array.invalidations += gone;
-}
-
-fn drop_if<O: Observer>((index, array): (usize, &mut Array), drop: impl Fn(Asid, &Entry) -> bool, obs: &mut O) {
-    let mut gone = 0;
-    array.retain(drop, |e| {
-        gone += 1;
-        obs.invalidated(index, e);
-    });
-    array.invalidations += gone;
 }

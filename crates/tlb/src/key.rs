@@ -1,15 +1,23 @@
-//! A translation's identity in one word, so that a probe is one compare.
+//! A translation in two words: what it is for, so that a probe is one compare, and what it says.
 //!
-//! | bits | |
+//! | bits of the key | |
 //! |---|---|
 //! | 0..3 | which of the array's sizes (7 in an empty way) |
-//! | 3..19 | address-space tag; all ones for global entries |
+//! | 3..19 | address-space tag; 0 for global entries |
 //! | 19..64 | first base page |
+//!
+//! | bits of the value | |
+//! |---|---|
+//! | 0..3 | rights |
+//! | 3, 4, 5 | user, dirty, global |
+//! | 8..64 | first frame |
 
-use mmulab_addr::{Asid, PageOrder, Vpn};
+use crate::Entry;
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Vpn};
+use mmulab_pagetable::Leaf;
 
 /// The tag that global entries carry; no address space is given it.
-pub const GLOBAL: Asid = Asid(u16::MAX);
+pub const GLOBAL: Asid = Asid(0);
 /// Sizes one array can hold: three bits, less the empty mark.
 pub const MAX_SIZES: usize = 7;
 
@@ -32,4 +40,74 @@ pub fn asid(key: u64) -> Asid {
 #[inline(always)]
 pub fn size(key: u64) -> usize {
     (key & ((1 << SIZE_BITS) - 1)) as usize
+}
+
+/// The first base page in a key.
+#[inline(always)]
+pub fn vpn(key: u64) -> Vpn {
+    Vpn(key >> (SIZE_BITS + TAG_BITS))
+}
+
+/// What an entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Value(u64);
+
+impl Value {
+    const USER: u64 = 1 << 3;
+    const DIRTY: u64 = 1 << 4;
+    const GLOBAL: u64 = 1 << 5;
+    const PFN_SHIFT: u32 = 8;
+
+    /// What a leaf says.
+    #[inline(always)]
+    pub fn of(leaf: &Leaf) -> Self {
+        let flags = (u64::from(leaf.user) * Self::USER)
+            | (u64::from(leaf.dirty) * Self::DIRTY)
+            | (u64::from(leaf.global) * Self::GLOBAL);
+        Self((leaf.pfn.0 << Self::PFN_SHIFT) | flags | u64::from(leaf.prot.bits()))
+    }
+
+    /// The same of frames `pages` further on.
+    #[inline(always)]
+    pub fn moved(self, pages: u64) -> Self {
+        Self(self.0.wrapping_add(pages << Self::PFN_SHIFT))
+    }
+
+    /// The same, dirty.
+    #[inline(always)]
+    pub fn dirtied(self) -> Self {
+        Self(self.0 | Self::DIRTY)
+    }
+
+    /// Whether it is valid in every address space.
+    #[inline(always)]
+    pub fn global(self) -> bool {
+        self.0 & Self::GLOBAL != 0
+    }
+
+    /// Whether its rights allow `access`.
+    #[inline(always)]
+    pub fn allows(self, access: Access) -> bool {
+        Prot::from_bits(self.0 as u8).allows(access)
+    }
+
+    /// Whether it lets `access` through as it is: right granted, and for stores the dirty bit known to be set.
+    #[inline(always)]
+    pub fn ready(self, access: Access) -> bool {
+        self.allows(access) && (self.0 & Self::DIRTY != 0 || !matches!(access, Access::Write))
+    }
+
+    /// The entry for the page of `order` that holds `vpn`.
+    #[inline(always)]
+    pub fn entry(self, vpn: Vpn, order: PageOrder) -> Entry {
+        Entry {
+            vpn: vpn.align_down(order),
+            pfn: Pfn(self.0 >> Self::PFN_SHIFT),
+            order,
+            prot: Prot::from_bits(self.0 as u8),
+            user: self.0 & Self::USER != 0,
+            dirty: self.0 & Self::DIRTY != 0,
+            global: self.global(),
+        }
+    }
 }

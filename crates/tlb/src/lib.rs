@@ -12,7 +12,10 @@ mod entry;
 mod error;
 mod hierarchy;
 mod key;
+mod levels;
 mod observer;
+mod store;
+mod ways;
 
 pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
 pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe};
