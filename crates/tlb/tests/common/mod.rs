@@ -307,7 +307,7 @@ impl Naive {
             }
             Invalidate::Range { asid, range } => {
                 let first = range.start.vpn().0;
-                let pages = (range.end.raw() + 4095) / 4096 - first;
+                let pages = range.end.raw().div_ceil(4096) - first;
                 self.drop(|_, h| ours(h, asid) && range.bytes() > 0 && meets(&h.entry, first, pages));
             }
             Invalidate::Asid(asid) => self.drop(|_, h| h.tag == asid.0 && !h.entry.global),
