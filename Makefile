@@ -23,17 +23,17 @@ build: $(STAMP) ## build the engine and the Python package into .venv
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py
 
-demo: ## record a real compiler at work, study it, and end with the table and the report's path
-	@scripts/bootstrap.sh --demo
-	@$(MAKE) --no-print-directory build
-	@scripts/demo.sh
+demo: build ## study random updates of 1 GiB, and end with the table and the report's path
+	rm -rf build/demo
+	.venv/bin/mmulab study 'gen:gups?footprint=1G&updates=5000000' --out build/demo
 
 test: build ## build and test everything
 	cargo test --workspace --exclude mmulab-python
 	$(PYTHON) -m pytest
 
-bench: build ## print references per second beside those of a bare loop
-	cargo bench -p mmulab-machine
+bench: build ## print references per second: a bare loop, TLBs alone, whole machines
+	cargo run --release -q -p mmulab-tlb --example speed
+	$(PYTHON) scripts/bench.py
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check

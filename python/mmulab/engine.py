@@ -122,16 +122,11 @@ def trace_verify(path: str) -> Json:
     return cast(Json, json.loads(_core.trace_verify(path)))
 
 
-def trace_convert(source: str, target: str, form: str) -> Json:
-    """Writes a trace in another format."""
-    return cast(Json, json.loads(_core.trace_convert(source, target, form)))
+def trace_convert(source: str, target: str) -> Json:
+    """Writes a trace in text form."""
+    return cast(Json, json.loads(_core.trace_convert(source, target, "text")))
 
 
 def trace_slice(source: str, target: str, start: int, end: int | None) -> Json:
-    """Writes the stretch between two instruction counts."""
+    """Writes the stretch between two instruction counts, in text form."""
     return cast(Json, json.loads(_core.trace_slice(source, target, start, end)))
-
-
-def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
-    """Records a program."""
-    return cast(Json, json.loads(_core.record(json.dumps(spec), _hear(progress))))

@@ -87,9 +87,9 @@ class Result:
         return re.sub(r"[^A-Za-z0-9.+_-]+", "_", f"{self.machine}--{self.policy}")
 
     @property
-    def trace_hash(self) -> str:
-        """The hash of what was run."""
-        return str(self.data["trace"].get("hash") or "")
+    def trace_identity(self) -> str:
+        """The hash of what was run, or the name of what has none."""
+        return str(self.data["trace"].get("hash") or self.data["trace"]["name"])
 
     @property
     def complete(self) -> bool:

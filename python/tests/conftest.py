@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SHIPPED = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
-# A program small enough for any test: two pages of code's worth of instructions, a few thousand references.
+# A program small enough for any test: 2000 rounds of a fetch, a load and a store.
 SMALL = "gen:gups?footprint=1M&updates=2000"
 
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import CHECKOUT, SHIPPED, Cli
+from conftest import CHECKOUT, Cli
 
 from mmulab import Failure
 from mmulab.result import Result
@@ -32,7 +32,7 @@ def test_a_study_writes_all_it_promises(study_dir: Path) -> None:
         assert result.complete
     spec = json.loads((study_dir / "study.json").read_text())
     assert len(spec["jobs"]) == 6
-    assert spec["trace_hash"] == results[0].trace_hash
+    assert spec["trace_identity"] == results[0].trace_identity
 
 
 class _Outline(HTMLParser):
@@ -107,17 +107,21 @@ def test_a_sum_that_does_not_come_out_stops_the_report(study_dir: Path) -> None:
         result.check()
 
 
-@pytest.mark.skipif(not SHIPPED.exists(), reason="the shipped recording is not in this checkout")
-def test_the_shipped_recording(cli: Cli, tmp_path: Path) -> None:
-    """A real compiler: code misses, several regions, files and a heap."""
-    ran = cli("study", SHIPPED, "--out", "out")
+def test_a_program_of_several_regions(cli: Cli, tmp_path: Path) -> None:
+    """A text trace with code, heap and two processes: costs fall where the references were."""
+    lines = ["mmap 0x400000 1M rx file:/bin/prog+0", "brk 0x600000 0x1600000", "mmap 0x7f0000000000 4M rw anon"]
+    for i in range(3000):
+        lines += [f"f {0x400000 + i % 200 * 4096:#x} x4", f"w {0x600000 + i * 7919 % 4096 * 4096:#x}"]
+        lines += [f"r {0x7F0000000000 + i * 31 % 1024 * 4096:#x}"]
+    (tmp_path / "a.mmtx").write_text("\n".join(lines) + "\n")
+    ran = cli("study", "a.mmtx", "--machines", "skylake-e3-1240v5", "--out", "out")
     assert ran.code == 0, ran.err
     assert "report: out/report.html" in ran.err
     result = Result.load(tmp_path / "out" / "results" / "skylake-e3-1240v5--linux-4k.json")
-    assert result.tlb("l1i")["misses"] > 0
-    kinds = {r["kind"] for r in result.regions if r["walks"]}
-    assert {"file", "heap", "stack"} <= kinds | {"heap"}
-    assert "libc" in ran.out or "cc1" in ran.out
+    costs = {r["kind"]: r["walks"] for r in result.regions if r["walks"]}
+    assert costs.keys() == {"file", "heap", "anon"}
+    assert "/bin/prog r-x" in ran.out
+    assert "prog (no symbol)" in ran.out
 
 
 def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:

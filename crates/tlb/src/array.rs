@@ -181,10 +181,11 @@ impl Array {
     }
 
     /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with the
-    /// same key, else in the first empty way, else in the victim's. Where it is now, and what it replaced.
+    /// same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is now, and
+    /// what it replaced.
     #[inline(always)]
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value) -> (Slot, Option<Gone>) {
-        each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value))
+    pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Slot, Option<Gone>) {
+        each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value, absent))
     }
 
     /// Drops every entry for which `drop` holds of its tag, first page and size, telling `gone`.
@@ -230,18 +231,27 @@ impl Body {
     }
 
     #[inline(always)]
-    fn put(&mut self, keys: &mut impl Keys, asid: Asid, vpn: Vpn, size: u8, value: Value) -> (Slot, Option<Gone>) {
+    fn put(
+        &mut self,
+        keys: &mut impl Keys,
+        asid: Asid,
+        vpn: Vpn,
+        size: u8,
+        value: Value,
+        absent: bool,
+    ) -> (Slot, Option<Gone>) {
         let order = self.orders[usize::from(size)];
         let global = value.global();
         let wanted = key(vpn, if global { GLOBAL } else { asid }, order, usize::from(size));
         let set = self.set(vpn, order);
         self.fills += 1;
-        if let Some(way) = keys.find(set, wanted) {
+        if !absent && let Some(way) = keys.find(set, wanted) {
             keys.touch(set, way);
             let at = set * keys.stride() + way;
             self.values[at] = value;
             return (Slot { at: at as u32, size }, None);
         }
+        debug_assert!(keys.find(set, wanted).is_none());
         let (way, old) = keys.admit(set, wanted, self.empty != 0);
         let at = set * keys.stride() + way;
         let slot = Slot { at: at as u32, size };

@@ -21,6 +21,8 @@ pub struct Hierarchy {
     counts: [[SideCounts; 2]; 2],
     /// The last page used, by side.
     recent: [Recent; 2],
+    /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for it.
+    absent: [u64; 2],
 }
 
 /// The last page a side used, which is the most recently used entry of its array: using it again changes nothing but the
@@ -79,6 +81,7 @@ impl Hierarchy {
             inclusive,
             counts: Default::default(),
             recent: [nobody; 2],
+            absent: [NOBODY; 2],
             levels,
         })
     }
@@ -127,11 +130,13 @@ impl Hierarchy {
                 counts.hits += 1;
                 let (value, order) = (array.value(slot), array.order(slot.size));
                 let cycles = array.hit_cycles[usize::from(slot.size)];
-                let first = self.put(0, q, value, order, obs);
+                self.absent = [NOBODY; 2];
+                let first = self.put(0, q, value, order, true, obs);
                 return self.answer(q, 2, cycles, value, order, first);
             }
         }
         counts.misses += 1;
+        self.absent[q.side] = page_of(q.asid, q.va);
         Outcome::Miss { cycles: level.miss_cycles }
     }
 
@@ -199,12 +204,15 @@ impl Hierarchy {
         let q = Query::new(asid, va, access);
         let value = Value::of(&walked.leaf);
         let order = walked.leaf.order;
+        let absent = self.absent[q.side] == page_of(asid, va);
         self.settle_for(q.side);
-        self.put(1, q, value, order, obs);
-        self.put(0, q, value, order, obs);
+        self.absent = [NOBODY; 2];
+        self.put(1, q, value, order, absent, obs);
+        self.put(0, q, value, order, absent, obs);
     }
 
     /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
+    /// `absent` tells that no array of that level translates the page yet.
     #[inline(always)]
     fn put<O: Observer>(
         &mut self,
@@ -212,6 +220,7 @@ impl Hierarchy {
         q: Query,
         value: Value,
         order: PageOrder,
+        absent: bool,
         obs: &mut O,
     ) -> Option<(u8, Slot)> {
         let target = self.levels.of[level][q.side].takes(order)?;
@@ -219,7 +228,7 @@ impl Hierarchy {
         let held = array.order(target.size);
         let value =
             if held == order { value } else { value.moved(q.vpn.align_down(held).0 - q.vpn.align_down(order).0) };
-        let (slot, gone) = array.put(q.asid, q.vpn, target.size, value);
+        let (slot, gone) = array.put(q.asid, q.vpn, target.size, value, absent);
         if O::ACTIVE {
             obs.filled(usize::from(target.array), &value.entry(q.vpn, held));
         }
@@ -239,7 +248,7 @@ impl Hierarchy {
             let below = self.levels.victims[index][at];
             let array = &mut self.arrays[below];
             let Some(size) = array.sizes.iter().position(|&o| o == gone.order) else { continue };
-            let (_, next) = array.put(gone.asid(), gone.vpn(), size as u8, gone.value);
+            let (_, next) = array.put(gone.asid(), gone.vpn(), size as u8, gone.value, false);
             obs.filled(below, &gone.entry());
             if let Some(next) = next {
                 self.evicted(below, &next, obs);

@@ -8,18 +8,30 @@ const MAX_BESIDE: usize = 8;
 const ORDERS: usize = PageOrder::MAX.get() as usize + 1;
 const SIDES: [Side; 2] = [Side::Instruction, Side::Data];
 
-/// The arrays of a level that serve a side, in the order of the description.
+/// The arrays of a level that serve a side, in the order of the description: a byte each, their number plus one, from the
+/// lowest up, so that a search keeps the list in a register.
 #[derive(Clone, Copy, Default)]
-pub struct Beside {
-    list: [u8; MAX_BESIDE],
-    count: u8,
-}
+pub struct Beside(u64);
 
 impl Beside {
     #[inline(always)]
-    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
-        let list = self.list;
-        (0..usize::from(self.count).min(MAX_BESIDE)).map(move |n| usize::from(list[n]))
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = (left & 0xff) as usize;
+            left >>= 8;
+            next.checked_sub(1)
+        })
+    }
+
+    /// Adds array `index` (below 255); false if there is no room.
+    fn push(&mut self, index: usize) -> bool {
+        let count = self.iter().count();
+        let room = count < MAX_BESIDE;
+        if room {
+            self.0 |= (index as u64 + 1) << (8 * count);
+        }
+        room
     }
 }
 
@@ -68,8 +80,8 @@ impl Levels {
     /// # Errors
     /// Arrays that contradict each other.
     pub fn new(desc: &[ArrayDesc], arrays: &[Array], rules: &HierarchyDesc) -> Result<Self, GeometryError> {
-        if desc.len() > usize::from(u8::MAX) {
-            return bad("(all)", format!("{} arrays: give at most {}", desc.len(), u8::MAX));
+        if desc.len() >= usize::from(u8::MAX) {
+            return bad("(all)", format!("{} arrays: give at most {}", desc.len(), u8::MAX - 1));
         }
         if rules.asid_bits > 16 {
             return bad("(rules)", format!("asid_bits is {}: give 0 to 16", rules.asid_bits));
@@ -92,7 +104,7 @@ impl Levels {
         let [i2, d2] = SIDES.map(|side| level(2, side, desc, arrays));
         let of = [[i1?, d1?], [i2?, d2?]];
         for (side, name) in SIDES.into_iter().zip(["instruction", "data"]) {
-            if of[0][side as usize].search.count == 0 {
+            if of[0][side as usize].search.iter().next().is_none() {
                 return bad("(all)", format!("no array of level 1 serves the {name} side: add one"));
             }
         }
@@ -107,11 +119,9 @@ fn level(level: u8, side: Side, desc: &[ArrayDesc], arrays: &[Array]) -> Result<
     let serving = || arrays.iter().enumerate().filter(|(_, a)| a.level == level && a.placement.serves(side));
     let mut miss_cycles = 0;
     for (index, a) in serving() {
-        let Some(place) = search.list.get_mut(usize::from(search.count)) else {
+        if !search.push(index) {
             return bad(&a.name, format!("more than {MAX_BESIDE} arrays of level {level} serve one side: merge some"));
-        };
-        *place = index as u8;
-        search.count += 1;
+        }
         miss_cycles = miss_cycles.max(a.miss_cycles);
         if desc[index].victim_of.is_some() {
             continue;

@@ -97,7 +97,7 @@ def policies_show(name: str, as_json: bool) -> None:
 @click.command(context_settings=CONTEXT)
 @_JSON
 def generators(as_json: bool) -> None:
-    """Programs without a recording: gen:NAME?key=value&key=value stands wherever a trace does."""
+    """Programs that need no recording: gen:NAME?key=value&key=value stands wherever a trace does."""
     found = engine.generators()
     if as_json:
         print_json(found)

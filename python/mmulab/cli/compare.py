@@ -90,13 +90,11 @@ def _load(given: Path) -> list[Result]:
 
 
 def _refuse_different_traces(results: list[Result], force: bool) -> None:
-    by_hash: dict[tuple[str, int], Result] = {}
+    traces: dict[tuple[str, int, int], Result] = {}
     for result in results:
-        by_hash.setdefault((result.trace_hash, result.instructions), result)
-    if len(by_hash) > 1 and not force:
-        listed = "; ".join(
-            f"{r.path}: {h or 'no hash'}, {instructions:,} instructions" for (h, instructions), r in by_hash.items()
-        )
+        traces.setdefault((result.trace_identity, result.instructions, result.references), result)
+    if len(traces) > 1 and not force:
+        listed = "; ".join(f"{r.path}: {name}, {n:,} instructions" for (name, n, _), r in traces.items())
         raise UserError(
             f"the results are of different traces: {listed}\nhint: add --force to compare them all the same"
         )

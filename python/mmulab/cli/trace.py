@@ -11,16 +11,12 @@ from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, existing_trace, print_json
 from mmulab.units import show_bytes, show_count
 
-FORMATS = ("native", "text", "champsim")
-BY_SUFFIX = {".mmt": "native", ".mmtx": "text", ".champsim": "champsim", ".champsimtrace": "champsim"}
-
 
 @click.group(context_settings=CONTEXT, no_args_is_help=True)
 def trace() -> None:
     """Look at, check, convert and cut traces.
 
-    FILE is a native trace (.mmt), a text trace (.mmtx), a trace of ChampSim, of DynamoRIO's drmemtrace view or of
-    Valgrind's lackey, or gen:NAME?key=value.
+    FILE is a text trace (.mmtx) or gen:NAME?key=value.
     """
 
 
@@ -106,7 +102,7 @@ def head(file: str, count: int) -> None:
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def verify(file: str, as_json: bool) -> None:
-    """Check every checksum of FILE. Exits with 1 if it is cut or damaged."""
+    """Read all of FILE and say whether it is whole. Exits with 1 if it is not."""
     found = engine.trace_verify(existing_trace(file))
     good = bool(found.get("ok", True))
     if as_json:
@@ -125,13 +121,9 @@ def verify(file: str, as_json: bool) -> None:
 @trace.command(context_settings=CONTEXT)
 @click.argument("source")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--to", type=click.Choice(FORMATS), help="The format to write. Default: by TARGET's name, .mmt or .mmtx.")
-def convert(source: str, target: Path, to: str | None) -> None:
-    """Write SOURCE in another format to TARGET."""
-    form = to or BY_SUFFIX.get(target.suffix)
-    if form is None:
-        raise click.UsageError(f"{target}: the name does not tell the format\nhint: add --to {'|'.join(FORMATS)}")
-    _written(target, engine.trace_convert(existing_trace(source), str(target), form))
+def convert(source: str, target: Path) -> None:
+    """Write SOURCE to TARGET in text form."""
+    _written(target, engine.trace_convert(existing_trace(source), str(target)))
 
 
 @trace.command("slice", context_settings=CONTEXT)
@@ -140,7 +132,7 @@ def convert(source: str, target: Path, to: str | None) -> None:
 @click.option("--start", type=Count(), default="0", show_default=True, help="First instruction kept.")
 @click.option("--end", type=Count(), help="First instruction no longer kept. Default: the end.")
 def slice_(source: str, target: Path, start: int, end: int | None) -> None:
-    """Write a stretch of SOURCE to TARGET, with the address space as it was at its beginning."""
+    """Write a stretch of SOURCE to TARGET in text form, with the address space as it was at its beginning."""
     if end is not None and end <= start:
         raise click.UsageError(
             f"--end {end} is not after --start {start}\nhint: both count instructions from the beginning"

@@ -126,14 +126,17 @@ class Outcome:
         lines = []
         for machine, results in self.machines.items():
             base = self.base(machine)
-            best = min(results, key=lambda r: (r.user_cycles, r.policy != BASELINE))
+            cost_of = {r.policy: r.user_cycles for r in results}
+            order = [BASELINE, *(p for p in cost_of if p != BASELINE)]
+            chosen = places.as_good(cost_of, order, places.WORTH * base.user_cycles)
+            best = next(r for r in results if r.policy == chosen)
             gain = self.gain(best)
             serial = show_percent(base.model["share_of_time_serial"])
             cost = (
                 f"{base.machine_title}: translation takes {show_percent(base.translation_share)} of user time with "
                 f"4 KB pages ({serial} if nothing overlapped); "
             )
-            if best.policy == BASELINE or gain.user < places.WORTH:
+            if best is base:
                 lines.append(f"{cost}larger pages gain nothing.")
                 continue
             lines.append(f"{cost}{best.policy} saves {show_percent(gain.user)} for {_memory(gain.memory)}.")

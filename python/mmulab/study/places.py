@@ -35,14 +35,13 @@ class Region:
 
     @property
     def best(self) -> str:
-        """The policy with the lowest cost of those that map the region otherwise, if it is worth the change.
+        """The first policy as good as the cheapest of those that map the region otherwise, if it is worth the change.
 
         A region can also cost less because others' larger pages leave it more of the TLB: that is no advice for it.
         """
         usual = self.size_under(self.baseline)
-        others = [p for p in self.cost if p == self.baseline or self.size_under(p) != usual]
-        best = min(others, key=lambda p: (self.cost[p], p != self.baseline))
-        return best if self.cost[self.baseline] - self.cost[best] > WORTH * self.user_cycles else self.baseline
+        others = [self.baseline, *(p for p in self.cost if self.size_under(p) != usual)]
+        return as_good(self.cost, others, WORTH * self.user_cycles)
 
     @property
     def gain(self) -> int:
@@ -77,6 +76,12 @@ class Region:
         if self.best == self.baseline:
             return f"stay with {self.page_size}" if self.page_size != "–" else "leave as it is"
         return f"{self.page_size} ({self.best})"
+
+
+def as_good(cost: dict[str, int], policies: list[str], margin: float) -> str:
+    """The first of `policies`, simplest first, that costs no more than `margin` above the cheapest."""
+    least = min(cost[p] for p in policies)
+    return next(p for p in policies if cost[p] <= least + margin)
 
 
 def size_bytes(size: str) -> int:
