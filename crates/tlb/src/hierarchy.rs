@@ -95,12 +95,13 @@ impl Hierarchy {
             recent.run += 1;
             return Outcome::L1 { entry: recent.value.entry(va.vpn(), recent.order) };
         }
-        self.search(Query::new(asid, va, access), obs)
+        self.search(asid, va, access, obs)
     }
 
-    /// A lookup that the most recent page does not answer.
-    #[inline]
-    fn search<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
+    /// A lookup that the most recent page does not answer. Not inlined: the caller's loop stays small.
+    #[inline(never)]
+    fn search<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
+        let q = Query::new(asid, va, access);
         // Until the lookup has an answer nobody is the most recent: what it touches comes before the old one.
         self.settle_for(q.side);
         let counts = &mut self.counts[0][q.side];
@@ -118,7 +119,7 @@ impl Hierarchy {
         self.search_second(q, obs)
     }
 
-    #[inline]
+    #[inline(always)]
     fn search_second<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
         let counts = &mut self.counts[1][q.side];
         counts.accesses += 1;
@@ -199,7 +200,7 @@ impl Hierarchy {
     }
 
     /// Takes in what a walk for `va` found: second level first, then the first.
-    #[inline]
+    #[inline(never)]
     pub fn fill<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, walked: &Walked, obs: &mut O) {
         let q = Query::new(asid, va, access);
         let value = Value::of(&walked.leaf);

@@ -16,6 +16,7 @@ mod levels;
 mod observer;
 mod store;
 mod ways;
+mod wide;
 
 pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
 pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe};

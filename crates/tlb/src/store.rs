@@ -1,7 +1,7 @@
 //! Where an array keeps its keys: one kind of storage per shape, chosen once, so that searches run at the speed of the
 //! shape at hand.
 
-use crate::ways::Packed;
+use crate::{ways::Packed, wide::Wide};
 use mmulab_sets::{EMPTY, Replacement, Sets};
 
 /// Sets of keys with their order of use.
@@ -21,7 +21,7 @@ pub trait Keys {
     fn remove(&mut self, set: usize, way: usize);
 }
 
-/// Any shape and policy. Not inlined: the common shapes should not carry its code around.
+/// The policies that are not LRU. Not inlined: the common shapes should not carry this code around.
 impl Keys for Sets {
     fn stride(&self) -> usize {
         self.ways()
@@ -58,6 +58,7 @@ pub enum Store {
     Upto8(Packed<2>),
     Upto12(Packed<3>),
     Upto16(Packed<4>),
+    Wide(Wide),
     Any(Sets),
 }
 
@@ -69,6 +70,7 @@ macro_rules! each {
             Store::Upto8($keys) => $call,
             Store::Upto12($keys) => $call,
             Store::Upto16($keys) => $call,
+            Store::Wide($keys) => $call,
             Store::Any($keys) => $call,
         }
     };
@@ -83,7 +85,8 @@ impl Store {
             (Replacement::Lru, 5..=8) => Self::Upto8(Packed::new(sets, ways)),
             (Replacement::Lru, 9..=12) => Self::Upto12(Packed::new(sets, ways)),
             (Replacement::Lru, 13..=16) => Self::Upto16(Packed::new(sets, ways)),
-            _ => Self::Any(Sets::new(sets, ways, replacement, seed)),
+            (Replacement::Lru, _) => Self::Wide(Wide::new(sets, ways)),
+            (Replacement::TreePlru | Replacement::Random, _) => Self::Any(Sets::new(sets, ways, replacement, seed)),
         }
     }
 }

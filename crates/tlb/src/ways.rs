@@ -7,7 +7,7 @@ use mmulab_sets::EMPTY;
 /// One bit for each of the four that equals `key`.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 #[inline(always)]
-fn equal(four: &[u64; 4], key: u64) -> u32 {
+pub fn equal(four: &[u64; 4], key: u64) -> u32 {
     use std::arch::x86_64::_mm256_setr_epi64x;
     use std::arch::x86_64::{_mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_movemask_pd, _mm256_set1_epi64x};
     let [a, b, c, d] = four.map(|k| k as i64);
@@ -21,7 +21,7 @@ fn equal(four: &[u64; 4], key: u64) -> u32 {
 /// One bit for each of the four that equals `key`.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
 #[inline(always)]
-fn equal(four: &[u64; 4], key: u64) -> u32 {
+pub fn equal(four: &[u64; 4], key: u64) -> u32 {
     four.iter().enumerate().fold(0, |bits, (way, &k)| bits | (u32::from(k == key) << way))
 }
 

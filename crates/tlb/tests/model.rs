@@ -60,7 +60,7 @@ fn shape(replacement: Replacement, ways: u32, sets: u32, full: bool) -> (u32, Wa
 prop_compose! {
     fn one(name: &'static str, level: u8, side: Placement, sizes: Vec<PageOrder>)(
         replacement in replacement(),
-        ways in 1u32..21,
+        ways in prop_oneof![3 => 1u32..21, 1 => 30u32..36],
         sets in 1u32..5,
         full in any::<bool>(),
         serial in any::<bool>(),

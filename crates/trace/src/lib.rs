@@ -7,6 +7,7 @@
 mod batch;
 mod error;
 mod event;
+mod native;
 mod refs;
 mod source;
 mod summary;
@@ -15,6 +16,10 @@ mod text;
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, MapFlags};
+pub use native::{
+    ChunkHeader, Decoded, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op,
+    Sought, Variant, VariantId, write_index,
+};
 pub use refs::{Item, Ref};
 pub use source::{Isa, Source, TraceInfo};
 pub use summary::{Summary, summarize};

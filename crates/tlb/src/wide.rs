@@ -1,0 +1,82 @@
+//! True-LRU sets of many ways, as fully associative first levels have: tags sixteen to a step, and a stamp per way.
+
+use crate::{store::Keys, ways::equal};
+use mmulab_sets::EMPTY;
+
+/// Tags compared before anybody asks whether one was equal.
+const STEP: usize = 16;
+
+/// Sets of any number of ways.
+pub struct Wide {
+    keys: Vec<[[u64; 4]; STEP / 4]>,
+    /// By set and way: when it was last used.
+    stamps: Vec<u64>,
+    now: u64,
+    ways: usize,
+    steps: usize,
+}
+
+impl Wide {
+    pub fn new(sets: usize, ways: usize) -> Self {
+        let steps = ways.div_ceil(STEP);
+        Self {
+            keys: vec![[[EMPTY; 4]; STEP / 4]; sets * steps],
+            stamps: vec![0; sets * steps * STEP],
+            now: 0,
+            ways,
+            steps,
+        }
+    }
+
+    fn key_mut(&mut self, set: usize, way: usize) -> &mut u64 {
+        &mut self.keys[set * self.steps + way / STEP][way % STEP / 4][way % 4]
+    }
+}
+
+impl Keys for Wide {
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        self.steps * STEP
+    }
+
+    #[inline(always)]
+    fn find(&self, set: usize, key: u64) -> Option<usize> {
+        let steps = &self.keys[set * self.steps..(set + 1) * self.steps];
+        for (at, step) in steps.iter().enumerate() {
+            let matched = step.iter().rev().fold(0, |bits, four| (bits << 4) | equal(four, key));
+            if matched != 0 {
+                return Some(at * STEP + matched.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, set: usize, way: usize) {
+        self.now += 1;
+        let at = set * self.stride() + way;
+        self.stamps[at] = self.now;
+    }
+
+    #[inline]
+    fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64) {
+        // Ways beyond the last are never filled: they are no room.
+        let empty = if room { self.find(set, EMPTY).filter(|&way| way < self.ways) } else { None };
+        let way = empty.unwrap_or_else(|| {
+            let first = set * self.stride();
+            let stamps = &self.stamps[first..first + self.ways];
+            let oldest = stamps.iter().copied().fold(u64::MAX, u64::min);
+            stamps.iter().position(|&s| s == oldest).unwrap_or_default()
+        });
+        self.touch(set, way);
+        (way, std::mem::replace(self.key_mut(set, way), key))
+    }
+
+    fn key(&self, set: usize, way: usize) -> u64 {
+        self.keys[set * self.steps + way / STEP][way % STEP / 4][way % 4]
+    }
+
+    fn remove(&mut self, set: usize, way: usize) {
+        *self.key_mut(set, way) = EMPTY;
+    }
+}

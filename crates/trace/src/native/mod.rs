@@ -1,0 +1,24 @@
+//! The native format, `.mmt`: chunked, compressed, seekable. `docs/trace-format.md` describes it for other readers.
+//!
+//! A chunk holds the executions of one process's *variants*: a translation block together with the loads and stores one
+//! of its executions made. A block whose executions differ (a conditional access, a fault half-way) has several. So an
+//! execution is one small number and, for each access, a difference from what its place in the code accessed before.
+
+mod decode;
+mod decoded;
+mod dictionary;
+mod encode;
+mod index;
+mod layout;
+mod predict;
+mod reader;
+mod varint;
+mod writer;
+
+pub use decoded::Decoded;
+pub use dictionary::{MAX_OPS, Op, Variant};
+pub use encode::{Encoder, VariantId};
+pub use index::{EndInfo, IndexEntry, write_index};
+pub use layout::{ChunkHeader, Description, MAGIC};
+pub use reader::{NativeReader, Sought};
+pub use writer::NativeWriter;
