@@ -16,8 +16,35 @@ pub struct PhysMem {
     directory: Vec<u32>,
     /// Leaves of 512 slots: index into `contents` plus one.
     leaves: Vec<[u32; 1 << LEAF_SHIFT]>,
-    contents: Vec<Box<[u64; WORDS]>>,
+    /// Frames' bytes, 2 MiB of them together: walks read them at random, and the host should need few translations of
+    /// its own for that.
+    contents: Vec<Box<Slab>>,
+    /// Slots of `contents` ever used.
+    used: usize,
     spare: Vec<u32>,
+}
+
+/// The bytes of 512 frames, aligned to 2 MiB so that the host can map them with one huge page.
+#[repr(align(0x20_0000))]
+struct Slab([[u64; WORDS]; SLAB]);
+
+/// Frames in a slab.
+const SLAB: usize = 512;
+
+impl Slab {
+    fn new() -> Box<Self> {
+        let mut slab = Box::<Self>::new_uninit();
+        // SAFETY: the range is the slab's own; the call advises and changes no contents. Its failure costs speed only.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            libc::madvise(slab.as_mut_ptr().cast(), size_of::<Self>(), libc::MADV_HUGEPAGE);
+        }
+        // SAFETY: a slab is plain words, for which all zeros are valid.
+        unsafe {
+            slab.as_mut_ptr().write_bytes(0, 1);
+            slab.assume_init()
+        }
+    }
 }
 
 static ZEROS: [u64; WORDS] = [0; WORDS];
@@ -27,7 +54,7 @@ impl PhysMem {
     pub fn new(bytes: u64) -> Self {
         let frames = bytes >> BASE_SHIFT;
         let directory = vec![0; (frames as usize).div_ceil(1 << LEAF_SHIFT)];
-        Self { frames, directory, leaves: Vec::new(), contents: Vec::new(), spare: Vec::new() }
+        Self { frames, directory, leaves: Vec::new(), contents: Vec::new(), used: 0, spare: Vec::new() }
     }
 
     /// Frames in it.
@@ -48,7 +75,7 @@ impl PhysMem {
     #[inline(always)]
     fn frame(&self, pfn: Pfn) -> &[u64; WORDS] {
         match self.slot(pfn) {
-            Some(slot) => &self.contents[slot],
+            Some(slot) => &self.contents[slot / SLAB].0[slot % SLAB],
             None => &ZEROS,
         }
     }
@@ -58,6 +85,19 @@ impl PhysMem {
     pub fn line(&self, pa: PhysAddr) -> &[u64; 8] {
         let first = (pa.0 as usize >> 3) & (WORDS - 1) & !7;
         self.frame(pa.pfn())[first..first + 8].try_into().expect("a line is eight words")
+    }
+
+    /// Has the host bring the line that holds `pa` near: a hint without effect on any result.
+    #[inline(always)]
+    pub fn prefetch(&self, pa: PhysAddr) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing the program could see, and any address is allowed.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.line(pa).as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pa;
     }
 
     /// The aligned word that holds `pa`.
@@ -72,18 +112,23 @@ impl PhysMem {
     pub fn write(&mut self, pa: PhysAddr, value: u64) {
         let word = (pa.0 as usize >> 3) & (WORDS - 1);
         if let Some(slot) = self.slot(pa.pfn()) {
-            self.contents[slot][word] = value;
+            self.bytes_mut(slot)[word] = value;
         } else if value != 0
             && let Some(slot) = self.grow(pa.pfn())
         {
-            self.contents[slot][word] = value;
+            self.bytes_mut(slot)[word] = value;
         }
+    }
+
+    #[inline(always)]
+    fn bytes_mut(&mut self, slot: usize) -> &mut [u64; WORDS] {
+        &mut self.contents[slot / SLAB].0[slot % SLAB]
     }
 
     /// Zeroes a frame and forgets its bytes.
     pub fn clear(&mut self, pfn: Pfn) {
         if let Some(slot) = self.slot(pfn) {
-            self.contents[slot].fill(0);
+            self.bytes_mut(slot).fill(0);
             self.spare.push(slot as u32);
             let leaf = self.directory[(pfn.0 >> LEAF_SHIFT) as usize] as usize - 1;
             self.leaves[leaf][pfn.0 as usize & ((1 << LEAF_SHIFT) - 1)] = 0;
@@ -92,7 +137,7 @@ impl PhysMem {
 
     /// Frames whose bytes are kept at present.
     pub fn resident_frames(&self) -> usize {
-        self.contents.len() - self.spare.len()
+        self.used - self.spare.len()
     }
 
     #[cold]
@@ -106,8 +151,11 @@ impl PhysMem {
             *entry = self.leaves.len() as u32;
         }
         let slot = self.spare.pop().unwrap_or_else(|| {
-            self.contents.push(Box::new([0; WORDS]));
-            self.contents.len() as u32 - 1
+            if self.used.is_multiple_of(SLAB) {
+                self.contents.push(Slab::new());
+            }
+            self.used += 1;
+            self.used as u32 - 1
         });
         self.leaves[*entry as usize - 1][pfn.0 as usize & ((1 << LEAF_SHIFT) - 1)] = slot + 1;
         Some(slot as usize)

@@ -153,7 +153,10 @@ fn tlbs_only(addresses: &[u64]) -> f64 {
 
 fn main() {
     println!("million references a second, and the ratio to the bare loop (Skylake, 4 KB pages)");
-    println!("{:14} {:>10} {:>10} {:>8} {:>14} {:>8}", "pattern", "bare loop", "TLBs only", "ratio", "whole machine", "ratio");
+    println!(
+        "{:14} {:>10} {:>10} {:>8} {:>14} {:>8}",
+        "pattern", "bare loop", "TLBs only", "ratio", "whole machine", "ratio"
+    );
     for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"] {
         let (footprint, addresses) = pattern(name);
         let mut bare = Bare { first: vec![[0; 4]; 16], second: vec![[0; 12]; 128] };

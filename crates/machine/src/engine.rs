@@ -63,6 +63,10 @@ struct Pending {
 /// read-only for want of a better idea, then copied, takes three.
 const MAX_FAULTS: u32 = 8;
 
+/// References between one that misses and the one whose table entry the host is asked to bring near: enough for a
+/// memory access of the host to finish meanwhile.
+const AHEAD: usize = 12;
+
 impl Machine {
     /// Builds the machine of `desc` for a trace that carries its address-space events, or does not.
     ///
@@ -176,6 +180,9 @@ impl Machine {
                 continue;
             }
             core.instructions += std::mem::take(&mut instructions);
+            if let Some(&ahead) = batch.refs.get(at + AHEAD) {
+                core.walker.foresee(&self.mem, &self.caches, asid, ahead.va());
+            }
             if let Err(ended) = self.beyond(va, access, outcome, watch) {
                 break Err(ended);
             }
@@ -290,9 +297,6 @@ impl Machine {
             Walk::Fault { .. } => false,
             Walk::Mapped { walked, .. } => {
                 core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
-                if p.access == Access::Write {
-                    core.tlbs.set_dirty(cx.asid, p.va);
-                }
                 self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
                 true
             }

@@ -7,4 +7,4 @@ mod recency;
 mod store;
 
 pub use desc::{Replacement, Ways, geometry};
-pub use store::{EMPTY, Put, Sets};
+pub use store::{EMPTY, Put, Sets, prefetch};

@@ -26,6 +26,19 @@ pub struct Put {
     pub present: bool,
 }
 
+/// Asks the host for the line where `slice` begins.
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing the program could see, and any address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = slice;
+}
+
 impl Sets {
     /// Empty sets of a shape that [`crate::geometry`] has approved; `seed` is for random replacement.
     pub fn new(sets: usize, ways: usize, replacement: Replacement, seed: u64) -> Self {
@@ -97,6 +110,15 @@ impl Sets {
     #[inline(always)]
     pub fn key(&self, set: usize, way: usize) -> u64 {
         self.keys[set * self.stride + way]
+    }
+
+    /// Has the host bring a set near: a hint without effect on any result.
+    #[inline(always)]
+    pub fn prefetch(&self, set: usize) {
+        let keys = &self.keys[set * self.stride..(set + 1) * self.stride];
+        for line in keys.chunks(8) {
+            prefetch(line);
+        }
     }
 
     /// The way was used.

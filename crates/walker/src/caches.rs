@@ -63,6 +63,16 @@ impl Caches {
         Served { by: self.levels.len() as u8, cycles: self.memory_cycles }
     }
 
+    /// Has the host bring near what [`Caches::read`] of `pa` will look at in the largest level, whose state is too large
+    /// for the host's nearest caches.
+    #[inline]
+    pub fn prefetch(&self, core: usize, pa: PhysAddr) {
+        if let Some(level) = self.levels.last() {
+            let sets = &level.sets[if level.sets.len() == 1 { 0 } else { core }];
+            sets.prefetch(sets.set_of(pa.0 / LINE_BYTES));
+        }
+    }
+
     /// What the levels are called, nearest first, memory last.
     pub fn names(&self) -> Vec<String> {
         self.levels.iter().map(|l| l.name.clone()).chain(["memory".to_owned()]).collect()

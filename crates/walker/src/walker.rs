@@ -63,6 +63,27 @@ pub enum Walk {
     },
 }
 
+/// Where the last leaves of each 2 MiB were found: only a hint for the host's own caches, which no result depends on.
+struct Foresight {
+    /// By the low bits of the 2 MiB's number: tag and address, and the table's first byte.
+    tables: Vec<(u64, PhysAddr)>,
+}
+
+impl Foresight {
+    /// 2 MiB regions remembered: 8 GiB.
+    const REGIONS: usize = 4096;
+
+    fn new() -> Self {
+        Self { tables: vec![(u64::MAX, PhysAddr(0)); Self::REGIONS] }
+    }
+
+    #[inline(always)]
+    fn key(asid: Asid, va: VirtAddr) -> (usize, u64) {
+        let region = va.vpn().0 >> 9;
+        (region as usize % Self::REGIONS, (region << 16) | u64::from(asid.0))
+    }
+}
+
 /// The page walker of one core.
 pub struct Walker {
     /// By place in the description; absent where the description gives no entries.
@@ -71,6 +92,7 @@ pub struct Walker {
     steps: Vec<StepRecord>,
     sides: [SideWalks; 2],
     levels: [Level; MAX_LEVELS],
+    foresight: Foresight,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -96,6 +118,7 @@ impl Walker {
             steps: Vec::with_capacity(MAX_LEVELS),
             sides: Default::default(),
             levels: Default::default(),
+            foresight: Foresight::new(),
         })
     }
 
@@ -135,6 +158,10 @@ impl Walker {
                         Access::Fetch | Access::Read => cx.format.accessed(bits, true),
                     };
                     mark(mem, step, bits, marked);
+                    if step.level == 1 {
+                        let (at, key) = Foresight::key(cx.asid, va);
+                        self.foresight.tables[at] = (key, step.entry.pfn().addr());
+                    }
                     leaf.accessed = true;
                     leaf.dirty |= access == Access::Write;
                     let line = *mem.line(step.entry);
@@ -153,6 +180,18 @@ impl Walker {
             Walk::Fault { .. } => side.faulted += 1,
         }
         walk
+    }
+
+    /// A reference to `va` may soon need a walk: has the host bring near what that will read.
+    #[inline]
+    pub fn foresee(&self, mem: &PhysMem, caches: &Caches, asid: Asid, va: VirtAddr) {
+        let (at, key) = Foresight::key(asid, va);
+        let (known, table) = self.foresight.tables[at];
+        if known == key {
+            let entry = PhysAddr(table.0 + (va.vpn().0 & 511) * 8);
+            mem.prefetch(entry);
+            caches.prefetch(self.core, entry);
+        }
     }
 
     /// The first entry to read: below the lowest one that a walk cache has, or the root's.
