@@ -31,7 +31,7 @@ fn pattern(name: &str) -> (u64, Vec<u64>) {
             1 << 30,
             Box::new(move |_| {
                 let r = random(&mut s);
-                if (r >> 40) % 10 == 0 { r & ((1 << 30) - 8) } else { r & ((128 << 10) - 8) }
+                if (r >> 40).is_multiple_of(10) { r & ((1 << 30) - 8) } else { r & ((128 << 10) - 8) }
             }),
         ),
         _ => (1 << 30, Box::new(|i| (i as u64 * 8) & ((1 << 30) - 1))),
