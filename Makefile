@@ -18,14 +18,14 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py)
 	touch $@
 
-build: $(STAMP) ## build the engine and the Python package into .venv
+build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
+	cargo build --release --quiet -p mmulab-record-plugin
 	scripts/assemble.sh
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py
 
-demo: build ## study random updates of 1 GiB, and end with the table and the report's path
-	rm -rf build/demo
-	.venv/bin/mmulab study 'gen:gups?footprint=1G&updates=5000000' --out build/demo
+demo: build ## record a real compiler at work, study it, and end with the table and the report's path
+	@scripts/demo.sh
 
 test: build ## build and test everything
 	cargo test --workspace --exclude mmulab-python

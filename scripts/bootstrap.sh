@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that what mmulab is built with is here. As root on Debian it installs what is missing, otherwise it says
-# exactly what that is.
+# exactly what that is. Without QEMU everything but recording works.
 set -euo pipefail
 
 rust_needed=1.88
@@ -17,12 +17,16 @@ want python3 python3
 if ! command -v python3 >/dev/null 2>&1 || ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
     packages+=(python3-venv)
 fi
+want "qemu-$(uname -m)" qemu-user
 
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "installing ${packages[*]}" >&2
         apt-get install -y -q "${packages[@]}" >/dev/null 2>&1 ||
             { apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -q "${packages[@]}" >/dev/null; }
+    elif [ "${packages[*]}" = qemu-user ]; then
+        echo "missing: qemu-user (nothing can be recorded without it)" >&2
+        echo "hint: apt-get install qemu-user" >&2
     else
         echo "error: missing packages: ${packages[*]}" >&2
         echo "hint: as root: apt-get install ${packages[*]}" >&2

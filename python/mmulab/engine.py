@@ -130,3 +130,8 @@ def trace_convert(source: str, target: str) -> Json:
 def trace_slice(source: str, target: str, start: int, end: int | None) -> Json:
     """Writes the stretch between two instruction counts, in text form."""
     return cast(Json, json.loads(_core.trace_slice(source, target, start, end)))
+
+
+def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
+    """Records a program."""
+    return cast(Json, json.loads(_core.record(json.dumps(spec), _hear(progress))))

@@ -1,4 +1,4 @@
-"""Where machine and policy files are: in a checkout, or beside the installed package."""
+"""Where machine files, policy files and the recorder's plugin are: in a checkout, or beside the installed package."""
 
 import json
 from pathlib import Path
@@ -37,3 +37,8 @@ def search() -> dict[str, list[str]]:
 def search_json() -> str:
     """`search` as the engine takes it."""
     return json.dumps(search())
+
+
+def plugin() -> Path:
+    """The library QEMU loads to record; whether it exists is for the caller to find out."""
+    return _PACKAGE / "_lib" / "libmmulab_record.so"

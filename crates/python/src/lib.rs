@@ -1,6 +1,7 @@
 //! The Python binding: JSON in, JSON out. Nothing is computed here.
 
 mod errors;
+mod record;
 mod simulate;
 mod trace;
 
@@ -11,6 +12,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
+    #[pymodule_export]
+    use crate::record::record;
     #[pymodule_export]
     use crate::simulate::{
         explain, generators, list_machines, list_policies, machine_schema, policy_schema, resolve, run, version,

@@ -9,15 +9,18 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from mmulab import Failure, UserError, engine
-from mmulab.cli import catalog, compare, console, docs, explain, run, study, trace
+from mmulab.cli import catalog, compare, console, docs, explain, record, run, study, trace
 from mmulab.cli.common import CONTEXT, Partial
+
+# After `--` stands a program with arguments of its own; these are the commands that take one.
+TAKE_PROGRAM = ("record", "study")
 
 INTERRUPTED = 130
 
 click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
-        {"name": "Its steps", "commands": ["trace", "run", "explain"]},
+        {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators"]},
     ]
 }
@@ -28,13 +31,14 @@ click.rich_click.COMMAND_GROUPS = {
 def app() -> None:
     """What address translation costs a real program, and which of its regions should be mapped with which page size.
 
-    Begin with: mmulab study 'gen:gups?footprint=256M'
+    Begin with: mmulab study -- PROGRAM ARGS...
     """
 
 
 for command in (
     study.study,
     compare.compare,
+    record.record,
     trace.trace,
     run.run,
     explain.explain,
@@ -46,10 +50,19 @@ for command in (
     app.add_command(command)
 
 
+def split_program(argv: list[str]) -> tuple[list[str], list[str] | None]:
+    """Parts mmulab's own arguments from the program after `--`, None if there is no `--`."""
+    if argv and argv[0] in TAKE_PROGRAM and "--" in argv:
+        at = argv.index("--")
+        return argv[:at], argv[at + 1 :]
+    return argv, None
+
+
 def invoke(argv: list[str]) -> int:
     """Runs one command and says what it exits with. No traceback reaches the user unless asked for."""
+    own, program = split_program(argv)
     try:
-        app.main(args=argv, prog_name="mmulab", standalone_mode=False)
+        app.main(args=own, prog_name="mmulab", standalone_mode=False, obj=program)
     except Exit as end:
         return end.exit_code
     except Partial as partial:

@@ -123,7 +123,7 @@ def existing_trace(trace: str) -> str:
     """Refuses a missing trace file before anything else is done; `gen:` texts pass."""
     if not trace.startswith("gen:") and not Path(trace).exists():
         raise click.UsageError(
-            f"{trace}: no such trace\nhint: give a text trace (.mmtx), or a generator such as "
-            "'gen:gups?footprint=1G' (`mmulab generators` lists them)"
+            f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
+            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them)"
         )
     return trace

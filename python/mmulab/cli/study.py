@@ -22,13 +22,24 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
+from mmulab.cli.record import TakesProgram, make_recording, record_options, tell
 from mmulab.result import write_text
 from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
 from mmulab.units import show_count, show_seconds
 
 
-@click.command(context_settings=CONTEXT)
-@click.argument("traces", metavar="TRACE", nargs=-1, required=True)
+class TakesTraceOrProgram(TakesProgram):
+    """Its usage line shows both."""
+
+    program_piece = "[TRACE | -- PROGRAM [ARGS]...]"
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The pieces of the usage line."""
+        return ["[OPTIONS]", self.program_piece]
+
+
+@click.command(cls=TakesTraceOrProgram, context_settings=CONTEXT)
+@click.argument("trace", required=False)
 @click.option(
     "--machines",
     type=Names(),
@@ -39,12 +50,16 @@ from mmulab.units import show_count, show_seconds
 )
 @set_option
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: study-TRACE, numbered."
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: study-PROGRAM, numbered."
 )
 @click.option("--json", "as_json", is_flag=True, help="Write all results as JSON in place of the tables.")
 @engine_options
+@record_options
+@click.pass_obj
 def study(
-    traces: tuple[str, ...],
+    program: list[str] | None,
+    /,
+    trace: str | None,
     machines: tuple[str, ...] | None,
     policies: tuple[str, ...] | None,
     sets: tuple[str, ...],
@@ -54,21 +69,27 @@ def study(
 ) -> None:
     """Say what address translation costs a program, and which page sizes would pay.
 
-    Runs TRACE (a text trace, or gen:NAME?key=value) on every machine under every policy in one pass, and writes a
-    report: DIR/report.html, summary.txt, study.json and results/*.json.
+    Records PROGRAM (or takes TRACE), runs it on every machine under every policy in one pass, and writes a report:
+    DIR/report.html, summary.txt, study.json and results/*.json.
 
-    Example: mmulab study 'gen:gups?footprint=256M' --machines all
+    Example: mmulab study -- gcc -O2 -c big.c
     """
-    if len(traces) > 1:
+    if (trace is None) == (program is None):
         raise click.UsageError(
-            f"study takes one trace, not {len(traces)} words: {' '.join(traces)}\n"
-            "hint: this version records no programs; give a text trace (.mmtx) or a generator"
+            ("give a trace or a program, not both" if trace else "nothing to study")
+            + "\nhint: mmulab study TRACE, or mmulab study -- PROGRAM ARGS..."
         )
-    [trace] = traces
+    if trace is not None:
+        existing_trace(trace)
     options = options_of(others, touched=True, profile=True)
-    plan = Plan.make(existing_trace(trace), machines, policies, sets, options)
-    resolved = plan.resolved()
-    directory = _directory(out, trace)
+    plan = Plan.make(trace or "", machines, policies, sets, options)
+    resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
+    directory = _directory(out, trace, program)
+    if program is not None:
+        recording = directory / "trace.mmt"
+        tell(make_recording(program, recording, options.max_instructions, others), recording)
+        plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, options)
+        resolved["trace"] = plan.trace
     outcome = _run(plan)
     _write(directory, outcome, resolved)
     if as_json:
@@ -81,10 +102,10 @@ def study(
     raise_if_partial(outcome.results)
 
 
-def _directory(out: Path | None, trace: str) -> Path:
+def _directory(out: Path | None, trace: str | None, program: list[str] | None) -> Path:
     """Where results go: what was given, or the first free one of study-NAME, study-NAME-2, ..."""
     if out is None:
-        name = trace if trace.startswith("gen:") else Path(trace).stem
+        name = Path(program[0]).name if program else Path(str(trace)).stem if trace and ":" not in trace else str(trace)
         base = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"study-{name}").strip("-")
         numbered = (Path(base if i == 1 else f"{base}-{i}") for i in range(1, 1 << 20))
         out = next(path for path in numbered if not path.exists())
@@ -115,7 +136,7 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
 
     for result in outcome.results:
         result.save(directory / "results")
-    spec = {**resolved, "trace_identity": outcome.results[0].trace_identity, "decode": outcome.decode}
+    spec = {**resolved, "trace_hash": outcome.results[0].trace_identity, "decode": outcome.decode}
     write_text(directory / "study.json", json.dumps(spec, indent=1, ensure_ascii=False) + "\n")
     summary = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
     _show(summary, outcome)

@@ -1,0 +1,25 @@
+use crate::errors::{failure, user};
+use mmulab_record::{RecordOptions, record as record_program};
+use pyo3::prelude::*;
+
+/// Runs a program under QEMU and writes what it did. `progress` hears how far it is; what it raises ends the recording,
+/// which keeps what it has.
+#[pyfunction]
+pub fn record(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let options: RecordOptions = serde_json::from_str(spec).map_err(user)?;
+    let report = py.detach(|| {
+        record_program(&options, |p| {
+            Python::attach(|py| {
+                let heard = progress
+                    .as_ref()
+                    .map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(p).unwrap_or_default(),)).map(drop));
+                heard.and_then(|()| py.check_signals()).is_ok()
+            })
+        })
+    });
+    match report {
+        Ok(report) => serde_json::to_string(&report).map_err(failure),
+        Err(error) if error.is_mistake() => Err(user(error)),
+        Err(error) => Err(failure(error)),
+    }
+}

@@ -1,0 +1,174 @@
+//! What is mapped when a program begins: its file, its interpreter and its stack. QEMU loads them itself, without system
+//! calls a plugin could see, so they are found in the process's own memory map.
+
+use crate::session::Session;
+use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
+use mmulab_record::elf::{self, Program, Segment};
+use mmulab_trace::{Backing, Event, MapFlags};
+use std::path::{Path, PathBuf};
+
+/// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
+const USUAL_STACK: u64 = 8 << 20;
+
+/// A line of /proc/self/maps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub offset: u64,
+    pub path: String,
+}
+
+/// The memory map of this process.
+pub fn mappings() -> Vec<Mapping> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines().filter_map(parse).collect()
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let offset = fields.nth(1)?;
+    let path = fields.nth(2).unwrap_or_default().trim();
+    Some(Mapping { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, path: path.into() })
+}
+
+/// The events that map what is there, and what was not found. `base`: where QEMU has the program's address 0;
+/// `on_stack`: an address on the stack.
+pub fn events(session: &Session, base: u64, on_stack: Option<u64>) -> (Vec<Event>, Vec<String>) {
+    let (mut events, mut missing) = (Vec::new(), Vec::new());
+    let now: Vec<Mapping> = mappings().into_iter().filter(|m| !session.before.contains(m)).collect();
+    let mut interpreter = load(&session.program, &now, base, &mut events, &mut missing);
+    if let Some(path) = interpreter.take() {
+        load(&in_sysroot(session, &path), &now, base, &mut events, &mut missing);
+    }
+    match on_stack.and_then(|address| stack(address, &now, base)) {
+        Some(event) => events.push(event),
+        None => missing.push("the stack: it was not found in the memory map".into()),
+    }
+    (events, missing)
+}
+
+/// Where QEMU looks for an interpreter first: under `-L`.
+fn in_sysroot(session: &Session, path: &Path) -> PathBuf {
+    let args = &session.settings.qemu_args;
+    let root = args.iter().position(|a| a == "-L").and_then(|at| args.get(at + 1));
+    let inside = root.map(|root| Path::new(root).join(path.strip_prefix("/").unwrap_or(path)));
+    inside.filter(|path| path.exists()).unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Tells how the ELF file at `path` is mapped; its interpreter, if it has one.
+fn load(
+    path: &Path,
+    now: &[Mapping],
+    base: u64,
+    events: &mut Vec<Event>,
+    missing: &mut Vec<String>,
+) -> Option<PathBuf> {
+    let Ok(Program::Elf { segments, interpreter, .. }) = elf::examine(path) else {
+        missing.push(format!("{}: its segments cannot be read", path.display()));
+        return None;
+    };
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
+    let Some(bias) = bias(&segments, &real, now, base) else {
+        missing.push(format!("{real}: it was not found in the memory map"));
+        return interpreter;
+    };
+    events.extend(segments.iter().flat_map(|segment| segment_events(segment, bias, &real)));
+    interpreter
+}
+
+/// How far the file's segments are from the addresses it names.
+fn bias(segments: &[Segment], path: &str, now: &[Mapping], base: u64) -> Option<u64> {
+    let found = now.iter().find(|m| m.path == path)?;
+    let segment = segments.iter().find(|s| down(s.offset) == found.offset)?;
+    Some((found.start - base).wrapping_sub(down(segment.address)))
+}
+
+/// A segment: its part of the file, and zeroed memory after it.
+fn segment_events(segment: &Segment, bias: u64, path: &str) -> Vec<Event> {
+    let address = segment.address.wrapping_add(bias);
+    let (start, file_end) = (down(address), up(address + segment.file_bytes));
+    let end = up(address + segment.bytes);
+    // PF_X, PF_W and PF_R are in the reverse order of PROT_*.
+    let flag = |bit, prot| if segment.flags & bit != 0 { prot } else { Prot::NONE };
+    let prot = flag(4, Prot::R).with(flag(2, Prot::W)).with(flag(1, Prot::X));
+    let map = |addr: u64, end: u64, backing| Event::Mmap {
+        addr: VirtAddr::new(addr),
+        len: end - addr,
+        prot,
+        flags: MapFlags::default(),
+        backing,
+    };
+    let mut events = Vec::new();
+    if file_end > start && segment.file_bytes > 0 {
+        events.push(map(start, file_end, Backing::File { path: path.into(), offset: down(segment.offset) }));
+    }
+    if end > file_end {
+        events.push(map(file_end, end, Backing::Anon));
+    }
+    events
+}
+
+/// The stack as Linux has it at a program's start: what is in use, growing down.
+fn stack(address: u64, now: &[Mapping], base: u64) -> Option<Event> {
+    let found = now.iter().find(|m| (m.start..m.end).contains(&(address + base)))?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    let size = if known && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { USUAL_STACK };
+    // QEMU maps it whole, with a guard below; what is above may be another mapping's.
+    let top = found.end.min(found.start.saturating_add(up(size))) - base;
+    let start = down(address);
+    Some(Event::Mmap {
+        addr: VirtAddr::new(start),
+        len: top.checked_sub(start)?,
+        prot: Prot::RW,
+        flags: MapFlags { grows_down: true, label: Some("[stack]".into()), ..MapFlags::default() },
+        backing: Backing::Anon,
+    })
+}
+
+fn down(address: u64) -> u64 {
+    address & !(BASE_BYTES - 1)
+}
+
+fn up(address: u64) -> u64 {
+    address.next_multiple_of(BASE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_memory_map_are_read() {
+        let line = "7f0000001000-7f0000003000 r--p 00002000 fe:00 1234      /lib/with a space.so";
+        let expected = Mapping {
+            start: 0x7f00_0000_1000,
+            end: 0x7f00_0000_3000,
+            offset: 0x2000,
+            path: "/lib/with a space.so".into(),
+        };
+        assert_eq!(parse(line), Some(expected));
+        assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0").unwrap().path, "");
+        assert!(mappings().iter().any(|m| m.path == "[stack]"));
+    }
+
+    #[test]
+    fn a_segment_is_its_file_part_and_zeroes() {
+        let segment = Segment { address: 0x3e10, bytes: 0x3000, offset: 0x2e10, file_bytes: 0x300, flags: 6 };
+        let events = segment_events(&segment, 0x55_0000_0000, "/bin/x");
+        let ranges: Vec<_> = events
+            .iter()
+            .map(|e| match e {
+                Event::Mmap { addr, len, prot, backing, .. } => (addr.raw(), *len, *prot, backing.clone()),
+                _ => unreachable!("only mappings"),
+            })
+            .collect();
+        let file = Backing::File { path: "/bin/x".into(), offset: 0x2000 };
+        assert_eq!(ranges[0], (0x55_0000_3000, 0x2000, Prot::RW, file));
+        assert_eq!(ranges[1], (0x55_0000_5000, 0x2000, Prot::RW, Backing::Anon));
+    }
+}

@@ -1,0 +1,169 @@
+//! The plugin that QEMU loads to record a program: it writes each block's execution and each access as one word to memory
+//! shared with the launcher, and tells the launcher of the system calls that matter.
+//!
+//! It does as little as it can. The program's threads run it at every block and every access; nothing in it outlives a
+//! fork, needs a thread of its own, or is lost when a signal ends the process.
+
+mod api;
+mod blocks;
+mod calls;
+mod exec;
+mod guest;
+mod initial;
+mod order;
+mod session;
+mod thread;
+
+use api::{Api, Id, Info, MemInfo, Tb};
+use mmulab_record::{Image, arena::Arena, words};
+use mmulab_trace::Isa;
+use std::{
+    cell::RefCell,
+    ffi::{OsString, c_char, c_int, c_uint, c_void},
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicI32, Ordering},
+};
+
+/// The API version this plugin was made for; QEMU reads it before anything else.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(api::OLDEST);
+
+/// The loader runs this before QEMU reads the version: so one library serves QEMUs that insist on different ones.
+extern "C" fn settle_version() {
+    qemu_plugin_version.store(api::choose_version(), Ordering::Relaxed);
+}
+#[used]
+#[unsafe(link_section = ".init_array")]
+static SETTLE_VERSION: extern "C" fn() = settle_version;
+
+/// QEMU's entry point. Anything but 0 makes QEMU end before the program begins.
+///
+/// # Safety
+/// QEMU's own call: `info` and the `argc` strings of `argv` are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: as promised.
+    let (info, args) = unsafe {
+        let args = (0..argc.max(0) as usize).map(|i| api::text(*argv.add(i))).collect::<Vec<_>>();
+        (&*info, args)
+    };
+    match install(id, info, &args) {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("mmulab: the program cannot be recorded: {why}");
+            1
+        }
+    }
+}
+
+fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
+    let value = |key: &str| {
+        let found = args.iter().find_map(|a| a.strip_prefix(key)?.strip_prefix('='));
+        found.ok_or_else(|| format!("the plugin was given no {key}; `mmulab record` starts it"))
+    };
+    let number = |key: &str| value(key)?.parse::<u32>().map_err(|e| format!("{key}: {e}"));
+    if info.system_emulation {
+        return Err("QEMU emulates a whole system; this plugin is for programs".into());
+    }
+    let target = api::text(info.target_name);
+    let isa = match target.as_str() {
+        "x86_64" => Isa::X86_64,
+        "aarch64" => Isa::Aarch64,
+        "riscv64" => Isa::Riscv64,
+        _ => return Err(format!("programs for {target} are not supported")),
+    };
+    let version = qemu_plugin_version.load(Ordering::Relaxed);
+    let api =
+        Api::find(version).map_err(|symbol| format!("this QEMU has no {symbol}; version 6.0 or later is needed"))?;
+    let arena_path = PathBuf::from(value("arena")?);
+    let arena = Arena::open(&arena_path).map_err(|e| format!("{}: {e}", arena_path.display()))?;
+    let settings = serde_json::from_slice(arena.settings()).map_err(|e| format!("the settings: {e}"))?;
+    let image = Image { number: number("image")?, pid: number("pid")?, tid: number("tid")? };
+    let program = program().ok_or("QEMU's command line names no program")?;
+    let before = initial::mappings();
+    let session = session::Session { arena, arena_path, settings, api, isa, program, before };
+    session::start(session, &image)?;
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(in_copy)) };
+    if let Some(session) = session::current() {
+        session.api.register(id, on_translate, on_call, on_return);
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn in_copy() {
+    calls::in_copy();
+}
+
+/// The program on QEMU's command line: the launcher puts it after `-0 NAME`.
+fn program() -> Option<PathBuf> {
+    let line = std::fs::read("/proc/self/cmdline").ok()?;
+    let mut args = line.split(|&b| b == 0).skip_while(|a| *a != b"-0");
+    let found = args.nth(2)?.to_vec();
+    let path = PathBuf::from(OsString::from_vec(found));
+    // The program may change its directory later.
+    Some(std::path::absolute(&path).unwrap_or_else(|_| Path::new(&path).to_path_buf()))
+}
+
+extern "C" fn on_translate(_: Id, tb: Tb) {
+    thread_local! {
+        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    let Some(session) = session::current() else { return };
+    let api = &session.api;
+    BYTES.with_borrow_mut(|bytes| {
+        bytes.clear();
+        let mut count = 0;
+        for (insn, index) in api.instructions(tb).zip(0u64..) {
+            api.bytes(insn, bytes);
+            api.on_access(insn, on_access, index);
+            count += 1;
+            if session::base().is_none()
+                && let Some(base) = api.base(insn)
+            {
+                session::set_base(base);
+            }
+        }
+        let number = blocks::number(api.start(tb), count, bytes);
+        api.on_execution(tb, on_block, words::block(number));
+    });
+}
+
+extern "C" fn on_block(index: c_uint, word: *mut c_void) {
+    thread::on_block(index, word as u64);
+}
+
+extern "C" fn on_access(index: c_uint, info: MemInfo, address: u64, instruction: *mut c_void) {
+    if let Some(session) = session::current() {
+        let api = &session.api;
+        thread::on_access(index, address, api.size_shift(info), api.is_store(info), instruction as u64);
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // QEMU's signature.
+extern "C" fn on_call(
+    _: Id,
+    index: c_uint,
+    number: i64,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    _: u64,
+    _: u64,
+) {
+    calls::enter(index, number, [a, b, c, d, e, f]);
+}
+
+extern "C" fn on_return(_: Id, index: c_uint, _: i64, result: i64) {
+    calls::leave(index, result);
+}

@@ -1,0 +1,330 @@
+//! Takes what recorded processes hand over, in order, and writes the trace.
+
+use crate::{
+    arena::{Arena, Handover, What},
+    image::{Limits, Recorded},
+    message::{Image, Message},
+    output::Output,
+};
+use mmulab_trace::{Description, Encoder, Event};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long to wait for something before looking whether processes still live.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a half-given descriptor is waited for after a process died.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// What the launcher and its consumer tell each other.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// The program itself was waited for: its exit status is known.
+    pub reaped: AtomicBool,
+    /// Instructions retired so far, those left out included.
+    pub retired: AtomicU64,
+    /// System processes being recorded.
+    pub live: Mutex<Vec<u32>>,
+    /// An image began to run.
+    pub began: AtomicBool,
+}
+
+/// How the consumer came to its end.
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// All processes ended.
+    Ended,
+    /// Enough was recorded.
+    Limit,
+    /// The trace could not be written.
+    Full(io::Error),
+}
+
+/// What the consumer found.
+pub(crate) struct Found {
+    pub why: Why,
+    pub output: Output,
+    pub lost: Vec<String>,
+    pub processes: u32,
+    pub threads: u32,
+}
+
+pub(crate) struct Consumer {
+    arena: Arc<Arena>,
+    shared: Arc<Shared>,
+    description: Description,
+    output: Output,
+    images: BTreeMap<u32, Recorded>,
+    /// Images to come by exec, with the program's path and the image before.
+    coming: BTreeMap<u32, (String, u32)>,
+    limits: Limits,
+    skip: u64,
+    lost: Vec<String>,
+    processes: BTreeSet<u32>,
+    threads: BTreeSet<u32>,
+    /// Instructions in chunks written.
+    written: u64,
+    buffer: Vec<u8>,
+    enough: bool,
+}
+
+/// Writes the chunk of `encoder`.
+fn write(encoder: &mut Encoder, output: &mut Output, buffer: &mut Vec<u8>) -> io::Result<()> {
+    buffer.clear();
+    let header = encoder.take_chunk(buffer)?;
+    output.chunk(buffer, &header)
+}
+
+impl Consumer {
+    pub fn new(
+        arena: Arc<Arena>,
+        shared: Arc<Shared>,
+        description: Description,
+        output: Output,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            arena,
+            shared,
+            description,
+            output,
+            images: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            skip: limits.skip,
+            limits,
+            lost: Vec::new(),
+            processes: BTreeSet::new(),
+            threads: BTreeSet::new(),
+            written: 0,
+            buffer: Vec::new(),
+            enough: false,
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Found {
+        let why = match self.consume() {
+            Ok(()) if self.enough => Why::Limit,
+            Ok(()) => Why::Ended,
+            Err(error) => Why::Full(error),
+        };
+        let Self { output, lost, processes, threads, .. } = self;
+        Found { why, output, lost, processes: processes.len() as u32, threads: threads.len() as u32 }
+    }
+
+    fn consume(&mut self) -> io::Result<()> {
+        let mut stuck: Option<Instant> = None;
+        while !self.enough {
+            let Some(handover) = self.arena.take(PATIENCE) else {
+                let died = self.bury()?;
+                if self.arena.is_stuck() {
+                    // Half given: its giver is either about to finish or dead.
+                    if died || stuck.is_some() {
+                        let since = *stuck.get_or_insert_with(Instant::now);
+                        if since.elapsed() > STUCK {
+                            self.lost.push("the words of one thread at the moment a signal ended its process".into());
+                            self.arena.skip();
+                            stuck = None;
+                        }
+                    }
+                } else if self.images.is_empty() && self.shared.reaped.load(Ordering::Acquire) {
+                    break;
+                }
+                continue;
+            };
+            self.accept(handover)?;
+            self.arena.done(handover);
+        }
+        for (_, mut image) in std::mem::take(&mut self.images) {
+            self.end(&mut image)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, handover: Handover) -> io::Result<()> {
+        let arena = Arc::clone(&self.arena);
+        let slot = arena.slot(handover.slot);
+        let (image, tid) = (slot.image.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
+        match handover.what {
+            What::Blocks => {
+                if let Some(image) = self.images.get_mut(&image) {
+                    image.define(arena.stretch(handover.from, handover.count));
+                }
+                Ok(())
+            }
+            What::Words => self.words(image, tid, arena.stretch(handover.from, handover.count)),
+            What::Message => match serde_json::from_slice(arena.message(handover.from, handover.count)) {
+                Ok(message) => self.message(image, tid, message),
+                Err(error) => {
+                    self.lost.push(format!("something the recorder said and did not understand itself: {error}"));
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn words(&mut self, image: u32, tid: u32, words: &[u64]) -> io::Result<()> {
+        // An image that ended may go on for a moment: its other threads learn of it late.
+        let Some(recorded) = self.images.get_mut(&image) else { return Ok(()) };
+        let (output, buffer, written) = (&mut self.output, &mut self.buffer, &mut self.written);
+        let more = recorded.words(tid, words, &mut self.limits, &mut |encoder| {
+            *written += encoder.pending().0;
+            write(encoder, output, buffer)
+        })?;
+        self.enough = !more;
+        let pending: u64 = self.images.values().map(Recorded::pending).sum();
+        let retired = self.skip - self.limits.skip + self.written + pending;
+        self.shared.retired.store(retired, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn message(&mut self, number: u32, tid: u32, message: Message) -> io::Result<()> {
+        if let Message::Began { image, host_pid, blocks, isa } = message {
+            return self.begin(image, host_pid, blocks, isa);
+        }
+        let Some(mut image) = self.images.remove(&number) else { return Ok(()) };
+        match message {
+            Message::Began { .. } => {}
+            Message::Events(events) => events.iter().for_each(|e| image.event(tid, e)),
+            Message::Fork { child, shares_memory } => {
+                image.event(tid, &Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory });
+                let mut copy = image.copy(child.clone())?;
+                copy.host_pid = 0;
+                self.close(&mut image)?;
+                self.images.insert(child.number, copy);
+            }
+            Message::Forked { child, host_pid } => {
+                if let Some(copy) = self.images.get_mut(&child.number).filter(|copy| copy.host_pid == 0) {
+                    copy.host_pid = host_pid;
+                    self.live().push(host_pid);
+                }
+            }
+            Message::ForkFailed { child } => {
+                if let Some(mut copy) = self.images.remove(&child.number) {
+                    copy.event(child.tid, &Event::Exit { status: 0 });
+                    self.end(&mut copy)?;
+                }
+            }
+            Message::Exec { next, path } => {
+                self.close(&mut image)?;
+                self.coming.insert(next.number, (path, number));
+            }
+            Message::ExecFailed { next } => drop(self.coming.remove(&next.number)),
+            Message::Escaped { what } => {
+                image.event(tid, &Event::Lost { what: what.as_str().into() });
+                self.lost.push(what);
+                return self.exit(image, tid, 0);
+            }
+            Message::ExitThread => image.event(tid, &Event::ExitThread),
+            Message::Exit { status } => return self.exit(image, tid, status),
+        }
+        self.images.insert(number, image);
+        Ok(())
+    }
+
+    fn begin(&mut self, image: Image, host_pid: u32, blocks: u32, isa: mmulab_trace::Isa) -> io::Result<()> {
+        if !self.shared.began.swap(true, Ordering::AcqRel) {
+            self.output.begin(&self.description)?;
+        }
+        let forked = self.images.remove(&image.number);
+        let is_fork = forked.is_some();
+        let mut recorded = match forked {
+            Some(forked) => forked,
+            None => Recorded::new(image.clone())?,
+        };
+        let known = std::mem::replace(&mut recorded.host_pid, host_pid) == host_pid;
+        recorded.blocks_slot = Some(blocks);
+        if !known {
+            self.live().push(host_pid);
+        }
+        if let Some((path, before)) = self.coming.remove(&image.number) {
+            if let Some(mut before) = self.images.remove(&before) {
+                self.end(&mut before)?;
+            }
+            recorded.event(image.tid, &Event::Exec { path: path.into() });
+        }
+        if isa != self.description.isa && !is_fork {
+            self.lost.push(format!("process {}: it is {isa}, the trace {}", image.pid, self.description.isa));
+        }
+        self.images.insert(image.number, recorded);
+        Ok(())
+    }
+
+    fn live(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.shared.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exit(&mut self, mut image: Recorded, tid: u32, status: i32) -> io::Result<()> {
+        image.event(tid, &Event::Exit { status });
+        self.end(&mut image)
+    }
+
+    fn close(&mut self, image: &mut Recorded) -> io::Result<()> {
+        self.buffer.clear();
+        self.written += image.pending();
+        match image.close(&mut self.buffer)? {
+            Some(header) => self.output.chunk(&self.buffer, &header),
+            None => Ok(()),
+        }
+    }
+
+    /// The image is over.
+    fn end(&mut self, image: &mut Recorded) -> io::Result<()> {
+        self.close(image)?;
+        self.processes.insert(image.image.pid);
+        self.threads.extend(image.threads());
+        let mut live = self.live();
+        if let Some(at) = live.iter().position(|&pid| pid == image.host_pid) {
+            live.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Takes what processes left that ended without saying so. Whether there were any.
+    fn bury(&mut self) -> io::Result<bool> {
+        let dead: Vec<u32> =
+            self.images.values().filter(|i| i.host_pid != 0 && !is_alive(i.host_pid)).map(|i| i.image.number).collect();
+        // What they gave before they died comes first.
+        if self.arena.is_stuck() {
+            return Ok(!dead.is_empty());
+        }
+        for &number in &dead {
+            let blocks = self.images.get(&number).and_then(|image| image.blocks_slot);
+            if let (Some(slot), Some(image)) = (blocks, self.images.get_mut(&number)) {
+                let left = self.arena.drain(slot);
+                image.define(self.arena.stretch(left.from, left.count));
+            }
+            for slot in 0..self.arena.slots() {
+                let s = self.arena.slot(slot);
+                let tid = s.tid.load(Ordering::Relaxed);
+                if s.image.load(Ordering::Relaxed) == number && tid != 0 && self.arena.is_open(slot) {
+                    let left = self.arena.drain(slot);
+                    self.words(number, tid, Arc::clone(&self.arena).stretch(left.from, left.count))?;
+                }
+            }
+            self.coming.retain(|_, (_, before)| *before != number);
+            if let Some(image) = self.images.remove(&number) {
+                let tid = image.image.tid;
+                self.exit(image, tid, KILLED)?;
+            }
+        }
+        Ok(!dead.is_empty())
+    }
+}
+
+/// The exit status told of a process that a signal ended: 128 and SIGKILL's number, the signal not being known.
+const KILLED: i32 = 137;
+
+/// Whether the system's process `pid` still runs.
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The state is the first letter after the name, which is in parentheses and may hold any.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}

@@ -1,0 +1,65 @@
+use mmulab_trace::TraceError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why nothing could be recorded.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// The command is empty.
+    #[error("no program to record: name one")]
+    NoCommand,
+    /// The program does not exist.
+    #[error("{0}: no such program here or in PATH")]
+    NotFound(String),
+    /// The program cannot be emulated.
+    #[error("{program}: {why}")]
+    NotEmulated {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// QEMU is missing.
+    #[error("{wanted} is not in PATH: install the package `qemu-user` (Debian, Ubuntu) or `qemu-user` of your system")]
+    NoQemu {
+        /// The binary looked for.
+        wanted: String,
+    },
+    /// The plugin is missing.
+    #[error("{0}: the recorder's plugin is not there; build it with `cargo build --release -p mmulab-record-plugin`")]
+    NoPlugin(PathBuf),
+    /// QEMU ended before the program began.
+    #[error("QEMU did not start {program}: {said}")]
+    QemuFailed {
+        /// The program.
+        program: PathBuf,
+        /// What QEMU said, or its exit status.
+        said: String,
+    },
+    /// The system refused.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        #[source]
+        error: std::io::Error,
+    },
+    /// A scratch file cannot be read back.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
+}
+
+impl RecordError {
+    /// Whether the user asked for something impossible (rather than something going wrong on the way).
+    pub fn is_mistake(&self) -> bool {
+        matches!(
+            self,
+            Self::NoCommand | Self::NotFound(_) | Self::NotEmulated { .. } | Self::NoQemu { .. } | Self::NoPlugin(_)
+        )
+    }
+
+    pub(crate) fn io(what: impl Into<String>, error: std::io::Error) -> Self {
+        Self::Io { what: what.into(), error }
+    }
+}

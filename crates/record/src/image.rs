@@ -1,0 +1,350 @@
+use crate::{
+    message::Image,
+    words::{self, BLOCK, KIND, NOTE, PAYLOAD_SHIFT},
+};
+use mmulab_addr::{Pid, Tid, VirtAddr};
+use mmulab_trace::{ChunkHeader, Encoder, Event, MAX_OPS, Variant, VariantId};
+use std::{collections::BTreeSet, io};
+
+/// zstd's level while recording: the program waits for it.
+const LEVEL: i32 = 1;
+/// No variant.
+const NONE: u32 = u32::MAX;
+
+/// A block of code as the plugin defined it.
+#[derive(Clone, Copy)]
+struct Block {
+    start: u64,
+    bytes: u32,
+    instructions: u32,
+    /// The variant executed last, first to be tried: positions in `Recorded::variants`, linked.
+    latest: u32,
+    first: u32,
+}
+
+/// A block's accesses in one of its executions.
+struct Known {
+    id: VariantId,
+    /// Its shapes are here in `Recorded::shapes`.
+    from: u32,
+    count: u32,
+    /// Whether each access is one word, without a note before it.
+    near: bool,
+    next: u32,
+}
+
+/// How much is still to be left out, and to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub skip: u64,
+    pub left: u64,
+}
+
+/// One program image's way into the trace.
+pub(crate) struct Recorded {
+    pub image: Image,
+    pub host_pid: u32,
+    /// The slot of its blocks' definitions.
+    pub blocks_slot: Option<u32>,
+    encoder: Encoder,
+    blocks: Vec<Block>,
+    variants: Vec<Known>,
+    shapes: Vec<u32>,
+    /// First of the variants without a block.
+    alone: u32,
+    tids: BTreeSet<u32>,
+    /// For accesses that do not fit what is known: their shapes and addresses.
+    odd_shapes: Vec<u32>,
+    odd_addresses: Vec<u64>,
+}
+
+impl Recorded {
+    /// A new image, of the program that process `image.pid` runs.
+    pub fn new(image: Image) -> io::Result<Self> {
+        let encoder = Encoder::new(image.number, Pid(image.pid), Tid(image.tid), LEVEL)?;
+        Ok(Self {
+            tids: BTreeSet::from([image.tid]),
+            image,
+            host_pid: 0,
+            blocks_slot: None,
+            encoder,
+            blocks: Vec::new(),
+            variants: Vec::new(),
+            shapes: Vec::new(),
+            alone: NONE,
+            odd_shapes: Vec::new(),
+            odd_addresses: Vec::new(),
+        })
+    }
+
+    /// The copy that a fork makes of this one.
+    pub fn copy(&self, image: Image) -> io::Result<Self> {
+        let mut copy = Self::new(image)?;
+        copy.blocks = self.blocks.iter().map(|b| Block { latest: NONE, first: NONE, ..*b }).collect();
+        Ok(copy)
+    }
+
+    /// Takes definitions of blocks: start, then bytes and instructions.
+    pub fn define(&mut self, words: &[u64]) {
+        self.blocks.extend(words.chunks_exact(2).map(|pair| Block {
+            start: pair[0],
+            bytes: (pair[1] >> 32) as u32,
+            instructions: pair[1] as u32,
+            latest: NONE,
+            first: NONE,
+        }));
+    }
+
+    fn act(&mut self, tid: u32) {
+        if self.encoder.acting().1.0 == tid {
+            return;
+        }
+        if self.tids.insert(tid) {
+            self.encoder.event(&Event::Clone { child: Tid(tid) });
+        }
+        self.encoder.event(&Event::Switch { pid: Pid(self.image.pid), tid: Tid(tid) });
+    }
+
+    /// Something the thread did to its address space. It is told even where references are left out.
+    pub fn event(&mut self, tid: u32, event: &Event) {
+        self.act(tid);
+        self.encoder.event(event);
+    }
+
+    /// Takes words of the thread `tid`. `taken` gets chunks that became full; `false` when enough was recorded.
+    pub fn words(
+        &mut self,
+        tid: u32,
+        words: &[u64],
+        limits: &mut Limits,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let mut rest = words;
+        while limits.skip > 0 && !rest.is_empty() {
+            if rest[0] & KIND == BLOCK {
+                let block = self.blocks.get((rest[0] >> PAYLOAD_SHIFT) as usize);
+                limits.skip = limits.skip.saturating_sub(block.map_or(1, |b| u64::from(b.instructions)));
+            }
+            rest = &rest[1..];
+        }
+        // The accesses of the last block left out are left out, too.
+        if words.len() != rest.len() {
+            let end = rest.iter().position(|w| w & KIND == BLOCK).unwrap_or(rest.len());
+            rest = &rest[end..];
+        }
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        self.act(tid);
+        while let Some((&word, after)) = rest.split_first() {
+            let block = if word & KIND == BLOCK { (word >> PAYLOAD_SHIFT) as usize } else { usize::MAX };
+            let accesses = if block == usize::MAX { rest } else { after };
+            let Some(known) = self.blocks.get(block) else {
+                rest = self.odd(None, accesses, taken)?;
+                continue;
+            };
+            if limits.left == 0 {
+                return Ok(false);
+            }
+            limits.left = limits.left.saturating_sub(u64::from(known.instructions));
+            if let Some(variant) = self.variants.get(known.latest as usize)
+                && variant.near
+            {
+                let count = variant.count as usize;
+                let shapes = &self.shapes[variant.from as usize..variant.from as usize + count];
+                if accesses.len() >= count
+                    && accesses.get(count).is_none_or(|w| w & KIND == BLOCK)
+                    && accesses.iter().zip(shapes).all(|(&w, &s)| w as u32 & 0xff == s)
+                {
+                    self.encoder.execute(variant.id, accesses[..count].iter().map(|&w| words::address(w)));
+                    rest = &accesses[count..];
+                    continue;
+                }
+            }
+            rest = self.odd(Some(block), accesses, taken)?;
+        }
+        if self.encoder.is_full() {
+            taken(&mut self.encoder)?;
+        }
+        Ok(true)
+    }
+
+    /// An execution that is not like the one before; returns the words after it.
+    #[cold]
+    fn odd<'a>(
+        &mut self,
+        block: Option<usize>,
+        words: &'a [u64],
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<&'a [u64]> {
+        self.odd_shapes.clear();
+        self.odd_addresses.clear();
+        let (mut at, mut note, mut near) = (0, None, true);
+        while let Some(&word) = words.get(at).filter(|w| *w & KIND != BLOCK) {
+            at += 1;
+            if note.is_none() && word & KIND == NOTE {
+                note = Some(word);
+                continue;
+            }
+            near &= note.is_none();
+            self.odd_shapes.push(words::shape(word, note.take()));
+            self.odd_addresses.push(words::address(word));
+            if self.odd_shapes.len() == MAX_OPS {
+                break;
+            }
+        }
+        // Words without a block that hold nothing cannot be: a note alone at the end.
+        if block.is_some() || !self.odd_shapes.is_empty() {
+            let position = self.variant(block, near, taken)?;
+            let id = self.variants[position as usize].id;
+            self.encoder.execute(id, self.odd_addresses.iter().copied());
+        }
+        Ok(&words[at..])
+    }
+
+    /// The variant of `block` with the shapes gathered; defined if it is new.
+    fn variant(
+        &mut self,
+        block: Option<usize>,
+        near: bool,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<u32> {
+        let mut at = block.map_or(self.alone, |b| self.blocks[b].first);
+        while let Some(known) = self.variants.get(at as usize) {
+            let shapes = &self.shapes[known.from as usize..][..known.count as usize];
+            if shapes == self.odd_shapes {
+                if let Some(b) = block {
+                    self.blocks[b].latest = at;
+                }
+                return Ok(at);
+            }
+            at = known.next;
+        }
+        let described = block.map(|b| self.blocks[b]);
+        let variant = Variant {
+            start: described.map(|b| VirtAddr::new(b.start)),
+            bytes: described.map_or(0, |b| b.bytes),
+            instructions: described.map_or(0, |b| b.instructions),
+            ops: self.odd_shapes.iter().map(|&s| words::op(s)).collect(),
+        };
+        let id = match self.encoder.define(&variant) {
+            Some(id) => id,
+            None => {
+                taken(&mut self.encoder)?;
+                self.encoder.start_fresh();
+                self.forget_variants();
+                self.encoder.define(&variant).ok_or_else(|| io::Error::other("a dictionary cannot hold one block"))?
+            }
+        };
+        let position = self.variants.len() as u32;
+        let first = match block {
+            Some(b) => {
+                self.blocks[b].latest = position;
+                &mut self.blocks[b].first
+            }
+            None => &mut self.alone,
+        };
+        let next = std::mem::replace(first, position);
+        let (from, count) = (self.shapes.len() as u32, self.odd_shapes.len() as u32);
+        self.shapes.extend_from_slice(&self.odd_shapes);
+        self.variants.push(Known { id, from, count, near, next });
+        Ok(position)
+    }
+
+    fn forget_variants(&mut self) {
+        self.variants.clear();
+        self.shapes.clear();
+        self.alone = NONE;
+        for block in &mut self.blocks {
+            (block.latest, block.first) = (NONE, NONE);
+        }
+    }
+
+    /// Instructions in the chunk being filled.
+    pub fn pending(&self) -> u64 {
+        self.encoder.pending().0
+    }
+
+    /// Threads seen.
+    pub fn threads(&self) -> &BTreeSet<u32> {
+        &self.tids
+    }
+
+    /// The chunk being filled, unless it is empty.
+    pub fn close(&mut self, into: &mut Vec<u8>) -> io::Result<Option<ChunkHeader>> {
+        if self.encoder.is_empty() { Ok(None) } else { self.encoder.take_chunk(into).map(Some) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmulab_trace::{Description, EndInfo, Item, NativeReader, Source};
+
+    fn all() -> Limits {
+        Limits { skip: 0, left: u64::MAX }
+    }
+
+    /// What a trace of these words of thread 1, and then of thread 2, says.
+    fn through(limits: &mut Limits, one: &[u64], two: &[u64]) -> (Vec<Item>, Vec<Event>) {
+        let image = Image { number: 0, pid: 1, tid: 1 };
+        let mut recorded = Recorded::new(image).unwrap();
+        recorded.define(&[0x1000, 16 << 32 | 4, 0x2000, 8 << 32 | 2]);
+        let mut full = |_: &mut Encoder| -> io::Result<()> { Ok(()) };
+        recorded.words(1, one, limits, &mut full).unwrap();
+        recorded.words(2, two, limits, &mut full).unwrap();
+        let mut bytes = Description::default().to_bytes();
+        let at = bytes.len() as u64;
+        let header = recorded.close(&mut bytes).unwrap().unwrap();
+        let entries = [mmulab_trace::IndexEntry::new(at, &header)];
+        let end = bytes.len() as u64;
+        mmulab_trace::write_index(&mut bytes, end, &entries, &EndInfo::default()).unwrap();
+        let mut reader = NativeReader::new(io::Cursor::new(bytes), "test".into()).unwrap();
+        let (mut items, mut events, mut batch) = (Vec::new(), Vec::new(), mmulab_trace::Batch::default());
+        while reader.next_batch(&mut batch).unwrap() {
+            items.extend(batch.refs.iter().map(|r| r.item()).filter(|i| !matches!(i, Item::Event(_))));
+            events.append(&mut batch.events);
+        }
+        (items, events)
+    }
+
+    #[test]
+    fn executions_come_out_as_they_went_in() {
+        let read = |address| words::access(address, 3, false, 1).unwrap();
+        let write = |address| words::access(address, 2, true, 3).unwrap();
+        let [note, far] = words::noted(0x9000, 6, true, 40);
+        let one = [
+            words::block(0),
+            read(0x5000),
+            write(0x6000),
+            words::block(0),
+            read(0x5008),
+            write(0x6ffe),
+            words::block(1),
+            words::block(0),
+            note,
+            far,
+            words::block(0),
+            read(0x5010),
+            write(0x6004),
+        ];
+        let (items, events) = through(&mut all(), &one, &[read(0x7000), words::block(1)]);
+        let text: Vec<String> = items.iter().map(|i| format!("{i:x?}")).collect();
+        let addresses: Vec<&str> = text.iter().map(String::as_str).collect();
+        assert_eq!(addresses.len(), 15, "{addresses:?}");
+        // 0x6ffe is 4 bytes long: two pages.
+        assert!(addresses[6].contains("7000"), "{addresses:?}");
+        assert_eq!(events, [Event::Clone { child: Tid(2) }, Event::Switch { pid: Pid(1), tid: Tid(2) }]);
+    }
+
+    #[test]
+    fn what_is_skipped_and_what_is_beyond_the_limit_is_left_out() {
+        let read = |address| words::access(address, 3, false, 1).unwrap();
+        let one: Vec<u64> = (0..10).flat_map(|i| [words::block(0), read(0x5000 + 8 * i)]).collect();
+        let mut limits = Limits { skip: 7, left: 9 };
+        let (items, _) = through(&mut limits, &one, &[]);
+        // Blocks of 4 instructions: two are skipped, three recorded.
+        assert_eq!(items.len(), 6, "{items:?}");
+        assert!(format!("{:x?}", items[1]).contains("5010"));
+    }
+}

@@ -1,0 +1,306 @@
+use crate::{
+    Ended, Progress, RecordError, RecordOptions, RecordReport,
+    arena::Arena,
+    consumer::{Consumer, Found, Shared, Why},
+    elf,
+    image::Limits,
+    message::Settings,
+    output::Output,
+};
+use mmulab_trace::{Description, EndInfo, Isa};
+use std::{
+    ffi::OsString,
+    os::unix::{ffi::OsStringExt, process::CommandExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// How often the launcher looks at its program and tells how far it is.
+const TURN: Duration = Duration::from_millis(2);
+const TELL: Duration = Duration::from_millis(100);
+/// How long a program that was asked to end may take.
+const GRACE: Duration = Duration::from_secs(2);
+/// QEMU's seed for what it takes from the system at random, with `fixed_layout`.
+const SEED: &str = "1";
+
+/// Runs a program under QEMU and writes what it did to a trace. `tell` hears how far it is a few times a second, and
+/// returns `false` to stop it.
+///
+/// # Errors
+/// Nothing could be recorded. What goes wrong once the program runs is in the report, and the trace holds what came
+/// before.
+pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) -> Result<RecordReport, RecordError> {
+    let plan = plan(options)?;
+    let output = Output::open(&options.output)
+        .map_err(|e| RecordError::io(format!("cannot write {}", options.output.display()), e))?;
+    let settings =
+        serde_json::to_vec(&plan.settings).map_err(|e| RecordError::io("cannot describe the recording", e.into()))?;
+    let arena = Arena::create(&settings).map_err(|e| RecordError::io("cannot make the memory for recording", e))?;
+    let arena = Arc::new(arena);
+    let mut child = match plan.start(options, &arena) {
+        Ok(child) => child,
+        Err(error) => {
+            output.abandon();
+            return Err(RecordError::io(format!("cannot start {}", plan.qemu.display()), error));
+        }
+    };
+    let started = Instant::now();
+    let shared = Arc::new(Shared::default());
+    let limits = Limits { skip: options.skip, left: options.max_instructions.unwrap_or(u64::MAX) };
+    let consumer =
+        Consumer::new(Arc::clone(&arena), Arc::clone(&shared), plan.settings.description.clone(), output, limits);
+    let consumer = std::thread::spawn(move || consumer.run());
+    let mut told = started;
+    let mut asked: Option<Instant> = None;
+    let mut status: Option<ExitStatus> = None;
+    let mut ended_after = None;
+    while !consumer.is_finished() {
+        if status.is_none() {
+            status = child.try_wait().map_err(|e| RecordError::io("cannot wait for the program", e))?;
+            if status.is_some() {
+                ended_after = Some(started.elapsed());
+                shared.reaped.store(true, Ordering::Release);
+            }
+        }
+        if told.elapsed() >= TELL && asked.is_none() {
+            told = Instant::now();
+            let retired = shared.retired.load(Ordering::Relaxed);
+            if !tell(&Progress { instructions: retired, seconds: started.elapsed().as_secs_f64() }) {
+                asked = Some(told);
+                signal_all(&shared, &child, libc::SIGTERM);
+            }
+        }
+        if asked.is_some_and(|since| since.elapsed() > GRACE) {
+            signal_all(&shared, &child, libc::SIGKILL);
+        }
+        std::thread::sleep(TURN);
+    }
+    let found = consumer
+        .join()
+        .map_err(|_| RecordError::io("the recorder failed", std::io::Error::other("a defect of mmulab's own")))?;
+    // Whoever still runs waits for room that will not come.
+    signal_all(&shared, &child, libc::SIGKILL);
+    let status = match status {
+        Some(status) => status,
+        None => child.wait().map_err(|e| RecordError::io("cannot wait for the program", e))?,
+    };
+    let seconds = ended_after.unwrap_or_else(|| started.elapsed()).as_secs_f64();
+    let retired = shared.retired.load(Ordering::Relaxed);
+    if !shared.began.load(Ordering::Acquire) && !matches!(found.why, Why::Full(_)) {
+        found.output.abandon();
+        let said = match status.code() {
+            Some(code) => format!("it ended with status {code}; what it said is above"),
+            None => format!("signal {} ended it", status.signal().unwrap_or_default()),
+        };
+        return Err(RecordError::QemuFailed { program: plan.program, said });
+    }
+    Ok(report(options, found, status, asked.is_some(), (seconds, retired)))
+}
+
+fn report(
+    options: &RecordOptions,
+    found: Found,
+    status: ExitStatus,
+    asked: bool,
+    (seconds, retired): (f64, u64),
+) -> RecordReport {
+    let Found { why, mut output, mut lost, processes, threads } = found;
+    let mut warnings = Vec::new();
+    let mut exit_status = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or_default();
+    let ended = match why {
+        Why::Full(error) => {
+            exit_status = 0;
+            warnings.push(format!("the trace could not be written to its end: {error}"));
+            Ended::DiskFull
+        }
+        Why::Limit => {
+            exit_status = 0;
+            Ended::Limit
+        }
+        Why::Ended if asked => Ended::Interrupted,
+        Why::Ended if status.signal().is_some() => Ended::Signal,
+        Why::Ended => Ended::Exited,
+    };
+    let ended_early = match ended {
+        Ended::Exited => None,
+        Ended::Signal => status.signal().map(|s| format!("signal {s} ended the program")),
+        // Asking for a part is not ending early.
+        Ended::Limit => None,
+        Ended::Interrupted => Some("interrupted".into()),
+        Ended::DiskFull => Some("the disk was full".into()),
+    };
+    lost.dedup();
+    let end = EndInfo { processes, threads, ended_early, lost: lost.clone() };
+    match output.finish(&end) {
+        Ok(0) => {}
+        Ok(given_up) => warnings.push(format!("{given_up} chunks were given up to make room for the trace's index")),
+        Err(error) => warnings
+            .push(format!("the trace's index could not be written ({error}); it reads up to its last whole chunk")),
+    }
+    if output.instructions == 0 && options.skip > 0 {
+        warnings.push(format!("the program retired {retired} instructions, and {} were to be left out", options.skip));
+    }
+    let bytes = output.bytes();
+    RecordReport {
+        output: options.output.clone(),
+        ended,
+        exit_status,
+        instructions: output.instructions,
+        references: output.references,
+        bytes,
+        bytes_per_instruction: bytes as f64 / output.instructions.max(1) as f64,
+        seconds,
+        instructions_per_s: retired as f64 / seconds.max(1e-9),
+        processes,
+        threads,
+        lost,
+        warnings,
+    }
+}
+
+/// Sends `signal` to all processes that are recorded.
+fn signal_all(shared: &Shared, child: &Child, signal: i32) {
+    let mut pids = shared.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if !shared.reaped.load(Ordering::Acquire) {
+        pids.push(child.id());
+    }
+    for pid in pids {
+        // SAFETY: no memory is involved. A process that ended a moment ago is no harm.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
+    }
+}
+
+/// How a program is run.
+struct Plan {
+    settings: Settings,
+    qemu: PathBuf,
+    program: PathBuf,
+    /// The program's arguments, the interpreter's of a script included; the first is its name for itself.
+    args: Vec<String>,
+}
+
+fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
+    let name = options.command.first().ok_or(RecordError::NoCommand)?;
+    if !options.plugin.is_file() {
+        return Err(RecordError::NoPlugin(options.plugin.clone()));
+    }
+    let program = elf::find(name).ok_or_else(|| RecordError::NotFound(name.clone()))?;
+    let resolved = elf::resolve(&program, options.command.clone())
+        .map_err(|why| RecordError::NotEmulated { program: program.clone(), why })?;
+    let isa = options.isa.unwrap_or(resolved.isa);
+    let qemu = match &options.qemu {
+        Some(qemu) => qemu.clone(),
+        None => {
+            let wanted = elf::qemu_name(isa);
+            elf::find(wanted).ok_or_else(|| RecordError::NoQemu { wanted: wanted.into() })?
+        }
+    };
+    let mut qemu_args = Vec::new();
+    if let Some(cpu) = &options.cpu {
+        qemu_args.extend(["-cpu".into(), cpu.clone()]);
+    }
+    if options.fixed_layout {
+        qemu_args.extend(["-seed".into(), SEED.into()]);
+    }
+    let usual = PathBuf::from("/usr").join(elf::triplet(isa));
+    let sysroot = options.sysroot.clone().or_else(|| (!elf::is_native(isa) && usual.is_dir()).then_some(usual));
+    if let Some(sysroot) = &sysroot {
+        qemu_args.extend(["-L".into(), sysroot.display().to_string()]);
+    }
+    let description = Description {
+        program: program.display().to_string(),
+        args: options.command[1..].to_vec(),
+        isa,
+        cpu: options.cpu.clone(),
+        has_address_space: true,
+        writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
+        source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
+    };
+    let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
+    let settings = Settings { description, qemu: options.qemu.clone(), qemu_args, plugin };
+    Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args })
+}
+
+impl Plan {
+    fn start(&self, options: &RecordOptions, arena: &Arena) -> std::io::Result<Child> {
+        let env: Vec<(OsString, OsString)> = std::env::vars_os()
+            .chain(options.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
+            .collect();
+        let (args, env) = command_line(
+            &self.settings,
+            Path::new(&arena.path()),
+            &crate::Image { number: 0, pid: 1, tid: 1 },
+            &self.program,
+            self.args.iter().map(OsString::from).collect(),
+            env,
+        );
+        let mut command = Command::new(&self.qemu);
+        command.args(args).env_clear().envs(env);
+        if options.fixed_layout {
+            // SAFETY: personality(2) may be called between fork and exec; it touches no memory.
+            unsafe {
+                command.pre_exec(|| {
+                    let now = libc::personality(0xffff_ffff);
+                    if now < 0 || libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0
+                    {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                    Ok(())
+                })
+            };
+        }
+        command.spawn()
+    }
+}
+
+/// Variables that the host's dynamic linker heeds: they are the recorded program's, not QEMU's.
+fn is_for_linker(name: &[u8]) -> bool {
+    name.starts_with(b"LD_") || name == b"GLIBC_TUNABLES" || name.starts_with(b"MALLOC_")
+}
+
+/// QEMU's arguments and environment for recording `program` as `image`.
+pub fn command_line(
+    settings: &Settings,
+    arena: &Path,
+    image: &crate::Image,
+    program: &Path,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+) -> (Vec<OsString>, Vec<(OsString, OsString)>) {
+    // In QEMU's option lists a comma within a value is written twice.
+    let escape = |path: &Path| path.display().to_string().replace(',', ",,");
+    let mut out: Vec<OsString> = settings.qemu_args.iter().map(OsString::from).collect();
+    out.push("-plugin".into());
+    let crate::Image { number, pid, tid } = image;
+    let plugin = escape(&settings.plugin);
+    out.push(format!("{plugin},arena={},image={number},pid={pid},tid={tid}", escape(arena)).into());
+    let mut host = Vec::new();
+    for (name, value) in env {
+        let name = name.into_vec();
+        let value = value.into_vec();
+        // QEMU takes commas for the end of a variable.
+        if is_for_linker(&name) && !value.contains(&b',') {
+            let both = [&name[..], b"=", &value[..]].concat();
+            out.extend(["-E".into(), OsString::from_vec(both)]);
+        } else {
+            host.push((OsString::from_vec(name), OsString::from_vec(value)));
+        }
+    }
+    let mut args = args.into_iter();
+    if let Some(name) = args.next() {
+        out.extend(["-0".into(), name]);
+    }
+    out.push(program.into());
+    out.extend(args);
+    (out, host)
+}
+
+/// The QEMU for programs of `isa`.
+pub fn qemu_for(settings: &Settings, isa: Isa) -> Option<PathBuf> {
+    if settings.description.isa == isa && settings.qemu.is_some() {
+        return settings.qemu.clone();
+    }
+    elf::find(elf::qemu_name(isa))
+}

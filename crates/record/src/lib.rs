@@ -1,0 +1,26 @@
+//! How a program is recorded: QEMU runs it with a plugin that writes what it does to shared memory, and the launcher
+//! here takes it from there and writes a trace.
+//!
+//! The plugin ([`mmulab-record-plugin`](../mmulab_record_plugin)) does as little as it can: the program waits for it.
+//! Everything that can fail, or must outlive the program, is on this side: compression, the file, the order of
+//! processes, what a dead process left behind.
+
+mod consumer;
+mod image;
+mod launch;
+mod options;
+mod output;
+mod report;
+
+pub mod arena;
+pub mod elf;
+pub mod words;
+
+mod error;
+mod message;
+
+pub use error::RecordError;
+pub use launch::{command_line, qemu_for, record};
+pub use message::{Image, Message, Settings};
+pub use options::RecordOptions;
+pub use report::{Ended, Progress, RecordReport};

@@ -1,0 +1,88 @@
+use mmulab_trace::{Description, Event, Isa};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What every recorded process needs to know.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// What the trace says of itself.
+    pub description: Description,
+    /// QEMU, where it was named; otherwise it is looked for by the program's instruction set.
+    pub qemu: Option<PathBuf>,
+    /// QEMU's arguments before the plugin's and the program's, for programs of `description.isa`.
+    pub qemu_args: Vec<String>,
+    /// The plugin.
+    pub plugin: PathBuf,
+}
+
+/// One program image: a process from its start, or from an exec on, to its end or its next exec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its number: its dictionary's in the trace.
+    pub number: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its first thread.
+    pub tid: u32,
+}
+
+/// What recorded processes tell the launcher besides words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// An image begins to run, in the system's process `host_pid`.
+    Began {
+        /// Which.
+        image: Image,
+        /// The system's number of its process.
+        host_pid: u32,
+        /// The slot of its blocks.
+        blocks: u32,
+        /// Its instruction set.
+        isa: Isa,
+    },
+    /// What happened to the address space, in order, by the thread that says so.
+    Events(Vec<Event>),
+    /// The process makes another, a copy of itself.
+    Fork {
+        /// The copy.
+        child: Image,
+        /// Whether it was to share the memory.
+        shares_memory: bool,
+    },
+    /// It did.
+    Forked {
+        /// The copy.
+        child: Image,
+        /// The system's number of its process.
+        host_pid: u32,
+    },
+    /// It could not.
+    ForkFailed {
+        /// The copy that is not.
+        child: Image,
+    },
+    /// The process runs another program from here on, as image `next`.
+    Exec {
+        /// The image to come.
+        next: Image,
+        /// The program.
+        path: String,
+    },
+    /// It could not.
+    ExecFailed {
+        /// The image that is not.
+        next: Image,
+    },
+    /// The process runs on outside the emulator.
+    Escaped {
+        /// What it runs, and why.
+        what: String,
+    },
+    /// The thread ends.
+    ExitThread,
+    /// The process ends by itself.
+    Exit {
+        /// Its exit status.
+        status: i32,
+    },
+}

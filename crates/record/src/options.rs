@@ -1,0 +1,41 @@
+use mmulab_trace::Isa;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What to record, and how.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordOptions {
+    /// The trace to write.
+    pub output: PathBuf,
+    /// The program and its arguments. A name without a slash is looked for in PATH.
+    pub command: Vec<String>,
+    /// The plugin (`libmmulab_record.so`) that QEMU loads.
+    pub plugin: PathBuf,
+    /// Stop the program when it, its threads and its children have retired this many recorded instructions. Default:
+    /// no limit.
+    #[serde(default)]
+    pub max_instructions: Option<u64>,
+    /// Begin to record after this many instructions; what is mapped by then is told first.
+    #[serde(default)]
+    pub skip: u64,
+    /// The program's instruction set. Default: read from its ELF header.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub isa: Option<Isa>,
+    /// The qemu-user binary to run. Default: `qemu-x86_64`, `qemu-aarch64` or `qemu-riscv64` in PATH.
+    #[serde(default)]
+    pub qemu: Option<PathBuf>,
+    /// QEMU's CPU model (`qemu-x86_64 -cpu help` lists them). Default: QEMU's own.
+    #[serde(default)]
+    pub cpu: Option<String>,
+    /// Turn off address randomisation and fix the random bytes a program starts with, so that recordings repeat.
+    #[serde(default)]
+    pub fixed_layout: bool,
+    /// Where the libraries of a program for another instruction set are. Default: `/usr/TRIPLET` if it is there.
+    #[serde(default)]
+    pub sysroot: Option<PathBuf>,
+    /// Environment variables to add, as (name, value).
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
+}

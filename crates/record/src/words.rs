@@ -1,0 +1,97 @@
+//! What a thread's buffer holds: one 64-bit word per execution or access.
+//!
+//! | bits | a block's execution | an access | a note |
+//! |---|---|---|---|
+//! | 0..3 | 7 | log2 of its bytes (0..=5) | 6 |
+//! | 3 | | it stores | |
+//! | 4..8 | | its instruction's index in the block | |
+//! | 8..64 | the block's number | its address | for the next access: index, and log2 of its bytes at 16 |
+//!
+//! A user's addresses have 56 bits at most (half of a 57-bit address space), so nothing is lost. Instructions from the
+//! 16th on, and accesses of 64 bytes and more, have a note before them.
+
+/// The low bits of an execution.
+pub const BLOCK: u64 = 7;
+/// The low bits of a note.
+pub const NOTE: u64 = 6;
+/// The bits that tell words apart.
+pub const KIND: u64 = 7;
+const STORE_SHIFT: u32 = 3;
+const INDEX_SHIFT: u32 = 4;
+/// Instructions whose index fits in an access.
+pub const NEAR_INSTRUCTIONS: u64 = 16;
+/// Sizes that fit in an access.
+const SMALL_SIZES: u32 = 6;
+/// Where the payload begins.
+pub const PAYLOAD_SHIFT: u32 = 8;
+const NOTE_SIZE_SHIFT: u32 = 16;
+
+/// The word of an execution of block `number`.
+pub const fn block(number: u32) -> u64 {
+    (number as u64) << PAYLOAD_SHIFT | BLOCK
+}
+
+/// The word of an access by instruction `index` (below [`NEAR_INSTRUCTIONS`]), if its size fits.
+#[inline(always)]
+pub const fn access(address: u64, size_shift: u32, store: bool, index: u64) -> Option<u64> {
+    if size_shift >= SMALL_SIZES {
+        return None;
+    }
+    Some(address << PAYLOAD_SHIFT | index << INDEX_SHIFT | (store as u64) << STORE_SHIFT | size_shift as u64)
+}
+
+/// A note and the access after it.
+pub const fn noted(address: u64, size_shift: u32, store: bool, index: u64) -> [u64; 2] {
+    [
+        (index | (size_shift as u64) << NOTE_SIZE_SHIFT) << PAYLOAD_SHIFT | NOTE,
+        address << PAYLOAD_SHIFT | (store as u64) << STORE_SHIFT,
+    ]
+}
+
+/// What an access is apart from its address: `index << 4 | store << 3 | size_shift`.
+#[inline(always)]
+pub const fn shape(word: u64, note: Option<u64>) -> u32 {
+    match note {
+        None => word as u32 & 0xff,
+        Some(note) => {
+            let payload = (note >> PAYLOAD_SHIFT) as u32;
+            let (index, size) = (payload & 0xffff, payload >> NOTE_SIZE_SHIFT & 7);
+            index << INDEX_SHIFT | word as u32 & 1 << STORE_SHIFT | size
+        }
+    }
+}
+
+/// The address an access goes to: the 56 bits kept, extended by their sign (x86-64's vsyscall page is near the top).
+#[inline(always)]
+pub const fn address(word: u64) -> u64 {
+    (word as i64 >> PAYLOAD_SHIFT) as u64
+}
+
+/// The access a shape describes.
+pub const fn op(shape: u32) -> mmulab_trace::Op {
+    mmulab_trace::Op {
+        instruction: (shape >> INDEX_SHIFT) as u16,
+        store: shape >> STORE_SHIFT & 1 == 1,
+        size_shift: shape as u8 & 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_tell_what_they_were_made_of() {
+        let address = (1 << 55) - 64;
+        let word = access(address, 3, true, 15).unwrap();
+        assert_eq!(super::address(access(0xffff_ffff_ff60_0000, 3, false, 0).unwrap()), 0xffff_ffff_ff60_0000);
+        assert_eq!(word >> PAYLOAD_SHIFT, address);
+        let near = op(shape(word, None));
+        assert_eq!((near.instruction, near.store, near.size_shift), (15, true, 3));
+        assert!(access(address, 6, true, 0).is_none());
+        let [note, word] = noted(address, 7, false, 500);
+        assert_eq!((note & KIND, word >> PAYLOAD_SHIFT), (NOTE, address));
+        let far = op(shape(word, Some(note)));
+        assert_eq!((far.instruction, far.store, far.size_shift), (500, false, 7));
+    }
+}

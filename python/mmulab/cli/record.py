@@ -1,0 +1,104 @@
+"""`mmulab record`: what a program refers to, recorded while it runs under QEMU."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from mmulab import UserError, engine, paths
+from mmulab.cli import console
+from mmulab.cli.common import CONTEXT, Count, F, print_json
+from mmulab.units import show_bytes, show_count
+
+ISAS = ("x86-64", "aarch64", "riscv64")
+
+_RECORD_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option("--skip", type=Count(), help="Begin after this many instructions."),
+    click.option("--isa", type=click.Choice(ISAS), help="The program's instruction set. Default: read from its file."),
+    click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
+    click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
+    click.option("--qemu", metavar="FILE", help="The qemu-user to run. Default: found in PATH."),
+]
+
+
+def record_options(function: F) -> F:
+    """The options of a recording, which study has too."""
+    for option in reversed(_RECORD_OPTIONS):
+        function = option(function)
+    return function
+
+
+class TakesProgram(click.RichCommand):
+    """A command with a program after `--`, which its usage line shows."""
+
+    program_piece = "-- PROGRAM [ARGS]..."
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The pieces of the usage line."""
+        return [*super().collect_usage_pieces(ctx), self.program_piece]
+
+
+def make_recording(
+    program: list[str], output: Path, max_instructions: int | None, taken: dict[str, Any]
+) -> dict[str, Any]:
+    """Records `program` to `output`; what to do first is said if something is missing."""
+    if not program:
+        raise click.UsageError("no program to record\nhint: put it after two dashes: mmulab record -- PROGRAM ARGS...")
+    if shutil.which(program[0]) is None:
+        raise UserError(f"{program[0]}: no such program\nhint: give a path, or a name that is in PATH")
+    plugin = paths.plugin()
+    if not plugin.exists():
+        raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
+    wanted = {key: taken.get(key) for key in ("skip", "isa", "cpu", "qemu")}
+    spec = {
+        "output": str(output),
+        "command": program,
+        "plugin": str(plugin),
+        "fixed_layout": bool(taken.get("fixed_layout")),
+        "max_instructions": max_instructions,
+        **wanted,
+    }
+    with console.progress("recording", max_instructions) as hear:
+        return engine.record({key: value for key, value in spec.items() if value is not None}, hear)
+
+
+def tell(found: dict[str, Any], output: Path) -> None:
+    """What was recorded, and what was lost."""
+    size = output.stat().st_size if output.exists() else 0
+    instructions = int(found.get("instructions") or 0)
+    per = f", {size / instructions:.3f} bytes an instruction" if instructions else ""
+    rate = found.get("instructions_per_s")
+    speed = f", {show_count(rate)} instructions/s" if rate else ""
+    console.say(f"recorded {show_count(instructions)} instructions to {output} ({show_bytes(size)}{per}{speed})")
+    status = found.get("exit_status")
+    if status:
+        console.warn(f"the program ended with status {status}")
+    for warning in [*found.get("warnings", []), *found.get("lost", [])]:
+        console.warn(str(warning))
+
+
+@click.command(cls=TakesProgram, context_settings=CONTEXT)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: PROGRAM.mmt."
+)
+@click.option("--max-instructions", type=Count(), help="Stop recording after this many; the program runs on.")
+@record_options
+@click.option("--json", "as_json", is_flag=True, help="Write what was recorded as JSON.")
+@click.pass_obj
+def record(
+    program: list[str] | None, /, output: Path | None, max_instructions: int | None, as_json: bool, **taken: Any
+) -> None:
+    """Run PROGRAM under QEMU and record what it refers to and what it does to its address space.
+
+    Threads and children are recorded too. Example: mmulab record -o ls.mmt -- ls -l /usr
+    """
+    program = program or []
+    target = output or Path(f"{Path(program[0]).name if program else 'program'}.mmt")
+    found = make_recording(program, target, max_instructions, taken)
+    if as_json:
+        print_json(found)
+    tell(found, target)
