@@ -1,5 +1,5 @@
 use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 /// What TLBs and walk caches must forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -23,9 +23,17 @@ pub enum Invalidate {
         range: VirtRange,
     },
     /// A whole address space, but for its global pages.
+    #[serde(serialize_with = "asid")]
     Asid(Asid),
     /// Everything, global pages too.
     All,
+}
+
+/// A tag as a structure: a bare number has no room for the name of the flush beside it.
+fn asid<S: Serializer>(asid: &Asid, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_struct("Asid", 1)?;
+    fields.serialize_field("asid", asid)?;
+    fields.end()
 }
 
 /// An edit's debt to the TLBs. It cannot be dropped unseen: it is delivered, or kept lazy for a stated reason.
@@ -59,5 +67,26 @@ impl Flush {
     /// caller sends for several edits together.
     pub fn lazy(self, why: &'static str) {
         debug_assert!(!why.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_invalidation_can_be_told() {
+        let (asid, va) = (Asid(3), VirtAddr::new(0x1000));
+        let told = |what: Invalidate| serde_json::to_string(&what).expect("plain data");
+        assert_eq!(
+            told(Invalidate::Page { asid, va, order: PageOrder::P4K }),
+            r#"{"flush":"page","asid":3,"va":4096,"order":"4K"}"#
+        );
+        assert_eq!(
+            told(Invalidate::Range { asid, range: VirtRange::sized(va, 4096) }),
+            r#"{"flush":"range","asid":3,"range":{"start":4096,"end":8192}}"#
+        );
+        assert_eq!(told(Invalidate::Asid(asid)), r#"{"flush":"asid","asid":3}"#);
+        assert_eq!(told(Invalidate::All), r#"{"flush":"all"}"#);
     }
 }
