@@ -153,7 +153,7 @@ impl Machine {
     fn stretch<W: Watch>(&mut self, batch: &Batch, from: usize, watch: &mut W) -> Result<usize, Ended> {
         let through_caches = self.desc.machine.cache_rules.data;
         let cpu = usize::from(self.who.cpu);
-        let asid = self.cores[cpu].context.map_or(Asid(0), |c| c.asid);
+        let mut asid = self.asid(cpu);
         let mut at = from;
         let (mut instructions, mut writes) = (0u64, 0u64);
         let outcome = loop {
@@ -186,10 +186,18 @@ impl Machine {
             if let Err(ended) = self.beyond(va, access, outcome, watch) {
                 break Err(ended);
             }
+            // A process that had lost its tag, or its address space, has one again.
+            asid = self.asid(cpu);
         };
         self.cores[cpu].instructions += instructions;
         self.counts.writes += writes;
         outcome.map(|()| at)
+    }
+
+    /// The tag that a core's translations carry; 0, which is nobody's, while its process has none.
+    #[inline]
+    fn asid(&self, cpu: usize) -> Asid {
+        self.cores[cpu].context.map_or(Asid(0), |c| c.asid)
     }
 
     #[inline]
