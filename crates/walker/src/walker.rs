@@ -249,10 +249,10 @@ impl Walker {
             match *what {
                 Invalidate::Page { asid, va, order } => {
                     let page = VirtRange::sized(va.align_down(order), order.bytes());
-                    cache.drop_if(format, |tag, spans| tag == asid && spans.overlaps(page));
+                    cache.drop_if(format, |tag, spans| tag == asid && meet(spans, page));
                 }
                 Invalidate::Range { asid, range } => {
-                    cache.drop_if(format, |tag, spans| tag == asid && spans.overlaps(range));
+                    cache.drop_if(format, |tag, spans| tag == asid && meet(spans, range));
                 }
                 Invalidate::Asid(asid) => cache.drop_if(format, |tag, _| tag == asid),
                 Invalidate::All => cache.drop_if(format, |_, _| true),
@@ -275,6 +275,11 @@ impl Walker {
             levels: self.levels[..usize::from(levels)].iter().enumerate().map(level).collect(),
         }
     }
+}
+
+/// Whether two ranges share an address; what a top-level entry spans may end where addresses do, and wrap to 0.
+fn meet(a: VirtRange, b: VirtRange) -> bool {
+    a.contains(b.start) || b.contains(a.start)
 }
 
 /// Writes an entry back if a walk changed it.

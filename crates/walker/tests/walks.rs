@@ -129,3 +129,15 @@ fn a_page_that_may_not_be_used_so_faults_and_is_left_unmarked() {
     let leaf = b.table.lookup(&b.mem, VirtAddr::new(0x1000).vpn()).unwrap().1;
     assert!(!leaf.accessed && !leaf.dirty);
 }
+
+#[test]
+fn the_last_entry_of_the_root_is_dropped_like_any_other() {
+    let mut b = Bench::new(5, vec![walk_cache(&[5])]);
+    let last = 0xffff_8000_0000_0000;
+    b.map(last, PageOrder::P4K, Prot::R);
+    assert_eq!(b.walk(last, Access::Read).1, 5);
+    assert_eq!(b.walk(last, Access::Read).1, 4);
+    let invalidate = Invalidate::Page { asid: Asid(1), va: VirtAddr::new(last), order: PageOrder::P4K };
+    b.walker.invalidate(b.table.format(), &invalidate);
+    assert_eq!(b.walk(last, Access::Read).1, 5, "what it spans ends where addresses wrap");
+}
