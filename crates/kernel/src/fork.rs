@@ -33,7 +33,9 @@ impl Kernel {
         }
         let copy = self.new_space(mem, child)?;
         self.enter(child, copy);
-        self.tag(copy, fx);
+        if !self.tagless {
+            self.tag(copy, fx);
+        }
         let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
         let (parent, mut cx) = self.at_work(mem, fx, slot, pid);
         let copied = parent.copy_to(&mut cx, &mut space);

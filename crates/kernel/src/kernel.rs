@@ -78,7 +78,8 @@ pub struct Kernel {
     /// The process asked for last, and its slot.
     last: Cell<(Pid, usize)>,
     asids: Asids,
-    tagless: bool,
+    /// TLBs have no tags: an address space gets its own when it runs, and what ran before is flushed.
+    pub(crate) tagless: bool,
     /// The address space that ran last, when TLBs have no tags.
     running: Option<u64>,
     serials: u64,

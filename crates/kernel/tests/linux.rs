@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_addr::{Access, PageOrder, Pid, Prot, Tid, VirtAddr};
 use mmulab_kernel::{
     AppliesTo, Bytes, EventError, FaultError, FaultKind, Happening, HugeZeroWrite, HugetlbDesc, KernelError, PageCache,
     PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
@@ -557,4 +557,18 @@ fn tags_run_out_and_are_flushed_before_they_are_used_again() {
         }
     }
     assert_eq!(w.kernel.counts().happenings.get(Happening::AsidRecycled), 8);
+}
+
+#[test]
+fn without_tags_a_forked_child_is_flushed_to_when_it_first_runs() {
+    let mut desc = desc(PolicyDesc::linux_4k(), 256);
+    desc.asid_bits = 0;
+    let mut w = World::new(&desc, 256);
+    w.event(1, &mmap(BASE, PAGE, Prot::RW));
+    w.store(1, BASE, 7).unwrap();
+    w.event(1, &fork(2));
+    // The parent runs on, and its translations of its own copy are in the TLB.
+    w.store(1, BASE, 8).unwrap();
+    w.event(1, &Event::Switch { pid: Pid(2), tid: Tid(2) });
+    assert_eq!(w.load(2, BASE).unwrap(), 7);
 }
