@@ -224,12 +224,14 @@ impl Space {
         } else {
             // `hugetlb_wp` copies a page of the pool; `do_huge_pmd_wp_page` copies no shared huge page, but splits the
             // mapping and copies the base page.
-            let copy = if page.pooled { cx.memory.take_pooled() } else { None };
+            // A part of a page of the pool that was split is none: it is split further.
+            let of_pool = page.pooled && cx.memory.pool.as_ref().is_some_and(|p| p.order == leaf.order);
+            let copy = if of_pool { cx.memory.take_pooled() } else { None };
             match copy {
                 Some(new) => new,
                 None if vma.hugetlb.is_some() => return Err(cx.out_of_memory(at, Wanted::Pool(leaf.order))),
                 None => {
-                    if page.pooled {
+                    if of_pool {
                         cx.refuse(Refusal::HugetlbPoolEmpty, va.raw());
                     }
                     self.split(cx, at, leaf)?;

@@ -572,3 +572,16 @@ fn without_tags_a_forked_child_is_flushed_to_when_it_first_runs() {
     w.event(1, &Event::Switch { pid: Pid(2), tid: Tid(2) });
     assert_eq!(w.load(2, BASE).unwrap(), 7);
 }
+
+#[test]
+fn a_part_of_a_split_pool_page_is_copied_without_a_pool_page() {
+    let mut w = World::new(&desc(hugetlb_policy(PageOrder::P1G, 2 << 30), 4096), 4096);
+    w.event(1, &mmap(BASE, 1 << 30, Prot::RW));
+    w.store(1, BASE, 7).unwrap();
+    w.event(1, &munmap(BASE + (1 << 29), PAGE));
+    w.event(1, &fork(2));
+    assert_eq!(w.store(1, BASE, 8).unwrap(), [FaultKind::Copy]);
+    assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
+    assert_eq!((w.load(1, BASE).unwrap(), w.load(2, BASE).unwrap()), (8, 7));
+    assert_eq!(w.kernel.usage().pool_used_bytes, 1 << 30);
+}
