@@ -244,7 +244,7 @@ class Program:
             # Each process has a thread or two.
             self.say(f"p {self.pid}.{self.pid + 10 * random.choice([0, 0, 1]) if self.pid != 1 else 1}")
         elif choice < 33:
-            self.say(f"invlpg {self.place():#x}")
+            self.say(f"invlpg {self.place() | 1:#x}")
         elif choice < 34:
             self.say(random.choice(["exit", "exec /a"]))
             if random.random() < 0.8:

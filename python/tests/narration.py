@@ -1,0 +1,128 @@
+"""What `explain` tells, added up."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from mmulab import engine
+
+Line = dict[str, Any]
+
+
+def narrate(trace: str, job: engine.Job, options: engine.Options) -> tuple[list[Line], dict[str, Any]]:
+    """Every line the engine tells, and the result it reports at the end."""
+    lines: list[Line] = []
+    result = engine.explain(trace, job, options, lambda line: lines.append(json.loads(line)))
+    return lines, result.data
+
+
+def walks(line: Line, walk_caches: set[str]) -> list[list[Line]]:
+    """The walks of a reference: each reads entries nearer and nearer the leaf."""
+    out: list[list[Line]] = []
+    for step in line["walk"]:
+        if not out or step["level"] >= out[-1][-1]["level"]:
+            out.append([])
+        out[-1].append(step)
+    assert all(step["cached"] not in walk_caches for walk in out for step in walk[1:])
+    return out
+
+
+def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
+    """Every counter that follows from the lines, by its place in a result."""
+    walk_caches = {cache["name"] for cache in machine["walker"]["cache"]}
+    sums: Counter[str] = Counter()
+    for line in lines:
+        kind = line.get("kind")
+        if kind is not None:
+            sums["references"] += 1
+            sums[{"fetch": "fetches", "read": "reads", "write": "writes"}[kind]] += 1
+            side = "instruction" if kind == "fetch" else "data"
+            for level in ("l1", "l2"):
+                answer = line[level]
+                if answer != "-":
+                    place = f"tlb.{level}{side[0]}"
+                    sums[f"{place}.accesses"] += 1
+                    sums[f"{place}.{'hits' if answer == 'hit' else 'misses'}"] += 1
+            all_walks = walks(line, walk_caches)
+            done = int(line["pa"] is not None and bool(all_walks))
+            sums[f"walks.{side}.walks"] += len(all_walks)
+            sums[f"walks.{side}.completed"] += done
+            sums[f"walks.{side}.faulted"] += len(all_walks) - done
+            sums["walks.replays"] += max(0, len(all_walks) - 1)
+            sums["rewalks"] += bool(all_walks) and "hit" in (line["l1"], line["l2"])
+            sums["violations"] += line["pa"] is None
+            for step in line["walk"]:
+                level = f"walks.levels.{step['level']}"
+                sums[f"walks.{side}.cycles"] += step["cycles"]
+                if step["cached"] in walk_caches:
+                    sums[f"{level}.from_walk_cache"] += 1
+                else:
+                    sums[f"walks.{side}.accesses"] += 1
+                    sums[f"{level}.reads"] += 1
+                    sums[f"{level}.served_by.{step['cached']}"] += 1
+        sums["stalls"] += line["cycles"]
+        for filled in line["filled"]:
+            sums[f"arrays.{filled['array']}.fills"] += 1
+        for fault in line["fault"]:
+            sums[f"kernel.faults.{fault['kind']}"] += 1
+            sums["kernel.huge_faults"] += fault["size"] != "4K"
+        for event in line["events"]:
+            add_event(sums, event)
+    return dict(sums)
+
+
+def add_event(sums: Counter[str], event: Line) -> None:
+    """One of the things that happened beside a reference."""
+    if "tlb" in event:
+        sums[f"arrays.{event['array']}.{'evictions' if event['tlb'] == 'evicted' else 'invalidations'}"] += 1
+    elif "flush" in event:
+        # INVLPG names any address of a page; the kernel, the first.
+        sums["kernel.invalidations"] += not (event["flush"] == "page" and event["va"] % 4096)
+    else:
+        what = event["event"]
+        if what == "refused":
+            sums[f"kernel.refusals.{event['why']}"] += 1
+        elif what == "failed":
+            sums[f"kernel.errors.{event['error']}"] += 1
+        elif what == "around":
+            sums["kernel.happenings.fault_around_pages"] += event["pages"]
+        elif what == "read":
+            sums["kernel.happenings.pages_read"] += event["pages"]
+        elif what in ("split", "stack_growth"):
+            sums[f"kernel.happenings.{what}"] += 1
+        elif what == "collapsed":
+            sums["kernel.happenings.collapse"] += 1
+
+
+def counters(result: dict[str, Any]) -> dict[str, int]:
+    """The same counters as a result states them, those that are 0 left out."""
+    counts = result["counts"]
+    flat: dict[str, int] = {key: counts[key] for key in ("references", "fetches", "reads", "writes")}
+
+    def take(place: str, values: dict[str, Any]) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict):
+                take(f"{place}.{key}", value)
+            elif isinstance(value, int):
+                flat[f"{place}.{key}"] = value
+
+    take("tlb", counts["tlb"])
+    for side in ("instruction", "data"):
+        take(f"walks.{side}", counts["walks"][side])
+    for level in counts["walks"]["levels"]:
+        number = level["level"]
+        take(f"walks.levels.{number}", {k: v for k, v in level.items() if k != "level"})
+    flat["walks.replays"] = counts["walks"]["replays"]
+    flat["rewalks"] = counts["walks"]["dirty_updates"] + counts["walks"]["denied_rechecks"]
+    flat["violations"] = sum(counts["violations"].values())
+    for array in counts["arrays"]:
+        take(f"arrays.{array['name']}", {k: array[k] for k in ("fills", "evictions", "invalidations")})
+    kernel = counts["kernel"]
+    for key in ("faults", "refusals", "errors"):
+        take(f"kernel.{key}", kernel[key])
+    told = ("fault_around_pages", "pages_read", "split", "stack_growth", "collapse")
+    take("kernel.happenings", {k: kernel["happenings"][k] for k in told})
+    flat["kernel.huge_faults"] = kernel["huge_faults"]
+    flat["kernel.invalidations"] = kernel["invalidations"]
+    flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]
+    return {key: value for key, value in flat.items() if value}

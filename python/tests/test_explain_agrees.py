@@ -1,0 +1,93 @@
+"""`explain` tells what `run` counts: every counter of a result, added up from the narration."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import narration
+import pytest
+from narration import Line
+from reference import generate
+
+from mmulab import engine
+
+MACHINES = [m["name"] for m in engine.machines()]
+POLICIES = [p["name"] for p in engine.policies()]
+GENERATORS = [
+    "gen:gups?footprint=64M&updates=300",
+    "gen:sequential?footprint=8M&references=600",
+    "gen:stride?footprint=64M&stride=8K&references=600",
+    "gen:zipf?footprint=64M&references=600",
+    "gen:pointer-chase?footprint=16M&references=600",
+]
+# Pools as large as the shipped policies' would take the host's time to boot; 1 GiB is enough for these.
+SMALL_POOL = {"hugetlb-2m": ("policy.hugetlb.pool=256M",), "hugetlb-1g": ("policy.hugetlb.pool=1G",)}
+
+
+def agree(trace: str, job: engine.Job, options: engine.Options) -> tuple[list[Line], dict[str, Any]]:
+    """Runs and explains, and compares every counter."""
+    result = engine.run(trace, [job], options).results[0].data
+    lines, explained = narration.narrate(trace, job, options)
+    assert explained["counts"] == result["counts"]
+    assert explained["model"] == result["model"]
+    added = narration.add_up(lines, result["machine"])
+    # The reference that memory ran out for has no address either.
+    added["violations"] = added.get("violations", 0) - (result["ended"]["reason"] == "out-of-memory")
+    assert {key: value for key, value in added.items() if value} == narration.counters(result)
+    numbers = [line["i"] for line in lines if line["i"] is not None]
+    assert numbers == list(range(result["counts"]["references"]))
+    return lines, result
+
+
+def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
+    """Hits by array and size, from what each array must hold after all that was filled and dropped. One core, one
+    address space."""
+    held: dict[str, set[tuple[int, int]]] = {a["name"]: set() for a in machine["tlb"]}
+    hits: Counter[str] = Counter()
+    for line in lines:
+        side = "instruction" if line["kind"] == "fetch" else "data"
+        for level in (1, 2):
+            if line[f"l{level}"] != "hit":
+                continue
+            for array in machine["tlb"]:
+                if array["level"] != level or array["side"] not in (side, "both"):
+                    continue
+                sizes = sorted(size for va, size in held[array["name"]] if va <= line["va"] < va + size)
+                if sizes:
+                    hits[f"{array['name']}.{sizes[0]}"] += 1
+                    break
+        for event in line["events"]:
+            if "tlb" in event:
+                held[event["array"]].discard((event["va"], event["bytes"]))
+        for filled in line["filled"]:
+            held[filled["array"]].add((filled["va"], filled["bytes"]))
+    return hits
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_every_shipped_machine_and_policy(machine: str, policy: str) -> None:
+    job = engine.Job(machine, policy, SMALL_POOL.get(policy, ()))
+    for trace in GENERATORS:
+        lines, result = agree(trace, job, engine.Options())
+        sizes = {"4K": 4 << 10, "2M": 2 << 20, "1G": 1 << 30}
+        counted = {
+            f"{array['name']}.{sizes[size]}": hits
+            for array in result["counts"]["arrays"]
+            for size, hits in array["hits_by_size"].items()
+            if hits
+        }
+        assert dict(array_hits(lines, result["machine"])) == counted
+
+
+@pytest.mark.parametrize("block", range(0, 120, 20))
+def test_on_random_programs_and_machines(block: int, tmp_path: Path) -> None:
+    for seed in range(block, block + 20):
+        random = Random(f"agree {seed}")
+        machine, policy = generate.machine(random), generate.policy(random)
+        text = generate.Program(random, policy).text(250)
+        for name, content in (("machine.toml", machine), ("policy.toml", policy), ("trace.mmtx", text)):
+            tmp_path.joinpath(name).write_text(content, encoding="utf-8")
+        job = engine.Job(str(tmp_path / "machine.toml"), str(tmp_path / "policy.toml"))
+        agree(str(tmp_path / "trace.mmtx"), job, engine.Options(unmapped="fault"))
