@@ -112,24 +112,31 @@ def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))
 
 
-def trace_head(path: str, count: int) -> str:
-    """The first lines of a trace in text form."""
-    return _core.trace_head(path, count)
+def trace_head(path: str, count: int) -> Json:
+    """The first lines of a trace in text form (`text`), and what is wrong with it if it ends before (`problem`)."""
+    return cast(Json, json.loads(_core.trace_head(path, count)))
 
 
-def trace_verify(path: str) -> Json:
-    """Checks every checksum."""
-    return cast(Json, json.loads(_core.trace_verify(path)))
+def trace_verify(path: str, progress: ProgressCallback | None = None) -> Json:
+    """Reads all of a trace and checks every checksum."""
+    return cast(Json, json.loads(_core.trace_verify(path, _hear(progress))))
 
 
-def trace_convert(source: str, target: str) -> Json:
-    """Writes a trace in text form."""
-    return cast(Json, json.loads(_core.trace_convert(source, target, "text")))
+def trace_format(path: str) -> str | None:
+    """The format that a trace of this name is written in; None when its name does not tell."""
+    return _core.trace_format(path) or None
 
 
-def trace_slice(source: str, target: str, start: int, end: int | None) -> Json:
-    """Writes the stretch between two instruction counts, in text form."""
-    return cast(Json, json.loads(_core.trace_slice(source, target, start, end)))
+def trace_copy(
+    source: str,
+    target: str,
+    form: str,
+    start: int = 0,
+    end: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> Json:
+    """Writes the stretch between two instruction counts in the format `form`."""
+    return cast(Json, json.loads(_core.trace_copy(source, target, form, start, end, _hear(progress))))
 
 
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:

@@ -1,7 +1,7 @@
-use mmulab_trace::{Source, TextReader, TraceError, TraceErrorKind};
+use mmulab_trace::{Source, TraceError, TraceErrorKind, open_file};
 use std::path::Path;
 
-/// Opens whatever a user names as a trace: a file, or `gen:NAME?key=value`.
+/// Opens whatever a user names as a trace: a file of any format that is read, or `gen:NAME?key=value`.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
@@ -10,13 +10,5 @@ pub fn open(name: &str) -> Result<Box<dyn Source>, TraceError> {
         return mmulab_workload::open(name)
             .map_err(|e| TraceError::new(e.to_string(), "", TraceErrorKind::Request("no such generator".into())));
     }
-    let path = Path::new(name);
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("mmtx") => Ok(Box::new(TextReader::open(path)?)),
-        _ => {
-            std::fs::metadata(path).map_err(|e| TraceError::io(path, e))?;
-            let known = "text traces end in .mmtx".into();
-            Err(TraceError::new(name, "", TraceErrorKind::Foreign(known)))
-        }
-    }
+    open_file(Path::new(name))
 }

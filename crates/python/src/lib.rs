@@ -19,5 +19,5 @@ mod _core {
         explain, generators, list_machines, list_policies, machine_schema, policy_schema, resolve, run, version,
     };
     #[pymodule_export]
-    use crate::trace::{trace_convert, trace_head, trace_info, trace_slice, trace_verify};
+    use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify};
 }

@@ -1,122 +1,92 @@
 use crate::errors::{failure, user};
 use mmulab_machine::open;
-use mmulab_trace::{Batch, Item, TraceError, TraceErrorKind, summarize, write_batch};
+use mmulab_trace::{Batch, Format, Progress, Span, TraceError, TraceErrorKind, summarize, write_batch, write_file};
 use pyo3::prelude::*;
+use serde::Serialize;
 use serde_json::json;
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-};
+use std::path::Path;
 
-/// A mistake of the user's, or damage found while reading.
+/// A mistake of the user's, damage found while reading, or a file that could not be written.
 fn raise(error: TraceError) -> PyErr {
     match error.kind {
-        TraceErrorKind::Cut(_) | TraceErrorKind::Damaged(_) => failure(error),
+        TraceErrorKind::Cut(_) | TraceErrorKind::Damaged(_) | TraceErrorKind::Unwritten(_) => failure(error),
         _ => user(error),
     }
+}
+
+fn text<T: Serialize>(value: &T) -> PyResult<String> {
+    serde_json::to_string(value).map_err(failure)
+}
+
+/// Tells a callback of progress; false once it raises or Ctrl-C was pressed.
+fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
+    Python::attach(|py| {
+        let heard =
+            hear.map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(now).unwrap_or_default(),)).map(drop));
+        heard.and_then(|()| py.check_signals()).is_ok()
+    })
 }
 
 /// Reads a whole trace and summarises it.
 #[pyfunction]
 pub fn trace_info(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(raise)?;
-    let mut raised = None;
-    let summary = py.detach(|| {
-        summarize(source.as_mut(), |fraction| {
-            if let (Some(hear), None) = (&progress, &raised) {
-                let told = json!({ "fraction": fraction }).to_string();
-                raised = Python::attach(|py| hear.call1(py, (told,)).map(drop)).err();
-            }
-        })
-    });
-    match raised {
-        Some(error) => Err(error),
-        None => serde_json::to_string(&summary.map_err(raise)?).map_err(failure),
-    }
+    let hear = |now: &Progress| tell(progress.as_ref(), now);
+    text(&py.detach(|| summarize(source.as_mut(), hear)))
 }
 
-/// The first `count` words of a trace in text form.
+/// The first `count` words of a trace in text form, and what is wrong with it if it ends before that.
 #[pyfunction]
 pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
     let mut source = open(path).map_err(raise)?;
     let mut batch = Batch::default();
     let (mut out, mut left) = (Vec::new(), count);
-    while left > 0 && source.next_batch(&mut batch).map_err(raise)? {
+    let mut problem = None;
+    while left > 0 {
+        let read = source.next_batch(&mut batch);
         batch.refs.truncate(left);
         left -= batch.refs.len();
         write_batch(&batch, &mut out).map_err(failure)?;
+        match read {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                problem = (left > 0).then(|| error.to_string());
+                break;
+            }
+        }
     }
-    String::from_utf8(out).map_err(failure)
+    text(&json!({ "text": String::from_utf8(out).map_err(failure)?, "problem": problem }))
 }
 
 /// Reads all of a trace and says whether it is whole.
 #[pyfunction]
-pub fn trace_verify(py: Python<'_>, path: &str) -> PyResult<String> {
+pub fn trace_verify(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(raise)?;
-    let read = py.detach(|| summarize(source.as_mut(), |_| {}));
-    let found = match read {
-        Ok(s) => json!({
-            "ok": s.warnings.is_empty(), "instructions": s.instructions, "references": s.references,
-            "problems": [], "warnings": s.warnings,
-        }),
-        Err(e) => json!({ "ok": false, "problems": [e.to_string()], "warnings": [] }),
-    };
-    Ok(found.to_string())
+    text(&py.detach(|| source.verify(&mut |fraction| tell(progress.as_ref(), &json!({ "fraction": fraction })))))
 }
 
-/// Where a trace is written to.
-fn create(path: &str) -> PyResult<BufWriter<File>> {
-    File::create(path).map(BufWriter::new).map_err(|e| user(format!("{path}: {e}")))
-}
-
-/// Writes a trace in another format.
+/// The name of the format that a file of this name is written in; empty when its name does not tell.
 #[pyfunction]
-pub fn trace_convert(py: Python<'_>, src: &str, dst: &str, fmt: &str) -> PyResult<String> {
-    if fmt != "text" {
-        return Err(user(format!("no writer for the format '{fmt}'; text can be written")));
-    }
-    copy(py, src, dst, 0, None)
+pub fn trace_format(path: &str) -> &'static str {
+    Format::of_name(Path::new(path)).map_or("", Format::name)
 }
 
-/// Writes the stretch between two instruction counts, with the address space as it was at its start.
+/// Writes instructions `start..end` of a trace in the format `fmt`, with the address space as it was at `start`.
 #[pyfunction]
-#[pyo3(signature = (src, dst, start, end))]
-pub fn trace_slice(py: Python<'_>, src: &str, dst: &str, start: u64, end: Option<u64>) -> PyResult<String> {
-    if end.is_some_and(|end| end <= start) {
-        return Err(user("the slice ends before it begins"));
-    }
-    copy(py, src, dst, start, end)
-}
-
-/// Copies words from instruction `start` on, and every event before it, up to instruction `end`.
-fn copy(py: Python<'_>, src: &str, dst: &str, start: u64, end: Option<u64>) -> PyResult<String> {
+#[pyo3(signature = (src, dst, fmt, start, end, progress))]
+pub fn trace_copy(
+    py: Python<'_>,
+    src: &str,
+    dst: &str,
+    fmt: &str,
+    start: u64,
+    end: Option<u64>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let format: Format = fmt.parse().map_err(user)?;
     let mut source = open(src).map_err(raise)?;
-    let mut out = create(dst)?;
-    let (mut instructions, mut references) = (0u64, 0u64);
-    let (mut batch, mut kept) = (Batch::default(), Batch::default());
-    py.detach(|| -> PyResult<()> {
-        'all: while source.next_batch(&mut batch).map_err(raise)? {
-            kept.clear();
-            std::mem::swap(&mut kept.events, &mut batch.events);
-            for &word in &batch.refs {
-                let (retired, is_reference) = match word.item() {
-                    Item::Access(_, _, n) => (u64::from(n), true),
-                    Item::Retire(n) => (n, false),
-                    Item::Event(_) => (0, false),
-                };
-                if end.is_some_and(|end| instructions >= end) && (retired > 0 || word.is_fetch()) {
-                    write_batch(&kept, &mut out).map_err(failure)?;
-                    break 'all;
-                }
-                instructions += retired;
-                if instructions > start || matches!(word.item(), Item::Event(_)) || (start == 0) {
-                    kept.refs.push(word);
-                    references += u64::from(is_reference);
-                }
-            }
-            write_batch(&kept, &mut out).map_err(failure)?;
-        }
-        out.flush().map_err(failure)
-    })?;
-    Ok(json!({ "instructions": instructions.saturating_sub(start), "references": references, "lost": [] }).to_string())
+    let hear = |now: &Progress| tell(progress.as_ref(), now);
+    let written = py.detach(|| write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, hear));
+    text(&written.map_err(raise)?)
 }

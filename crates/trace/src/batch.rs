@@ -1,4 +1,4 @@
-use crate::{Event, Ref};
+use crate::{Event, Item, Ref};
 use mmulab_addr::{BASE_BYTES, VirtAddr};
 
 /// A stretch of a trace, decoded: one word per reference, events beside them.
@@ -25,6 +25,15 @@ impl Batch {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.refs.len() >= Self::TARGET
+    }
+
+    /// Instructions and references in it.
+    pub fn counts(&self) -> (u64, u64) {
+        self.refs.iter().fold((0u64, 0), |(instructions, references), word| match word.item() {
+            Item::Access(_, _, n) => (instructions.wrapping_add(u64::from(n)), references + 1),
+            Item::Retire(n) => (instructions.wrapping_add(n), references),
+            Item::Event(_) => (instructions, references),
+        })
     }
 
     /// Appends an event.
@@ -64,7 +73,6 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Item;
 
     #[test]
     fn an_access_across_a_page_boundary_is_two_references() {

@@ -32,6 +32,9 @@ pub enum TraceErrorKind {
     /// A text line is not understood.
     #[error("{0}")]
     Syntax(String),
+    /// A file cannot be written to its end.
+    #[error("cannot be written: {0}; nothing was left there")]
+    Unwritten(std::io::Error),
     /// A request the user made cannot be met.
     #[error("{0}")]
     Request(String),

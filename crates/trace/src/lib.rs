@@ -7,6 +7,9 @@
 mod batch;
 mod error;
 mod event;
+mod files;
+mod foreign;
+mod lines;
 mod native;
 mod refs;
 mod source;
@@ -16,11 +19,15 @@ mod text;
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, MapFlags};
+pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, write_file};
+pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
 pub use native::{
     ChunkHeader, Decoded, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op,
     Sought, Variant, VariantId, write_index,
 };
 pub use refs::{Item, Ref};
-pub use source::{Isa, Source, TraceInfo};
-pub use summary::{Summary, summarize};
-pub use text::{TextReader, line_of_event, write_batch};
+pub use source::{Isa, Source, TraceInfo, Verified};
+pub use summary::{MappingSummary, Summary, summarize};
+pub use text::{TextReader, line_of_event, write_batch, write_description};
+
+pub(crate) use files::read_up_to;

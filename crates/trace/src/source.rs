@@ -1,4 +1,4 @@
-use crate::{Batch, TraceError};
+use crate::{Batch, Description, EndInfo, Sought, TraceError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -53,6 +53,21 @@ pub struct TraceInfo {
     pub warnings: Vec<String>,
 }
 
+/// What [`Source::verify`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Verified {
+    /// Whether there were checksums to check.
+    pub checksums: bool,
+    /// Chunks whose checksum holds.
+    pub chunks: u64,
+    /// Instructions in what is whole.
+    pub instructions: u64,
+    /// References in what is whole.
+    pub references: u64,
+    /// What is wrong, each with its place.
+    pub problems: Vec<String>,
+}
+
 /// Something that yields a program's references in order.
 pub trait Source: Send {
     /// What is known of it.
@@ -66,6 +81,47 @@ pub trait Source: Send {
 
     /// How much of the source has been consumed (0.0..=1.0), for progress; `None` when unknown.
     fn progress(&self) -> Option<f64> {
+        None
+    }
+
+    /// Goes to the last place at or before instruction `instruction` where reading can begin; `None` when this source
+    /// can only be read through. Only before the first batch.
+    ///
+    /// # Errors
+    /// Damage on the way.
+    fn skip_to(&mut self, instruction: u64) -> Result<Option<Sought>, TraceError> {
+        let _ = instruction;
+        Ok(None)
+    }
+
+    /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the first
+    /// batch.
+    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+        let (mut found, mut batch) = (Verified::default(), Batch::default());
+        loop {
+            let read = self.next_batch(&mut batch);
+            let (instructions, references) = batch.counts();
+            found.instructions = found.instructions.wrapping_add(instructions);
+            found.references += references;
+            match read {
+                Ok(true) if hear(self.progress()) => continue,
+                Ok(true) => found.problems.push("interrupted: the rest was not read".into()),
+                Ok(false) => {}
+                Err(TraceError { at, kind, .. }) => found.problems.push(format!("{at}: {kind}")),
+            }
+            return found;
+        }
+    }
+
+    /// What a copy of it says at its start.
+    fn description(&self) -> Description {
+        let TraceInfo { program, args, isa, has_address_space, format, .. } = self.info().clone();
+        let writer = concat!("mmulab ", env!("CARGO_PKG_VERSION")).into();
+        Description { program, args, isa, has_address_space, writer, source: format, cpu: None }
+    }
+
+    /// What it says at its end, where that can be known beforehand.
+    fn end(&self) -> Option<&EndInfo> {
         None
     }
 }

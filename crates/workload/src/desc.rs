@@ -2,8 +2,9 @@ use crate::{Generator, chase::Chase, gups::Gups, sequential::Stride, zipf::Zipf}
 use mmulab_addr::{BASE_BYTES, parse_bytes};
 use mmulab_trace::Source;
 use schemars::{JsonSchema, schema_for};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Why a `gen:` text is no generator.
@@ -15,7 +16,7 @@ pub struct GenerateError {
 }
 
 /// HPCC RandomAccess: a table updated at random places.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct GupsDesc {
     /// Size of the table: a power of two from 4K to 64T. Default 64M.
@@ -33,7 +34,7 @@ impl Default for GupsDesc {
 }
 
 /// Loads of one element after another.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct SequentialDesc {
     /// Size of the array, from 4K to 64T. Default 64M.
@@ -49,7 +50,7 @@ impl Default for SequentialDesc {
 }
 
 /// Loads at a fixed distance.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct StrideDesc {
     /// Size of the array, from 4K to 64T. Default 64M.
@@ -67,7 +68,7 @@ impl Default for StrideDesc {
 }
 
 /// Loads of elements by a Zipf distribution.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ZipfDesc {
     /// Size of the array: a power of two from 4K to 64T. Default 64M.
@@ -87,7 +88,7 @@ impl Default for ZipfDesc {
 }
 
 /// Loads that each tell where the next one goes.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ChaseDesc {
     /// Size of all nodes, from 4K to 64T. Default 64M.
@@ -142,17 +143,25 @@ pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
     match name {
         "gups" => {
             let d: GupsDesc = typed(given, &bad)?;
-            Ok(Box::new(Generator::new(known, Gups::new(power(&d.footprint, &bad)?, d.updates, d.seed))))
+            Ok(Box::new(Generator::new(
+                known,
+                canonical(name, &d),
+                Gups::new(power(&d.footprint, &bad)?, d.updates, d.seed),
+            )))
         }
         "sequential" => {
             let d: SequentialDesc = typed(given, &bad)?;
-            Ok(Box::new(Generator::new(known, Stride::new(size(&d.footprint, &bad)?, 8, d.references))))
+            Ok(Box::new(Generator::new(
+                known,
+                canonical(name, &d),
+                Stride::new(size(&d.footprint, &bad)?, 8, d.references),
+            )))
         }
         "stride" => {
             let d: StrideDesc = typed(given, &bad)?;
             let footprint = size(&d.footprint, &bad)?;
             let stride = within("stride", &d.stride, 1, footprint, &bad)?;
-            Ok(Box::new(Generator::new(known, Stride::new(footprint, stride, d.references))))
+            Ok(Box::new(Generator::new(known, canonical(name, &d), Stride::new(footprint, stride, d.references))))
         }
         "zipf" => {
             let d: ZipfDesc = typed(given, &bad)?;
@@ -160,16 +169,31 @@ pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
                 return Err(bad(format!("exponent is {}: give 0.01 to 10", d.exponent)));
             }
             let footprint = power(&d.footprint, &bad)?;
-            Ok(Box::new(Generator::new(known, Zipf::new(footprint, d.exponent, d.references, d.seed))))
+            Ok(Box::new(Generator::new(
+                known,
+                canonical(name, &d),
+                Zipf::new(footprint, d.exponent, d.references, d.seed),
+            )))
         }
         "pointer-chase" => {
             let d: ChaseDesc = typed(given, &bad)?;
             let footprint = size(&d.footprint, &bad)?;
             let node = within("node", &d.node, 8, footprint, &bad)?;
-            Ok(Box::new(Generator::new(known, Chase::new(footprint, node, d.references, d.seed))))
+            Ok(Box::new(Generator::new(known, canonical(name, &d), Chase::new(footprint, node, d.references, d.seed))))
         }
         other => Err(bad(format!("no generator '{other}'{}; known: {}", hint(other, &NAMES), NAMES.join(", ")))),
     }
+}
+
+/// The one text of all that name the same references: every key, in the order of the alphabet, sizes in bytes.
+fn canonical(name: &str, desc: &impl Serialize) -> String {
+    let Ok(Value::Object(keys)) = serde_json::to_value(desc) else { return name.to_owned() };
+    let sorted: BTreeMap<String, Value> = keys.into_iter().collect();
+    let told = sorted.into_iter().map(|(key, value)| match value.as_str().and_then(parse_bytes) {
+        Some(bytes) => format!("{key}={bytes}"),
+        None => format!("{key}={value}"),
+    });
+    format!("gen:{name}?{}", told.collect::<Vec<_>>().join("&"))
 }
 
 fn hint(given: &str, known: &[&str]) -> String {
@@ -232,6 +256,15 @@ mod tests {
         assert!(refused("gen:zipf?exponent=0").contains("exponent is 0"));
         assert!(refused("gen:gups?updates=many").contains("invalid type"));
         assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
+    }
+
+    #[test]
+    fn texts_that_mean_the_same_have_one_identity() {
+        let hash = |text: &str| open(text).unwrap().info().hash.clone().unwrap();
+        let one = hash("gen:gups?footprint=1G&seed=1");
+        assert!(one.starts_with("gen:gups?footprint=1073741824&seed=1&updates=1000000"), "{one}");
+        assert_eq!(one, hash("gen:gups?updates=1000000&footprint=1024M"));
+        assert_ne!(one, hash("gen:gups?footprint=1G&seed=2"));
     }
 
     #[test]

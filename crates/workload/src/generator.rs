@@ -38,11 +38,11 @@ pub struct Generator<R> {
 }
 
 impl<R: Rounds> Generator<R> {
-    /// The references of `rounds`, known by `name`.
-    pub fn new(name: String, rounds: R) -> Self {
+    /// The references of `rounds`, which the user calls `name`; `identity` is the same for all names of the same.
+    pub fn new(name: String, identity: String, rounds: R) -> Self {
         let instructions = rounds.rounds() * u64::from(rounds.instructions());
         let info = TraceInfo {
-            hash: Some(format!("{name} version {}", env!("CARGO_PKG_VERSION"))),
+            hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
             program: name.clone(),
             name,
             format: "generator".into(),

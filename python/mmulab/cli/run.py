@@ -21,7 +21,7 @@ from mmulab.tables import print_result
 
 @click.command(context_settings=CONTEXT)
 @click.argument("machine")
-@click.option("--trace", required=True, metavar="FILE", help="A text trace (.mmtx), or gen:NAME?key=value.")
+@click.option("--trace", required=True, metavar="FILE", help="A trace of any format, or gen:NAME?key=value.")
 @click.option("--policy", default="linux-4k", show_default=True, help="The operating system's page policy.")
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write the whole result as JSON.")

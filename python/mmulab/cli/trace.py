@@ -8,15 +8,24 @@ from rich.table import Table
 
 from mmulab import Failure, engine
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Count, existing_trace, print_json
+from mmulab.cli.common import CONTEXT, Count, Partial, existing_trace, print_json
 from mmulab.units import show_bytes, show_count
+
+WRITTEN = ("native", "text", "champsim")
+# Mappings that are shown; `--json` has them all.
+SHOWN = 30
+
+_to = click.option(
+    "--to", "form", type=click.Choice(WRITTEN), help="The format to write. Default: by TARGET's name (.mmt, .mmtx)."
+)
 
 
 @click.group(context_settings=CONTEXT, no_args_is_help=True)
 def trace() -> None:
     """Look at, check, convert and cut traces.
 
-    FILE is a text trace (.mmtx) or gen:NAME?key=value.
+    FILE is a native trace (.mmt), a text trace (.mmtx), a trace of ChampSim, DynamoRIO (drmemtrace's view tool) or
+    Valgrind (lackey), each also packed with gzip, xz or zstd, or gen:NAME?key=value.
     """
 
 
@@ -29,65 +38,68 @@ def info(file: str, as_json: bool) -> None:
         found = engine.trace_info(existing_trace(file), hear)
     if as_json:
         print_json(found)
-        return
+    else:
+        _show(found)
+        for warning in found["warnings"]:
+            console.warn(str(warning))
+    if not found["complete"]:
+        raise Partial(f"{file}: these figures end early: {found['problem']}", found["problem"] == "interrupted")
+
+
+def _show(found: dict[str, Any]) -> None:
     out = console.out()
-    facts, lists = _flatten(found)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for key, value in facts:
-        table.add_row(key, value)
+    for title, value in _facts(found):
+        if value:
+            table.add_row(title, value)
     out.print(table)
-    for title, rows in lists:
+    if found["events"]:
         out.print()
-        out.print(_rows(title, rows))
-    for warning in found.get("warnings", []):
-        console.warn(str(warning))
+        events = (f"{count:,} {kind}" for kind, count in found["events"].items())
+        out.print(f"[bold]events[/]  {', '.join(events)}")
+    if found["mappings"]:
+        out.print()
+        out.print(_mappings(found["mappings"]))
 
 
-def _flatten(found: dict[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, list[dict[str, Any]]]]]:
-    facts: list[tuple[str, str]] = []
-    lists: list[tuple[str, list[dict[str, Any]]]] = []
-    for key, value in found.items():
-        title = key.replace("_", " ")
-        if key == "warnings" or value is None:
-            continue
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lists.append((title, value))
-        elif isinstance(value, list):
-            facts.append((title, " ".join(map(str, value))))
-        elif isinstance(value, dict):
-            inner_facts, inner_lists = _flatten(value)
-            facts += inner_facts
-            lists += inner_lists
-        else:
-            facts.append((title, _cell(key, value)))
-    return facts, lists
+def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    per = found["bytes_per_instruction"]
+    size = "" if found["file_bytes"] is None else show_bytes(found["file_bytes"])
+    data = found["reads"] + found["writes"]
+    return [
+        ("trace", found["name"]),
+        ("format", found["format"] + (f", {size}" if size else "")),
+        ("program", " ".join([found["program"], *found["args"]]).strip()),
+        ("instruction set", found["isa"]),
+        ("instructions", f"{found['instructions']:,}" + (f" ({per:.3f} bytes each)" if per else "")),
+        ("references", f"{found['references']:,}"),
+        ("  fetches", f"{found['fetches']:,} of {found['code_pages']:,} pages"),
+        ("  loads, stores", f"{found['reads']:,}, {found['writes']:,}: {data:,} of {found['data_pages']:,} pages"),
+        ("footprint", f"{show_bytes(found['footprint_bytes'])} in 4 KB pages"),
+        ("processes, threads", f"{found['processes']:,}, {found['threads']:,}"),
+        ("mappings", "" if found["has_address_space"] else "not told: memory is mapped where it is touched"),
+        ("hash", found["hash"] or ""),
+    ]
 
 
-def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
-    keys = [k for k in rows[0] if not isinstance(rows[0][k], list | dict)]
-    table = Table(box=None, title=title, title_justify="left", title_style="bold", pad_edge=False, header_style="dim")
-    for key in keys:
-        number = (
-            any(isinstance(row.get(key), int) for row in rows) and "addr" not in key and key not in ("start", "end")
-        )
-        table.add_column(key.replace("_", " "), justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(key, row.get(key)) for key in keys))
+def _mappings(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, title="mappings", title_justify="left", title_style="bold", pad_edge=False)
+    table.header_style = "dim"
+    table.add_column("name", overflow="fold")
+    table.add_column("kind")
+    table.add_column("rights")
+    for column in ("made", "mapped", "code pages", "data pages"):
+        table.add_column(column, justify="right")
+    for row in rows[:SHOWN]:
+        numbers = [f"{row[key]:,}" for key in ("code_pages", "data_pages")]
+        mapped = show_bytes(row["mapped_bytes"])
+        table.add_row(row["name"], row["kind"], row["rights"], f"{row['mappings']:,}", mapped, *numbers)
+    if len(rows) > SHOWN:
+        table.caption = f"and {len(rows) - SHOWN} more with fewer pages (--json lists all)"
+        table.caption_justify = "left"
     return table
-
-
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        if key in ("start", "end", "addr"):
-            return f"{value:#x}"
-        return show_bytes(value) if "bytes" in key or key == "len" else f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @trace.command(context_settings=CONTEXT)
@@ -95,54 +107,91 @@ def _cell(key: str, value: Any) -> str:
 @click.option("-n", "--count", type=Count(), default="20", show_default=True, help="How many events and references.")
 def head(file: str, count: int) -> None:
     """Show how FILE begins, in text form."""
-    click.echo(engine.trace_head(existing_trace(file), count).rstrip("\n"))
+    found = engine.trace_head(existing_trace(file), count)
+    click.echo(found["text"], nl=False)
+    if found["problem"]:
+        raise Failure(found["problem"])
 
 
 @trace.command(context_settings=CONTEXT)
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def verify(file: str, as_json: bool) -> None:
-    """Read all of FILE and say whether it is whole. Exits with 1 if it is not."""
-    found = engine.trace_verify(existing_trace(file))
-    good = bool(found.get("ok", True))
+    """Check every checksum of FILE, and that it can be read to its end. Exits with 1 if not."""
+    with console.progress("checking") as hear:
+        found = engine.trace_verify(existing_trace(file), hear)
+    problems = found["problems"]
     if as_json:
-        print_json(found)
-    elif good:
-        facts, _ = _flatten({k: v for k, v in found.items() if k != "ok"})
-        click.echo(f"{file}: whole. " + ", ".join(f"{key} {value}" for key, value in facts))
-    if not good:
-        problems = found.get("problems") or found.get("problem") or found.get("message") or "damaged"
-        listed = "; ".join(map(str, problems)) if isinstance(problems, list) else str(problems)
-        raise Failure(
-            f"{file}: {listed}\nhint: what comes before the damage can still be run; figures are then marked partial"
+        print_json({"ok": not problems, **found})
+    counts = f"{found['instructions']:,} instructions, {found['references']:,} references"
+    checked = f"{found['chunks']:,} chunks, " if found["checksums"] else ""
+    if not problems:
+        if not as_json:
+            click.echo(f"{file}: whole: {checked}{counts}")
+        return
+    raise Failure(
+        "\n".join(
+            [
+                f"{file}: {problems[0]}",
+                *(f"  {problem}" for problem in problems[1:]),
+                f"whole: {checked}{counts}",
+                "hint: what comes before the damage can still be run and converted; figures are then marked partial",
+            ]
         )
+    )
 
 
 @trace.command(context_settings=CONTEXT)
 @click.argument("source")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-def convert(source: str, target: Path) -> None:
-    """Write SOURCE to TARGET in text form."""
-    _written(target, engine.trace_convert(existing_trace(source), str(target)))
+@_to
+@click.option("--max-instructions", type=Count(), help="Stop after this many instructions.")
+def convert(source: str, target: Path, form: str | None, max_instructions: int | None) -> None:
+    """Write SOURCE to TARGET in another format.
+
+    Native (.mmt) is small and fast, text (.mmtx) is for people, champsim is for ChampSim; a name that ends in .gz,
+    .xz or .zst packs the latter two. What a format cannot hold is told.
+
+    Example: mmulab trace convert 600.perlbench_s-210B.champsimtrace.xz perlbench.mmt --max-instructions 100M
+    """
+    _copy(source, target, form, 0, max_instructions)
 
 
 @trace.command("slice", context_settings=CONTEXT)
 @click.argument("source")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--start", type=Count(), default="0", show_default=True, help="First instruction kept.")
+@click.option("--start", type=Count(), default="0", show_default=True, help="Instructions left out at the beginning.")
 @click.option("--end", type=Count(), help="First instruction no longer kept. Default: the end.")
-def slice_(source: str, target: Path, start: int, end: int | None) -> None:
-    """Write a stretch of SOURCE to TARGET in text form, with the address space as it was at its beginning."""
+@_to
+def slice_(source: str, target: Path, start: int, end: int | None, form: str | None) -> None:
+    """Write a stretch of SOURCE to TARGET, with the address space as it was at its beginning.
+
+    The bounds are rounded outwards to whole blocks of code.
+    """
     if end is not None and end <= start:
         raise click.UsageError(
             f"--end {end} is not after --start {start}\nhint: both count instructions from the beginning"
         )
-    _written(target, engine.trace_slice(existing_trace(source), str(target), start, end))
+    _copy(source, target, form, start, end)
 
 
-def _written(target: Path, found: dict[str, Any]) -> None:
-    parts = [f"{show_count(found[key])} {key}" for key in ("instructions", "references") if found.get(key) is not None]
-    size = show_bytes(target.stat().st_size) if target.exists() else ""
-    console.say(f"wrote {target}: " + ", ".join([*parts, size] if size else parts))
-    for warning in found.get("warnings", []):
-        console.warn(str(warning))
+def _copy(source: str, target: Path, form: str | None, start: int, end: int | None) -> None:
+    form = form or engine.trace_format(str(target))
+    if form is None:
+        raise click.UsageError(f"{target}: the name does not tell the format\nhint: add --to {'|'.join(WRITTEN)}")
+    with console.progress("writing", end) as hear:
+        found = engine.trace_copy(existing_trace(source), str(target), form, start, end, hear)
+    parts = [f"{show_count(found[key])} {key}" for key in ("instructions", "references")]
+    if found["bytes"]:
+        parts.append(show_bytes(found["bytes"]))
+    if found["kept"]:
+        console.say(f"wrote {target}: {', '.join(parts)}")
+    for lost in found["lost"]:
+        console.warn(f"not in {target}: {lost}")
+    if found["stopped"]:
+        kept = (
+            f"{target} is valid up to there and says so itself"
+            if found["kept"]
+            else f"{target} was not written, since its format cannot say that it is cut"
+        )
+        raise Partial(f"{found['stopped']}: {kept}", found["interrupted"])

@@ -13,6 +13,7 @@ mod layout;
 mod predict;
 mod reader;
 mod varint;
+mod verify;
 mod writer;
 
 pub use decoded::Decoded;

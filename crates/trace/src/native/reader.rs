@@ -5,7 +5,7 @@ use super::{
         CHUNK_HEADER, ChunkHeader, Description, FILE_HEADER, MAGIC, MAX_DESCRIPTION, VERSION, checksum, get32, get64,
     },
 };
-use crate::{Batch, Event, Source, TraceError, TraceErrorKind, TraceInfo};
+use crate::{Batch, Event, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -36,6 +36,8 @@ pub struct NativeReader {
     payload: Vec<u8>,
     /// Index of the next chunk.
     next: usize,
+    /// Why there is no index, told once the chunks are over.
+    cut: Option<String>,
 }
 
 /// Where [`NativeReader::seek`] arrived.
@@ -75,6 +77,7 @@ impl NativeReader {
             decoder: Decoder::default(),
             payload: Vec::new(),
             next: 0,
+            cut: None,
         };
         this.read_description()?;
         this.read_index()?;
@@ -202,10 +205,12 @@ impl NativeReader {
             at = next;
         };
         let instructions: u64 = self.entries.iter().fold(0, |n, e| n.wrapping_add(e.instructions));
-        self.info.warnings.push(format!(
-            "cut short: {why}; {} whole chunks with {instructions} instructions can be read, up to byte {at} of {size}",
-            self.entries.len()
-        ));
+        let count = self.entries.len();
+        let what = format!(
+            "{why}; {count} whole chunks with {instructions} instructions can be read, up to byte {at} of {size}"
+        );
+        self.info.warnings.push(format!("cut short: {what}"));
+        self.cut = Some(what);
         // A damaged header is read again, and told as the error it is.
         self.last = if why.contains("damaged") { size } else { at };
         Ok(())
@@ -229,6 +234,15 @@ impl NativeReader {
             info.warnings.extend(end.ended_early.iter().map(|why| format!("the recording ended early: {why}")));
             info.warnings.extend(end.lost.iter().map(|what| format!("not recorded: {what}")));
         }
+    }
+
+    pub(super) fn input(&mut self) -> &mut (impl Read + Seek + use<>) {
+        &mut self.input
+    }
+
+    /// That the file was cut, if it was.
+    pub(super) fn cut_told(&self) -> Vec<String> {
+        self.cut.iter().map(|what| format!("cut short: {what}")).collect()
     }
 
     /// What the trace says of its making.
@@ -267,6 +281,14 @@ impl NativeReader {
         self.position = at + CHUNK_HEADER as u64 + payload;
         self.next += 1;
         Ok(Some(header))
+    }
+
+    /// The chunks are over: that is the end, or the place of the cut.
+    fn over(&mut self, batch: &Batch) -> Result<bool, TraceError> {
+        match self.cut.take() {
+            Some(what) => Err(self.error(self.position, TraceErrorKind::Cut(what))),
+            None => Ok(!batch.refs.is_empty()),
+        }
     }
 
     fn cut_or(&self, at: u64, error: io::Error) -> TraceError {
@@ -330,31 +352,33 @@ impl Source for NativeReader {
         while !batch.is_full() {
             if !self.decoder.is_open() {
                 let at = self.position;
-                let Some(header) = self.read_chunk()? else { break };
+                let Some(header) = self.read_chunk()? else { return self.over(batch) };
                 self.decoder.open(header, &self.payload).map_err(|e| self.damaged(at, e))?;
             }
             let at = self.entries.get(self.next.saturating_sub(1)).map_or(self.position, |e| e.offset);
             self.decoder.decode(batch).map_err(|e| self.damaged(at, e))?;
         }
-        Ok(!batch.refs.is_empty())
+        Ok(true)
+    }
+
+    fn skip_to(&mut self, instruction: u64) -> Result<Option<Sought>, TraceError> {
+        self.seek(instruction).map(Some)
+    }
+
+    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+        self.check(hear)
+    }
+
+    fn description(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn end(&self) -> Option<&EndInfo> {
+        self.end.as_ref()
     }
 
     fn progress(&self) -> Option<f64> {
         let all = self.last.saturating_sub(self.first).max(1);
         Some(self.position.saturating_sub(self.first) as f64 / all as f64)
     }
-}
-
-/// Reads until `into` is full or nothing is left; how much was read.
-fn read_up_to(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < into.len() {
-        match input.read(&mut into[got..]) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(got)
 }

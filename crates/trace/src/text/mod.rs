@@ -1,7 +1,11 @@
 //! The text form (`.mmtx`): one event a line, for examples, tests and people. Specified in `docs/text-traces.md`.
 
 mod parse;
+mod read;
+mod words;
 mod write;
 
-pub use parse::TextReader;
-pub use write::{line_of_event, write_batch};
+pub use read::TextReader;
+pub use write::{line_of_event, write_batch, write_description};
+
+pub(crate) use parse::begins_an_event;

@@ -1,4 +1,5 @@
-use crate::{Advice, Backing, Batch, Event, Item, MapFlags};
+use super::read::DESCRIBES;
+use crate::{Advice, Backing, Batch, Description, Event, Item, MapFlags};
 use mmulab_addr::{Access, Prot};
 use std::{fmt::Write as _, io};
 
@@ -84,6 +85,25 @@ fn push_flags(line: &mut String, flags: &MapFlags) {
     if let Some(label) = &flags.label {
         let _ = write!(line, " label={}", escaped(label));
     }
+}
+
+/// Writes the lines that describe a trace; they come first in it.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_description(description: &Description, out: &mut impl io::Write) -> io::Result<()> {
+    let Description { program, args, isa, has_address_space, .. } = description;
+    if !program.is_empty() {
+        writeln!(out, "{DESCRIBES} program {}", escaped(program))?;
+    }
+    for arg in args.iter().filter(|arg| !arg.is_empty()) {
+        writeln!(out, "{DESCRIBES} arg {}", escaped(arg))?;
+    }
+    writeln!(out, "{DESCRIBES} isa {isa}")?;
+    if !has_address_space {
+        writeln!(out, "{DESCRIBES} mappings untold")?;
+    }
+    Ok(())
 }
 
 /// Writes a batch as text, a line per reference or event.

@@ -1,0 +1,87 @@
+use super::{
+    decode::Decoder,
+    layout::{CHUNK_HEADER, ChunkHeader, checksum},
+    reader::NativeReader,
+};
+use crate::{Batch, Verified};
+use std::io::{Read, Seek, SeekFrom};
+
+/// Problems told; more are only counted.
+const MAX_PROBLEMS: usize = 20;
+
+impl NativeReader {
+    /// Checks every chunk: its checksum, that the index tells the same of it, and, up to the first problem, that it
+    /// decodes to as many instructions and references as it says. `hear` is told the share done; false ends it early.
+    pub(super) fn check(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+        let mut found = Verified { checksums: true, problems: self.cut_told(), ..Verified::default() };
+        let cut = found.problems.len();
+        let mut more = 0u64;
+        let mut decoder = Decoder::default();
+        let entries = self.chunks().to_vec();
+        for (i, entry) in entries.iter().enumerate() {
+            if !hear(Some(i as f64 / entries.len() as f64)) {
+                found.problems.push(format!("interrupted: chunks from byte {} on were not checked", entry.offset));
+                break;
+            }
+            let checked = self.check_chunk(entry.offset).and_then(|(header, payload)| {
+                if super::IndexEntry::new(entry.offset, &header) != *entry {
+                    return Err("the index tells other things of this chunk than it does itself".into());
+                }
+                if found.problems.len() == cut {
+                    check_content(&mut decoder, header, &payload)?;
+                }
+                Ok(header)
+            });
+            match checked {
+                Ok(header) => {
+                    found.chunks += 1;
+                    found.instructions = found.instructions.wrapping_add(header.instructions);
+                    found.references = found.references.wrapping_add(header.references);
+                }
+                Err(what) if found.problems.len() < MAX_PROBLEMS => {
+                    found.problems.push(format!("byte {}: chunk {i}: {what}", entry.offset));
+                }
+                Err(_) => more += 1,
+            }
+        }
+        if more > 0 {
+            found.problems.push(format!("{more} more chunks are damaged"));
+        }
+        found
+    }
+
+    /// Reads the chunk at `offset`, whatever was read before.
+    fn check_chunk(&mut self, offset: u64) -> Result<(ChunkHeader, Vec<u8>), String> {
+        let input = self.input();
+        let mut head = [0; CHUNK_HEADER];
+        input.seek(SeekFrom::Start(offset)).and_then(|_| input.read_exact(&mut head)).map_err(|e| e.to_string())?;
+        let header = ChunkHeader::parse(&head)?;
+        let mut payload = vec![0; header.payload() as usize];
+        input.read_exact(&mut payload).map_err(|e| e.to_string())?;
+        if checksum(&head, &payload) != header.checksum {
+            return Err("its checksum does not hold".into());
+        }
+        Ok((header, payload))
+    }
+}
+
+/// Decodes a chunk and counts.
+fn check_content(decoder: &mut Decoder, header: ChunkHeader, payload: &[u8]) -> Result<(), String> {
+    decoder.open(header, payload)?;
+    let mut batch = Batch::default();
+    let (mut instructions, mut references) = (0u64, 0u64);
+    while decoder.is_open() {
+        batch.clear();
+        decoder.decode(&mut batch)?;
+        let (more_instructions, more_references) = batch.counts();
+        instructions = instructions.wrapping_add(more_instructions);
+        references += more_references;
+    }
+    if (instructions, references) == (header.instructions, header.references) {
+        return Ok(());
+    }
+    let ChunkHeader { instructions: said, references: said_references, .. } = header;
+    Err(format!(
+        "it says {said} instructions and {said_references} references, and holds {instructions} and {references}"
+    ))
+}

@@ -1,0 +1,236 @@
+//! What a whole trace comes to, in memory that grows with the pages it touches and not with its length.
+
+mod pages;
+mod space;
+
+use crate::{Batch, Event, Isa, Item, Progress, Source, TraceError, TraceInfo, files::Beat};
+use mmulab_addr::{Access, BASE_BYTES, Pid, Tid};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use space::MappingSummary;
+use space::Spaces;
+
+/// What a whole trace comes to.
+#[derive(Debug, Default, Serialize)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// Its format.
+    pub format: String,
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its instruction set.
+    pub isa: Isa,
+    /// A hash of its content, when known.
+    pub hash: Option<String>,
+    /// Whether it tells the program's mappings.
+    pub has_address_space: bool,
+    /// Bytes of its file; `None` for a generator.
+    pub file_bytes: Option<u64>,
+    /// Bytes of its file for each instruction.
+    pub bytes_per_instruction: Option<f64>,
+    /// Whether all of it was read.
+    pub complete: bool,
+    /// Why not.
+    pub problem: Option<String>,
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Fetches, loads and stores.
+    pub references: u64,
+    /// Fetches of blocks of code.
+    pub fetches: u64,
+    /// Loads.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// Distinct base pages fetched from, in all processes.
+    pub code_pages: u64,
+    /// Distinct base pages loaded from or stored to, in all processes.
+    pub data_pages: u64,
+    /// Bytes of distinct base pages of either kind.
+    pub footprint_bytes: u64,
+    /// Processes that acted.
+    pub processes: u64,
+    /// Threads that acted.
+    pub threads: u64,
+    /// Events by kind.
+    pub events: BTreeMap<&'static str, u64>,
+    /// What was mapped, the most touched first.
+    pub mappings: Vec<MappingSummary>,
+    /// What the recorder lost, and other things a reader must be told.
+    pub warnings: Vec<String>,
+}
+
+/// Things lost that are listed; others are counted.
+const MAX_WARNINGS: usize = 20;
+
+/// Reads all of `source`; `hear` is told of the progress now and then, and says whether to go on. What comes before
+/// damage, or before the end `hear` wants, is summarised and marked.
+pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> bool) -> Summary {
+    let TraceInfo { name, format, program, args, isa, hash, has_address_space, warnings, .. } = source.info().clone();
+    let mut sum = Summary { name, format, program, args, isa, hash, has_address_space, warnings, ..Summary::default() };
+    let mut batch = Batch::default();
+    let mut walk = Walk::default();
+    let mut beat = Beat::new();
+    loop {
+        let read = source.next_batch(&mut batch);
+        walk.take(&batch, &mut sum);
+        match read {
+            Ok(true) if beat.tell(source, sum.instructions, sum.references, &mut hear) => continue,
+            Ok(true) => sum.problem = Some("interrupted".into()),
+            Ok(false) => sum.complete = true,
+            Err(TraceError { at, kind, .. }) => sum.problem = Some(format!("{at}: {kind}")),
+        }
+        break;
+    }
+    walk.finish(&mut sum);
+    sum.file_bytes = std::fs::metadata(&sum.name).ok().filter(|m| m.is_file()).map(|m| m.len());
+    // Of what was read only a part is known, and no part of the file is its.
+    if let (Some(bytes), true, 1..) = (sum.file_bytes, sum.complete, sum.instructions) {
+        sum.bytes_per_instruction = Some(bytes as f64 / sum.instructions as f64);
+    }
+    sum
+}
+
+/// What is known while the trace is read.
+struct Walk {
+    pid: Pid,
+    tid: Tid,
+    acted: BTreeSet<(Pid, Tid)>,
+    spaces: Spaces,
+    lost: u64,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Self { pid: Pid(1), tid: Tid(1), acted: BTreeSet::new(), spaces: Spaces::default(), lost: 0 }
+    }
+}
+
+impl Walk {
+    fn take(&mut self, batch: &Batch, sum: &mut Summary) {
+        let mut counts = [0u64; 3];
+        for word in &batch.refs {
+            match word.item() {
+                Item::Access(access, va, n) => {
+                    sum.instructions += u64::from(n);
+                    counts[access as usize] += 1;
+                    if self.spaces.touch(va, access == Access::Fetch) {
+                        self.acted.insert((self.pid, self.tid));
+                    }
+                }
+                Item::Retire(n) => sum.instructions = sum.instructions.saturating_add(n),
+                Item::Event(index) => {
+                    let event = &batch.events[index];
+                    *sum.events.entry(name(event)).or_default() += 1;
+                    match event {
+                        Event::Switch { pid, tid } => (self.pid, self.tid) = (*pid, *tid),
+                        Event::Lost { what } => {
+                            self.lost += 1;
+                            if sum.warnings.len() < MAX_WARNINGS {
+                                sum.warnings.push(format!("lost in recording: {what}"));
+                            }
+                        }
+                        _ => {}
+                    }
+                    self.spaces.event(event);
+                }
+            }
+        }
+        sum.fetches += counts[0];
+        sum.reads += counts[1];
+        sum.writes += counts[2];
+        sum.references = sum.fetches + sum.reads + sum.writes;
+    }
+
+    fn finish(self, sum: &mut Summary) {
+        let pages = self.spaces.distinct();
+        (sum.code_pages, sum.data_pages) = (pages.code, pages.data);
+        sum.footprint_bytes = pages.either * BASE_BYTES;
+        sum.processes = self.acted.iter().map(|(pid, _)| *pid).collect::<BTreeSet<_>>().len() as u64;
+        sum.threads = self.acted.len() as u64;
+        sum.mappings = self.spaces.mappings();
+        if self.lost > MAX_WARNINGS as u64 {
+            sum.warnings.push(format!("{} things were lost in recording; the first are told", self.lost));
+        }
+    }
+}
+
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::Switch { .. } => "switch",
+        Event::Mmap { .. } => "mmap",
+        Event::Munmap { .. } => "munmap",
+        Event::Mprotect { .. } => "mprotect",
+        Event::Mremap { .. } => "mremap",
+        Event::Madvise { .. } => "madvise",
+        Event::Brk { .. } => "brk",
+        Event::Fork { .. } => "fork",
+        Event::Clone { .. } => "clone",
+        Event::Exec { .. } => "exec",
+        Event::ExitThread => "exit-thread",
+        Event::Exit { .. } => "exit",
+        Event::Invlpg { .. } => "invlpg",
+        Event::Tick => "tick",
+        Event::Lost { .. } => "lost",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TextReader;
+
+    fn summary(text: &str) -> Summary {
+        summarize(&mut TextReader::new(text.as_bytes(), "t".into()), |_| true)
+    }
+
+    #[test]
+    fn a_small_trace_by_hand() {
+        let s =
+            summary("mmap 0x1000 8K rw anon\nf 0x400000 x3\nr 0x1000\nw 0x1008\np 2.2\nr 0x1000\nn 4\nlost child\n");
+        assert_eq!((s.instructions, s.references, s.fetches, s.reads, s.writes), (7, 4, 1, 2, 1));
+        assert_eq!((s.code_pages, s.data_pages, s.footprint_bytes), (1, 2, 3 * 4096));
+        assert_eq!((s.processes, s.threads), (2, 2));
+        assert_eq!(s.warnings, ["lost in recording: child"]);
+        assert!(s.complete && s.problem.is_none());
+        let anon = s.mappings.iter().find(|m| m.kind == "anon").unwrap();
+        assert_eq!((anon.mapped_bytes, anon.code_pages, anon.data_pages), (8192, 0, 1));
+        let none = s.mappings.iter().find(|m| m.kind == "none").unwrap();
+        assert_eq!((none.mapped_bytes, none.code_pages, none.data_pages), (0, 1, 1));
+    }
+
+    #[test]
+    fn mappings_come_go_and_move() {
+        let s = summary(
+            "mmap 0x400000 8K rx file:/bin/x+0\nf 0x400000\nf 0x401000\nr 0x401000\n\
+             brk 0x600000 0x604000\nw 0x603fff\nbrk 0x600000 0x602000\nbrk 0x600000 0x608000\nw 0x603fff\n\
+             mmap 0x7fff0000 64K rw anon growsdown label=[stack]\nw 0x7ffef000\n\
+             mmap 0x10000 16K rw anon\nw 0x10000\nmremap 0x10000 16K 0x20000 32K\nw 0x20000\nw 0x27fff\n\
+             munmap 0x20000 32K\nr 0x20000\n\
+             fork 9\np 9.9\nr 0x400000\n",
+        );
+        let of = |kind: &str| s.mappings.iter().find(|m| m.kind == kind).unwrap_or_else(|| panic!("{kind}: {s:?}"));
+        let file = of("file");
+        assert_eq!((file.name.as_str(), file.rights.as_str()), ("/bin/x", "r-x"));
+        assert_eq!((file.mapped_bytes, file.code_pages, file.data_pages), (16384, 2, 2), "8K in each of two processes");
+        // The page is gone and comes back: it is touched twice, in one place.
+        assert_eq!((of("heap").mapped_bytes, of("heap").data_pages), (2 * 0x8000, 2));
+        assert_eq!(of("stack").data_pages, 1);
+        let anon = of("anon");
+        assert_eq!((anon.data_pages, anon.mapped_bytes), (3, 32768));
+        assert_eq!(of("none").data_pages, 1);
+        assert_eq!(s.data_pages, 7, "distinct pages are counted once");
+        assert_eq!(s.events["fork"], 1);
+    }
+
+    #[test]
+    fn damage_is_told_with_what_came_before() {
+        let s = summary("r 0x1000\nwhat\n");
+        assert!(!s.complete);
+        assert_eq!((s.references, s.problem.as_deref()), (1, Some("line 2, column 1: 'what' is no event")));
+    }
+}

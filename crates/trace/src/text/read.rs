@@ -1,0 +1,124 @@
+use super::{
+    parse::take_line,
+    words::{Words, Wrong},
+};
+use crate::{
+    Batch, Isa, Source, TraceError, TraceErrorKind, TraceInfo,
+    foreign::unpacking_error,
+    lines::{LINE_MAX, Line, Lines},
+};
+use std::io::BufRead;
+
+/// What begins a line that describes the trace.
+pub(super) const DESCRIBES: &str = "#:";
+
+/// Reads the text form.
+pub struct TextReader<R> {
+    lines: Lines<R>,
+    info: TraceInfo,
+    ended: bool,
+    /// What was wrong in the description, told with the first batch.
+    wrong: Option<TraceError>,
+}
+
+impl<R: BufRead + Send> TextReader<R> {
+    /// Reads `input`, called `name` in errors.
+    pub fn new(input: R, name: String) -> Self {
+        let info = TraceInfo { name, format: "text".into(), has_address_space: true, ..TraceInfo::default() };
+        let mut this = Self { lines: Lines::new(input), info, ended: false, wrong: None };
+        this.wrong = this.describe().err();
+        this
+    }
+
+    /// Takes the lines that describe the trace, which are the first.
+    fn describe(&mut self) -> Result<(), TraceError> {
+        let io = |this: &Self, e| unpacking_error(&this.info.name, this.lines.place_in_bytes(), e);
+        while self.lines.next_begins_with(DESCRIBES.as_bytes()).map_err(|e| io(self, e))? {
+            self.advance()?;
+            let line = self.text()?.to_owned();
+            let described = describe(&line[DESCRIBES.len()..], &mut self.info);
+            described
+                .map_err(|Wrong(column, what)| self.error(column + DESCRIBES.len(), TraceErrorKind::Syntax(what)))?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next line; false at the end.
+    fn advance(&mut self) -> Result<bool, TraceError> {
+        match self.lines.advance() {
+            Ok(Line::End) => Ok(false),
+            Ok(Line::TooLong) => {
+                Err(self.error(1, TraceErrorKind::Syntax(format!("the line is longer than {LINE_MAX} bytes"))))
+            }
+            Ok(_) => Ok(true),
+            Err(e) => Err(unpacking_error(&self.info.name, self.lines.place_in_bytes(), e)),
+        }
+    }
+
+    fn text(&self) -> Result<&str, TraceError> {
+        str::from_utf8(self.lines.line())
+            .map_err(|e| self.error(e.valid_up_to() + 1, TraceErrorKind::Foreign("this is no text".into())))
+    }
+
+    fn error(&self, column: usize, kind: TraceErrorKind) -> TraceError {
+        TraceError::new(self.info.name.clone(), self.lines.place(column), kind)
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
+        while !batch.is_full() {
+            if !self.advance()? {
+                self.ended = true;
+                return Ok(());
+            }
+            if let Err(Wrong(column, message)) = take_line(self.text()?, batch) {
+                return Err(self.error(column, TraceErrorKind::Syntax(message)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes in one line of the description.
+fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
+    let mut words = Words::new(line);
+    let (column, key) = words.need("what is described")?;
+    match key {
+        "program" => info.program = words.text("a program")?.to_string(),
+        "arg" => info.args.push(words.text("an argument")?.to_string()),
+        "isa" => {
+            let (column, word) = words.need("an instruction set")?;
+            info.isa = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64]
+                .into_iter()
+                .find(|isa| isa.to_string() == word)
+                .ok_or_else(|| Wrong(column, format!("'{word}' is none of x86-64, aarch64, riscv64")))?;
+        }
+        "mappings" => {
+            let (column, word) = words.need("told or untold")?;
+            info.has_address_space = match word {
+                "told" => true,
+                "untold" => false,
+                _ => return Err(Wrong(column, format!("'{word}' is neither told nor untold"))),
+            };
+        }
+        _ => return Err(Wrong(column, format!("'{key}' describes nothing: program, arg, isa, mappings do"))),
+    }
+    words.end()
+}
+
+impl<R: BufRead + Send> Source for TextReader<R> {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        batch.clear();
+        if self.ended {
+            return Ok(false);
+        }
+        self.fill(batch).inspect_err(|_| self.ended = true)?;
+        Ok(!self.ended || !batch.refs.is_empty())
+    }
+}
