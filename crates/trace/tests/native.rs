@@ -185,6 +185,18 @@ fn blocks_become_the_words_of_batches() {
 }
 
 #[test]
+fn a_chunk_without_any_difference_is_read() {
+    // A loop over one word: from the second chunk on every address is where it was.
+    let turn = [Word::Ref(Ref::fetch(VirtAddr::new(0x1000), 3)), Word::Ref(Ref::read(VirtAddr::new(0x2000)))];
+    let all: Vec<Word> = turn.iter().cycle().take(2_000_000).cloned().collect();
+    let mut reader = open(&write(&all)).unwrap();
+    assert!(reader.chunks().len() > 2);
+    let (read, error) = read_all(&mut reader);
+    assert!(error.is_none(), "{error:?}");
+    assert!(read == all);
+}
+
+#[test]
 fn a_cut_file_reads_up_to_its_last_whole_chunk() {
     let whole = sample();
     let reader = open(&whole).unwrap();
