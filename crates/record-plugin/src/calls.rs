@@ -7,7 +7,7 @@ use crate::{
     thread,
 };
 use mmulab_addr::{PageOrder, Prot, VirtAddr};
-use mmulab_record::{Image, Message};
+use mmulab_record::{Image, Message, is_alive};
 use mmulab_trace::{Advice, Backing, Event, Isa, MapFlags};
 use std::{
     cell::Cell,
@@ -16,6 +16,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// A system call that matters here.
@@ -91,7 +92,7 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
         Call::Clone if args[0] & CLONE_VM != 0 && args[0] & CLONE_VFORK == 0 => return,
         Call::Clone | Call::Fork | Call::Vfork => {
             ORDER.lock();
-            fork(index, call == Call::Vfork || args[0] & CLONE_VM != 0 && call == Call::Clone);
+            fork(index, borrows(call, args[0]));
         }
         Call::Execve | Call::Execveat => {
             ORDER.lock();
@@ -111,6 +112,7 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
         }
         Call::Exit | Call::ExitGroup => {
             tell(index, &Message::Exit { status: args[0] as i32 & 0xff });
+            session.arena.leave(session::image().number);
             return;
         }
         _ => {
@@ -131,7 +133,8 @@ pub fn leave(index: u32, result: i64) {
     if matches!(call, Call::Clone | Call::Fork | Call::Vfork) {
         if result != 0 {
             let copy = COPY.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(child) = copy {
+            if let Some(child) = &copy {
+                let child = child.clone();
                 let message = match u32::try_from(result) {
                     Ok(host_pid) => Message::Forked { child, host_pid },
                     Err(_) => Message::ForkFailed { child },
@@ -139,6 +142,9 @@ pub fn leave(index: u32, result: i64) {
                 tell(index, &message);
             }
             ORDER.unlock();
+            if let (Some(child), Ok(host_pid), true) = (copy, u32::try_from(result), borrows(call, args[0])) {
+                await_vfork(&child, host_pid);
+            }
         }
         return;
     }
@@ -250,6 +256,18 @@ fn segment_bytes(id: i32) -> Option<u64> {
 thread_local! {
     /// The length of what the thread is about to detach.
     static DETACHING: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether the new process is to use its maker's memory until it runs another program.
+fn borrows(call: Call, flags: u64) -> bool {
+    call == Call::Vfork || call == Call::Clone && flags & CLONE_VM != 0
+}
+
+/// Waits as Linux has the maker wait. QEMU gives the new process a copy of the memory and lets both run, so that the
+/// maker could change, in the trace, what the other still uses.
+fn await_vfork(child: &Image, host_pid: u32) {
+    let Some(session) = session::current() else { return };
+    while !session.arena.wait_for_leaving(child.number, Duration::from_millis(10)) && is_alive(host_pid) {}
 }
 
 /// The process is about to copy itself.

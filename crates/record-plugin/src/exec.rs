@@ -38,6 +38,7 @@ pub fn follow(index: u32, at: Option<(i32, i32)>, path: u64, argv: u64, envp: u6
         }
         Ok((image, qemu, args, env)) => {
             tell(index, &Message::Exec { next: image.clone(), path: path.display().to_string() });
+            session.arena.leave(session::image().number);
             execute(&qemu, &args, &env);
             tell(index, &Message::ExecFailed { next: image });
         }

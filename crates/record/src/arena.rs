@@ -43,7 +43,6 @@ const NO_BUFFER: u32 = u32::MAX;
 
 /// Counters, and what threads wait on.
 #[repr(C)]
-#[derive(Default)]
 pub struct Header {
     layout: AtomicU64,
     settings_len: AtomicU64,
@@ -68,6 +67,18 @@ pub struct Header {
     given: AtomicU32,
     /// Counts up whenever something was taken: threads wait on it.
     taken: AtomicU32,
+    /// Images that no longer use the memory they were made with, by number modulo the count: a number, and 1.
+    left: [AtomicU32; LEAVERS],
+}
+
+/// Images that may be waited for at once.
+const LEAVERS: usize = 256;
+
+impl Default for Header {
+    fn default() -> Self {
+        // SAFETY: it is made of atomics, for which zero bytes are valid.
+        unsafe { std::mem::zeroed() }
+    }
 }
 
 /// One thread, or one image's list of blocks.
@@ -408,6 +419,23 @@ impl Arena {
         drop(guard);
         let count = next.saturating_sub(from) as u32;
         self.give(place, Handover { what: What::Words, slot: number, from, count, last: true });
+    }
+
+    /// The image `number` runs another program or ends: whoever made it by vfork may go on.
+    pub fn leave(&self, number: u32) {
+        let place = &self.header().left[number as usize % LEAVERS];
+        place.store(number + 1, Ordering::Release);
+        wake(place);
+    }
+
+    /// Waits up to `patience` for the image `number` to leave; whether it did.
+    pub fn wait_for_leaving(&self, number: u32, patience: Duration) -> bool {
+        let place = &self.header().left[number as usize % LEAVERS];
+        let seen = place.load(Ordering::Acquire);
+        if seen != number + 1 {
+            wait(place, seen, patience);
+        }
+        place.load(Ordering::Acquire) == number + 1
     }
 
     /// Gives away a message of the thread in `slot`; it is lost if no buffer can hold it.

@@ -5,6 +5,7 @@ use crate::{
     image::{Limits, Recorded},
     message::{Image, Message},
     output::Output,
+    process::is_alive,
 };
 use mmulab_trace::{Description, Encoder, Event};
 use std::{
@@ -191,7 +192,13 @@ impl Consumer {
         let Some(mut image) = self.images.remove(&number) else { return Ok(()) };
         match message {
             Message::Began { .. } => {}
-            Message::Events(events) => events.iter().for_each(|e| image.event(tid, e)),
+            Message::Events(events) => {
+                // QEMU loads the plugin before it finds out whether it can run the program, so this tells that it does.
+                if !self.shared.began.swap(true, Ordering::AcqRel) {
+                    self.output.begin(&self.description)?;
+                }
+                events.iter().for_each(|e| image.event(tid, e));
+            }
             Message::Fork { child, shares_memory } => {
                 image.event(tid, &Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory });
                 let mut copy = image.copy(child.clone())?;
@@ -229,9 +236,6 @@ impl Consumer {
     }
 
     fn begin(&mut self, image: Image, host_pid: u32, blocks: u32, isa: mmulab_trace::Isa) -> io::Result<()> {
-        if !self.shared.began.swap(true, Ordering::AcqRel) {
-            self.output.begin(&self.description)?;
-        }
         let forked = self.images.remove(&image.number);
         let is_fork = forked.is_some();
         let mut recorded = match forked {
@@ -320,11 +324,3 @@ impl Consumer {
 
 /// The exit status told of a process that a signal ended: 128 and SIGKILL's number, the signal not being known.
 const KILLED: i32 = 137;
-
-/// Whether the system's process `pid` still runs.
-fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The state is the first letter after the name, which is in parentheses and may hold any.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    !matches!(state, Some('Z' | 'X') | None)
-}

@@ -64,12 +64,13 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
                 shared.reaped.store(true, Ordering::Release);
             }
         }
-        if told.elapsed() >= TELL && asked.is_none() {
+        if told.elapsed() >= TELL {
             told = Instant::now();
             let retired = shared.retired.load(Ordering::Relaxed);
             if !tell(&Progress { instructions: retired, seconds: started.elapsed().as_secs_f64() }) {
-                asked = Some(told);
-                signal_all(&shared, &child, libc::SIGTERM);
+                // Asked again, it need not be polite.
+                signal_all(&shared, &child, if asked.is_none() { libc::SIGTERM } else { libc::SIGKILL });
+                asked = asked.or(Some(told));
             }
         }
         if asked.is_some_and(|since| since.elapsed() > GRACE) {

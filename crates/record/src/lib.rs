@@ -10,6 +10,7 @@ mod image;
 mod launch;
 mod options;
 mod output;
+mod process;
 mod report;
 
 pub mod arena;
@@ -23,4 +24,5 @@ pub use error::RecordError;
 pub use launch::{command_line, qemu_for, record};
 pub use message::{Image, Message, Settings};
 pub use options::RecordOptions;
+pub use process::is_alive;
 pub use report::{Ended, Progress, RecordReport};

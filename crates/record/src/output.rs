@@ -38,11 +38,20 @@ impl Output {
     /// Writes the trace's head.
     pub fn begin(&mut self, description: &Description) -> io::Result<()> {
         if !self.begun {
-            self.file.set_len(0)?;
+            self.truncate(0)?;
             self.begun = true;
             let head = description.to_bytes();
             self.file.write_all(&head)?;
             self.written = head.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Goes on writing at `at`. Devices have no length to cut.
+    fn truncate(&mut self, at: u64) -> io::Result<()> {
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(at)?;
+            self.file.seek(SeekFrom::Start(at))?;
         }
         Ok(())
     }
@@ -63,8 +72,7 @@ impl Output {
         loop {
             let mut index = Vec::new();
             write_index(&mut index, self.written, &self.entries, end)?;
-            self.file.set_len(self.written)?;
-            self.file.seek(SeekFrom::Start(self.written))?;
+            self.truncate(self.written)?;
             match self.file.write_all(&index) {
                 Ok(()) => return Ok(whole - self.entries.len()),
                 Err(error) => {

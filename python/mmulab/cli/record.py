@@ -9,7 +9,7 @@ import rich_click as click
 
 from mmulab import UserError, engine, paths
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Count, F, print_json
+from mmulab.cli.common import CONTEXT, Count, F, Partial, print_json
 from mmulab.units import show_bytes, show_count
 
 ISAS = ("x86-64", "aarch64", "riscv64")
@@ -67,7 +67,7 @@ def make_recording(
 
 
 def tell(found: dict[str, Any], output: Path) -> None:
-    """What was recorded, and what was lost."""
+    """What was recorded, and what was lost. Raises Partial if that is not what was asked for."""
     size = output.stat().st_size if output.exists() else 0
     instructions = int(found.get("instructions") or 0)
     per = f", {size / instructions:.3f} bytes an instruction" if instructions else ""
@@ -75,17 +75,20 @@ def tell(found: dict[str, Any], output: Path) -> None:
     speed = f", {show_count(rate)} instructions/s" if rate else ""
     console.say(f"recorded {show_count(instructions)} instructions to {output} ({show_bytes(size)}{per}{speed})")
     status = found.get("exit_status")
-    if status:
+    if status and found.get("ended") != "interrupted":
         console.warn(f"the program ended with status {status}")
     for warning in [*found.get("warnings", []), *found.get("lost", [])]:
         console.warn(str(warning))
+    stopped = {"interrupted": "interrupted", "disk-full": "the disk is full"}.get(str(found.get("ended")))
+    if stopped:
+        raise Partial(f"{output} holds what was recorded so far ({stopped})", stopped == "interrupted")
 
 
 @click.command(cls=TakesProgram, context_settings=CONTEXT)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: PROGRAM.mmt."
 )
-@click.option("--max-instructions", type=Count(), help="Stop recording after this many; the program runs on.")
+@click.option("--max-instructions", type=Count(), help="Stop the program when this many are recorded.")
 @record_options
 @click.option("--json", "as_json", is_flag=True, help="Write what was recorded as JSON.")
 @click.pass_obj

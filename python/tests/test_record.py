@@ -1,0 +1,186 @@
+"""`mmulab record`: real programs, made here with the C compiler, and what must be in their traces."""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+Build = Callable[[str], Path]
+
+QEMU = f"qemu-{platform.machine()}"
+
+# Threads, a copy of itself, and another program.
+FAMILY = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *from) { volatile char *p = from; for (int i = 0; i < 200000; i++) p[i] += 1; return 0; }
+int main(int count, char **args) {
+    pthread_t threads[3];
+    char *heap = malloc(1 << 20);
+    for (int i = 0; i < 3; i++) pthread_create(threads + i, 0, work, heap + 200000 * i);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    if (fork() == 0) { work(heap); execl("/bin/echo", "echo", "child", (char *)0); _exit(1); }
+    wait(0);
+    if (system("echo shell") != 0) return 1;
+    return 3;
+}
+"""
+CRASH = "int main(void) { volatile int s = 0; for (int i = 0; i < 100000; i++) s += i; *(volatile int *)8 = 1; }"
+# Maps, unmaps, moves, protects and advises; every page is touched while it is there.
+SPACE = """
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    for (int round = 0; round < 3; round++) {
+        char *a = mmap(0, 64 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(a, 1, 64 << 10);
+        madvise(a, 32 << 10, MADV_DONTNEED);
+        a = mremap(a, 64 << 10, 1 << 20, MREMAP_MAYMOVE);
+        memset(a, 2, 1 << 20);
+        mprotect(a, 4096, PROT_READ);
+        munmap(a, 1 << 20);
+        char *end = sbrk(1 << 20);
+        memset(end, 3, 1 << 20);
+    }
+    return 0;
+}
+"""
+
+if shutil.which(QEMU) is None:
+
+    def test_without_qemu_it_says_what_to_install(cli: Cli) -> None:
+        """Everything else works; this says what it needs."""
+        ran = cli("record", "-o", "a.mmt", "--", "true")
+        assert ran.code == 2
+        assert "install the package `qemu-user`" in ran.err
+
+else:
+
+    @pytest.fixture
+    def build(tmp_path: Path) -> Build:
+        """Compiles a program."""
+
+        def compile_it(source: str) -> Path:
+            (tmp_path / "program.c").write_text(source)
+            subprocess.run(["cc", "-O1", "-pthread", "-w", "-o", "program", "program.c"], cwd=tmp_path, check=True)
+            return tmp_path / "program"
+
+        return compile_it
+
+    def complete(cli: Cli, trace: str) -> None:
+        """Every reference of the trace must be to memory that its events map: the address space is whole."""
+        ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json")
+        assert ran.code == 0, ran.err
+        assert ran.json()["complete"]
+
+    def test_threads_children_and_programs_they_become(cli: Cli, build: Build) -> None:
+        """All of them are in the trace as themselves, and none is lost."""
+        ran = cli("record", "-o", "a.mmt", "--json", "--", build(FAMILY))
+        assert ran.code == 0, ran.err
+        assert "child" in ran.out
+        assert "shell" in ran.out
+        found = json.loads(ran.out[ran.out.index("{") :])
+        assert found["exit_status"] == 3
+        # The program, its copy that becomes echo, and the shell.
+        assert found["processes"] == 3
+        assert found["threads"] == 6
+        assert found["lost"] == []
+        info = cli("trace", "info", "a.mmt", "--json").json()
+        assert info["instructions"] == found["instructions"]
+        assert info["events"]["fork"] == 2
+        assert info["events"]["clone"] == 3
+        assert info["events"]["exec"] == 2
+        complete(cli, "a.mmt")
+
+    def test_the_address_space_is_followed(cli: Cli, build: Build) -> None:
+        """What is mapped, moved and unmapped in the trace is what the program touched."""
+        ran = cli("record", "-o", "a.mmt", "--", build(SPACE))
+        assert ran.code == 0, ran.err
+        events = cli("trace", "info", "a.mmt", "--json").json()["events"]
+        assert events["mremap"] == 3
+        assert events["madvise"] == 3
+        assert events["brk"] >= 4
+        complete(cli, "a.mmt")
+
+    def test_a_crash_loses_nothing(cli: Cli, build: Build) -> None:
+        """The trace holds everything up to the fault, and says how the program ended."""
+        ran = cli("record", "-o", "a.mmt", "--json", "--", build(CRASH))
+        assert ran.code == 0, ran.err
+        assert "the program ended with status 139" in ran.err
+        assert ran.json()["instructions"] > 300_000
+        assert cli("trace", "verify", "a.mmt").code == 0
+        assert "signal 11 ended the program" in cli("trace", "info", "a.mmt").err + cli("trace", "info", "a.mmt").out
+
+    def test_two_recordings_with_a_fixed_layout_are_equal(cli: Cli, build: Build, tmp_path: Path) -> None:
+        """Bit for bit."""
+        program = build(SPACE)
+        for name in ("a.mmt", "b.mmt"):
+            assert cli("record", "-o", name, "--fixed-layout", "--", program).code == 0
+        assert (tmp_path / "a.mmt").read_bytes() == (tmp_path / "b.mmt").read_bytes()
+
+    def test_a_part(cli: Cli, build: Build) -> None:
+        """What comes before is left out, but what it mapped is there."""
+        program = build(FAMILY)
+        ran = cli("record", "-o", "a.mmt", "--skip", "500k", "--max-instructions", "1M", "--json", "--", program)
+        assert ran.code == 0, ran.err
+        found = json.loads(ran.out[ran.out.index("{") :])
+        assert found["ended"] == "limit"
+        assert 1_000_000 <= found["instructions"] < 1_000_100
+        complete(cli, "a.mmt")
+
+    def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
+        """The program is ended, and the trace is whole."""
+        command = [sys.executable, "-m", "mmulab", "record", "-o", "a.mmt", "--", "sleep", "60"]
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            while not (tmp_path / "a.mmt").exists() or not (tmp_path / "a.mmt").stat().st_size:
+                assert process.poll() is None
+                time.sleep(0.05)
+            time.sleep(0.3)
+            os.kill(process.pid, signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "a.mmt holds what was recorded so far (interrupted)" in err
+        assert Cli(tmp_path)("trace", "verify", "a.mmt").code == 0
+
+    def test_a_full_disk_is_told(cli: Cli, build: Build) -> None:
+        """Linux has a device that is always full."""
+        ran = cli("record", "-o", "/dev/full", "--", build(FAMILY))
+        assert ran.code == 1, ran.err
+        assert "No space left on device" in ran.err
+
+    def test_what_cannot_be_recorded_is_refused(cli: Cli, tmp_path: Path) -> None:
+        """A missing program, a file that is none, a CPU that QEMU does not know: nothing is left behind."""
+        (tmp_path / "data").write_text("not a program")
+        (tmp_path / "data").chmod(0o755)
+        for arguments, code, message in [
+            (["--", "no-such-program"], 2, "no-such-program: no such program"),
+            (["--", "./data"], 2, "neither an ELF file nor a script"),
+            (["--cpu", "none-such", "--", "true"], 1, "QEMU did not start"),
+            ([], 2, "no program to record"),
+        ]:
+            ran = cli("record", "-o", "a.mmt", *arguments)
+            assert ran.code == code, ran.err
+            assert message in ran.err
+            assert not (tmp_path / "a.mmt").exists()
+
+    def test_a_study_records_by_itself(cli: Cli, tmp_path: Path, build: Build) -> None:
+        """`study -- PROGRAM`: the recording stays beside the report."""
+        options = ("--machines", "skylake-e3-1240v5", "--out", "out")
+        ran = cli("study", *options, "--", build(SPACE))
+        assert ran.code == 0, ran.err
+        assert "report: out/report.html" in ran.err
+        assert (tmp_path / "out" / "trace.mmt").exists()
