@@ -99,6 +99,8 @@ def test_info_head_and_slice(cli: Cli, tmp_path: Path) -> None:
         ("file", 4096, 1, 0),
     }
     assert "6,000" in cli("trace", "info", "a.mmt").out
+    (tmp_path / "named.mmtx").write_text("mmap 0x1000 4K rw anon label=[vvar]\nr 0x1000\n")
+    assert "[vvar]" in cli("trace", "info", "named.mmtx").out
     head = cli("trace", "head", "a.mmt", "-n", "5")
     assert head.code == 0
     assert [line.split()[0] for line in head.out.splitlines()] == ["mmap", "mmap", "f", "r", "w"]

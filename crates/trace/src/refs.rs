@@ -55,6 +55,12 @@ impl Ref {
         Self((va.raw() << VA_SHIFT) | Access::Write as u64)
     }
 
+    /// A load or a store, without a branch.
+    #[inline(always)]
+    pub(crate) const fn data(va: VirtAddr, store: bool) -> Self {
+        Self((va.raw() << VA_SHIFT) | (Access::Read as u64 + store as u64))
+    }
+
     /// `count` more instructions retired (below 2^57).
     #[inline(always)]
     pub const fn retire(count: u64) -> Self {

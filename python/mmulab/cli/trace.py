@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from rich.markup import escape
 from rich.table import Table
 
 from mmulab import Failure, engine
@@ -53,7 +54,7 @@ def _show(found: dict[str, Any]) -> None:
     table.add_column()
     for title, value in _facts(found):
         if value:
-            table.add_row(title, value)
+            table.add_row(title, escape(value))
     out.print(table)
     if found["events"]:
         out.print()
@@ -95,7 +96,7 @@ def _mappings(rows: list[dict[str, Any]]) -> Table:
     for row in rows[:SHOWN]:
         numbers = [f"{row[key]:,}" for key in ("code_pages", "data_pages")]
         mapped = show_bytes(row["mapped_bytes"])
-        table.add_row(row["name"], row["kind"], row["rights"], f"{row['mappings']:,}", mapped, *numbers)
+        table.add_row(escape(row["name"]), row["kind"], row["rights"], f"{row['mappings']:,}", mapped, *numbers)
     if len(rows) > SHOWN:
         table.caption = f"and {len(rows) - SHOWN} more with fewer pages (--json lists all)"
         table.caption_justify = "left"

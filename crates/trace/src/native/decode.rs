@@ -11,11 +11,13 @@ use std::collections::BTreeMap;
 /// Most access predictions a reader holds over all processes: 2 GiB of memory. Processes that ended hold none.
 const MAX_STATES: usize = 1 << 27;
 
-/// What the hot path needs of a variant.
+/// What the hot path needs of a variant: half a cache line.
 #[derive(Clone, Copy)]
 struct Known {
     /// The word of its first fetch; unused when it has none.
     fetch: Ref,
+    /// The kinds of its first [`GROUP`] accesses, the first in the low bits.
+    kinds: u64,
     /// Position of its first access in the list of all.
     ops: u32,
     count: u16,
@@ -31,7 +33,7 @@ struct Space {
     known: Vec<Known>,
     /// Words of fetches after the first of each variant.
     more: Vec<Ref>,
-    /// Of each access: log2 of its bytes, times two, plus one for a store.
+    /// Of each access: log2 of its bytes, times two, plus one for a store: [`KIND_BITS`] bits.
     kinds: Vec<u8>,
     used: u32,
     threads: Vec<Option<Box<Thread>>>,
@@ -99,19 +101,48 @@ impl Inflate {
 /// Bytes readable after the last difference.
 const SLACK: usize = 8;
 
-/// For each form: how many bytes of difference follow, and which of them count.
-const BYTES: [u8; form::COUNT as usize] = {
-    let mut out = [0; form::COUNT as usize];
-    let mut i = 1;
-    while i <= 8 {
-        out[form::OWN as usize + i] = i as u8;
-        out[form::NEAR as usize + i] = i as u8;
-        i += 1;
+/// Bits of the kind of an access.
+const KIND_BITS: u32 = 4;
+/// Accesses whose kinds fit a word.
+const GROUP: usize = (u64::BITS / KIND_BITS) as usize;
+
+fn packed(kinds: &[u8]) -> u64 {
+    kinds.iter().take(GROUP).rev().fold(0, |word, &kind| word << KIND_BITS | u64::from(kind))
+}
+
+/// What a form says, as masks: which form comes next is hard to foresee, so its meaning must not be a branch.
+#[derive(Clone, Copy)]
+struct Told {
+    /// Which bits of the difference count.
+    raw: u64,
+    /// All ones where the step is that of the access before, ...
+    like_last: u64,
+    /// ... of the one before that, ...
+    like_earlier: u64,
+    /// ... or the one this access made before.
+    stride: u64,
+    /// All ones where the step is from the access before.
+    near: u64,
+    /// Bytes of difference.
+    bytes: usize,
+}
+
+/// By form. Those that do not exist say nothing, and are found by their number.
+const TOLD: [Told; 32] = {
+    let none = Told { raw: 0, like_last: 0, like_earlier: 0, stride: 0, near: 0, bytes: 0 };
+    let mut all = [none; 32];
+    all[form::LIKE_LAST as usize].like_last = u64::MAX;
+    all[form::LIKE_EARLIER as usize].like_earlier = u64::MAX;
+    all[form::STRIDE as usize].stride = u64::MAX;
+    let mut bytes = 1;
+    while bytes <= 8 {
+        let told = Told { raw: u64::MAX >> (64 - 8 * bytes), bytes, ..none };
+        all[form::OWN as usize + bytes] = told;
+        all[form::NEAR as usize + bytes] = Told { near: u64::MAX, ..told };
+        bytes += 1;
     }
-    out
+    all
 };
-const MASK: [u64; 9] =
-    [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xff_ffff_ffff_ffff, u64::MAX];
 
 impl Decoder {
     /// Whether a chunk is being read.
@@ -215,8 +246,7 @@ impl Decoder {
             }
             open.codes += 1;
             let id = match told {
-                code::LAST => thread.next[thread.last as usize][0],
-                code::EARLIER => thread.next[thread.last as usize][1],
+                code::LAST | code::EARLIER => thread.next[thread.last as usize][usize::from(told)],
                 code::NEW => {
                     space.used += 1;
                     space.used
@@ -252,46 +282,53 @@ impl Decoder {
                 }
             }
             let (first, count) = (known.ops as usize, usize::from(known.count));
-            let Some(told) = forms.get(at_form..at_form + count) else {
+            let Some(mut told) = forms.get(at_form..at_form + count) else {
                 wrong = Some("its forms end too early");
                 break;
             };
             at_form += count;
-            let states = &mut thread.ops[first..first + count];
-            let kinds = &space.kinds[first..first + count];
-            for ((&form, state), &kind) in told.iter().zip(states).zip(kinds) {
-                if form >= form::COUNT {
-                    wrong = Some("a form has no meaning");
+            let mut states = &mut thread.ops[first..first + count];
+            let mut kinds = known.kinds;
+            let mut done = 0;
+            while !told.is_empty() {
+                let now = told.len().min(GROUP);
+                let (forms_now, rest) = told.split_at(now);
+                let (states_now, states_rest) = std::mem::take(&mut states).split_at_mut(now);
+                (told, states) = (rest, states_rest);
+                let before = batch.refs.len();
+                let (mut crosses, mut unknown, mut short, mut kinds_left) = (false, false, false, kinds);
+                batch.refs.extend(forms_now.iter().zip(states_now).map(|(&form, state)| {
+                    let told = &TOLD[usize::from(form) % TOLD.len()];
+                    unknown |= form >= form::COUNT;
+                    let mut word = [0; 8];
+                    match deltas.get(at_delta..at_delta + 8) {
+                        Some(bytes) => word.copy_from_slice(bytes),
+                        None => short = true,
+                    }
+                    at_delta += told.bytes;
+                    let raw = varint::unzigzag(u64::from_le_bytes(word) & told.raw) as u64;
+                    let step =
+                        raw | last_step & told.like_last | earlier & told.like_earlier | state.step & told.stride;
+                    let base = state.own ^ (state.own ^ near) & told.near;
+                    let address = base.wrapping_add(step);
+                    let step = address.wrapping_sub(state.own);
+                    *state = OpState { own: address, step };
+                    (earlier, last_step, near) = (last_step, step, address);
+                    crosses |= (address & (BASE_BYTES - 1)) + (1 << (kinds_left >> 1 & 7)) > BASE_BYTES;
+                    let word = Ref::data(VirtAddr::new(address), kinds_left & 1 != 0);
+                    kinds_left >>= KIND_BITS;
+                    word
+                }));
+                if unknown || short {
+                    batch.refs.truncate(before);
+                    wrong = Some(if short { "its differences end too early" } else { "a form has no meaning" });
                     break;
                 }
-                let bytes = BYTES[form as usize];
-                let Some(raw) = deltas.get(at_delta..at_delta + 8) else {
-                    wrong = Some("its differences end too early");
-                    break;
-                };
-                let mut word = [0; 8];
-                word.copy_from_slice(raw);
-                at_delta += usize::from(bytes);
-                let raw = varint::unzigzag(u64::from_le_bytes(word) & MASK[usize::from(bytes)]) as u64;
-                // A chain of moves, not of branches: forms are hard to foresee.
-                let mut step = raw;
-                step = if form == form::SAME { 0 } else { step };
-                step = if form == form::LIKE_LAST { last_step } else { step };
-                step = if form == form::LIKE_EARLIER { earlier } else { step };
-                step = if form == form::STRIDE { state.step } else { step };
-                let base = if form > form::NEAR { near } else { state.own };
-                let address = base.wrapping_add(step);
-                let step = address.wrapping_sub(state.own);
-                *state = OpState { own: address, step };
-                (earlier, last_step, near) = (last_step, step, address);
-                let va = VirtAddr::new(address);
-                let store = kind & 1 != 0;
-                batch.refs.push(if store { Ref::write(va) } else { Ref::read(va) });
-                let size = 1u64 << (kind >> 1);
-                if (address & (BASE_BYTES - 1)) + size > BASE_BYTES {
-                    let second = va.add(BASE_BYTES - (address & (BASE_BYTES - 1)));
-                    batch.refs.push(if store { Ref::write(second) } else { Ref::read(second) });
+                if crosses {
+                    add_crossings(&mut batch.refs, before, kinds);
                 }
+                done += now;
+                kinds = if told.is_empty() { 0 } else { packed(&space.kinds[first + done..first + count]) };
             }
             if wrong.is_some() {
                 break;
@@ -358,6 +395,19 @@ impl Decoder {
     }
 }
 
+/// Adds the second reference of each access in `refs[from..]` that crosses a page boundary.
+#[cold]
+fn add_crossings(refs: &mut Vec<Ref>, from: usize, mut kinds: u64) {
+    for word in refs.split_off(from) {
+        refs.push(word);
+        let inside = word.va().raw() & (BASE_BYTES - 1);
+        if inside + (1 << (kinds >> 1 & 7)) > BASE_BYTES {
+            refs.push(Ref::data(word.va().add(BASE_BYTES - inside), word.is_write()));
+        }
+        kinds >>= KIND_BITS;
+    }
+}
+
 /// Why [`Decoder::run`] stopped.
 enum Stop {
     Full,
@@ -396,15 +446,17 @@ impl Space {
             if self.known.len() >= MAX_VARIANTS || self.kinds.len() + variant.ops.len() > MAX_TOTAL_OPS {
                 return Err("its dictionary is larger than any".into());
             }
+            let ops = self.kinds.len();
+            self.kinds.extend(variant.ops.iter().map(|op| op.size_shift << 1 | u8::from(op.store)));
             self.known.push(Known {
+                kinds: packed(&self.kinds[ops..]),
                 fetch: words.first().copied().unwrap_or(Ref::retire(0)),
-                ops: self.kinds.len() as u32,
+                ops: ops as u32,
                 count: variant.ops.len() as u16,
                 fetches: words.len() as u16,
                 more: self.more.len() as u32,
             });
             self.more.extend(words.iter().skip(1));
-            self.kinds.extend(variant.ops.iter().map(|op| op.size_shift << 1 | u8::from(op.store)));
         }
         Ok(())
     }

@@ -77,9 +77,9 @@ impl Thread {
     #[inline(always)]
     pub fn follow(&mut self, variant: u32) {
         let next = &mut self.next[self.last as usize];
-        if next[0] != variant {
-            *next = [variant, next[0]];
-        }
+        // Moves, not branches: whether a block is followed as before is what cannot be foreseen.
+        let [last, earlier] = *next;
+        *next = [variant, if last == variant { earlier } else { last }];
         self.last = variant;
     }
 }
