@@ -23,7 +23,7 @@ pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, op
 pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
 pub use native::{
     ChunkHeader, Decoded, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op,
-    Sought, Variant, VariantId, write_index,
+    Sought, Variant, VariantId, sealed_chunk, write_index,
 };
 pub use refs::{Item, Ref};
 pub use source::{Isa, Source, TraceInfo, Verified};

@@ -277,6 +277,22 @@ impl Encoder {
     }
 }
 
+/// A chunk of process 1 that holds these streams, whatever they are, under a checksum that holds: for tests of readers.
+/// `codes` is what it says of the number of its codes.
+#[doc(hidden)]
+pub fn sealed_chunk(codes: u32, streams: [&[u8]; stream::COUNT]) -> Vec<u8> {
+    let mut header = ChunkHeader { flags: FLAG_KEY | FLAG_FRESH, pid: 1, tid: 1, codes, ..ChunkHeader::default() };
+    let mut payload = Vec::new();
+    for (bytes, length) in streams.iter().zip(&mut header.lengths) {
+        let stored = if bytes.is_empty() { Vec::new() } else { zstd::bulk::compress(bytes, 1).unwrap_or_default() };
+        *length = (stored.len() as u32, bytes.len() as u32);
+        payload.extend(stored);
+    }
+    let mut out = header.seal(&payload).to_vec();
+    out.extend(payload);
+    out
+}
+
 /// Bytes that hold `value`: 1 to 8.
 #[inline(always)]
 const fn bytes_of(value: u64) -> usize {

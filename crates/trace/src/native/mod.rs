@@ -18,7 +18,7 @@ mod writer;
 
 pub use decoded::Decoded;
 pub use dictionary::{MAX_OPS, Op, Variant};
-pub use encode::{Encoder, VariantId};
+pub use encode::{Encoder, VariantId, sealed_chunk};
 pub use index::{EndInfo, IndexEntry, write_index};
 pub use layout::{ChunkHeader, Description, MAGIC};
 pub use reader::{NativeReader, Sought};
