@@ -45,14 +45,14 @@ def closed_form(footprint: int) -> float:
     return 1 + m * (1 + q)
 
 
-def measure(footprint: int, updates: int = UPDATES) -> float:
+def measure(footprint: int, updates: int = UPDATES, policy: str = "linux-4k", sets: tuple[str, ...] = ()) -> float:
     """The same as the engine counts it, all pages mapped beforehand: the walk after a fault would find a warm cache."""
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory, "gups.mmtx")
         engine.trace_copy(f"gen:gups?footprint={footprint}&updates={updates}&seed={SEED}", str(trace), "text")
         text = trace.read_text(encoding="utf-8")
         trace.write_text(text.replace(" rw anon\n", " rw anon populate\n", 1), encoding="utf-8")
-        result = engine.run(str(trace), [engine.Job("compendia-baseline", "linux-4k")]).results[0]
+        result = engine.run(str(trace), [engine.Job("compendia-baseline", policy, sets)]).results[0]
     walks = result.counts["walks"]["data"]
     return float(walks["accesses"] / walks["walks"])
 

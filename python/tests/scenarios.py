@@ -75,7 +75,8 @@ def tables(text: str) -> dict[str, str]:
 
 def changed(base: str, by: str) -> str:
     """A machine with some tables replaced."""
-    return "".join({**tables(base), **tables(by)}.values())
+    given = {name: table for name, table in tables(by).items() if table.strip()}
+    return "".join({**tables(base), **given}.values())
 
 
 def scenarios(page: Path, plain: Scenario) -> list[Scenario]:

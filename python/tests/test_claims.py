@@ -1,0 +1,533 @@
+"""Claims of the papers, by their numbers. The numbers are copied from the papers; docs/claims.md lists them all."""
+
+import importlib.util
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import narration
+import pytest
+from claims import CLAIMS, PAGE, claim, page, sized
+from scenarios import changed, plain
+
+from mmulab import engine
+
+K, M, G = 1 << 10, 1 << 20, 1 << 30
+BASE = 0x40000000
+Json = dict[str, Any]
+
+
+class Bench:
+    """Runs small programs on machines by name, or given as text."""
+
+    def __init__(self, directory: Path) -> None:
+        """Files go into `directory`."""
+        self.directory = directory
+
+    def write(self, name: str, text: str) -> str:
+        """A file of this text."""
+        path = self.directory / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def machine(self, tables: str) -> str:
+        """The plain machine of docs/scenarios, with other tables."""
+        return self.write("machine.toml", changed(plain().machine, tables))
+
+    def run(self, machine: str, trace: str, policy: str = "linux-4k", *sets: str, **options: Any) -> Json:
+        """The result of a program, given as text or `gen:...`."""
+        source = trace if trace.startswith("gen:") else self.write("trace.mmtx", trace)
+        job = engine.Job(machine, policy, tuple(sets))
+        return engine.run(source, [job], engine.Options(**options)).results[0].data
+
+    def explain(self, machine: str, trace: str, policy: str = "linux-4k", *sets: str) -> tuple[list[Json], Json]:
+        """Every line told, and the result."""
+        job = engine.Job(machine, policy, tuple(sets))
+        return narration.narrate(self.write("trace.mmtx", trace), job, engine.Options())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def described(name: str) -> Json:
+    """A shipped machine."""
+    machine: Json = engine.resolve(engine.Job(name, "linux-4k"))["machine"]
+    return machine
+
+
+def array(result: Json, name: str) -> Json:
+    """What an array counted."""
+    found: Json = next(a for a in result["counts"]["arrays"] if a["name"] == name)
+    return found
+
+
+def huge_bytes(result: Json) -> int:
+    """Bytes that 2 MiB pages map at the end."""
+    mapped: Json = result["counts"]["memory"]["mapped"]
+    return int(mapped["2M"]["now"]) if "2M" in mapped else 0
+
+
+SMALL_POOL = "policy.hugetlb.pool=2G"
+
+
+# Paper 1 --------------------------------------------------------------------------------------------------------------
+
+
+@claim("S0-029", "4.1, Table 2", "L1 misses are L2 hits and misses, for data and code; hits are sums over the sizes")
+@pytest.mark.parametrize("machine", [m["name"] for m in engine.machines()])
+def test_first_level_misses_are_second_level_accesses(machine: str, bench: Bench) -> None:
+    counts = bench.run(machine, "gen:zipf?footprint=64M&references=20000", "linux-thp")["counts"]
+    for side in ("i", "d"):
+        first, second = counts["tlb"][f"l1{side}"], counts["tlb"][f"l2{side}"]
+        assert first["hits"] + first["misses"] == first["accesses"]
+        assert first["misses"] == second["accesses"] == second["hits"] + second["misses"]
+    for level in (1, 2):
+        hits = sum(sum(a["hits_by_size"].values()) for a in counts["arrays"] if a["level"] == level)
+        assert hits == counts["tlb"][f"l{level}i"]["hits"] + counts["tlb"][f"l{level}d"]["hits"]
+
+
+@claim("S0-030", "4.1, Table 2", "Figures per 1000 instructions are counter / retired instructions x 1000")
+def test_figures_per_thousand_instructions(bench: Bench) -> None:
+    result = bench.run("skylake-e3-1240v5", "gen:gups?footprint=64M&updates=5000")
+    for level, counted in result["counts"]["tlb"].items():
+        rate = result["per_kilo_instruction"][f"{level}_misses"]
+        assert rate == pytest.approx(counted["misses"] / result["counts"]["instructions"] * 1000)
+
+
+@claim("S0-032", "4.1, Tables 4-11", "The L2 DTLB holds no 1 GB mapping, on Zen+ and Zen 3")
+@pytest.mark.parametrize("machine", ["zenplus-2700x", "zen3-5900x"])
+def test_the_second_level_never_hits_a_giant_page(machine: str, bench: Bench) -> None:
+    giants = "".join(f"r {BASE + i % 2 * G + i * 4096:#x}\n" for i in range(200))
+    trace = f"mmap {BASE:#x} 2G rw anon\n" + giants
+    result = bench.run(machine, trace, "hugetlb-1g", SMALL_POOL, "tlb.L1-DTLB.entries=1", "tlb.L1-DTLB.ways=1")
+    assert "1G" not in array(result, "L2-DTLB")["hits_by_size"]
+    assert array(result, "L2-DTLB")["fills"] == 0
+    assert array(result, "L1-DTLB")["evictions"] > 100
+
+
+@claim("S0-034", "4.1", "1 GB instruction mappings are smashed to 2 MB entries in the L2 ITLB, 512 for the whole")
+@pytest.mark.parametrize("machine", ["zenplus-2700x", "zen3-5900x"])
+def test_giant_code_is_smashed(machine: str, bench: Bench) -> None:
+    # Between two steps through the first page another one takes the only entry of the first level.
+    steps = "".join(f"f {BASE + i * 2 * M:#x}\nf {BASE + G:#x}\n" for i in range(512))
+    trace = f"mmap {BASE:#x} 2G rwx anon populate\n" + steps
+    small = ("tlb.L1-ITLB.entries=1", "tlb.L1-ITLB.ways=1")
+    lines, _ = bench.explain(machine, trace, "hugetlb-1g", SMALL_POOL, *small)
+    fills = [f for line in lines for f in line["filled"] if f["array"] == "L2-ITLB"]
+    assert {f["bytes"] for f in fills} == {2 * M}
+    assert {f["va"] for f in fills} == {BASE + i * 2 * M for i in range(513)}
+
+
+@claim("S0-052", "2.1", "The first fault in an eligible aligned 2 MB region allocates, zeroes and maps a 2 MB page")
+def test_the_first_fault_maps_a_huge_page(bench: Bench) -> None:
+    counts = bench.run("zen3-5900x", f"mmap {BASE:#x} 4M rw anon\nw {BASE + 0x123456:#x}\n", "linux-thp")["counts"]
+    assert counts["memory"]["mapped"]["2M"]["now"] == 2 * M
+    assert counts["kernel"]["work"]["zero_bytes"] == 512 * 4096
+    assert counts["kernel"]["huge_faults"] == sum(counts["kernel"]["faults"].values()) == 1
+
+
+# Paper 2 --------------------------------------------------------------------------------------------------------------
+
+
+def superpages_of_code(count: int, rounds: int) -> str:
+    """One function in each of `count` 2 MB pages, at increasing offsets, called in turn."""
+    calls = "".join(f"f {BASE + i * (2 * M + 64):#x}\n" for i in range(count))
+    return f"mmap {BASE:#x} {count * 2}M rwx anon\n" + calls * rounds
+
+
+@claim("S1-009", "I", "A residual region takes up to 511 of 1536 STLB entries, almost a third")
+def test_the_residual_region_in_the_second_level(bench: Bench) -> None:
+    fetches = "".join(f"f {BASE + i * 4096:#x}\n" for i in range(511))
+    result = bench.run("skylake-e3-1240v5", f"mmap {BASE:#x} 2044K rx file:/bin/prog+0\n{fetches}")
+    stlb = array(result, "STLB")
+    assert (stlb["fills"], stlb["evictions"]) == (511, 0)
+    assert sized(described("skylake-e3-1240v5"), 2, "instruction", "4K") == 1536
+    assert pytest.approx(0.3327, abs=1e-4) == 511 / 1536
+
+
+@claim(
+    "S1-012", "II, Table I", "Skylake has 8 ITLB entries for 2 MB and none for 1 GB; the STLB 1,536", "in part: Skylake"
+)
+def test_the_capacities_of_skylake() -> None:
+    machine = described("skylake-e3-1240v5")
+    assert sized(machine, 1, "instruction", "2M") == 8
+    assert sized(machine, 1, "instruction", "1G") == 0
+    assert sized(machine, 2, "instruction", "2M") == 1536
+
+
+@claim("S1-036", "V-A", "An STLB hit costs 7 cycles")
+def test_a_second_level_hit_of_skylake(bench: Bench) -> None:
+    trace = f"mmap {BASE:#x} 4K rwx anon populate\nr {BASE:#x}\nf {BASE:#x}\n"
+    lines, _ = bench.explain("skylake-e3-1240v5", trace)
+    assert (lines[1]["l1"], lines[1]["l2"], lines[1]["cycles"]) == ("miss", "hit", 7)
+
+
+@claim(
+    "S1-039",
+    "V-A",
+    "8 functions in 8 superpages never miss once warm; with 9, every call misses",
+    "exactly, its misses",
+)
+@claim("S1-040", "V-A", "With 9 superpages virtually all ITLB misses hit the STLB", "exactly, its hits")
+def test_nine_superpages_of_code_on_skylake(bench: Bench) -> None:
+    rounds = 50
+    eight = bench.run("skylake-e3-1240v5", superpages_of_code(8, rounds), "linux-thp")["counts"]["tlb"]
+    nine = bench.run("skylake-e3-1240v5", superpages_of_code(9, rounds), "linux-thp")["counts"]["tlb"]
+    assert eight["l1i"]["misses"] == 8
+    assert nine["l1i"]["misses"] == nine["l1i"]["accesses"] == 9 * rounds
+    assert nine["l2i"]["misses"] == 9
+
+
+@claim("S1-031", "V", "The anomaly comes from the split ITLB: one that does not tell sizes apart has none")
+@pytest.mark.parametrize("machine", ["zenplus-2700x", "zen3-5900x"])
+def test_nine_superpages_of_code_on_zen(machine: str, bench: Bench) -> None:
+    for count in (8, 9, 16, 32):
+        tlb = bench.run(machine, superpages_of_code(count, 20), "linux-thp")["counts"]["tlb"]
+        assert tlb["l1i"]["misses"] == count
+
+
+def server(superpages: int, calls: int = 6000) -> str:
+    """A program of 16 code regions with 24 hot pages each, in random order, and 1,400 pages of data. The first regions
+    are superpages."""
+    random = Random(7)
+    data = BASE + 64 * M
+    lines = [f"mmap {BASE:#x} 32M rwx anon", f"mmap {data:#x} 5600K rw anon"]
+    lines += [f"madvise {BASE:#x} {superpages * 2}M hugepage"] if superpages else []
+    lines += [f"w {BASE + i * 2 * M:#x}" for i in range(superpages)]
+    hot = [BASE + region * 2 * M + page * 84 * K for region in range(16) for page in range(24)]
+    lines += [f"w {va:#x}" for va in hot] + [f"w {data + i * 4096:#x}" for i in range(1400)]
+    for _ in range(calls):
+        lines += [f"f {random.choice(hot):#x} x20", f"r {data + random.randrange(1400) * 4096:#x}"]
+    return "\n".join(lines) + "\n"
+
+
+def walk_cycles(result: Json, side: str) -> int:
+    """Cycles of walks."""
+    cycles: int = result["counts"]["walks"][side]["cycles"]
+    return cycles
+
+
+@claim("S1-028", "V, Figures 5-6", "Instruction and data walk cycles fall as code superpages are added", "direction")
+@claim(
+    "S1-029", "V, Figures 5-6", "ITLB misses have an optimum at a small number of superpages, then rise", "direction"
+)
+def test_more_and_more_superpages_of_code(bench: Bench) -> None:
+    counts = (0, 4, 8, 12, 16)
+    runs = [bench.run("skylake-e3-1240v5", server(n), "linux-thp-madvise") for n in counts]
+    data = [walk_cycles(run, "data") for run in runs]
+    code = [walk_cycles(run, "instruction") for run in runs]
+    assert data == sorted(data, reverse=True)
+    assert code[0] > code[2] > 0
+    misses = [run["counts"]["tlb"]["l1i"]["misses"] for run in runs]
+    best = misses.index(min(misses))
+    assert 0 < best < len(counts) - 1
+    assert counts[best] in (8, 12)
+    assert misses[-1] > 1.5 * misses[best]
+
+
+SPLIT_SECOND = """
+[[tlb]]
+name = "ITLB"
+level = 1
+side = "instruction"
+entries = 128
+ways = 8
+sizes = ["4K", "2M"]
+
+[[tlb]]
+name = "DTLB"
+level = 1
+side = "data"
+entries = 64
+ways = 4
+sizes = ["4K", "2M"]
+"""
+
+
+def second(name: str, side: str, entries: int) -> str:
+    """A second-level array."""
+    return (
+        f'\n[[tlb]]\nname = "{name}"\nlevel = 2\nside = "{side}"\nentries = {entries}\nways = 12\n'
+        'sizes = ["4K", "2M"]\nhit_cycles = 7\n'
+    )
+
+
+@claim(
+    "S1-027",
+    "V, VIII",
+    "Superpages for code help data too, because the STLB is shared; a private one does not",
+    "direction",
+)
+def test_superpages_of_code_help_data_only_where_the_second_level_is_shared(bench: Bench) -> None:
+    def data_walks(tables: str, superpages: int) -> int:
+        walks = bench.run(bench.machine(tables), server(superpages), "linux-thp-madvise")["counts"]["walks"]["data"]
+        walked: int = walks["walks"]
+        return walked
+
+    shared = SPLIT_SECOND + second("STLB", "both", 1536)
+    private = SPLIT_SECOND + second("L2I", "instruction", 768) + second("L2D", "data", 768)
+    # The warm-up writes the code pages once: count what superpages change beyond that.
+    warm_up = 16 * 24 * 2
+    assert data_walks(shared, 16) < 0.8 * data_walks(shared, 0)
+    assert abs(data_walks(private, 16) - data_walks(private, 0)) <= warm_up
+
+
+@claim("S1-033", "V", "Each promotion saves one leaf page table of 4 KB in each process that maps the region")
+def test_a_huge_page_saves_a_page_table(bench: Bench) -> None:
+    touch = "".join(f"w {BASE + i * 2 * M:#x}\n" for i in range(3))
+    program = f"mmap {BASE:#x} 6M rw anon\n{touch}"
+    trace = f"{program}p 2.2\n{program}"
+    base, huge = (bench.run("skylake-e3-1240v5", trace, p)["counts"]["memory"] for p in ("linux-4k", "linux-thp"))
+    assert base["table_bytes"] - huge["table_bytes"] == 3 * 2 * 4096
+
+
+@claim("S1-065", "III, Table II", "WALK_PENDING adds 1 per walk and cycle, WALK_ACTIVE at most 1 per cycle")
+def test_two_overlapping_walks(bench: Bench) -> None:
+    tables = "[core]\nfrequency_mhz = 1000\nwindow = 1000\n\n[walker]\ncount = 2\n"
+    trace = f"mmap {BASE:#x} 8K rw anon populate\nr {BASE:#x}\nr {BASE + 4096:#x}\n"
+    model = bench.run(bench.machine(tables), trace)["model"]
+    walk = 400
+    assert (model["walk_pending"], model["walk_active"]) == (2 * walk, walk)
+
+
+# Paper 3 --------------------------------------------------------------------------------------------------------------
+
+
+@claim(
+    "S2-031", "VI", "N1: 48-entry fully associative L1s, a 1280-entry 5-way L2 for any size; L1 misses cost 3 cycles"
+)
+def test_the_tlbs_of_neoverse_n1() -> None:
+    arrays = {a["name"]: a for a in described("neoverse-n1")["tlb"]}
+    for name in ("L1-ITLB", "L1-DTLB"):
+        assert (arrays[name]["entries"], arrays[name]["ways"]) == (48, "full")
+    second_level = arrays["L2-TLB"]
+    assert (second_level["entries"], second_level["ways"], second_level["side"]) == (1280, 5, "both")
+    assert second_level["hit_cycles"] == 3
+    assert {"4K", "2M"} <= set(second_level["sizes"])
+
+
+@claim("S2-032", "VI", "L2 reach on N1: 5 MiB at 4 KiB, 2.5 GiB at 2 MiB", "in part: 4 KiB and 2 MiB")
+@pytest.mark.parametrize(("policy", "size", "reach"), [("linux-4k", 4 * K, 5 * M), ("linux-thp", 2 * M, 2560 * M)])
+def test_the_reach_of_neoverse_n1(policy: str, size: int, reach: int, bench: Bench) -> None:
+    def misses(footprint: int, rounds: int) -> int:
+        once = "".join(f"r {va:#x}\n" for va in range(BASE, BASE + footprint, size))
+        trace = f"mmap {BASE:#x} {footprint} rw anon populate\n{once * rounds}"
+        counted: int = bench.run("neoverse-n1", trace, policy)["counts"]["tlb"]["l2d"]["misses"]
+        return counted
+
+    assert misses(reach, 3) == reach // size
+    assert misses(reach + 64 * size, 3) > (reach + 64 * size) // size
+
+
+@claim(
+    "S2-033",
+    "VI",
+    "The tool leaves the footprint free at the FMFI wanted: the share 1 - FMFI of it can be huge",
+    "within 2 points",
+)
+@pytest.mark.parametrize("target", [0.0, 0.5, 0.99])
+def test_huge_pages_after_the_fragmentation_tool(target: float, bench: Bench) -> None:
+    # At an index of X, the share 1 - X of the footprint gets huge pages (the paper's text has it the other way round).
+    memory = f'[memory]\nsize = "8G"\n[memory.fragment]\nkind = "fmfi"\ntarget = {target}\nfree = "2G"\n'
+    touch = "".join(f"w {va:#x}\n" for va in range(BASE, BASE + 2 * G - 64 * M, 2 * M))
+    result = bench.run(bench.machine(memory), f"mmap {BASE:#x} 2G rw anon\n{touch}", "linux-thp")
+    assert huge_bytes(result) / (2 * G) == pytest.approx(1 - target, abs=0.04 if target == 0 else 0.02)
+
+
+# Paper 4 --------------------------------------------------------------------------------------------------------------
+
+
+@claim("S3-003", "1", "Split TLBs are probed together: one of them hits, or none")
+def test_at_most_one_of_the_split_tlbs_hits(bench: Bench) -> None:
+    mixed = "".join(f"r {BASE + i * 64 * K:#x}\nr {BASE + 512 * M + i // 4 * 4 * K:#x}\n" for i in range(600))
+    trace = f"mmap {BASE:#x} 64M rw anon\nmmap {BASE + 512 * M:#x} 4M rw file:/data+0\n{mixed}"
+    result = bench.run("haswell-mix-baseline", trace, "linux-thp")
+    hits = {name: array(result, name)["hits"] for name in ("DTLB-4K", "DTLB-2M", "DTLB-1G")}
+    assert sum(hits.values()) == result["counts"]["tlb"]["l1d"]["hits"]
+    assert hits["DTLB-4K"] > 0
+    assert hits["DTLB-2M"] > 0
+    assert {array(result, name)["accesses"] for name in hits} == {result["counts"]["tlb"]["l1d"]["accesses"]}
+
+
+@claim("S3-004", "1", "With superpages only, split small-page entries lie unused and the superpage TLB thrashes")
+def test_split_tlbs_lie_unused(bench: Bench) -> None:
+    pages = "".join(f"r {BASE + i * 2 * M:#x}\n" for i in range(40))
+    result = bench.run("haswell-mix-baseline", f"mmap {BASE:#x} 80M rw anon populate\n{pages * 10}", "linux-thp")
+    assert array(result, "DTLB-4K")["fills"] == 0
+    # 40 pages in 8 sets of 4: each set holds 5 in turn, under LRU none is found again.
+    assert array(result, "DTLB-2M")["hits"] == 0
+
+
+@claim("S3-007", "2", "A native walk of four levels is 4 sequential accesses", "in part: native")
+@claim("S4-006", "2.1", "A four-level walk costs 4 accesses", "in part: the conventional table")
+@claim("S4-008", "4.5", "A 2 MiB page costs 3 accesses in a conventional table", "in part: the conventional table")
+@pytest.mark.parametrize(("policy", "reads"), [("linux-4k", [4, 3, 2, 1]), ("linux-thp", [4, 3, 2])])
+def test_cold_native_walks(policy: str, reads: list[int], bench: Bench) -> None:
+    trace = f"mmap {BASE:#x} 2M rw anon populate\nr {BASE:#x}\n"
+    lines, _ = bench.explain("compendia-baseline", trace, policy)
+    assert [step["level"] for step in lines[0]["walk"]] == reads
+
+
+@claim("S3-008", "3", "A walk reads a line of 64 bytes: 8 translations of 8 bytes")
+def test_a_line_has_eight_translations(bench: Bench) -> None:
+    reads = "".join(f"r {BASE + i * 4096:#x}\n" for i in range(24))
+    lines, _ = bench.explain("compendia-baseline", f"mmap {BASE:#x} 96K rw anon populate\n{reads}")
+    leaves = [line["walk"][-1]["pa"] for line in lines]
+    assert [pa - leaves[0] for pa in leaves] == [8 * i for i in range(24)]
+    assert [pa // 64 - leaves[0] // 64 for pa in leaves] == [i // 8 for i in range(24)]
+
+
+@claim(
+    "S3-036",
+    "4.4",
+    "A store through a clean entry writes the table's dirty bit, through a dirty one not",
+    "in part: no bundles",
+)
+def test_dirty_bits_are_written_once(bench: Bench) -> None:
+    trace = f"mmap {BASE:#x} 4K rw anon\nr {BASE:#x}\n" + f"w {BASE:#x}\n" * 5
+    walks = bench.run("haswell-mix-baseline", trace, "linux-4k", "policy.linux.zero_page=false")["counts"]["walks"]
+    assert walks["dirty_updates"] == 1
+
+
+@claim("S3-039", "5.1", "Hash-rehash probes size by size: hits cost 1 to 3 probes, a miss 3")
+def test_hash_rehash_probes_in_turn(bench: Bench) -> None:
+    first = '[[tlb]]\nname = "L1"\nlevel = 1\nside = "both"\nentries = 1\nways = 1\nsizes = ["4K", "2M", "1G"]\n'
+    serial = (
+        '\n[[tlb]]\nname = "L2"\nlevel = 2\nside = "both"\nentries = 64\nways = 4\nsizes = ["4K", "2M", "1G"]\n'
+        'probe = "serial"\nhit_cycles = 10\n\n[memory]\nsize = "8G"\n'
+    )
+    machine = bench.machine(first + serial)
+    other = BASE + 4 * G
+    cases = [("linux-4k", "4K", "4K", 1), ("linux-thp", "2M", "2M", 2), ("hugetlb-1g", "1G", "1G", 3)]
+    for policy, length, _, probes in cases:
+        sets = (SMALL_POOL,) if policy == "hugetlb-1g" else ()
+        trace = f"mmap {BASE:#x} {length} rw anon populate\nmmap {other:#x} {length} rw anon populate\n"
+        trace += f"r {BASE:#x}\nr {other:#x}\nr {BASE:#x}\n"
+        lines, _ = bench.explain(machine, trace, policy, *sets)
+        walk = sum(step["cycles"] for step in lines[0]["walk"])
+        assert lines[0]["cycles"] == 3 * 10 + walk
+        assert (lines[2]["l2"], lines[2]["cycles"]) == ("hit", probes * 10)
+
+
+@claim(
+    "S3-042", "6.1", "Baseline: L1 64 x 4-way 4 KB, 32 x 4-way 2 MB, 4 for 1 GB; L2 512 for 4 KB and 2 MB, 32 for 1 GB"
+)
+def test_the_haswell_baseline() -> None:
+    arrays = {a["name"]: a for a in described("haswell-mix-baseline")["tlb"]}
+    shape = {name: (a["entries"], a["ways"], a["sizes"]) for name, a in arrays.items()}
+    assert shape["DTLB-4K"] == (64, 4, ["4K"])
+    assert shape["DTLB-2M"] == (32, 4, ["2M"])
+    assert shape["DTLB-1G"] == (4, "full", ["1G"])
+    assert (shape["L2-4K-2M"][0], shape["L2-4K-2M"][2]) == (512, ["4K", "2M"])
+    assert (shape["L2-1G"][0], shape["L2-1G"][2]) == (32, ["1G"])
+
+
+@claim("S3-046", "7.1, Figure 9", "With memhog at 40 % more than 80 % of a footprint is superpages", "direction")
+def test_superpages_beside_memhog(bench: Bench) -> None:
+    # As the paper's 80 GB with footprints that leave memory over: a quarter of it, scaled down.
+    memory = '[memory]\nsize = "4G"\n[memory.fragment]\nkind = "memhog"\npercent = {}\n'
+
+    def share(percent: int) -> float:
+        touch = "".join(f"w {va:#x}\n" for va in range(BASE, BASE + G, 2 * M))
+        machine = bench.machine(memory.format(percent))
+        return huge_bytes(bench.run(machine, f"mmap {BASE:#x} 1G rw anon\n{touch}", "linux-thp")) / G
+
+    shares = [share(percent) for percent in (0, 40, 60, 80)]
+    assert shares[1] > 0.8
+    assert shares == sorted(shares, reverse=True)
+    assert shares[3] < 0.3
+
+
+# Paper 5 --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def accesses() -> Callable[..., float]:
+    """Memory accesses per TLB miss of random updates."""
+    path = Path(__file__).parents[2] / "scripts" / "gups_curve.py"
+    spec = importlib.util.spec_from_file_location("gups_curve", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    measure: Callable[..., float] = module.measure
+    return measure
+
+
+@claim(
+    "S4-034",
+    "5",
+    "Simulator: 64-entry L1, 1024-entry L2, a 64-entry 8-way cache for PGD, PUD and PMD entries; hits cost nothing",
+    "in part: native",
+)
+def test_the_simulated_machine_of_paper_5() -> None:
+    machine = described("compendia-baseline")
+    assert sized(machine, 1, "data", "4K") == 64
+    assert sized(machine, 2, "data", "4K") == 1024
+    (cache,) = machine["walker"]["cache"]
+    assert (cache["entries"], cache["ways"], sorted(cache["levels"]), cache["hit_cycles"]) == (64, 8, [2, 3, 4], 0)
+
+
+@claim(
+    "S4-047",
+    "6.2, Figure 15",
+    "RandomAccess: one access per miss until 128 MiB, more beyond",
+    "within 2 %, see [the curve](gups-curve.md)",
+)
+def test_accesses_per_miss_rise_beyond_128_mib(accesses: Callable[..., float]) -> None:
+    for size in (16 * M, 32 * M, 64 * M, 128 * M):
+        assert accesses(size, updates=60_000) == pytest.approx(1, abs=0.02)
+    assert accesses(256 * M, updates=60_000) > 1.4
+
+
+@claim(
+    "S4-051",
+    "6.2",
+    "A larger walk cache moves that point linearly; 2 MiB pages move it 512 times",
+    "in part: no Compendia",
+)
+def test_what_moves_the_point(accesses: Callable[..., float]) -> None:
+    for entries, limit in ((32, 64 * M), (128, 256 * M)):
+        sets = (f"walker.cache.PWC.entries={entries}",)
+        assert accesses(limit, 60_000, sets=sets) == pytest.approx(1, abs=0.05)
+        assert accesses(2 * limit, 60_000, sets=sets) > 1.4
+    assert accesses(32 * G, 60_000, policy="linux-thp") == pytest.approx(1, abs=0.02)
+
+
+@claim(
+    "S4-050", "6.2", "Up to 8 GiB huge pages also mean fewer walks: their entries reach 512 times further", "direction"
+)
+def test_huge_pages_mean_fewer_walks(bench: Bench) -> None:
+    def misses(policy: str) -> int:
+        counted: int = bench.run("compendia-baseline", "gen:gups?footprint=1G&updates=30000", policy)["counts"]["tlb"][
+            "l2d"
+        ]["misses"]
+        return counted
+
+    assert misses("linux-thp") < 0.1 * misses("linux-4k")
+
+
+@claim(
+    "S4-059",
+    "5",
+    "The gain is walk cycles times a savable share: the cycles that would be saved were walks gone",
+    "exactly, the share",
+)
+def test_the_savable_share(bench: Bench) -> None:
+    for share in (0.0, 0.4, 1.0):
+        model = bench.run("compendia-baseline", "gen:gups?footprint=64M&updates=3000", savable=share)["model"]
+        assert model["method"] == "savable"
+        assert model["cycles"]["walk"] == math.floor(model["walk_pending"] * share + 0.5)
+
+
+def test_the_page_lists_every_claim_that_is_checked() -> None:
+    """To accept a change, delete the page and run the tests again."""
+    if not PAGE.exists():
+        PAGE.write_text(page(), encoding="utf-8")
+        pytest.fail(f"{PAGE.name} did not exist: wrote it")
+    assert PAGE.read_text(encoding="utf-8") == page()
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
