@@ -12,7 +12,10 @@ from narration import Line, walks
 
 from mmulab import engine
 
-PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = DOCS / "scenarios"
+# Pages elsewhere that carry a case too.
+OTHERS = [DOCS / "concepts" / "trace-of-a-reference.md"]
 COLUMNS = ("fills", "evictions", "drops", "flushes", "kernel", "frames", "cycles")
 
 
@@ -118,7 +121,8 @@ def plain() -> Scenario:
 def every() -> list[Scenario]:
     """Of all pages."""
     base = plain()
-    return [s for page in sorted(PAGES.glob("*.md")) if page.name != "README.md" for s in scenarios(page, base)]
+    pages = [page for page in sorted(PAGES.glob("*.md")) if page.name != "README.md"]
+    return [s for page in pages + OTHERS for s in scenarios(page, base)]
 
 
 def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]]:

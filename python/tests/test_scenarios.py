@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import PAGES, Block, Scenario, every, tell
+from scenarios import DOCS, PAGES, Block, Scenario, every, tell
 
 ALL = every()
 
@@ -60,3 +60,35 @@ def test_a_page_that_is_wrong_is_told_where(tmp_path: Path) -> None:
     text = different(scenario.page, scenario.narration, ["r 0x0 | L1", *told[1:]], told)
     assert "-r 0x0 | L1" in text
     assert f"+{told[0]}" in text
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may point to within a page: its headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = [DOCS.parent / "README.md", DOCS.parent / "ARCHITECTURE.md", *DOCS.rglob("*.md")]
+    broken = []
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            if target.startswith(("http:", "https:")):
+                continue
+            file, _, anchor = target.partition("#")
+            there = (page.parent / file).resolve() if file else page
+            if not there.exists() or (anchor and anchor not in anchors(there)):
+                broken.append(f"{page.relative_to(DOCS.parent)}: {target}")
+    assert not broken, broken
+
+
+def test_every_page_of_the_docs_can_be_reached() -> None:
+    reached, ahead = set(), [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in reached or page.suffix != ".md" or not page.exists():
+            continue
+        reached.add(page)
+        links = re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8"))
+        ahead += [(page.parent / link).resolve() for link in links if not link.startswith("http")]
+    assert set(DOCS.resolve().rglob("*.md")) <= {page.resolve() for page in reached}
