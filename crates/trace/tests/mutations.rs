@@ -165,10 +165,13 @@ fn streams() -> [Vec<u8>; 6] {
     [dictionary, events, codes, vec![1, 0, 0, 2, 0, 0], forms, deltas]
 }
 
+/// A format, a trace in it, and what reads it.
+type Sample = (&'static str, Vec<u8>, fn(&[u8]));
+
 #[test]
 fn damaged_traces_are_survived() {
     let mut random = Random(20_240_601);
-    let samples: [(&str, Vec<u8>, fn(&[u8])); 5] = [
+    let samples: [Sample; 5] = [
         ("native", native_sample(), native),
         ("text", TEXT.into(), |b| drain(TextReader::new(Cursor::new(b.to_vec()), "t".into()))),
         ("lackey", LACKEY.into(), |b| drain(LackeyReader::new(Cursor::new(b.to_vec()), "t".into()))),
