@@ -85,12 +85,13 @@ pub trait Source: Send {
     }
 
     /// Goes to the last place at or before instruction `instruction` where reading can begin; `None` when this source
-    /// can only be read through. Only before the first batch.
+    /// can only be read through. `hear` is told the share of the trace that was passed; false ends it with
+    /// [`crate::TraceErrorKind::Interrupted`]. Only before the first batch.
     ///
     /// # Errors
     /// Damage on the way.
-    fn skip_to(&mut self, instruction: u64) -> Result<Option<Sought>, TraceError> {
-        let _ = instruction;
+    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
+        let _ = (instruction, hear);
         Ok(None)
     }
 

@@ -1,6 +1,6 @@
 use crate::{
     Batch, ChampSimWriter, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TraceError,
-    write_batch, write_description,
+    TraceErrorKind, write_batch, write_description,
 };
 use serde::Serialize;
 use std::{
@@ -41,7 +41,7 @@ impl Beat {
     /// Tells `hear` if it is time to; false if it wants an end.
     pub fn tell(
         &mut self,
-        source: &dyn Source,
+        fraction: Option<f64>,
         instructions: u64,
         references: u64,
         hear: &mut dyn FnMut(&Progress) -> bool,
@@ -52,7 +52,7 @@ impl Beat {
         self.last = Instant::now();
         let elapsed_s = self.start.elapsed().as_secs_f64();
         let refs_per_s = references as f64 / elapsed_s.max(1e-9);
-        hear(&Progress { instructions, references, fraction: source.progress(), elapsed_s, refs_per_s })
+        hear(&Progress { instructions, references, fraction, elapsed_s, refs_per_s })
     }
 }
 
@@ -154,18 +154,19 @@ pub fn copy<W: Write>(
     let mut cut = Cut { span, at: 0, begun: span.start == 0, switch: None, instructions: 0, references: 0 };
     let (mut batch, mut kept) = (Batch::default(), Batch::default());
     let mut stopped = None;
+    let mut beat = Beat::new();
     if span.start > 0 {
-        match source.skip_to(span.start) {
+        match source.skip_to(span.start, &mut |fraction| beat.tell(Some(fraction), 0, 0, &mut hear)) {
             Ok(Some(sought)) => {
                 cut.at = sought.instructions;
                 sought.events.into_iter().for_each(|event| cut.event(event, &mut kept));
                 sink.push(&kept)?;
             }
             Ok(None) => {}
+            Err(TraceError { kind: TraceErrorKind::Interrupted, .. }) => stopped = Some(Stopped::Interrupted),
             Err(error) => stopped = Some(Stopped::Source(error)),
         }
     }
-    let mut beat = Beat::new();
     while stopped.is_none() {
         let read = source.next_batch(&mut batch);
         kept.clear();
@@ -174,7 +175,7 @@ pub fn copy<W: Write>(
         match read {
             _ if over => break,
             Ok(false) => break,
-            Ok(true) if beat.tell(source, cut.at, cut.references, &mut hear) => {}
+            Ok(true) if beat.tell(source.progress(), cut.at, cut.references, &mut hear) => {}
             Ok(true) => stopped = Some(Stopped::Interrupted),
             Err(error) => stopped = Some(Stopped::Source(error)),
         }

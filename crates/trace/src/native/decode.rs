@@ -152,9 +152,14 @@ impl Decoder {
 
     /// Takes over a chunk whose checksum holds: decompresses it and learns its definitions.
     pub fn open(&mut self, header: ChunkHeader, payload: &[u8]) -> Result<(), String> {
+        self.open_streams(header, payload, stream::COUNT)
+    }
+
+    /// As [`Decoder::open`], decompressing only the first `wanted` streams.
+    fn open_streams(&mut self, header: ChunkHeader, payload: &[u8], wanted: usize) -> Result<(), String> {
         self.chunk = None;
         let mut at = 0;
-        for (which, &(stored, raw)) in header.lengths.iter().enumerate() {
+        for (which, &(stored, raw)) in header.lengths.iter().enumerate().take(wanted) {
             let end = at + stored as usize;
             let stored = payload.get(at..end).ok_or("its streams are longer than the chunk")?;
             self.inflate.fill(which, stored, raw as usize)?;
@@ -371,8 +376,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// The events of the open chunk, which is then closed without being decoded.
-    pub fn skim(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
+    /// Learns a chunk's definitions and events without decoding its accesses.
+    pub fn skim(&mut self, header: ChunkHeader, payload: &[u8], events: &mut Vec<Event>) -> Result<(), String> {
+        // Definitions, events and codes come before ids, forms and deltas.
+        self.open_streams(header, payload, stream::CODES + 1)?;
         let mut batch = Batch::default();
         self.say_who(&mut batch);
         let Some(chunk) = self.chunk.take() else { return Ok(()) };

@@ -304,6 +304,11 @@ impl NativeReader {
     /// # Errors
     /// Damage on the way.
     pub fn seek(&mut self, instruction: u64) -> Result<Sought, TraceError> {
+        self.seek_heard(instruction, &mut |_| true)
+    }
+
+    /// As [`NativeReader::seek`]; `hear` is told the share of the chunks that were passed, and false ends it.
+    fn seek_heard(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Sought, TraceError> {
         let (mut target, mut before) = (0, 0u64);
         while let Some(entry) = self.entries.get(target) {
             let after = before.wrapping_add(entry.instructions);
@@ -326,12 +331,15 @@ impl NativeReader {
         while self.next < target {
             let at = self.position;
             let index = self.next;
+            if !hear(index as f64 / self.entries.len() as f64) {
+                return Err(self.error(at, TraceErrorKind::Interrupted));
+            }
             let Some(header) = self.read_chunk()? else { break };
-            self.decoder.open(header, &self.payload).map_err(|e| self.damaged(at, e))?;
             if index < keys.get(&header.space).copied().unwrap_or(0) {
-                self.decoder.skim(&mut events).map_err(|e| self.damaged(at, e))?;
+                self.decoder.skim(header, &self.payload, &mut events).map_err(|e| self.damaged(at, e))?;
                 continue;
             }
+            self.decoder.open(header, &self.payload).map_err(|e| self.damaged(at, e))?;
             while self.decoder.is_open() {
                 batch.clear();
                 self.decoder.decode(&mut batch).map_err(|e| self.damaged(at, e))?;
@@ -361,8 +369,8 @@ impl Source for NativeReader {
         Ok(true)
     }
 
-    fn skip_to(&mut self, instruction: u64) -> Result<Option<Sought>, TraceError> {
-        self.seek(instruction).map(Some)
+    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
+        self.seek_heard(instruction, hear).map(Some)
     }
 
     fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {

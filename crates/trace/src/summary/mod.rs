@@ -79,7 +79,7 @@ pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> boo
         let read = source.next_batch(&mut batch);
         walk.take(&batch, &mut sum);
         match read {
-            Ok(true) if beat.tell(source, sum.instructions, sum.references, &mut hear) => continue,
+            Ok(true) if beat.tell(source.progress(), sum.instructions, sum.references, &mut hear) => continue,
             Ok(true) => sum.problem = Some("interrupted".into()),
             Ok(false) => sum.complete = true,
             Err(TraceError { at, kind, .. }) => sum.problem = Some(format!("{at}: {kind}")),
