@@ -21,6 +21,7 @@ GENERATORS = [
     "gen:zipf?footprint=64M&references=600",
     "gen:pointer-chase?footprint=16M&references=600",
 ]
+COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 # Pools as large as the shipped policies' would take the host's time to boot; 1 GiB is enough for these.
 SMALL_POOL = {"hugetlb-2m": ("policy.hugetlb.pool=256M",), "hugetlb-1g": ("policy.hugetlb.pool=1G",)}
 
@@ -79,6 +80,13 @@ def test_on_every_shipped_machine_and_policy(machine: str, policy: str) -> None:
             if hits
         }
         assert dict(array_hits(lines, result["machine"])) == counted
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_a_real_program(machine: str) -> None:
+    lines, result = agree(str(COMPILER), engine.Job(machine, "linux-thp"), engine.Options(max_instructions=60_000))
+    assert result["counts"]["instructions"] >= 60_000
+    assert sum(array_hits(lines, result["machine"]).values()) == sum(a["hits"] for a in result["counts"]["arrays"])
 
 
 @pytest.mark.parametrize("block", range(0, 120, 20))

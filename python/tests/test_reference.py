@@ -18,6 +18,9 @@ SEEDS = range(500)
 STEPS = 220
 # Programs in which each thing there is to do is done, and each mistake shows.
 ENOUGH = 150
+# A stretch of a compiler's run, in instructions: its events from the beginning, its references from there.
+COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
+PART = (4_000_000, 4_100_000)
 
 
 def narrate(trace: Path, job: engine.Job, unmapped: str) -> list[dict[str, Any]]:
@@ -83,6 +86,19 @@ def test_the_engine_and_the_model_tell_the_same(block: int, tmp_path: Path) -> N
             compare(told, Machine(engine.resolve(job), unmapped, told), text)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from None
+
+
+@pytest.mark.parametrize(
+    ("machine", "policy"),
+    [("skylake-e3-1240v5", "linux-thp"), ("zen3-5900x", "linux-4k"), ("haswell-mix-baseline", "hugetlb-2m")],
+)
+def test_a_real_program_is_told_the_same_on_real_machines(machine: str, policy: str, tmp_path: Path) -> None:
+    trace = tmp_path / "part.mmtx"
+    engine.trace_copy(str(COMPILER), str(trace), "text", *PART)
+    job = engine.Job(machine, policy, ("policy.hugetlb.pool=64M",) if policy.startswith("hugetlb") else ())
+    told = narrate(trace, job, "fault")
+    assert len(told) > 10_000
+    compare(told, Machine(engine.resolve(job), "fault", told), trace.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

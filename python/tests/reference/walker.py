@@ -15,7 +15,7 @@ LINE = 64
 def size(text: str) -> int:
     """A number of bytes, as descriptions write it."""
     units = {"K": 10, "M": 20, "G": 30, "T": 40}
-    return int(text[:-1]) << units[text[-1]] if text[-1] in units else int(text)
+    return int(text[:-1], 0) << units[text[-1]] if text[-1] in units else int(text, 0)
 
 
 class Caches:
