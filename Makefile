@@ -31,9 +31,9 @@ test: build ## build and test everything
 	cargo test --workspace --exclude mmulab-python
 	$(PYTHON) -m pytest
 
-bench: build ## print references per second: a bare loop, TLBs alone, whole machines
-	cargo run --release -q -p mmulab-tlb --example speed
-	$(PYTHON) scripts/bench.py
+bench: ## print references per second: a bare loop, TLBs alone, whole machines, a compiler's recording
+	cargo bench -q -p mmulab-machine --bench speed
+	cargo bench -q -p mmulab-trace
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check

@@ -1,10 +1,17 @@
 //! Set-associative storage: what TLBs, walk caches and caches have in common.
 //!
-//! [`Sets`] keeps one key of 64 bits per way and the replacement state; whoever uses it keeps what the keys stand for.
+//! A [`Store`] keeps one key of 64 bits per way and the order of use; whoever uses it keeps what the keys stand for. It is
+//! one kind of storage per shape: [`Packed`] and [`Wide`] for true LRU, [`Sets`] for every policy.
 
 mod desc;
+mod packed;
 mod recency;
+mod sets;
 mod store;
+mod wide;
 
 pub use desc::{Replacement, Ways, geometry};
-pub use store::{EMPTY, Put, Sets, prefetch};
+pub use packed::Packed;
+pub use sets::{EMPTY, Put, Sets, prefetch};
+pub use store::{Keys, Store};
+pub use wide::Wide;

@@ -1,155 +1,111 @@
-use crate::{Replacement, recency::Recency};
+//! Where keys are kept: one kind of storage per shape, chosen once, so that searches run at the speed of the shape at
+//! hand.
 
-/// An empty way; no key may be this.
-pub const EMPTY: u64 = u64::MAX;
+use crate::{EMPTY, Packed, Replacement, Sets, Wide, prefetch};
 
-/// Keys in sets of ways, with their replacement state.
-pub struct Sets {
-    sets: u64,
-    /// `sets - 1` where that is a mask; else sets are found by modulo.
-    mask: Option<u64>,
-    ways: usize,
-    /// Ways rounded up to what one compare covers; the ones above `ways` stay empty for ever.
-    stride: usize,
-    keys: Vec<u64>,
-    recency: Recency,
+/// Sets of keys with their order of use.
+pub trait Keys {
+    /// Ways from one set to the next in what is kept beside the keys.
+    fn stride(&self) -> usize;
+    /// The way of `set` that has `key`.
+    fn find(&self, set: usize, key: u64) -> Option<usize>;
+    /// The way was used.
+    fn touch(&mut self, set: usize, way: usize);
+    /// Takes in a key that is not there, most recently used: its way, and the key that went for it or [`EMPTY`].
+    /// `room` tells whether the array has an empty way anywhere.
+    fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
+    /// The key in a way, [`EMPTY`] if none.
+    fn key(&self, set: usize, way: usize) -> u64;
+    /// Empties a way.
+    fn remove(&mut self, set: usize, way: usize);
+    /// Has the host bring a set near: a hint without effect on any result.
+    fn prefetch(&self, set: usize);
 }
 
-/// Where a key was put.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Put {
-    /// The way.
-    pub way: usize,
-    /// The key that went for it.
-    pub replaced: Option<u64>,
-    /// Whether the key was there already.
-    pub present: bool,
-}
-
-/// Asks the host for the line where `slice` begins.
-#[inline(always)]
-pub fn prefetch<T>(slice: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing the program could see, and any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().cast());
+/// The policies that are not LRU. Not inlined: the common shapes should not carry this code around.
+impl Keys for Sets {
+    fn stride(&self) -> usize {
+        self.ways()
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = slice;
+
+    #[inline(never)]
+    fn find(&self, set: usize, key: u64) -> Option<usize> {
+        self.find(set, key)
+    }
+
+    #[inline(never)]
+    fn touch(&mut self, set: usize, way: usize) {
+        self.touch(set, way);
+    }
+
+    #[inline(never)]
+    fn admit(&mut self, set: usize, key: u64, _: bool) -> (usize, u64) {
+        let put = self.put(set, key);
+        (put.way, put.replaced.unwrap_or(EMPTY))
+    }
+
+    fn key(&self, set: usize, way: usize) -> u64 {
+        self.key(set, way)
+    }
+
+    fn remove(&mut self, set: usize, way: usize) {
+        self.remove(set, way);
+    }
+
+    fn prefetch(&self, set: usize) {
+        self.prefetch(set);
+    }
 }
 
-impl Sets {
+/// Asks the host for every line of `keys`.
+#[inline(always)]
+pub(crate) fn prefetch_all(keys: &[[u64; 4]]) {
+    for line in keys.chunks(2) {
+        prefetch(line);
+    }
+}
+
+/// The storage of an array of sets.
+pub enum Store {
+    /// True LRU of up to 4 ways.
+    Upto4(Packed<1>),
+    /// Of up to 8.
+    Upto8(Packed<2>),
+    /// Of up to 12.
+    Upto12(Packed<3>),
+    /// Of up to 16.
+    Upto16(Packed<4>),
+    /// Of more.
+    Wide(Wide),
+    /// Other policies.
+    Any(Sets),
+}
+
+/// The same expression for whichever storage it is.
+#[macro_export]
+macro_rules! each {
+    ($store:expr, $keys:ident => $call:expr) => {
+        match $store {
+            $crate::Store::Upto4($keys) => $call,
+            $crate::Store::Upto8($keys) => $call,
+            $crate::Store::Upto12($keys) => $call,
+            $crate::Store::Upto16($keys) => $call,
+            $crate::Store::Wide($keys) => $call,
+            $crate::Store::Any($keys) => $call,
+        }
+    };
+}
+
+impl Store {
     /// Empty sets of a shape that [`crate::geometry`] has approved; `seed` is for random replacement.
     pub fn new(sets: usize, ways: usize, replacement: Replacement, seed: u64) -> Self {
-        let recency = match replacement {
-            Replacement::Lru => Recency::lru(sets, ways),
-            Replacement::TreePlru => Recency::tree(sets, ways),
-            Replacement::Random => Recency::random(seed, ways),
-        };
-        let stride = match ways {
-            1..=4 => 4,
-            5..=8 => 8,
-            9..=12 => 12,
-            13..=16 => 16,
-            more => more.next_multiple_of(8),
-        };
-        Self {
-            sets: sets as u64,
-            mask: sets.is_power_of_two().then_some(sets as u64 - 1),
-            ways,
-            stride,
-            keys: vec![EMPTY; sets * stride],
-            recency,
+        match (replacement, ways) {
+            (Replacement::Lru, 1..=4) => Self::Upto4(Packed::new(sets, ways)),
+            (Replacement::Lru, 5..=8) => Self::Upto8(Packed::new(sets, ways)),
+            (Replacement::Lru, 9..=12) => Self::Upto12(Packed::new(sets, ways)),
+            (Replacement::Lru, 13..=16) => Self::Upto16(Packed::new(sets, ways)),
+            (Replacement::Lru, _) => Self::Wide(Wide::new(sets, ways)),
+            (Replacement::TreePlru | Replacement::Random, _) => Self::Any(Sets::new(sets, ways, replacement, seed)),
         }
-    }
-
-    /// Sets.
-    pub fn sets(&self) -> usize {
-        self.sets as usize
-    }
-
-    /// Ways.
-    pub fn ways(&self) -> usize {
-        self.ways
-    }
-
-    /// The set that `index` falls in: its low bits, or its remainder where the sets are no power of two.
-    #[inline(always)]
-    pub fn set_of(&self, index: u64) -> usize {
-        match self.mask {
-            Some(mask) => (index & mask) as usize,
-            None => (index % self.sets) as usize,
-        }
-    }
-
-    /// The way of `set` that has `key`.
-    #[inline(always)]
-    pub fn find(&self, set: usize, key: u64) -> Option<usize> {
-        /// All ways compared, then the first that matched: no branch per way.
-        #[inline(always)]
-        fn of<const N: usize>(keys: &[u64], key: u64) -> Option<usize> {
-            let keys: &[u64; N] = keys[..N].try_into().expect("a set is a stride long");
-            let mut matched = 0u32;
-            for (way, &k) in keys.iter().enumerate() {
-                matched |= u32::from(k == key) << way;
-            }
-            (matched != 0).then(|| matched.trailing_zeros() as usize)
-        }
-        let keys = &self.keys[set * self.stride..(set + 1) * self.stride];
-        match self.stride {
-            4 => of::<4>(keys, key),
-            8 => of::<8>(keys, key),
-            12 => of::<12>(keys, key),
-            16 => of::<16>(keys, key),
-            _ => keys.chunks_exact(8).enumerate().find_map(|(i, eight)| of::<8>(eight, key).map(|w| i * 8 + w)),
-        }
-    }
-
-    /// The key in a way, [`EMPTY`] if none.
-    #[inline(always)]
-    pub fn key(&self, set: usize, way: usize) -> u64 {
-        self.keys[set * self.stride + way]
-    }
-
-    /// Has the host bring a set near: a hint without effect on any result.
-    #[inline(always)]
-    pub fn prefetch(&self, set: usize) {
-        let keys = &self.keys[set * self.stride..(set + 1) * self.stride];
-        for line in keys.chunks(8) {
-            prefetch(line);
-        }
-    }
-
-    /// The way was used.
-    #[inline(always)]
-    pub fn touch(&mut self, set: usize, way: usize) {
-        self.recency.touch(set, way);
-    }
-
-    /// Puts `key` into `set`, most recently used: where it is already, else in the first empty way, else in the
-    /// victim's.
-    #[inline]
-    pub fn put(&mut self, set: usize, key: u64) -> Put {
-        debug_assert_ne!(key, EMPTY);
-        if let Some(way) = self.find(set, key) {
-            self.recency.touch(set, way);
-            return Put { way, replaced: None, present: true };
-        }
-        let (way, replaced) = match self.find(set, EMPTY).filter(|&way| way < self.ways) {
-            Some(way) => (way, None),
-            None => {
-                let way = self.recency.victim(set);
-                (way, Some(self.key(set, way)))
-            }
-        };
-        self.keys[set * self.stride + way] = key;
-        self.recency.touch(set, way);
-        Put { way, replaced, present: false }
-    }
-
-    /// Empties a way.
-    pub fn remove(&mut self, set: usize, way: usize) {
-        self.keys[set * self.stride + way] = EMPTY;
     }
 }

@@ -6,10 +6,9 @@
 use crate::{
     ArrayDesc, Entry, GeometryError, Placement, Probe,
     key::{self, GLOBAL, MAX_SIZES, Value, key},
-    store::{Keys, Store, each},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{EMPTY, geometry};
+use mmulab_sets::{EMPTY, Keys, Store, each, geometry};
 
 /// Most entries an array may have: far above any TLB built, and small enough that no description exhausts memory.
 const MAX_ENTRIES: u32 = 1 << 16;

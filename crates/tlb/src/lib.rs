@@ -14,9 +14,6 @@ mod hierarchy;
 mod key;
 mod levels;
 mod observer;
-mod store;
-mod ways;
-mod wide;
 
 pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
 pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe};

@@ -1,6 +1,6 @@
 use crate::{CacheDesc, CacheRules, WalkerError};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
-use mmulab_sets::{Replacement, Sets, Ways, geometry};
+use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 
 /// The caches of all cores, and the memory behind them.
 pub struct Caches {
@@ -11,8 +11,46 @@ pub struct Caches {
 struct Level {
     name: String,
     cycles: u32,
+    sets: u64,
     /// One per core, or one for all.
-    sets: Vec<Sets>,
+    copies: Vec<Copy>,
+}
+
+/// The lines of one cache.
+struct Copy {
+    lines: Store,
+    /// Ways still empty.
+    empty: u64,
+}
+
+impl Level {
+    /// The set of a line: its low bits, or its remainder where the sets are no power of two.
+    #[inline(always)]
+    fn set_of(&self, line: u64) -> usize {
+        if self.sets.is_power_of_two() { (line & (self.sets - 1)) as usize } else { (line % self.sets) as usize }
+    }
+
+    /// Which copy a core uses.
+    #[inline(always)]
+    fn mine(&self, core: usize) -> usize {
+        if self.copies.len() == 1 { 0 } else { core }
+    }
+}
+
+impl Copy {
+    /// Whether the line is there. It is afterwards, most recently used.
+    #[inline(always)]
+    fn read(&mut self, set: usize, line: u64) -> bool {
+        each!(&mut self.lines, lines => {
+            if let Some(way) = lines.find(set, line) {
+                lines.touch(set, way);
+                return true;
+            }
+            let (_, gone) = lines.admit(set, line, self.empty != 0);
+            self.empty -= u64::from(gone == EMPTY);
+            false
+        })
+    }
 }
 
 /// Who had a line.
@@ -42,8 +80,13 @@ impl Caches {
             let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is no multiple of 64 bytes", d.size)))?;
             let (sets, ways) = geometry(lines, Ways::Count(d.ways), Replacement::Lru).map_err(bad)?;
             let copies = if d.shared { 1 } else { usize::from(cores) };
-            let sets = (0..copies).map(|_| Sets::new(sets, ways, Replacement::Lru, 0)).collect();
-            Ok(Level { name: d.name.clone(), cycles: d.cycles, sets })
+            let copy = |_| Copy { lines: Store::new(sets, ways, Replacement::Lru, 0), empty: lines };
+            Ok(Level {
+                name: d.name.clone(),
+                cycles: d.cycles,
+                sets: sets as u64,
+                copies: (0..copies).map(copy).collect(),
+            })
         };
         let levels = desc.iter().map(level).collect::<Result<_, _>>()?;
         Ok(Self { levels, memory_cycles: rules.memory_cycles })
@@ -54,9 +97,8 @@ impl Caches {
     pub fn read(&mut self, core: usize, pa: PhysAddr) -> Served {
         let line = pa.0 / LINE_BYTES;
         for (by, level) in self.levels.iter_mut().enumerate() {
-            let mine = if level.sets.len() == 1 { 0 } else { core };
-            let sets = &mut level.sets[mine];
-            if sets.put(sets.set_of(line), line).present {
+            let (set, mine) = (level.set_of(line), level.mine(core));
+            if level.copies[mine].read(set, line) {
                 return Served { by: by as u8, cycles: level.cycles };
             }
         }
@@ -68,8 +110,8 @@ impl Caches {
     #[inline]
     pub fn prefetch(&self, core: usize, pa: PhysAddr) {
         if let Some(level) = self.levels.last() {
-            let sets = &level.sets[if level.sets.len() == 1 { 0 } else { core }];
-            sets.prefetch(sets.set_of(pa.0 / LINE_BYTES));
+            let lines = &level.copies[level.mine(core)].lines;
+            each!(lines, lines => lines.prefetch(level.set_of(pa.0 / LINE_BYTES)));
         }
     }
 

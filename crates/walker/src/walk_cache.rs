@@ -1,7 +1,7 @@
 use crate::{WalkCacheDesc, WalkerError};
 use mmulab_addr::{Asid, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Rights};
-use mmulab_sets::{EMPTY, Sets, geometry};
+use mmulab_sets::{EMPTY, Keys, Store, each, geometry};
 
 /// What an upper-level entry said, and what the entries above it had granted.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,11 @@ pub struct WalkCache {
     pub hit_cycles: u32,
     /// Bit `n`: it holds entries of level `n`.
     levels: u32,
-    sets: Sets,
+    sets: u64,
+    keys: Store,
+    /// Ways still empty.
+    empty: u32,
+    /// By set and way.
     held: Vec<Upper>,
 }
 
@@ -46,13 +50,16 @@ impl WalkCache {
             return Ok(None);
         }
         let (sets, ways) = geometry(u64::from(desc.entries), desc.ways, desc.replacement).map_err(bad)?;
+        let keys = Store::new(sets, ways, desc.replacement, seed);
         let nothing = Upper { bits: 0, rights: Rights::ALL };
         Ok(Some(Self {
             name: desc.name.clone(),
             hit_cycles: desc.hit_cycles,
             levels: desc.levels.iter().fold(0, |m, l| m | 1 << l),
-            sets: Sets::new(sets, ways, desc.replacement, seed),
-            held: vec![nothing; sets * ways],
+            sets: sets as u64,
+            held: vec![nothing; sets * each!(&keys, keys => keys.stride())],
+            keys,
+            empty: desc.entries,
         }))
     }
 
@@ -66,26 +73,49 @@ impl WalkCache {
     #[inline]
     pub fn lookup(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<Upper> {
         let (index, key) = key(format, level, asid, va);
-        let set = self.sets.set_of(index);
-        let way = self.sets.find(set, key)?;
-        self.sets.touch(set, way);
-        Some(self.held[set * self.sets.ways() + way])
+        let set = self.set_of(index);
+        let at = each!(&mut self.keys, keys => {
+            let way = keys.find(set, key)?;
+            keys.touch(set, way);
+            set * keys.stride() + way
+        });
+        Some(self.held[at])
     }
 
     /// Keeps an entry that a walk read.
     #[inline]
     pub fn insert(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr, upper: Upper) {
         let (index, key) = key(format, level, asid, va);
-        let set = self.sets.set_of(index);
-        let put = self.sets.put(set, key);
-        self.held[set * self.sets.ways() + put.way] = upper;
+        let set = self.set_of(index);
+        let at = each!(&mut self.keys, keys => {
+            let way = match keys.find(set, key) {
+                Some(way) => {
+                    keys.touch(set, way);
+                    way
+                }
+                None => {
+                    let (way, gone) = keys.admit(set, key, self.empty != 0);
+                    self.empty -= u32::from(gone == EMPTY);
+                    way
+                }
+            };
+            set * keys.stride() + way
+        });
+        self.held[at] = upper;
+    }
+
+    /// The set of an index: its low bits, or its remainder where the sets are no power of two.
+    #[inline(always)]
+    fn set_of(&self, index: u64) -> usize {
+        if self.sets.is_power_of_two() { (index & (self.sets - 1)) as usize } else { (index % self.sets) as usize }
     }
 
     /// Drops entries whose tag and address `stale` says so of.
     pub fn drop_if(&mut self, format: Format, stale: impl Fn(Asid, VirtRange) -> bool) {
-        for set in 0..self.sets.sets() {
-            for way in 0..self.sets.ways() {
-                let key = self.sets.key(set, way);
+        let (mut empty, sets) = (self.empty, self.sets as usize);
+        each!(&mut self.keys, keys => for set in 0..sets {
+            for way in 0..keys.stride() {
+                let key = keys.key(set, way);
                 if key == EMPTY {
                     continue;
                 }
@@ -93,9 +123,11 @@ impl WalkCache {
                 let start = VirtAddr::new((key >> (LEVEL_BITS + TAG_BITS)) << order.shift());
                 let spans = VirtRange::sized(start, order.bytes());
                 if stale(Asid((key >> LEVEL_BITS) as u16), spans) {
-                    self.sets.remove(set, way);
+                    keys.remove(set, way);
+                    empty += 1;
                 }
             }
-        }
+        });
+        self.empty = empty;
     }
 }

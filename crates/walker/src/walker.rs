@@ -8,6 +8,10 @@ use mmulab_pagetable::{Format, Invalidate, Next, Step, Walked};
 
 /// Levels a table can have; walks of two dimensions will need more records, not more levels.
 const MAX_LEVELS: usize = 6;
+/// Most entries on a walk's way: one of each level, and a walk-cache hit.
+const MAX_STEPS: usize = MAX_LEVELS + 1;
+/// Most walk caches of a core.
+const MAX_WALK_CACHES: usize = 8;
 
 /// The table a core walks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +93,12 @@ pub struct Walker {
     /// By place in the description; absent where the description gives no entries.
     walk_caches: Vec<Option<WalkCache>>,
     core: usize,
-    steps: Vec<StepRecord>,
+    /// The entries of the last walk, and how many of them were read rather than had from a walk cache.
+    steps: [StepRecord; MAX_STEPS],
+    taken: usize,
+    reads: usize,
+    /// By level: the walk caches that hold its entries, a bit each.
+    holders: [u8; MAX_LEVELS + 1],
     sides: [SideWalks; 2],
     levels: [Level; MAX_LEVELS],
     foresight: Foresight,
@@ -111,11 +120,26 @@ impl Walker {
             let what = format!("count is {}: give 1 to 64", desc.count);
             return Err(WalkerError { place: "walker".into(), what });
         }
+        if desc.cache.len() > MAX_WALK_CACHES {
+            let what = format!("{} walk caches: give at most {MAX_WALK_CACHES}", desc.cache.len());
+            return Err(WalkerError { place: "walker.cache".into(), what });
+        }
         let caches = desc.cache.iter().zip(1..).map(|(d, seed)| WalkCache::new(d, seed));
+        let walk_caches: Vec<Option<WalkCache>> = caches.collect::<Result<_, _>>()?;
+        let holds = |level| {
+            let bit = |(at, cache): (usize, &Option<WalkCache>)| {
+                u8::from(cache.as_ref().is_some_and(|c| c.holds(level as u8))) << at
+            };
+            walk_caches.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
+        };
+        let nothing = StepRecord { level: 0, pa: PhysAddr(0), server: Server::Cache(0), cycles: 0 };
         Ok(Self {
-            walk_caches: caches.collect::<Result<_, _>>()?,
+            holders: std::array::from_fn(holds),
+            walk_caches,
             core,
-            steps: Vec::with_capacity(MAX_LEVELS),
+            steps: [nothing; MAX_STEPS],
+            taken: 0,
+            reads: 0,
             sides: Default::default(),
             levels: Default::default(),
             foresight: Foresight::new(),
@@ -132,20 +156,22 @@ impl Walker {
         va: VirtAddr,
         access: Access,
     ) -> Walk {
-        self.steps.clear();
+        (self.taken, self.reads) = (0, 0);
         let mut cycles = 0;
         let mut step = self.begin(cx, va, &mut cycles);
         let walk = loop {
             cycles += self.read(caches, step);
-            let line = *mem.line(step.entry);
-            let slot = (step.entry.0 as usize >> 3) & 7;
-            let bits = line[slot];
+            let bits = mem.read(step.entry);
             match cx.format.next(bits, step, va) {
                 Next::NotPresent => break Walk::Fault { level: step.level, denied: false, cycles },
                 Next::Table(below) => {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
-                    for cache in self.walk_caches.iter_mut().flatten().filter(|c| c.holds(step.level)) {
-                        cache.insert(cx.format, step.level, cx.asid, va, Upper { bits, rights: step.rights });
+                    let mut holders = self.holders[usize::from(step.level)];
+                    while holders != 0 {
+                        if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
+                            cache.insert(cx.format, step.level, cx.asid, va, Upper { bits, rights: step.rights });
+                        }
+                        holders &= holders - 1;
                     }
                     step = below;
                 }
@@ -164,13 +190,13 @@ impl Walker {
                     }
                     leaf.accessed = true;
                     leaf.dirty |= access == Access::Write;
-                    let line = *mem.line(step.entry);
-                    let walked = Walked { leaf, line, slot: slot as u8, level: step.level, format: cx.format };
+                    let (line, slot) = (*mem.line(step.entry), (step.entry.0 >> 3) as u8 & 7);
+                    let walked = Walked { leaf, line, slot, level: step.level, format: cx.format };
                     break Walk::Mapped { walked, cycles };
                 }
             }
         };
-        let reads = self.reads();
+        let reads = self.reads;
         let side = &mut self.sides[access.side() as usize];
         side.walks += 1;
         side.cycles += u64::from(cycles);
@@ -198,19 +224,19 @@ impl Walker {
     #[inline]
     fn begin(&mut self, cx: WalkContext, va: VirtAddr, cycles: &mut u32) -> Step {
         for level in 2..=cx.format.levels() {
-            for (index, cache) in self.walk_caches.iter_mut().enumerate() {
-                let Some(cache) = cache.as_mut().filter(|c| c.holds(level)) else { continue };
+            let mut holders = self.holders[usize::from(level)];
+            while holders != 0 {
+                let index = holders.trailing_zeros() as usize;
+                holders &= holders - 1;
+                let Some(cache) = &mut self.walk_caches[index] else { continue };
                 let Some(upper) = cache.lookup(cx.format, level, cx.asid, va) else { continue };
                 let held = Step { level, covers: cx.format.covers(level), entry: PhysAddr(0), rights: upper.rights };
                 if let Next::Table(below) = cx.format.next(upper.bits, held, va) {
                     *cycles += cache.hit_cycles;
                     self.levels[usize::from(level) - 1].from_walk_cache += 1;
-                    self.steps.push(StepRecord {
-                        level,
-                        pa: below.entry,
-                        server: Server::WalkCache(index as u8),
-                        cycles: cache.hit_cycles,
-                    });
+                    let server = Server::WalkCache(index as u8);
+                    self.steps[0] = StepRecord { level, pa: below.entry, server, cycles: cache.hit_cycles };
+                    self.taken = 1;
                     return below;
                 }
             }
@@ -222,7 +248,12 @@ impl Walker {
     fn read(&mut self, caches: &mut Caches, step: Step) -> u32 {
         let Served { by, cycles } = caches.read(self.core, step.entry);
         self.levels[usize::from(step.level) - 1].served_by[usize::from(by)] += 1;
-        self.steps.push(StepRecord { level: step.level, pa: step.entry, server: Server::Cache(by), cycles });
+        // A table has fewer levels than there is room for.
+        if let Some(record) = self.steps.get_mut(self.taken) {
+            *record = StepRecord { level: step.level, pa: step.entry, server: Server::Cache(by), cycles };
+            self.taken += 1;
+        }
+        self.reads += 1;
         cycles
     }
 
@@ -234,12 +265,12 @@ impl Walker {
     /// Entries the last walk read, walk-cache hits left out.
     #[inline]
     pub fn reads(&self) -> usize {
-        self.steps.iter().filter(|s| matches!(s.server, Server::Cache(_))).count()
+        self.reads
     }
 
     /// The entries of the last walk, in order.
     pub fn steps(&self) -> &[StepRecord] {
-        &self.steps
+        &self.steps[..self.taken]
     }
 
     /// Forgets what the walk caches must not use any more. Invalidating a page drops every entry on its path, as INVLPG

@@ -1,8 +1,10 @@
 //! True-LRU sets of up to 16 ways, at a speed near that of a bare loop: tags four to a vector, the order of use one word.
-//! They do as [`mmulab_sets::Sets`] does; the tests hold both against lists.
+//! They do as [`crate::Sets`] does; the tests hold both against lists.
 
-use crate::store::Keys;
-use mmulab_sets::EMPTY;
+use crate::{
+    EMPTY,
+    store::{Keys, prefetch_all},
+};
 
 /// One bit for each of the four that equals `key`.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
@@ -37,6 +39,7 @@ const NIBBLES: u64 = 0x1111_1111_1111_1111;
 const NIBBLE: u64 = 15;
 
 impl<const FOURS: usize> Packed<FOURS> {
+    /// Empty sets; `ways` is at most `4 * FOURS`.
     pub fn new(sets: usize, ways: usize) -> Self {
         let order = (0..ways as u64).fold(0, |w, way| (w << 4) | way);
         Self { keys: vec![[[EMPTY; 4]; FOURS]; sets], order: vec![order; sets], ways: ways as u32 }
@@ -93,5 +96,10 @@ impl<const FOURS: usize> Keys for Packed<FOURS> {
 
     fn remove(&mut self, set: usize, way: usize) {
         self.keys[set][way / 4][way % 4] = EMPTY;
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, set: usize) {
+        prefetch_all(&self.keys[set]);
     }
 }

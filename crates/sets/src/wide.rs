@@ -1,7 +1,10 @@
 //! True-LRU sets of many ways, as fully associative first levels have: tags sixteen to a step, and a stamp per way.
 
-use crate::{store::Keys, ways::equal};
-use mmulab_sets::EMPTY;
+use crate::{
+    EMPTY,
+    packed::equal,
+    store::{Keys, prefetch_all},
+};
 
 /// Tags compared before anybody asks whether one was equal.
 const STEP: usize = 16;
@@ -17,6 +20,7 @@ pub struct Wide {
 }
 
 impl Wide {
+    /// Empty sets.
     pub fn new(sets: usize, ways: usize) -> Self {
         let steps = ways.div_ceil(STEP);
         Self {
@@ -78,5 +82,11 @@ impl Keys for Wide {
 
     fn remove(&mut self, set: usize, way: usize) {
         *self.key_mut(set, way) = EMPTY;
+    }
+
+    fn prefetch(&self, set: usize) {
+        for step in &self.keys[set * self.steps..(set + 1) * self.steps] {
+            prefetch_all(step);
+        }
     }
 }

@@ -1,0 +1,196 @@
+//! References per second of the engine beside those of a bare loop, in one run: the ratio is what counts, for the
+//! machine's own speed drifts. `make bench` prints it; `docs/performance.md` keeps what was measured.
+//!
+//! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named.
+
+mod bare;
+mod patterns;
+
+use bare::Bare;
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_machine::{Control, Limits, Machine, Options, Touched, describe, open, run};
+use mmulab_pagetable::{Format, Leaf, Walked};
+use mmulab_sets::{Replacement, Ways};
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Outcome, Placement, Probe, Silent};
+use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
+use patterns::{DATA, pattern};
+use std::{
+    collections::BTreeMap,
+    hint::black_box,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+/// References of each measurement.
+const COUNT: usize = 1 << 24;
+/// Times each is repeated; the best counts.
+const REPEATS: usize = 3;
+/// The machine that whole runs are measured on.
+const MACHINE: &str = "skylake-e3-1240v5";
+
+/// Units of work per second, at the best of several times.
+fn best(units: u64, mut work: impl FnMut()) -> f64 {
+    let rate = |_| {
+        let start = Instant::now();
+        work();
+        units as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..REPEATS).map(rate).fold(0.0, f64::max)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn machine(name: &str, policy: &str, options: &Options, with_space: bool) -> Machine {
+    let dirs = |d: &str| vec![root().join(d)];
+    let desc = describe::resolve(name, policy, &[], options, &dirs("machines"), &dirs("policies")).unwrap();
+    Machine::new(Arc::new(desc), with_space).unwrap()
+}
+
+/// A batch that maps and touches everything, for a fault is not what is measured, and the batches to measure.
+fn batches(footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<Ref>)) -> (Batch, Vec<Batch>) {
+    let mut map = Batch::default();
+    map.push_event(Event::Mmap {
+        addr: VirtAddr::new(DATA),
+        len: footprint,
+        prot: Prot::RW.with(Prot::X),
+        flags: MapFlags::default(),
+        backing: Backing::Anon,
+    });
+    for page in 0..footprint / PageOrder::P4K.bytes() {
+        map.refs.push(Ref::write(VirtAddr::new(DATA + page * PageOrder::P4K.bytes())));
+    }
+    let chunk = |part: &[u64]| {
+        let mut refs = Vec::new();
+        part.iter().for_each(|&va| each(VirtAddr::new(va), &mut refs));
+        Batch { refs, events: Vec::new() }
+    };
+    (map, addresses.chunks(Batch::TARGET).map(chunk).collect())
+}
+
+/// The arrays of the bare loop, filled without a walk. They hold the same pages, or this is no comparison.
+fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
+    let array = |name: &str, level, side, entries, ways| ArrayDesc {
+        name: name.into(),
+        level,
+        side,
+        entries,
+        ways: Ways::Count(ways),
+        sizes: vec![PageOrder::P4K],
+        replacement: Replacement::Lru,
+        probe: Probe::Parallel,
+        hit_cycles: 0,
+        smash_to: None,
+        victim_of: None,
+        source: String::new(),
+        assumed: BTreeMap::new(),
+    };
+    let arrays = [
+        array("ITLB", 1, Placement::Instruction, 64, 4),
+        array("DTLB", 1, Placement::Data, 64, 4),
+        array("STLB", 2, Placement::Both, 1536, 12),
+    ];
+    let mut tlbs = Hierarchy::new(&arrays, &HierarchyDesc::default()).unwrap();
+    let rate = best(addresses.len() as u64, || {
+        for &va in addresses {
+            let va = VirtAddr::new(va);
+            if let Outcome::Miss { .. } = tlbs.access(Asid(1), va, Access::Read, &mut Silent) {
+                let leaf = Leaf {
+                    pfn: Pfn(va.vpn().0),
+                    order: PageOrder::P4K,
+                    prot: Prot::RW,
+                    user: true,
+                    accessed: true,
+                    dirty: true,
+                    global: false,
+                };
+                let walked = Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::X86 { levels: 4 } };
+                tlbs.fill(Asid(1), va, Access::Read, &walked, &mut Silent);
+            }
+        }
+    });
+    let counts = tlbs.counts();
+    assert_eq!((counts.l1d.misses, counts.l2d.misses), bare.misses);
+    rate
+}
+
+fn whole(footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<Ref>)) -> f64 {
+    let mut m = machine(MACHINE, "linux-4k", &Options::default(), true);
+    let (map, batches) = batches(footprint, addresses, each);
+    m.run(&map);
+    let references = batches.iter().map(|b| b.refs.len() as u64).sum();
+    best(references, || batches.iter().for_each(|b| m.run(b)))
+}
+
+fn beside_the_bare_loop(name: &str) {
+    let (footprint, addresses) = pattern(name, COUNT);
+    let mut bare = Bare::new();
+    let loop_rate = best(COUNT as u64, || {
+        bare.run(black_box(&addresses));
+    });
+    let tlb_rate = tlbs_only(&addresses, &bare);
+    let whole_rate = whole(footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
+    println!(
+        "{name:14} {:10.0} {:10.0} {:8.2} {:14.0} {:8.2}",
+        loop_rate / 1e6,
+        tlb_rate / 1e6,
+        tlb_rate / loop_rate,
+        whole_rate / 1e6,
+        whole_rate / loop_rate
+    );
+}
+
+/// An update is a block fetched, a word loaded and stored.
+fn updates() {
+    let (footprint, addresses) = pattern("random 8 GiB", COUNT / 2);
+    let rate = whole(footprint, &addresses, |va, refs| {
+        refs.extend([Ref::fetch(VirtAddr::new(DATA), 8), Ref::read(va), Ref::write(va)]);
+    });
+    println!("{:14} {:>10} {:>10} {:>8} {:14.0}", "GUPS 8 GiB", "", "", "", rate / 1e6);
+}
+
+/// The shipped recording of a compiler: decoding, faults and all; then as a study runs it.
+fn compiler() {
+    let path = root().join("tests/data/cc1-small.mmt");
+    let path = path.to_str().unwrap();
+    let references = open(path).unwrap().info().references.unwrap_or_default();
+    let go = |machines: Vec<Machine>, touched: Option<Touched>| {
+        let mut source = open(path).unwrap();
+        let limits = Limits { instructions: None, threads: 1 };
+        black_box(run(source.as_mut(), machines, touched, limits, |_| Control::Continue));
+    };
+    let plain = Options::default();
+    let one = best(references, || go(vec![machine(MACHINE, "linux-4k", &plain, true)], None));
+    println!("\na compiler's recording, decoding included: {:.0} M refs/s", one / 1e6);
+    let study = Options { touched: true, profile: true, ..Options::default() };
+    let machines = ["skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1"];
+    let policies = ["linux-4k", "linux-thp", "hugetlb-2m"];
+    let all = || machines.iter().flat_map(|m| policies.map(|p| machine(m, p, &study, true))).collect::<Vec<_>>();
+    let singly: f64 = machines
+        .iter()
+        .flat_map(|m| policies.map(|p| 1.0 / best(1, || go(vec![machine(m, p, &study, true)], Some(Touched::new())))))
+        .sum();
+    let together = 1.0 / best(1, || go(all(), Some(Touched::new())));
+    println!("12 machines over it in one pass, on one core: the time of {:.1} single runs", 12.0 * together / singly);
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    println!("million references a second, and the ratio to the bare loop ({MACHINE}, linux-4k)");
+    println!(
+        "{:14} {:>10} {:>10} {:>8} {:>14} {:>8}",
+        "pattern", "bare loop", "TLBs only", "ratio", "whole machine", "ratio"
+    );
+    for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"].into_iter().filter(|n| is_wanted(n)) {
+        beside_the_bare_loop(name);
+    }
+    if is_wanted("GUPS 8 GiB") {
+        updates();
+    }
+    if is_wanted("compiler") {
+        compiler();
+    }
+}
