@@ -188,7 +188,7 @@ def _copy(source: str, target: Path, form: str | None, start: int, end: int | No
     if found["kept"]:
         console.say(f"wrote {target}: {', '.join(parts)}")
     for lost in found["lost"]:
-        console.warn(f"not in {target}: {lost}")
+        console.warn(f"{target}: {lost}")
     if found["stopped"]:
         kept = (
             f"{target} is valid up to there and says so itself"

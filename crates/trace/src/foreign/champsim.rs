@@ -230,16 +230,16 @@ impl<W: Write> ChampSimWriter<W> {
 impl Lost {
     fn told(&self) -> Vec<String> {
         let counted = [
-            (self.events, "events of the address space, processes and threads"),
-            (self.switches, "switches between threads: all are one stream"),
-            (self.blocks, "blocks of several instructions: addresses within them are made up, one byte apart"),
-            (self.added, "instructions more than in the source, to hold accesses beyond 4 loads and 2 stores each"),
-            (self.idle, "instructions without references"),
-            (self.null, "accesses to address 0, which means none"),
-            (self.crossings, "second pages of single instructions"),
+            (self.events, "left out", "events of the address space, processes and threads"),
+            (self.switches, "left out", "switches between threads: all are one stream"),
+            (self.idle, "left out", "instructions without references"),
+            (self.null, "left out", "accesses to address 0, which means none"),
+            (self.crossings, "left out", "second pages of single instructions"),
+            (self.added, "added", "instructions, to hold accesses beyond 4 loads and 2 stores each"),
+            (self.blocks, "made up", "blocks of several instructions: addresses within them are one byte apart"),
         ];
-        let counted = counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
-        counted.chain(["registers, branches and sizes of accesses".to_owned()]).collect()
+        let counted = counted.iter().filter(|(n, ..)| *n > 0).map(|(n, how, what)| format!("{how}: {n} {what}"));
+        counted.chain(["left out: registers, branches and sizes of accesses".to_owned()]).collect()
     }
 }
 

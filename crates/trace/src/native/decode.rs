@@ -1,30 +1,16 @@
 use super::{
     dictionary::{MAX_TOTAL_OPS, MAX_VARIANTS, Variant},
+    execute::{Accesses, Known, Name, Names, SLACK, packed},
     layout::{ChunkHeader, FLAG_FRESH, MAX_STREAM, stream},
-    predict::{OpState, SLOTS, Thread, code, form, slot},
+    predict::{SLOTS, Thread, code, slot},
     varint,
 };
 use crate::{Batch, Event, Ref};
-use mmulab_addr::{BASE_BYTES, Pid, Tid, VirtAddr};
+use mmulab_addr::{Pid, Tid};
 use std::collections::BTreeMap;
 
 /// Most access predictions a reader holds over all processes: 2 GiB of memory. Processes that ended hold none.
 const MAX_STATES: usize = 1 << 27;
-
-/// What the hot path needs of a variant: half a cache line.
-#[derive(Clone, Copy)]
-struct Known {
-    /// The word of its first fetch; unused when it has none.
-    fetch: Ref,
-    /// The kinds of its first [`GROUP`] accesses, the first in the low bits.
-    kinds: u64,
-    /// Position of its first access in the list of all.
-    ops: u32,
-    count: u16,
-    /// Words of its fetches. Those after the first are at `more`.
-    fetches: u16,
-    more: u32,
-}
 
 /// One process's dictionary and predictions.
 #[derive(Default)]
@@ -97,52 +83,6 @@ impl Inflate {
         Ok(())
     }
 }
-
-/// Bytes readable after the last difference.
-const SLACK: usize = 8;
-
-/// Bits of the kind of an access.
-const KIND_BITS: u32 = 4;
-/// Accesses whose kinds fit a word.
-const GROUP: usize = (u64::BITS / KIND_BITS) as usize;
-
-fn packed(kinds: &[u8]) -> u64 {
-    kinds.iter().take(GROUP).rev().fold(0, |word, &kind| word << KIND_BITS | u64::from(kind))
-}
-
-/// What a form says, as masks: which form comes next is hard to foresee, so its meaning must not be a branch.
-#[derive(Clone, Copy)]
-struct Told {
-    /// Which bits of the difference count.
-    raw: u64,
-    /// All ones where the step is that of the access before, ...
-    like_last: u64,
-    /// ... of the one before that, ...
-    like_earlier: u64,
-    /// ... or the one this access made before.
-    stride: u64,
-    /// All ones where the step is from the access before.
-    near: u64,
-    /// Bytes of difference.
-    bytes: usize,
-}
-
-/// By form. Those that do not exist say nothing, and are found by their number.
-const TOLD: [Told; 32] = {
-    let none = Told { raw: 0, like_last: 0, like_earlier: 0, stride: 0, near: 0, bytes: 0 };
-    let mut all = [none; 32];
-    all[form::LIKE_LAST as usize].like_last = u64::MAX;
-    all[form::LIKE_EARLIER as usize].like_earlier = u64::MAX;
-    all[form::STRIDE as usize].stride = u64::MAX;
-    let mut bytes = 1;
-    while bytes <= 8 {
-        let told = Told { raw: u64::MAX >> (64 - 8 * bytes), bytes, ..none };
-        all[form::OWN as usize + bytes] = told;
-        all[form::NEAR as usize + bytes] = Told { near: u64::MAX, ..told };
-        bytes += 1;
-    }
-    all
-};
 
 impl Decoder {
     /// Whether a chunk is being read.
@@ -238,113 +178,43 @@ impl Decoder {
             return Err("its thread is not there".into());
         };
         let streams = &self.inflate.streams;
-        let (codes, ids) = (&streams[stream::CODES], &streams[stream::IDS]);
-        let (forms, deltas) = (&streams[stream::FORMS], &streams[stream::DELTAS]);
-        let (mut at_form, mut at_delta) = (open.forms, open.deltas);
-        let (mut near, mut last_step, mut earlier) = (thread.near, thread.step, thread.earlier);
-        let mut stop = Stop::End;
-        let mut wrong = None;
-        for &told in &codes[open.codes..] {
+        let mut names = Names {
+            codes: &streams[stream::CODES][open.codes..],
+            ids: streams[stream::IDS].get(open.ids..).unwrap_or_default(),
+            used: &mut space.used,
+        };
+        let mut accesses = Accesses {
+            forms: streams[stream::FORMS].get(open.forms..).unwrap_or_default(),
+            deltas: streams[stream::DELTAS].get(open.deltas..).unwrap_or_default(),
+            near: thread.near,
+            step: thread.step,
+            earlier: thread.earlier,
+        };
+        let stop = loop {
             if batch.is_full() {
-                stop = Stop::Full;
-                break;
+                break Ok(Stop::Full);
             }
-            open.codes += 1;
-            let id = match told {
-                code::LAST | code::EARLIER => thread.next[thread.last as usize][usize::from(told)],
-                code::NEW => {
-                    space.used += 1;
-                    space.used
-                }
-                code::NAMED => {
-                    let Some(&[a, b, c]) = ids.get(open.ids..open.ids + 3) else {
-                        wrong = Some("its ids end too early");
-                        break;
-                    };
-                    open.ids += 3;
-                    u32::from_le_bytes([a, b, c, 0])
-                }
-                code::EVENT => {
-                    stop = Stop::Event;
-                    break;
-                }
-                _ => {
-                    wrong = Some("a code has no meaning");
-                    break;
-                }
+            let known = match names.next(&mut thread.next, &mut thread.last) {
+                // Variants count from 1; 0 is no variant.
+                Ok(Name::Variant(id)) => match space.known.get((id as usize).wrapping_sub(1)) {
+                    Some(known) => known,
+                    None => break Err("a variant is not in the dictionary".to_owned()),
+                },
+                Ok(Name::Event) => break Ok(Stop::Event),
+                Ok(Name::End) => break Ok(Stop::End),
+                Err(wrong) => break Err(wrong.to_owned()),
             };
-            // Variants count from 1; 0 is no variant.
-            let Some(known) = space.known.get((id as usize).wrapping_sub(1)) else {
-                wrong = Some("a variant is not in the dictionary");
-                break;
-            };
-            thread.follow(id);
-            if known.fetches > 0 {
-                batch.refs.push(known.fetch);
-                if known.fetches > 1 {
-                    let more = known.more as usize;
-                    batch.refs.extend_from_slice(&space.more[more..more + usize::from(known.fetches) - 1]);
-                }
+            known.push_fetches(&space.more, &mut batch.refs);
+            if let Err(wrong) = accesses.execute(known, &space.kinds, &mut thread.ops, &mut batch.refs) {
+                break Err(wrong.to_owned());
             }
-            let (first, count) = (known.ops as usize, usize::from(known.count));
-            let Some(mut told) = forms.get(at_form..at_form + count) else {
-                wrong = Some("its forms end too early");
-                break;
-            };
-            at_form += count;
-            let mut states = &mut thread.ops[first..first + count];
-            let mut kinds = known.kinds;
-            let mut done = 0;
-            while !told.is_empty() {
-                let now = told.len().min(GROUP);
-                let (forms_now, rest) = told.split_at(now);
-                let (states_now, states_rest) = std::mem::take(&mut states).split_at_mut(now);
-                (told, states) = (rest, states_rest);
-                let before = batch.refs.len();
-                let (mut crosses, mut unknown, mut short, mut kinds_left) = (false, false, false, kinds);
-                batch.refs.extend(forms_now.iter().zip(states_now).map(|(&form, state)| {
-                    let told = &TOLD[usize::from(form) % TOLD.len()];
-                    unknown |= form >= form::COUNT;
-                    let mut word = [0; 8];
-                    match deltas.get(at_delta..at_delta + 8) {
-                        Some(bytes) => word.copy_from_slice(bytes),
-                        None => short = true,
-                    }
-                    at_delta += told.bytes;
-                    let raw = varint::unzigzag(u64::from_le_bytes(word) & told.raw) as u64;
-                    let step =
-                        raw | last_step & told.like_last | earlier & told.like_earlier | state.step & told.stride;
-                    let base = state.own ^ (state.own ^ near) & told.near;
-                    let address = base.wrapping_add(step);
-                    let step = address.wrapping_sub(state.own);
-                    *state = OpState { own: address, step };
-                    (earlier, last_step, near) = (last_step, step, address);
-                    crosses |= (address & (BASE_BYTES - 1)) + (1 << (kinds_left >> 1 & 7)) > BASE_BYTES;
-                    let word = Ref::data(VirtAddr::new(address), kinds_left & 1 != 0);
-                    kinds_left >>= KIND_BITS;
-                    word
-                }));
-                if unknown || short {
-                    batch.refs.truncate(before);
-                    wrong = Some(if short { "its differences end too early" } else { "a form has no meaning" });
-                    break;
-                }
-                if crosses {
-                    add_crossings(&mut batch.refs, before, kinds);
-                }
-                done += now;
-                kinds = if told.is_empty() { 0 } else { packed(&space.kinds[first + done..first + count]) };
-            }
-            if wrong.is_some() {
-                break;
-            }
-        }
-        (open.forms, open.deltas) = (at_form, at_delta);
-        (thread.near, thread.step, thread.earlier) = (near, last_step, earlier);
-        match wrong {
-            Some(wrong) => Err(wrong.into()),
-            None => Ok(stop),
-        }
+        };
+        open.codes = streams[stream::CODES].len() - names.codes.len();
+        open.ids = streams[stream::IDS].len() - names.ids.len();
+        open.forms = streams[stream::FORMS].len() - accesses.forms.len();
+        open.deltas = streams[stream::DELTAS].len() - accesses.deltas.len();
+        (thread.near, thread.step, thread.earlier) = (accesses.near, accesses.step, accesses.earlier);
+        stop
     }
 
     /// Decodes one item of the events stream.
@@ -399,19 +269,6 @@ impl Decoder {
             space.used = space.used.saturating_add(new as u32);
         }
         Ok(())
-    }
-}
-
-/// Adds the second reference of each access in `refs[from..]` that crosses a page boundary.
-#[cold]
-fn add_crossings(refs: &mut Vec<Ref>, from: usize, mut kinds: u64) {
-    for word in refs.split_off(from) {
-        refs.push(word);
-        let inside = word.va().raw() & (BASE_BYTES - 1);
-        if inside + (1 << (kinds >> 1 & 7)) > BASE_BYTES {
-            refs.push(Ref::data(word.va().add(BASE_BYTES - inside), word.is_write()));
-        }
-        kinds >>= KIND_BITS;
     }
 }
 

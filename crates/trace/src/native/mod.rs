@@ -8,6 +8,7 @@ mod decode;
 mod decoded;
 mod dictionary;
 mod encode;
+mod execute;
 mod index;
 mod layout;
 mod predict;
