@@ -136,7 +136,7 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
 
     for result in outcome.results:
         result.save(directory / "results")
-    spec = {**resolved, "trace_hash": outcome.results[0].trace_identity, "decode": outcome.decode}
+    spec = {**resolved, "trace_identity": outcome.results[0].trace_identity, "decode": outcome.decode}
     write_text(directory / "study.json", json.dumps(spec, indent=1, ensure_ascii=False) + "\n")
     summary = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
     _show(summary, outcome)
