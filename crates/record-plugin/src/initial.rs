@@ -3,7 +3,7 @@
 
 use crate::session::Session;
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
-use mmulab_record::elf::{self, Program, Segment};
+use mmulab_elf::Segment;
 use mmulab_trace::{Backing, Event, MapFlags};
 use std::path::{Path, PathBuf};
 
@@ -66,17 +66,20 @@ fn load(
     events: &mut Vec<Event>,
     missing: &mut Vec<String>,
 ) -> Option<PathBuf> {
-    let Ok(Program::Elf { segments, interpreter, .. }) = elf::examine(path) else {
-        missing.push(format!("{}: its segments cannot be read", path.display()));
-        return None;
+    let file = match mmulab_elf::read(path) {
+        Ok(file) => file,
+        Err(error) => {
+            missing.push(format!("{}: its segments cannot be read: {error}", path.display()));
+            return None;
+        }
     };
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
-    let Some(bias) = bias(&segments, &real, now, base) else {
+    let Some(bias) = bias(&file.segments, &real, now, base) else {
         missing.push(format!("{real}: it was not found in the memory map"));
-        return interpreter;
+        return file.interpreter;
     };
-    events.extend(segments.iter().flat_map(|segment| segment_events(segment, bias, &real)));
-    interpreter
+    events.extend(file.segments.iter().flat_map(|segment| segment_events(segment, bias, &real)));
+    file.interpreter
 }
 
 /// How far the file's segments are from the addresses it names.
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_segment_is_its_file_part_and_zeroes() {
-        let segment = Segment { address: 0x3e10, bytes: 0x3000, offset: 0x2e10, file_bytes: 0x300, flags: 6 };
+        let segment =
+            Segment { address: 0x3e10, bytes: 0x3000, offset: 0x2e10, file_bytes: 0x300, flags: 6, align: 0x1000 };
         let events = segment_events(&segment, 0x55_0000_0000, "/bin/x");
         let ranges: Vec<_> = events
             .iter()

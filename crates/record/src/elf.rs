@@ -1,13 +1,7 @@
 //! What recording needs to know of programs' files.
 
+use mmulab_elf::{ElfError, ElfFile};
 use mmulab_trace::Isa;
-use object::{
-    elf,
-    read::{
-        ReadCache, ReadRef,
-        elf::{FileHeader as _, ProgramHeader as _},
-    },
-};
 use std::{
     fs::File,
     io::{self, Read},
@@ -15,33 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A loadable segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// Where it belongs in memory, before the program is moved.
-    pub address: u64,
-    /// Bytes in memory.
-    pub bytes: u64,
-    /// Where it is in the file.
-    pub offset: u64,
-    /// Bytes in the file; the rest is zero.
-    pub file_bytes: u64,
-    /// PF_R (4), PF_W (2), PF_X (1).
-    pub flags: u32,
-}
-
 /// What a program's file is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Program {
-    /// A 64-bit little-endian ELF file of an instruction set that can be recorded.
-    Elf {
-        /// Its instruction set.
-        isa: Isa,
-        /// Its loadable segments, lowest address first.
-        segments: Vec<Segment>,
-        /// The program that loads it: PT_INTERP.
-        interpreter: Option<PathBuf>,
-    },
+    /// An ELF file of an instruction set that can be recorded.
+    Elf(ElfFile),
     /// A script, run by an interpreter with at most one argument of its own.
     Script {
         /// The interpreter.
@@ -63,47 +35,20 @@ const SCRIPTS_DEEP: usize = 4;
 /// # Errors
 /// It cannot be read.
 pub fn examine(path: &Path) -> io::Result<Program> {
-    let file = File::open(path)?;
     let mut head = Vec::new();
-    Read::by_ref(&mut &file).take(SCRIPT_LINE).read_to_end(&mut head)?;
+    File::open(path)?.take(SCRIPT_LINE).read_to_end(&mut head)?;
     if let Some(line) = head.strip_prefix(b"#!") {
         let line = String::from_utf8_lossy(line.split(|&b| b == b'\n').next().unwrap_or_default()).into_owned();
         let (interpreter, argument) = line.trim().split_once([' ', '\t']).unwrap_or((line.trim(), ""));
         let argument = Some(argument.trim().to_owned()).filter(|a| !a.is_empty());
         return Ok(Program::Script { interpreter: interpreter.to_owned(), argument });
     }
-    if !head.starts_with(b"\x7fELF") {
-        return Ok(Program::Other("neither an ELF file nor a script".into()));
+    match mmulab_elf::read(path) {
+        Ok(file) => Ok(Program::Elf(file)),
+        Err(ElfError::Io(error)) => Err(error),
+        Err(ElfError::Foreign) => Ok(Program::Other("neither an ELF file nor a script".into())),
+        Err(other) => Ok(Program::Other(other.to_string())),
     }
-    let cache = ReadCache::new(file);
-    Ok(parse(&cache).unwrap_or_else(|error| Program::Other(format!("not an ELF file that can be recorded: {error}"))))
-}
-
-fn parse<'a>(data: impl ReadRef<'a>) -> object::Result<Program> {
-    let header = elf::FileHeader64::<object::Endianness>::parse(data)?;
-    let endian = header.endian()?;
-    let isa = match header.e_machine(endian) {
-        elf::EM_X86_64 => Isa::X86_64,
-        elf::EM_AARCH64 => Isa::Aarch64,
-        elf::EM_RISCV => Isa::Riscv64,
-        other => return Ok(Program::Other(format!("an ELF file for machine {other}, which mmulab does not record"))),
-    };
-    let (mut segments, mut interpreter) = (Vec::new(), None);
-    for header in header.program_headers(endian, data)? {
-        if header.p_type(endian) == elf::PT_LOAD {
-            segments.push(Segment {
-                address: header.p_vaddr(endian),
-                bytes: header.p_memsz(endian),
-                offset: header.p_offset(endian),
-                file_bytes: header.p_filesz(endian),
-                flags: header.p_flags(endian),
-            });
-        } else if let Some(path) = header.interpreter(endian, data)? {
-            interpreter = Some(PathBuf::from(String::from_utf8_lossy(path).into_owned()));
-        }
-    }
-    segments.sort_by_key(|s| s.address);
-    Ok(Program::Elf { isa, segments, interpreter })
 }
 
 /// The file that `name` runs: as it is with a slash in it, otherwise from PATH.
@@ -136,7 +81,7 @@ pub fn resolve(program: &Path, mut args: Vec<String>) -> Result<Resolved, String
     let mut program = program.to_path_buf();
     for _ in 0..SCRIPTS_DEEP {
         match examine(&program).map_err(|e| e.to_string())? {
-            Program::Elf { isa, .. } => return Ok(Resolved { program, args, isa }),
+            Program::Elf(file) => return Ok(Resolved { program, args, isa: file.isa }),
             Program::Script { interpreter, argument } => {
                 let script = program.display().to_string();
                 let rest = args.drain(..).skip(1);
@@ -179,14 +124,6 @@ pub fn triplet(isa: Isa) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn this_very_program_is_an_elf_file_with_code() {
-        let own = std::env::current_exe().unwrap();
-        let Program::Elf { segments, .. } = examine(&own).unwrap() else { panic!("not ELF") };
-        assert!(segments.iter().any(|s| s.flags & 1 == 1 && s.bytes > 0));
-        assert!(segments.windows(2).all(|w| w[0].address <= w[1].address));
-    }
 
     #[test]
     fn scripts_are_followed_to_what_runs_them() {
