@@ -142,3 +142,13 @@ def trace_copy(
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
     """Records a program."""
     return cast(Json, json.loads(_core.record(json.dumps(spec), _hear(progress))))
+
+
+def elf_check(path: str, follow: bool) -> Json:
+    """How the segments of an ELF file (and with `follow` of its libraries) stand to groups of pages."""
+    return cast(Json, json.loads(_core.elf_check(path, follow)))
+
+
+def elf_layout(spec: Json) -> Json:
+    """Where a linker would place segments."""
+    return cast(Json, json.loads(_core.elf_layout(json.dumps(spec))))

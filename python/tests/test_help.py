@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators"]
+PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators", "elf"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 

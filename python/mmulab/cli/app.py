@@ -9,7 +9,7 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from mmulab import Failure, UserError, engine
-from mmulab.cli import catalog, compare, console, docs, explain, record, run, study, trace
+from mmulab.cli import catalog, compare, console, docs, elf, explain, record, run, study, trace
 from mmulab.cli.common import CONTEXT, Partial
 
 # After `--` stands a program with arguments of its own; these are the commands that take one.
@@ -22,6 +22,7 @@ click.rich_click.COMMAND_GROUPS = {
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators"]},
+        {"name": "Files of programs", "commands": ["elf"]},
     ]
 }
 
@@ -45,6 +46,7 @@ for command in (
     catalog.machines,
     catalog.policies,
     catalog.generators,
+    elf.elf,
     docs.docs,
 ):
     app.add_command(command)
