@@ -2,7 +2,7 @@
 //! recording of a compiler, and a trace made here whose blocks and addresses are harder to foresee than a program's.
 
 use mmulab_addr::VirtAddr;
-use mmulab_trace::{Batch, Decoded, Description, EndInfo, NativeReader, NativeWriter, Source};
+use mmulab_trace::{Batch, Description, EndInfo, NativeReader, NativeWriter, Source};
 use std::{
     io::Cursor,
     path::Path,
@@ -15,7 +15,7 @@ const ROUNDS: usize = 3;
 fn main() {
     // cargo adds --bench.
     let mut files: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    println!("{:<28} {:>12} {:>16} {:>16}", "trace", "bytes/instr", "alone refs/s", "Decoded refs/s");
+    println!("{:<28} {:>12} {:>16}", "trace", "bytes/instr", "refs/s");
     if files.is_empty() {
         files.push(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/cc1-small.mmt").into());
         let trace = made();
@@ -33,33 +33,22 @@ fn measure<E: std::fmt::Display>(name: &str, size: u64, open: impl Fn() -> Resul
     let reader = || open().unwrap_or_else(|e| panic!("{e}"));
     let info = reader().info().clone();
     let (instructions, references) = (info.instructions.unwrap_or(0), info.references.unwrap_or(0));
-    // Alone, the time of others on the same core does not count; between two threads only the clock on the wall does.
-    let alone = (0..ROUNDS).map(|_| drain(&mut reader()).on_cpu).min().unwrap_or_default();
-    let threaded = (0..ROUNDS).map(|_| drain(&mut Decoded::new(reader())).on_the_wall).min().unwrap_or_default();
-    let rate = |time: Duration| references as f64 / time.as_secs_f64() / 1e6;
+    let best = (0..ROUNDS).map(|_| drain(&mut reader())).min().unwrap_or_default();
     println!(
-        "{:<28} {:>12.3} {:>14.0} M {:>14.0} M",
+        "{:<28} {:>12.3} {:>14.0} M",
         name.rsplit('/').next().unwrap_or(name),
         size as f64 / instructions.max(1) as f64,
-        rate(alone),
-        rate(threaded),
+        references as f64 / best.as_secs_f64() / 1e6,
     );
 }
 
-/// The time it took to take every batch.
-struct Drained {
-    on_cpu: Duration,
-    on_the_wall: Duration,
-}
-
-fn drain(source: &mut impl Source) -> Drained {
+/// The time it took this thread to take every batch: that of others on the same core does not count.
+fn drain(source: &mut impl Source) -> Duration {
     let (start, before, mut batch) = (Instant::now(), time_on_cpu(), Batch::default());
     while source.next_batch(&mut batch).unwrap_or_else(|e| panic!("{e}")) {
         std::hint::black_box(&batch);
     }
-    let on_the_wall = start.elapsed();
-    let on_cpu = time_on_cpu().zip(before).map_or(on_the_wall, |(after, before)| after - before);
-    Drained { on_cpu, on_the_wall }
+    time_on_cpu().zip(before).map_or(start.elapsed(), |(after, before)| after - before)
 }
 
 /// How long this thread has run: the first number of schedstat (Linux, Documentation/scheduler/sched-stats.rst).

@@ -22,8 +22,8 @@ pub use event::{Advice, Backing, Event, MapFlags};
 pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, write_file};
 pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
 pub use native::{
-    ChunkHeader, Decoded, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op,
-    Sought, Variant, VariantId, sealed_chunk, write_index,
+    ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op, Sought,
+    Variant, VariantId, sealed_chunk, write_index,
 };
 pub use refs::{Item, Ref};
 pub use source::{Isa, Source, TraceInfo, Verified};

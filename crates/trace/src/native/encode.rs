@@ -210,12 +210,6 @@ impl Encoder {
         self.chunk.header.instructions = self.chunk.header.instructions.wrapping_add(count);
     }
 
-    /// The acting process waited for the end of `pid` just before this chunk, which must be empty so far.
-    pub fn waited_for(&mut self, pid: Pid) {
-        debug_assert!(self.is_empty());
-        self.chunk.header.waited = pid.0;
-    }
-
     /// The process and thread that act.
     pub fn acting(&self) -> (Pid, Tid) {
         (Pid(self.pid), Tid(self.tid))

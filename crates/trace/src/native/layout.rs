@@ -87,8 +87,6 @@ pub struct ChunkHeader {
     pub instructions: u64,
     /// References in it.
     pub references: u64,
-    /// A process whose end the acting one waited for just before this chunk; 0 if none.
-    pub waited: u32,
     /// Events in it.
     pub events: u32,
     /// Stored and decompressed length of each stream.
@@ -122,7 +120,6 @@ impl ChunkHeader {
         put32(&mut out, 20, self.codes);
         put64(&mut out, 24, self.instructions);
         put64(&mut out, 32, self.references);
-        put32(&mut out, 40, self.waited);
         put32(&mut out, 44, self.events);
         for (i, &(stored, raw)) in self.lengths.iter().enumerate() {
             put32(&mut out, 48 + 8 * i, stored);
@@ -156,7 +153,6 @@ impl ChunkHeader {
             codes: get32(bytes, 20),
             instructions: get64(bytes, 24),
             references: get64(bytes, 32),
-            waited: get32(bytes, 40),
             events: get32(bytes, 44),
             lengths,
             checksum: get64(bytes, 96),

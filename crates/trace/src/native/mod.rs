@@ -5,7 +5,6 @@
 //! execution is one small number and, for each access, a difference from what its place in the code accessed before.
 
 mod decode;
-mod decoded;
 mod dictionary;
 mod encode;
 mod execute;
@@ -17,7 +16,6 @@ mod varint;
 mod verify;
 mod writer;
 
-pub use decoded::Decoded;
 pub use dictionary::{MAX_OPS, Op, Variant};
 pub use encode::{Encoder, VariantId, sealed_chunk};
 pub use index::{EndInfo, IndexEntry, write_index};
