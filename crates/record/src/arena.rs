@@ -11,6 +11,7 @@
 //!
 //! The file is sparse: only what was touched takes memory.
 
+use crate::process::is_alive;
 use std::{
     fs::File,
     io,
@@ -46,6 +47,8 @@ const NO_BUFFER: u32 = u32::MAX;
 pub struct Header {
     layout: AtomicU64,
     settings_len: AtomicU64,
+    /// The launcher's process; 0 once it takes no more.
+    launcher: AtomicU32,
     /// The next process's number.
     pub next_pid: AtomicU32,
     /// The next thread's number.
@@ -198,8 +201,24 @@ impl Arena {
             first.store(2, Ordering::Relaxed);
         }
         header.next_image.store(1, Ordering::Relaxed);
+        header.launcher.store(std::process::id(), Ordering::Relaxed);
         header.layout.store(LAYOUT, Ordering::Release);
         Ok(this)
+    }
+
+    /// The launcher's: from here on nothing is taken. Threads that wait for room end their processes.
+    pub fn close(&self) {
+        self.header().launcher.store(0, Ordering::Release);
+        self.announce();
+    }
+
+    /// Ends this process if nobody will ever make room: the launcher is done, or gone.
+    fn give_up_if_abandoned(&self) {
+        let launcher = self.header().launcher.load(Ordering::Acquire);
+        if launcher == 0 || !is_alive(launcher) {
+            // SAFETY: ends the process at once; what it shares with others is left as it is.
+            unsafe { libc::_exit(0) };
+        }
     }
 
     /// Where other processes of this user find the memory.
@@ -347,6 +366,7 @@ impl Arena {
             let seen = header.taken.load(Ordering::Acquire);
             if number - header.tail.load(Ordering::Acquire) >= RING {
                 wait(&header.taken, seen, Duration::from_millis(100));
+                self.give_up_if_abandoned();
             }
         }
         let d = self.descriptor(number);
@@ -371,6 +391,7 @@ impl Arena {
                 let seen = header.taken.load(Ordering::Acquire);
                 if header.waiting.load(Ordering::Acquire) >= MOST_WAITING {
                     wait(&header.taken, seen, Duration::from_millis(100));
+                    self.give_up_if_abandoned();
                 }
             }
         }

@@ -81,7 +81,8 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
     let found = consumer
         .join()
         .map_err(|_| RecordError::io("the recorder failed", std::io::Error::other("a defect of mmulab's own")))?;
-    // Whoever still runs waits for room that will not come.
+    // Whoever still runs waits for room that will not come; whoever is not known yet finds that out.
+    arena.close();
     signal_all(&shared, &child, libc::SIGKILL);
     let status = match status {
         Some(status) => status,
