@@ -139,12 +139,14 @@ impl VirtRange {
 
     /// Whether all of `other` lies inside.
     pub const fn covers(self, other: Self) -> bool {
-        self.start.0 <= other.start.0 && other.end.0 <= self.end.0
+        // By distances, not by ends: the end of a range that reaches the last address is 0.
+        let before = other.start.0.wrapping_sub(self.start.0);
+        before <= self.bytes() && other.bytes() <= self.bytes() - before
     }
 
     /// Whether the two share an address.
     pub const fn overlaps(self, other: Self) -> bool {
-        self.start.0 < other.end.0 && other.start.0 < self.end.0
+        !self.is_empty() && !other.is_empty() && (self.contains(other.start) || other.contains(self.start))
     }
 }
 
@@ -184,5 +186,31 @@ mod tests {
         let r = VirtRange::sized(VirtAddr::new(0x1000), 0x2000);
         assert!(r.contains(VirtAddr::new(0x2fff)) && !r.contains(VirtAddr::new(0x3000)));
         assert!(!r.overlaps(VirtRange::sized(VirtAddr::new(0x3000), 1)));
+    }
+
+    #[test]
+    fn ranges_that_reach_the_last_address_are_ranges_like_others() {
+        let last = VirtRange::sized(VirtAddr::new(u64::MAX - 0xfff), 0x1000);
+        let before = VirtRange::sized(VirtAddr::new(u64::MAX - 0x1fff), 0x1000);
+        let both = VirtRange::sized(before.start, 0x2000);
+        let low = VirtRange::sized(VirtAddr::new(0), 0x1000);
+        assert_eq!((last.end.raw(), last.bytes()), (0, 0x1000));
+        assert!(last.overlaps(last) && both.overlaps(last) && last.overlaps(both) && both.overlaps(before));
+        assert!(!last.overlaps(before) && !before.overlaps(last) && !last.overlaps(low) && !low.overlaps(last));
+        assert!(both.covers(last) && both.covers(before) && both.covers(both));
+        assert!(!last.covers(both) && !before.covers(last) && !low.covers(last) && !last.covers(low));
+    }
+
+    #[test]
+    fn overlap_and_cover_are_what_they_are_address_by_address() {
+        // Every pair of ranges of up to 4 addresses among the 4 before and the 4 after the end of the address space.
+        let ranges = |bytes: u64| (0..8u64).map(move |at| VirtRange::sized(VirtAddr::new(at.wrapping_sub(4)), bytes));
+        for (one, other) in (0..5).flat_map(ranges).flat_map(|a| (0..5).flat_map(ranges).map(move |b| (a, b))) {
+            let inside = |r: VirtRange| (0..r.bytes()).map(move |i| r.start.add(i));
+            assert_eq!(one.overlaps(other), inside(other).any(|va| one.contains(va)), "{one:?} {other:?}");
+            if !other.is_empty() {
+                assert_eq!(one.covers(other), inside(other).all(|va| one.contains(va)), "{one:?} {other:?}");
+            }
+        }
     }
 }
