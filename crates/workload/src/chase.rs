@@ -1,4 +1,7 @@
-use crate::generator::{DATA, Round, Rounds};
+use crate::{
+    generator::{DATA, Round, Rounds},
+    seed,
+};
 
 /// Loads that each tell where the next one goes: one random cycle through all nodes.
 ///
@@ -19,14 +22,14 @@ impl Chase {
     pub fn new(footprint: u64, node_bytes: u64, references: u64, seed: u64) -> Self {
         let nodes = footprint / node_bytes;
         // Multiplier 1 modulo 4 and odd increment give the full period; both follow from the seed.
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
+        let mixed = seed::mix(seed);
         Self {
             nodes,
             node_bytes,
             references,
             mask: nodes.next_power_of_two() - 1,
             multiplier: (mixed & !3) | 5,
-            increment: (mixed >> 32) | 1,
+            increment: seed::mix(!seed) | 1,
             at: 0,
         }
     }

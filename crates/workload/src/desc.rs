@@ -23,7 +23,7 @@ struct GupsDesc {
     footprint: String,
     /// Updates, each one load and one store. Default 1000000.
     updates: u64,
-    /// Where in the random sequence to begin. Default 1.
+    /// Chooses where in the random sequence to begin. Default 1.
     seed: u64,
 }
 

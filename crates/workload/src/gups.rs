@@ -1,4 +1,7 @@
-use crate::generator::{DATA, Round, Rounds, WORD};
+use crate::{
+    generator::{DATA, Round, Rounds, WORD},
+    seed::mix,
+};
 
 /// HPCC RandomAccess: a table is updated at places a shift register gives (HPC Challenge benchmark, RandomAccess
 /// rules; `POLY` 7).
@@ -11,9 +14,13 @@ pub struct Gups {
 const POLY: u64 = 7;
 
 impl Gups {
-    /// `footprint` bytes (a power of two), `updates` updates, beginning `seed` steps into the sequence.
+    /// `footprint` bytes (a power of two), `updates` updates, beginning at a place in the sequence that `seed` chooses.
+    ///
+    /// HPCC itself begins at its first value, 1: a register with few bits set, which for millions of steps stays so far
+    /// from random that updates come back to the same pages. Any place is as much the benchmark as that one: its
+    /// own streams begin all over the sequence.
     pub fn new(footprint: u64, updates: u64, seed: u64) -> Self {
-        Self { mask: footprint / WORD - 1, updates, register: start(seed) }
+        Self { mask: footprint / WORD - 1, updates, register: start(mix(seed)) }
     }
 }
 

@@ -7,6 +7,7 @@ mod chase;
 mod desc;
 mod generator;
 mod gups;
+mod seed;
 mod sequential;
 mod zipf;
 

@@ -1,4 +1,7 @@
-use crate::generator::{DATA, Round, Rounds, WORD};
+use crate::{
+    generator::{DATA, Round, Rounds, WORD},
+    seed::mix,
+};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
@@ -24,7 +27,7 @@ impl Zipf {
             elements,
             s,
             references,
-            rng: Pcg64Mcg::new(0x7a69_7066 ^ (u128::from(seed) << 32)),
+            rng: Pcg64Mcg::new(u128::from(mix(seed)) << 64 | u128::from(mix(!seed))),
             low: 0.0,
             high: 0.0,
             accept: 0.0,
