@@ -30,6 +30,8 @@ pub struct Cache {
     /// File pages in the order they came in, for reclaim.
     queue: VecDeque<(ObjectId, u64)>,
     pages: u64,
+    /// Of these, pages of files.
+    file_pages: u64,
 }
 
 impl Cache {
@@ -83,6 +85,7 @@ impl Cache {
         chunk[(page % CHUNK) as usize] = pfn.0;
         self.pages += 1;
         if !object.memory {
+            self.file_pages += 1;
             self.queue.push_back((id, page));
         }
     }
@@ -90,6 +93,11 @@ impl Cache {
     /// Pages in it.
     pub fn pages(&self) -> u64 {
         self.pages
+    }
+
+    /// Pages of files in it: shared memory left out.
+    pub fn file_pages(&self) -> u64 {
+        self.file_pages
     }
 
     /// Drops up to `wanted` of the oldest file pages that `droppable` allows and returns their frames.
@@ -106,6 +114,7 @@ impl Cache {
                         chunk[(page % CHUNK) as usize] = ABSENT;
                     }
                     self.pages -= 1;
+                    self.file_pages -= 1;
                     out.push(pfn);
                 }
                 _ => self.queue.push_back((id, page)),
@@ -143,5 +152,10 @@ mod tests {
         assert_eq!(cache.get(b, 64 * 9), None);
         assert_eq!(cache.reclaim(3, |pfn| pfn.0 % 2 == 1), [Pfn(1), Pfn(1001), Pfn(3)]);
         assert_eq!((cache.get(a, 1), cache.get(a, 0), cache.pages()), (None, Some(Pfn(0)), 197));
+        let shared = cache.memory();
+        cache.put(shared, 0, Pfn(5000));
+        assert_eq!((cache.pages(), cache.file_pages()), (198, 197));
+        assert_eq!(cache.forget(shared), [Pfn(5000)]);
+        assert_eq!((cache.pages(), cache.file_pages()), (197, 197));
     }
 }

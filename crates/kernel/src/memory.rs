@@ -46,6 +46,9 @@ pub struct Memory {
     pub table_frames_peak: u64,
     /// The most that private pages and the page cache held together, in base frames.
     pub resident_peak: u64,
+    /// The most that private pages held, and the most that pages of files did.
+    pub private_peak: u64,
+    pub file_peak: u64,
     pub cache_dropped: u64,
     /// The processor that allocates.
     pub cpu: u16,
@@ -66,6 +69,8 @@ impl Memory {
             table_frames: 0,
             table_frames_peak: 0,
             resident_peak: 0,
+            private_peak: 0,
+            file_peak: 0,
             cache_dropped: 0,
             cpu: 0,
         })
@@ -238,6 +243,8 @@ impl Memory {
 
     fn note_peak(&mut self) {
         self.resident_peak = self.resident_peak.max(self.anon_frames + self.cache.pages());
+        self.private_peak = self.private_peak.max(self.anon_frames);
+        self.file_peak = self.file_peak.max(self.cache.file_pages());
     }
 
     /// Bytes of private pages and the page cache.

@@ -17,8 +17,12 @@ pub struct Usage {
     pub resident_bytes_peak: u64,
     /// Of that, held by private pages now.
     pub private_bytes: u64,
+    /// The most that private pages ever held.
+    pub private_bytes_peak: u64,
     /// Of that, held by the page cache and by shared memory now.
     pub page_cache_bytes: u64,
+    /// The most that pages of files in the page cache ever held.
+    pub file_bytes_peak: u64,
     /// Held by page tables.
     pub table_bytes: u64,
     /// The most that ever was.
@@ -64,7 +68,9 @@ impl Kernel {
             resident_bytes: memory.resident_bytes(),
             resident_bytes_peak: memory.resident_peak * BASE_BYTES,
             private_bytes: memory.anon_frames * BASE_BYTES,
+            private_bytes_peak: memory.private_peak * BASE_BYTES,
             page_cache_bytes: memory.cache.pages() * BASE_BYTES,
+            file_bytes_peak: memory.file_peak * BASE_BYTES,
             table_bytes: memory.table_frames * BASE_BYTES,
             table_bytes_peak: memory.table_frames_peak * BASE_BYTES,
             pool_bytes: pool.map_or(0, |p| p.total * p.order.bytes()),

@@ -27,6 +27,8 @@ pub struct Machine {
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
     pub(crate) ended: Option<Ended>,
+    /// The fragmentation index of each order before the program started.
+    pub(crate) fmfi_at_start: Vec<f64>,
     who: Actor,
     /// The core each thread is pinned to.
     pinned: BTreeMap<Tid, u16>,
@@ -99,6 +101,7 @@ impl Machine {
             counts: Counts::default(),
             tally: Tally::new(desc.options.profile),
             ended: None,
+            fmfi_at_start: crate::report::fmfi(&kernel),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
             pinned: BTreeMap::from([(Tid(1), 0)]),
             fx: Effects::default(),

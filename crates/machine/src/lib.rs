@@ -21,7 +21,7 @@ pub use counts::Counts;
 pub use describe::{MachineDesc, Options, Resolved};
 pub use ended::{Ended, EndedReport, MachineError};
 pub use engine::Machine;
-pub use narrate::Narrator;
+pub use narrate::{NarrateError, Narrator};
 pub use open::open;
 pub use report::{Report, ReportError, report};
 pub use run::{Control, Limits, Progress, Ran, run, run_watched};

@@ -10,6 +10,15 @@ use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Entry, Observer};
 use mmulab_walker::{Server, StepRecord};
 use serde::Serialize;
+use thiserror::Error;
+
+/// A reference that could not be told: a defect of mmulab, for all there is to tell is plain data.
+#[derive(Debug, Error)]
+#[error("reference {index} could not be told: {source}; please report this with the trace and the description")]
+pub struct NarrateError {
+    index: u64,
+    source: serde_json::Error,
+}
 
 /// Hands each reference to `line`, as one line of JSON.
 pub struct Narrator<F> {
@@ -21,6 +30,7 @@ pub struct Narrator<F> {
     walk: Vec<Read>,
     fault: Vec<Told>,
     events: Vec<Happening>,
+    failed: Option<NarrateError>,
 }
 
 #[derive(Serialize)]
@@ -85,14 +95,19 @@ impl<F: FnMut(&str)> Narrator<F> {
             walk: Vec::new(),
             fault: Vec::new(),
             events: Vec::new(),
+            failed: None,
         }
     }
 
     /// Tells what happened after the last reference, if anything did.
-    pub fn finish(mut self) {
+    ///
+    /// # Errors
+    /// A reference that could not be told; none after it was.
+    pub fn finish(mut self) -> Result<(), NarrateError> {
         if !self.events.is_empty() || !self.fault.is_empty() {
             self.tell(None);
         }
+        self.failed.map_or(Ok(()), Err)
     }
 
     fn tell(&mut self, story: Option<&Story>) {
@@ -111,10 +126,8 @@ impl<F: FnMut(&str)> Narrator<F> {
             events: &self.events,
             cycles: story.map_or(0, |s| s.cost.stall_cycles),
         };
-        // Plain data with string keys: serialisation has no way to fail.
-        if let Ok(text) = serde_json::to_string(&line) {
-            (self.line)(&text);
-        }
+        let index = story.map_or(0, |s| s.index);
+        say(&mut self.line, &mut self.failed, index, &line);
         self.walk.clear();
         self.fault.clear();
         self.filled.clear();
@@ -124,6 +137,17 @@ impl<F: FnMut(&str)> Narrator<F> {
     fn tlb(&mut self, tlb: &'static str, array: usize, entry: &Entry) {
         let array = self.arrays[array].0.clone();
         self.events.push(Happening::Tlb { tlb, array, va: entry.vpn.addr(), bytes: entry.order.bytes() });
+    }
+}
+
+/// Hands a line over, unless one before it could not be told.
+fn say(line: &mut impl FnMut(&str), failed: &mut Option<NarrateError>, index: u64, told: &impl Serialize) {
+    if failed.is_some() {
+        return;
+    }
+    match serde_json::to_string(told) {
+        Ok(text) => line(&text),
+        Err(source) => *failed = Some(NarrateError { index, source }),
     }
 }
 
@@ -155,6 +179,10 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
         self.tell(Some(story));
     }
 
+    fn is_over(&self) -> bool {
+        self.failed.is_some()
+    }
+
     fn happened(&mut self, told: &[Told], invalidations: &[Invalidate]) {
         for t in told {
             match t {
@@ -177,5 +205,24 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
             };
             self.walk.push(Read { level: s.level, pa: s.pa, cached, cycles: s.cycles });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_cannot_be_told_is_an_error_and_ends_the_telling() {
+        let (mut said, mut failed) = (Vec::new(), None);
+        let mut line = |text: &str| said.push(text.to_owned());
+        say(&mut line, &mut failed, 6, &1);
+        // JSON's keys are strings: this has none.
+        say(&mut line, &mut failed, 7, &BTreeMap::from([((1, 2), 3)]));
+        say(&mut line, &mut failed, 8, &2);
+        assert_eq!(said, ["1"]);
+        let error = failed.expect("the second one fails").to_string();
+        assert!(error.starts_with("reference 7 could not be told: key must be a string"), "{error}");
     }
 }

@@ -1,23 +1,28 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
+mod memory;
+mod places;
+
+pub(crate) use memory::fmfi;
+
 use crate::{
     Ended, EndedReport, Machine, Resolved, Touched,
     describe::Assumption,
     model::{self, Events, Model},
     tally::Cost,
 };
-use mmulab_kernel::{KernelCounts, Region, Usage};
+use memory::{MemoryReport, memory};
+use mmulab_kernel::{KernelCounts, Region};
 use mmulab_tlb::{ArrayCounts, HierarchyCounts, SideCounts};
 use mmulab_trace::TraceInfo;
 use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
+use places::{Places, places};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 /// The version of the result's layout.
 const SCHEMA: u32 = 1;
-/// Places of a profile that are listed; the others are summed.
-const LISTED: usize = 400;
 
 /// An identity that every run must satisfy does not hold: a defect of the simulator.
 #[derive(Debug, Error)]
@@ -38,8 +43,8 @@ pub struct Report {
     per_kilo_instruction: BTreeMap<&'static str, f64>,
     model: Model,
     regions: Vec<RegionReport>,
-    heat: Listed,
-    code: Listed,
+    heat: Places,
+    code: Places,
     exactness: Exactness,
 }
 
@@ -78,35 +83,9 @@ struct LevelReport {
 }
 
 #[derive(Debug, Serialize)]
-struct MemoryReport {
-    #[serde(flatten)]
-    usage: Usage,
-    /// Base pages the trace truly touched, at the peak; absent when not tracked.
-    touched_bytes: Option<u64>,
-    /// Resident at the peak beyond what was touched.
-    bloat_bytes: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
 struct RegionReport {
     #[serde(flatten)]
     region: Region,
-    #[serde(flatten)]
-    cost: Cost,
-}
-
-/// The dearest places of a profile, and the sum of all others.
-#[derive(Debug, Serialize)]
-struct Listed {
-    places: Vec<PlaceReport>,
-    others: Cost,
-}
-
-#[derive(Debug, Serialize)]
-struct PlaceReport {
-    pid: u32,
-    addr: mmulab_addr::VirtAddr,
-    region: mmulab_kernel::RegionId,
     #[serde(flatten)]
     cost: Cost,
 }
@@ -148,13 +127,6 @@ pub fn report(
     check(machine, &tlb, &walks)?;
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
-    let usage = machine.kernel.usage();
-    let touched = touched.map(Touched::peak_bytes);
-    let memory = MemoryReport {
-        bloat_bytes: touched.map(|t| usage.resident_bytes_peak.saturating_sub(t)),
-        touched_bytes: touched,
-        usage,
-    };
     let (fetches, data) = (tlb.l1i.accesses, tlb.l1d.accesses);
     let served = |l: &LevelCounts| LevelReport {
         level: l.level,
@@ -196,12 +168,12 @@ pub fn report(
             violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
             kernel: machine.kernel.counts().clone(),
-            memory,
+            memory: memory(machine, touched),
         },
         model: model::model(&events, &machine.desc),
         regions: regions(machine),
-        heat: listed(machine, machine.tally.heat()),
-        code: listed(machine, machine.tally.code()),
+        heat: places(machine, machine.tally.heat()),
+        code: places(machine, machine.tally.code()),
         exactness: Exactness {
             counted: &["counts", "per_kilo_instruction", "regions (all but stall_cycles)", "heat", "code"],
             modelled: &["model", "stall_cycles", "counts.kernel.work as cycles"],
@@ -227,18 +199,6 @@ fn regions(machine: &Machine) -> Vec<RegionReport> {
     machine.kernel.regions().iter().map(report).collect()
 }
 
-fn listed(machine: &Machine, places: Vec<crate::tally::Place>) -> Listed {
-    let mut others = Cost::default();
-    places.iter().skip(LISTED).for_each(|(_, _, cost)| others.add(cost));
-    let report = |&(pid, addr, cost): &crate::tally::Place| PlaceReport {
-        pid: pid.0,
-        addr,
-        region: machine.kernel.region_at(pid, addr),
-        cost,
-    };
-    Listed { places: places.iter().take(LISTED).map(report).collect(), others }
-}
-
 /// Every identity that must hold between the counts of the rooms.
 fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result<(), ReportError> {
     tlb.check().map_err(ReportError)?;
@@ -256,5 +216,15 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     same("walks, and their sum over regions", begun, total.walks)?;
     same("walk reads, and their sum over regions", walks.instruction.accesses + walks.data.accesses, total.walk_reads)?;
     same("walk cycles, and their sum over regions", walks.instruction.cycles + walks.data.cycles, total.walk_cycles)?;
-    same("stall cycles, and their sum over regions", own.walk_stalls + own.l2_hit_stalls, total.stall_cycles)
+    same("stall cycles, and their sum over regions", own.walk_stalls + own.l2_hit_stalls, total.stall_cycles)?;
+    if machine.desc.options.profile {
+        for (what, places) in [("code", machine.tally.code()), ("memory", machine.tally.heat())] {
+            let mut sum = Cost::default();
+            places.iter().for_each(|(_, _, cost)| sum.add(cost));
+            if sum != total {
+                return Err(ReportError(format!("the sum over {what} and over regions: {sum:?} and {total:?}")));
+            }
+        }
+    }
+    Ok(())
 }

@@ -200,7 +200,7 @@ pub fn run_watched<W: Watch>(
             Err(error) => return Ended::TraceDamaged(error.to_string()),
             Ok(_) if reached => return Ended::Limit,
             Ok(false) => return Ended::End,
-            Ok(true) if beat() == Control::Stop => return Ended::Interrupted,
+            Ok(true) if watch.is_over() || beat() == Control::Stop => return Ended::Interrupted,
             Ok(true) => {}
         }
     }

@@ -21,6 +21,11 @@ pub trait Watch: Observer {
 
     /// The walker read these entries.
     fn walked(&mut self, steps: &[StepRecord]);
+
+    /// Whether it wants to see no more: the run ends.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// Nobody watches.

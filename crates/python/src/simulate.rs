@@ -126,10 +126,11 @@ pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> 
             Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
         })
     });
-    narrator.finish();
+    let told = narrator.finish();
     if let Some(error) = raised {
         return Err(error);
     }
+    told.map_err(failure)?;
     text(&report(machine, source.info(), &ended, None).map_err(failure)?)
 }
 

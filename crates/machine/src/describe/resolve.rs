@@ -32,7 +32,8 @@ pub struct Options {
     pub touched: bool,
     /// End after so many instructions.
     pub max_instructions: Option<u64>,
-    /// Threads that run machines; 0 means as many as are useful.
+    /// Threads that run machines; 0 means as many as are useful. No result depends on it, so none repeats it.
+    #[serde(skip_serializing)]
     pub threads: usize,
     /// Overrides every machine's base CPI: cycles per instruction, measured by you.
     pub base_cpi: Option<f64>,
