@@ -24,8 +24,6 @@ SIZES = [64 * MIB << n for n in range(11)]
 PMD, PUD = 2 * MIB, GIB
 # The walk cache of machines/compendia-baseline.toml, and its second-level TLB.
 ENTRIES = 64
-# Far into HPCC's sequence: its first millions of values come from a register with few bits set, and repeat pages.
-SEED = 10**12 + 7
 UPDATES = 300_000
 BEGIN, END = "<!-- table: written by scripts/gups_curve.py -->", "<!-- end of table -->"
 
@@ -49,7 +47,7 @@ def measure(footprint: int, updates: int = UPDATES, policy: str = "linux-4k", se
     """The same as the engine counts it, all pages mapped beforehand: the walk after a fault would find a warm cache."""
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory, "gups.mmtx")
-        engine.trace_copy(f"gen:gups?footprint={footprint}&updates={updates}&seed={SEED}", str(trace), "text")
+        engine.trace_copy(f"gen:gups?footprint={footprint}&updates={updates}", str(trace), "text")
         text = trace.read_text(encoding="utf-8")
         trace.write_text(text.replace(" rw anon\n", " rw anon populate\n", 1), encoding="utf-8")
         result = engine.run(str(trace), [engine.Job("compendia-baseline", policy, sets)]).results[0]

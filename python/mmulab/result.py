@@ -9,6 +9,10 @@ from typing import Any
 
 from mmulab._core import Failure, UserError
 
+# The layout of results this package reads, as crates/machine writes it.
+SCHEMA = 2
+# Tables within tables that are written a key a line.
+JSON_DEPTH = 4
 LEVELS = ("l1i", "l1d", "l2i", "l2d")
 LEVEL_NAMES = {"l1i": "L1 instruction", "l1d": "L1 data", "l2i": "L2 instruction", "l2d": "L2 data"}
 
@@ -51,12 +55,17 @@ class Result:
                 f"{path}: not a result of mmulab: it lacks counts, machine, policy or trace\n"
                 "hint: give the files under a study's results/, or those `mmulab run --out` wrote"
             )
+        if data.get("schema") != SCHEMA:
+            raise UserError(
+                f"{path}: a result of mmulab {data.get('version')}, in layout {data.get('schema')} and not {SCHEMA}\n"
+                "hint: run the trace again"
+            )
         return cls(data, path)
 
     def save(self, directory: Path) -> Path:
         """Writes it into `directory` under the names of machine and policy."""
         path = directory / f"{self.slug}.json"
-        write_text(path, json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
+        write_text(path, json_text(self.data))
         return path
 
     # Who and what -------------------------------------------------------------------------------------------------
@@ -77,6 +86,21 @@ class Result:
         return str(self.data["policy"]["name"])
 
     @property
+    def trace(self) -> dict[str, Any]:
+        """What was run."""
+        trace: dict[str, Any] = self.data["trace"]
+        return trace
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the trace warns of, and a machine that is meant for other programs."""
+        found = [str(w) for w in self.trace.get("warnings") or []]
+        isa, meant = self.trace.get("isa"), self.data["machine"]["isa"]
+        if isa and isa != meant:
+            found.append(f"{self.machine} is a machine for {meant}; the trace is of {isa} code")
+        return found
+
+    @property
     def label(self) -> str:
         """Machine and policy."""
         return f"{self.machine} / {self.policy}"
@@ -89,7 +113,7 @@ class Result:
     @property
     def trace_identity(self) -> str:
         """The hash of what was run, or the name of what has none."""
-        return str(self.data["trace"].get("hash") or self.data["trace"]["name"])
+        return str(self.trace.get("hash") or self.trace["name"])
 
     @property
     def complete(self) -> bool:
@@ -182,9 +206,29 @@ class Result:
 
     @property
     def bloat(self) -> int | None:
-        """Bytes of mapped pages that nothing touched; None if untracked."""
-        value = self.memory.get("bloat_bytes")
+        """Bytes of private memory that was resident and never touched: what page sizes cost. None if untracked."""
+        return self._if_tracked("bloat_bytes")
+
+    @property
+    def read_around(self) -> int | None:
+        """Bytes of files that were read in and never touched. None if untracked."""
+        return self._if_tracked("read_around_bytes")
+
+    def _if_tracked(self, key: str) -> int | None:
+        value = self.memory.get(key)
         return None if value is None else int(value)
+
+    @property
+    def fmfi(self) -> dict[str, tuple[float, float]]:
+        """By size of block, the share of free memory that it cannot use: before the program and after it."""
+        orders = self.memory["fragmentation"]["orders"]
+        return {str(o["block"]): (float(o["fmfi_at_start"]), float(o["fmfi_at_end"])) for o in orders}
+
+    @property
+    def fmfi_target(self) -> float | None:
+        """The index the machine's memory was to be fragmented to, for blocks of 2 MB; None if it was not."""
+        target = self.memory["fragmentation"]["target"]
+        return None if target is None else float(target["fmfi"])
 
     # Modelled -----------------------------------------------------------------------------------------------------
 
@@ -224,13 +268,13 @@ class Result:
 
     @property
     def code(self) -> dict[str, Any]:
-        """Costs by block of code: the dearest `places`, and the sum of all `others`. Empty without a profile."""
+        """Costs by block of code: the dearest `places`, and the `rest` summed. Empty without a profile."""
         code: dict[str, Any] = self.data["code"]
         return code
 
     @property
     def heat(self) -> dict[str, Any]:
-        """Costs by 2 MB of memory: the dearest `places`, and the sum of all `others`. Empty without a profile."""
+        """Costs by 2 MB of memory: the dearest `places`, and the `rest` summed. Empty without a profile."""
         heat: dict[str, Any] = self.data["heat"]
         return heat
 
@@ -250,6 +294,10 @@ class Result:
                 self.tlb(side)["misses"],
             )
         yield Identity("walks of all regions = total", sum(int(r["walks"]) for r in self.regions), self.walk_count)
+        if self.data["options"]["profile"]:
+            for name, profile in (("code", self.code), ("memory", self.heat)):
+                walks = sum(int(place["walks"]) for place in profile["places"]) + int(profile["rest"]["walks"])
+                yield Identity(f"walks of all {name} = total", walks, self.walk_count)
         counts = self.counts
         yield Identity(
             "fetches + reads + writes = references",
@@ -275,6 +323,25 @@ def region_mapped(region: dict[str, Any]) -> dict[str, int]:
 def stall(place: dict[str, Any]) -> int:
     """Cycles the core stood still for the translations of a place: a region, a block of code, 2 MB of memory."""
     return int(place["stall_cycles"])
+
+
+def json_text(value: Any) -> str:
+    """JSON to be read and searched by people too: tables a key a line, the entries of lists a line each."""
+    return _json(value, "") + "\n"
+
+
+def _json(value: Any, indent: str) -> str:
+    inner = indent + " "
+    if isinstance(value, dict) and value and len(indent) < JSON_DEPTH:
+        lines = [f"{inner}{_flat(key)}: {_json(entry, inner)}" for key, entry in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
+        return "[\n" + ",\n".join(f"{inner}{_flat(entry)}" for entry in value) + f"\n{indent}]"
+    return _flat(value)
+
+
+def _flat(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("trace", "", "What was run: name, format, program, arguments, instruction set, hash of the content, warnings."),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known."),
-    ("options", "", "The options of the run."),
+    ("options", "", "The options of the run, but for the number of threads: no result depends on it."),
     ("set", "", "The assignments made with --set."),
     ("complete", "", "Whether all that was asked for was run."),
     (
@@ -53,8 +53,30 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory",
         "bytes",
-        "mapped by page size (bytes now and at the peak), resident_bytes, touched_bytes, bloat_bytes (resident, never "
-        "touched), table_bytes, and the peaks.",
+        "mapped by page size (bytes now and at the peak) in all and by process, resident_bytes (private_bytes and "
+        "page_cache_bytes), table_bytes, free_bytes, the hugetlb pool, and the peaks.",
+    ),
+    (
+        "counts.memory.touched_bytes",
+        "bytes",
+        "With --touched: private pages that were touched, at the peak, and pages of files, each once.",
+    ),
+    (
+        "counts.memory.bloat_bytes",
+        "bytes",
+        "With --touched: private_bytes_peak beyond the private pages touched. What the page sizes of a policy cost.",
+    ),
+    (
+        "counts.memory.read_around_bytes",
+        "bytes",
+        "With --touched: file_bytes_peak beyond the pages of files touched. What reading around a fault brought.",
+    ),
+    (
+        "counts.memory.fragmentation",
+        "share",
+        "FMFI, the share of free memory that lies in blocks too small for an order. target: the order and index the "
+        "machine asks for, null if none. orders: of each order its block size, fmfi_at_start (before the program) and "
+        "fmfi_at_end.",
     ),
     (
         "per_kilo_instruction",
@@ -85,7 +107,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "code",
         "",
         "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, region and "
-        "costs as of a region; others: the sum of the rest.",
+        "costs as of a region; rest: how many places are not listed, and their costs summed. All add up to the totals.",
     ),
     ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),

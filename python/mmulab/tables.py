@@ -4,10 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mmulab.result import LEVEL_NAMES, LEVELS, Result
 from mmulab.units import show_bytes, show_count, show_percent, show_rate
+
+# Block sizes whose fragmentation index is told: larger than a page, and up to what Linux's allocator hands out.
+BLOCKS = ("64K", "512K", "2M", "4M")
+# Between columns.
+GAP = 2
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,15 @@ FIGURES = [
     Figure("resident at the peak", "memory, counted", lambda r: r.resident_peak, show_bytes),
     Figure("page tables at the peak", "memory, counted", lambda r: r.table_peak, show_bytes),
     Figure("bloat", "memory, counted", lambda r: r.bloat, show_bytes),
+    Figure("file pages read around", "memory, counted", lambda r: r.read_around, show_bytes),
+    Figure("FMFI of 2 MB at the start", "memory, counted", lambda r: r.fmfi["2M"][0], show_percent),
+    Figure("FMFI of 2 MB at the end", "memory, counted", lambda r: r.fmfi["2M"][1], show_percent),
 ]
 
 
 def plain(**more: object) -> Table:
     """A table without lines, as this program's output has them."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for key, value in more.items():
         setattr(table, key, value)
     return table
@@ -53,10 +62,10 @@ def plain(**more: object) -> Table:
 
 def print_result(out: Console, result: Result) -> None:
     """A result, whole, for reading."""
-    trace = result.data["trace"]
-    out.print(f"[bold]{result.machine_title}[/] under [bold]{result.policy}[/]: {trace.get('name', '')}")
+    name = escape(str(result.trace.get("name", "")))
+    out.print(f"[bold]{escape(result.machine_title)}[/] under [bold]{result.policy}[/]: {name}", soft_wrap=True)
     if not result.complete:
-        out.print(f"[bold yellow]PARTIAL[/] ({result.ended}): {result.ended_message}", soft_wrap=True)
+        out.print(f"[bold yellow]PARTIAL[/] ({result.ended}): {escape(result.ended_message)}", soft_wrap=True)
     out.print(
         f"{show_count(result.instructions)} instructions, {show_count(result.references)} references "
         f"({show_count(result.counts['fetches'])} fetches, {show_count(result.counts['reads'])} reads, "
@@ -137,12 +146,32 @@ def _print_time(out: Console, result: Result) -> None:
 
 def _print_memory(out: Console, result: Result) -> None:
     sizes = ", ".join(f"{show_bytes(b)} by {size}" for size, b in result.mapped_by_size.items() if b) or "nothing"
-    bloat = "" if result.bloat is None else f", bloat {show_bytes(result.bloat)}"
     out.print(f"Mapped at the peak: {sizes}.", soft_wrap=True)
     out.print(
-        f"Resident at the peak {show_bytes(result.resident_peak)}{bloat}, page tables {show_bytes(result.table_peak)}.",
+        f"Resident at the peak {show_bytes(result.resident_peak)}, page tables {show_bytes(result.table_peak)}.",
         soft_wrap=True,
     )
+    if result.bloat is not None and result.read_around is not None:
+        out.print(
+            f"Never touched: {show_bytes(result.bloat)} of private memory (bloat), {show_bytes(result.read_around)} of "
+            "files (read around).",
+            soft_wrap=True,
+        )
+    _print_fragmentation(out, result)
+
+
+def _print_fragmentation(out: Console, result: Result) -> None:
+    sizes = [size for size in BLOCKS if size in result.fmfi]
+    table = plain()
+    table.add_column("Fragmentation (FMFI) for")
+    for size in sizes:
+        table.add_column(size, justify="right")
+    if result.fmfi_target is not None:
+        table.add_row("wanted", *(show_percent(result.fmfi_target) if size == "2M" else "" for size in sizes))
+    for at, when in enumerate(("before the program", "after it")):
+        table.add_row(when, *(show_percent(result.fmfi[size][at]) for size in sizes))
+    out.print()
+    out.print(table)
 
 
 def comparison(results: Sequence[Result], labels: Sequence[str]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
@@ -173,4 +202,7 @@ def _compared(figure: Figure, value: float | None, first: float | None, is_first
         return shown
     if value == first:
         return f"{shown} (=)"
+    if figure.show is show_percent:  # the difference of shares, not the share of a share
+        points = f"{100 * (value - first):+.1f}"
+        return f"{shown} (=)" if float(points) == 0 else f"{shown} ({points} points)".replace("-", "−")
     return f"{shown} ({show_percent(value / first - 1, signed=True)})" if first else f"{shown} (new)"

@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 /// The version of the result's layout.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// An identity that every run must satisfy does not hold: a defect of the simulator.
 #[derive(Debug, Error)]

@@ -148,8 +148,10 @@ pub fn run(
         handles.into_iter().flat_map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
     done.sort_unstable_by_key(|&(index, _)| index);
-    let progress = report(&feed, source);
-    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, ended, progress }
+    let last = report(&feed, source);
+    // Told whole, so that what was heard last is what was run. It is too late to stop.
+    let _ = progress(&last);
+    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, ended, progress: last }
 }
 
 /// Counts what is fed and cuts it at the limit.

@@ -113,7 +113,23 @@ impl Tally {
 }
 
 fn dearest_first(mut places: Vec<Place>) -> Vec<Place> {
-    let weight = |c: &Cost| (c.walk_cycles, c.l1i_misses + c.l1d_misses);
+    // What reports rank by: most of a compiler's blocks stall for second-level hits and never walk.
+    let weight = |c: &Cost| (c.stall_cycles, c.walk_cycles, c.l1i_misses + c.l1d_misses);
     places.sort_unstable_by(|a, b| weight(&b.2).cmp(&weight(&a.2)).then((a.0, a.1).cmp(&(b.0, b.1))));
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dearest_place_is_the_one_that_stalls_longest() {
+        let cost =
+            |stall_cycles, walk_cycles, l1d_misses| Cost { stall_cycles, walk_cycles, l1d_misses, ..Cost::default() };
+        let costs = [cost(5, 0, 1), cost(5, 9, 0), cost(0, 50, 9), cost(6, 0, 0), cost(5, 0, 2)];
+        let places = costs.iter().zip(0..).map(|(&c, n)| (Pid(1), VirtAddr::new(n), c)).collect();
+        let order: Vec<u64> = dearest_first(places).iter().map(|p| p.1.raw()).collect();
+        assert_eq!(order, [3, 1, 4, 0, 2]);
+    }
 }

@@ -1,5 +1,5 @@
 use crate::errors::{failure, user};
-use mmulab_record::{RecordOptions, record as record_program};
+use mmulab_record::{Ended, RecordOptions, record as record_program};
 use pyo3::prelude::*;
 
 /// Runs a program under QEMU and writes what it did. `progress` hears how far it is; what it raises ends the recording,
@@ -18,7 +18,13 @@ pub fn record(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResu
         })
     });
     match report {
-        Ok(report) => serde_json::to_string(&report).map_err(failure),
+        Ok(mut report) => {
+            // Ctrl-C on a terminal reaches the program too, which may end before anybody here hears of it.
+            if py.check_signals().is_err() {
+                report.ended = Ended::Interrupted;
+            }
+            serde_json::to_string(&report).map_err(failure)
+        }
         Err(error) if error.is_mistake() => Err(user(error)),
         Err(error) => Err(failure(error)),
     }

@@ -93,6 +93,8 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
             })
         })
     });
+    // Ctrl-C pressed as the run ended stops nothing any more: what ran is reported.
+    let _ = py.check_signals();
     let mut results = Vec::new();
     for machine in &mut ran.machines {
         results.push(report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?);

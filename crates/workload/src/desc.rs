@@ -21,7 +21,7 @@ pub struct GenerateError {
 struct GupsDesc {
     /// Size of the table: a power of two from 4K to 64T. Default 64M.
     footprint: String,
-    /// Updates, each one load and one store. Default 1000000.
+    /// Updates, each one load and one store. `k`, `M` and `G` are powers of 1000. Default 1000000.
     updates: u64,
     /// Chooses where in the random sequence to begin. Default 1.
     seed: u64,
@@ -39,7 +39,7 @@ impl Default for GupsDesc {
 struct SequentialDesc {
     /// Size of the array, from 4K to 64T. Default 64M.
     footprint: String,
-    /// Loads. Default 1000000.
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
     references: u64,
 }
 
@@ -57,7 +57,7 @@ struct StrideDesc {
     footprint: String,
     /// Distance between loads, from 1 to the footprint. Default 4K.
     stride: String,
-    /// Loads. Default 1000000.
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
     references: u64,
 }
 
@@ -75,7 +75,7 @@ struct ZipfDesc {
     footprint: String,
     /// Exponent, from 0.01 to 10. Default 0.99.
     exponent: f64,
-    /// Loads. Default 1000000.
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
     references: u64,
     /// Seed. Default 1.
     seed: u64,
@@ -95,7 +95,7 @@ struct ChaseDesc {
     footprint: String,
     /// Size of a node, from 8 to the footprint. Default 64.
     node: String,
-    /// Loads. Default 1000000.
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
     references: u64,
     /// Seed. Default 1.
     seed: u64,
@@ -131,10 +131,10 @@ pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
     let mut given = Map::new();
     for pair in query.split('&').filter(|p| !p.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or_else(|| bad(format!("'{pair}' is no key=value")))?;
-        let number = || value.parse::<u64>().map(Value::from).or_else(|_| value.parse::<f64>().map(Value::from));
+        let number = || count(value).map(Value::from).or_else(|| value.parse::<f64>().ok().map(Value::from));
         // Sizes are texts even when they are written as plain numbers.
         let is_text = matches!(key, "footprint" | "stride" | "node");
-        let value = if is_text { Value::from(value) } else { number().unwrap_or_else(|_| Value::from(value)) };
+        let value = if is_text { Value::from(value) } else { number().unwrap_or_else(|| Value::from(value)) };
         if given.insert(key.to_owned(), value).is_some() {
             return Err(bad(format!("{key} is given twice")));
         }
@@ -194,6 +194,16 @@ fn canonical(name: &str, desc: &impl Serialize) -> String {
         None => format!("{key}={value}"),
     });
     format!("gen:{name}?{}", told.collect::<Vec<_>>().join("&"))
+}
+
+/// A whole number, or one of thousands, millions or billions: `500k`, `35M`, `2G`.
+fn count(text: &str) -> Option<u64> {
+    let units = [(['k', 'K'], 1_000), (['m', 'M'], 1_000_000), (['g', 'G'], 1_000_000_000)];
+    let (digits, unit) = units
+        .into_iter()
+        .find_map(|(letters, unit)| text.strip_suffix(letters).map(|digits| (digits, unit)))
+        .unwrap_or((text, 1));
+    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 fn hint(given: &str, known: &[&str]) -> String {
@@ -265,6 +275,9 @@ mod tests {
         assert!(one.starts_with("gen:gups?footprint=1073741824&seed=1&updates=1000000"), "{one}");
         assert_eq!(one, hash("gen:gups?updates=1000000&footprint=1024M"));
         assert_ne!(one, hash("gen:gups?footprint=1G&seed=2"));
+        assert_eq!(one, hash("gen:gups?updates=1M&footprint=1G"));
+        assert_eq!(count("35k"), Some(35_000));
+        assert_eq!(count("18446744073709551615G"), None, "more than can be counted");
     }
 
     #[test]

@@ -8,7 +8,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from mmulab import UserError, engine
-from mmulab.cli import console
+from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, print_json
 
 
@@ -64,7 +64,7 @@ def machines_list(as_json: bool) -> None:
 
 
 @machines.command("show", context_settings=CONTEXT)
-@click.argument("name")
+@click.argument("name", shell_complete=completion.machine)
 @_JSON
 def machines_show(name: str, as_json: bool) -> None:
     """Show one machine's file; as JSON, with every default filled in."""
@@ -87,7 +87,7 @@ def policies_list(as_json: bool) -> None:
 
 
 @policies.command("show", context_settings=CONTEXT)
-@click.argument("name")
+@click.argument("name", shell_complete=completion.policy)
 @_JSON
 def policies_show(name: str, as_json: bool) -> None:
     """Show one policy's file; as JSON, with every default filled in."""

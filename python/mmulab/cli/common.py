@@ -1,6 +1,6 @@
 """Options and helpers that several commands share."""
 
-import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
-from mmulab import units
+from mmulab import UserError, units
 from mmulab.engine import Options
-from mmulab.result import Result
+from mmulab.result import Result, json_text
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -69,9 +69,18 @@ class Names(click.ParamType["tuple[str, ...]"]):
         return names
 
 
+def existing_program(name: str) -> None:
+    """Refuses a program that cannot be started, before anything is done for it."""
+    if shutil.which(name) is not None:
+        return
+    if Path(name).is_file():
+        raise UserError(f"{name}: not a program: it may not be executed\nhint: make it so with `chmod +x {name}`")
+    raise UserError(f"{name}: no such program\nhint: give a path, or a name that is in PATH")
+
+
 def print_json(value: Any) -> None:
     """Writes data on stdout as JSON."""
-    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value))
 
 
 _ENGINE_OPTIONS = [

@@ -22,17 +22,20 @@ COLUMNS = 4
 def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
     """Put results side by side, with differences to the first.
 
-    RESULT is a file that run or study wrote, or a study's directory.
+    RESULT is a file that run or study wrote, or a study's directory. Of several studies, each machine under each
+    policy is compared by itself.
     """
-    results = [result for given in files for result in _load(given)]
+    loaded = [(given, result) for given in files for result in _load(given)]
+    results = [result for _, result in loaded]
     if len(results) < 2:
         raise click.UsageError("one result cannot be compared\nhint: give two or more files, or a study's directory")
     for result in results:
         result.check()
     _refuse_different_traces(results, force)
     labels = [r.label for r in results]
-    if len(set(labels)) < len(labels):
-        labels = [f"{r.label} ({r.path})" for r in results]
+    is_twice = len(set(labels)) < len(labels)
+    if is_twice:
+        labels = [f"{r.label} / {given}" for given, r in loaded]
     if as_json:
         rows = [
             {"group": group, "figure": name, "values": dict(zip(labels, cells, strict=True))}
@@ -41,7 +44,8 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
         ]
         print_json(rows)
         return
-    for at, block in enumerate(_blocks(results)):
+    blocks = _blocks_of_studies(results) if is_twice else _blocks(results)
+    for at, block in enumerate(blocks):
         if at:
             console.out().print()
         _print(block, [labels[results.index(r)] for r in block])
@@ -60,6 +64,21 @@ def _blocks(results: list[Result]) -> list[list[Result]]:
         by_machine.setdefault(result.machine, []).append(result)
     if len(results) > COLUMNS and all(1 < len(same) <= COLUMNS for same in by_machine.values()):
         return list(by_machine.values())
+    return _columns(results)
+
+
+def _blocks_of_studies(results: list[Result]) -> list[list[Result]]:
+    """What several studies have in common, each machine under each policy by itself; what only one has is told."""
+    by_label: dict[str, list[Result]] = {}
+    for result in results:
+        by_label.setdefault(result.label, []).append(result)
+    alone = [label for label, same in by_label.items() if len(same) == 1]
+    if alone:
+        console.warn(f"in one study only, and not compared: {', '.join(alone)}")
+    return [block for same in by_label.values() if len(same) > 1 for block in _columns(same)]
+
+
+def _columns(results: list[Result]) -> list[list[Result]]:
     first, *others = results
     step = COLUMNS - 1
     return [[first, *others[i : i + step]] for i in range(0, len(others), step)]
@@ -93,8 +112,13 @@ def _refuse_different_traces(results: list[Result], force: bool) -> None:
     traces: dict[tuple[str, int, int], Result] = {}
     for result in results:
         traces.setdefault((result.trace_identity, result.instructions, result.references), result)
-    if len(traces) > 1 and not force:
-        listed = "; ".join(f"{r.path}: {name}, {n:,} instructions" for (name, n, _), r in traces.items())
-        raise UserError(
-            f"the results are of different traces: {listed}\nhint: add --force to compare them all the same"
-        )
+    if len(traces) < 2:
+        return
+    listed = "".join(
+        f"\n  {r.path}: {r.trace['name']}, {instructions:,} instructions, {references:,} references ({identity})"
+        for (identity, instructions, references), r in traces.items()
+    )
+    if force:
+        console.warn(f"the results are of different traces; only figures per instruction or per walk compare:{listed}")
+        return
+    raise UserError(f"the results are of different traces:{listed}\nhint: add --force to compare them all the same")

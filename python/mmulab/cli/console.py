@@ -53,8 +53,8 @@ def fail(text: str) -> None:
 
 
 @contextmanager
-def progress(what: str, total_instructions: int | None = None) -> Iterator[ProgressCallback]:
-    """A bar with references per second and the time left while the body runs, and one closing line.
+def progress(what: str, total_instructions: int | None = None, closing: bool = True) -> Iterator[ProgressCallback]:
+    """A bar with references per second and the time left while the body runs, and one closing line if that is wanted.
 
     `total_instructions` gives the share done where the work itself does not know it.
     """
@@ -84,7 +84,7 @@ def progress(what: str, total_instructions: int | None = None) -> Iterator[Progr
 
     with bar:
         yield hear
-    if last and sys.stderr.isatty():
+    if closing and last and sys.stderr.isatty():
         seconds = time.monotonic() - start
         say(f"{what}: {show_count(last.get('instructions', 0))} instructions in {show_seconds(seconds)}, {_rate(last)}")
 

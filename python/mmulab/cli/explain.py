@@ -5,15 +5,27 @@ import sys
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli import console
+from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Count, existing_trace, raise_if_partial, set_option
 from mmulab.units import show_count
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("machine")
-@click.option("--trace", required=True, metavar="FILE", help="A trace of any format, or gen:NAME?key=value.")
-@click.option("--policy", default="linux-4k", show_default=True, help="The operating system's page policy.")
+@click.argument("machine", shell_complete=completion.machine)
+@click.option(
+    "--trace",
+    required=True,
+    metavar="FILE",
+    help="A trace of any format, or gen:NAME?key=value.",
+    shell_complete=completion.trace,
+)
+@click.option(
+    "--policy",
+    default="linux-4k",
+    show_default=True,
+    help="The operating system's page policy.",
+    shell_complete=completion.policy,
+)
 @set_option
 @click.option(
     "--max-instructions",
@@ -41,6 +53,8 @@ def explain(
         existing_trace(trace), engine.Job(machine, policy, sets), options, lambda line: _write(line.rstrip("\n"))
     )
     result.check()
+    for warning in result.warnings:
+        console.warn(warning)
     console.say(f"{show_count(result.references)} references, {show_count(result.walk_count)} walks")
     raise_if_partial([result])
 

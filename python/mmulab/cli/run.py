@@ -6,7 +6,7 @@ from typing import Any
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli import console
+from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
     engine_options,
@@ -20,9 +20,21 @@ from mmulab.tables import print_result
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("machine")
-@click.option("--trace", required=True, metavar="FILE", help="A trace of any format, or gen:NAME?key=value.")
-@click.option("--policy", default="linux-4k", show_default=True, help="The operating system's page policy.")
+@click.argument("machine", shell_complete=completion.machine)
+@click.option(
+    "--trace",
+    required=True,
+    metavar="FILE",
+    help="A trace of any format, or gen:NAME?key=value.",
+    shell_complete=completion.trace,
+)
+@click.option(
+    "--policy",
+    default="linux-4k",
+    show_default=True,
+    help="The operating system's page policy.",
+    shell_complete=completion.policy,
+)
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write the whole result as JSON.")
 @click.option(
@@ -52,6 +64,8 @@ def run(
         ran = engine.run(existing_trace(trace), [job], options, hear)
     for result in ran.results:
         result.check()
+        for warning in result.warnings:
+            console.warn(warning)
         if out:
             console.say(f"wrote {result.save(out)}")
         if as_json:

@@ -1,8 +1,8 @@
 """`mmulab study`: the main job."""
 
 import io
-import json
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ import rich_click as click
 from rich.console import Console
 
 from mmulab import Failure, engine
-from mmulab.cli import console
+from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
     Names,
+    Partial,
     engine_options,
+    existing_program,
     existing_trace,
     options_of,
     print_json,
@@ -23,7 +25,7 @@ from mmulab.cli.common import (
     set_option,
 )
 from mmulab.cli.record import TakesProgram, make_recording, record_options, tell
-from mmulab.result import write_text
+from mmulab.result import json_text, write_text
 from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
 from mmulab.units import show_count, show_seconds
 
@@ -39,14 +41,18 @@ class TakesTraceOrProgram(TakesProgram):
 
 
 @click.command(cls=TakesTraceOrProgram, context_settings=CONTEXT)
-@click.argument("trace", required=False)
+@click.argument("trace", required=False, shell_complete=completion.trace)
 @click.option(
     "--machines",
     type=Names(),
     help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_MACHINES)}.",
+    shell_complete=completion.machines,
 )
 @click.option(
-    "--policies", type=Names(), help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_POLICIES)}."
+    "--policies",
+    type=Names(),
+    help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_POLICIES)}.",
+    shell_complete=completion.policies,
 )
 @set_option
 @click.option(
@@ -81,25 +87,44 @@ def study(
         )
     if trace is not None:
         existing_trace(trace)
+    elif program:
+        existing_program(program[0])
     options = options_of(others, touched=True, profile=True)
     plan = Plan.make(trace or "", machines, policies, sets, options)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     directory = _directory(out, trace, program)
     if program is not None:
         recording = directory / "trace.mmt"
-        tell(make_recording(program, recording, options.max_instructions, others), recording)
+        _record(program, recording, options.max_instructions, others, plan)
         plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, options)
         resolved["trace"] = plan.trace
     outcome = _run(plan)
     _write(directory, outcome, resolved)
     if as_json:
-        print_json({"results": [r.data for r in outcome.results], "decode": outcome.decode})
+        print_json({"results": [r.data for r in outcome.results]})
     else:
         _show(console.out(), outcome)
     for warning in outcome.warnings:
         console.warn(warning)
     console.say(f"report: {directory / 'report.html'}")
     raise_if_partial(outcome.results)
+
+
+def _record(
+    program: list[str], recording: Path, max_instructions: int | None, taken: dict[str, Any], plan: Plan
+) -> None:
+    """Records, and says how to study what there is if that ends early. A directory made for nothing is removed."""
+    try:
+        tell(make_recording(program, recording, max_instructions, taken), recording)
+    except Partial:
+        chosen = ["--machines", ",".join(plan.machines), "--policies", ",".join(plan.policies)]
+        again = ["mmulab", "study", str(recording), *chosen, *(word for s in plan.sets for word in ("--set", s))]
+        console.say(f"study what was recorded with: {shlex.join(again)}")
+        raise
+    except BaseException:
+        if not any(recording.parent.iterdir()):
+            recording.parent.rmdir()
+        raise
 
 
 def _directory(out: Path | None, trace: str | None, program: list[str] | None) -> Path:
@@ -118,9 +143,9 @@ def _directory(out: Path | None, trace: str | None, program: list[str] | None) -
 
 def _run(plan: Plan) -> Outcome:
     start = time.monotonic()
-    with console.progress(f"running {len(plan.jobs)} machines", plan.options.max_instructions) as hear:
+    with console.progress(f"running {len(plan.jobs)} machines", plan.options.max_instructions, closing=False) as hear:
         ran = engine.run(plan.trace, plan.jobs, plan.options, hear)
-    outcome = Outcome(ran.results, ran.decode)
+    outcome = Outcome(ran.results)
     seconds = time.monotonic() - start
     references = sum(r.references for r in ran.results)
     console.say(
@@ -134,10 +159,11 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
     # Imported here: the plots' library takes half a second that no other command should pay.
     from mmulab.study.report import html
 
-    for result in outcome.results:
-        result.save(directory / "results")
-    spec = {**resolved, "trace_identity": outcome.results[0].trace_identity, "decode": outcome.decode}
-    write_text(directory / "study.json", json.dumps(spec, indent=1, ensure_ascii=False) + "\n")
+    written = {result.save(directory / "results") for result in outcome.results}
+    # Of a study that was here before: what is not of this one would be compared with it.
+    for stale in {*(directory / "results").glob("*.json")} - written:
+        stale.unlink(missing_ok=True)
+    write_text(directory / "study.json", json_text({**resolved, "trace_identity": outcome.results[0].trace_identity}))
     summary = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
     _show(summary, outcome)
     assert isinstance(summary.file, io.StringIO)

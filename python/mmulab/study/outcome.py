@@ -32,18 +32,16 @@ class Gain:
 class Outcome:
     """All results of a study."""
 
-    def __init__(self, results: Sequence[Result], decode: dict[str, Any] | None = None) -> None:
+    def __init__(self, results: Sequence[Result]) -> None:
         """Checks every identity first: a study with a sum that does not come out is not reported."""
         for result in results:
             result.check()
         self.results = list(results)
-        self.decode = decode or {}
 
     @property
     def trace(self) -> dict[str, Any]:
         """What was run."""
-        trace: dict[str, Any] = self.results[0].data["trace"]
-        return trace
+        return self.results[0].trace
 
     @property
     def program(self) -> str:
@@ -114,12 +112,7 @@ class Outcome:
     @property
     def warnings(self) -> list[str]:
         """What the trace and the runs warn of, each once."""
-        found = [str(w) for w in self.trace.get("warnings") or []]
-        for result in self.results:
-            isa, meant = self.trace.get("isa"), result.data["machine"]["isa"]
-            if isa and isa != meant:
-                found.append(f"{result.machine} is a machine for {meant}; the trace is of {isa} code")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(warning for result in self.results for warning in result.warnings))
 
     def verdict(self) -> list[str]:
         """The answer in a few sentences, dearest machine first."""

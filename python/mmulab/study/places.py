@@ -154,9 +154,9 @@ def functions(result: Result) -> list[Function]:
             found[key] = Function(name or f"{where} (no symbol)", path or where, known=name is not None)
         found[key].add(block)
     dearest = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
-    others = Function("all other code", "", known=False)
-    others.add(result.code["others"])
-    return [*dearest, others] if others.misses else dearest
+    rest = Function(f"all other code ({result.code['rest']['places']:,} blocks)", "", known=False)
+    rest.add(result.code["rest"])
+    return [*dearest, rest] if rest.misses else dearest
 
 
 def _misses(place: dict[str, Any]) -> int:

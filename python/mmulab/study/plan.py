@@ -55,7 +55,8 @@ class Plan:
             "machines": list(self.machines),
             "policies": list(self.policies),
             "set": list(self.sets),
-            "options": self.options.spec(),
+            # The number of threads changes no result.
+            "options": {key: value for key, value in self.options.spec().items() if key != "threads"},
             "jobs": [engine.resolve(job) for job in self.jobs],
         }
 

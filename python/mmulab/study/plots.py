@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from mmulab.result import Result
 from mmulab.study.outcome import Outcome
+from mmulab.units import show_rate
 
 # Placeholders that become CSS variables, so that the plots follow the page's light or dark scheme.
 _INK = "#010203"
@@ -96,9 +97,8 @@ def misses(outcome: Outcome) -> str:
         figure = Figure(figsize=(9.6, 2 * _height(outcome)), layout="constrained")
         grid = figure.subplots(2, 2, sharey=True)
         for axes, (level, title) in zip(grid.flat, panels, strict=True):
-            _bars(axes, outcome, partial(Result.mpki, level=level), lambda v: f"{v:.3g}")
-            axes.set_title(title)
-        for axes in grid[1]:
+            _bars(axes, outcome, partial(Result.mpki, level=level), show_rate)
+            axes.set_title(f"{title} TLB")
             axes.set_xlabel("misses per 1000 instructions")
         _legend(figure, grid.flat[0])
         return _svg(figure, "Misses per 1000 instructions at each TLB level")
@@ -122,7 +122,7 @@ def _single(outcome: Outcome, value: Callable[[Result], float], unit: str, label
     with rc_context(_STYLE):
         figure = Figure(figsize=(9.6, _height(outcome)), layout="constrained")
         axes = figure.subplots()
-        _bars(axes, outcome, value, lambda v: f"{v:.3g}")
+        _bars(axes, outcome, value, show_rate)
         axes.set_xlabel(unit)
         _legend(figure, axes)
         return _svg(figure, label)

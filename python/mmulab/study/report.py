@@ -11,6 +11,7 @@ from mmulab.result import LEVEL_NAMES, LEVELS
 from mmulab.study import plots
 from mmulab.study.outcome import Outcome
 from mmulab.study.plan import BASELINE
+from mmulab.tables import BLOCKS
 
 TOP_REGIONS = 25
 TOP_FUNCTIONS = 40
@@ -35,6 +36,7 @@ def html(outcome: Outcome) -> str:
         script=Markup((folder / "report.js").read_text(encoding="utf-8")),
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
+        blocks=BLOCKS,
         tops={"regions": TOP_REGIONS, "functions": TOP_FUNCTIONS, "stretches": TOP_STRETCHES},
         totals=_totals(outcome),
         identities=sum(1 for r in outcome.results for _ in r.identities()),

@@ -1,32 +1,44 @@
 """A study for the terminal, and as summary.txt."""
 
-from rich.console import Console
+from collections.abc import Callable, Sequence
 
-from mmulab.result import LEVELS
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from mmulab.result import LEVELS, Result
 from mmulab.study.outcome import Outcome
 from mmulab.study.plan import BASELINE
-from mmulab.tables import plain
+from mmulab.tables import GAP, plain
 from mmulab.units import show_bytes, show_count, show_percent, show_rate
 
 TOP_REGIONS = 8
 TOP_FUNCTIONS = 8
 # C++ names can fill a screen; the report has them whole.
 NAME_WIDTH = 58
+NAME_LEAST = 20
+PROGRAM_WIDTH = 110
+# More than any table needs: to ask how wide it would be.
+WIDE = 1000
 
 
 def show(out: Console, outcome: Outcome) -> None:
     """Prints all of it."""
     base = outcome.results[0]
-    out.print(f"[bold]{shorten(outcome.program, 110)}[/]", markup=True, soft_wrap=True)
+    program = escape(shorten(outcome.program, min(PROGRAM_WIDTH, out.width)))
+    out.print(f"[bold]{program}[/]", soft_wrap=True)
     out.print(f"{show_count(base.instructions)} instructions, {show_count(base.references)} references\n")
     for result in outcome.partial:
-        out.print(f"[bold yellow]PARTIAL[/] {result.label} ({result.ended}): {result.ended_message}", soft_wrap=True)
+        why = escape(f"{result.label} ({result.ended}): {result.ended_message}")
+        out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
     _machines(out, outcome)
     first = next(iter(outcome.machines))
     _regions(out, outcome, first)
     _functions(out, outcome, first)
     for line in outcome.verdict():
-        out.print(line, soft_wrap=True)
+        # Whole lines for programs, whole words for people.
+        out.print(line, markup=False, soft_wrap=not out.is_terminal)
 
 
 def shorten(text: str, width: int) -> str:
@@ -37,79 +49,97 @@ def shorten(text: str, width: int) -> str:
     return f"{text[: width - tail - 1]}…{text[-tail:]}"
 
 
+Column = tuple[str, Callable[[Result], str]]
+
+
 def _machines(out: Console, outcome: Outcome) -> None:
+    def saves(r: Result) -> str:
+        return "" if r.policy == BASELINE else show_percent(outcome.gain(r).user)
+
+    def rate(level: str) -> Callable[[Result], str]:
+        return lambda r: show_rate(r.mpki(level))
+
+    misses_and_walks: list[Column] = [
+        *((head, rate(level)) for head, level in zip(("L1I misses", "L1D", "L2I", "L2D"), LEVELS, strict=True)),
+        ("accesses\nper walk", lambda r: show_rate(r.accesses_per_walk)),
+    ]
+    time: list[Column] = [
+        ("translation\nof user time", lambda r: show_percent(r.translation_share)),
+        ("saves of\nuser time", saves),
+    ]
+    memory: list[Column] = [
+        ("resident", lambda r: show_bytes(r.resident_peak)),
+        ("bloat", lambda r: _bytes_or_dash(r.bloat)),
+        ("read\naround", lambda r: _bytes_or_dash(r.read_around)),
+        ("page\ntables", lambda r: show_bytes(r.table_peak)),
+    ]
+    # As few tables as the width allows, with what belongs together side by side.
+    tables = [misses_and_walks]
+    for group in (time, memory):
+        together = [*tables[-1], *group]
+        if Measurement.get(out, out.options.update(width=WIDE), _machine_table(outcome, together)).maximum <= out.width:
+            tables[-1] = together
+        else:
+            tables.append(group)
+    for columns in tables:
+        out.print(_machine_table(outcome, columns))
+        if len(tables) > 1:
+            out.print()
+    out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]\n")
+
+
+def _machine_table(outcome: Outcome, columns: list[Column]) -> Table:
     table = plain()
     table.add_column("machine / policy", no_wrap=True)
-    heads = (
-        "L1I misses",
-        "L1D",
-        "L2I",
-        "L2D",
-        "accesses\nper walk",
-        "translation\nof user time",
-        "saves of\nuser time",
-        "resident",
-        "bloat",
-        "page\ntables",
-    )
-    for head in heads:
+    for head, _ in columns:
         table.add_column(head, justify="right", no_wrap=True)
     for machine, results in outcome.machines.items():
         table.add_row(f"[bold]{machine}[/]")
         for r in results:
-            gain = "" if r.policy == BASELINE else show_percent(outcome.gain(r).user)
-            bloat = "–" if r.bloat is None else show_bytes(r.bloat)
             name = f"  {r.policy}" + ("" if r.complete else " (partial)")
-            rates = [show_rate(r.mpki(level)) for level in LEVELS]
-            table.add_row(
-                name,
-                *rates,
-                show_rate(r.accesses_per_walk),
-                show_percent(r.translation_share),
-                gain,
-                show_bytes(r.resident_peak),
-                bloat,
-                show_bytes(r.table_peak),
-            )
-    out.print(table)
-    out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]\n")
+            table.add_row(name, *(show(r) for _, show in columns))
+    return table
+
+
+def _bytes_or_dash(value: int | None) -> str:
+    return "–" if value is None else show_bytes(value)
 
 
 def _regions(out: Console, outcome: Outcome, machine: str) -> None:
     found = outcome.regions[machine]
-    if not found:
-        return
     total = sum(r.cost[BASELINE] for r in found) or 1
-    table = plain()
-    table.add_column(f"Regions that cost most ({machine})", no_wrap=True)
-    for head in ("cost", "walks", "pays", "saves of\nuser time", "memory"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for r in found[:TOP_REGIONS]:
         memory = f"{'+' if r.extra_memory > 0 else ''}{show_bytes(r.extra_memory)}" if r.extra_memory else "="
         saves = show_percent(r.gain_share) if r.gain else "–"
         share = show_percent(r.cost[BASELINE] / total)
-        table.add_row(
-            shorten(_escape(r.name), NAME_WIDTH), share, show_count(r.walks[BASELINE]), r.advice, saves, memory
-        )
-    out.print(table)
-    out.print()
+        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
+    heads = ("cost", "walks", "pays", "saves of\nuser time", "memory")
+    _named(out, f"Regions that cost most\n({machine})", heads, rows)
 
 
 def _functions(out: Console, outcome: Outcome, machine: str) -> None:
     found = outcome.functions[machine]
-    if not found:
-        return
     total = sum(f.cycles for f in found) or 1
+    rows = [
+        (f.name, show_percent(f.cycles / total), show_count(f.walks), show_count(f.misses))
+        for f in found[:TOP_FUNCTIONS]
+    ]
+    _named(out, f"Functions that cost most\n({machine})", ("cost", "walks", "misses"), rows)
+
+
+def _named(out: Console, title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """A table whose rows begin with a name, cut to what the other columns leave of the width."""
+    if not rows:
+        return
+    columns = zip(heads, *(row[1:] for row in rows), strict=True)
+    beside = sum(max(len(line) for text in column for line in text.split("\n")) + GAP for column in columns)
+    width = min(NAME_WIDTH, max(NAME_LEAST, out.width - beside - GAP))
     table = plain()
-    table.add_column(f"Functions that cost most ({machine})", no_wrap=True)
-    for head in ("cost", "walks", "misses"):
+    table.add_column(title, no_wrap=True)
+    for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
-    for f in found[:TOP_FUNCTIONS]:
-        name = shorten(_escape(f.name), NAME_WIDTH)
-        table.add_row(name, show_percent(f.cycles / total), show_count(f.walks), show_count(f.misses))
+    for name, *cells in rows:
+        table.add_row(escape(shorten(name, width)), *cells)
     out.print(table)
     out.print()
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
