@@ -95,7 +95,7 @@ def test_info_head_and_slice(cli: Cli, tmp_path: Path) -> None:
     assert (found["references"], found["complete"], found["events"]) == (6000, True, {"mmap": 2})
     assert found["bytes_per_instruction"] == (tmp_path / "a.mmt").stat().st_size / 32000
     assert {(m["kind"], m["mapped_bytes"], m["code_pages"], m["data_pages"]) for m in found["mappings"]} == {
-        ("anon", 1 << 20, 0, 79),
+        ("anon", 1 << 20, 0, 256),
         ("file", 4096, 1, 0),
     }
     assert "6,000" in cli("trace", "info", "a.mmt").out
