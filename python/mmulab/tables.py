@@ -12,6 +12,8 @@ from mmulab.units import show_bytes, show_count, show_percent, show_rate
 
 # Block sizes whose fragmentation index is told: larger than a page, and up to what Linux's allocator hands out.
 BLOCKS = ("64K", "512K", "2M", "4M")
+# More than any table needs: to ask how wide it would be.
+WIDE = 1000
 # Between columns.
 GAP = 2
 

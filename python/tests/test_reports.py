@@ -8,6 +8,8 @@ import pytest
 from conftest import CHECKOUT, SMALL, Cli
 from rich.console import Console
 
+from mmulab.cli import console
+from mmulab.cli.app import invoke
 from mmulab.result import Result, json_text
 from mmulab.study import Outcome, terminal
 
@@ -190,3 +192,38 @@ def test_the_tab_key_offers_what_there_is(cli: Cli) -> None:
     assert offered("mmulab run zen3-5900x --trace gen:gu") == ["gen:gups"]
     for shell in ("bash", "zsh", "fish"):
         assert "_MMULAB_COMPLETE" in cli("completion", shell).out
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal of 80 columns without colours shows."""
+    shown = io.StringIO()
+    out = Console(file=shown, width=80, force_terminal=True, color_system=None, highlight=False)
+    monkeypatch.setattr(console, "out", lambda: out)
+    return shown
+
+
+def test_a_description_is_shown_whole_on_a_narrow_terminal(narrow: io.StringIO, capsys: pytest.CaptureFixture) -> None:
+    """Its longest lines are sources and reasons."""
+    for kind, name in (("machines", MACHINE), ("policies", "linux-4k")):
+        assert invoke([kind, "show", name]) == 0
+        text = (CHECKOUT / kind / f"{name}.toml").read_text("utf-8")
+        assert "".join(text.split()) in "".join(narrow.getvalue().split())
+    narrow.truncate(0)
+    assert invoke(["machines", "list"]) == 0
+    assert "…" not in narrow.getvalue()
+    assert capsys.readouterr().err == ""
+
+
+def test_comparisons_are_not_broken_on_a_narrow_terminal(
+    compiler: list[Result], narrow: io.StringIO, tmp_path: Path
+) -> None:
+    """As many results side by side as fit; each figure on one line with its difference."""
+    for result in compiler:
+        result.save(tmp_path)
+    assert invoke(["compare", str(tmp_path)]) == 0
+    lines = narrow.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("page walks" in line for line in lines) == 2
+    for line in lines:
+        assert line.count("(") == line.count(")"), line

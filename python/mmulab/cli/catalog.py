@@ -4,25 +4,37 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from rich.measure import Measurement
 from rich.syntax import Syntax
 from rich.table import Table
 
 from mmulab import UserError, engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, print_json
+from mmulab.tables import WIDE, plain
 
 
 def _listing(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    out = console.out()
+    whole = _table(rows, with_files=True)
+    # A path that is cut helps nobody: `--json` has it.
+    fits = Measurement.get(out, out.options.update(width=WIDE), whole).maximum <= out.width
+    out.print(whole if fits else _table(rows, with_files=False))
+
+
+def _table(rows: list[dict[str, Any]], with_files: bool) -> Table:
+    table = plain()
     table.add_column("name", no_wrap=True)
     table.add_column("title")
-    table.add_column("file", style="dim")
+    if with_files:
+        table.add_column("file", style="dim")
     for row in rows:
-        table.add_row(row["name"], row.get("title", ""), str(row.get("path", "")))
-    console.out().print(table)
+        cells = [row["name"], row.get("title", ""), str(row.get("path", ""))]
+        table.add_row(*cells[: len(table.columns)])
+    return table
 
 
 def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -40,7 +52,8 @@ def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> No
     text = path.read_text(encoding="utf-8")
     out = console.out()
     if out.is_terminal:
-        out.print(Syntax(text, "toml", theme="ansi_dark", background_color="default"))
+        # Wrapped: what is cut off would be sources and reasons, which stand on long lines.
+        out.print(Syntax(text, "toml", theme="ansi_dark", background_color="default", word_wrap=True))
     else:
         click.echo(text, nl=False)
 

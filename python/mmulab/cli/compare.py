@@ -11,8 +11,10 @@ from mmulab.result import Result
 from mmulab.study.plan import BASELINE
 from mmulab.tables import comparison, plain
 
-# Results side by side in one table.
+# Results side by side in one table, at most; and what the figures' names and each result take of the width.
 COLUMNS = 4
+NAMES_WIDTH = 32
+RESULT_WIDTH = 22
 
 
 @click.command(context_settings=CONTEXT)
@@ -44,7 +46,8 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
         ]
         print_json(rows)
         return
-    blocks = _blocks_of_studies(results) if is_twice else _blocks(results)
+    columns = side_by_side(console.out().width)
+    blocks = _blocks_of_studies(results, columns) if is_twice else _blocks(results, columns)
     for at, block in enumerate(blocks):
         if at:
             console.out().print()
@@ -54,7 +57,12 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
             console.warn(f"{result.label} is partial ({result.ended}): {result.ended_message}")
 
 
-def _blocks(results: list[Result]) -> list[list[Result]]:
+def side_by_side(width: int) -> int:
+    """How many results a terminal of this width has room for."""
+    return min(COLUMNS, max(2, (width - NAMES_WIDTH) // RESULT_WIDTH))
+
+
+def _blocks(results: list[Result], columns: int) -> list[list[Result]]:
     """Results that fit on one screen side by side, each block led by what its others are compared to.
 
     Many results of several machines are compared within each machine, fewer with the first of all.
@@ -62,12 +70,12 @@ def _blocks(results: list[Result]) -> list[list[Result]]:
     by_machine: dict[str, list[Result]] = {}
     for result in results:
         by_machine.setdefault(result.machine, []).append(result)
-    if len(results) > COLUMNS and all(1 < len(same) <= COLUMNS for same in by_machine.values()):
-        return list(by_machine.values())
-    return _columns(results)
+    if len(results) > columns and all(len(same) > 1 for same in by_machine.values()):
+        return [block for same in by_machine.values() for block in _columns(same, columns)]
+    return _columns(results, columns)
 
 
-def _blocks_of_studies(results: list[Result]) -> list[list[Result]]:
+def _blocks_of_studies(results: list[Result], columns: int) -> list[list[Result]]:
     """What several studies have in common, each machine under each policy by itself; what only one has is told."""
     by_label: dict[str, list[Result]] = {}
     for result in results:
@@ -75,12 +83,12 @@ def _blocks_of_studies(results: list[Result]) -> list[list[Result]]:
     alone = [label for label, same in by_label.items() if len(same) == 1]
     if alone:
         console.warn(f"in one study only, and not compared: {', '.join(alone)}")
-    return [block for same in by_label.values() if len(same) > 1 for block in _columns(same)]
+    return [block for same in by_label.values() if len(same) > 1 for block in _columns(same, columns)]
 
 
-def _columns(results: list[Result]) -> list[list[Result]]:
+def _columns(results: list[Result], columns: int) -> list[list[Result]]:
     first, *others = results
-    step = COLUMNS - 1
+    step = columns - 1
     return [[first, *others[i : i + step]] for i in range(0, len(others), step)]
 
 

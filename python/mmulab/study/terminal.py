@@ -10,7 +10,7 @@ from rich.table import Table
 from mmulab.result import LEVELS, Result
 from mmulab.study.outcome import Outcome
 from mmulab.study.plan import BASELINE
-from mmulab.tables import GAP, plain
+from mmulab.tables import GAP, WIDE, plain
 from mmulab.units import show_bytes, show_count, show_percent, show_rate
 
 TOP_REGIONS = 8
@@ -19,8 +19,6 @@ TOP_FUNCTIONS = 8
 NAME_WIDTH = 58
 NAME_LEAST = 20
 PROGRAM_WIDTH = 110
-# More than any table needs: to ask how wide it would be.
-WIDE = 1000
 
 
 def show(out: Console, outcome: Outcome) -> None:
