@@ -1,5 +1,6 @@
 """Every command that the README and the guide show does what they say it does: it runs."""
 
+import platform
 import re
 import shlex
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from conftest import CHECKOUT, Cli
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]
+RECORDS = shutil.which(f"qemu-{platform.machine()}") is not None
 # What a page's commands take for granted, and counts for a program that is done in a moment.
 SMALLER = {"3G": "40k", "3500M": "60k", "500M": "20k", "100M": "20k"}
 PROGRAM = r"""
@@ -29,14 +31,20 @@ def _commands(page: Path) -> list[list[str]]:
     """The commands of mmulab on a page, but those that need another tool's trace."""
     lines = re.findall(r"^\$ (?:\.venv/bin/)?mmulab (.*)$", page.read_text("utf-8"), re.MULTILINE)
     found = [shlex.split(line, comments=True) for line in lines]
-    return [words for words in found if not {"prog.view", "prog.lackey"} & set(words)]
+    # Without QEMU what needs no recording is run on the shipped one.
+    left_out = {"prog.view", "prog.lackey"} if RECORDS else {"prog.view", "prog.lackey", "record", "--"}
+    return [words for words in found if not left_out & set(words)]
 
 
 @pytest.fixture
 def prepared(cli: Cli, tmp_path: Path) -> Cli:
     """A directory with `my-program`, its recording and a study of it."""
-    if shutil.which("qemu-x86_64") is None or shutil.which("cc") is None:
-        pytest.skip("records programs with qemu-user")
+    if not RECORDS:
+        shutil.copy(CHECKOUT / "tests" / "data" / "cc1-small.mmt", tmp_path / "prog.mmt")
+        assert cli("trace", "slice", "prog.mmt", "prog.mmtx", "--end", "100k").code == 0
+        assert cli("study", "prog.mmt", "--out", "study-my-program", "--max-instructions", "1M").code == 0
+        (tmp_path / "my-program").write_bytes(Path("/bin/true").read_bytes())
+        return cli
     (tmp_path / "p.c").write_text(PROGRAM)
     subprocess.run(["cc", "-O1", "-o", "my-program", "p.c"], cwd=tmp_path, check=True)
     assert cli("record", "-o", "prog.mmt", "--", "./my-program").code == 0
@@ -60,7 +68,7 @@ def test_the_commands_of_a_page_run(prepared: Cli, tmp_path: Path, page: Path) -
 def test_the_pages_show_commands() -> None:
     """The pattern above finds them: most of the commands there are."""
     shown = {words[0] for page in PAGES for words in _commands(page)}
-    assert {"study", "run", "explain", "record", "trace", "compare", "machines"} <= shown
+    assert {"study", "run", "explain", "trace", "compare", "machines"} <= shown
 
 
 def test_what_descriptions_say_to_set_can_be_set(cli: Cli) -> None:

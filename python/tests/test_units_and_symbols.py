@@ -1,7 +1,6 @@
 """Numbers as people read them, and names for code."""
 
 import ctypes.util
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,7 +32,6 @@ def test_showing() -> None:
     assert units.show_seconds(75) == "1 min 15 s"
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_function_is_found_by_file_offset(tmp_path: Path) -> None:
     """The compiler's own object knows where it put each function."""
     source = tmp_path / "a.c"
