@@ -27,7 +27,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.arrays[]",
         "",
-        "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size.",
+        "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size; "
+        "for those that coalesce also coalescing.",
     ),
     (
         "counts.walks.instruction",

@@ -1,10 +1,8 @@
-//! One array: sets of ways, searched by key.
-//!
-//! A design that finds or fills otherwise (coalescing, mirrors, skewed sets) is another file with these methods, and an
-//! enum of designs in the hierarchy.
+//! One array: sets of ways, searched by key; or, for the designs whose entries are no pages, a [`Spans`].
 
 use crate::{
-    ArrayDesc, Entry, GeometryError, Placement, Probe,
+    ArrayDesc, CoalescingCounts, Design, Entry, GeometryError, Placement, Probe,
+    design::{Change, Known, Line, Spans, zen},
     key::{self, GLOBAL, MAX_SIZES, Value, key},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
@@ -15,28 +13,46 @@ const MAX_ENTRIES: u32 = 1 << 16;
 /// Longest latency: far above any, and small enough that no sum overflows.
 const MAX_CYCLES: u32 = 10_000;
 
+/// Kinds of entries that an array's hits are told apart by: page sizes, or what a design calls them.
+pub const MAX_CLASSES: usize = 24;
+
 /// An array in use.
 pub struct Array {
     pub name: String,
     pub level: u8,
     pub placement: Placement,
     pub smash_to: Option<PageOrder>,
+    /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page, the
+    /// group does, so that the entries it was made of age out.
     pub sizes: Vec<PageOrder>,
+    /// What the counts by size are called.
+    pub classes: Vec<String>,
     /// Latency of a hit, by size number.
-    pub hit_cycles: [u32; MAX_SIZES],
+    pub hit_cycles: [u32; MAX_CLASSES],
     /// Latency of finding nothing.
     pub miss_cycles: u32,
     /// Hits by size number.
-    pub hits: [u64; MAX_SIZES],
-    pub body: Body,
-    store: Store,
+    pub hits: [u64; MAX_CLASSES],
+    body: Body,
+    /// The page size that a group coalesces to.
+    group: Option<PageOrder>,
+    coalescing: CoalescingCounts,
+    ways: Kind,
+}
+
+/// How entries are kept.
+enum Kind {
+    /// By key, one page each.
+    Sets(Store),
+    /// As their design wants.
+    Spans(Box<Spans>),
 }
 
 /// What an array keeps beside its keys.
 pub struct Body {
-    pub fills: u64,
-    pub evictions: u64,
-    pub invalidations: u64,
+    fills: u64,
+    evictions: u64,
+    invalidations: u64,
     /// The sizes, where a search finds them without a detour.
     orders: [PageOrder; MAX_SIZES],
     sets: u64,
@@ -54,12 +70,17 @@ pub struct Body {
     globals: u32,
 }
 
-/// Where an entry lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Slot {
-    at: u32,
-    /// The size number.
+/// An entry that was found or written, for one page.
+#[derive(Clone, Copy)]
+pub struct Hit {
+    /// Where it lies.
+    pub at: u32,
+    /// The number of its size, or of its class.
     pub size: u8,
+    /// What it says of the page.
+    pub value: Value,
+    /// The page's size.
+    pub order: PageOrder,
 }
 
 /// An entry that made way for another.
@@ -110,6 +131,13 @@ impl Array {
         }
         let mut sizes = desc.sizes.clone();
         sizes.sort_unstable();
+        let spans = match desc.design {
+            Design::Plain | Design::Zen => None,
+            _ => match Spans::shape(desc, &sizes, sets, ways, seed, MAX_CLASSES) {
+                Ok(shape) => Some(shape),
+                Err(what) => return bad(what),
+            },
+        };
         if let Some(twice) = sizes.windows(2).find(|w| w[0] == w[1]) {
             return bad(format!("sizes names {} twice: name it once", twice[0]));
         }
@@ -118,10 +146,41 @@ impl Array {
         {
             return bad(format!("smash_to is {part}: name one of its sizes"));
         }
+        let group = match (desc.design, desc.group) {
+            (Design::Zen, group) => match zen::order(group) {
+                Ok(order) if sizes.contains(&order) => {
+                    return bad(format!("sizes names {order}, which design zen coalesces to: leave it out"));
+                }
+                Ok(_) if sizes[0] != PageOrder::P4K => {
+                    return bad("design zen coalesces base pages: add \"4K\" to sizes".into());
+                }
+                Ok(_) if sizes.len() == MAX_SIZES => {
+                    return bad(format!("{} sizes and a group: give at most {}", sizes.len(), MAX_SIZES - 1));
+                }
+                Ok(order) => Some(order),
+                Err(what) => return bad(what),
+            },
+            (Design::Plain, Some(group)) => {
+                return bad(format!("group is {group}: a plain array coalesces nothing; give design or leave it out"));
+            }
+            _ => None,
+        };
+        let mut classes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+        let spans = spans.map(|shape| {
+            (sizes, classes) = (shape.sizes, shape.classes);
+            shape.spans
+        });
+        if let Some(order) = group {
+            sizes.insert(0, order);
+            classes.insert(0, order.to_string());
+        }
         let serial = desc.probe == Probe::Serial;
         let mut orders = [PageOrder::P4K; MAX_SIZES];
-        orders[..sizes.len()].copy_from_slice(&sizes);
+        for (order, size) in orders.iter_mut().zip(&sizes) {
+            *order = *size;
+        }
         let store = Store::new(sets, ways, desc.replacement, seed);
+        let values = if spans.is_some() { 0 } else { sets * each!(&store, keys => keys.stride()) };
         let body = Body {
             fills: 0,
             evictions: 0,
@@ -129,7 +188,7 @@ impl Array {
             orders,
             sets: sets as u64,
             mask: sets.is_power_of_two().then_some(sets as u64 - 1),
-            values: vec![Value::default(); sets * each!(&store, keys => keys.stride())],
+            values: vec![Value::default(); values],
             held: [0; MAX_SIZES],
             present: 0,
             empty: desc.entries,
@@ -143,34 +202,55 @@ impl Array {
             hit_cycles: std::array::from_fn(|n| desc.hit_cycles * if serial { n as u32 + 1 } else { 1 }),
             miss_cycles: desc.hit_cycles * if serial { sizes.len() as u32 } else { 1 },
             sizes,
-            hits: [0; MAX_SIZES],
+            classes,
+            hits: [0; MAX_CLASSES],
             body,
-            store,
+            group,
+            coalescing: CoalescingCounts::default(),
+            ways: match spans {
+                Some(spans) => Kind::Spans(Box::new(spans)),
+                None => Kind::Sets(store),
+            },
         })
     }
 
-    /// Where the translation of `vpn` lies: smallest size first, the address space's own before a global one. It is used.
+    /// Whether entries may translate more than one page of the table.
+    pub fn coalesces(&self) -> bool {
+        self.group.is_some() || matches!(self.ways, Kind::Spans(_))
+    }
+
+    /// Whether entries are pages, as victim arrays and inclusion need them.
+    pub fn holds_pages(&self) -> bool {
+        matches!(self.ways, Kind::Sets(_))
+    }
+
+    /// What translates `vpn`: in the order of the sizes, the address space's own before a global one. It is used.
     #[inline(always)]
-    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
-        each!(&mut self.store, keys => {
-            let (slot, set, way) = self.body.seek(keys, asid, vpn)?;
-            keys.touch(set, way);
-            Some(slot)
-        })
+    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Hit> {
+        match &mut self.ways {
+            Kind::Sets(store) => each!(store, keys => {
+                let (hit, set, way) = self.body.seek(keys, asid, vpn)?;
+                keys.touch(set, way);
+                Some(hit)
+            }),
+            Kind::Spans(spans) => spans.hit(asid, vpn),
+        }
     }
 
     /// The page-table entry's dirty bit has been set.
     pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
-        if let Some((slot, ..)) = each!(&self.store, keys => self.body.seek(keys, asid, vpn)) {
-            let value = &mut self.body.values[slot.at as usize];
-            *value = value.dirtied();
+        let store = match &mut self.ways {
+            Kind::Sets(store) => store,
+            Kind::Spans(spans) => return spans.set_dirty(asid, vpn),
+        };
+        let Some((hit, set, way)) = each!(&*store, keys => self.body.seek(keys, asid, vpn)) else { return };
+        if self.group == Some(hit.order) && !hit.value.dirty() {
+            // The group is no longer clean throughout.
+            each!(store, keys => self.body.remove(keys, set, way));
+            self.coalescing.destroyed += 1;
+        } else {
+            self.body.values[hit.at as usize] = hit.value.dirtied();
         }
-    }
-
-    /// What the entry at `slot` says.
-    #[inline(always)]
-    pub fn value(&self, slot: Slot) -> Value {
-        self.body.values[slot.at as usize]
     }
 
     /// The size of size number `size`.
@@ -183,18 +263,113 @@ impl Array {
     /// same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is now, and
     /// what it replaced.
     #[inline(always)]
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Slot, Option<Gone>) {
-        each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value, absent))
+    pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Hit, Option<Gone>) {
+        match &mut self.ways {
+            Kind::Sets(store) => each!(store, keys => self.body.put(keys, asid, vpn, size, value, absent)),
+            Kind::Spans(_) => unreachable!("these designs are filled by `take`"),
+        }
     }
 
-    /// Drops every entry for which `drop` holds of its tag, first page and size, telling `gone`.
-    pub fn drop_if(&mut self, drop: impl Fn(Asid, Vpn, PageOrder) -> bool, mut gone: impl FnMut(&Entry)) {
-        each!(&mut self.store, keys => self.body.drop_if(keys, drop, &mut gone));
+    /// Takes in what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are told to
+    /// `tell`.
+    pub fn take(
+        &mut self,
+        asid: Asid,
+        vpn: Vpn,
+        size: u8,
+        known: Known,
+        absent: bool,
+        mut tell: impl FnMut(Change, Asid, &Entry),
+    ) -> (Hit, Option<Gone>) {
+        let store = match &mut self.ways {
+            Kind::Sets(store) => store,
+            Kind::Spans(spans) => return (spans.put(asid, vpn, known, tell), None),
+        };
+        let (value, order) = match known {
+            Known::Line(line) => (line.value, PageOrder::P4K),
+            Known::Page(value, order) => (value, order),
+        };
+        let mut put = (size, value);
+        if let (Some(group), Known::Line(line)) = (self.group, known) {
+            match zen::coalesce(line, group, &mut self.coalescing) {
+                Some(value) => put = (0, value),
+                None if !absent => each!(&mut *store, keys => {
+                    // A group that holds the page would go before what was read now.
+                    let dropped = self.body.drop_one(keys, asid, vpn, 0);
+                    for entry in dropped.into_iter().flatten() {
+                        self.coalescing.destroyed += 1;
+                        tell(Change::Dropped, asid, &entry);
+                    }
+                }),
+                None => {}
+            }
+        } else {
+            let held = self.body.orders[usize::from(size)];
+            put.1 = value.moved(vpn.align_down(held).0.wrapping_sub(vpn.align_down(order).0));
+        }
+        let (hit, gone) = each!(store, keys => self.body.put(keys, asid, vpn, put.0, put.1, absent));
+        tell(Change::Filled, asid, &hit.value.entry(vpn, hit.order));
+        (hit, gone)
+    }
+
+    /// What a found entry knows of the line of base page `vpn`: `None` where it is larger than a line, or a page of the
+    /// table that is no base page.
+    pub fn line(&self, hit: &Hit, vpn: Vpn) -> Option<Line> {
+        if let Kind::Spans(spans) = &self.ways {
+            return spans.line(hit.at, vpn);
+        }
+        if hit.order != PageOrder::P4K && self.group != Some(hit.order) {
+            return None;
+        }
+        let first = vpn.align_down(hit.order);
+        let mut line = Line::of_one(vpn, hit.value.moved(vpn.0 - first.0));
+        for page in 0..hit.order.base_pages() {
+            line.add((first.0 + page - line.first.0) as usize, hit.value.pfn().0 + page);
+        }
+        Some(line)
+    }
+
+    /// Drops every entry with the tag `asid`, none of the global ones; everything for `None`; telling `gone`.
+    pub fn drop_space(&mut self, asid: Option<Asid>, mut gone: impl FnMut(&Entry)) {
+        match &mut self.ways {
+            Kind::Sets(store) => each!(store, keys => match asid {
+                Some(asid) => self.body.drop_if(keys, |tag, _, _| tag == asid && tag != GLOBAL, &mut gone),
+                None => self.body.drop_if(keys, |_, _, _| true, &mut gone),
+            }),
+            Kind::Spans(spans) => spans.drop_space(asid, |_, _, entry| gone(entry)),
+        }
     }
 
     /// Drops the entries of `asid`, and the global ones, that meet the `pages` base pages from `first`, telling `gone`.
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, mut gone: impl FnMut(&Entry)) {
-        each!(&mut self.store, keys => self.body.drop_range(keys, asid, first, pages, &mut gone));
+        match &mut self.ways {
+            Kind::Sets(store) => each!(store, keys => self.body.drop_range(keys, asid, first, pages, &mut gone)),
+            Kind::Spans(spans) => spans.drop_range(asid, first, pages, |_, _, entry| gone(entry)),
+        }
+    }
+
+    /// Tells of every entry held, with its tag; of those that are no pages, page by page.
+    pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
+        match &self.ways {
+            Kind::Sets(store) => each!(store, keys => self.body.all(keys, &mut tell)),
+            Kind::Spans(spans) => spans.all(tell),
+        }
+    }
+
+    /// Fills, evictions and invalidations so far.
+    pub fn traffic(&self) -> [u64; 3] {
+        match &self.ways {
+            Kind::Sets(_) => [self.body.fills, self.body.evictions, self.body.invalidations],
+            Kind::Spans(spans) => spans.traffic().0,
+        }
+    }
+
+    /// What became of the lines that walks read, for designs that look at them.
+    pub fn coalescing(&self) -> Option<CoalescingCounts> {
+        match &self.ways {
+            Kind::Sets(_) => self.group.map(|_| self.coalescing),
+            Kind::Spans(spans) => Some(spans.traffic().1),
+        }
     }
 }
 
@@ -211,7 +386,7 @@ impl Body {
     }
 
     #[inline(always)]
-    fn seek(&self, keys: &impl Keys, asid: Asid, vpn: Vpn) -> Option<(Slot, usize, usize)> {
+    fn seek(&self, keys: &impl Keys, asid: Asid, vpn: Vpn) -> Option<(Hit, usize, usize)> {
         let mut sizes = self.present;
         while sizes != 0 {
             let size = sizes.trailing_zeros() as usize;
@@ -223,7 +398,8 @@ impl Body {
                 way = keys.find(set, key(vpn, GLOBAL, order, size));
             }
             if let Some(way) = way {
-                return Some((Slot { at: (set * keys.stride() + way) as u32, size: size as u8 }, set, way));
+                let at = set * keys.stride() + way;
+                return Some((Hit { at: at as u32, size: size as u8, value: self.values[at], order }, set, way));
             }
         }
         None
@@ -238,7 +414,7 @@ impl Body {
         size: u8,
         value: Value,
         absent: bool,
-    ) -> (Slot, Option<Gone>) {
+    ) -> (Hit, Option<Gone>) {
         let order = self.orders[usize::from(size)];
         let global = value.global();
         let wanted = key(vpn, if global { GLOBAL } else { asid }, order, usize::from(size));
@@ -248,12 +424,12 @@ impl Body {
             keys.touch(set, way);
             let at = set * keys.stride() + way;
             self.values[at] = value;
-            return (Slot { at: at as u32, size }, None);
+            return (Hit { at: at as u32, size, value, order }, None);
         }
         debug_assert!(keys.find(set, wanted).is_none());
         let (way, old) = keys.admit(set, wanted, self.empty != 0);
         let at = set * keys.stride() + way;
-        let slot = Slot { at: at as u32, size };
+        let slot = Hit { at: at as u32, size, value, order };
         let was = std::mem::replace(&mut self.values[at], value);
         if old == EMPTY {
             self.count_in(wanted);
@@ -306,6 +482,31 @@ impl Body {
                 let k = keys.key(set, way);
                 if k != EMPTY && drop(key::asid(k), key::vpn(k), self.orders[key::size(k)]) {
                     gone(&self.remove(keys, set, way));
+                }
+            }
+        }
+    }
+
+    /// Drops what translates `vpn` as a page of size number `size`: the address space's own and the global one.
+    fn drop_one(&mut self, keys: &mut impl Keys, asid: Asid, vpn: Vpn, size: usize) -> [Option<Entry>; 2] {
+        if self.held[size] == 0 {
+            return [None; 2];
+        }
+        let order = self.orders[size];
+        let set = self.set(vpn, order);
+        [asid, GLOBAL].map(|tag| {
+            let way = keys.find(set, key(vpn, tag, order, size))?;
+            Some(self.remove(keys, set, way))
+        })
+    }
+
+    fn all(&self, keys: &impl Keys, tell: &mut impl FnMut(Asid, &Entry)) {
+        for set in 0..self.sets as usize {
+            for way in 0..keys.stride() {
+                let k = keys.key(set, way);
+                if k != EMPTY {
+                    let value = self.values[set * keys.stride() + way];
+                    tell(key::asid(k), &value.entry(key::vpn(k), self.orders[key::size(k)]));
                 }
             }
         }

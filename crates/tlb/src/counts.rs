@@ -12,6 +12,41 @@ pub struct SideCounts {
     pub misses: u64,
 }
 
+/// What a coalescing array made of the base pages that walks for it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CoalescingCounts {
+    /// Fills by walks that became an entry of several pages.
+    pub coalesced: u64,
+    /// Entries of several pages dropped, in whole or for one page, because a walk found that page to have changed: above
+    /// all for the first store to a clean group.
+    pub destroyed: u64,
+    /// Fills of one page because a page of the group was not mapped.
+    pub missing: u64,
+    /// Because a page of the group had not been touched.
+    pub untouched: u64,
+    /// Because the rights of the group's pages differ.
+    pub rights_differ: u64,
+    /// Because some pages of the group are dirty and others are not.
+    pub mixed_dirty: u64,
+    /// Because the frames are not contiguous.
+    pub not_contiguous: u64,
+    /// Because the frames are contiguous, but not aligned as the pages are.
+    pub misaligned: u64,
+}
+
+impl CoalescingCounts {
+    fn add(&mut self, other: &Self) {
+        self.coalesced += other.coalesced;
+        self.destroyed += other.destroyed;
+        self.missing += other.missing;
+        self.untouched += other.untouched;
+        self.rights_differ += other.rights_differ;
+        self.mixed_dirty += other.mixed_dirty;
+        self.not_contiguous += other.not_contiguous;
+        self.misaligned += other.misaligned;
+    }
+}
+
 /// What one array did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArrayCounts {
@@ -35,6 +70,9 @@ pub struct ArrayCounts {
     pub invalidations: u64,
     /// Hits by the size of the entry.
     pub hits_by_size: BTreeMap<String, u64>,
+    /// What a coalescing design did; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coalescing: Option<CoalescingCounts>,
 }
 
 /// What the hierarchy of one core did.
@@ -79,6 +117,9 @@ impl HierarchyCounts {
             mine.fills += theirs.fills;
             mine.evictions += theirs.evictions;
             mine.invalidations += theirs.invalidations;
+            if let (Some(mine), Some(theirs)) = (&mut mine.coalescing, &theirs.coalescing) {
+                mine.add(theirs);
+            }
             for (size, hits) in &theirs.hits_by_size {
                 *mine.hits_by_size.entry(size.clone()).or_default() += hits;
             }

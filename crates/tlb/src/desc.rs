@@ -34,6 +34,30 @@ pub enum Probe {
     Serial,
 }
 
+/// What one entry of an array may translate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Design {
+    /// One page of the table.
+    #[default]
+    Plain,
+    /// One page, or an aligned group of 4 or 8 base pages whose entries lie in one line, agree in every attribute, were
+    /// all touched, and map aligned, contiguous frames (AMD Zen: paper 1, section 3.2).
+    Zen,
+    /// Those pages of an aligned group that map frames at one distance from them: a valid bit for each, so with holes, and
+    /// sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012).
+    ColtSa,
+    /// A run of contiguous pages that map contiguous frames, wherever it begins: a base and a length, fully associative
+    /// (CoLT-FA: Pham and others, MICRO 2012).
+    ColtFa,
+    /// Those pages of an aligned group that map frames of one aligned group, in whatever order (clustered TLB: Pham and
+    /// others, HPCA 2014).
+    Clustered,
+    /// One page of any power of two between the two `sizes`, as the table says, fully associative (tailored page sizes:
+    /// Guvenilir and Patt, ISCA 2020).
+    Tps,
+}
+
 /// One TLB array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -67,6 +91,13 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
+    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered` or `tps`. Default `plain`.
+    #[serde(default)]
+    pub design: Design,
+    /// Base pages that one entry may translate together: 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and `clustered`; 8 to
+    /// 1024, the longest run, for `colt-fa`. The other designs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u16>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
@@ -86,6 +117,39 @@ pub enum Inclusion {
     Inclusive,
 }
 
+/// Whose arrays coalesce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Coalescing {
+    /// Those of both sides.
+    #[default]
+    Both,
+    /// Those that serve loads and stores only.
+    Data,
+    /// Those that serve fetches only.
+    Instruction,
+    /// None.
+    None,
+}
+
+impl Coalescing {
+    /// The array as it is under this rule.
+    pub(crate) fn limit(self, desc: &ArrayDesc) -> ArrayDesc {
+        let on = match self {
+            Self::Both => true,
+            Self::Data => desc.side == Placement::Data,
+            Self::Instruction => desc.side == Placement::Instruction,
+            Self::None => false,
+        };
+        match desc.design {
+            Design::Zen | Design::ColtSa | Design::ColtFa | Design::Clustered if !on => {
+                ArrayDesc { design: Design::Plain, group: None, ..desc.clone() }
+            }
+            _ => desc.clone(),
+        }
+    }
+}
+
 /// How the arrays work together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -96,6 +160,9 @@ pub struct HierarchyDesc {
     /// each switch of address space. Range 0..=16.
     /// Default 12.
     pub asid_bits: u8,
+    /// Whose arrays coalesce as their `design` says: `both`, `data`, `instruction` or `none`; an array that serves both
+    /// sides does with `both` alone. Without, `zen`, `colt-sa`, `colt-fa` and `clustered` hold single pages. Default `both`.
+    pub coalescing: Coalescing,
     /// Where the rules come from.
     pub source: String,
     /// Keys of this table that no source states, each with the reason for the value.
@@ -104,6 +171,12 @@ pub struct HierarchyDesc {
 
 impl Default for HierarchyDesc {
     fn default() -> Self {
-        Self { inclusion: Inclusion::None, asid_bits: 12, source: String::new(), assumed: BTreeMap::new() }
+        Self {
+            inclusion: Inclusion::None,
+            asid_bits: 12,
+            coalescing: Coalescing::Both,
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Two levels of arrays, as one core has them.
 
 use crate::{
-    ArrayCounts, ArrayDesc, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome, SideCounts,
-    array::{Array, Gone, Slot},
-    key::{GLOBAL, Value},
+    ArrayCounts, ArrayDesc, Entry, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome,
+    SideCounts,
+    array::{Array, Gone, Hit},
+    design::{Change, Known, Line},
+    key::Value,
     levels::Levels,
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr, VirtRange, Vpn};
@@ -17,6 +19,8 @@ pub struct Hierarchy {
     /// By array: somebody must hear of what it evicts, observers aside.
     evictions_matter: Vec<bool>,
     inclusive: bool,
+    /// Whether some array has entries of more than one page of the table.
+    coalesces: bool,
     /// By level (less one) and side.
     counts: [[SideCounts; 2]; 2],
     /// The last page used, by side.
@@ -70,13 +74,24 @@ impl Hierarchy {
     /// # Errors
     /// A geometry that cannot be, or arrays that contradict each other.
     pub fn new(desc: &[ArrayDesc], rules: &HierarchyDesc) -> Result<Self, GeometryError> {
+        // What is turned off must be possible all the same.
+        let asked = desc.iter().map(|d| Array::new(d, 0).map(drop));
+        asked.collect::<Result<(), _>>()?;
+        let desc: &[ArrayDesc] = &desc.iter().map(|d| rules.coalescing.limit(d)).collect::<Vec<_>>();
         let arrays: Vec<Array> = desc.iter().zip(1..).map(|(d, seed)| Array::new(d, seed)).collect::<Result<_, _>>()?;
         let levels = Levels::new(desc, &arrays, rules)?;
         let inclusive = rules.inclusion == Inclusion::Inclusive;
         let nobody = Recent { page: NOBODY, value: Value::default(), order: PageOrder::P4K, array: 0, size: 0, run: 0 };
+        if inclusive && let Some(odd) = arrays.iter().find(|a| a.level == 2 && !a.holds_pages()) {
+            return Err(GeometryError {
+                array: odd.name.clone(),
+                what: "inclusion is modelled for designs plain and zen: set tlb_rules.inclusion to none".into(),
+            });
+        }
         let matters = |(a, victims): (&Array, &Vec<usize>)| !victims.is_empty() || (inclusive && a.level == 2);
         Ok(Self {
             evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
+            coalesces: arrays.iter().any(Array::coalesces),
             arrays,
             inclusive,
             counts: Default::default(),
@@ -108,11 +123,10 @@ impl Hierarchy {
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(slot) = array.hit(q.asid, q.vpn) {
-                array.hits[usize::from(slot.size)] += 1;
+            if let Some(hit) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(hit.size)] += 1;
                 counts.hits += 1;
-                let (value, order) = (array.value(slot), array.order(slot.size));
-                return self.answer(q, 1, 0, value, order, Some((index as u8, slot)));
+                return self.answer(q, 1, 0, hit.value, hit.order, Some((index as u8, hit)));
             }
         }
         counts.misses += 1;
@@ -126,14 +140,17 @@ impl Hierarchy {
         let level = &self.levels.of[1][q.side];
         for index in level.search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(slot) = array.hit(q.asid, q.vpn) {
-                array.hits[usize::from(slot.size)] += 1;
+            if let Some(hit) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(hit.size)] += 1;
                 counts.hits += 1;
-                let (value, order) = (array.value(slot), array.order(slot.size));
-                let cycles = array.hit_cycles[usize::from(slot.size)];
+                let cycles = array.hit_cycles[usize::from(hit.size)];
                 self.absent = [NOBODY; 2];
-                let first = self.put(0, q, value, order, true, obs);
-                return self.answer(q, 2, cycles, value, order, first);
+                let first = if self.coalesces {
+                    self.lift(index, q, &hit, obs)
+                } else {
+                    self.put(0, q, hit.value, hit.order, true, obs)
+                };
+                return self.answer(q, 2, cycles, hit.value, hit.order, first);
             }
         }
         counts.misses += 1;
@@ -150,7 +167,7 @@ impl Hierarchy {
         cycles: u32,
         value: Value,
         order: PageOrder,
-        first: Option<(u8, Slot)>,
+        first: Option<(u8, Hit)>,
     ) -> Outcome {
         if !value.ready(q.access) {
             return if value.allows(q.access) {
@@ -159,13 +176,12 @@ impl Hierarchy {
                 Outcome::Denied { level, cycles }
             };
         }
-        if let Some((array, slot)) = first {
+        if let Some((array, held)) = first {
             let recent = &mut self.recent[q.side];
             recent.page = page_of(q.asid, q.va);
             // The first level may hold only a part of what the second does.
-            let held = &self.arrays[usize::from(array)];
-            (recent.value, recent.order) = (held.value(slot), held.order(slot.size));
-            (recent.array, recent.size) = (array, slot.size);
+            (recent.value, recent.order) = (held.value, held.order);
+            (recent.array, recent.size) = (array, held.size);
         }
         let entry = value.entry(q.vpn, order);
         if level == 1 { Outcome::L1 { entry } } else { Outcome::L2 { entry, cycles } }
@@ -208,8 +224,53 @@ impl Hierarchy {
         let absent = self.absent[q.side] == page_of(asid, va);
         self.settle_for(q.side);
         self.absent = [NOBODY; 2];
+        if self.coalesces {
+            let line = Line::read(q.vpn, value, walked);
+            let known = line.as_ref().map_or(Known::Page(value, order), Known::Line);
+            self.take(1, q, known, absent, obs);
+            self.take(0, q, known, absent, obs);
+            return;
+        }
         self.put(1, q, value, order, absent, obs);
         self.put(0, q, value, order, absent, obs);
+    }
+
+    /// Fills the first level with what the second held.
+    #[inline(never)]
+    fn lift<O: Observer>(&mut self, index: usize, q: Query, hit: &Hit, obs: &mut O) -> Option<(u8, Hit)> {
+        let line = self.arrays[index].line(hit, q.vpn);
+        let known = line.as_ref().map_or(Known::Page(hit.value, hit.order), Known::Line);
+        self.take(0, q, known, true, obs)
+    }
+
+    /// As [`Self::put`], where arrays of the level may look at the neighbours.
+    #[inline(never)]
+    fn take<O: Observer>(
+        &mut self,
+        level: usize,
+        q: Query,
+        known: Known,
+        absent: bool,
+        obs: &mut O,
+    ) -> Option<(u8, Hit)> {
+        let order = match known {
+            Known::Line(_) => PageOrder::P4K,
+            Known::Page(_, order) => order,
+        };
+        let target = self.levels.of[level][q.side].takes(order)?;
+        let index = usize::from(target.array);
+        let tell = |change, _, entry: &Entry| match change {
+            Change::Filled => obs.filled(index, entry),
+            Change::Evicted => obs.evicted(index, entry),
+            Change::Dropped => obs.invalidated(index, entry),
+        };
+        let (hit, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, absent, tell);
+        if let Some(gone) = gone
+            && (O::ACTIVE || self.evictions_matter[index])
+        {
+            self.evicted(index, &gone, obs);
+        }
+        Some((target.array, hit))
     }
 
     /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
@@ -223,7 +284,7 @@ impl Hierarchy {
         order: PageOrder,
         absent: bool,
         obs: &mut O,
-    ) -> Option<(u8, Slot)> {
+    ) -> Option<(u8, Hit)> {
         let target = self.levels.of[level][q.side].takes(order)?;
         let array = &mut self.arrays[usize::from(target.array)];
         let held = array.order(target.size);
@@ -288,10 +349,8 @@ impl Hierarchy {
                         array.drop_range(asid, start.vpn(), pages, |e| obs.invalidated(index, e));
                     }
                 }
-                Invalidate::Asid(asid) => {
-                    array.drop_if(|tag, _, _| tag == asid && tag != GLOBAL, |e| obs.invalidated(index, e))
-                }
-                Invalidate::All => array.drop_if(|_, _, _| true, |e| obs.invalidated(index, e)),
+                Invalidate::Asid(asid) => array.drop_space(Some(asid), |e| obs.invalidated(index, e)),
+                Invalidate::All => array.drop_space(None, |e| obs.invalidated(index, e)),
             }
         }
     }
@@ -310,7 +369,8 @@ impl Hierarchy {
         // Arrays of a level are searched together, so a lookup that one answers is a miss of its neighbours.
         let array = |a: &Array| {
             let hits: u64 = a.hits.iter().sum();
-            let by_size: BTreeMap<_, _> = a.sizes.iter().zip(a.hits).map(|(s, h)| (s.to_string(), h)).collect();
+            let by_size: BTreeMap<_, _> = a.classes.iter().cloned().zip(a.hits).collect();
+            let [fills, evictions, invalidations] = a.traffic();
             ArrayCounts {
                 name: a.name.clone(),
                 level: a.level,
@@ -318,10 +378,11 @@ impl Hierarchy {
                 accesses: accesses(a),
                 hits,
                 misses: accesses(a) - hits,
-                fills: a.body.fills,
-                evictions: a.body.evictions,
-                invalidations: a.body.invalidations,
+                fills,
+                evictions,
+                invalidations,
                 hits_by_size: by_size,
+                coalescing: a.coalescing(),
             }
         };
         HierarchyCounts {
@@ -330,6 +391,14 @@ impl Hierarchy {
             l2i: self.counts[1][0],
             l2d: self.counts[1][1],
             arrays: self.arrays.iter().map(array).collect(),
+        }
+    }
+
+    /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages are
+    /// told page by page.
+    pub fn each_entry(&self, mut tell: impl FnMut(usize, Asid, &Entry)) {
+        for (index, array) in self.arrays.iter().enumerate() {
+            array.all(|tag, entry| tell(index, tag, entry));
         }
     }
 

@@ -49,7 +49,7 @@ pub fn vpn(key: u64) -> Vpn {
 }
 
 /// What an entry says.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Value(u64);
 
 impl Value {
@@ -71,6 +71,30 @@ impl Value {
     #[inline(always)]
     pub fn moved(self, pages: u64) -> Self {
         Self(self.0.wrapping_add(pages << Self::PFN_SHIFT))
+    }
+
+    /// The same of frame `pfn`.
+    #[inline(always)]
+    pub fn at(self, pfn: Pfn) -> Self {
+        Self((self.0 & ((1 << Self::PFN_SHIFT) - 1)) | (pfn.0 << Self::PFN_SHIFT))
+    }
+
+    /// The first frame.
+    #[inline(always)]
+    pub fn pfn(self) -> Pfn {
+        Pfn(self.0 >> Self::PFN_SHIFT)
+    }
+
+    /// Whether both say the same of different frames.
+    #[inline(always)]
+    pub fn alike(self, other: Self) -> bool {
+        (self.0 ^ other.0) & ((1 << Self::PFN_SHIFT) - 1) == 0
+    }
+
+    /// Whether stores may use it without a walk, as far as the dirty bit goes.
+    #[inline(always)]
+    pub fn dirty(self) -> bool {
+        self.0 & Self::DIRTY != 0
     }
 
     /// The same, dirty.

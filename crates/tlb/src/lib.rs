@@ -8,6 +8,7 @@
 mod array;
 mod counts;
 mod desc;
+mod design;
 mod entry;
 mod error;
 mod hierarchy;
@@ -15,8 +16,8 @@ mod key;
 mod levels;
 mod observer;
 
-pub use counts::{ArrayCounts, HierarchyCounts, SideCounts};
-pub use desc::{ArrayDesc, HierarchyDesc, Inclusion, Placement, Probe};
+pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, SideCounts};
+pub use desc::{ArrayDesc, Coalescing, Design, HierarchyDesc, Inclusion, Placement, Probe};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
 pub use hierarchy::Hierarchy;

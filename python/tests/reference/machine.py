@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from reference.frames import PAGE, Memory, Mismatch
@@ -10,7 +11,7 @@ from reference.space import Space
 from reference.tables import Leaf
 from reference.tlb import Entry, Tlbs
 from reference.vma import Kind, Vma
-from reference.walker import Caches, Clock, Walker, size
+from reference.walker import Caches, Clock, Walk, Walker, size
 
 KINDS = {"f": "fetch", "r": "read", "w": "write"}
 # As the engine: more faults than that for one reference would be a defect.
@@ -169,12 +170,43 @@ class Machine:
                 tag = 0 if leaf.is_global else space.asid
                 start = va - va % leaf.bytes
                 entry = Entry(tag, start, leaf.order, leaf.block, leaf.index, leaf.prot, leaf.dirty)
-                self.tlbs[self.core].fill(va, kind, entry)
                 self.translated(seen, va, entry)
+                self.tlbs[self.core].fill(va, kind, entry, partial(self.group, va, walk))
                 return stall
             if not self.fault(va, kind):
                 return stall
         raise Mismatch(f"{va:#x} keeps faulting")
+
+    def group(self, va: int, walk: Walk, order: int) -> Leaf | None:
+        """The first leaf of the aligned group that holds `va`, if all of it may be one entry (coalescing.md)."""
+        if not walk.line or not walk.leaf:
+            return None
+        pages = 1 << order
+        first = va // PAGE % 8 // pages * pages
+        members = [leaf for leaf in walk.line[first : first + pages] if leaf and leaf.accessed]
+        if len(members) < pages:
+            return None
+        attributes = {(leaf.prot, leaf.is_global, leaf.dirty) for leaf in members}
+        if len(attributes) > 1:
+            return None
+        own, at = self.frame(walk.leaf), va // PAGE % pages
+        assert own is not None
+        frames = [self.frame(leaf) for leaf in members]
+        fits = all(f is None or f == own - at + n for n, f in enumerate(frames)) and (own - at) % pages == 0
+        if not fits:
+            return None
+        if None in frames:
+            # Frames that nobody has seen yet: what the engine does with them tells where they lie.
+            if all(f["bytes"] != PAGE << order for f in self.told_now()["filled"]):
+                return None
+            for n, leaf in enumerate(members):
+                self.memory.address(leaf.block, leaf.index * PAGE, (own - at + n) * PAGE)
+        return members[0]
+
+    @staticmethod
+    def frame(leaf: Leaf) -> int | None:
+        """The number of its first frame, where it is known."""
+        return None if leaf.block.number is None else leaf.block.number + leaf.index
 
     def translated(self, seen: dict[str, Any], va: int, entry: Entry | Leaf) -> None:
         """The reference has its physical address."""

@@ -27,9 +27,9 @@ def always_dirty(patch: pytest.MonkeyPatch) -> None:
     """Every entry lets stores through at once."""
     fill = tlb.Tlbs.fill
 
-    def wrong(self: tlb.Tlbs, va: int, kind: str, entry: tlb.Entry) -> None:
+    def wrong(self: tlb.Tlbs, va: int, kind: str, entry: tlb.Entry, found: tlb.Found) -> None:
         entry.dirty = True
-        fill(self, va, kind, entry)
+        fill(self, va, kind, entry, found)
 
     patch.setattr(tlb.Tlbs, "fill", wrong)
 

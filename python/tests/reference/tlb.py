@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.frames import PAGE, Block
 from reference.store import Store
-from reference.tables import R, W, X, down, number
+from reference.tables import Leaf, R, W, X, down, number
 
 ORDERS = {"4K": 0, "2M": 9, "1G": 18}
+# Of a group of 4 or 8 pages.
+GROUPS = {4: 2, 8: 3}
+# The first leaf of the group of an order that a walk found, if it may be one entry.
+Found = Callable[[int], Leaf | None]
 
 
 @dataclass
@@ -42,12 +47,17 @@ class Answer:
 class Array:
     """One array."""
 
-    def __init__(self, desc: dict[str, Any], seed: int) -> None:
-        """Of its description."""
+    def __init__(self, desc: dict[str, Any], seed: int, coalescing: str) -> None:
+        """Of its description; `coalescing`: on which sides."""
         self.desc = desc
         self.name = desc["name"]
         self.level = desc["level"]
         self.orders = sorted(ORDERS[s] for s in desc["sizes"])
+        is_on = coalescing in ("both", desc["side"])
+        self.group = GROUPS[desc["group"]] if desc["design"] == "zen" and is_on else None
+        if self.group:
+            # Searched before all others.
+            self.orders.insert(0, self.group)
         self.smash = ORDERS[desc["smash_to"]] if desc.get("smash_to") else None
         self.victim_of = desc.get("victim_of")
         self.store = Store(desc["entries"], desc["ways"], desc["replacement"], seed)
@@ -83,7 +93,8 @@ class Tlbs:
 
     def __init__(self, machine: dict[str, Any], line: dict[str, Any]) -> None:
         """`line` takes what is filled and what else happens."""
-        self.arrays = [Array(desc, place) for place, desc in enumerate(machine["tlb"], 1)]
+        on = machine["tlb_rules"]["coalescing"]
+        self.arrays = [Array(desc, place, on) for place, desc in enumerate(machine["tlb"], 1)]
         self.inclusive = machine["tlb_rules"]["inclusion"] == "inclusive"
         self.line = line
 
@@ -109,15 +120,20 @@ class Tlbs:
                 return Answer("hit", level, cycles, entry)
         return Answer("miss", 0, max((a.cycles(None) for a in self.beside(2, side)), default=0), None)
 
-    def fill(self, va: int, kind: str, entry: Entry) -> None:
+    def fill(self, va: int, kind: str, entry: Entry, found: Found) -> None:
         """Takes in what a walk found."""
         side = "instruction" if kind == "fetch" else "data"
-        self.write(2, side, va, entry)
-        self.write(1, side, va, entry)
+        self.write(2, side, va, entry, found)
+        self.write(1, side, va, entry, found)
 
-    def write(self, level: int, side: str, va: int, entry: Entry) -> None:
-        """Writes an entry into the array of a level that takes it, if one does."""
+    def write(self, level: int, side: str, va: int, entry: Entry, found: Found | None = None) -> None:
+        """Writes an entry into the array of a level that takes it, if any does; `found`: what a walk saw beside it."""
         takers = [a for a in self.beside(level, side) if a.victim_of is None]
+        if entry.order in (0, *GROUPS.values()):
+            for array in takers:
+                if 0 in array.orders:
+                    self.put_near(array, va, entry, found)
+                    return
         for array in takers:
             if entry.order in array.orders:
                 self.put(array, entry)
@@ -128,6 +144,31 @@ class Tlbs:
                 moved = entry.index + (part - entry.va) // PAGE
                 self.put(array, replace(entry, va=part, order=array.smash, index=moved))
                 return
+
+    def put_near(self, array: Array, va: int, entry: Entry, found: Found | None) -> None:
+        """Writes as much of what is known of a base page and its group as the array can hold in one entry."""
+        group = array.group
+        if group and found is None and entry.order >= group:
+            self.put_part(array, va, entry, group)
+            return
+        leaf = found(group) if group and found else None
+        if group and leaf:
+            self.put(array, Entry(entry.tag, down(va, group), group, leaf.block, leaf.index, leaf.prot, leaf.dirty))
+            return
+        if group and found:
+            # An entry for the group would answer before this one.
+            place = array.set_of(va, group)
+            for tag in {entry.tag, 0}:
+                way = place.find((group, down(va, group), tag))
+                if way is not None:
+                    self.tell("invalidated", array, place.ways[way][1])
+                    place.ways[way] = None
+        self.put_part(array, va, entry, 0)
+
+    def put_part(self, array: Array, va: int, entry: Entry, order: int) -> None:
+        """The part of an entry of this order that holds `va`."""
+        part = down(va, order)
+        self.put(array, replace(entry, va=part, order=order, index=entry.index + (part - entry.va) // PAGE))
 
     def put(self, array: Array, entry: Entry) -> None:
         """Writes an entry into an array."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reference.frames import Memory, Mismatch
@@ -48,6 +48,8 @@ class Walk:
 
     leaf: Leaf | None
     cycles: int
+    # The eight entries of the leaf's line, if it is one of the last level.
+    line: list[Leaf | None] = field(default_factory=list)
 
 
 class Walker:
@@ -97,7 +99,9 @@ class Walker:
                     return Walk(None, cycles)
                 entry.accessed = True
                 entry.dirty = entry.dirty or kind == "write"
-                return Walk(entry, cycles)
+                first = index(va, level) // 8 * 8
+                beside = [table.entries.get(at) for at in range(first, first + 8)] if level == 1 else []
+                return Walk(entry, cycles, [e if isinstance(e, Leaf) else None for e in beside])
             for desc, store in self.walk_caches:
                 if level in desc["levels"]:
                     order = covers(level)

@@ -11,7 +11,7 @@ use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_machine::{Control, Limits, Machine, Options, Touched, describe, open, run};
 use mmulab_pagetable::{Format, Leaf, Walked};
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Outcome, Placement, Probe, Silent};
+use mmulab_tlb::{ArrayDesc, Design, Hierarchy, HierarchyDesc, Outcome, Placement, Probe, Silent};
 use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
 use patterns::{DATA, pattern};
 use std::{
@@ -29,6 +29,9 @@ const REPEATS: usize = 3;
 /// The machine that whole runs are measured on.
 const MACHINE: &str = "skylake-e3-1240v5";
 
+/// A machine that coalesces, measured beside itself without.
+const COALESCING: &str = "zen3-5900x";
+
 /// Units of work per second, at the best of several times.
 fn best(units: u64, mut work: impl FnMut()) -> f64 {
     let rate = |_| {
@@ -44,8 +47,12 @@ fn root() -> PathBuf {
 }
 
 fn machine(name: &str, policy: &str, options: &Options, with_space: bool) -> Machine {
+    machine_with(name, policy, &[], options, with_space)
+}
+
+fn machine_with(name: &str, policy: &str, sets: &[String], options: &Options, with_space: bool) -> Machine {
     let dirs = |d: &str| vec![root().join(d)];
-    let desc = describe::resolve(name, policy, &[], options, &dirs("machines"), &dirs("policies")).unwrap();
+    let desc = describe::resolve(name, policy, sets, options, &dirs("machines"), &dirs("policies")).unwrap();
     Machine::new(Arc::new(desc), with_space).unwrap()
 }
 
@@ -84,6 +91,8 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
         hit_cycles: 0,
         smash_to: None,
         victim_of: None,
+        design: Design::Plain,
+        group: None,
         source: String::new(),
         assumed: BTreeMap::new(),
     };
@@ -117,7 +126,10 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
 }
 
 fn whole(footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<Ref>)) -> f64 {
-    let mut m = machine(MACHINE, "linux-4k", &Options::default(), true);
+    whole_on(machine(MACHINE, "linux-4k", &Options::default(), true), footprint, addresses, each)
+}
+
+fn whole_on(mut m: Machine, footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<Ref>)) -> f64 {
     let (map, batches) = batches(footprint, addresses, each);
     m.run(&map);
     let references = batches.iter().map(|b| b.refs.len() as u64).sum();
@@ -149,6 +161,32 @@ fn updates() {
         refs.extend([Ref::fetch(VirtAddr::new(DATA), 8), Ref::read(va), Ref::write(va)]);
     });
     println!("{:14} {:>10} {:>10} {:>8} {:14.0}", "GUPS 8 GiB", "", "", "", rate / 1e6);
+}
+
+/// The same machine with coalescing and without, over each pattern and the compiler's recording.
+fn coalescing() {
+    let options = Options::default();
+    let off = ["tlb_rules.coalescing=none".to_owned()];
+    let build = |sets: &[String]| machine_with(COALESCING, "linux-4k", sets, &options, true);
+    let row =
+        |name: &str, on: f64, off: f64| println!("{name:14} {:10.0} {:10.0} {:8.2}", on / 1e6, off / 1e6, on / off);
+    println!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
+    for name in ["random 4 MiB", "90/10 mix", "sequential"] {
+        let (footprint, addresses) = pattern(name, COUNT / 2);
+        let rate = |sets| whole_on(build(sets), footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
+        row(name, rate(&[]), rate(&off));
+    }
+    let path = root().join("tests/data/cc1-small.mmt");
+    let path = path.to_str().unwrap();
+    let references = open(path).unwrap().info().references.unwrap_or_default();
+    let rate = |sets: &[String]| {
+        best(references, || {
+            let mut source = open(path).unwrap();
+            let limits = Limits { instructions: None, threads: 1 };
+            black_box(run(source.as_mut(), vec![build(sets)], None, limits, |_| Control::Continue));
+        })
+    };
+    row("compiler", rate(&[]), rate(&off));
 }
 
 /// The shipped recording of a compiler: decoding, faults and all; then as a study runs it.
@@ -189,6 +227,9 @@ fn main() {
     }
     if is_wanted("GUPS 8 GiB") {
         updates();
+    }
+    if is_wanted("coalescing") {
+        coalescing();
     }
     if is_wanted("compiler") {
         compiler();

@@ -1,10 +1,13 @@
 //! The TLBs as docs/concepts/tlbs.md states them, by lists and without a thought for speed. It shares no code with the
 //! crate but the descriptions and the words entries and outcomes are told in.
 
+#[allow(dead_code, reason = "for the tests of coalescing")]
+pub mod flat;
+
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Side, VirtAddr, Vpn};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
+use mmulab_tlb::{ArrayDesc, Design, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
 use std::collections::BTreeMap;
 
 /// What an observer is told, and what the model tells.
@@ -47,6 +50,8 @@ pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, s
         hit_cycles: if level == 1 { 0 } else { 7 },
         smash_to: None,
         victim_of: None,
+        design: Design::Plain,
+        group: None,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

@@ -1,0 +1,90 @@
+use crate::key::Value;
+use mmulab_addr::{PageOrder, Vpn};
+use mmulab_pagetable::Walked;
+
+/// Base pages whose entries fill a line of 64 bytes.
+pub const LINE_PAGES: usize = 8;
+
+/// What is known of the eight base pages whose entries share a line, as seen from one of them: which agree with it in every
+/// attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
+#[derive(Clone, Copy)]
+pub struct Line {
+    /// The first page of the eight.
+    pub first: Vpn,
+    /// The page that was asked for.
+    pub at: usize,
+    /// What its entry says.
+    pub value: Value,
+    /// The frames, of the pages in `same`.
+    pub pfns: [u64; LINE_PAGES],
+    /// Pages present and accessed, with the attributes of `value`, its dirty bit included.
+    pub same: u8,
+    /// Pages not present.
+    pub missing: u8,
+    /// Pages present and not accessed.
+    pub untouched: u8,
+    /// Pages with other rights.
+    pub other_rights: u8,
+    /// Pages that differ in the dirty bit alone.
+    pub other_dirty: u8,
+    /// Whether a walk read it, now; else it is what another level held.
+    pub walked: bool,
+}
+
+impl Line {
+    /// One page, and nothing known of its neighbours.
+    pub fn of_one(vpn: Vpn, value: Value) -> Self {
+        let at = vpn.0 as usize % LINE_PAGES;
+        let mut pfns = [0; LINE_PAGES];
+        pfns[at] = value.pfn().0;
+        let (same, none) = (1 << at, 0);
+        Self {
+            first: vpn.align_down(PageOrder::P32K),
+            at,
+            value,
+            pfns,
+            same,
+            missing: !same,
+            untouched: none,
+            other_rights: none,
+            other_dirty: none,
+            walked: false,
+        }
+    }
+
+    /// What a walk that ended in a base page found around it; `value` is what the TLBs make of its leaf. `None` for larger
+    /// pages: hardware coalesces entries of the last level only (paper 1, section 3.2: "L1 PTEs").
+    pub fn read(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
+        if walked.level != 1 || walked.leaf.order != PageOrder::P4K {
+            return None;
+        }
+        let mut line = Self { same: 0, missing: 0, walked: true, ..Self::of_one(vpn, value) };
+        // The entry's own bits, not what the levels above left of them: those are the same for the whole line.
+        let own = walked.format.decode_leaf(walked.line[usize::from(walked.slot)], walked.level)?;
+        for (slot, &bits) in walked.line.iter().enumerate() {
+            let Some(leaf) = walked.format.decode_leaf(bits, walked.level) else {
+                line.missing |= 1 << slot;
+                continue;
+            };
+            line.pfns[slot] = leaf.pfn.0;
+            let group = if !leaf.accessed {
+                &mut line.untouched
+            } else if (leaf.prot, leaf.user, leaf.global) != (own.prot, own.user, own.global) {
+                &mut line.other_rights
+            } else if leaf.dirty != own.dirty {
+                &mut line.other_dirty
+            } else {
+                &mut line.same
+            };
+            *group |= 1 << slot;
+        }
+        Some(line)
+    }
+
+    /// Adds a page that says the same of frame `pfn`.
+    pub fn add(&mut self, slot: usize, pfn: u64) {
+        self.pfns[slot] = pfn;
+        self.same |= 1 << slot;
+        self.missing &= !(1 << slot);
+    }
+}

@@ -1,0 +1,281 @@
+//! Every design over a flat table against no TLB at all: the same translations, the same accessed and dirty bits as without
+//! coalescing, and never an entry that the table does not bear out. Then what sets each design apart.
+
+#[allow(dead_code, reason = "the model is for the other tests")]
+mod common;
+
+use common::{
+    array,
+    flat::{A, ASID, Core, D, Ended, RW, pte, va},
+};
+use mmulab_addr::{Access, PageOrder, VirtRange};
+use mmulab_pagetable::Invalidate;
+use mmulab_sets::{Replacement, Ways};
+use mmulab_tlb::{ArrayDesc, Design, Hierarchy, HierarchyDesc, Placement, Silent};
+use proptest::prelude::*;
+
+const P4K: PageOrder = PageOrder::P4K;
+const PAGES: u64 = 40;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Touch {
+        page: u64,
+        access: Access,
+    },
+    Map {
+        page: u64,
+        frame: u64,
+        rights: u64,
+    },
+    /// As a kernel does that wants to see accesses again.
+    Clear {
+        page: u64,
+        pages: u64,
+    },
+    Protect {
+        page: u64,
+        rights: u64,
+    },
+    Unmap {
+        page: u64,
+        pages: u64,
+    },
+    /// The rights grow, and nobody is told.
+    Loosen {
+        page: u64,
+    },
+    Drop {
+        page: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let page = || 0..PAGES;
+    let rights = || prop_oneof![4 => Just(RW), 1 => Just(0), 1 => Just(RW | 1 << 63)];
+    let access = prop_oneof![1 => Just(Access::Fetch), 4 => Just(Access::Read), 3 => Just(Access::Write)];
+    // Where frames are at one distance from pages, at another, or anywhere in a group.
+    let frame = prop_oneof![6 => Just(0x1000u64), 1 => Just(0x1001), 1 => (0u64..8).prop_map(|n| 0x2000 + n)];
+    prop_oneof![
+        20 => (page(), access).prop_map(|(page, access)| Step::Touch { page, access }),
+        2 => (page(), frame, rights()).prop_map(|(page, base, rights)| {
+            Step::Map { page, frame: if base < 0x2000 { base + page } else { base + page / 8 * 8 }, rights }
+        }),
+        1 => (page(), 1u64..10).prop_map(|(page, pages)| Step::Clear { page, pages }),
+        1 => (page(), rights()).prop_map(|(page, rights)| Step::Protect { page, rights }),
+        1 => (page(), 1u64..4).prop_map(|(page, pages)| Step::Unmap { page, pages }),
+        1 => page().prop_map(|page| Step::Loosen { page }),
+        2 => page().prop_map(|page| Step::Drop { page }),
+    ]
+}
+
+fn designed() -> impl Strategy<Value = (Design, Option<u16>, bool)> {
+    let group = prop_oneof![Just(Some(2)), Just(Some(4)), Just(Some(8))];
+    prop_oneof![
+        prop_oneof![Just(Some(4)), Just(Some(8))].prop_map(|g| (Design::Zen, g, false)),
+        group.clone().prop_map(|g| (Design::ColtSa, g, false)),
+        group.prop_map(|g| (Design::Clustered, g, false)),
+        prop_oneof![Just(Some(8)), Just(Some(16)), Just(Some(1024))].prop_map(|g| (Design::ColtFa, g, true)),
+        Just((Design::Tps, None, true)),
+        Just((Design::Plain, None, false)),
+    ]
+}
+
+prop_compose! {
+    fn one(name: &'static str, level: u8, side: Placement)(
+        (design, group, full) in designed(),
+        ways in 1u32..6,
+        sets in 1u32..4,
+        random in any::<bool>(),
+    ) -> ArrayDesc {
+        let (entries, ways) = if full { (ways, Ways::Full) } else { (ways * sets, Ways::Count(ways)) };
+        let replacement = if random { Replacement::Random } else { Replacement::Lru };
+        ArrayDesc { design, group, replacement, ..array(name, level, side, entries, ways, &[P4K, PageOrder::P2M]) }
+    }
+}
+
+fn plain(desc: &ArrayDesc) -> ArrayDesc {
+    let sizes = if desc.design == Design::Tps { vec![P4K] } else { desc.sizes.clone() };
+    ArrayDesc { design: Design::Plain, group: None, sizes, ..desc.clone() }
+}
+
+fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
+    let range = |page: u64, pages: u64| VirtRange::sized(va(page).align_down(P4K), pages << 12);
+    let flush = |page, pages| Invalidate::Range { asid: ASID, range: range(page, pages) };
+    match *step {
+        Step::Touch { page, access } => return Some(core.access(page, access, &mut Silent)),
+        Step::Map { page, frame, rights } => {
+            if core.ptes.insert(page, pte(frame, rights)).is_some() {
+                core.tlbs.invalidate(&flush(page, 1), &mut Silent);
+            }
+        }
+        Step::Clear { page, pages } => {
+            core.ptes.range_mut(page..page + pages).for_each(|(_, e)| *e &= !(A | D));
+            core.tlbs.invalidate(&flush(page, pages), &mut Silent);
+        }
+        Step::Protect { page, rights } => {
+            if let Some(e) = core.ptes.get_mut(&page) {
+                *e = *e & !(RW | 1 << 63) | rights;
+            }
+            core.tlbs.invalidate(&flush(page, 1), &mut Silent);
+        }
+        Step::Unmap { page, pages } => {
+            core.ptes.retain(|at, _| !(page..page + pages).contains(at));
+            core.tlbs.invalidate(&flush(page, pages), &mut Silent);
+        }
+        Step::Loosen { page } => {
+            if let Some(e) = core.ptes.get_mut(&page) {
+                *e = (*e | RW) & !(1 << 63);
+            }
+        }
+        Step::Drop { page } => core.invlpg(page, &mut Silent),
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// S0-012, S0-013.
+    #[test]
+    fn every_design_translates_as_the_table_says(
+        first in one("L1", 1, Placement::Both),
+        second in one("L2", 2, Placement::Both),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let rules = HierarchyDesc::default();
+        let mut core = Core::new(Hierarchy::new(&[first.clone(), second.clone()], &rules).unwrap());
+        let mut twin = Core::new(Hierarchy::new(&[plain(&first), plain(&second)], &rules).unwrap());
+        for page in 0..PAGES {
+            for core in [&mut core, &mut twin] {
+                core.ptes.insert(page, pte(0x1000 + page, RW));
+            }
+        }
+        for step in &steps {
+            let (mine, theirs) = (apply(&mut core, step), apply(&mut twin, step));
+            prop_assert_eq!(mine == Some(Ended::Fault), theirs == Some(Ended::Fault));
+            prop_assert_eq!(&core.ptes, &twin.ptes, "after {:?}", step);
+            core.check();
+        }
+        prop_assert_eq!(core.tlbs.counts().check(), Ok(()));
+    }
+}
+
+fn of(design: Design, group: Option<u16>, frames: &[u64]) -> Core {
+    let desc = ArrayDesc { design, group, ..array("L1", 1, Placement::Both, 16, Ways::Full, &[P4K, PageOrder::P2M]) };
+    let mut core = Core::new(Hierarchy::new(&[desc], &HierarchyDesc::default()).unwrap());
+    for (page, &frame) in (0u64..).zip(frames) {
+        core.ptes.insert(page, pte(frame, RW | A));
+    }
+    core
+}
+
+/// Which of the first pages one walk for page `asked` makes hits of.
+fn after_one_walk(mut core: Core, asked: u64, pages: u64) -> Vec<u64> {
+    core.access(asked, Access::Read, &mut Silent);
+    (0..pages).filter(|&page| !core.holds(page).is_empty()).collect()
+}
+
+#[test]
+fn what_each_design_takes_from_a_line() {
+    let all = [Design::Zen, Design::ColtSa, Design::ColtFa, Design::Clustered];
+    let took = |design, frames: &[u64], asked| {
+        let group = if design == Design::Tps { None } else { Some(8) };
+        after_one_walk(of(design, group, frames), asked, 8)
+    };
+    let eight: Vec<u64> = (0..8).collect();
+    let aligned: Vec<u64> = (0x100..0x108).collect();
+    for design in all {
+        assert_eq!(took(design, &aligned, 3), eight, "{design:?}");
+    }
+    assert_eq!(took(Design::Tps, &aligned, 3), [3]);
+    // Contiguous, but not aligned as the pages are.
+    let shifted: Vec<u64> = (0x103..0x10b).collect();
+    assert_eq!(took(Design::Zen, &shifted, 3), [3]);
+    assert_eq!(took(Design::ColtSa, &shifted, 3), eight);
+    assert_eq!(took(Design::ColtFa, &shifted, 3), eight);
+    assert_eq!(took(Design::Clustered, &shifted, 3), [0, 1, 2, 3, 4], "those whose frames lie in one group");
+    // One page elsewhere: a hole.
+    let hole = [0x100, 0x101, 0x900, 0x103, 0x104, 0x105, 0x106, 0x107];
+    assert_eq!(took(Design::Zen, &hole, 4), [4]);
+    assert_eq!(took(Design::ColtSa, &hole, 4), [0, 1, 3, 4, 5, 6, 7]);
+    assert_eq!(took(Design::ColtFa, &hole, 4), [3, 4, 5, 6, 7]);
+    assert_eq!(took(Design::Clustered, &hole, 4), [0, 1, 3, 4, 5, 6, 7]);
+    // In no order within a group of frames.
+    let mixed = [0x107, 0x101, 0x104, 0x103, 0x100, 0x105, 0x102, 0x106];
+    assert_eq!(took(Design::ColtSa, &mixed, 1), [1, 3, 5]);
+    assert_eq!(took(Design::ColtFa, &mixed, 1), [1]);
+    assert_eq!(took(Design::Clustered, &mixed, 1), eight);
+}
+
+/// CoLT-SA's sets are chosen by the group, so that pages of one group meet; and a page that changes leaves the others.
+#[test]
+fn colt_sa_adds_pages_to_an_entry_and_takes_single_ones_out() {
+    let mut core = of(Design::ColtSa, Some(4), &[0x101, 0x102, 0x103, 0x104]);
+    core.ptes.values_mut().for_each(|e| *e &= !A);
+    for page in 0..4 {
+        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+    }
+    let arrays = core.tlbs.counts().arrays;
+    assert_eq!((arrays[0].fills, arrays[0].evictions), (4, 0));
+    let mut entries = 0;
+    core.tlbs.each_entry(|_, _, _| entries += 1);
+    assert_eq!(entries, 4, "four pages, told page by page, in one entry");
+    // A store to one of the clean pages: an entry of its own, and the other three stay.
+    assert_eq!(core.access(1, Access::Write, &mut Silent), Ended::Rewalked);
+    for page in 0..4 {
+        assert!(matches!(core.access(page, Access::Read, &mut Silent), Ended::Hit(1, _)));
+    }
+    assert_eq!(core.access(2, Access::Write, &mut Silent), Ended::Rewalked);
+    assert_eq!(core.tlbs.counts().arrays[0].hits_by_size["coalesced"], 5);
+}
+
+/// CoLT-FA's runs grow over lines, up to the longest; anything within drops the whole run.
+#[test]
+fn colt_fa_joins_runs() {
+    let frames: Vec<u64> = (0x103..0x103 + 32).collect();
+    for (longest, held) in [(8, vec![24, 25, 26, 27, 28, 29, 30, 31]), (1024, (0..32).collect::<Vec<u64>>())] {
+        let mut core = of(Design::ColtFa, Some(longest), &frames);
+        for page in [3, 20, 12, 30] {
+            core.access(page, Access::Read, &mut Silent);
+        }
+        core.check();
+        assert_eq!((0..32).filter(|&p| !core.holds(p).is_empty()).count(), 32);
+        core.invlpg(25, &mut Silent);
+        let gone: Vec<u64> = (0..32).filter(|&p| core.holds(p).is_empty()).collect();
+        assert_eq!(gone, held, "of runs up to {longest}");
+    }
+}
+
+/// Tailored pages: any power of two between the two sizes, found whatever its size.
+#[test]
+fn tps_holds_any_power_of_two() {
+    let desc =
+        ArrayDesc { design: Design::Tps, ..array("L1", 1, Placement::Both, 16, Ways::Full, &[P4K, PageOrder::P1G]) };
+    let mut tlbs = Hierarchy::new(&[desc], &HierarchyDesc::default()).unwrap();
+    for order in 0..=18u8 {
+        let order = PageOrder::new(order);
+        let at = ((u64::from(order.get()) + 1) << 40) + order.bytes() / 2;
+        let mut leaf = mmulab_pagetable::Leaf {
+            pfn: mmulab_addr::Pfn(1 << 20),
+            order,
+            prot: mmulab_addr::Prot::RW,
+            user: true,
+            accessed: true,
+            dirty: true,
+            global: false,
+        };
+        leaf.pfn = leaf.pfn.align_down(order);
+        let at = mmulab_addr::VirtAddr::new(at);
+        tlbs.invalidate(&Invalidate::All, &mut Silent);
+        tlbs.fill(ASID, at, Access::Read, &common::walked(leaf), &mut Silent);
+        for va in [at.align_down(order), at] {
+            let found = tlbs.access(ASID, va, Access::Read, &mut Silent);
+            assert!(
+                matches!(found, mmulab_tlb::Outcome::L1 { entry } if entry.order == order && entry.translate(va) == leaf.translate(va))
+            );
+        }
+    }
+    let counts = tlbs.counts();
+    assert_eq!((counts.l1d.hits, counts.arrays[0].hits_by_size["64K"]), (38, 2));
+}
