@@ -37,6 +37,7 @@ class Options:
     seed: int | None = None
     base_cpi: float | None = None
     savable: float | None = None
+    check: str | None = None
 
     def spec(self) -> Json:
         """As the engine takes it."""

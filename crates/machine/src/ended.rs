@@ -27,6 +27,8 @@ pub enum Ended {
         /// What was done to it.
         access: Access,
     },
+    /// A check found a translation that could be used wrongly: a defect of the simulator, at this place.
+    Unsound(String),
     /// The kernel could not go on.
     Kernel(String),
 }
@@ -34,7 +36,7 @@ pub enum Ended {
 /// An [`Ended`] as results carry it.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndedReport {
-    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck` or `kernel`.
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck`, `unsound` or `kernel`.
     pub reason: &'static str,
     /// What happened and what to do; empty for `end`.
     pub message: String,
@@ -60,6 +62,7 @@ impl Ended {
             Self::Stuck { va, access } => {
                 ("stuck", format!("a {access:?} of {va} keeps faulting: please report this with the trace"))
             }
+            Self::Unsound(m) => ("unsound", format!("{m}: please report this with the trace and the description")),
             Self::Kernel(m) => ("kernel", m.clone()),
         };
         EndedReport { reason, message }

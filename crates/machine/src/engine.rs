@@ -1,9 +1,10 @@
 //! The machine and its loop: a reference looks in the TLBs, else the walker reads the tables, else the kernel faults.
 
 use crate::{
+    check::{Checker, lookup},
     clock::Clock,
     counts::Counts,
-    describe::{Resolved, Unmapped},
+    describe::{Check, Resolved, Unmapped},
     ended::{Ended, MachineError},
     story::{Nobody, Seen, Story, Watch},
     tally::{Cost, Missed, Tally},
@@ -11,7 +12,7 @@ use crate::{
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, Side, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::{Actor, Effects, FaultError, Kernel};
-use mmulab_pagetable::{Format, Invalidate};
+use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_tlb::{Hierarchy, Outcome};
 use mmulab_trace::{Batch, Event, Item};
 use mmulab_walker::{Caches, Walk, WalkContext, WalkSlots, Walker};
@@ -39,6 +40,8 @@ pub struct Machine {
     kernel_cycles: f64,
     /// References seen.
     next: u64,
+    /// Runs the batches in its own way, where a check was asked for.
+    checker: Option<Box<Checker>>,
 }
 
 /// One core: its TLBs, its walker, its time.
@@ -108,6 +111,10 @@ impl Machine {
             unmapped,
             kernel_cycles: 0.0,
             next: 0,
+            checker: match desc.options.check {
+                Check::None => None,
+                Check::Translations => Some(Box::new(Checker::new(&desc, has_address_space)?)),
+            },
             mem,
             kernel,
             desc,
@@ -130,12 +137,46 @@ impl Machine {
             return;
         }
         self.fx.narrate = W::ACTIVE;
-        if let Err(ended) = self.go(batch, watch) {
+        let ran = match self.checker.take() {
+            None => self.go(batch, watch),
+            Some(mut checker) => {
+                let ran = checker.run(self, batch, watch);
+                self.checker = Some(checker);
+                ran
+            }
+        };
+        if let Err(ended) = ran {
             self.ended = Some(ended);
         }
     }
 
-    fn go<W: Watch>(&mut self, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
+    /// Why it came to its end, if it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// The level of each TLB array, in the order observers number them.
+    pub fn tlb_levels(&self) -> Vec<u8> {
+        let tlbs = &self.cores[0].tlbs;
+        (0..tlbs.names().len()).map(|array| tlbs.level(array)).collect()
+    }
+
+    /// What the acting process's table says of `va`.
+    pub fn leaf(&self, va: VirtAddr) -> Option<Leaf> {
+        lookup(&self.mem, self.context()?, va)
+    }
+
+    /// References seen so far.
+    pub(crate) fn references(&self) -> u64 {
+        self.next
+    }
+
+    /// The acting process's table, as its core has it.
+    pub(crate) fn context(&self) -> Option<WalkContext> {
+        self.cores[usize::from(self.who.cpu)].context
+    }
+
+    pub(crate) fn go<W: Watch>(&mut self, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
         let mut at = 0;
         while at < batch.refs.len() {
             at = self.stretch(batch, at, watch)?;

@@ -3,6 +3,7 @@
 //! [`Machine`] owns the cores (TLBs, walkers), physical memory and the kernel, and passes between them what each must
 //! not know of the others. [`run`] takes one decoded trace through any number of machines.
 
+mod check;
 mod clock;
 mod counts;
 pub mod describe;

@@ -117,6 +117,16 @@ def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
     return Options(**{name: taken[name] for name in names}, **fixed)
 
 
+def check_option(function: F) -> F:
+    """`--check`, as run and explain take it."""
+    return click.option(
+        "--check",
+        type=click.Choice(["translations"]),
+        help="Prove after every reference and event that no TLB holds a stale translation, and that the page tables "
+        "are those of the same run without coalescing. Slow: for short traces.",
+    )(function)
+
+
 def set_option(function: F) -> F:
     """`--set`, as run, explain and study take it."""
     return click.option(

@@ -6,7 +6,7 @@ import rich_click as click
 
 from mmulab import engine
 from mmulab.cli import completion, console
-from mmulab.cli.common import CONTEXT, Count, existing_trace, raise_if_partial, set_option
+from mmulab.cli.common import CONTEXT, Count, check_option, existing_trace, raise_if_partial, set_option
 from mmulab.units import show_count
 
 
@@ -34,6 +34,7 @@ from mmulab.units import show_count
 )
 @click.option("--unmapped", type=click.Choice(["fault", "map", "stop"]), help="As of `mmulab run`.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
+@check_option
 def explain(
     machine: str,
     trace: str,
@@ -42,13 +43,14 @@ def explain(
     max_instructions: int | None,
     unmapped: str | None,
     seed: int | None,
+    check: str | None,
 ) -> None:
     """Tell of every reference what became of it: one JSON object a line.
 
     Keys: i, pid, kind, va, pa, size, l1, l2, walk, fault, filled, events, cycles. The engine is the one `mmulab run`
     uses, so the counters of both agree.
     """
-    options = engine.Options(unmapped=unmapped, max_instructions=max_instructions, seed=seed)
+    options = engine.Options(unmapped=unmapped, max_instructions=max_instructions, seed=seed, check=check)
     result = engine.explain(
         existing_trace(trace), engine.Job(machine, policy, sets), options, lambda line: _write(line.rstrip("\n"))
     )

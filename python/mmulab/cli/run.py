@@ -9,6 +9,7 @@ from mmulab import engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
+    check_option,
     engine_options,
     existing_trace,
     options_of,
@@ -42,6 +43,7 @@ from mmulab.tables import print_result
 )
 @click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
 @click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
+@check_option
 @engine_options
 def run(
     machine: str,
@@ -52,13 +54,14 @@ def run(
     out: Path | None,
     profile: bool,
     touched: bool,
+    check: str | None,
     **others: Any,
 ) -> None:
     """Run a trace on MACHINE (a name that `mmulab machines` lists, or a TOML file) and count.
 
     Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
     """
-    options = options_of(others, profile=profile, touched=touched)
+    options = options_of(others, profile=profile, touched=touched, check=check)
     job = engine.Job(machine, policy, sets)
     with console.progress("running", options.max_instructions) as hear:
         ran = engine.run(existing_trace(trace), [job], options, hear)

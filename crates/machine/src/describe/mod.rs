@@ -8,8 +8,9 @@ mod resolve;
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
 pub use read::{DescribeError, find, list, load, nearest, title};
-pub use resolve::{Assumption, Options, Resolved, Unmapped, resolve};
+pub use resolve::{Assumption, Check, Options, Resolved, Unmapped, resolve};
 
+use mmulab_addr::Side;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 use mmulab_tlb::{ArrayDesc, HierarchyDesc};
@@ -55,4 +56,12 @@ pub struct MachineDesc {
     /// What kernel work costs.
     #[serde(default)]
     pub costs: CostsDesc,
+}
+
+impl MachineDesc {
+    /// Base pages that the first level's data side coalesces, if it does so in groups.
+    pub fn data_group(&self) -> Option<u16> {
+        let serves = |a: &&ArrayDesc| a.level == 1 && a.side.serves(Side::Data);
+        self.tlb.iter().filter(serves).find_map(|a| a.group)
+    }
 }

@@ -20,6 +20,18 @@ pub enum Unmapped {
     Stop,
 }
 
+/// What is proven of every step of a run, besides running it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Check {
+    /// Nothing: full speed.
+    #[default]
+    None,
+    /// After every reference and event: no TLB holds a translation that the tables do not bear out, and the tables are
+    /// those of the same run with TLBs that do not coalesce. Thousands of times slower than running.
+    Translations,
+}
+
 /// Options of a run that belong neither to the machine nor to the policy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -30,6 +42,8 @@ pub struct Options {
     pub profile: bool,
     /// Track which base pages are truly touched, so that bloat can be told.
     pub touched: bool,
+    /// What is proven besides.
+    pub check: Check,
     /// End after so many instructions.
     pub max_instructions: Option<u64>,
     /// Threads that run machines; 0 means as many as are useful. No result depends on it, so none repeats it.

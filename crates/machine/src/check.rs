@@ -1,0 +1,311 @@
+//! The checking mode: after every reference and every event, no TLB holds a translation that could be used wrongly, and the
+//! page tables are those of the same run without coalescing.
+//!
+//! It sits outside the engine: a batch is taken apart, each item run by itself, here and on a twin of the machine whose
+//! TLBs hold single pages, and what lies in the arrays and in memory is compared. A machine without it pays one test a batch.
+
+use crate::{
+    Ended, Machine, MachineError, Resolved,
+    describe::Check,
+    story::{Story, Watch},
+};
+use mmulab_addr::{Asid, PhysAddr, Pid, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_kernel::Told;
+use mmulab_pagetable::{Format, Invalidate, Leaf, Next, Step};
+use mmulab_tlb::{Coalescing, Entry, Observer};
+use mmulab_trace::{Batch, Event, Item, Ref};
+use mmulab_walker::{StepRecord, WalkContext};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Entries of a table frame that share a line.
+const LINE_ENTRIES: u64 = 8;
+/// Lines of a table frame.
+const TABLE_LINES: u64 = 64;
+
+/// Checks a machine as it runs.
+pub(crate) struct Checker {
+    /// The same machine without coalescing.
+    twin: Machine,
+    /// Every process that has acted.
+    pids: BTreeSet<Pid>,
+    log: Log,
+    one: Batch,
+}
+
+/// What happened during one item.
+#[derive(Default)]
+struct Log {
+    filled: Vec<(usize, Entry)>,
+    translated: Option<(VirtAddr, PhysAddr)>,
+    /// The kernel did something, or the program dropped a translation.
+    acted: bool,
+}
+
+impl Log {
+    fn clear(&mut self) {
+        self.filled.clear();
+        self.translated = None;
+        self.acted = false;
+    }
+}
+
+/// The log, and whoever else watches.
+struct Beside<'a, W>(&'a mut Log, &'a mut W);
+
+impl<W: Watch> Observer for Beside<'_, W> {
+    const ACTIVE: bool = true;
+
+    fn filled(&mut self, array: usize, entry: &Entry) {
+        self.0.filled.push((array, *entry));
+        self.1.filled(array, entry);
+    }
+
+    fn evicted(&mut self, array: usize, entry: &Entry) {
+        self.1.evicted(array, entry);
+    }
+
+    fn invalidated(&mut self, array: usize, entry: &Entry) {
+        self.1.invalidated(array, entry);
+    }
+}
+
+impl<W: Watch> Watch for Beside<'_, W> {
+    fn reference(&mut self, story: &Story) {
+        self.0.translated = story.seen.pa.map(|pa| (story.va, pa));
+        self.1.reference(story);
+    }
+
+    fn happened(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+        self.0.acted = true;
+        self.1.happened(told, invalidations);
+    }
+
+    fn invalidated_by_program(&mut self, what: &Invalidate) {
+        self.0.acted = true;
+        self.1.invalidated_by_program(what);
+    }
+
+    fn walked(&mut self, steps: &[StepRecord]) {
+        self.1.walked(steps);
+    }
+}
+
+impl Checker {
+    /// The checker of a machine of this description.
+    pub fn new(desc: &Resolved, has_address_space: bool) -> Result<Self, MachineError> {
+        let mut plain = desc.clone();
+        plain.machine.tlb_rules.coalescing = Coalescing::None;
+        plain.options.check = Check::None;
+        Ok(Self {
+            twin: Machine::new(Arc::new(plain), has_address_space)?,
+            pids: BTreeSet::from([Pid(1)]),
+            log: Log::default(),
+            one: Batch::default(),
+        })
+    }
+
+    /// Runs a stretch of a trace, an item at a time.
+    pub fn run<W: Watch>(&mut self, machine: &mut Machine, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
+        for &word in &batch.refs {
+            self.one.clear();
+            let item = word.item();
+            let place = match item {
+                Item::Event(index) => {
+                    let event = &batch.events[index];
+                    if let Event::Switch { pid, .. } = event {
+                        self.pids.insert(*pid);
+                    }
+                    self.one.push_event(event.clone());
+                    Place::Event(event)
+                }
+                _ => {
+                    self.one.refs.push(word);
+                    Place::Reference(machine.references(), word)
+                }
+            };
+            self.log.clear();
+            let ran = machine.go(&self.one, &mut Beside(&mut self.log, watch));
+            self.twin.run(&self.one);
+            self.verify(machine, item)
+                .map_err(|what| Ended::Unsound(format!("after {}: {what}", place.text(machine))))?;
+            ran?;
+        }
+        Ok(())
+    }
+
+    fn verify(&self, machine: &Machine, item: Item) -> Result<(), String> {
+        if machine.ended.is_none() && self.twin.ended.is_some() {
+            return Err(format!("without coalescing the run has ended: {:?}", self.twin.ended));
+        }
+        if let (Some((va, pa)), Some(cx)) = (self.log.translated, machine.context()) {
+            let says = lookup(&machine.mem, cx, va).map(|leaf| leaf.translate(va));
+            if says != Some(pa) {
+                return Err(format!("{va} was translated to {pa}, and the table says {says:?}"));
+            }
+        }
+        let happened = self.log.acted || matches!(item, Item::Event(_));
+        if happened {
+            self.all_entries(machine)?;
+        } else if let Some(cx) = machine.context() {
+            for (array, entry) in &self.log.filled {
+                sound(&machine.mem, cx, entry).map_err(|why| told(machine, *array, entry, &why))?;
+            }
+        }
+        match item {
+            Item::Access(_, va, _) => self.same_path(machine, va, happened),
+            Item::Event(_) => self.pids.iter().try_for_each(|&pid| self.same_tables(machine, pid)),
+            Item::Retire(_) => Ok(()),
+        }
+    }
+
+    /// No entry of any core says what the tables do not.
+    fn all_entries(&self, machine: &Machine) -> Result<(), String> {
+        let spaces: BTreeMap<Asid, WalkContext> = self
+            .pids
+            .iter()
+            .filter_map(|&pid| machine.kernel.context(pid))
+            .map(|c| (c.asid, WalkContext { format: c.format, root: c.root, asid: c.asid }))
+            .collect();
+        let mut wrong = Ok(());
+        for core in &machine.cores {
+            core.tlbs.each_entry(|array, tag, entry| {
+                // A tag that no address space has now is used by nobody; global entries are used by whoever acts.
+                let cx = if entry.global { machine.context() } else { spaces.get(&tag).copied() };
+                if let (Ok(()), Some(cx)) = (&wrong, cx) {
+                    wrong = sound(&machine.mem, cx, entry).map_err(|why| told(machine, array, entry, &why));
+                }
+            });
+        }
+        wrong
+    }
+
+    /// The entries a walk for `va` reads are those of the twin, and with `around` all others of the last table.
+    fn same_path(&self, machine: &Machine, va: VirtAddr, around: bool) -> Result<(), String> {
+        let (Some(mine), Some(theirs)) = (machine.context(), self.twin.context()) else { return Ok(()) };
+        same(mine.root, theirs.root, "the root of the table")?;
+        let mut step = mine.format.start(mine.root, va);
+        loop {
+            let bits = machine.mem.read(step.entry);
+            differ(&machine.mem, &self.twin.mem, step)?;
+            match mine.format.next(bits, step, va) {
+                Next::Table(next) => step = next,
+                _ if around => {
+                    let first = PhysAddr(step.entry.0 & !(TABLE_LINES * LINE_ENTRIES * 8 - 1));
+                    let entries = (0..TABLE_LINES * LINE_ENTRIES).map(|n| PhysAddr(first.0 + n * 8));
+                    return entries
+                        .into_iter()
+                        .try_for_each(|entry| differ(&machine.mem, &self.twin.mem, Step { entry, ..step }));
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// All tables of a process are those of the twin.
+    fn same_tables(&self, machine: &Machine, pid: Pid) -> Result<(), String> {
+        match (machine.kernel.context(pid), self.twin.kernel.context(pid)) {
+            (Some(mine), Some(theirs)) => {
+                same(mine.root, theirs.root, "the root of the table")?;
+                let start = mine.format.start(mine.root, VirtAddr::default());
+                sweep(&machine.mem, &self.twin.mem, mine.format, start, VirtAddr::default())
+            }
+            (mine, theirs) => same(mine.is_some(), theirs.is_some(), "whether the process has a table"),
+        }
+    }
+}
+
+/// Compares a table and all below it; `step` is its first entry, for `va`.
+fn sweep(mine: &PhysMem, theirs: &PhysMem, format: Format, step: Step, va: VirtAddr) -> Result<(), String> {
+    for line in 0..TABLE_LINES {
+        let at = PhysAddr(step.entry.0 + line * LINE_ENTRIES * 8);
+        let (bits, others) = (mine.line(at), theirs.line(at));
+        if bits == others && bits.iter().all(|&b| b == 0) {
+            continue;
+        }
+        for (n, &bits) in (0..LINE_ENTRIES).zip(bits) {
+            let here = Step { entry: PhysAddr(at.0 + n * 8), ..step };
+            differ(mine, theirs, here)?;
+            let va = VirtAddr::new(va.raw() + (line * LINE_ENTRIES + n) * step.covers.bytes());
+            if let Next::Table(next) = format.next(bits, here, va) {
+                sweep(mine, theirs, format, next, va)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn differ(mine: &PhysMem, theirs: &PhysMem, step: Step) -> Result<(), String> {
+    let (mine, theirs) = (mine.read(step.entry), theirs.read(step.entry));
+    if mine == theirs {
+        return Ok(());
+    }
+    Err(format!("the entry of level {} at {} is {mine:#x}, and {theirs:#x} without coalescing", step.level, step.entry))
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(mine: T, theirs: T, what: &str) -> Result<(), String> {
+    if mine == theirs { Ok(()) } else { Err(format!("{what} is {mine:?}, and {theirs:?} without coalescing")) }
+}
+
+/// What the tables say of `va`.
+pub(crate) fn lookup(mem: &PhysMem, cx: WalkContext, va: VirtAddr) -> Option<Leaf> {
+    let mut step = cx.format.start(cx.root, va);
+    loop {
+        match cx.format.next(mem.read(step.entry), step, va) {
+            Next::Table(next) => step = next,
+            Next::Leaf(leaf) => return Some(leaf),
+            Next::NotPresent => return None,
+        }
+    }
+}
+
+/// Whether the tables bear an entry out: its frames, no more rights than they grant, and no store without a dirty bit.
+fn sound(mem: &PhysMem, cx: WalkContext, entry: &Entry) -> Result<(), String> {
+    let end = entry.vpn.0 + entry.order.base_pages();
+    let mut vpn = entry.vpn;
+    while vpn.0 < end {
+        let va = vpn.addr();
+        let Some(leaf) = lookup(mem, cx, va) else { return Err(format!("{va} is not mapped")) };
+        if leaf.translate(va) != entry.translate(va) {
+            return Err(format!("{va} is at {}, the entry says {}", leaf.translate(va), entry.translate(va)));
+        }
+        let excess = Prot::from_bits(entry.prot.bits() & !leaf.prot.bits());
+        if excess != Prot::NONE {
+            return Err(format!("the table does not grant {excess:?} of {va}"));
+        }
+        if entry.dirty && entry.prot.has(Prot::W) && !leaf.dirty {
+            return Err(format!("a store to {va} would leave its dirty bit clear"));
+        }
+        vpn.0 = vpn.align_down(leaf.order).0 + leaf.order.base_pages();
+    }
+    Ok(())
+}
+
+fn told(machine: &Machine, array: usize, entry: &Entry, why: &str) -> String {
+    let names = machine.cores[0].tlbs.names();
+    format!("{} holds {} of {}, {:?}: {why}", names[array], entry.order, entry.vpn.addr(), entry.prot)
+}
+
+/// Where in the trace something is.
+enum Place<'a> {
+    Event(&'a Event),
+    Reference(u64, Ref),
+}
+
+impl Place<'_> {
+    fn text(&self, machine: &Machine) -> String {
+        match self {
+            Self::Event(event) => format!("{event:?}, before reference {}", machine.references()),
+            Self::Reference(index, word) => match word.item() {
+                Item::Access(access, va, _) => format!("reference {index} ({access:?} of {va})"),
+                _ => format!("what came before reference {index}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

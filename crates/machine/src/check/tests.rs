@@ -1,0 +1,109 @@
+use super::*;
+use crate::{Options, describe};
+use mmulab_trace::{Backing, MapFlags};
+use std::path::Path;
+
+const AT: u64 = 0x4000_0000;
+
+fn machine(check: Check) -> Machine {
+    let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
+    let options = Options { check, ..Options::default() };
+    let desc =
+        describe::resolve("zenplus-2700x", "linux-4k", &[], &options, &dirs("machines"), &dirs("policies")).unwrap();
+    Machine::new(Arc::new(desc), true).unwrap()
+}
+
+fn page(n: u64) -> VirtAddr {
+    VirtAddr::new(AT + (n << 12))
+}
+
+fn program() -> Batch {
+    let mut batch = Batch::default();
+    batch.push_event(Event::Mmap {
+        addr: page(0),
+        len: 64 << 12,
+        prot: Prot::RW,
+        flags: MapFlags::default(),
+        backing: Backing::Anon,
+    });
+    (0..64).for_each(|n| batch.refs.push(Ref::write(page(n))));
+    batch.push_event(Event::Mprotect { addr: page(3), len: 9 << 12, prot: Prot::R });
+    (0..64).for_each(|n| batch.refs.push(Ref::read(page(n))));
+    batch.push_event(Event::Invlpg { addr: page(20) });
+    batch.push_event(Event::Munmap { addr: page(30), len: 4 << 12 });
+    (0..64).for_each(|n| batch.refs.push(Ref::read(page(n))));
+    batch
+}
+
+fn state(machine: &mut Machine) -> (Option<Ended>, mmulab_tlb::HierarchyCounts) {
+    (machine.ended.clone(), machine.cores[0].tlbs.counts())
+}
+
+#[test]
+fn a_checked_run_counts_what_an_unchecked_one_does() {
+    let (mut checked, mut plain) = (machine(Check::Translations), machine(Check::None));
+    checked.run(&program());
+    plain.run(&program());
+    assert_eq!(state(&mut checked), state(&mut plain));
+    assert_eq!(checked.ended, None);
+    let coalesced: u64 =
+        checked.cores[0].tlbs.counts().arrays.iter().filter_map(|a| a.coalescing).map(|c| c.coalesced).sum();
+    assert!(coalesced > 0, "there was something to check");
+}
+
+/// The table changes and nobody is told: what was cached is stale, and found out.
+#[test]
+fn what_the_table_does_not_bear_out_is_found() {
+    type Spoil = fn(u64) -> u64;
+    let spoils: [(Spoil, &str); 4] = [
+        (|bits| bits ^ 1 << 20, "the entry says"),
+        (|bits| bits & !1, "is not mapped"),
+        (|bits| bits & !2, "does not grant"),
+        (|bits| bits & !(1 << 6), "would leave its dirty bit clear"),
+    ];
+    for (spoil, expected) in spoils {
+        let mut m = machine(Check::Translations);
+        let mut batch = Batch::default();
+        batch.push_event(Event::Mmap {
+            addr: page(0),
+            len: 64 << 12,
+            prot: Prot::RW,
+            flags: MapFlags::default(),
+            backing: Backing::Anon,
+        });
+        (0..64).for_each(|n| batch.refs.push(Ref::write(page(n))));
+        m.run(&batch);
+        assert_eq!(m.ended, None);
+        let cx = m.context().unwrap();
+        let mut step = cx.format.start(cx.root, page(5));
+        while let Next::Table(next) = cx.format.next(m.mem.read(step.entry), step, page(5)) {
+            step = next;
+        }
+        let bits = spoil(m.mem.read(step.entry));
+        m.mem.write(step.entry, bits);
+        let mut next = Batch::default();
+        next.push_event(Event::Invlpg { addr: page(40) });
+        m.run(&next);
+        let Some(Ended::Unsound(what)) = &m.ended else { panic!("{:?}", m.ended) };
+        assert!(what.contains(expected) && what.starts_with("after Invlpg"), "{what}");
+    }
+}
+
+#[test]
+fn other_bits_than_without_coalescing_are_found() {
+    let mut m = machine(Check::Translations);
+    m.run(&program());
+    let cx = m.context().unwrap();
+    let mut step = cx.format.start(cx.root, page(50));
+    while let Next::Table(next) = cx.format.next(m.mem.read(step.entry), step, page(50)) {
+        step = next;
+    }
+    // An accessed bit lost: no entry is wrong for it.
+    let bits = m.mem.read(step.entry) & !(1 << 5);
+    m.mem.write(step.entry, bits);
+    let mut next = Batch::default();
+    next.refs.push(Ref::read(page(50)));
+    m.run(&next);
+    let Some(Ended::Unsound(what)) = &m.ended else { panic!("{:?}", m.ended) };
+    assert!(what.contains("without coalescing") && what.contains("Read of 0x40032000"), "{what}");
+}
