@@ -2,6 +2,7 @@
 
 mod elf;
 mod errors;
+mod microbench;
 mod record;
 mod simulate;
 mod trace;
@@ -15,6 +16,8 @@ mod _core {
     use crate::elf::{elf_check, elf_layout};
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
+    #[pymodule_export]
+    use crate::microbench::microbench;
     #[pymodule_export]
     use crate::record::record;
     #[pymodule_export]

@@ -24,7 +24,7 @@ struct Spec {
 /// One machine under one policy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Job {
+pub struct Job {
     machine: String,
     policy: String,
     #[serde(default)]
@@ -34,13 +34,13 @@ struct Job {
 /// Where descriptions are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Search {
+pub struct Search {
     machines: Vec<PathBuf>,
     policies: Vec<PathBuf>,
 }
 
 impl Job {
-    fn resolve(&self, options: &Options, search: &Search) -> PyResult<Resolved> {
+    pub fn resolve(&self, options: &Options, search: &Search) -> PyResult<Resolved> {
         describe::resolve(&self.machine, &self.policy, &self.set, options, &search.machines, &search.policies)
             .map_err(user)
     }

@@ -9,7 +9,20 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from mmulab import Failure, UserError, engine
-from mmulab.cli import catalog, compare, completion, console, docs, elf, explain, record, run, study, trace
+from mmulab.cli import (
+    catalog,
+    compare,
+    completion,
+    console,
+    docs,
+    elf,
+    explain,
+    microbench,
+    record,
+    run,
+    study,
+    trace,
+)
 from mmulab.cli.common import CONTEXT, Partial
 
 # After `--` stands a program with arguments of its own; these are the commands that take one.
@@ -21,6 +34,7 @@ click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
+        {"name": "Experiments", "commands": ["microbench"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
@@ -43,6 +57,7 @@ for command in (
     trace.trace,
     run.run,
     explain.explain,
+    microbench.microbench,
     catalog.machines,
     catalog.policies,
     catalog.generators,
