@@ -73,6 +73,12 @@ def machine(random: Random) -> str:
             if victim["side"] in (side, "both") and not any(a.get("victim_of") for a in arrays):
                 array(2, victim["side"], ["1G", "2M"][: random.choice([1, 2])], victim_of=victim["name"], hit_cycles=8)
 
+    # From a stream of its own: what else a seed makes stays as it was.
+    design = Random(document({"tlb": arrays}))
+    if design.random() < 0.5:
+        for held in (a for a in arrays if "4K" in a["sizes"] and design.random() < 0.7):
+            held |= {"design": "zen", "group": design.choice([4, 8])}
+
     levels = random.choice([4, 5])
     walk_caches = []
     for index, held in enumerate(random.choice([[[2, 3, 4]], [[2], [3], [4]], [[2, 3], [3, 4, 5]], [[3]], []])):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reference import faults, space, store, tables, tlb, walker
+from reference import faults, machine, space, store, tables, tlb, walker
 from reference.kernel import Kernel
+from reference.tables import Leaf
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -32,6 +33,13 @@ def always_dirty(patch: pytest.MonkeyPatch) -> None:
         fill(self, va, kind, entry, found)
 
     patch.setattr(tlb.Tlbs, "fill", wrong)
+
+
+def any_group(self: machine.Machine, va: int, walk: walker.Walk, order: int) -> Leaf | None:
+    """Accessed and dirty bits do not matter."""
+    first = va // 4096 % 8 >> order << order
+    members = walk.line[first : first + (1 << order)]
+    return members[0] if members and all(members) else None
 
 
 def forgetful_walk_caches(patch: pytest.MonkeyPatch) -> None:
@@ -59,6 +67,8 @@ MUTATIONS: dict[str, Patch] = {
     "evictions have no consequences": lambda p: p.setattr(tlb.Tlbs, "evicted", nothing),
     "stores need no dirty bit": always_dirty,
     "second levels take no time": lambda p: p.setattr(tlb.Array, "cycles", lambda *_: 0),
+    "nothing coalesces": lambda p: p.setattr(machine.Machine, "group", lambda *_: None),
+    "any pages make a group": lambda p: p.setattr(machine.Machine, "group", any_group),
     "no walk caches": forgetful_walk_caches,
     "the entry nearest the leaf is not used": one_level_too_high,
     "no window hides a walk": lambda p: p.setattr(
