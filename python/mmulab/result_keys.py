@@ -110,7 +110,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, region and "
         "costs as of a region; rest: how many places are not listed, and their costs summed. All add up to the totals.",
     ),
-    ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to."),
+    ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, without region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),
     ("assumptions[]", "", "Values that no source states: where, key, value, reason."),
 )

@@ -131,6 +131,27 @@ def test_a_program_of_several_regions(cli: Cli, tmp_path: Path) -> None:
     assert "prog (no symbol)" in ran.out
 
 
+def test_functions_are_known_of_processes_that_have_ended(cli: Cli, tmp_path: Path) -> None:
+    """Two programs, one after the other in one process, at the same addresses: each has its own costs."""
+    lines = ["mmap 0x400000 1M rx file:/bin/first+0", *(f"f {0x400000 + i % 100 * 4096:#x} x4" for i in range(1000))]
+    lines += ["exec /bin/second", "mmap 0x400000 1M rx file:/bin/second+0"]
+    lines += [*(f"f {0x400000 + i % 200 * 4096:#x} x4" for i in range(2000)), "exit"]
+    (tmp_path / "a.mmtx").write_text("\n".join(lines) + "\n")
+    ran = cli("study", "a.mmtx", "--machines", "skylake-e3-1240v5", "--out", "out")
+    assert ran.code == 0, ran.err
+    result = Result.load(tmp_path / "out" / "results" / "skylake-e3-1240v5--linux-4k.json")
+    names = {r["id"]: r["name"] for r in result.regions}
+    misses = dict.fromkeys(names.values(), 0)
+    for place in result.code["places"]:
+        misses[names[place["region"]]] += place["l1i_misses"]
+    assert misses["/bin/first r-x"] >= 100
+    assert misses["/bin/second r-x"] >= 200
+    assert sum(misses.values()) == misses["/bin/first r-x"] + misses["/bin/second r-x"]
+    assert "first (no symbol)" in ran.out
+    assert "second (no symbol)" in ran.out
+    assert "unmapped" not in ran.out
+
+
 def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
     """A marked partial result, and an exit code that says so."""
     import signal

@@ -11,7 +11,7 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, Side, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, Kernel};
+use mmulab_kernel::{Actor, Effects, FaultError, Kernel, RegionId};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_tlb::{Hierarchy, Outcome};
 use mmulab_trace::{Batch, Event, Item};
@@ -263,7 +263,9 @@ impl Machine {
         let (pid, block) = (self.who.pid, self.core().block);
         if p.cost != Cost::default() {
             let region = self.kernel.region_at(pid, va);
-            self.tally.add(region, &Missed { pid, va, block, cost: p.cost });
+            // Now, for a process that ends takes its regions with it.
+            let code = if self.tally.has_profile() { self.kernel.region_at(pid, block) } else { RegionId::NONE };
+            self.tally.add(region, &Missed { pid, va, block, code, cost: p.cost });
         }
         if W::ACTIVE {
             watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });

@@ -172,8 +172,8 @@ pub fn report(
         },
         model: model::model(&events, &machine.desc),
         regions: regions(machine),
-        heat: places(machine, machine.tally.heat()),
-        code: places(machine, machine.tally.code()),
+        heat: places(machine.tally.heat()),
+        code: places(machine.tally.code()),
         exactness: Exactness {
             counted: &["counts", "per_kilo_instruction", "regions (all but stall_cycles)", "heat", "code"],
             modelled: &["model", "stall_cycles", "counts.kernel.work as cycles"],
@@ -220,7 +220,7 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     if machine.desc.options.profile {
         for (what, places) in [("code", machine.tally.code()), ("memory", machine.tally.heat())] {
             let mut sum = Cost::default();
-            places.iter().for_each(|(_, _, cost)| sum.add(cost));
+            places.iter().for_each(|place| sum.add(&place.cost));
             if sum != total {
                 return Err(ReportError(format!("the sum over {what} and over regions: {sum:?} and {total:?}")));
             }

@@ -43,6 +43,8 @@ pub struct Missed {
     pub va: VirtAddr,
     /// The block that was executing.
     pub block: VirtAddr,
+    /// The region that block lies in; only looked at for a profile.
+    pub code: RegionId,
     /// What it cost.
     pub cost: Cost,
 }
@@ -60,11 +62,24 @@ pub struct Tally {
 #[derive(Default)]
 struct Profile {
     heat: FxHashMap<(Pid, u64), Cost>,
-    code: FxHashMap<(Pid, VirtAddr), Cost>,
+    /// By region too: a process that starts another program has other code at the same addresses.
+    code: FxHashMap<(Pid, RegionId, VirtAddr), Cost>,
 }
 
-/// One place of a profile: process, first address, cost.
-pub type Place = (Pid, VirtAddr, Cost);
+/// One place of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The process.
+    pub pid: Pid,
+    /// The first address.
+    pub addr: VirtAddr,
+    /// The region it lies in; memory by 2 MiB can lie in several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionId>,
+    /// What translation cost there.
+    #[serde(flatten)]
+    pub cost: Cost,
+}
 
 impl Tally {
     /// Empty sums.
@@ -82,8 +97,14 @@ impl Tally {
         self.regions[index].add(&missed.cost);
         if let Some(profile) = &mut self.profile {
             profile.heat.entry((missed.pid, missed.va.raw() >> HEAT_SHIFT)).or_default().add(&missed.cost);
-            profile.code.entry((missed.pid, missed.block)).or_default().add(&missed.cost);
+            profile.code.entry((missed.pid, missed.code, missed.block)).or_default().add(&missed.cost);
         }
+    }
+
+    /// Whether costs are kept by place too.
+    #[inline]
+    pub fn has_profile(&self) -> bool {
+        self.profile.is_some()
     }
 
     /// The cost of a region.
@@ -102,20 +123,33 @@ impl Tally {
     /// Costs by 2 MiB of memory, dearest first; empty without a profile.
     pub fn heat(&self) -> Vec<Place> {
         let places = self.profile.iter().flat_map(|p| &p.heat);
-        dearest_first(places.map(|(&(pid, bin), &c)| (pid, VirtAddr::new(bin << HEAT_SHIFT), c)).collect())
+        let place = |(&(pid, bin), &cost): (&(Pid, u64), &Cost)| Place {
+            pid,
+            addr: VirtAddr::new(bin << HEAT_SHIFT),
+            region: None,
+            cost,
+        };
+        dearest_first(places.map(place).collect())
     }
 
     /// Costs by the translation block that was executing, dearest first; empty without a profile.
     pub fn code(&self) -> Vec<Place> {
         let places = self.profile.iter().flat_map(|p| &p.code);
-        dearest_first(places.map(|(&(pid, block), &c)| (pid, block, c)).collect())
+        let place = |(&(pid, region, addr), &cost): (&(Pid, RegionId, VirtAddr), &Cost)| Place {
+            pid,
+            addr,
+            region: Some(region),
+            cost,
+        };
+        dearest_first(places.map(place).collect())
     }
 }
 
 fn dearest_first(mut places: Vec<Place>) -> Vec<Place> {
     // What reports rank by: most of a compiler's blocks stall for second-level hits and never walk.
     let weight = |c: &Cost| (c.stall_cycles, c.walk_cycles, c.l1i_misses + c.l1d_misses);
-    places.sort_unstable_by(|a, b| weight(&b.2).cmp(&weight(&a.2)).then((a.0, a.1).cmp(&(b.0, b.1))));
+    let who = |p: &Place| (p.pid, p.addr, p.region);
+    places.sort_unstable_by(|a, b| weight(&b.cost).cmp(&weight(&a.cost)).then(who(a).cmp(&who(b))));
     places
 }
 
@@ -128,8 +162,9 @@ mod tests {
         let cost =
             |stall_cycles, walk_cycles, l1d_misses| Cost { stall_cycles, walk_cycles, l1d_misses, ..Cost::default() };
         let costs = [cost(5, 0, 1), cost(5, 9, 0), cost(0, 50, 9), cost(6, 0, 0), cost(5, 0, 2)];
-        let places = costs.iter().zip(0..).map(|(&c, n)| (Pid(1), VirtAddr::new(n), c)).collect();
-        let order: Vec<u64> = dearest_first(places).iter().map(|p| p.1.raw()).collect();
+        let place = |(&cost, n)| Place { pid: Pid(1), addr: VirtAddr::new(n), region: None, cost };
+        let places = costs.iter().zip(0..).map(place).collect();
+        let order: Vec<u64> = dearest_first(places).iter().map(|p| p.addr.raw()).collect();
         assert_eq!(order, [3, 1, 4, 0, 2]);
     }
 }

@@ -111,7 +111,9 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         memory = f"{'+' if r.extra_memory > 0 else ''}{show_bytes(r.extra_memory)}" if r.extra_memory else "="
         saves = show_percent(r.gain_share) if r.gain else "–"
         share = show_percent(r.cost[BASELINE] / total)
-        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
+        # As the HTML report has it: several processes map the same files.
+        name = r.name if r.pid == 1 else f"{r.name} pid {r.pid}"
+        rows.append((name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
     heads = ("cost", "walks", "pays", "saves of\nuser time", "memory")
     _named(out, f"Regions that cost most\n({machine})", heads, rows)
 

@@ -1,9 +1,6 @@
 //! The dearest places of a profile, and what all others come to.
 
-use crate::{
-    Machine,
-    tally::{Cost, Place},
-};
+use crate::tally::{Cost, Place};
 use serde::Serialize;
 
 /// Places that are listed: half of the 16,400 blocks of code in which 1 G instructions of clang miss, and 16 GiB of memory
@@ -12,17 +9,8 @@ const LISTED: usize = 8192;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Places {
-    places: Vec<PlaceReport>,
+    places: Vec<Place>,
     rest: Rest,
-}
-
-#[derive(Debug, Serialize)]
-struct PlaceReport {
-    pid: u32,
-    addr: mmulab_addr::VirtAddr,
-    region: mmulab_kernel::RegionId,
-    #[serde(flatten)]
-    cost: Cost,
 }
 
 /// The places that are not listed.
@@ -34,20 +22,16 @@ struct Rest {
     cost: Cost,
 }
 
-pub(super) fn places(machine: &Machine, found: Vec<Place>) -> Places {
-    let report = |&(pid, addr, cost): &Place| PlaceReport {
-        pid: pid.0,
-        addr,
-        region: machine.kernel.region_at(pid, addr),
-        cost,
-    };
-    Places { places: found.iter().take(LISTED).map(report).collect(), rest: rest(&found) }
+pub(super) fn places(mut found: Vec<Place>) -> Places {
+    let rest = rest(&found);
+    found.truncate(LISTED);
+    Places { places: found, rest }
 }
 
 fn rest(found: &[Place]) -> Rest {
-    found.iter().skip(LISTED).fold(Rest::default(), |mut rest, (_, _, cost)| {
+    found.iter().skip(LISTED).fold(Rest::default(), |mut rest, place| {
         rest.places += 1;
-        rest.cost.add(cost);
+        rest.cost.add(&place.cost);
         rest
     })
 }
@@ -59,7 +43,8 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_is_summed() {
-        let place = |n: u64| (Pid(1), VirtAddr::new(n << 12), Cost { walks: n, l1d_misses: 1, ..Cost::default() });
+        let cost = |n| Cost { walks: n, l1d_misses: 1, ..Cost::default() };
+        let place = |n| Place { pid: Pid(1), addr: VirtAddr::new(n << 12), region: None, cost: cost(n) };
         let found: Vec<Place> = (0..LISTED as u64 + 3).rev().map(place).collect();
         let cost = Cost { walks: 1 + 2, l1d_misses: 3, ..Cost::default() };
         assert_eq!(rest(&found), Rest { places: 3, cost });
