@@ -123,7 +123,7 @@ def check_option(function: F) -> F:
         "--check",
         type=click.Choice(["translations"]),
         help="Prove after every reference and event that no TLB holds a stale translation, and that the page tables "
-        "are those of the same run without coalescing. Slow: for short traces.",
+        "are those of the same run without coalescing. Takes some times as long.",
     )(function)
 
 

@@ -28,7 +28,7 @@ pub enum Check {
     #[default]
     None,
     /// After every reference and event: no TLB holds a translation that the tables do not bear out, and the tables are
-    /// those of the same run with TLBs that do not coalesce. Thousands of times slower than running.
+    /// those of the same run with TLBs that do not coalesce. Takes some times as long, more where the kernel acts often.
     Translations,
 }
 
