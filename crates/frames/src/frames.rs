@@ -2,6 +2,9 @@ use crate::{
     MemoryDesc,
     buddy::Buddy,
     fragment::{self, Occupied},
+    freebsd::FreebsdFrames,
+    linux::LinuxFrames,
+    vm_phys::{self, Pool, VmPhys},
 };
 use mmulab_addr::{PageOrder, Pfn};
 use serde::Serialize;
@@ -51,42 +54,48 @@ pub struct FrameCounts {
     pub refusals: u64,
 }
 
-/// The largest order that per-CPU lists hold besides huge pages (PAGE_ALLOC_COSTLY_ORDER).
-const COSTLY: u8 = 3;
-/// Per-CPU lists: orders 0..=3 by mobility.
-const PCP_LISTS: usize = (COSTLY as usize + 1) * Mobility::COUNT;
-/// A per-CPU list is relieved when it holds this many batches (`pcp->high`, before it was tuned to the zone).
-const HIGH_BATCHES: u32 = 6;
-
-/// Free frames kept by one processor; the last one is the next to go out.
-#[derive(Default)]
-struct PerCpu {
-    lists: [Vec<u32>; PCP_LISTS],
-    /// Base frames in all of them.
-    held: u32,
-    /// Where the next relief begins.
-    turn: usize,
+/// Which system's allocator hands memory out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocator {
+    /// Linux's zone: blocks up to `memory.max_order`, mobilities, per-CPU lists of `memory.pcp_batch`.
+    Linux,
+    /// FreeBSD's `vm_phys`: blocks of orders 0 to 12, two pools, and per-CPU caches of base frames.
+    Freebsd {
+        /// Base frames a per-CPU cache is filled with at a time.
+        bucket: u32,
+    },
 }
 
-/// Physical memory as Linux hands it out.
+enum Kind {
+    Linux(LinuxFrames),
+    Freebsd(FreebsdFrames),
+}
+
+/// Physical memory as an operating system hands it out.
 pub struct Frames {
-    buddy: Buddy,
-    cpus: Vec<PerCpu>,
-    batch: u32,
+    kind: Kind,
     total: u64,
     counts: FrameCounts,
 }
 
 /// Memory below 1 MiB, which Linux on x86-64 reserves (arch/x86/kernel/setup.c, `reserve_bios_regions` and the real-mode
-/// trampoline).
+/// trampoline), and which FreeBSD spares alike.
 const RESERVED: u32 = 256;
 
 impl Frames {
-    /// Memory after boot, occupied as the description says.
+    /// Memory of a Linux after boot, occupied as the description says.
     ///
     /// # Errors
     /// A size or an occupation that cannot be.
     pub fn new(desc: &MemoryDesc, cpus: u16, seed: u64) -> Result<Self, MemoryError> {
+        Self::of(Allocator::Linux, desc, cpus, seed)
+    }
+
+    /// Memory after boot of the system whose allocator is given, occupied as the description says.
+    ///
+    /// # Errors
+    /// A size or an occupation that cannot be.
+    pub fn of(allocator: Allocator, desc: &MemoryDesc, cpus: u16, seed: u64) -> Result<Self, MemoryError> {
         let bytes = desc.bytes();
         if !((16 << 20)..=(16 << 40)).contains(&bytes) {
             let what = format!("'{}' is not between 16M and 16T: write it as 32G", desc.size);
@@ -101,21 +110,35 @@ impl Frames {
             return Err(MemoryError { key: "pcp_batch", what });
         }
         let total = bytes >> mmulab_addr::BASE_SHIFT;
-        let mut buddy = Buddy::new(total, desc.max_order);
-        let occupied = fragment::occupy(&desc.fragment, RESERVED, total as u32, seed)?;
-        match occupied {
-            Occupied::Nothing => buddy.free_range(RESERVED, total as u32),
-            Occupied::Free(runs) => runs.into_iter().for_each(|(from, to)| buddy.free_range(from, to)),
-        }
-        let cpus = (0..cpus.max(1)).map(|_| PerCpu::default()).collect();
-        Ok(Self { buddy, cpus, batch: desc.pcp_batch, total, counts: FrameCounts::default() })
+        let runs = match fragment::occupy(&desc.fragment, RESERVED, total as u32, seed)? {
+            Occupied::Nothing => vec![(RESERVED, total as u32)],
+            Occupied::Free(runs) => runs,
+        };
+        let kind = match allocator {
+            Allocator::Linux => {
+                let mut buddy = Buddy::new(total, desc.max_order);
+                runs.into_iter().for_each(|(from, to)| buddy.free_range(from, to));
+                Kind::Linux(LinuxFrames::new(buddy, cpus, desc.pcp_batch))
+            }
+            Allocator::Freebsd { bucket } => {
+                let mut phys = VmPhys::new(total);
+                runs.into_iter().for_each(|(from, to)| phys.free_range(from, to));
+                Kind::Freebsd(FreebsdFrames::new(phys, cpus, bucket))
+            }
+        };
+        Ok(Self { kind, total, counts: FrameCounts::default() })
     }
 
     /// A block of `order` on its own alignment.
     #[inline]
     pub fn alloc(&mut self, order: PageOrder, mobility: Mobility, cpu: u16) -> Option<Pfn> {
-        let order = order.get();
-        let got = if order <= COSTLY { self.of_list(order, mobility, cpu) } else { self.of_buddy(order, mobility) };
+        let got = match &mut self.kind {
+            Kind::Linux(linux) => linux.alloc(order.get(), mobility, cpu, &mut self.counts),
+            Kind::Freebsd(bsd) => {
+                let pool = if mobility == Mobility::Movable { Pool::Default } else { Pool::Direct };
+                bsd.alloc(order.get(), pool, cpu, &mut self.counts)
+            }
+        };
         if got.is_none() {
             self.counts.refusals += 1;
         }
@@ -124,111 +147,64 @@ impl Frames {
 
     /// A block that may be larger than the buddy allocator's, such as a 1 GiB page: what boot can still find whole.
     pub fn alloc_contiguous(&mut self, order: PageOrder) -> Option<Pfn> {
-        if order.get() <= self.buddy.max_order() {
+        if order.get() <= self.max_order() {
             return self.alloc(order, Mobility::Movable, 0);
         }
         self.drain();
-        self.buddy.take_run(order.get()).map(|pfn| Pfn(u64::from(pfn)))
+        let run = match &mut self.kind {
+            Kind::Linux(linux) => linux.buddy.take_run(order.get()),
+            Kind::Freebsd(bsd) => bsd.phys.take_run(order.get()),
+        };
+        run.map(|pfn| Pfn(u64::from(pfn)))
     }
 
     /// Gives a block back.
     #[inline]
     pub fn free(&mut self, pfn: Pfn, order: PageOrder, cpu: u16) {
         let (pfn, order) = (pfn.0 as u32, order.get());
-        if order > self.buddy.max_order() {
-            let step = 1 << self.buddy.max_order();
-            for part in (pfn..pfn + (1 << order)).step_by(step) {
-                self.buddy.give(part, self.buddy.max_order(), false, &mut self.counts);
-            }
-            return;
-        }
-        let mobility = self.buddy.block_of(pfn);
-        if order > COSTLY {
-            self.buddy.give(pfn, order, mobility == Mobility::Movable, &mut self.counts);
-            return;
-        }
-        let cpu = usize::from(cpu) % self.cpus.len();
-        let mine = &mut self.cpus[cpu];
-        mine.lists[usize::from(order) * Mobility::COUNT + mobility as usize].push(pfn);
-        mine.held += 1 << order;
-        if mine.held >= HIGH_BATCHES * self.batch {
-            self.relieve(cpu);
+        match &mut self.kind {
+            Kind::Linux(linux) => linux.free(pfn, order, cpu, &mut self.counts),
+            Kind::Freebsd(bsd) => bsd.free(pfn, order, cpu, &mut self.counts),
         }
     }
 
-    #[inline]
-    fn of_list(&mut self, order: u8, mobility: Mobility, cpu: u16) -> Option<u32> {
-        let cpu = usize::from(cpu) % self.cpus.len();
-        let list = usize::from(order) * Mobility::COUNT + mobility as usize;
-        if self.cpus[cpu].lists[list].is_empty() {
-            self.refill(cpu, order, mobility, list);
-        }
-        if self.cpus[cpu].lists[list].is_empty() {
-            // What other lists keep may merge to what is wanted (`drain_all_pages`).
-            self.drain();
-            self.refill(cpu, order, mobility, list);
-        }
-        let mine = &mut self.cpus[cpu];
-        let pfn = mine.lists[list].pop()?;
-        mine.held -= 1 << order;
-        Some(pfn)
-    }
-
-    fn of_buddy(&mut self, order: u8, mobility: Mobility) -> Option<u32> {
-        if order > self.buddy.max_order() {
-            return None;
-        }
-        self.buddy.take(order, mobility, &mut self.counts).or_else(|| {
-            self.drain();
-            self.buddy.take(order, mobility, &mut self.counts)
-        })
-    }
-
-    /// `rmqueue_bulk`: the first block taken is the first to go out.
-    #[cold]
-    fn refill(&mut self, cpu: usize, order: u8, mobility: Mobility, list: usize) {
-        self.counts.refills += 1;
-        for _ in 0..(self.batch >> order).max(2) {
-            match self.buddy.take(order, mobility, &mut self.counts) {
-                Some(pfn) => {
-                    self.cpus[cpu].lists[list].push(pfn);
-                    self.cpus[cpu].held += 1 << order;
+    /// Gives `frames` frames from `pfn` on back in the largest aligned blocks, past the per-CPU lists.
+    pub fn free_run(&mut self, pfn: Pfn, frames: u64) {
+        let (mut from, to) = (pfn.0 as u32, (pfn.0 + frames) as u32);
+        while from < to {
+            let order = from.trailing_zeros().min(u32::from(self.max_order())).min((to - from).ilog2()) as u8;
+            match &mut self.kind {
+                Kind::Linux(linux) => {
+                    let movable = linux.buddy.block_of(from) == Mobility::Movable;
+                    linux.buddy.give(from, order, movable, &mut self.counts);
                 }
-                None => break,
+                Kind::Freebsd(bsd) => bsd.phys.give(from, order, &mut self.counts),
             }
+            from += 1 << order;
         }
-        self.cpus[cpu].lists[list].reverse();
     }
 
-    /// `free_pcppages_bulk`: a batch goes back, oldest first, the lists taking turns.
-    #[cold]
-    fn relieve(&mut self, cpu: usize) {
-        self.counts.reliefs += 1;
-        let mut left = self.batch;
-        let mine = &mut self.cpus[cpu];
-        while left > 0 && mine.held > 0 {
-            let turn = mine.turn % PCP_LISTS;
-            mine.turn = turn + 1;
-            if mine.lists[turn].is_empty() {
-                continue;
-            }
-            let order = (turn / Mobility::COUNT) as u8;
-            let movable = turn % Mobility::COUNT == Mobility::Movable as usize;
-            let take = mine.lists[turn].len().min((left >> order).max(1) as usize);
-            for pfn in mine.lists[turn].drain(..take) {
-                self.buddy.give(pfn, order, movable, &mut self.counts);
-                mine.held -= 1 << order;
-                left = left.saturating_sub(1 << order);
-            }
+    /// The largest order of a block.
+    pub fn max_order(&self) -> u8 {
+        match &self.kind {
+            Kind::Linux(linux) => linux.buddy.max_order(),
+            Kind::Freebsd(_) => vm_phys::MAX_ORDER,
         }
     }
 
     /// Empties every per-CPU list.
     pub fn drain(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            while self.cpus[cpu].held > 0 {
-                self.relieve(cpu);
-            }
+        match &mut self.kind {
+            Kind::Linux(linux) => linux.drain(&mut self.counts),
+            Kind::Freebsd(bsd) => bsd.drain(&mut self.counts),
+        }
+    }
+
+    /// Frames free in blocks, per-CPU lists left out.
+    fn free_in_blocks(&self) -> u64 {
+        match &self.kind {
+            Kind::Linux(linux) => linux.buddy.free_frames(),
+            Kind::Freebsd(bsd) => bsd.phys.free_frames(),
         }
     }
 
@@ -244,23 +220,31 @@ impl Frames {
 
     /// Frames free, per-CPU lists included.
     pub fn free_frames(&self) -> u64 {
-        self.buddy.free_frames() + self.cpus.iter().map(|c| u64::from(c.held)).sum::<u64>()
+        let held = match &self.kind {
+            Kind::Linux(linux) => linux.held(),
+            Kind::Freebsd(bsd) => bsd.held(),
+        };
+        self.free_in_blocks() + held
     }
 
     /// Free blocks of exactly `order`, per-CPU lists left out (`/proc/buddyinfo`).
     pub fn free_blocks(&self, order: u8) -> u64 {
-        if order > self.buddy.max_order() { 0 } else { self.buddy.free_blocks(order) }
+        match &self.kind {
+            _ if order > self.max_order() => 0,
+            Kind::Linux(linux) => linux.buddy.free_blocks(order),
+            Kind::Freebsd(bsd) => bsd.phys.free_blocks(order),
+        }
     }
 
     /// The share of free memory that lies in blocks too small for `order`: the unusable free space index of Gorman and
     /// Whitcroft ("The what, the why and the where to of anti-fragmentation", 2006), which papers on huge pages call
     /// FMFI. 0 when every free frame is usable, 1 when none is or nothing is free.
     pub fn fmfi(&self, order: u8) -> f64 {
-        let free = self.buddy.free_frames();
+        let free = self.free_in_blocks();
         if free == 0 {
             return 1.0;
         }
-        let usable: u64 = (order..=self.buddy.max_order()).map(|o| self.buddy.free_blocks(o) << o).sum();
+        let usable: u64 = (order..=self.max_order()).map(|o| self.free_blocks(o) << o).sum();
         (free - usable) as f64 / free as f64
     }
 

@@ -4,9 +4,12 @@ mod buddy;
 mod desc;
 mod fragment;
 mod frames;
+mod freebsd;
+mod linux;
 mod lists;
 mod phys;
+mod vm_phys;
 
 pub use desc::{Fragment, MemoryDesc};
-pub use frames::{FrameCounts, Frames, MemoryError, Mobility};
+pub use frames::{Allocator, FrameCounts, Frames, MemoryError, Mobility};
 pub use phys::PhysMem;
