@@ -50,7 +50,10 @@ impl Space {
                 if self.vmas.over(pages.start, pages.end).any(|s| !s.value.is_anon() || s.value.hugetlb.is_some()) {
                     return Ok(Err(EventError::Invalid));
                 }
-                self.free(cx, pages)?;
+                match cx.policy {
+                    Policy::Freebsd(_) => self.free_freebsd(cx, pages)?,
+                    _ => self.free(cx, pages)?,
+                }
             }
             Advice::Willneed => self.will_need(cx, pages),
             Advice::Other(_) => {}

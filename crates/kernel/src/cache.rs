@@ -78,6 +78,17 @@ impl Cache {
         (pfn != ABSENT).then_some(Pfn(pfn))
     }
 
+    /// Whether any of the pages `from..to` is in it.
+    pub fn has_any(&self, id: ObjectId, from: u64, to: u64) -> bool {
+        let chunks = &self.objects[id.0 as usize].chunks;
+        (from / CHUNK..to.div_ceil(CHUNK)).filter_map(|c| chunks.get(&c).map(|chunk| (c * CHUNK, chunk))).any(
+            |(first, chunk)| {
+                let inside = from.saturating_sub(first)..(to - first).min(CHUNK);
+                chunk[inside.start as usize..inside.end as usize].iter().any(|&p| p != ABSENT)
+            },
+        )
+    }
+
     /// A page came in.
     pub fn put(&mut self, id: ObjectId, page: u64, pfn: Pfn) {
         let object = &mut self.objects[id.0 as usize];

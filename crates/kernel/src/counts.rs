@@ -22,6 +22,8 @@ named! {
         Copy = "copy_on_write",
         /// A store to a page shared copy-on-write whose only user is left: it was made writable again.
         Reuse = "reuse",
+        /// A page in memory that was not in the page table (FreeBSD, after MADV_FREE broke a superpage).
+        Resident = "resident",
         /// The entry allowed the access already: a translation was stale.
         Spurious = "spurious",
     }
@@ -56,6 +58,30 @@ named! {
         HugetlbPoolEmpty = "hugetlb_pool_empty",
         /// Part of the region is mapped by smaller pages already.
         HugetlbPopulated = "hugetlb_already_populated",
+        /// A reservation would begin before its object.
+        ReservBeforeObject = "reserv_before_object",
+        /// A reservation would extend past the end of a file.
+        ReservPastEnd = "reserv_past_end",
+        /// Pages of the object are in memory where the reservation would lie.
+        ReservPopulated = "reserv_already_populated",
+        /// No free block is large enough for a reservation.
+        ReservNoBlock = "reserv_no_block",
+        /// Stacks grow by objects that begin inside 2 MiB.
+        ReservStack = "reserv_stack",
+        /// Pages and frames differ modulo 2 MiB: the mapping is out of phase with its file.
+        PromoteMisaligned = "promote_misaligned",
+        /// The aligned 2 MiB is not wholly inside the mapping.
+        PromoteOutsideVma = "promote_outside_vma",
+        /// The reservation is not full, and its pages are a file's.
+        PromoteNotFull = "promote_not_full",
+        /// The reservation is full, but a page of the 2 MiB is not mapped.
+        PromoteGap = "promote_gap",
+        /// A page of the 2 MiB is mapped to a frame elsewhere.
+        PromoteScattered = "promote_scattered",
+        /// The pages differ in rights or dirty bits.
+        PromoteMixed = "promote_mixed",
+        /// A page was not accessed yet, and `promotion_needs_accessed` is on.
+        PromoteNotAccessed = "promote_not_accessed",
     }
 }
 
@@ -102,6 +128,20 @@ named! {
         Split = "split",
         /// Regions collapsed to a large page on MADV_COLLAPSE.
         Collapse = "collapse",
+        /// Reservations made.
+        ReservMade = "reservations_made",
+        /// Reservations freed because none of their pages was in use any more.
+        ReservFreed = "reservations_freed",
+        /// Reservations broken for want of memory.
+        ReservBroken = "reservations_broken",
+        /// Regions of base pages promoted to a superpage.
+        Promotion = "promotions",
+        /// Pages zeroed and mapped to complete an early promotion.
+        PromotionFill = "promotion_filled_pages",
+        /// Superpages mapped at once, out of full reservations of files.
+        SuperpageMapped = "superpages_mapped",
+        /// MADV_FREE calls left out because the policy says so.
+        FreeSuppressed = "madv_free_suppressed",
         /// Pages mapped by fault-around beside the one that faulted.
         FaultAround = "fault_around_pages",
         /// Pages read into the page cache.

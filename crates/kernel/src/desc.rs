@@ -1,5 +1,6 @@
 //! What a page policy's TOML file says.
 
+use crate::FreebsdDesc;
 use mmulab_addr::{PageOrder, parse_bytes, show_bytes};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -58,7 +59,11 @@ pub struct PolicyDesc {
     /// Reserved huge pages: for kind `hugetlb` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hugetlb: Option<HugetlbDesc>,
-    /// What every Linux does, whatever the policy.
+    /// FreeBSD's memory manager: for kind `freebsd` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freebsd: Option<FreebsdDesc>,
+    /// What every Linux does, whatever the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
+    /// `implicit_vma`, and takes no other value than the default for the rest.
     #[serde(default)]
     pub linux: LinuxDesc,
 }
@@ -75,6 +80,9 @@ pub enum PolicyKind {
     /// Huge pages from a pool reserved at boot.
     #[serde(rename = "hugetlb")]
     Hugetlb,
+    /// FreeBSD: reservations, and base pages promoted when all of them are in use.
+    #[serde(rename = "freebsd")]
+    Freebsd,
 }
 
 /// `/sys/kernel/mm/transparent_hugepage/enabled`.
@@ -244,6 +252,7 @@ impl PolicyDesc {
             kind: PolicyKind::Linux4k,
             thp: None,
             hugetlb: None,
+            freebsd: None,
             linux: LinuxDesc::default(),
         }
     }
@@ -255,6 +264,17 @@ impl PolicyDesc {
             title: "Linux, transparent huge pages".into(),
             kind: PolicyKind::LinuxThp,
             thp: Some(ThpDesc::default()),
+            ..Self::linux_4k()
+        }
+    }
+
+    /// FreeBSD with reservations and promotion, every other value its default.
+    pub fn freebsd() -> Self {
+        Self {
+            name: "freebsd-super".into(),
+            title: "FreeBSD, superpages".into(),
+            kind: PolicyKind::Freebsd,
+            freebsd: Some(FreebsdDesc::default()),
             ..Self::linux_4k()
         }
     }

@@ -137,6 +137,20 @@ pub enum Told {
         /// Its size.
         size: PageOrder,
     },
+    /// A reservation was made.
+    Reserved {
+        /// The address whose page it was made for.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+    },
+    /// Base pages became a superpage where they lie.
+    Promoted {
+        /// Its first address.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+    },
     /// A process got an address-space tag.
     Asid {
         /// The process.

@@ -48,7 +48,13 @@ impl Space {
     pub fn serve(&mut self, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         let Some(span) = self.vmas.find(va.raw()).cloned() else { unreachable!("the caller found the mapping") };
         match self.probe(cx.mem, va) {
-            Found::Leaf(leaf) if access == Access::Write && !leaf.prot.has(Prot::W) => self.store(cx, &span, va, leaf),
+            Found::Leaf(leaf) if access == Access::Write && !leaf.prot.has(Prot::W) => {
+                let mut fault = self.store(cx, &span, va, leaf)?;
+                if fault.order == PageOrder::P4K && self.promote(cx, va.align_down(PageOrder::P4K).raw())? {
+                    fault.order = PageOrder::P2M;
+                }
+                Ok(fault)
+            }
             Found::Leaf(leaf) => {
                 let mut gather = Gather::default();
                 gather.note(va.align_down(leaf.order).raw(), leaf.order);
@@ -95,6 +101,9 @@ impl Space {
         access: Access,
         room: PageOrder,
     ) -> Result<Fault, FaultError> {
+        if matches!(cx.policy, Policy::Freebsd(_)) {
+            return self.populate_freebsd(cx, span, va, access);
+        }
         let ask = Ask { vma: &span.value, start: span.start, end: span.end, va: va.raw(), room };
         let refusal = match cx.policy.choose(&ask) {
             Choice::Base(refusal) => refusal,
@@ -204,6 +213,11 @@ impl Space {
     fn store(&mut self, cx: &mut Cx, span: &Span<Vma>, va: VirtAddr, leaf: Leaf) -> Result<Fault, FaultError> {
         let vma = &span.value;
         let at = va.align_down(leaf.order).raw();
+        if leaf.order > PageOrder::P4K && matches!(cx.policy, Policy::Freebsd(_)) {
+            // `pmap_enter` of the base page demotes, so that D is kept page by page.
+            self.split(cx, at, leaf)?;
+            return self.serve(cx, va, Access::Write);
+        }
         let writable = Leaf { prot: vma.prot.with(Prot::R), accessed: true, dirty: true, ..leaf };
         if vma.shared {
             self.widen(cx, at, writable);
@@ -220,7 +234,7 @@ impl Space {
             return Ok(Fault::of(FaultKind::Reuse, leaf.order));
         }
         let new = if leaf.order == PageOrder::P4K {
-            self.new_page(cx, at)?
+            if matches!(cx.policy, Policy::Freebsd(_)) { self.own_page(cx, span, at)? } else { self.new_page(cx, at)? }
         } else {
             // `hugetlb_wp` copies a page of the pool; `do_huge_pmd_wp_page` copies no shared huge page, but splits the
             // mapping and copies the base page.

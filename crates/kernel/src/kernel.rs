@@ -1,5 +1,6 @@
 use crate::asids::Asids;
 use crate::counts::{EventError, Happening, KernelCounts};
+use crate::freebsd::Reservations;
 use crate::gather::Gather;
 use crate::memory::Memory;
 use crate::policy::Policy;
@@ -8,7 +9,7 @@ use crate::space::{Cx, Space};
 use crate::tally::Name;
 use crate::{Actor, Bytes, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work, WorkKind};
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, VirtAddr};
-use mmulab_frames::{Frames, MemoryDesc, PhysMem};
+use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
 use mmulab_pagetable::{Format, Invalidate, Table, TableDesc};
 use mmulab_trace::Event;
 use rustc_hash::FxHashMap;
@@ -96,7 +97,7 @@ impl Kernel {
     /// # Errors
     /// A description that contradicts itself or the machine, or a pool there is no room for.
     pub fn new(desc: &KernelDesc, mem: &mut PhysMem) -> Result<Self, KernelError> {
-        let policy = Policy::new(&desc.policy)?;
+        let policy = Policy::new(desc)?;
         check(&desc.policy.linux)?;
         if matches!(policy, Policy::Thp(_)) && !desc.table.has_leaf(PageOrder::P2M) {
             return Err(KernelError::Description {
@@ -104,11 +105,20 @@ impl Kernel {
                 message: "linux-thp maps pages of 2M, which the machine's page table has none of".into(),
             });
         }
-        let frames = Frames::new(&desc.memory, desc.cpus, desc.memory.seed)?;
+        let allocator = match &policy {
+            Policy::Freebsd(bsd) => Allocator::Freebsd { bucket: bsd.desc().bucket },
+            _ => Allocator::Linux,
+        };
+        let frames = Frames::of(allocator, &desc.memory, desc.cpus, desc.memory.seed)?;
         let mut memory = Memory::new(frames, mem.frames()).ok_or_else(|| KernelError::Description {
             key: "memory.size".into(),
             message: "no frame is left for the kernel itself: give more".into(),
         })?;
+        let mut linux = desc.policy.linux.clone();
+        if let Policy::Freebsd(bsd) = &policy {
+            memory.reservations = Reservations::new(&bsd.desc().levels);
+            linux.flush_ceiling = bsd.desc().flush_ceiling;
+        }
         if let Some(pool) = &desc.policy.hugetlb {
             reserve(&mut memory, desc, pool.size, pool.pool)?;
         }
@@ -116,7 +126,7 @@ impl Kernel {
             core: Core {
                 memory,
                 policy,
-                linux: desc.policy.linux.clone(),
+                linux,
                 regions: Regions::new(),
                 mapped: BySize::default(),
                 counts: KernelCounts::default(),
@@ -268,6 +278,9 @@ impl Kernel {
         let mut gather = Gather::default();
         gather.note_all();
         let objects = space.objects();
+        for object in space.anon_objects() {
+            self.core.memory.objects.drop_one(object);
+        }
         let mut cx = self.core.cx(mem, fx, pid);
         space.zap_all(&mut cx, &mut gather);
         space.finish(&mut cx, gather);
@@ -341,6 +354,9 @@ impl Kernel {
         }
         self.core.memory.work.clear();
         self.core.counts.invalidations += fx.invalidations.len() as u64;
+        let reservations = &mut self.core.memory.reservations;
+        self.core.counts.happenings.add(Happening::ReservFreed, std::mem::take(&mut reservations.freed));
+        self.core.counts.happenings.add(Happening::ReservBroken, std::mem::take(&mut reservations.broken));
         let dropped = std::mem::take(&mut self.core.memory.cache_dropped);
         self.core.counts.happenings.add(Happening::CacheDropped, dropped);
     }

@@ -16,6 +16,7 @@ mod events;
 mod fault;
 mod file_fault;
 mod fork;
+mod freebsd;
 mod gather;
 mod heap;
 mod kernel;
@@ -36,6 +37,7 @@ pub use desc::{
 };
 pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};
+pub use freebsd::FreebsdDesc;
 pub use kernel::{Context, Kernel, KernelDesc};
 pub use region::{BySize, Region, RegionId, RegionKind};
 pub use tally::{Name, Tally};

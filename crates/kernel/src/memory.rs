@@ -1,6 +1,7 @@
 //! The kernel's hold on physical memory: the allocator, the users of each frame, the page cache, the hugetlb pool.
 
 use crate::cache::{Cache, ObjectId};
+use crate::freebsd::{Objects, Reservations};
 use crate::pages::{Page, Pages, Use};
 use crate::tally::Tally;
 use crate::{Bytes, WorkKind};
@@ -33,6 +34,10 @@ pub struct Memory {
     pub pages: Pages,
     pub cache: Cache,
     pub pool: Option<Pool>,
+    /// Reservations; none under Linux.
+    pub reservations: Reservations,
+    /// Anonymous objects; none under Linux.
+    pub objects: Objects,
     /// The page of zeros that loads of untouched memory see.
     pub zero: Pfn,
     /// The same of 2 MiB, made when first wanted.
@@ -62,6 +67,8 @@ impl Memory {
             pages: Pages::new(total_frames),
             cache: Cache::default(),
             pool: None,
+            reservations: Reservations::default(),
+            objects: Objects::default(),
             zero,
             huge_zero: None,
             work: Tally::default(),
@@ -103,7 +110,8 @@ impl Memory {
         let pool = self.pool.as_mut()?;
         let pfn = pool.free.pop()?;
         let order = pool.order;
-        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, dirty: false };
+        *self.pages.get_mut(pfn) =
+            Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, ..Page::default() };
         self.anon_frames += order.base_pages();
         self.work.add(WorkKind::PoolPage, 1);
         self.note_peak();
@@ -111,14 +119,30 @@ impl Memory {
     }
 
     fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
-        let kind = if order == PageOrder::P4K { WorkKind::BaseFrame } else { WorkKind::LargeBlock };
-        self.work.add(kind, 1);
-        let got = self.frames.alloc(order, Mobility::Movable, self.cpu);
-        if got.is_some() || order != PageOrder::P4K {
-            return got;
+        if order == PageOrder::P4K {
+            return self.take_base();
         }
-        self.reclaim();
+        self.work.add(WorkKind::LargeBlock, 1);
         self.frames.alloc(order, Mobility::Movable, self.cpu)
+    }
+
+    /// A base frame: out of the allocator, a broken reservation, or the page cache.
+    pub fn take_base(&mut self) -> Option<Pfn> {
+        self.work.add(WorkKind::BaseFrame, 1);
+        self.take_of(Mobility::Movable)
+    }
+
+    fn take_of(&mut self, mobility: Mobility) -> Option<Pfn> {
+        loop {
+            let got = self.frames.alloc(PageOrder::P4K, mobility, self.cpu);
+            if got.is_some() || !self.reservations.break_oldest(&mut self.frames) {
+                break got;
+            }
+        }
+        .or_else(|| {
+            self.reclaim();
+            self.frames.alloc(PageOrder::P4K, mobility, self.cpu)
+        })
     }
 
     /// Drops clean file pages nobody maps.
@@ -222,7 +246,9 @@ impl Memory {
     fn release_base(&mut self, pfn: Pfn) {
         *self.pages.get_mut(pfn) = Page::default();
         self.work.add(WorkKind::BaseFrame, 1);
-        self.frames.free(pfn, PageOrder::P4K, self.cpu);
+        if !self.reservations.give(pfn, &mut self.frames, self.cpu) {
+            self.frames.free(pfn, PageOrder::P4K, self.cpu);
+        }
     }
 
     fn release_large(&mut self, pfn: Pfn, order: PageOrder) {
@@ -241,7 +267,7 @@ impl Memory {
         }
     }
 
-    fn note_peak(&mut self) {
+    pub fn note_peak(&mut self) {
         self.resident_peak = self.resident_peak.max(self.anon_frames + self.cache.pages());
         self.private_peak = self.private_peak.max(self.anon_frames);
         self.file_peak = self.file_peak.max(self.cache.file_pages());
@@ -256,11 +282,7 @@ impl Memory {
 /// Page-table frames are unmovable: nothing can rewrite the entries that point to them.
 impl TableFrames for Memory {
     fn take(&mut self) -> Option<Pfn> {
-        let mut pfn = self.frames.alloc(PageOrder::P4K, Mobility::Unmovable, self.cpu);
-        if pfn.is_none() {
-            self.reclaim();
-            pfn = self.frames.alloc(PageOrder::P4K, Mobility::Unmovable, self.cpu);
-        }
+        let pfn = self.take_of(Mobility::Unmovable);
         if pfn.is_some() {
             self.work.add(WorkKind::TableFrame, 1);
             self.table_frames += 1;

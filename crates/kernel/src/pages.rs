@@ -31,6 +31,8 @@ pub struct Page {
     pub pooled: bool,
     /// A cache page with contents its file does not have yet.
     pub dirty: bool,
+    /// Under FreeBSD: the object it was taken for; 0 for none.
+    pub object: u32,
 }
 
 /// All frames.

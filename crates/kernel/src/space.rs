@@ -109,6 +109,11 @@ impl Space {
         objects.collect()
     }
 
+    /// The anonymous objects its mappings have, each once (FreeBSD).
+    pub fn anon_objects(&self) -> BTreeSet<u32> {
+        self.vmas.iter().filter_map(|s| s.value.anon.map(|a| a.object)).collect()
+    }
+
     /// What is mapped at `va`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, va: VirtAddr) -> Found {
@@ -152,7 +157,7 @@ impl Space {
         cx.regions.get_mut(self.region(va)).mapped.add(order, 1);
     }
 
-    fn count_out(&mut self, cx: &mut Cx, va: u64, order: PageOrder) {
+    pub(crate) fn count_out(&mut self, cx: &mut Cx, va: u64, order: PageOrder) {
         cx.mapped.sub(order, 1);
         self.mapped.sub(order, 1);
         cx.regions.get_mut(self.region(va)).mapped.sub(order, 1);
@@ -202,9 +207,10 @@ impl Space {
 
     /// A page is no longer mapped here: its contents are known to be newer than the file's if it was stored to.
     pub fn release(cx: &mut Cx, leaf: &Leaf) {
-        if leaf.dirty && leaf.order == PageOrder::P4K && !cx.memory.is_zero(leaf.pfn) {
-            let page = cx.memory.pages.get_mut(leaf.pfn);
-            page.dirty |= page.used == Use::Cache;
+        if leaf.dirty && !cx.memory.is_zero(leaf.pfn) && cx.memory.pages.get(leaf.pfn).used == Use::Cache {
+            for i in 0..leaf.order.base_pages() {
+                cx.memory.pages.get_mut(Pfn(leaf.pfn.0 + i)).dirty = true;
+            }
         }
         cx.memory.drop_mapping(leaf.pfn, leaf.order);
     }

@@ -31,6 +31,8 @@ pub struct Usage {
     pub pool_bytes: u64,
     /// Of the pool, in use.
     pub pool_used_bytes: u64,
+    /// Set aside in reservations and not in use (FreeBSD).
+    pub reserved_bytes: u64,
     /// Free in the allocator.
     pub free_bytes: u64,
 }
@@ -75,6 +77,7 @@ impl Kernel {
             table_bytes_peak: memory.table_frames_peak * BASE_BYTES,
             pool_bytes: pool.map_or(0, |p| p.total * p.order.bytes()),
             pool_used_bytes: pool.map_or(0, |p| p.used() * p.order.bytes()),
+            reserved_bytes: memory.reservations.idle_frames() * BASE_BYTES,
             free_bytes: memory.frames.free_frames() * BASE_BYTES,
         }
     }

@@ -1,6 +1,7 @@
 //! Mappings, as Linux's `vm_area_struct`.
 
 use crate::cache::ObjectId;
+use crate::freebsd::Anon;
 use crate::spans::Piece;
 use mmulab_addr::{BASE_SHIFT, PageOrder, Prot};
 
@@ -38,6 +39,8 @@ pub struct Vma {
     pub back: Back,
     /// Private pages were put in (Linux: `anon_vma` is set): fork copies its page table.
     pub has_private: bool,
+    /// Under FreeBSD: the object of its own pages, once it has any.
+    pub anon: Option<Anon>,
 }
 
 impl Vma {
@@ -52,6 +55,7 @@ impl Vma {
             advice: HugeAdvice::None,
             back: Back::Anon,
             has_private: false,
+            anon: None,
         }
     }
 
@@ -66,6 +70,9 @@ impl Piece for Vma {
         if let Back::Object(_, page) = &mut self.back {
             *page += bytes >> BASE_SHIFT;
         }
+        if let Some(anon) = &mut self.anon {
+            anon.at += bytes >> BASE_SHIFT;
+        }
     }
 
     /// As `can_vma_merge_after` in mm/vma.c, but for `anon_vma`, which this model has no cause to keep apart.
@@ -75,7 +82,15 @@ impl Piece for Vma {
             (Back::Object(a, page), Back::Object(b, next)) => a == b && page + (bytes >> BASE_SHIFT) == next,
             _ => false,
         };
+        let same_object = match (self.anon, next.anon) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.object == b.object && a.at + (bytes >> BASE_SHIFT) == b.at,
+            // Memory mapped behind an anonymous object extends it (`vm_object_coalesce`).
+            (Some(_), None) => self.is_anon(),
+            (None, Some(_)) => false,
+        };
         continues
+            && same_object
             && self.prot == next.prot
             && self.shared == next.shared
             && self.grows_down == next.grows_down

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
-use mmulab_kernel::{AppliesTo, Bytes, FaultError, HugetlbDesc, PolicyDesc, PolicyKind, ThpEnabled};
+use mmulab_kernel::{AppliesTo, Bytes, FaultError, FreebsdDesc, HugetlbDesc, PolicyDesc, PolicyKind, ThpEnabled};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -73,7 +73,8 @@ fn run(policy: PolicyDesc, ops: &[Op]) {
     let mut m = Model { next: 100, ..Model::default() };
     m.spaces.insert(1, BTreeMap::new());
     let (mut pid, mut pids) = (1, 1);
-    let free = w.kernel.usage().free_bytes;
+    let unused = |w: &World| w.kernel.usage().free_bytes + w.kernel.usage().reserved_bytes;
+    let free = unused(&w);
     for op in ops {
         step(&mut w, &mut m, &mut pid, &mut pids, op);
     }
@@ -93,9 +94,9 @@ fn run(policy: PolicyDesc, ops: &[Op]) {
     assert_eq!((usage.private_bytes, usage.table_bytes, usage.mapped.total(), usage.pool_used_bytes), (0, 0, 0, 0));
     let kept = usage.page_cache_bytes;
     assert!(
-        [kept, kept + PageOrder::P2M.bytes()].contains(&(free - usage.free_bytes)),
+        [kept, kept + PageOrder::P2M.bytes()].contains(&(free - unused(&w))),
         "frames are lost: {} more used than the page cache's {kept}",
-        free - usage.free_bytes
+        free - unused(&w)
     );
     let regions: u64 = w.kernel.regions().iter().map(|r| r.mapped.total()).sum();
     assert_eq!(regions, 0);
@@ -335,7 +336,18 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
     };
     let mut madvise = PolicyDesc::linux_thp();
     madvise.thp.as_mut().unwrap().enabled = ThpEnabled::Madvise;
+    let freebsd = |change: fn(&mut FreebsdDesc)| {
+        let mut policy = PolicyDesc::freebsd();
+        policy.freebsd.iter_mut().for_each(change);
+        Just(policy)
+    };
     prop_oneof![
+        2 => freebsd(|_| {}),
+        1 => freebsd(|f| (f.levels, f.promotion) = (Vec::new(), false)),
+        1 => freebsd(|f| (f.promotion, f.madv_free) = (false, false)),
+        1 => freebsd(|f| f.promotion_threshold = 64),
+        1 => freebsd(|f| (f.promotion_needs_accessed, f.prefaulted_accessed) = (true, true)),
+        1 => freebsd(|f| f.levels = [2, 3, 4, 7, 9, 10].map(PageOrder::new).to_vec()),
         1 => Just(PolicyDesc::linux_4k()),
         3 => Just(PolicyDesc::linux_thp()),
         1 => Just(madvise),

@@ -11,8 +11,9 @@ pub use hugetlb::Hugetlb;
 pub use thp::Thp;
 
 use crate::counts::Refusal;
+use crate::freebsd::Freebsd;
 use crate::vma::Vma;
-use crate::{KernelError, PolicyDesc, PolicyKind};
+use crate::{KernelDesc, KernelError, LinuxDesc, PolicyKind};
 use mmulab_addr::PageOrder;
 
 /// A fault on memory where nothing is mapped.
@@ -57,6 +58,8 @@ pub enum Policy {
     Thp(Thp),
     /// A pool of huge pages.
     Hugetlb(Hugetlb),
+    /// FreeBSD's memory manager, which decides about sizes after pages are mapped.
+    Freebsd(Freebsd),
 }
 
 impl Policy {
@@ -64,7 +67,8 @@ impl Policy {
     ///
     /// # Errors
     /// A section that the kind does not read, or one that it lacks.
-    pub fn new(desc: &PolicyDesc) -> Result<Self, KernelError> {
+    pub fn new(desc: &KernelDesc) -> Result<Self, KernelError> {
+        let (machine, desc) = (desc, &desc.policy);
         let stray = |key: &str| {
             Err(KernelError::Description {
                 key: key.into(),
@@ -74,6 +78,19 @@ impl Policy {
                 ),
             })
         };
+        if desc.kind == PolicyKind::Freebsd {
+            let sections = [("thp", desc.thp.is_some()), ("hugetlb", desc.hugetlb.is_some())];
+            if let Some((key, _)) = sections.into_iter().find(|s| s.1) {
+                return stray(key);
+            }
+            check_freebsd(&desc.linux)?;
+            let has_superpages = machine.table.has_leaf(PageOrder::P2M);
+            let freebsd = desc.freebsd.clone().unwrap_or_default();
+            return Freebsd::new(&freebsd, has_superpages, machine.memory.bytes()).map(Self::Freebsd);
+        }
+        if desc.freebsd.is_some() {
+            return stray("freebsd");
+        }
         match (desc.kind, &desc.thp, &desc.hugetlb) {
             (PolicyKind::Linux4k, None, None) => Ok(Self::Linux4k),
             (PolicyKind::LinuxThp, thp, None) => Ok(Self::Thp(Thp::new(thp.clone().unwrap_or_default()))),
@@ -83,6 +100,7 @@ impl Policy {
                 message: "a policy of kind 'hugetlb' needs this section: give at least size = \"2M\" and pool = \"1G\""
                     .into(),
             }),
+            (PolicyKind::Freebsd, ..) => unreachable!("made above"),
             (_, Some(_), _) => stray("thp"),
             (_, _, Some(_)) => stray("hugetlb"),
         }
@@ -92,7 +110,7 @@ impl Policy {
     #[inline]
     pub fn choose(&self, ask: &Ask) -> Choice {
         match self {
-            Self::Linux4k => Choice::Base(None),
+            Self::Linux4k | Self::Freebsd(_) => Choice::Base(None),
             Self::Thp(thp) => thp.choose(ask),
             Self::Hugetlb(hugetlb) => hugetlb.choose(ask),
         }
@@ -102,7 +120,30 @@ impl Policy {
     pub fn heap_end(&self, end: u64) -> u64 {
         match self {
             Self::Hugetlb(hugetlb) => hugetlb.heap_end(end),
-            Self::Linux4k | Self::Thp(_) => end,
+            Self::Linux4k | Self::Thp(_) | Self::Freebsd(_) => end,
         }
+    }
+}
+
+/// Of the `linux` section, what FreeBSD does otherwise must be left alone.
+fn check_freebsd(linux: &LinuxDesc) -> Result<(), KernelError> {
+    let default = LinuxDesc::default();
+    let changed = [
+        ("fault_around", linux.fault_around != default.fault_around, "freebsd.cluster and freebsd.prefault"),
+        ("read_around", linux.read_around != default.read_around, "freebsd.cluster"),
+        (
+            "prefaulted_accessed",
+            linux.prefaulted_accessed != default.prefaulted_accessed,
+            "freebsd.prefaulted_accessed",
+        ),
+        ("zero_page", linux.zero_page != default.zero_page, "nothing: FreeBSD has no zero page"),
+        ("flush_ceiling", linux.flush_ceiling != default.flush_ceiling, "freebsd.flush_ceiling"),
+    ];
+    match changed.into_iter().find(|c| c.1) {
+        None => Ok(()),
+        Some((key, _, instead)) => Err(KernelError::Description {
+            key: format!("linux.{key}"),
+            message: format!("FreeBSD has no use for it: remove it, and set {instead}"),
+        }),
     }
 }

@@ -40,6 +40,8 @@ pub struct World {
     tlb: BTreeMap<(Asid, Vpn), Leaf>,
     /// Zero pages seen: the kernel zeroes each once, when it makes it.
     zeros: BTreeSet<Pfn>,
+    /// Whether a fault may join pages that were mapped before.
+    promotes: bool,
 }
 
 impl World {
@@ -53,6 +55,7 @@ impl World {
             contents: BTreeMap::new(),
             tlb: BTreeMap::new(),
             zeros: BTreeSet::new(),
+            promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion),
         }
     }
 
@@ -113,6 +116,8 @@ impl World {
             let tag = self.kernel.context(Pid(pid)).map(|c| (c.asid, at.vpn()));
             if let Some(stale) = tag.and_then(|key| self.tlb.get(&key))
                 && stale.prot.allows(access)
+                // A store through a clean entry reads the table again before it sets D there.
+                && (access != Access::Write || stale.dirty)
             {
                 let now = before.expect("a translation outlived its mapping");
                 assert_eq!(stale.translate(at), now.translate(at), "a stale translation of {at}");
@@ -125,22 +130,27 @@ impl World {
                 return Ok((leaf.translate(at).pfn(), kinds));
             }
             assert!(kinds.len() < 4, "{at} faults without end: {kinds:?}");
+            let mapped = self.mapped_around(pid, at);
             self.fx.clear();
             let fault = self.kernel.fault(&mut self.mem, who(pid), at, access, &mut self.fx)?;
             self.flush();
             kinds.push(fault.kind);
             let after = self.walk(pid, va, None).expect("a fault that was served maps the page");
             assert_eq!(after.order, fault.order);
-            self.repeat(fault.kind, at, before, after);
+            self.repeat(fault.kind, at, before, after, &mapped);
         }
     }
 
     /// Does to the contents what the kernel's fault did to the frames.
-    fn repeat(&mut self, kind: FaultKind, at: VirtAddr, before: Option<Leaf>, after: Leaf) {
+    fn repeat(&mut self, kind: FaultKind, at: VirtAddr, before: Option<Leaf>, after: Leaf, mapped: &BTreeSet<Pfn>) {
         match kind {
             FaultKind::Anon | FaultKind::ZeroPageWrite => {
+                // What promotion joined has its contents; the page that faulted, and what was filled in, is new.
                 for i in 0..after.order.base_pages() {
-                    self.contents.remove(&Pfn(after.pfn.0 + i));
+                    let pfn = Pfn(after.pfn.0 + i);
+                    if !mapped.contains(&pfn) {
+                        self.contents.remove(&pfn);
+                    }
                 }
             }
             FaultKind::ZeroPage if self.zeros.insert(after.pfn) => {
@@ -150,6 +160,11 @@ impl World {
             }
             FaultKind::Copy => {
                 let old = before.expect("something was copied");
+                if old.order == PageOrder::P4K {
+                    let value = self.contents.get(&old.pfn).copied().unwrap_or(0);
+                    self.contents.insert(after.translate(at).pfn(), value);
+                    return;
+                }
                 let from = if after.order == PageOrder::P4K { old.translate(at).pfn() } else { old.pfn };
                 for i in 0..after.order.base_pages() {
                     let value = self.contents.get(&Pfn(from.0 + i)).copied().unwrap_or(0);
@@ -158,6 +173,13 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// The frames mapped in the 2 MiB around `at`.
+    fn mapped_around(&mut self, pid: u32, at: VirtAddr) -> BTreeSet<Pfn> {
+        let start = at.align_down(PageOrder::P2M).raw();
+        let pages = if self.promotes { 512 } else { 0 };
+        (0..pages).filter_map(|i| self.frame(pid, start + i * PAGE)).collect()
     }
 
     /// What a load at `va` reads.

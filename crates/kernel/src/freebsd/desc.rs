@@ -1,0 +1,68 @@
+use crate::Bytes;
+use mmulab_addr::PageOrder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// FreeBSD's memory manager (sys/vm/vm_reserv.c, vm_fault.c; paper 1, section 2.2).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FreebsdDesc {
+    /// Sizes of reservations, tried from the largest down; none turns reservations off. Each from 8K to 16M. Default
+    /// `["2M"]`, the one size of FreeBSD on amd64 (`VM_LEVEL_0_ORDER` 9). Smaller ones as well are what paper 1 proposes
+    /// (section 7) and Navarro and others had (64K, 512K and 4M, section 6).
+    pub levels: Vec<PageOrder>,
+    /// Whether 512 base pages become one of 2 MiB (`vm.pmap.superpages_enabled`). Default `true`.
+    pub promotion: bool,
+    /// Pages of a reservation in use that are enough to promote it: 512 asks for all; fewer, for anonymous memory, zero
+    /// and map the others first (Quicksilver: 64; paper 1, section 7). Range 1..=512. Default 512.
+    pub promotion_threshold: u32,
+    /// Whether every page must have been accessed before promotion. Default `false`; `true` before FreeBSD 14
+    /// (`pmap_promote_pde` in sys/amd64/amd64/pmap.c asked for PG_A).
+    pub promotion_needs_accessed: bool,
+    /// Whether MADV_FREE is obeyed; `false` is the configuration `nomdv` of paper 1, where malloc does not call it.
+    /// Default `true`.
+    pub madv_free: bool,
+    /// How much of a file is read and mapped at a fault, aligned in the file: a power of two from 4K to 2M. Default `64K`
+    /// (`VM_FAULT_READ_DEFAULT`, 16 pages).
+    pub cluster: Bytes,
+    /// Pages on either side that are mapped if they are in memory already (`PFBAK` and `PFFOR`). Default 4.
+    pub prefault: u32,
+    /// Whether pages mapped beside the one that faulted have their accessed bit set, which paper 1 proposes (section 7).
+    /// Default `false`.
+    pub prefaulted_accessed: bool,
+    /// Base frames a per-CPU cache is filled with at a time; they go out last first. Range 1..=512. Default 14.
+    pub bucket: u32,
+    /// How many pages a flush may name before the whole address space is flushed instead. Default 4096.
+    pub flush_ceiling: u64,
+    /// Where these values come from.
+    pub source: String,
+    /// Keys no source states, each with the reason for its value.
+    pub assumed: BTreeMap<String, String>,
+}
+
+impl Default for FreebsdDesc {
+    fn default() -> Self {
+        Self {
+            levels: vec![PageOrder::P2M],
+            promotion: true,
+            promotion_threshold: 512,
+            promotion_needs_accessed: false,
+            madv_free: true,
+            cluster: Bytes(64 << 10),
+            prefault: 4,
+            prefaulted_accessed: false,
+            bucket: 14,
+            flush_ceiling: 4096,
+            source: concat!(
+                "FreeBSD 14: sys/vm/vm_reserv.c; VM_FAULT_READ_DEFAULT, PFBAK and PFFOR in sys/vm/vm_fault.c; ",
+                "pmap_promote_pde and PMAP_INVLPG_THRESHOLD in sys/amd64/amd64/pmap.c; paper 1, section 2.2"
+            )
+            .into(),
+            assumed: BTreeMap::from([(
+                "bucket".into(),
+                "UMA's buckets for pages hold 2 to 254 items and grow with contention; 14 is its fourth size".into(),
+            )]),
+        }
+    }
+}

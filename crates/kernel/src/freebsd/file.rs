@@ -1,0 +1,195 @@
+//! Faults on files and shared memory: clusters, the neighbours mapped beside, and superpages of full reservations.
+
+use super::Objects;
+use crate::cache::ObjectId;
+use crate::counts::{FaultKind, Happening};
+use crate::gather::Gather;
+use crate::policy::Policy;
+use crate::space::{Cx, Space};
+use crate::spans::Span;
+use crate::vma::{Back, Vma};
+use crate::{Fault, FaultError, PageCache, Told, WorkKind};
+use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+
+/// Pages of a file that one fault may concern, around the one that faulted.
+#[derive(Clone, Copy)]
+struct Window {
+    behind: u64,
+    ahead: u64,
+}
+
+impl Space {
+    /// A page of a file or of shared memory.
+    pub(crate) fn show_object(
+        &mut self,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        at: u64,
+        access: Access,
+    ) -> Result<Fault, FaultError> {
+        let vma = &span.value;
+        let Back::Object(id, first) = vma.back else { unreachable!("called for objects only") };
+        let page = first + ((at - span.start) >> BASE_SHIFT);
+        let copies = access == Access::Write && !vma.shared;
+        let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
+        if !copies && let Some(order) = self.map_whole(cx, span, id, page, at)? {
+            fault.order = order;
+            return Ok(fault);
+        }
+        let Policy::Freebsd(bsd) = cx.policy else { unreachable!("called for FreeBSD only") };
+        let (cluster, near) = (bsd.desc().cluster.0 >> BASE_SHIFT, u64::from(bsd.desc().prefault));
+        let (pfn, mut window) = self.find_or_read(cx, span, id, page, at, cluster)?;
+        if let Some(window) = window {
+            fault.read_pages = (window.behind + window.ahead + 1) as u32;
+            fault.kind = FaultKind::FileRead;
+        } else if !cx.memory.cache.is_memory(id) || near > 0 {
+            window = Some(Window { behind: near, ahead: near });
+        }
+        if copies {
+            let new = self.own_page(cx, span, at)?;
+            cx.work(WorkKind::CopyBytes, BASE_BYTES);
+            let leaf = Self::leaf(vma, new, PageOrder::P4K, vma.prot, true);
+            self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(new, PageOrder::P4K))?;
+            self.mark_private(at);
+            fault.kind = FaultKind::FilePrivate;
+        } else {
+            // Unlike Linux, FreeBSD lets a shared page be stored to at once: it looks at the D bit later.
+            let prot = if vma.shared { vma.prot } else { vma.prot.without(Prot::W) };
+            let leaf = Self::leaf(vma, pfn, PageOrder::P4K, prot, access == Access::Write);
+            cx.memory.share(pfn, PageOrder::P4K);
+            self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+        }
+        // `vm_fault_prefault` is left out when the page alone was read.
+        if let Some(window) = window.filter(|_| fault.read_pages != 1) {
+            fault.around_pages = self.prefault(cx, span, at, window)?;
+        }
+        Ok(fault)
+    }
+
+    /// The frame of a page, and what was read if it was not in memory.
+    fn find_or_read(
+        &mut self,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        id: ObjectId,
+        page: u64,
+        at: u64,
+        cluster: u64,
+    ) -> Result<(Pfn, Option<Window>), FaultError> {
+        if let Some(pfn) = cx.memory.cache.get(id, page) {
+            return Ok((pfn, None));
+        }
+        let pfn = self.cache_page(cx, id, page, at)?;
+        if cx.memory.cache.is_memory(id) {
+            cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+            return Ok((pfn, None));
+        }
+        // A cluster aligned in the file, as far as the mapping and the file go, and as far as pages are not in memory.
+        let offset = page % cluster;
+        let behind = offset.min((at - span.start) >> BASE_SHIFT);
+        let ahead = (cluster - 1 - offset).min(((span.end - at) >> BASE_SHIFT) - 1);
+        let last = (page + ahead).min(cx.memory.cache.end(id).saturating_sub(1));
+        let mut window = Window { behind: 0, ahead: 0 };
+        for other in (page - behind..page).rev() {
+            let va = at - (page - other) * BASE_BYTES;
+            if cx.memory.cache.get(id, other).is_some() || self.cache_page(cx, id, other, va).is_err() {
+                break;
+            }
+            window.behind += 1;
+        }
+        for other in page + 1..=last {
+            let va = at + (other - page) * BASE_BYTES;
+            if cx.memory.cache.get(id, other).is_some() || self.cache_page(cx, id, other, va).is_err() {
+                break;
+            }
+            window.ahead += 1;
+        }
+        if cx.linux.page_cache == PageCache::Warm {
+            // They were there before; the model gives them frames when first looked at.
+            return Ok((pfn, None));
+        }
+        let pages = window.behind + window.ahead + 1;
+        cx.work(WorkKind::ReadBytes, pages * BASE_BYTES);
+        cx.counts.happenings.add(Happening::PagesRead, pages);
+        cx.tell(|| Told::Read { page: page - window.behind, pages });
+        Ok((pfn, Some(window)))
+    }
+
+    /// Maps what is in memory around `at`, in an outward spiral, up to the first page that is not (`vm_fault_prefault`,
+    /// `pmap_enter_quick`): without the right to store, and without A.
+    fn prefault(&mut self, cx: &mut Cx, span: &Span<Vma>, at: u64, window: Window) -> Result<u32, FaultError> {
+        let Back::Object(id, first) = span.value.back else { return Ok(0) };
+        let Policy::Freebsd(bsd) = cx.policy else { return Ok(0) };
+        let accessed = bsd.desc().prefaulted_accessed;
+        let mut mapped = 0;
+        'spiral: for step in 1..=window.behind.max(window.ahead) {
+            for (reach, ahead) in [(window.behind, false), (window.ahead, true)] {
+                let va = if ahead { at.checked_add(step * BASE_BYTES) } else { at.checked_sub(step * BASE_BYTES) };
+                let Some(va) = va.filter(|&va| step <= reach && va >= span.start && va < span.end) else { continue };
+                if !self.is_prefaultable(cx.mem, va) || self.hidden.contains_key(&VirtAddr::new(va).vpn()) {
+                    continue;
+                }
+                let page = first + ((va - span.start) >> BASE_SHIFT);
+                let Some(pfn) = cx.memory.cache.get(id, page) else { break 'spiral };
+                let mut leaf = Self::leaf(&span.value, pfn, PageOrder::P4K, span.value.prot.without(Prot::W), false);
+                leaf.accessed = accessed;
+                cx.memory.share(pfn, PageOrder::P4K);
+                self.map(cx, va, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+                mapped += 1;
+            }
+        }
+        if mapped > 0 {
+            cx.counts.happenings.add(Happening::FaultAround, u64::from(mapped));
+            cx.tell(|| Told::Around { va: VirtAddr::new(at), pages: u64::from(mapped) });
+        }
+        Ok(mapped)
+    }
+
+    /// Maps 2 MiB at once if the page lies in a full reservation (`vm_fault_soft_fast`): what a second process that maps
+    /// the same file gets. Not where stores are allowed, unless they copy: those are to be seen page by page.
+    fn map_whole(
+        &mut self,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        id: ObjectId,
+        page: u64,
+        at: u64,
+    ) -> Result<Option<PageOrder>, FaultError> {
+        let order = PageOrder::P2M;
+        let vma = &span.value;
+        let Policy::Freebsd(bsd) = cx.policy else { return Ok(None) };
+        let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| bsd.promotes()) else { return Ok(None) };
+        let start = VirtAddr::new(at).align_down(order).raw();
+        let inside = start >= span.start && span.end - start >= order.bytes();
+        let head = pfn.align_down(order);
+        let congruent = pfn.0 - head.0 == (at - start) >> BASE_SHIFT;
+        if (vma.shared && vma.prot.has(Prot::W)) || !inside || !congruent || !cx.memory.reservations.is_full(pfn, order)
+        {
+            return Ok(None);
+        }
+        // What is mapped there already goes, if it is the same file's.
+        let object = Objects::shown(id);
+        let mut next = start;
+        while let Some((va, leaf)) = self.next_leaf(cx.mem, next, start + order.bytes()) {
+            if cx.memory.pages.get(leaf.pfn).object != object {
+                return Ok(None);
+            }
+            next = va + leaf.order.bytes();
+        }
+        let (first, last) = (VirtAddr::new(start).vpn(), VirtAddr::new(start + order.bytes()).vpn());
+        if self.hidden.range(first..last).next().is_some() {
+            return Ok(None);
+        }
+        if next != start {
+            let mut gather = Gather::default();
+            self.zap(cx, start, start + order.bytes(), &mut gather);
+            gather.note(start, order);
+            self.finish(cx, gather);
+        }
+        cx.memory.share(head, order);
+        let leaf = Self::leaf(vma, head, order, vma.prot.without(Prot::W), false);
+        self.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
+        cx.counts.happenings.add(Happening::SuperpageMapped, 1);
+        Ok(Some(order))
+    }
+}

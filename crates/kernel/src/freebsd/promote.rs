@@ -1,0 +1,153 @@
+//! Promotion: 512 base pages that agree become one superpage (`pmap_promote_pde` in sys/amd64/amd64/pmap.c).
+
+use crate::counts::{Happening, Refusal};
+use crate::gather::Gather;
+use crate::pages::{Page, Use};
+use crate::policy::Policy;
+use crate::space::{Cx, Found, Space};
+use crate::{FaultError, Told, WorkKind};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
+
+impl Space {
+    /// Tries to promote the 2 MiB around `at`, where a base page was just mapped; whether it is a superpage now.
+    pub(crate) fn promote(&mut self, cx: &mut Cx, at: u64) -> Result<bool, FaultError> {
+        let order = PageOrder::P2M;
+        let Policy::Freebsd(bsd) = cx.policy else { return Ok(false) };
+        if !bsd.promotes() {
+            return Ok(false);
+        }
+        let needs_accessed = bsd.desc().promotion_needs_accessed;
+        let Found::Leaf(leaf) = self.probe(cx.mem, VirtAddr::new(at)) else { return Ok(false) };
+        if leaf.order != PageOrder::P4K || leaf.global {
+            return Ok(false);
+        }
+        let used = cx.memory.reservations.used_in(leaf.pfn, order);
+        if used < bsd.desc().promotion_threshold {
+            return Ok(false);
+        }
+        let start = VirtAddr::new(at).align_down(order).raw();
+        let head = leaf.pfn.align_down(order);
+        let made = if leaf.pfn.0 - head.0 != (at - start) >> BASE_SHIFT {
+            Err(Refusal::PromoteMisaligned)
+        } else if self.vmas.find(at).is_none_or(|s| s.start > start || s.end - start < order.bytes()) {
+            Err(Refusal::PromoteOutsideVma)
+        } else if u64::from(used) < order.base_pages() {
+            self.fill_rest(cx, start, head)
+        } else {
+            self.agree(cx, start, head, needs_accessed)
+        };
+        let whole = match made {
+            Ok(whole) => whole,
+            Err(why) => {
+                cx.refuse(why, at);
+                return Ok(false);
+            }
+        };
+        self.join(cx, start, whole)?;
+        Ok(true)
+    }
+
+    /// The superpage that the base pages from `start` make, if all are mapped in order and agree in everything.
+    ///
+    /// Pages that may be stored to and are clean lose that right first, whatever comes of it: so a store to one faults,
+    /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets D.
+    fn agree(&mut self, cx: &mut Cx, start: u64, head: Pfn, needs_accessed: bool) -> Result<Leaf, Refusal> {
+        let pages = PageOrder::P2M.base_pages();
+        let mut first: Option<Leaf> = None;
+        let mut all_accessed = true;
+        // The first page is looked at first, the others from the last down.
+        for i in std::iter::once(0).chain((1..pages).rev()) {
+            let va = start + i * BASE_BYTES;
+            let Found::Leaf(mut leaf) = self.probe(cx.mem, VirtAddr::new(va)) else {
+                return Err(Refusal::PromoteGap);
+            };
+            if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + i {
+                return Err(Refusal::PromoteScattered);
+            }
+            if needs_accessed && !leaf.accessed {
+                return Err(Refusal::PromoteNotAccessed);
+            }
+            if leaf.prot.has(Prot::W) && !leaf.dirty {
+                leaf.prot = leaf.prot.without(Prot::W);
+                let vpn = VirtAddr::new(va).vpn();
+                self.table.set(cx.mem, vpn, leaf).lazy("hardware reads a clean entry again before it stores");
+                cx.work(WorkKind::EntryWrite, 1);
+            }
+            all_accessed &= leaf.accessed;
+            let first = first.get_or_insert(leaf);
+            if (first.prot, first.dirty, first.user, first.global) != (leaf.prot, leaf.dirty, leaf.user, leaf.global) {
+                return Err(Refusal::PromoteMixed);
+            }
+        }
+        let Some(first) = first else { return Err(Refusal::PromoteGap) };
+        Ok(Leaf { pfn: head, order: PageOrder::P2M, accessed: all_accessed, ..first })
+    }
+
+    /// Takes, zeroes and maps what a partly used reservation lacks (Quicksilver's early promotion), of anonymous memory.
+    fn fill_rest(&mut self, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
+        let order = PageOrder::P2M;
+        let Some(span) = self.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
+        if !span.value.is_anon() {
+            return Err(Refusal::PromoteNotFull);
+        }
+        let vma = span.value.clone();
+        let mut whole = Self::leaf(&vma, head, order, vma.prot, false);
+        whole.accessed = false;
+        let (mut present, mut next) = (0, start);
+        let mut object = 0;
+        while let Some((va, leaf)) = self.next_leaf(cx.mem, next, start + order.bytes()) {
+            if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + ((va - start) >> BASE_SHIFT) {
+                return Err(Refusal::PromoteScattered);
+            }
+            let page = cx.memory.pages.get(leaf.pfn);
+            if page.refs != 1 || page.used != Use::Anon {
+                return Err(Refusal::PromoteMixed);
+            }
+            object = page.object;
+            whole.dirty |= leaf.dirty;
+            whole.accessed |= leaf.accessed;
+            present += 1;
+            next = va + BASE_BYTES;
+        }
+        // A page in use that is not mapped here is somebody else's.
+        if present != u64::from(cx.memory.reservations.used_in(head, order)) {
+            return Err(Refusal::PromoteGap);
+        }
+        for i in 0..order.base_pages() {
+            let va = VirtAddr::new(start + i * BASE_BYTES);
+            if matches!(self.probe(cx.mem, va), Found::Hole(_)) {
+                *cx.memory.pages.get_mut(Pfn(head.0 + i)) =
+                    Page { refs: 1, used: Use::Anon, object, ..Page::default() };
+            }
+        }
+        cx.memory.reservations.fill(head, order);
+        let missing = order.base_pages() - present;
+        cx.memory.anon_frames += missing;
+        cx.memory.note_peak();
+        cx.work(WorkKind::ZeroBytes, missing * BASE_BYTES);
+        cx.counts.happenings.add(Happening::PromotionFill, missing);
+        Ok(whole)
+    }
+
+    /// Puts the superpage in the place of its base pages, whose frames and users stay what they are.
+    fn join(&mut self, cx: &mut Cx, start: u64, whole: Leaf) -> Result<(), FaultError> {
+        for i in 0..whole.order.base_pages() {
+            let va = start + i * BASE_BYTES;
+            if matches!(self.probe(cx.mem, VirtAddr::new(va)), Found::Leaf(_)) {
+                let vpn = VirtAddr::new(va).vpn();
+                let (_, flush) = self.table.unmap(cx.mem, cx.memory, vpn, PageOrder::P4K);
+                flush.lazy("one flush of the whole follows");
+                self.count_out(cx, va, PageOrder::P4K);
+            }
+        }
+        // FreeBSD keeps the table of base pages and flushes nothing; here it is freed, so nothing may point to it.
+        let mut gather = Gather::default();
+        gather.note(start, whole.order);
+        self.finish(cx, gather);
+        self.map(cx, start, whole).inspect_err(|_| Self::release(cx, &whole))?;
+        cx.counts.happenings.add(Happening::Promotion, 1);
+        cx.tell(|| Told::Promoted { va: VirtAddr::new(start), size: whole.order });
+        Ok(())
+    }
+}

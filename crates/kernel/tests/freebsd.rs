@@ -1,0 +1,397 @@
+//! What FreeBSD's memory manager does, rule by rule.
+
+mod common;
+
+use common::*;
+use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_kernel::{FaultKind, FreebsdDesc, Happening, Kernel, PageCache, PolicyDesc, Refusal};
+use mmulab_trace::{Advice, Event};
+use proptest::prelude::*;
+
+const HUGE: u64 = 2 << 20;
+
+fn policy(change: impl FnOnce(&mut FreebsdDesc)) -> PolicyDesc {
+    let mut policy = PolicyDesc::freebsd();
+    change(policy.freebsd.as_mut().unwrap());
+    policy
+}
+
+fn world(change: impl FnOnce(&mut FreebsdDesc)) -> World {
+    sized(change, 128)
+}
+
+fn sized(change: impl FnOnce(&mut FreebsdDesc), mebibytes: u64) -> World {
+    World::new(&desc(policy(change), mebibytes), mebibytes)
+}
+
+fn happened(w: &World, what: Happening) -> u64 {
+    w.kernel.counts().happenings.get(what)
+}
+
+fn refused(w: &World, why: Refusal) -> u64 {
+    w.kernel.counts().refusals.get(why)
+}
+
+fn write_all(w: &mut World, pid: u32, start: u64, end: u64) {
+    for va in (start..end).step_by(PAGE as usize) {
+        w.access(pid, va, Access::Write).unwrap();
+    }
+}
+
+fn order(w: &mut World, va: u64) -> Option<PageOrder> {
+    w.walk(1, va, None).map(|leaf| leaf.order)
+}
+
+/// S0-043: the first fault reserves 2 MiB and maps one page.
+#[test]
+fn the_first_fault_reserves_two_mebibytes_and_maps_a_page() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, 4 * HUGE, Prot::RW));
+    w.access(1, BASE + 5 * PAGE, Access::Write).unwrap();
+    let usage = w.kernel.usage();
+    assert_eq!((usage.mapped.total(), usage.private_bytes), (PAGE, PAGE));
+    assert_eq!(usage.reserved_bytes, HUGE - PAGE);
+    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    w.access(1, BASE + 9 * PAGE, Access::Write).unwrap();
+    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 4 * HUGE });
+    assert_eq!((w.kernel.usage().reserved_bytes, happened(&w, Happening::ReservFreed)), (0, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// S0-045: pages and frames agree modulo 512 in any order of first touches, in a heap that grows under way and never
+    /// reaches 2 MiB, and in mappings.
+    #[test]
+    fn pages_and_frames_agree_in_any_order(
+        touches in prop::collection::vec((0u64..1200, any::<bool>()), 1..200),
+        grown in 1u64..400,
+    ) {
+        let mut w = world(|f| f.promotion = false);
+        let heap = BASE + (1 << 30);
+        w.event(1, &mmap(BASE, 1200 * PAGE, Prot::RW));
+        let end = |pages: u64| Event::Brk { start: VirtAddr::new(heap), end: VirtAddr::new(heap + pages * PAGE) };
+        w.event(1, &end(grown));
+        for (i, &(page, store)) in touches.iter().enumerate() {
+            if i == touches.len() / 2 {
+                w.event(1, &end(grown + 100));
+            }
+            let access = if store { Access::Write } else { Access::Read };
+            for va in [BASE + page * PAGE, heap + page % grown * PAGE] {
+                let (pfn, _) = w.access(1, va, access).unwrap();
+                prop_assert_eq!(pfn.0 % 512, (va >> 12) % 512);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_reservations_frames_lie_as_the_allocator_hands_them_out() {
+    let mut w = world(|f| (f.levels, f.promotion, f.bucket) = (Vec::new(), false, 2));
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    let frames: Vec<u64> = (0..4).map(|i| w.access(1, BASE + i * PAGE, Access::Write).unwrap().0.0).collect();
+    assert_eq!((frames[0], frames[2]), (frames[1] + 1, frames[3] + 1), "pairs, each from its end");
+    assert_eq!((happened(&w, Happening::ReservMade), w.kernel.counts().refusals.total()), (0, 0));
+}
+
+/// S0-047: reservations for files larger than 2 MiB, and for their last part if they are a multiple of 2 MiB.
+#[test]
+fn files_are_reserved_in_whole_parts() {
+    for (kib, reservations, refusal) in [(1900, 0, true), (2048, 1, false), (3072, 1, true), (4096, 2, false)] {
+        let mut w = world(|_| {});
+        w.event(1, &mmap_file(BASE, kib << 10, Prot::R, false, "/f", 0));
+        for va in (BASE..BASE + (kib << 10)).step_by(PAGE as usize) {
+            w.access(1, va, Access::Read).unwrap();
+        }
+        assert_eq!(happened(&w, Happening::ReservMade), reservations, "{kib}K");
+        assert_eq!(refused(&w, Refusal::ReservPastEnd) > 0, refusal, "{kib}K");
+    }
+}
+
+#[test]
+fn a_mapping_that_begins_inside_two_mebibytes_has_no_reservation_there() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE + PAGE, 2 * HUGE, Prot::RW));
+    w.access(1, BASE + 2 * PAGE, Access::Write).unwrap();
+    assert_eq!(refused(&w, Refusal::ReservBeforeObject), 1);
+    // The tail may grow, so it has one.
+    w.access(1, BASE + 2 * HUGE, Access::Write).unwrap();
+    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    let flags = mmulab_trace::MapFlags { grows_down: true, ..Default::default() };
+    let backing = mmulab_trace::Backing::Anon;
+    w.event(1, &Event::Mmap { addr: VirtAddr::new(8 * BASE), len: HUGE, prot: Prot::RW, flags, backing });
+    w.access(1, 8 * BASE, Access::Write).unwrap();
+    assert_eq!(refused(&w, Refusal::ReservStack), 1);
+}
+
+#[test]
+fn pages_in_memory_keep_a_reservation_away() {
+    // Memory so full that no reservation can be had first, then can.
+    let mut w = sized(|_| {}, 16);
+    w.event(1, &mmap(BASE, 8 << 20, Prot::RW));
+    w.event(1, &mmap(2 * BASE, 8 << 20, Prot::RW));
+    for part in 0..7 {
+        let at = if part < 4 { BASE + part * HUGE } else { 2 * BASE + (part - 4) * HUGE };
+        w.access(1, at, Access::Write).unwrap();
+    }
+    let at = 2 * BASE + 3 * HUGE;
+    w.access(1, at, Access::Write).unwrap();
+    assert!(refused(&w, Refusal::ReservNoBlock) > 0);
+    w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 8 << 20 });
+    w.access(1, at + PAGE, Access::Write).unwrap();
+    assert_eq!(refused(&w, Refusal::ReservPopulated), 1);
+}
+
+/// S0-054: all 512 pages are asked for, all alike.
+#[test]
+fn a_full_region_of_equal_pages_is_promoted() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    write_all(&mut w, 1, BASE, BASE + HUGE - PAGE);
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K));
+    let fault = w.access(1, BASE + HUGE - PAGE, Access::Write).unwrap();
+    assert_eq!((fault.1, order(&mut w, BASE)), (vec![FaultKind::Anon], Some(PageOrder::P2M)));
+    assert_eq!(happened(&w, Happening::Promotion), 1);
+    assert_eq!(w.kernel.usage().reserved_bytes, 0);
+}
+
+#[test]
+fn clean_and_dirty_pages_are_promoted_once_all_are_dirty() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.access(1, BASE, Access::Read).unwrap();
+    write_all(&mut w, 1, BASE + PAGE, BASE + HUGE);
+    assert_eq!((refused(&w, Refusal::PromoteMixed), happened(&w, Happening::Promotion)), (1, 0));
+    // The clean page lost its right, so its store faults, and that promotes.
+    assert_eq!(w.access(1, BASE, Access::Write).unwrap().1, [FaultKind::Reuse]);
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+}
+
+#[test]
+fn a_clean_superpage_is_broken_by_a_store_and_back_when_all_is_dirty() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    for i in 0..512 {
+        w.access(1, BASE + i * PAGE, Access::Read).unwrap();
+    }
+    let leaf = w.walk(1, BASE, None).unwrap();
+    assert_eq!((leaf.order, leaf.prot.has(Prot::W), leaf.dirty), (PageOrder::P2M, false, false));
+    w.access(1, BASE, Access::Write).unwrap();
+    assert_eq!((order(&mut w, BASE), happened(&w, Happening::Split)), (Some(PageOrder::P4K), 1));
+    write_all(&mut w, 1, BASE, BASE + HUGE);
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+}
+
+#[test]
+fn changed_rights_of_a_part_demote() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    write_all(&mut w, 1, BASE, BASE + HUGE);
+    w.event(1, &Event::Mprotect { addr: VirtAddr::new(BASE + PAGE), len: PAGE, prot: Prot::R });
+    assert_eq!((order(&mut w, BASE), happened(&w, Happening::Split)), (Some(PageOrder::P4K), 1));
+}
+
+#[test]
+fn accessed_bits_are_asked_for_if_told() {
+    let mut w = world(|f| f.promotion_needs_accessed = true);
+    w.event(1, &mmap_file(BASE, HUGE, Prot::R, false, "/f", 0));
+    for va in (BASE..BASE + HUGE).step_by(64 << 10) {
+        w.access(1, va, Access::Read).unwrap();
+    }
+    assert!(refused(&w, Refusal::PromoteNotAccessed) > 0);
+    assert_eq!(happened(&w, Happening::Promotion), 0);
+    let mut w = world(|_| {});
+    w.event(1, &mmap_file(BASE, HUGE, Prot::R, false, "/f", 0));
+    for va in (BASE..BASE + HUGE).step_by(64 << 10) {
+        w.access(1, va, Access::Read).unwrap();
+    }
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+}
+
+/// S0-M036: a fault reads 64 KiB, aligned in the file, and maps it all; only the page that faulted has A set.
+#[test]
+fn a_file_fault_maps_its_cluster_without_accessed_bits() {
+    for preset in [false, true] {
+        let mut w = world(|f| f.prefaulted_accessed = preset);
+        w.event(1, &mmap_file(BASE + 3 * PAGE, 1 << 20, Prot::RX, false, "/f", 0x3000));
+        let (_, kinds) = w.access(1, BASE + 20 * PAGE, Access::Fetch).unwrap();
+        assert_eq!(kinds, [FaultKind::FileRead]);
+        let accessed: Vec<Option<bool>> =
+            (14..34).map(|i| w.walk(1, BASE + i * PAGE, None).map(|leaf| leaf.accessed)).collect();
+        // Pages 16 to 31 of the file lie at 16 to 31 here.
+        let expected = (14..34).map(|i| (16..32).contains(&i).then_some(preset || i == 20)).collect::<Vec<_>>();
+        assert_eq!(accessed, expected);
+        assert_eq!(happened(&w, Happening::FaultAround), 15);
+        // The mapping begins at page 3 of the file: no page before it is read.
+        w.access(1, BASE + 5 * PAGE, Access::Fetch).unwrap();
+        assert_eq!(happened(&w, Happening::PagesRead), 16 + 13);
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_mapped_four_pages_to_each_side() {
+    let mut policy = policy(|_| {});
+    policy.linux.page_cache = PageCache::Warm;
+    let mut w = World::new(&desc(policy, 128), 128);
+    w.event(1, &mmap_file(BASE, 1 << 20, Prot::R, false, "/f", 0));
+    w.access(1, BASE + 8 * PAGE, Access::Read).unwrap();
+    let mapped: Vec<u64> = (0..20).filter(|i| w.walk(1, BASE + i * PAGE, None).is_some()).collect();
+    assert_eq!(mapped, [4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(happened(&w, Happening::PagesRead), 0);
+}
+
+/// S0-M038: who maps a promoted file next gets the superpage with its first fault.
+#[test]
+fn a_second_process_maps_a_full_reservation_at_once() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap_file(BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
+    for va in (BASE..BASE + HUGE).step_by(64 << 10) {
+        w.access(1, va, Access::Fetch).unwrap();
+    }
+    w.event(2, &mmap_file(8 * BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
+    let (pfn, kinds) = w.access(2, 8 * BASE + 7 * PAGE, Access::Fetch).unwrap();
+    assert_eq!((kinds, happened(&w, Happening::SuperpageMapped)), (vec![FaultKind::FileCached], 1));
+    assert_eq!(Some(pfn), w.frame(1, BASE + 7 * PAGE));
+    assert_eq!(w.walk(2, 8 * BASE, None).unwrap().order, PageOrder::P2M);
+    // Out of phase by a page: neither congruent frames nor superpages (S0-039, S0-042).
+    w.event(3, &mmap_file(BASE + PAGE, HUGE, Prot::RX, false, "/lib", 0));
+    let (pfn, _) = w.access(3, BASE + PAGE, Access::Fetch).unwrap();
+    assert_ne!(pfn.0 % 4, ((BASE + PAGE) >> 12) % 4);
+    assert_eq!(w.walk(3, BASE + PAGE, None).unwrap().order, PageOrder::P4K);
+    assert!(refused(&w, Refusal::PromoteMisaligned) > 0);
+}
+
+/// S0-M041: MADV_FREE demotes; the next round of stores promotes again. `nomdv` leaves the superpage alone.
+#[test]
+fn madv_free_demotes_and_nomdv_does_not() {
+    for obeyed in [true, false] {
+        let mut w = world(|f| f.madv_free = obeyed);
+        w.event(1, &mmap(BASE, HUGE, Prot::RW));
+        write_all(&mut w, 1, BASE, BASE + HUGE);
+        let (addr, len, advice) = (VirtAddr::new(BASE + 16 * PAGE), 16 * PAGE, Advice::Free);
+        w.event(1, &Event::Madvise { addr, len, advice });
+        if !obeyed {
+            assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+            assert_eq!(happened(&w, Happening::FreeSuppressed), 1);
+            continue;
+        }
+        let bits = |leaf: mmulab_pagetable::Leaf| (leaf.accessed, leaf.dirty);
+        assert_eq!(w.walk(1, BASE, None).map(bits), Some((true, true)));
+        assert_eq!(w.walk(1, BASE + 30 * PAGE, None).map(bits), Some((false, false)));
+        assert_eq!(w.walk(1, BASE + 31 * PAGE, None), None, "the last page is taken out");
+        let frames = w.kernel.usage().private_bytes;
+        let (_, kinds) = w.access(1, BASE + 31 * PAGE, Access::Write).unwrap();
+        assert_eq!((kinds, w.kernel.usage().private_bytes), (vec![FaultKind::Resident], frames));
+        assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K), "15 pages are clean");
+        write_all(&mut w, 1, BASE + 16 * PAGE, BASE + 32 * PAGE);
+        assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+        assert_eq!(happened(&w, Happening::Promotion), 2);
+    }
+}
+
+/// S0-M039: reservations break only when memory is short, the one that changed longest ago first.
+#[test]
+fn the_reservation_changed_longest_ago_breaks_first() {
+    let mut w = sized(|_| {}, 32);
+    w.event(1, &mmap(BASE, 64 << 20, Prot::RW));
+    let mut part = 0;
+    while refused(&w, Refusal::ReservNoBlock) == 0 {
+        w.access(1, BASE + part * HUGE, Access::Write).unwrap();
+        part += 1;
+    }
+    // The first is made the youngest.
+    w.access(1, BASE + PAGE, Access::Write).unwrap();
+    assert_eq!(happened(&w, Happening::ReservBroken), 0);
+    let mut at = BASE + (part - 1) * HUGE;
+    while happened(&w, Happening::ReservBroken) == 0 {
+        at += PAGE;
+        w.access(1, at, Access::Write).unwrap();
+    }
+    let frame = |w: &mut World, va| w.frame(1, va).unwrap().0;
+    let (_, _) = w.access(1, BASE + 2 * PAGE, Access::Write).unwrap();
+    assert_eq!(frame(&mut w, BASE + 2 * PAGE), frame(&mut w, BASE) + 2, "the first still has its reservation");
+    w.access(1, BASE + HUGE + PAGE, Access::Write).unwrap();
+    assert_ne!(frame(&mut w, BASE + HUGE + PAGE), frame(&mut w, BASE + HUGE) + 1, "the second has none");
+}
+
+/// Quicksilver: 64 pages are enough, and the rest is zeroed and mapped.
+#[test]
+fn an_early_promotion_fills_what_is_missing() {
+    let mut w = world(|f| f.promotion_threshold = 64);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    for i in 0..63 {
+        w.store(1, BASE + 8 * i * PAGE, 7).unwrap();
+    }
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K));
+    w.store(1, BASE + 511 * PAGE, 9).unwrap();
+    assert_eq!((order(&mut w, BASE), happened(&w, Happening::PromotionFill)), (Some(PageOrder::P2M), 448));
+    assert_eq!((w.load(1, BASE + 8 * PAGE), w.load(1, BASE + PAGE)), (Ok(7), Ok(0)));
+    assert_eq!((w.kernel.usage().private_bytes, w.kernel.usage().reserved_bytes), (HUGE, 0));
+}
+
+/// S0-055, S0-056: smaller reservations serve what 2 MiB ones cannot.
+#[test]
+fn smaller_reservations_serve_small_files() {
+    let mut w = world(|f| f.levels = [2, 4, 9].map(PageOrder::new).to_vec());
+    w.event(1, &mmap_file(BASE, 84 << 10, Prot::R, false, "/small", 0));
+    for i in (0..21).rev() {
+        w.access(1, BASE + i * PAGE, Access::Read).unwrap();
+    }
+    // 64 KiB, then 16 KiB, then a page that no reservation holds.
+    assert_eq!(happened(&w, Happening::ReservMade), 2);
+    for i in 0..20 {
+        let frame = w.frame(1, BASE + i * PAGE).unwrap().0;
+        assert_eq!(frame % if i < 16 { 16 } else { 4 }, i % if i < 16 { 16 } else { 4 });
+    }
+}
+
+#[test]
+fn a_forked_child_gets_reservations_of_its_own() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    write_all(&mut w, 1, BASE, BASE + HUGE);
+    w.event(1, &Event::Fork { child: Pid(2), shares_memory: false });
+    write_all(&mut w, 2, BASE, BASE + HUGE);
+    assert_eq!(happened(&w, Happening::ReservMade), 2);
+    let leaf = w.walk(2, BASE, None).unwrap();
+    assert_eq!((leaf.order, leaf.pfn.0 % 512), (PageOrder::P2M, 0));
+    assert_ne!(w.frame(1, BASE), w.frame(2, BASE));
+    // The parent, alone again, stores to its own pages.
+    w.event(2, &Event::Exit { status: 0 });
+    write_all(&mut w, 1, BASE, BASE + HUGE);
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+    w.event(1, &Event::Exit { status: 0 });
+    assert_eq!(w.kernel.usage().reserved_bytes, 0);
+}
+
+#[test]
+fn impossible_descriptions_are_refused_by_name() {
+    let key = |policy: PolicyDesc| {
+        let mut mem = mmulab_frames::PhysMem::new(128 << 20);
+        Kernel::new(&desc(policy, 128), &mut mem)
+            .err()
+            .expect("refused")
+            .to_string()
+            .split(':')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(key(policy(|f| f.levels = vec![PageOrder::new(13), PageOrder::P2M])), "freebsd.levels");
+    assert_eq!(key(policy(|f| f.levels = vec![PageOrder::P4K])), "freebsd.levels");
+    assert_eq!(key(policy(|f| f.levels = vec![PageOrder::P2M, PageOrder::P2M])), "freebsd.levels");
+    assert_eq!(key(policy(|f| f.levels = Vec::new())), "freebsd.levels");
+    assert_eq!(key(policy(|f| f.levels = vec![PageOrder::new(4)])), "freebsd.promotion");
+    assert_eq!(key(policy(|f| f.promotion_threshold = 513)), "freebsd.promotion_threshold");
+    assert_eq!(key(policy(|f| f.cluster = mmulab_kernel::Bytes(5000))), "freebsd.cluster");
+    assert_eq!(key(policy(|f| f.bucket = 0)), "freebsd.bucket");
+    assert_eq!(key(PolicyDesc { thp: Some(Default::default()), ..PolicyDesc::freebsd() }), "thp");
+    let mut linux = PolicyDesc::freebsd();
+    linux.linux.zero_page = false;
+    assert_eq!(key(linux), "linux.zero_page");
+    assert_eq!(key(PolicyDesc { freebsd: Some(Default::default()), ..PolicyDesc::linux_4k() }), "freebsd");
+    let mut mem = mmulab_frames::PhysMem::new(16 << 20);
+    let large = desc(policy(|f| f.levels = vec![PageOrder::new(12)]), 16);
+    assert!(Kernel::new(&large, &mut mem).err().unwrap().to_string().contains("more than half of memory"));
+}
