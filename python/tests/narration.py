@@ -90,6 +90,8 @@ def add_event(sums: Counter[str], event: Line) -> None:
             sums["kernel.happenings.pages_read"] += event["pages"]
         elif what in ("split", "stack_growth"):
             sums[f"kernel.happenings.{what}"] += 1
+        elif what in ("reserved", "promoted"):
+            sums[f"kernel.happenings.{'reservations_made' if what == 'reserved' else 'promotions'}"] += 1
         elif what == "collapsed":
             sums["kernel.happenings.collapse"] += 1
 
@@ -120,7 +122,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     kernel = counts["kernel"]
     for key in ("faults", "refusals", "errors"):
         take(f"kernel.{key}", kernel[key])
-    told = ("fault_around_pages", "pages_read", "split", "stack_growth", "collapse")
+    told = ("fault_around_pages", "pages_read", "split", "stack_growth", "collapse", "reservations_made", "promotions")
     take("kernel.happenings", {k: kernel["happenings"][k] for k in told})
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]

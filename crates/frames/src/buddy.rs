@@ -215,6 +215,32 @@ impl Buddy {
         }
     }
 
+    /// Takes every free frame of a page block, if it is movable and not wholly free: what compaction moves pages to
+    /// (`isolate_freepages_block`, `suitable_migration_target`).
+    pub fn isolate(&mut self, block: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        if self.blocks.get(block) != Some(&Mobility::Movable) {
+            return out;
+        }
+        let (mut pfn, end) = ((block << BLOCK_ORDER) as u32, ((block + 1) << BLOCK_ORDER) as u32);
+        while pfn < end {
+            let Some(list) = self.lists.of(pfn) else {
+                pfn += 1;
+                continue;
+            };
+            let order = (list / Mobility::COUNT) as u8;
+            if order >= BLOCK_ORDER {
+                break;
+            }
+            self.lists.remove(pfn);
+            self.free -= 1 << order;
+            self.account(pfn, order, true, true);
+            out.extend(pfn..pfn + (1 << order));
+            pfn += 1 << order;
+        }
+        out
+    }
+
     /// The lowest aligned run of wholly free largest blocks that makes up `order`, taken (as `alloc_contig_pages` finds
     /// gigantic pages).
     pub fn take_run(&mut self, order: u8) -> Option<u32> {

@@ -1,6 +1,6 @@
 use crate::{
     MemoryDesc,
-    buddy::Buddy,
+    buddy::{BLOCK_ORDER, Buddy},
     fragment::{self, Occupied},
     freebsd::FreebsdFrames,
     linux::LinuxFrames,
@@ -181,6 +181,37 @@ impl Frames {
                 Kind::Freebsd(bsd) => bsd.phys.give(from, order, &mut self.counts),
             }
             from += 1 << order;
+        }
+    }
+
+    /// Whether a block of `order` or larger is free, per-CPU lists left out.
+    pub fn has_block(&self, order: PageOrder) -> bool {
+        (order.get()..=self.max_order()).any(|o| self.free_blocks(o) > 0)
+    }
+
+    /// Page blocks, the units of compaction: 2 MiB each. None where the allocator has no compaction (FreeBSD's).
+    pub fn page_blocks(&self) -> u64 {
+        match &self.kind {
+            Kind::Linux(_) => self.total >> BLOCK_ORDER,
+            Kind::Freebsd(_) => 0,
+        }
+    }
+
+    /// Whether pages of a page block may be moved elsewhere.
+    pub fn is_movable(&self, block: u64) -> bool {
+        match &self.kind {
+            Kind::Linux(linux) => linux.buddy.block_of((block << BLOCK_ORDER) as u32) == Mobility::Movable,
+            Kind::Freebsd(_) => false,
+        }
+    }
+
+    /// Takes all free frames of a movable page block that is not wholly free: room for pages that compaction moves.
+    pub fn isolate(&mut self, block: u64) -> Vec<Pfn> {
+        match &mut self.kind {
+            Kind::Linux(linux) => {
+                linux.buddy.isolate(block as usize).into_iter().map(|pfn| Pfn(u64::from(pfn))).collect()
+            }
+            Kind::Freebsd(_) => Vec::new(),
         }
     }
 

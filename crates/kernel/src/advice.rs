@@ -145,11 +145,11 @@ impl Space {
         Ok(())
     }
 
-    /// Copies the base pages at `at` into one huge page (`collapse_huge_page`).
-    fn collapse(&mut self, cx: &mut Cx, vma: &Vma, at: u64) -> Result<(), FaultError> {
+    /// Copies the base pages at `at` into one huge page (`collapse_huge_page`); whether it was done.
+    pub(crate) fn collapse(&mut self, cx: &mut Cx, vma: &Vma, at: u64) -> Result<bool, FaultError> {
         let order = PageOrder::P2M;
         if matches!(self.probe(cx.mem, VirtAddr::new(at)), Found::Leaf(leaf) if leaf.order >= order) {
-            return Ok(());
+            return Ok(false);
         }
         let end = at + order.bytes();
         let mut present = 0;
@@ -163,11 +163,11 @@ impl Space {
         }
         if next == at {
             cx.refuse(Refusal::CollapseEmpty, at);
-            return Ok(());
+            return Ok(false);
         }
         let Some(pfn) = cx.memory.take_anon(order) else {
             cx.refuse(Refusal::ThpNoBlock, at);
-            return Ok(());
+            return Ok(false);
         };
         cx.work(WorkKind::CopyBytes, present * BASE_BYTES);
         cx.work(WorkKind::ZeroBytes, order.bytes() - present * BASE_BYTES);
@@ -181,6 +181,6 @@ impl Space {
         self.mark_private(at);
         cx.counts.happenings.add(Happening::Collapse, 1);
         cx.tell(|| Told::Collapsed { va: VirtAddr::new(at), size: order });
-        Ok(())
+        Ok(true)
     }
 }

@@ -101,6 +101,23 @@ impl Cache {
         }
     }
 
+    /// A page was moved to another frame.
+    pub fn move_to(&mut self, id: ObjectId, page: u64, pfn: Pfn) {
+        if let Some(chunk) = self.objects[id.0 as usize].chunks.get_mut(&(page / CHUNK)) {
+            chunk[(page % CHUNK) as usize] = pfn.0;
+        }
+    }
+
+    /// Every page in it, in no order.
+    pub fn frames(&self) -> impl Iterator<Item = (Pfn, ObjectId, u64)> + '_ {
+        self.objects.iter().enumerate().flat_map(|(id, object)| {
+            object.chunks.iter().flat_map(move |(&chunk, frames)| {
+                let present = frames.iter().enumerate().filter(|f| *f.1 != ABSENT);
+                present.map(move |(i, &pfn)| (Pfn(pfn), ObjectId(id as u32), chunk * CHUNK + i as u64))
+            })
+        })
+    }
+
     /// Pages in it.
     pub fn pages(&self) -> u64 {
         self.pages

@@ -46,6 +46,26 @@ named! {
         ThpPopulated = "thp_already_populated",
         /// No free block of order 9.
         ThpNoBlock = "thp_no_block",
+        /// No size between 4 KiB and 2 MiB that is enabled lies inside the mapping.
+        MthpOutsideVma = "mthp_outside_vma",
+        /// Part of every such block is mapped already.
+        MthpPopulated = "mthp_already_populated",
+        /// No free block of such a size.
+        MthpNoBlock = "mthp_no_block",
+        /// khugepaged: nothing is mapped in the region.
+        KhugepagedEmpty = "khugepaged_empty",
+        /// khugepaged: more than `max_ptes_none` pages are not mapped, or are the zero page.
+        KhugepagedNone = "khugepaged_max_ptes_none",
+        /// khugepaged: more than `max_ptes_shared` pages are shared with other processes.
+        KhugepagedShared = "khugepaged_max_ptes_shared",
+        /// khugepaged: no page may be stored to.
+        KhugepagedReadOnly = "khugepaged_read_only",
+        /// khugepaged: no page was accessed.
+        KhugepagedIdle = "khugepaged_not_referenced",
+        /// Compaction was put off, because it failed lately.
+        CompactionDeferred = "compaction_deferred",
+        /// Compaction made no block large enough.
+        CompactionFailed = "compaction_failed",
         /// MADV_COLLAPSE of a region of which nothing is mapped.
         CollapseEmpty = "collapse_empty",
         /// The fault lies before the first aligned huge page of the mapping.
@@ -126,7 +146,21 @@ named! {
         StackGrowth = "stack_growth",
         /// Large mappings split into smaller ones.
         Split = "split",
-        /// Regions collapsed to a large page on MADV_COLLAPSE.
+        /// Faults that mapped a block of pages between 4 KiB and 2 MiB.
+        MthpFault = "mthp_faults",
+        /// Pages those blocks hold.
+        MthpPages = "mthp_pages",
+        /// Rounds of khugepaged through all processes.
+        KhugepagedRound = "khugepaged_full_scans",
+        /// Pages khugepaged looked at.
+        KhugepagedScanned = "khugepaged_pages_scanned",
+        /// Of the regions collapsed, those by khugepaged.
+        KhugepagedCollapse = "khugepaged_collapses",
+        /// Runs of compaction.
+        Compaction = "compaction_runs",
+        /// Pages compaction moved.
+        Migrated = "pages_migrated",
+        /// Regions collapsed to a large page, on MADV_COLLAPSE or by khugepaged.
         Collapse = "collapse",
         /// Reservations made.
         ReservMade = "reservations_made",

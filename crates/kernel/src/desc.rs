@@ -109,7 +109,68 @@ pub enum HugeZeroWrite {
     Split,
 }
 
-/// Transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). khugepaged does not run.
+/// `/sys/kernel/mm/transparent_hugepage/hugepages-SIZE/enabled`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ThpSize {
+    /// Wherever the region allows it.
+    Always,
+    /// In mappings advised MADV_HUGEPAGE.
+    Madvise,
+    /// As `enabled` says for all sizes.
+    Inherit,
+    /// Nowhere.
+    Never,
+}
+
+/// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does when no block of 2 MiB is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Defrag {
+    /// It compacts memory at once.
+    Always,
+    /// It compacts memory in mappings advised MADV_HUGEPAGE.
+    Madvise,
+    /// It lets memory be compacted in the background, for later faults.
+    Defer,
+    /// Nothing.
+    #[default]
+    Never,
+}
+
+/// khugepaged (mm/khugepaged.c, `/sys/kernel/mm/transparent_hugepage/khugepaged`): on simulated time it looks for regions
+/// of base pages to copy into huge pages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KhugepagedDesc {
+    /// How long it sleeps between scans, in milliseconds. Default 10000.
+    pub scan_sleep_ms: u64,
+    /// How long it sleeps when no huge page could be had, in milliseconds. Default 60000.
+    pub alloc_sleep_ms: u64,
+    /// Pages it looks at in one scan. Default 4096 (8 regions).
+    pub pages_to_scan: u32,
+    /// Pages of a region that need not be mapped: 0..=511. Default 511.
+    pub max_ptes_none: u32,
+    /// Pages of a region that may be shared with other processes: 0..=511. Default 256.
+    pub max_ptes_shared: u32,
+    /// Whether it compacts memory when no block is free. Default `true`.
+    pub defrag: bool,
+}
+
+impl Default for KhugepagedDesc {
+    fn default() -> Self {
+        Self {
+            scan_sleep_ms: 10_000,
+            alloc_sleep_ms: 60_000,
+            pages_to_scan: 4096,
+            max_ptes_none: 511,
+            max_ptes_shared: 256,
+            defrag: true,
+        }
+    }
+}
+
+/// Transparent huge pages (Documentation/admin-guide/mm/transhuge.rst).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThpDesc {
@@ -119,6 +180,15 @@ pub struct ThpDesc {
     pub zero_page: bool,
     /// What a store to the huge zero page does: `huge` or `split`. Default `huge`.
     pub zero_page_write: HugeZeroWrite,
+    /// Sizes from 16K to 2M, each `always`, `madvise`, `inherit` or `never`. Default: 2M inherits, others are never used.
+    /// A fault maps the largest that is enabled, fits and has a free block; below 2M, as base pages that lie together.
+    pub sizes: BTreeMap<PageOrder, ThpSize>,
+    /// What a fault does when no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does not.
+    /// Default `never`; Linux's is `madvise`.
+    pub defrag: Defrag,
+    /// The daemon that makes huge pages later; absent: it does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub khugepaged: Option<KhugepagedDesc>,
     /// Where these values come from.
     pub source: String,
     /// Keys no source states, each with the reason for its value.
@@ -131,6 +201,9 @@ impl Default for ThpDesc {
             enabled: ThpEnabled::Always,
             zero_page: true,
             zero_page_write: HugeZeroWrite::Huge,
+            sizes: BTreeMap::new(),
+            defrag: Defrag::Never,
+            khugepaged: None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }

@@ -34,6 +34,8 @@ named! {
         PoolPage = "pool_page",
         /// A page-table frame taken or given back.
         TableFrame = "table_frame",
+        /// A page-table entry looked at by a daemon.
+        EntryScan = "entry_scan",
         /// A page-table entry written.
         EntryWrite = "entry_write",
         /// A byte read from storage into the page cache.
@@ -136,6 +138,20 @@ pub enum Told {
         va: VirtAddr,
         /// Its size.
         size: PageOrder,
+    },
+    /// A block of base pages was mapped together.
+    Block {
+        /// Its first address.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+    },
+    /// Compaction moved a page.
+    Moved {
+        /// The frame it was in.
+        from: Pfn,
+        /// The frame it is in.
+        to: Pfn,
     },
     /// A reservation was made.
     Reserved {

@@ -60,7 +60,12 @@ impl Kernel {
                 self.tag(slot, fx);
                 return Ok(());
             }
-            Event::Invlpg { .. } | Event::Tick | Event::Lost { .. } => return Ok(()),
+            Event::Tick => {
+                // The daemons run at once, and sleep as long as ever from when they would have woken.
+                let now = self.wakes_at().unwrap_or(0);
+                return self.wake(mem, now, fx);
+            }
+            Event::Invlpg { .. } | Event::Lost { .. } => return Ok(()),
             _ => {}
         }
         let slot = self.slot_or_new(mem, who.pid, fx)?;

@@ -119,6 +119,9 @@ impl Space {
         if let Some(why) = refusal {
             cx.refuse(why, va.raw());
         }
+        if let Some(fault) = self.map_medium(cx, span, va, access)? {
+            return Ok(fault);
+        }
         match span.value.back {
             Back::Anon => self.map_anon(cx, span, va, access),
             Back::Object(..) => self.map_object(cx, span, va, access),

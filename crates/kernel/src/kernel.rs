@@ -1,13 +1,17 @@
 use crate::asids::Asids;
+use crate::compaction::Compaction;
 use crate::counts::{EventError, Happening, KernelCounts};
 use crate::freebsd::Reservations;
 use crate::gather::Gather;
+use crate::khugepaged::Khugepaged;
 use crate::memory::Memory;
-use crate::policy::Policy;
+use crate::policy::{Ask, Choice, Policy};
 use crate::region::{BySize, Region, RegionId, Regions};
-use crate::space::{Cx, Space};
+use crate::space::{Cx, Found, Space};
 use crate::tally::Name;
-use crate::{Actor, Bytes, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work, WorkKind};
+use crate::{
+    Actor, Bytes, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work, WorkKind,
+};
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
 use mmulab_pagetable::{Format, Invalidate, Table, TableDesc};
@@ -73,6 +77,8 @@ impl Core {
 pub struct Kernel {
     pub(crate) core: Core,
     table: TableDesc,
+    pub(crate) khugepaged: Option<Khugepaged>,
+    pub(crate) compaction: Compaction,
     /// Address spaces by slot; slots are used again.
     pub(crate) spaces: Vec<Option<Space>>,
     processes: FxHashMap<Pid, usize>,
@@ -114,6 +120,10 @@ impl Kernel {
             key: "memory.size".into(),
             message: "no frame is left for the kernel itself: give more".into(),
         })?;
+        let khugepaged = match &policy {
+            Policy::Thp(thp) => thp.desc().khugepaged.clone().map(Khugepaged::new),
+            _ => None,
+        };
         let mut linux = desc.policy.linux.clone();
         if let Policy::Freebsd(bsd) = &policy {
             memory.reservations = Reservations::new(&bsd.desc().levels);
@@ -132,6 +142,8 @@ impl Kernel {
                 counts: KernelCounts::default(),
             },
             table: desc.table.clone(),
+            khugepaged,
+            compaction: Compaction::default(),
             spaces: Vec::new(),
             processes: FxHashMap::default(),
             last: Cell::new((Pid(0), NOWHERE)),
@@ -172,13 +184,39 @@ impl Kernel {
         self.core.memory.work.add(WorkKind::FaultEntry, 1);
         let result = match self.slot(who.pid) {
             Some(slot) => {
+                let later = self.compact_for(mem, slot, va, fx);
                 let (space, mut cx) = self.at_work(mem, fx, slot, who.pid);
-                space.fault(&mut cx, va, access)
+                let result = space.fault(&mut cx, va, access);
+                if later {
+                    self.compact(mem, fx, va.raw());
+                }
+                result
             }
             None => Err(FaultError::Unmapped { pid: who.pid, va }),
         };
         self.collect(fx);
         result
+    }
+
+    /// Compacts memory for a fault that wants a huge page, where none is free and the policy says so. Whether the policy
+    /// says to do it in the background, after the fault, instead.
+    #[inline]
+    fn compact_for(&mut self, mem: &mut PhysMem, slot: usize, va: VirtAddr, fx: &mut Effects) -> bool {
+        let Policy::Thp(thp) = &self.core.policy else { return false };
+        if thp.desc().defrag == Defrag::Never || self.core.memory.frames.has_block(PageOrder::P2M) {
+            return false;
+        }
+        let later = thp.desc().defrag == Defrag::Defer;
+        let wants = self.spaces[slot].as_ref().is_some_and(|space| {
+            let Some(span) = space.vmas.find(va.raw()) else { return false };
+            let Found::Hole(room) = space.probe(mem, va) else { return false };
+            let ask = Ask { vma: &span.value, start: span.start, end: span.end, va: va.raw(), room };
+            (later || thp.compacts(span.value.advice)) && matches!(thp.choose(&ask), Choice::Large(_))
+        });
+        if wants && !later {
+            self.compact(mem, fx, va.raw());
+        }
+        wants && later
     }
 
     /// What hardware must know to translate for a process; nothing for one that does not exist or never ran.
@@ -344,7 +382,7 @@ impl Kernel {
     }
 
     /// Hands the work done over.
-    fn collect(&mut self, fx: &mut Effects) {
+    pub(crate) fn collect(&mut self, fx: &mut Effects) {
         for &kind in WorkKind::ALL {
             let count = self.core.memory.work.get(kind);
             if count > 0 {

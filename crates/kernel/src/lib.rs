@@ -8,6 +8,7 @@ mod advice;
 mod asids;
 mod cache;
 mod change;
+mod compaction;
 mod counts;
 mod desc;
 mod effects;
@@ -20,7 +21,9 @@ mod freebsd;
 mod gather;
 mod heap;
 mod kernel;
+mod khugepaged;
 mod layout;
+mod medium;
 mod memory;
 mod pages;
 mod policy;
@@ -33,7 +36,8 @@ mod vma;
 
 pub use counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
 pub use desc::{
-    AppliesTo, Bytes, HugeZeroWrite, HugetlbDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind, ThpDesc, ThpEnabled,
+    AppliesTo, Bytes, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,
+    ThpDesc, ThpEnabled, ThpSize,
 };
 pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};

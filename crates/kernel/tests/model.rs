@@ -4,7 +4,10 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
-use mmulab_kernel::{AppliesTo, Bytes, FaultError, FreebsdDesc, HugetlbDesc, PolicyDesc, PolicyKind, ThpEnabled};
+use mmulab_kernel::{
+    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KhugepagedDesc, PolicyDesc, PolicyKind, ThpDesc,
+    ThpEnabled, ThpSize,
+};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -32,6 +35,7 @@ enum Op {
     Fork,
     Exit,
     Switch(usize),
+    Tick,
     Touch { at: u64, count: u64, access: Access },
 }
 
@@ -217,6 +221,25 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
                 *pid = *m.spaces.keys().next().unwrap();
             }
         }
+        Op::Tick => {
+            // What khugepaged copies keeps its contents, in all processes.
+            let mut before = Vec::new();
+            for (&pid, pages) in &m.spaces {
+                for (&page, known) in pages {
+                    let pfn = w.frame(pid, va(page).raw());
+                    let own = matches!(known.holds, Holds::Own(_));
+                    before.push((pid, page, pfn, own, pfn.and_then(|p| w.contents.get(&p).copied()).unwrap_or(0)));
+                }
+            }
+            w.event(actor, &Event::Tick);
+            for (pid, page, old, own, value) in before {
+                let now = w.frame(pid, va(page).raw());
+                if let Some(now) = now.filter(|_| now != old && own) {
+                    w.contents.insert(now, value);
+                }
+            }
+            m.frames.clear();
+        }
         Op::Switch(n) => *pid = *m.spaces.keys().nth(n % m.spaces.len()).unwrap(),
         Op::Touch { at, count, access } => {
             for page in (at..SPAN).take(count as usize) {
@@ -318,6 +341,7 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         3 => (range(), advice).prop_map(|((at, len), advice)| Op::Advise { at, len, advice }),
         2 => Just(Op::Fork),
+        2 => Just(Op::Tick),
         1 => Just(Op::Exit),
         2 => (0usize..4).prop_map(Op::Switch),
         12 => (0..SPAN, prop_oneof![3 => 1u64..8, 1 => 8u64..600], access)
@@ -341,7 +365,25 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         policy.freebsd.iter_mut().for_each(change);
         Just(policy)
     };
+    let linux = |change: fn(&mut ThpDesc)| {
+        let mut policy = PolicyDesc::linux_thp();
+        policy.thp.iter_mut().for_each(change);
+        policy.thp.as_mut().unwrap().khugepaged = Some(KhugepagedDesc::default());
+        Just(policy)
+    };
     prop_oneof![
+        2 => linux(|t| {
+            t.enabled = ThpEnabled::Madvise;
+            t.sizes = [(PageOrder::P2M, ThpSize::Inherit), (PageOrder::new(4), ThpSize::Always)].into();
+        }),
+        1 => linux(|t| {
+            let small = [2, 6].map(|order| (PageOrder::new(order), ThpSize::Always));
+            t.sizes = small.into_iter().chain([(PageOrder::P2M, ThpSize::Never)]).collect();
+        }),
+        1 => linux(|t| {
+            t.sizes = [(PageOrder::P2M, ThpSize::Madvise)].into();
+            t.defrag = Defrag::Always;
+        }),
         2 => freebsd(|_| {}),
         1 => freebsd(|f| (f.levels, f.promotion) = (Vec::new(), false)),
         1 => freebsd(|f| (f.promotion, f.madv_free) = (false, false)),

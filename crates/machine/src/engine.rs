@@ -270,7 +270,26 @@ impl Machine {
         if W::ACTIVE {
             watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });
         }
+        if self.kernel.wakes_at().is_some() {
+            self.daemons(watch)?;
+        }
         result
+    }
+
+    /// Lets the kernel's daemons run if they are due. They are looked at whenever a reference leaves the first level, by
+    /// the clock of its core and of the kernel's work so far.
+    #[inline(never)]
+    fn daemons<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
+        let core = &self.cores[usize::from(self.who.cpu)];
+        let cycles = core.clock.now(core.instructions) as f64 + self.kernel_cycles;
+        let now_ns = (cycles * 1000.0 / self.desc.machine.core.frequency_mhz) as u64;
+        if self.kernel.wakes_at().is_none_or(|wake| now_ns < wake) {
+            return Ok(());
+        }
+        let result = self.kernel.run_daemons(&mut self.mem, now_ns, &mut self.fx);
+        self.apply(watch);
+        self.load_context();
+        result.map_err(|e| Ended::Kernel(e.to_string()))
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.

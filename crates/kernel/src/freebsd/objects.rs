@@ -77,3 +77,22 @@ impl Objects {
         *self.colours.entry(id).or_insert_with(|| vpn.wrapping_sub(page) & ((1 << super::LEVEL_MAX.get()) - 1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_shared_while_two_address_spaces_have_it() {
+        let mut objects = Objects::default();
+        let object = objects.make(700);
+        assert_eq!((object, objects.start(object), objects.is_shared(object)), (1, 700, false));
+        objects.share(object);
+        assert!(objects.is_shared(object));
+        objects.drop_one(object);
+        assert!(!objects.is_shared(object));
+        // Shared memory keeps the colour of its first touch.
+        assert_eq!(objects.colour(ObjectId(3), 2, 1000), 998);
+        assert_eq!(objects.colour(ObjectId(3), 9, 77), 998);
+    }
+}

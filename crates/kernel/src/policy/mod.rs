@@ -93,7 +93,7 @@ impl Policy {
         }
         match (desc.kind, &desc.thp, &desc.hugetlb) {
             (PolicyKind::Linux4k, None, None) => Ok(Self::Linux4k),
-            (PolicyKind::LinuxThp, thp, None) => Ok(Self::Thp(Thp::new(thp.clone().unwrap_or_default()))),
+            (PolicyKind::LinuxThp, thp, None) => Thp::new(thp.clone().unwrap_or_default()).map(Self::Thp),
             (PolicyKind::Hugetlb, None, Some(hugetlb)) => Ok(Self::Hugetlb(Hugetlb::new(hugetlb.clone()))),
             (PolicyKind::Hugetlb, None, None) => Err(KernelError::Description {
                 key: "hugetlb".into(),

@@ -8,7 +8,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc};
+use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told};
 use mmulab_pagetable::{Invalidate, Leaf, Next, TableDesc};
 use mmulab_trace::{Backing, Event, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub struct World {
     tlb: BTreeMap<(Asid, Vpn), Leaf>,
     /// Zero pages seen: the kernel zeroes each once, when it makes it.
     zeros: BTreeSet<Pfn>,
-    /// Whether a fault may join pages that were mapped before.
+    /// Whether a fault may join pages that were mapped before, or map more than the page it is for.
     promotes: bool,
 }
 
@@ -51,11 +51,12 @@ impl World {
         Self {
             kernel,
             mem,
-            fx: Effects::default(),
+            fx: Effects { narrate: true, ..Effects::default() },
             contents: BTreeMap::new(),
             tlb: BTreeMap::new(),
             zeros: BTreeSet::new(),
-            promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion),
+            promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion)
+                || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty()),
         }
     }
 
@@ -66,6 +67,14 @@ impl World {
     }
 
     fn flush(&mut self) {
+        for told in std::mem::take(&mut self.fx.told) {
+            if let Told::Moved { from, to } = told {
+                match self.contents.remove(&from) {
+                    Some(value) => self.contents.insert(to, value),
+                    None => self.contents.remove(&to),
+                };
+            }
+        }
         for what in std::mem::take(&mut self.fx.invalidations) {
             self.tlb.retain(|&(tag, vpn), leaf| match what {
                 Invalidate::Page { asid, va, order } => {
@@ -112,7 +121,7 @@ impl World {
         let mut kinds = Vec::new();
         let at = VirtAddr::new(va);
         loop {
-            let before = self.walk(pid, va, Some(access));
+            let mut before = self.walk(pid, va, Some(access));
             let tag = self.kernel.context(Pid(pid)).map(|c| (c.asid, at.vpn()));
             if let Some(stale) = tag.and_then(|key| self.tlb.get(&key))
                 && stale.prot.allows(access)
@@ -133,24 +142,39 @@ impl World {
             let mapped = self.mapped_around(pid, at);
             self.fx.clear();
             let fault = self.kernel.fault(&mut self.mem, who(pid), at, access, &mut self.fx)?;
+            // Where compaction put what was there before.
+            let told = self.fx.told.iter();
+            let moved: BTreeMap<Pfn, Pfn> =
+                told.filter_map(|t| if let Told::Moved { from, to } = *t { Some((from, to)) } else { None }).collect();
+            if let Some(leaf) = &mut before {
+                leaf.pfn = moved.get(&leaf.pfn).copied().unwrap_or(leaf.pfn);
+            }
+            let mapped: BTreeSet<Pfn> = mapped.into_iter().map(|p| moved.get(&p).copied().unwrap_or(p)).collect();
             self.flush();
             kinds.push(fault.kind);
             let after = self.walk(pid, va, None).expect("a fault that was served maps the page");
             assert_eq!(after.order, fault.order);
-            self.repeat(fault.kind, at, before, after, &mapped);
+            self.repeat(pid, fault.kind, at, before, after, &mapped);
         }
     }
 
     /// Does to the contents what the kernel's fault did to the frames.
-    fn repeat(&mut self, kind: FaultKind, at: VirtAddr, before: Option<Leaf>, after: Leaf, mapped: &BTreeSet<Pfn>) {
+    fn repeat(
+        &mut self,
+        pid: u32,
+        kind: FaultKind,
+        at: VirtAddr,
+        before: Option<Leaf>,
+        after: Leaf,
+        mapped: &BTreeSet<Pfn>,
+    ) {
         match kind {
             FaultKind::Anon | FaultKind::ZeroPageWrite => {
-                // What promotion joined has its contents; the page that faulted, and what was filled in, is new.
-                for i in 0..after.order.base_pages() {
-                    let pfn = Pfn(after.pfn.0 + i);
-                    if !mapped.contains(&pfn) {
-                        self.contents.remove(&pfn);
-                    }
+                // What promotion joined has its contents; the page that faulted, and what came with it, is new.
+                let around = if kind == FaultKind::Anon { self.mapped_around(pid, at) } else { BTreeSet::new() };
+                let own = (0..after.order.base_pages()).map(|i| Pfn(after.pfn.0 + i));
+                for pfn in own.chain(around).filter(|pfn| !mapped.contains(pfn)) {
+                    self.contents.remove(&pfn);
                 }
             }
             FaultKind::ZeroPage if self.zeros.insert(after.pfn) => {

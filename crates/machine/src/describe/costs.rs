@@ -26,6 +26,8 @@ pub struct CostsDesc {
     pub pool_page: f64,
     /// Cycles to take or give back a page-table frame, its zeroing included.
     pub table_frame: f64,
+    /// Cycles of a daemon to look at a page-table entry and the page it maps.
+    pub entry_scan: f64,
     /// Cycles to write a page-table entry, with the bookkeeping of the page it maps.
     pub entry_write: f64,
     /// Cycles to read a byte from storage into the page cache: the processor's part, not the waiting.
@@ -55,6 +57,7 @@ impl Default for CostsDesc {
             ("large_block", "about 150 ns under the zone's lock"),
             ("pool_page", "as a larger block"),
             ("table_frame", "a base frame and 4 KiB zeroed"),
+            ("entry_scan", "about 10 ns: the entry and the page's description"),
             ("entry_write", "about 15 ns with the reverse map"),
             ("read_bytes", "2 bytes a cycle; waiting for storage is not modelled"),
             ("flush_page", "about 60 ns (INVLPG)"),
@@ -71,6 +74,7 @@ impl Default for CostsDesc {
             large_block: 500.0,
             pool_page: 500.0,
             table_frame: 612.0,
+            entry_scan: 35.0,
             entry_write: 50.0,
             read_bytes: 0.5,
             flush_page: 200.0,
@@ -95,6 +99,7 @@ impl CostsDesc {
             WorkKind::LargeBlock => self.large_block,
             WorkKind::PoolPage => self.pool_page,
             WorkKind::TableFrame => self.table_frame,
+            WorkKind::EntryScan => self.entry_scan,
             WorkKind::EntryWrite => self.entry_write,
             WorkKind::ReadBytes => self.read_bytes,
             WorkKind::FlushPage => self.flush_page,

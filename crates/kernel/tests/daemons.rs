@@ -1,0 +1,266 @@
+//! Linux's larger pages that come later or in other sizes: mTHP, khugepaged, compaction.
+
+mod common;
+
+use common::*;
+use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_frames::Fragment;
+use mmulab_kernel::{
+    Defrag, Happening, Kernel, KernelDesc, KhugepagedDesc, PolicyDesc, Refusal, ThpDesc, ThpEnabled, ThpSize,
+};
+use mmulab_trace::{Advice, Event};
+
+const HUGE: u64 = 2 << 20;
+const P64K: PageOrder = PageOrder::new(4);
+const MS: u64 = 1_000_000;
+
+fn policy(change: impl FnOnce(&mut ThpDesc)) -> PolicyDesc {
+    let mut policy = PolicyDesc::linux_thp();
+    change(policy.thp.as_mut().unwrap());
+    policy
+}
+
+fn world(change: impl FnOnce(&mut ThpDesc)) -> World {
+    World::new(&desc(policy(change), 128), 128)
+}
+
+/// Half of 64 MiB in small chunks: no block of 2 MiB is free, though much memory is.
+fn fragmented(change: impl FnOnce(&mut ThpDesc)) -> World {
+    let mut desc: KernelDesc = desc(policy(change), 64);
+    desc.memory.fragment = Fragment::Memhog { percent: 40.0, chunk: "2M".into() };
+    World::new(&desc, 64)
+}
+
+fn happened(w: &World, what: Happening) -> u64 {
+    w.kernel.counts().happenings.get(what)
+}
+
+fn refused(w: &World, why: Refusal) -> u64 {
+    w.kernel.counts().refusals.get(why)
+}
+
+fn khugepaged(thp: &mut ThpDesc) {
+    thp.khugepaged = Some(KhugepagedDesc::default());
+}
+
+fn mapped(w: &mut World, start: u64, end: u64) -> u64 {
+    (start..end).step_by(PAGE as usize).filter(|&va| w.walk(1, va, None).is_some()).count() as u64
+}
+
+fn is_huge(w: &mut World, va: u64) -> bool {
+    w.walk(1, va, None).is_some_and(|leaf| leaf.order == PageOrder::P2M)
+}
+
+#[test]
+fn a_fault_maps_the_largest_size_that_fits() {
+    let sizes = [(PageOrder::P2M, ThpSize::Inherit), (P64K, ThpSize::Always)];
+    let mut w = world(|t| t.sizes = sizes.into());
+    w.event(1, &mmap(BASE, HUGE + (64 << 10) + 2 * PAGE, Prot::RW));
+    w.access(1, BASE, Access::Write).unwrap();
+    assert!(is_huge(&mut w, BASE));
+    let (pfn, _) = w.access(1, BASE + HUGE + 5 * PAGE, Access::Write).unwrap();
+    assert_eq!((pfn.0 % 16, mapped(&mut w, BASE + HUGE, BASE + HUGE + (80 << 10))), (5, 16));
+    let leaf = w.walk(1, BASE + HUGE, None).unwrap();
+    assert!(leaf.accessed && leaf.dirty, "all sixteen entries are young and dirty");
+    // The last two pages are no whole 64K.
+    w.access(1, BASE + HUGE + (64 << 10), Access::Write).unwrap();
+    assert_eq!(refused(&w, Refusal::MthpOutsideVma), 1);
+    assert_eq!((happened(&w, Happening::MthpFault), happened(&w, Happening::MthpPages)), (1, 16));
+    w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 2 * HUGE });
+    assert_eq!(w.kernel.usage().private_bytes, 0);
+}
+
+/// Every setting of a size, with and without advice, under every setting for all sizes.
+#[test]
+fn each_size_is_chosen_as_its_own_setting_says() {
+    for (size, all, advised, expected) in [
+        (ThpSize::Always, ThpEnabled::Never, false, true),
+        (ThpSize::Madvise, ThpEnabled::Always, false, false),
+        (ThpSize::Madvise, ThpEnabled::Never, true, true),
+        (ThpSize::Inherit, ThpEnabled::Always, false, true),
+        (ThpSize::Inherit, ThpEnabled::Madvise, false, false),
+        (ThpSize::Inherit, ThpEnabled::Madvise, true, true),
+        (ThpSize::Inherit, ThpEnabled::Never, true, false),
+        (ThpSize::Never, ThpEnabled::Always, true, false),
+    ] {
+        let sizes = [(PageOrder::P2M, ThpSize::Never), (P64K, size)];
+        let mut w = world(|t| (t.enabled, t.sizes) = (all, sizes.into()));
+        w.event(1, &mmap(BASE, 1 << 20, Prot::RW));
+        if advised {
+            w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 1 << 20, advice: Advice::Hugepage });
+        }
+        w.access(1, BASE, Access::Write).unwrap();
+        assert_eq!(mapped(&mut w, BASE, BASE + (1 << 20)) == 16, expected, "{size:?} {all:?} {advised}");
+    }
+}
+
+#[test]
+fn a_block_with_a_page_in_it_gives_way_to_a_smaller_one() {
+    let sizes = [(P64K, ThpSize::Always), (PageOrder::new(2), ThpSize::Always)];
+    let mut w = world(|t| (t.enabled, t.sizes) = (ThpEnabled::Never, sizes.into()));
+    w.event(1, &mmap(BASE, 1 << 20, Prot::RW));
+    w.access(1, BASE, Access::Read).unwrap();
+    assert_eq!(mapped(&mut w, BASE, BASE + (1 << 20)), 1, "a load maps the zero page, alone");
+    w.access(1, BASE + 4 * PAGE, Access::Write).unwrap();
+    assert_eq!(mapped(&mut w, BASE, BASE + (1 << 20)), 1 + 4);
+    w.access(1, BASE + PAGE, Access::Write).unwrap();
+    assert_eq!((mapped(&mut w, BASE, BASE + (1 << 20)), refused(&w, Refusal::MthpPopulated)), (6, 1));
+}
+
+#[test]
+fn khugepaged_copies_what_its_limits_allow() {
+    for (none, pages, expected) in
+        [(511, 1, true), (0, 512, true), (0, 511, false), (100, 412, true), (100, 411, false)]
+    {
+        let mut w = world(|t| {
+            t.sizes = [(PageOrder::P2M, ThpSize::Madvise)].into();
+            t.khugepaged = Some(KhugepagedDesc { max_ptes_none: none, ..KhugepagedDesc::default() });
+        });
+        w.event(1, &mmap(BASE, HUGE, Prot::RW));
+        for i in 0..pages {
+            w.store(1, BASE + i * PAGE, i).unwrap();
+        }
+        w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice: Advice::Hugepage });
+        w.event(1, &Event::Tick);
+        assert_eq!(is_huge(&mut w, BASE), expected, "{none} {pages}");
+        assert_eq!(happened(&w, Happening::KhugepagedCollapse), u64::from(expected));
+        assert_eq!(refused(&w, Refusal::KhugepagedNone), u64::from(!expected));
+    }
+}
+
+#[test]
+fn khugepaged_passes_over_what_is_idle_read_only_shared_or_empty() {
+    let unhuge = |t: &mut ThpDesc| {
+        khugepaged(t);
+        t.defrag = Defrag::Never;
+    };
+    let advise = |advice| Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice };
+    // Base pages first: no huge pages until the advice is taken back.
+    let mut w = world(unhuge);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.event(1, &advise(Advice::Nohugepage));
+    for i in 0..300 {
+        w.access(1, BASE + i * PAGE, Access::Write).unwrap();
+    }
+    w.event(1, &Event::Tick);
+    assert_eq!(happened(&w, Happening::KhugepagedScanned), 0, "not eligible");
+    w.event(1, &advise(Advice::Hugepage));
+    w.event(1, &advise(Advice::Free));
+    w.event(1, &Event::Tick);
+    assert_eq!(refused(&w, Refusal::KhugepagedIdle), 1);
+    w.access(1, BASE, Access::Write).unwrap();
+    w.event(1, &Event::Fork { child: Pid(2), shares_memory: false });
+    w.event(1, &Event::Tick);
+    assert!(refused(&w, Refusal::KhugepagedShared) > 0, "300 pages are shared");
+    w.event(2, &Event::Exit { status: 0 });
+    w.event(1, &Event::Tick);
+    assert!(refused(&w, Refusal::KhugepagedReadOnly) > 0, "fork took the right to store");
+    w.access(1, BASE, Access::Write).unwrap();
+    w.event(1, &Event::Tick);
+    assert!(is_huge(&mut w, BASE));
+    w.event(1, &mmap(2 * BASE, HUGE, Prot::RW));
+    w.event(1, &Event::Tick);
+    assert!(refused(&w, Refusal::KhugepagedEmpty) > 0);
+}
+
+#[test]
+fn khugepaged_runs_on_simulated_time_and_backs_off() {
+    let mut w = fragmented(|t| {
+        t.sizes = [(PageOrder::P2M, ThpSize::Madvise)].into();
+        t.khugepaged = Some(KhugepagedDesc { defrag: false, ..KhugepagedDesc::default() });
+    });
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.access(1, BASE, Access::Write).unwrap();
+    w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice: Advice::Hugepage });
+    // Take what whole blocks there are, and enough of the rest that none comes back from per-CPU lists.
+    w.event(1, &mmap(4 * BASE, 64 << 20, Prot::RW));
+    for i in 0..w.kernel.usage().free_bytes / PAGE - 100 {
+        w.access(1, 4 * BASE + i * PAGE, Access::Write).unwrap();
+    }
+    assert_eq!(w.kernel.wakes_at(), Some(10_000 * MS));
+    let run = |w: &mut World, now: u64| {
+        w.fx.clear();
+        w.kernel.run_daemons(&mut w.mem, now, &mut w.fx).unwrap();
+        w.kernel.wakes_at().unwrap()
+    };
+    assert_eq!(run(&mut w, 10_000 * MS), 70_000 * MS, "the first failure waits for memory");
+    assert_eq!(run(&mut w, 70_000 * MS), 80_000 * MS, "the second ends the scan");
+    assert_eq!(w.kernel.counts().refusals.get(Refusal::ThpNoBlock), 2);
+}
+
+/// Pages move, a block comes free, and what the program stored is where it was.
+#[test]
+fn compaction_makes_blocks_and_loses_nothing() {
+    for (defrag, advised) in
+        [(Defrag::Always, false), (Defrag::Madvise, true), (Defrag::Madvise, false), (Defrag::Defer, false)]
+    {
+        let mut w = World::new(&desc(policy(|t| t.defrag = defrag), 32), 32);
+        // Base pages everywhere, of which every second goes again.
+        w.event(1, &mmap(BASE, 32 << 20, Prot::RW));
+        w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 32 << 20, advice: Advice::Nohugepage });
+        let pages = w.kernel.usage().free_bytes / PAGE - 200;
+        for i in 0..pages {
+            w.store(1, BASE + i * PAGE, i).unwrap();
+        }
+        for i in (0..pages).step_by(2) {
+            let (addr, len, advice) = (VirtAddr::new(BASE + i * PAGE), PAGE, Advice::Dontneed);
+            w.event(1, &Event::Madvise { addr, len, advice });
+        }
+        assert!(!w.kernel.frames().has_block(PageOrder::P2M));
+        w.event(1, &mmap(8 * BASE, 4 * HUGE, Prot::RW));
+        if advised {
+            w.event(1, &Event::Madvise { addr: VirtAddr::new(8 * BASE), len: 4 * HUGE, advice: Advice::Hugepage });
+        }
+        w.store(1, 8 * BASE, 1).unwrap();
+        w.store(1, 8 * BASE + HUGE, 1).unwrap();
+        let compacts = defrag != Defrag::Madvise || advised;
+        assert_eq!(is_huge(&mut w, 8 * BASE), compacts && defrag != Defrag::Defer, "{defrag:?}");
+        assert_eq!(is_huge(&mut w, 8 * BASE + HUGE), compacts, "{defrag:?}");
+        assert_eq!(happened(&w, Happening::Migrated) > 0, compacts);
+        for i in (1..pages).step_by(2) {
+            assert_eq!(w.load(1, BASE + i * PAGE), Ok(i));
+        }
+    }
+}
+
+#[test]
+fn compaction_that_fails_is_put_off_twice_as_long_each_time() {
+    let mut w = fragmented(|t| t.defrag = Defrag::Always);
+    // All that is free is taken, so nothing can be moved anywhere.
+    w.event(1, &mmap(BASE, 64 << 20, Prot::RW));
+    w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 64 << 20, advice: Advice::Nohugepage });
+    for i in 0..w.kernel.usage().free_bytes / PAGE - 100 {
+        w.access(1, BASE + i * PAGE, Access::Write).unwrap();
+    }
+    w.event(1, &mmap(8 * BASE, 16 * HUGE, Prot::RW));
+    let mut runs = Vec::new();
+    for i in 0..8 {
+        w.access(1, 8 * BASE + i * HUGE, Access::Write).unwrap();
+        runs.push(happened(&w, Happening::Compaction));
+    }
+    // A run, then one after 1 more request (2 with it), then after 3 more (4 with it).
+    assert_eq!(runs, [1, 1, 2, 2, 2, 2, 3, 3]);
+    assert_eq!(refused(&w, Refusal::CompactionDeferred), 5);
+    assert_eq!(refused(&w, Refusal::CompactionFailed), 3);
+}
+
+#[test]
+fn impossible_sizes_and_limits_are_refused_by_name() {
+    let key = |change: fn(&mut ThpDesc)| {
+        let mut mem = mmulab_frames::PhysMem::new(128 << 20);
+        let error = Kernel::new(&desc(policy(change), 128), &mut mem).err().expect("refused").to_string();
+        error.split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(key(|t| t.sizes = [(PageOrder::new(1), ThpSize::Always)].into()), "thp.sizes");
+    assert_eq!(key(|t| t.sizes = [(PageOrder::P1G, ThpSize::Always)].into()), "thp.sizes");
+    let daemon = |change: fn(&mut KhugepagedDesc)| {
+        let mut daemon = KhugepagedDesc::default();
+        change(&mut daemon);
+        let mut mem = mmulab_frames::PhysMem::new(128 << 20);
+        let desc = desc(policy(|t| t.khugepaged = Some(daemon)), 128);
+        Kernel::new(&desc, &mut mem).err().expect("refused").to_string().split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(daemon(|d| d.max_ptes_none = 512), "thp.khugepaged.max_ptes_none");
+    assert_eq!(daemon(|d| d.max_ptes_shared = 600), "thp.khugepaged.max_ptes_shared");
+    assert_eq!(daemon(|d| d.pages_to_scan = 0), "thp.khugepaged");
+}
