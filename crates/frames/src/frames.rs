@@ -239,11 +239,6 @@ impl Frames {
         }
     }
 
-    /// The largest order of a block.
-    pub fn max_order(&self) -> u8 {
-        self.buddy.max_order()
-    }
-
     /// Frames in all.
     pub fn total_frames(&self) -> u64 {
         self.total

@@ -10,7 +10,8 @@ use crate::region::{BySize, Region, RegionId, Regions};
 use crate::space::{Cx, Found, Space};
 use crate::tally::Name;
 use crate::{
-    Actor, Bytes, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work, WorkKind,
+    Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work,
+    WorkKind,
 };
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
@@ -79,6 +80,8 @@ pub struct Kernel {
     table: TableDesc,
     pub(crate) khugepaged: Option<Khugepaged>,
     pub(crate) compaction: Compaction,
+    /// Of address spaces that are gone.
+    pub(crate) ended: Contiguity,
     /// Address spaces by slot; slots are used again.
     pub(crate) spaces: Vec<Option<Space>>,
     processes: FxHashMap<Pid, usize>,
@@ -144,6 +147,7 @@ impl Kernel {
             table: desc.table.clone(),
             khugepaged,
             compaction: Compaction::default(),
+            ended: Contiguity::default(),
             spaces: Vec::new(),
             processes: FxHashMap::default(),
             last: Cell::new((Pid(0), NOWHERE)),
@@ -313,6 +317,7 @@ impl Kernel {
         }) else {
             return;
         };
+        self.ended.add(&Contiguity::of(&space, mem));
         let mut gather = Gather::default();
         gather.note_all();
         let objects = space.objects();

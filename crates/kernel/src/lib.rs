@@ -9,6 +9,7 @@ mod asids;
 mod cache;
 mod change;
 mod compaction;
+mod contiguity;
 mod counts;
 mod desc;
 mod effects;
@@ -34,6 +35,7 @@ mod tally;
 mod usage;
 mod vma;
 
+pub use contiguity::Contiguity;
 pub use counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
 pub use desc::{
     AppliesTo, Bytes, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,

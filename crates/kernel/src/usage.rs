@@ -1,8 +1,9 @@
-use crate::{BySize, Kernel};
+use crate::{BySize, Contiguity, Kernel};
 use mmulab_addr::{BASE_BYTES, Pid};
+use mmulab_frames::PhysMem;
 use serde::Serialize;
 
-/// What memory is used for at one moment. All numbers are bytes.
+/// What memory is used for at one moment. All numbers but those of contiguity are bytes.
 ///
 /// How much of a huge page a program truly touched no kernel knows; the machine counts that.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -35,6 +36,8 @@ pub struct Usage {
     pub reserved_bytes: u64,
     /// Free in the allocator.
     pub free_bytes: u64,
+    /// How well base pages lie together.
+    pub contiguity: Contiguity,
 }
 
 /// What a process has mapped.
@@ -50,7 +53,11 @@ pub struct ProcessUsage {
 
 impl Kernel {
     /// What memory is used for now.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self, mem: &PhysMem) -> Usage {
+        let mut contiguity = self.ended;
+        for space in self.spaces.iter().flatten() {
+            contiguity.add(&Contiguity::of(space, mem));
+        }
         let memory = &self.core.memory;
         let mut processes: Vec<ProcessUsage> = self
             .spaces
@@ -79,6 +86,7 @@ impl Kernel {
             pool_used_bytes: pool.map_or(0, |p| p.used() * p.order.bytes()),
             reserved_bytes: memory.reservations.idle_frames() * BASE_BYTES,
             free_bytes: memory.frames.free_frames() * BASE_BYTES,
+            contiguity,
         }
     }
 }

@@ -67,7 +67,7 @@ fn a_fault_maps_the_largest_size_that_fits() {
     assert_eq!(refused(&w, Refusal::MthpOutsideVma), 1);
     assert_eq!((happened(&w, Happening::MthpFault), happened(&w, Happening::MthpPages)), (1, 16));
     w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 2 * HUGE });
-    assert_eq!(w.kernel.usage().private_bytes, 0);
+    assert_eq!(w.usage().private_bytes, 0);
 }
 
 /// Every setting of a size, with and without advice, under every setting for all sizes.
@@ -174,7 +174,7 @@ fn khugepaged_runs_on_simulated_time_and_backs_off() {
     w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice: Advice::Hugepage });
     // Take what whole blocks there are, and enough of the rest that none comes back from per-CPU lists.
     w.event(1, &mmap(4 * BASE, 64 << 20, Prot::RW));
-    for i in 0..w.kernel.usage().free_bytes / PAGE - 100 {
+    for i in 0..w.usage().free_bytes / PAGE - 100 {
         w.access(1, 4 * BASE + i * PAGE, Access::Write).unwrap();
     }
     assert_eq!(w.kernel.wakes_at(), Some(10_000 * MS));
@@ -198,7 +198,7 @@ fn compaction_makes_blocks_and_loses_nothing() {
         // Base pages everywhere, of which every second goes again.
         w.event(1, &mmap(BASE, 32 << 20, Prot::RW));
         w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 32 << 20, advice: Advice::Nohugepage });
-        let pages = w.kernel.usage().free_bytes / PAGE - 200;
+        let pages = w.usage().free_bytes / PAGE - 200;
         for i in 0..pages {
             w.store(1, BASE + i * PAGE, i).unwrap();
         }
@@ -229,7 +229,7 @@ fn compaction_that_fails_is_put_off_twice_as_long_each_time() {
     // All that is free is taken, so nothing can be moved anywhere.
     w.event(1, &mmap(BASE, 64 << 20, Prot::RW));
     w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 64 << 20, advice: Advice::Nohugepage });
-    for i in 0..w.kernel.usage().free_bytes / PAGE - 100 {
+    for i in 0..w.usage().free_bytes / PAGE - 100 {
         w.access(1, BASE + i * PAGE, Access::Write).unwrap();
     }
     w.event(1, &mmap(8 * BASE, 16 * HUGE, Prot::RW));

@@ -48,14 +48,14 @@ fn the_first_fault_reserves_two_mebibytes_and_maps_a_page() {
     let mut w = world(|_| {});
     w.event(1, &mmap(BASE, 4 * HUGE, Prot::RW));
     w.access(1, BASE + 5 * PAGE, Access::Write).unwrap();
-    let usage = w.kernel.usage();
+    let usage = w.usage();
     assert_eq!((usage.mapped.total(), usage.private_bytes), (PAGE, PAGE));
     assert_eq!(usage.reserved_bytes, HUGE - PAGE);
     assert_eq!(happened(&w, Happening::ReservMade), 1);
     w.access(1, BASE + 9 * PAGE, Access::Write).unwrap();
     assert_eq!(happened(&w, Happening::ReservMade), 1);
     w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 4 * HUGE });
-    assert_eq!((w.kernel.usage().reserved_bytes, happened(&w, Happening::ReservFreed)), (0, 1));
+    assert_eq!((w.usage().reserved_bytes, happened(&w, Happening::ReservFreed)), (0, 1));
 }
 
 proptest! {
@@ -153,7 +153,7 @@ fn a_full_region_of_equal_pages_is_promoted() {
     let fault = w.access(1, BASE + HUGE - PAGE, Access::Write).unwrap();
     assert_eq!((fault.1, order(&mut w, BASE)), (vec![FaultKind::Anon], Some(PageOrder::P2M)));
     assert_eq!(happened(&w, Happening::Promotion), 1);
-    assert_eq!(w.kernel.usage().reserved_bytes, 0);
+    assert_eq!(w.usage().reserved_bytes, 0);
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn madv_free_demotes_and_nomdv_does_not() {
         assert_eq!(w.walk(1, BASE, None).map(bits), Some((true, true)));
         assert_eq!(w.walk(1, BASE + 30 * PAGE, None).map(bits), Some((false, false)));
         assert_eq!(w.walk(1, BASE + 31 * PAGE, None), None, "the last page is taken out");
-        let frames = w.kernel.usage().private_bytes;
+        let frames = w.usage().private_bytes;
         let (_, kinds) = w.access(1, BASE + 31 * PAGE, Access::Write).unwrap();
-        assert_eq!((kinds, w.kernel.usage().private_bytes), (vec![FaultKind::Resident], frames));
+        assert_eq!((kinds, w.usage().private_bytes), (vec![FaultKind::Resident], frames));
         assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K), "15 pages are clean");
         write_all(&mut w, 1, BASE + 16 * PAGE, BASE + 32 * PAGE);
         assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
@@ -327,7 +327,7 @@ fn an_early_promotion_fills_what_is_missing() {
     w.store(1, BASE + 511 * PAGE, 9).unwrap();
     assert_eq!((order(&mut w, BASE), happened(&w, Happening::PromotionFill)), (Some(PageOrder::P2M), 448));
     assert_eq!((w.load(1, BASE + 8 * PAGE), w.load(1, BASE + PAGE)), (Ok(7), Ok(0)));
-    assert_eq!((w.kernel.usage().private_bytes, w.kernel.usage().reserved_bytes), (HUGE, 0));
+    assert_eq!((w.usage().private_bytes, w.usage().reserved_bytes), (HUGE, 0));
 }
 
 /// S0-055, S0-056: smaller reservations serve what 2 MiB ones cannot.
@@ -362,7 +362,7 @@ fn a_forked_child_gets_reservations_of_its_own() {
     write_all(&mut w, 1, BASE, BASE + HUGE);
     assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
     w.event(1, &Event::Exit { status: 0 });
-    assert_eq!(w.kernel.usage().reserved_bytes, 0);
+    assert_eq!(w.usage().reserved_bytes, 0);
 }
 
 #[test]
@@ -394,4 +394,25 @@ fn impossible_descriptions_are_refused_by_name() {
     let mut mem = mmulab_frames::PhysMem::new(16 << 20);
     let large = desc(policy(|f| f.levels = vec![PageOrder::new(12)]), 16);
     assert!(Kernel::new(&large, &mut mem).err().unwrap().to_string().contains("more than half of memory"));
+}
+
+/// What TLBs that coalesce can use: all of it under reservations, nothing without.
+#[test]
+fn contiguity_is_counted() {
+    let counted = |levels: Vec<PageOrder>| {
+        let mut w = world(|f| (f.levels, f.promotion, f.bucket) = (levels, false, 2));
+        w.event(1, &mmap(BASE, HUGE, Prot::RW));
+        for i in [3, 0, 1, 2, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17] {
+            w.access(1, BASE + i * PAGE, Access::Write).unwrap();
+        }
+        let live = w.usage().contiguity;
+        w.event(1, &Event::Exit { status: 0 });
+        assert_eq!(w.usage().contiguity, live, "those of the dead are kept");
+        live
+    };
+    // Pages 0 to 3, 7 to 15 and 17: groups 0, 2 and 3 of four, 1 of eight, none of sixteen.
+    let reserved = counted(vec![PageOrder::P2M]);
+    assert_eq!((reserved.pages, reserved.runs, reserved.grouped), (14, 3, [12, 8, 0]));
+    assert!((reserved.average_run() - 14.0 / 3.0).abs() < 1e-9);
+    assert_eq!(counted(Vec::new()).grouped, [0, 0, 0]);
 }

@@ -104,14 +104,14 @@ fn collapse_makes_one_page_of_many_and_keeps_the_contents() {
     w.event(1, &mmap(BASE, HUGE, Prot::RW));
     w.store(1, BASE + 3 * PAGE, 9).unwrap();
     w.store(1, BASE + 4 * PAGE, 8).unwrap();
-    let before = w.kernel.usage().table_bytes;
+    let before = w.usage().table_bytes;
     w.event(1, &madvise(BASE, HUGE, Advice::Collapse));
     let leaf = w.walk(1, BASE, None).unwrap();
     assert_eq!((leaf.order, leaf.dirty), (PageOrder::P2M, true));
     assert_eq!(w.kernel.counts().happenings.get(Happening::Collapse), 1);
     assert_eq!(w.kernel.counts().work.get(WorkKind::CopyBytes), 2 * PAGE);
-    assert_eq!(w.kernel.usage().table_bytes, before - PAGE);
-    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 0);
+    assert_eq!(w.usage().table_bytes, before - PAGE);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 0);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_load_maps_the_zero_page_and_a_store_replaces_it() {
     let (zero, kinds) = w.access(1, BASE, Access::Read).unwrap();
     assert_eq!(kinds, [FaultKind::ZeroPage]);
     assert_eq!(w.access(1, BASE + PAGE, Access::Read).unwrap().0, zero);
-    assert_eq!(w.kernel.usage().private_bytes, 0);
+    assert_eq!(w.usage().private_bytes, 0);
     assert_eq!(w.store(1, BASE, 5).unwrap(), [FaultKind::ZeroPageWrite]);
     assert_ne!(w.frame(1, BASE).unwrap(), zero);
     assert_eq!((w.load(1, BASE), w.load(1, BASE + PAGE)), (Ok(5), Ok(0)));
@@ -198,15 +198,15 @@ fn partial_unmap_and_mprotect_split_huge_pages() {
     w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
     w.store(1, BASE, 1).unwrap();
     w.store(1, BASE + HUGE, 2).unwrap();
-    let private = w.kernel.usage().private_bytes;
+    let private = w.usage().private_bytes;
     w.event(1, &munmap(BASE + PAGE, PAGE));
     assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
-    assert_eq!(w.kernel.usage().private_bytes, private - PAGE);
+    assert_eq!(w.usage().private_bytes, private - PAGE);
     w.event(1, &mprotect(BASE + HUGE, PAGE, Prot::R));
     assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().prot, Prot::R);
     assert!(w.walk(1, BASE + HUGE + PAGE, None).unwrap().prot.has(Prot::W));
     assert_eq!(w.kernel.counts().happenings.get(Happening::Split), 2);
-    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 2 * HUGE - PAGE);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 2 * HUGE - PAGE);
     assert!(matches!(w.store(1, BASE + HUGE, 0), Err(FaultError::Protection { .. })));
 }
 
@@ -217,7 +217,7 @@ fn pages_without_rights_keep_their_contents() {
     w.store(1, BASE + PAGE, 4).unwrap();
     w.event(1, &mprotect(BASE, 4 * PAGE, Prot::NONE));
     assert!(matches!(w.load(1, BASE + PAGE), Err(FaultError::Protection { .. })));
-    assert_eq!(w.kernel.usage().mapped.total(), 0);
+    assert_eq!(w.usage().mapped.total(), 0);
     w.event(1, &fork(2));
     for pid in [1, 2] {
         w.event(pid, &mprotect(BASE, 4 * PAGE, Prot::RW));
@@ -259,7 +259,7 @@ fn file_pages_come_in_by_windows_and_are_shared_between_processes() {
     assert_eq!(kinds, [FaultKind::FileRead]);
     // 128 KiB centred on page 40: pages 24 to 55.
     assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), 32);
-    assert_eq!(w.kernel.usage().page_cache_bytes, 32 * PAGE);
+    assert_eq!(w.usage().page_cache_bytes, 32 * PAGE);
     assert!(w.frame(1, BASE + 41 * PAGE).is_none(), "the fault that reads maps one page");
     // 64 KiB around page 33: 32 to 47, of which 40 is there.
     assert_eq!(w.access(1, BASE + 33 * PAGE, Access::Read).unwrap().1, [FaultKind::FileCached]);
@@ -310,11 +310,11 @@ fn the_pool_serves_aligned_parts_until_it_is_empty() {
     assert_eq!(refusals.get(Refusal::HugetlbHead), 1);
     assert_eq!(refusals.get(Refusal::HugetlbTail), 1);
     assert_eq!(refusals.get(Refusal::HugetlbPoolEmpty), 1);
-    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE);
+    assert_eq!(w.usage().pool_used_bytes, 2 * HUGE);
     w.event(1, &munmap(BASE + HUGE + PAGE, PAGE));
-    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE, "half a page does not go back");
+    assert_eq!(w.usage().pool_used_bytes, 2 * HUGE, "half a page does not go back");
     w.event(1, &munmap(BASE + HUGE, HUGE));
-    assert_eq!(w.kernel.usage().pool_used_bytes, HUGE);
+    assert_eq!(w.usage().pool_used_bytes, HUGE);
 }
 
 #[test]
@@ -324,8 +324,8 @@ fn a_heap_on_huge_pages_grows_by_whole_ones() {
         w.event(1, &Event::Brk { start: VirtAddr::new(BASE), end: VirtAddr::new(BASE + end) });
         w.store(1, BASE + end - 8, end).unwrap();
     }
-    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P2M), 2 * HUGE);
-    assert_eq!(w.kernel.usage().mapped.bytes(PageOrder::P4K), 0);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 * HUGE);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 0);
     let heaps = w.kernel.regions().iter().filter(|r| &*r.name == "[heap]").count();
     assert_eq!(heaps, 1);
 }
@@ -342,7 +342,7 @@ fn gigantic_pages_come_from_the_pool() {
     assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
     assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().order, PageOrder::P2M);
     w.event(1, &Event::Exit { status: 0 });
-    assert_eq!(w.kernel.usage().pool_used_bytes, 0);
+    assert_eq!(w.usage().pool_used_bytes, 0);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn explicit_huge_mappings_need_a_pool_and_alignment() {
     // A copy of a shared page of the pool is a page of the pool.
     w.event(1, &fork(2));
     assert_eq!(w.store(2, BASE, 2).unwrap(), [FaultKind::Copy]);
-    assert_eq!(w.kernel.usage().pool_used_bytes, 2 * HUGE);
+    assert_eq!(w.usage().pool_used_bytes, 2 * HUGE);
     assert_eq!((w.load(1, BASE + HUGE - 8), w.load(2, BASE + HUGE - 8), w.load(2, BASE)), (Ok(1), Ok(1), Ok(2)));
 }
 
@@ -583,5 +583,5 @@ fn a_part_of_a_split_pool_page_is_copied_without_a_pool_page() {
     assert_eq!(w.store(1, BASE, 8).unwrap(), [FaultKind::Copy]);
     assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P4K);
     assert_eq!((w.load(1, BASE).unwrap(), w.load(2, BASE).unwrap()), (8, 7));
-    assert_eq!(w.kernel.usage().pool_used_bytes, 1 << 30);
+    assert_eq!(w.usage().pool_used_bytes, 1 << 30);
 }

@@ -77,7 +77,7 @@ fn run(policy: PolicyDesc, ops: &[Op]) {
     let mut m = Model { next: 100, ..Model::default() };
     m.spaces.insert(1, BTreeMap::new());
     let (mut pid, mut pids) = (1, 1);
-    let unused = |w: &World| w.kernel.usage().free_bytes + w.kernel.usage().reserved_bytes;
+    let unused = |w: &World| w.usage().free_bytes + w.usage().reserved_bytes;
     let free = unused(&w);
     for op in ops {
         step(&mut w, &mut m, &mut pid, &mut pids, op);
@@ -94,7 +94,7 @@ fn run(policy: PolicyDesc, ops: &[Op]) {
     for (pid, ..) in &m.spaces {
         w.event(*pid, &Event::Exit { status: 0 });
     }
-    let usage = w.kernel.usage();
+    let usage = w.usage();
     assert_eq!((usage.private_bytes, usage.table_bytes, usage.mapped.total(), usage.pool_used_bytes), (0, 0, 0, 0));
     let kept = usage.page_cache_bytes;
     assert!(
@@ -398,7 +398,7 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2500, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn programs_see_their_own_stores_and_nothing_else(policy in policy(), ops in prop::collection::vec(op(), 1..50)) {

@@ -138,7 +138,7 @@ proptest! {
         for pid in 1..5 {
             drop(kernel.event(&mut mem, who(pid), &Event::Exit { status: 0 }, &mut fx));
         }
-        let usage = kernel.usage();
+        let usage = kernel.usage(&mem);
         prop_assert_eq!((usage.private_bytes, usage.table_bytes, usage.pool_used_bytes, usage.mapped.total()), (0, 0, 0, 0));
         prop_assert!(kernel.regions().iter().all(|r| r.mapped.total() == 0));
     }

@@ -8,7 +8,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told};
+use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told, Usage};
 use mmulab_pagetable::{Invalidate, Leaf, Next, TableDesc};
 use mmulab_trace::{Backing, Event, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,10 @@ impl World {
             promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion)
                 || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty()),
         }
+    }
+
+    pub fn usage(&self) -> Usage {
+        self.kernel.usage(&self.mem)
     }
 
     pub fn event(&mut self, pid: u32, event: &Event) {

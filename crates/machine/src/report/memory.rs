@@ -55,7 +55,7 @@ pub(crate) fn fmfi(kernel: &Kernel) -> Vec<f64> {
 }
 
 pub(super) fn memory(machine: &Machine, touched: Option<&Touched>) -> MemoryReport {
-    let usage = machine.kernel.usage();
+    let usage = machine.kernel.usage(&machine.mem);
     let unused = touched.map(|t| {
         let (private, files) = (t.private_bytes_peak(), t.file_bytes());
         Unused {

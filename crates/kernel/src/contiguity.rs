@@ -1,0 +1,91 @@
+//! How well base pages lie together: what TLBs that coalesce entries live on.
+
+use crate::space::Space;
+use mmulab_addr::{PageOrder, Pfn, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::Leaf;
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+/// Sizes of the aligned groups that are counted: 4, 8 and 16 pages.
+const GROUPS: [PageOrder; 3] = [PageOrder::new(2), PageOrder::new(3), PageOrder::new(4)];
+
+/// Contiguity of what base pages map, over all page tables: those of processes that ended as they were at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Contiguity {
+    /// Base pages mapped.
+    pub pages: u64,
+    /// Runs of neighbouring pages that lie in neighbouring frames, with the same rights: at least one a page, or fewer.
+    pub runs: u64,
+    /// Of the pages, those in whole aligned groups of 16, 32 and 64 KiB that lie in an aligned block of frames, with the
+    /// same rights. Accessed and dirty bits are the hardware's to weigh.
+    pub grouped: [u64; GROUPS.len()],
+}
+
+impl Contiguity {
+    /// Pages in a run, on average; 0 where there are none.
+    pub fn average_run(&self) -> f64 {
+        if self.runs == 0 { 0.0 } else { self.pages as f64 / self.runs as f64 }
+    }
+
+    /// Together with another.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.runs += other.runs;
+        for (mine, others) in self.grouped.iter_mut().zip(other.grouped) {
+            *mine += others;
+        }
+    }
+
+    /// Of an address space.
+    pub(crate) fn of(space: &Space, mem: &PhysMem) -> Self {
+        let mut out = Self::default();
+        let mut last: Option<(u64, Leaf)> = None;
+        // Pages of the aligned group of each size that continue each other from its first page on.
+        let mut whole = [0; GROUPS.len()];
+        for span in space.vmas.iter() {
+            let mut next = span.start;
+            while let Some((va, leaf)) = space.next_leaf(mem, next, span.end) {
+                next = va + leaf.order.bytes();
+                if leaf.order != PageOrder::P4K {
+                    last = None;
+                    continue;
+                }
+                let vpn = VirtAddr::new(va).vpn().0;
+                let continues = last.is_some_and(|(before, l)| {
+                    let same = (l.prot, l.user, l.global) == (leaf.prot, leaf.user, leaf.global);
+                    before + 1 == vpn && Pfn(l.pfn.0 + 1) == leaf.pfn && same
+                });
+                out.pages += 1;
+                out.runs += u64::from(!continues);
+                for (i, group) in GROUPS.iter().enumerate() {
+                    let inside = vpn & (group.base_pages() - 1);
+                    let begins = inside == 0 && leaf.pfn.0 & (group.base_pages() - 1) == 0;
+                    whole[i] = match (begins, continues && whole[i] == inside) {
+                        (true, _) => 1,
+                        (false, true) if inside != 0 => whole[i] + 1,
+                        _ => 0,
+                    };
+                    if whole[i] == group.base_pages() {
+                        out.grouped[i] += group.base_pages();
+                    }
+                }
+                last = Some((vpn, leaf));
+            }
+        }
+        out
+    }
+}
+
+impl Serialize for Contiguity {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut out = s.serialize_struct("Contiguity", 6)?;
+        out.serialize_field("pages", &self.pages)?;
+        out.serialize_field("runs", &self.runs)?;
+        out.serialize_field("average_run", &self.average_run())?;
+        out.serialize_field("pages_in_16K", &self.grouped[0])?;
+        out.serialize_field("pages_in_32K", &self.grouped[1])?;
+        out.serialize_field("pages_in_64K", &self.grouped[2])?;
+        out.end()
+    }
+}
