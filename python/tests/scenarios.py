@@ -231,6 +231,8 @@ class Teller:
             "stack_growth": lambda e: f"stack grows to {e['start']:#x}",
             "split": lambda e: f"split {e['va']:#x} {e['size']}",
             "collapsed": lambda e: f"collapsed {e['va']:#x} {e['size']}",
+            "block": lambda e: f"block {e['va']:#x} {e['size']}",
+            "moved": lambda e: "moved",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
             "asid": lambda e: f"tag {e['asid']} for {e['pid']}",
