@@ -188,7 +188,8 @@ def test_the_tab_key_offers_what_there_is(cli: Cli) -> None:
 
     assert "study" in offered("mmulab st")
     assert offered("mmulab run skyl") == [MACHINE]
-    assert offered("mmulab study --policies linux-4k,linux-th") == ["linux-4k,linux-thp", "linux-4k,linux-thp-madvise"]
+    policies = [f"linux-4k,linux-thp{more}" for more in ("", "-khugepaged", "-madvise")]
+    assert offered("mmulab study --policies linux-4k,linux-th") == policies
     assert offered("mmulab run zen3-5900x --trace gen:gu") == ["gen:gups"]
     for shell in ("bash", "zsh", "fish"):
         assert "_MMULAB_COMPLETE" in cli("completion", shell).out
