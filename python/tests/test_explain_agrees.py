@@ -66,20 +66,33 @@ def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
     return hits
 
 
+def by_array(hits: dict[str, int]) -> Counter[str]:
+    """Hits of all sizes together."""
+    sums: Counter[str] = Counter()
+    for name, count in hits.items():
+        sums[name.rsplit(".", 1)[0]] += count
+    return sums
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_on_every_shipped_machine_and_policy(machine: str, policy: str) -> None:
     job = engine.Job(machine, policy, SMALL_POOL.get(policy, ()))
     for trace in GENERATORS:
         lines, result = agree(trace, job, engine.Options())
-        sizes = {"4K": 4 << 10, "2M": 2 << 20, "1G": 1 << 30}
+        sizes = {"4K": 4 << 10, "16K": 16 << 10, "32K": 32 << 10, "2M": 2 << 20, "1G": 1 << 30}
         counted = {
             f"{array['name']}.{sizes[size]}": hits
             for array in result["counts"]["arrays"]
             for size, hits in array["hits_by_size"].items()
             if hits
         }
-        assert dict(array_hits(lines, result["machine"])) == counted
+        told = array_hits(lines, result["machine"])
+        if any(f".{size}" in name for name in counted for size in (16 << 10, 32 << 10)):
+            # A page may lie in a coalesced entry and in one of its own from before: which of the two is found is not told.
+            assert by_array(told) == by_array(counted)
+        else:
+            assert dict(told) == counted
 
 
 @pytest.mark.parametrize("machine", MACHINES)
