@@ -89,7 +89,7 @@ def test_on_every_shipped_machine_and_policy(machine: str, policy: str) -> None:
         }
         told = array_hits(lines, result["machine"])
         if any(f".{size}" in name for name in counted for size in (16 << 10, 32 << 10)):
-            # A page may lie in a coalesced entry and in one of its own from before: which of the two is found is not told.
+            # A page may lie in a coalesced entry and in one of its own from before: which one is found is not told.
             assert by_array(told) == by_array(counted)
         else:
             assert dict(told) == counted
