@@ -37,8 +37,8 @@ pub const MOST_SLOTS: u32 = 1 << 18;
 const RING: u64 = 4096;
 /// Bytes for the settings.
 const SETTINGS: usize = 256 * 1024;
-/// Told by the first word, so that a plugin of another version is refused.
-const LAYOUT: u64 = u64::from_le_bytes(*b"mmulab-1");
+/// Told by the first word, so that a plugin of another version is refused: a name, and how long the header is.
+const LAYOUT: u64 = u64::from_le_bytes(*b"mmulab\0\0") | (size_of::<Header>() as u64) << 48;
 /// A thread that found no free number of its own.
 const NO_BUFFER: u32 = u32::MAX;
 
