@@ -8,8 +8,9 @@ from rich.table import Table
 
 from mmulab import engine, units
 from mmulab import microbench as bench
-from mmulab.cli import completion, console
+from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, check_option, print_json, set_option
+from mmulab.cli.subject import machine_argument, policy_option
 
 
 class Bytes(click.ParamType["int"]):
@@ -35,15 +36,9 @@ def _repeats(what: str, text: str) -> Callable[[F], F]:
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("machine", shell_complete=completion.machine)
+@machine_argument
 @click.argument("program")
-@click.option(
-    "--policy",
-    default="linux-4k",
-    show_default=True,
-    help="The operating system's page policy.",
-    shell_complete=completion.policy,
-)
+@policy_option
 @set_option
 @click.option("--region", type=Bytes(), default="8M", show_default=True, help="Memory to run over, a multiple of 2M.")
 @click.option("--group", type=int, default=0, help="Pages of a group. Default: what the machine's data TLB coalesces.")

@@ -6,7 +6,7 @@ from typing import Any
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli import completion, console
+from mmulab.cli import console
 from mmulab.cli.common import (
     CONTEXT,
     check_option,
@@ -17,25 +17,14 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
+from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.tables import print_result
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("machine", shell_complete=completion.machine)
-@click.option(
-    "--trace",
-    required=True,
-    metavar="FILE",
-    help="A trace of any format, or gen:NAME?key=value.",
-    shell_complete=completion.trace,
-)
-@click.option(
-    "--policy",
-    default="linux-4k",
-    show_default=True,
-    help="The operating system's page policy.",
-    shell_complete=completion.policy,
-)
+@machine_argument
+@trace_option
+@policy_option
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write the whole result as JSON.")
 @click.option(
