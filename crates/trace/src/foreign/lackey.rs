@@ -1,4 +1,4 @@
-use super::line_reader::{Tool, access, decimal, fill, hex, skip};
+use super::line_reader::{Tool, access, decimal, fill, hex, skip, until_ended};
 use crate::{Batch, Source, TraceError, TraceInfo, lines::Lines};
 use std::io::BufRead;
 
@@ -51,13 +51,8 @@ impl<R: BufRead + Send> Source for LackeyReader<R> {
     }
 
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-        batch.clear();
-        if self.ended {
-            return Ok(false);
-        }
-        let more = fill(&mut self.lines, &mut self.state, &self.info.name, batch);
-        self.ended = !matches!(more, Ok(true));
-        Ok(more? || !batch.refs.is_empty())
+        let Self { lines, state, info, ended } = self;
+        until_ended(ended, batch, |batch| fill(lines, state, &info.name, batch))
     }
 }
 

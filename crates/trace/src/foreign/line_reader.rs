@@ -20,6 +20,22 @@ pub(super) trait Tool {
     fn end(&self) -> Result<(), String>;
 }
 
+/// Clears `batch` and fills it by `fill`, which tells whether there is more; not again after an end or an error. Whether the
+/// batch holds anything, or more may come.
+pub(super) fn until_ended(
+    ended: &mut bool,
+    batch: &mut Batch,
+    fill: impl FnOnce(&mut Batch) -> Result<bool, TraceError>,
+) -> Result<bool, TraceError> {
+    batch.clear();
+    if *ended {
+        return Ok(false);
+    }
+    let more = fill(batch);
+    *ended = !matches!(more, Ok(true));
+    Ok(more? || !batch.refs.is_empty())
+}
+
 /// Fills `batch` from lines; false when they are over.
 pub(super) fn fill<R: BufRead>(
     lines: &mut Lines<R>,
