@@ -39,8 +39,6 @@ const RING: u64 = 4096;
 const SETTINGS: usize = 256 * 1024;
 /// Told by the first word, so that a plugin of another version is refused: a name, and how long the header is.
 const LAYOUT: u64 = u64::from_le_bytes(*b"mmulab\0\0") | (size_of::<Header>() as u64) << 48;
-/// A thread that found no free number of its own.
-const NO_BUFFER: u32 = u32::MAX;
 
 /// Counters, and what threads wait on.
 #[repr(C)]
@@ -319,28 +317,22 @@ impl Arena {
     /// An empty buffer's first word; `None` when there is none left.
     fn take_buffer(&self) -> Option<u64> {
         let header = self.header();
-        let free = {
+        let freed = {
             let _guard = Guard::new(&header.free_lock);
-            let first = header.free.load(Ordering::Relaxed);
-            if first == 0 {
-                NO_BUFFER
-            } else {
+            header.free.load(Ordering::Relaxed).checked_sub(1).inspect(|&first| {
                 // SAFETY: a free buffer belongs to whoever holds the lock.
-                let next = unsafe { *self.words().add((u64::from(first - 1) * BUFFER_WORDS) as usize) };
+                let next = unsafe { *self.words().add((u64::from(first) * BUFFER_WORDS) as usize) };
                 header.free.store(next as u32, Ordering::Relaxed);
-                first - 1
-            }
+            })
         };
-        let number = if free == NO_BUFFER {
+        let number = freed.or_else(|| {
             let new = header.next_buffer.fetch_add(1, Ordering::Relaxed);
             if u64::from(new) >= BUFFERS {
                 header.next_buffer.fetch_sub(1, Ordering::Relaxed);
                 return None;
             }
-            new
-        } else {
-            free
-        };
+            Some(new)
+        })?;
         Some(u64::from(number) * BUFFER_WORDS)
     }
 

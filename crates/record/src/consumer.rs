@@ -201,8 +201,7 @@ impl Consumer {
             }
             Message::Fork { child, shares_memory } => {
                 image.event(tid, &Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory });
-                let mut copy = image.copy(child.clone())?;
-                copy.host_pid = 0;
+                let copy = image.copy(child.clone())?;
                 self.close(&mut image)?;
                 self.images.insert(child.number, copy);
             }
