@@ -46,7 +46,7 @@ def page() -> str:
         "# Claims of the papers",
         "",
         "What the five papers state and mmulab, as it is now, can be held to. Each claim has a test in",
-        "`python/tests/test_claims.py`, which fails if it does not hold; this page is written from the tests.",
+        "`python/tests/test_claims_*.py`, which fails if it does not hold; this page is written from the tests.",
         "",
         "`exactly`: the numbers are equal. `within`: as near as it says. `direction`: the paper measured hardware,",
         "and the effect has the same sign here. `in part`: only what is named is simulated so far.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import Bench
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A program small enough for any test: 2000 rounds of a fetch, a load and a store.
@@ -48,6 +49,12 @@ class Cli:
         )
         assert "Traceback" not in ran.stderr or env.get("MMULAB_TRACEBACK"), ran.stderr
         return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Runs programs, its files in an empty directory."""
+    return Bench(tmp_path)
 
 
 @pytest.fixture
