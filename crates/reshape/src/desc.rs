@@ -1,0 +1,12 @@
+use crate::ImageDesc;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What of a recorded program is to be otherwise.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReshapeDesc {
+    /// How its ELF files are linked. Default: as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageDesc>,
+}

@@ -1,0 +1,13 @@
+use mmulab_elf::LayoutError;
+use thiserror::Error;
+
+/// Why a trace cannot be had otherwise.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum ReshapeError {
+    /// No linker could do it.
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+    /// The trace has references only.
+    #[error("{0} does not tell the program's mappings, so its ELF files are unknown; record it with mmulab")]
+    NoMappings(String),
+}

@@ -1,0 +1,23 @@
+//! A recording as it would be had the program been made otherwise: linked by another linker, say. What comes out is a
+//! trace like any other; machines and kernels know nothing of it.
+
+mod desc;
+mod error;
+mod image;
+
+pub use desc::ReshapeDesc;
+pub use error::ReshapeError;
+pub use image::ImageDesc;
+
+use mmulab_trace::Source;
+
+/// `source` as `desc` has it. Without anything to change it is `source` itself.
+///
+/// # Errors
+/// The description cannot be met, or the trace does not tell what it needs.
+pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn Source>, ReshapeError> {
+    match &desc.image {
+        Some(image) => image::reshape(image, source),
+        None => Ok(source),
+    }
+}
