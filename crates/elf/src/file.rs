@@ -1,4 +1,5 @@
-use mmulab_trace::Isa;
+use mmulab_addr::Prot;
+use mmulab_trace::{Event, ImageSegment, Isa};
 use object::{
     elf,
     read::{
@@ -42,6 +43,23 @@ impl Segment {
     /// Whether it holds code that only runs: readable or not, executable, not writable.
     pub fn is_code(&self) -> bool {
         self.flags & 3 == 1
+    }
+}
+
+impl From<&Segment> for ImageSegment {
+    fn from(s: &Segment) -> Self {
+        // PF_X, PF_W and PF_R are in the reverse order of PROT_*.
+        let flag = |bit, right| if s.flags & bit != 0 { right } else { Prot::NONE };
+        let prot = flag(4, Prot::R).with(flag(2, Prot::W)).with(flag(1, Prot::X));
+        let Segment { address, bytes, offset, file_bytes, align, .. } = *s;
+        Self { address, bytes, offset, file_bytes, prot, align }
+    }
+}
+
+impl ElfFile {
+    /// What a trace tells of it before it is mapped.
+    pub fn told(&self, path: &str) -> Event {
+        Event::Image { path: path.into(), segments: self.segments.iter().map(ImageSegment::from).collect() }
     }
 }
 

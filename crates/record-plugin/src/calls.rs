@@ -11,9 +11,11 @@ use mmulab_record::{Image, Message, is_alive};
 use mmulab_trace::{Advice, Backing, Event, Isa, MapFlags};
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     os::unix::fs::MetadataExt,
+    path::Path,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -84,6 +86,9 @@ static COPY: Mutex<Option<Image>> = Mutex::new(None);
 /// Where the heap begins, once the program asked.
 static BRK: AtomicU64 = AtomicU64::new(0);
 
+/// Files whose mapping was told. What this process is a copy of told those it has already.
+static TOLD: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
+
 /// The thread at `index` enters a call.
 pub fn enter(index: u32, number: i64, args: [u64; 6]) {
     let Some(session) = session::current() else { return };
@@ -151,7 +156,8 @@ pub fn leave(index: u32, result: i64) {
     // Errors are the last page of numbers.
     let failed = (-4095..0).contains(&result);
     if !failed && let Some(event) = event(call, args, result as u64) {
-        tell(index, &Message::Events(vec![event]));
+        let image = if call == Call::Mmap { image_of(&event, args[4] as i32) } else { None };
+        tell(index, &Message::Events(image.into_iter().chain([event]).collect()));
     }
     ORDER.unlock();
 }
@@ -214,6 +220,17 @@ fn mapping(flags: u64, fd: i32, offset: u64) -> (MapFlags, Backing) {
     };
     let backing = if flags & MAP_ANONYMOUS != 0 { None } else { file(fd) };
     (out, backing.map_or(Backing::Anon, |path| Backing::File { path: path.into(), offset }))
+}
+
+/// What is told of the ELF file that `event` maps from `fd`, the first time it is mapped.
+fn image_of(event: &Event, fd: i32) -> Option<Event> {
+    let Event::Mmap { backing: Backing::File { path, .. }, .. } = event else { return None };
+    if !TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(path)) {
+        return None;
+    }
+    // Through the descriptor: the file may have no name any more. Most files that are mapped are no ELF files.
+    let file = mmulab_elf::read(Path::new(&format!("/proc/self/fd/{fd}"))).ok()?;
+    (!file.segments.is_empty()).then(|| file.told(path))
 }
 
 /// The name of the file that `fd` is open on; none for memory of no file.

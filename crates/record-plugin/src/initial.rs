@@ -4,7 +4,7 @@
 use crate::session::Session;
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
 use mmulab_elf::Segment;
-use mmulab_trace::{Backing, Event, MapFlags};
+use mmulab_trace::{Backing, Event, ImageSegment, MapFlags};
 use std::path::{Path, PathBuf};
 
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
@@ -78,6 +78,7 @@ fn load(
         missing.push(format!("{real}: it was not found in the memory map"));
         return file.interpreter;
     };
+    events.push(file.told(&real));
     events.extend(file.segments.iter().flat_map(|segment| segment_events(segment, bias, &real)));
     file.interpreter
 }
@@ -94,9 +95,7 @@ fn segment_events(segment: &Segment, bias: u64, path: &str) -> Vec<Event> {
     let address = segment.address.wrapping_add(bias);
     let (start, file_end) = (down(address), up(address + segment.file_bytes));
     let end = up(address + segment.bytes);
-    // PF_X, PF_W and PF_R are in the reverse order of PROT_*.
-    let flag = |bit, prot| if segment.flags & bit != 0 { prot } else { Prot::NONE };
-    let prot = flag(4, Prot::R).with(flag(2, Prot::W)).with(flag(1, Prot::X));
+    let prot = ImageSegment::from(segment).prot;
     let map = |addr: u64, end: u64, backing| Event::Mmap {
         addr: VirtAddr::new(addr),
         len: end - addr,

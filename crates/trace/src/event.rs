@@ -55,6 +55,23 @@ pub enum Advice {
     Other(i32),
 }
 
+/// A loadable segment (PT_LOAD) of an ELF file, as the file's program headers say. Addresses and lengths are in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ImageSegment {
+    /// Where it belongs in memory, before the file is moved (p_vaddr).
+    pub address: u64,
+    /// Bytes in memory (p_memsz).
+    pub bytes: u64,
+    /// Where it is in the file (p_offset).
+    pub offset: u64,
+    /// Bytes in the file; the rest is zero (p_filesz).
+    pub file_bytes: u64,
+    /// Its rights (p_flags).
+    pub prot: Prot,
+    /// What the linker aligned it to (p_align).
+    pub align: u64,
+}
+
 /// What happened to an address space, a thread or the machine, in order with the references.
 ///
 /// Lengths are in bytes. Ranges need not be page-aligned in a trace; the kernel rounds as Linux does.
@@ -67,6 +84,14 @@ pub enum Event {
         pid: Pid,
         /// Thread, unique in the trace.
         tid: Tid,
+    },
+    /// What the ELF file at `path` holds, told before it is mapped: mappings cover whole pages, and do not say where in a
+    /// page a segment begins and ends. Nothing changes by it.
+    Image {
+        /// Its path, as mappings name it.
+        path: Arc<str>,
+        /// Its loadable segments.
+        segments: Vec<ImageSegment>,
     },
     /// A mapping appears, replacing what was there.
     Mmap {

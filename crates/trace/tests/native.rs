@@ -2,8 +2,8 @@
 
 use mmulab_addr::{Pid, Prot, Tid, VirtAddr};
 use mmulab_trace::{
-    Advice, Backing, Batch, ChunkHeader, Description, Encoder, EndInfo, Event, IndexEntry, Item, MapFlags,
-    NativeReader, NativeWriter, Op, Ref, Source, TraceError, TraceErrorKind, Variant, write_index,
+    Advice, Backing, Batch, ChunkHeader, Description, Encoder, EndInfo, Event, ImageSegment, IndexEntry, Item,
+    MapFlags, NativeReader, NativeWriter, Op, Ref, Source, TraceError, TraceErrorKind, Variant, write_index,
 };
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -73,7 +73,7 @@ fn word() -> impl Strategy<Value = Word> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    (va(), any::<u64>(), 0usize..7).prop_map(|(addr, len, which)| match which {
+    (va(), any::<u64>(), 0usize..8).prop_map(|(addr, len, which)| match which {
         0 => Event::Mmap {
             addr,
             len,
@@ -86,6 +86,10 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Event::Fork { child: Pid(9), shares_memory: true },
         4 => Event::Lost { what: "why".into() },
         5 => Event::Tick,
+        6 => {
+            let segment = ImageSegment { address: len, bytes: 1, offset: 2, file_bytes: 3, prot: Prot::RX, align: 4 };
+            Event::Image { path: "/x".into(), segments: vec![segment; 2] }
+        }
         _ => Event::Mremap { old: addr, old_len: len, new: addr, new_len: 1, keep_old: false },
     })
 }

@@ -1,7 +1,7 @@
 //! The text form reads back as what was written, and says where it is wrong.
 
 use mmulab_addr::{PageOrder, Pid, Prot, Tid, VirtAddr};
-use mmulab_trace::{Advice, Backing, Batch, Event, MapFlags, Ref, Source, TextReader, write_batch};
+use mmulab_trace::{Advice, Backing, Batch, Event, ImageSegment, MapFlags, Ref, Source, TextReader, write_batch};
 use proptest::prelude::*;
 
 fn va() -> impl Strategy<Value = VirtAddr> {
@@ -21,6 +21,17 @@ fn flags() -> impl Strategy<Value = MapFlags> {
         global: d,
         hugetlb,
         label,
+    })
+}
+
+fn segment() -> impl Strategy<Value = ImageSegment> {
+    (any::<[u64; 5]>(), 0u8..8).prop_map(|([address, bytes, offset, file_bytes, align], prot)| ImageSegment {
+        address,
+        bytes,
+        offset,
+        file_bytes,
+        prot: Prot::from_bits(prot),
+        align,
     })
 }
 
@@ -49,6 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
             flags,
             backing
         }),
+        (text(), prop::collection::vec(segment(), 0..4)).prop_map(|(path, segments)| Event::Image { path, segments }),
         (va(), len.clone()).prop_map(|(addr, len)| Event::Munmap { addr, len }),
         (va(), len.clone(), prot).prop_map(|(addr, len, prot)| Event::Mprotect { addr, len, prot }),
         (va(), len.clone(), va(), len.clone(), any::<bool>())

@@ -176,6 +176,7 @@ fn name(event: &Event) -> &'static str {
         Event::Invlpg { .. } => "invlpg",
         Event::Tick => "tick",
         Event::Lost { .. } => "lost",
+        Event::Image { .. } => "image",
     }
 }
 

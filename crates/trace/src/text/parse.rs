@@ -1,9 +1,10 @@
-use super::words::{Words, Wrong, unescaped};
-use crate::{Advice, Backing, Batch, Event, MapFlags, Ref};
+use super::words::{Words, Wrong, letters, unescaped};
+use crate::{Advice, Backing, Batch, Event, ImageSegment, MapFlags, Ref};
 use mmulab_addr::{PageOrder, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 20] = [
+    "image",
     "mmap",
     "munmap",
     "mprotect",
@@ -67,6 +68,7 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
             let backing = backing(&mut words)?;
             Event::Mmap { addr, len, prot, flags: flags(&mut words)?, backing }
         }
+        "image" => Event::Image { path: words.text("a path")?, segments: segments(&mut words)? },
         "munmap" => Event::Munmap { addr: words.address()?, len: words.length()? },
         "mprotect" => Event::Mprotect { addr: words.address()?, len: words.length()?, prot: words.rights()? },
         "mremap" => {
@@ -119,6 +121,28 @@ fn backing(words: &mut Words<'_>) -> Result<Backing, Wrong> {
     let (path, offset) = file.rsplit_once('+').unwrap_or((file, "0"));
     let path = unescaped(path).filter(|p| !p.is_empty()).ok_or_else(wrong)?;
     Ok(Backing::File { path: path.into(), offset: parse_bytes(offset).ok_or_else(wrong)? })
+}
+
+/// The segments of an ELF file: `RIGHTS:ADDRESS+BYTES:OFFSET+FILE_BYTES:ALIGN` each.
+fn segments(words: &mut Words<'_>) -> Result<Vec<ImageSegment>, Wrong> {
+    let mut segments = Vec::new();
+    while let Some((column, word)) = words.next() {
+        let segment = segment(word);
+        segments.push(segment.ok_or_else(|| {
+            let shape = "write RIGHTS:ADDRESS+BYTES:OFFSET+FILE_BYTES:ALIGN, as rx:0x1000+0x234:0x1000+0x234:4K";
+            Wrong(column, format!("'{word}' is no segment: {shape}"))
+        })?);
+    }
+    Ok(segments)
+}
+
+fn segment(word: &str) -> Option<ImageSegment> {
+    let mut fields = word.split(':');
+    let prot = letters(fields.next()?)?;
+    let pair = |field: &str| field.split_once('+').and_then(|(at, n)| Some((parse_bytes(at)?, parse_bytes(n)?)));
+    let ((address, bytes), (offset, file_bytes)) = (pair(fields.next()?)?, pair(fields.next()?)?);
+    let align = parse_bytes(fields.next()?)?;
+    fields.next().is_none().then_some(ImageSegment { address, bytes, offset, file_bytes, prot, align })
 }
 
 fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {

@@ -58,17 +58,7 @@ impl<'a> Words<'a> {
 
     pub fn rights(&mut self) -> Result<Prot, Wrong> {
         let (column, word) = self.need("rights")?;
-        let mut prot = Prot::NONE;
-        for c in word.chars() {
-            prot = prot.with(match c {
-                'r' => Prot::R,
-                'w' => Prot::W,
-                'x' => Prot::X,
-                '-' => Prot::NONE,
-                _ => return Err(Wrong(column, format!("'{word}' are no rights: write letters of rwx, or -"))),
-            });
-        }
-        Ok(prot)
+        letters(word).ok_or_else(|| Wrong(column, format!("'{word}' are no rights: write letters of rwx, or -")))
     }
 
     pub fn text(&mut self, what: &str) -> Result<Arc<str>, Wrong> {
@@ -91,6 +81,19 @@ impl<'a> Words<'a> {
             Some((column, word)) => Err(Wrong(column, format!("'{word}' is one word too many"))),
         }
     }
+}
+
+/// The rights that letters of `rwx` and `-` name.
+pub(super) fn letters(word: &str) -> Option<Prot> {
+    word.chars().try_fold(Prot::NONE, |prot, letter| {
+        Some(prot.with(match letter {
+            'r' => Prot::R,
+            'w' => Prot::W,
+            'x' => Prot::X,
+            '-' => Prot::NONE,
+            _ => return None,
+        }))
+    })
 }
 
 /// The text whose odd characters were written as `%XX`; `None` if that was done wrongly.

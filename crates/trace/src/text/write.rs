@@ -1,5 +1,5 @@
 use super::read::DESCRIBES;
-use crate::{Advice, Backing, Batch, Description, Event, Item, MapFlags};
+use crate::{Advice, Backing, Batch, Description, Event, ImageSegment, Item, MapFlags};
 use mmulab_addr::{Access, Prot};
 use std::{fmt::Write as _, io};
 
@@ -16,6 +16,15 @@ pub fn line_of_event(event: &Event) -> String {
                 }
             }
             push_flags(&mut line, flags);
+            line
+        }
+        Event::Image { path, segments } => {
+            let mut line = format!("image {}", escaped(path));
+            for s in segments {
+                let ImageSegment { address, bytes, offset, file_bytes, align, .. } = s;
+                let _ =
+                    write!(line, " {}:{address:#x}+{bytes:#x}:{offset:#x}+{file_bytes:#x}:{align:#x}", rights(s.prot));
+            }
             line
         }
         Event::Munmap { addr, len } => format!("munmap {addr} {len:#x}"),
