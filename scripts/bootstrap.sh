@@ -18,6 +18,10 @@ if ! command -v python3 >/dev/null 2>&1 || ! python3 -c 'import ensurepip, venv'
     packages+=(python3-venv)
 fi
 want "qemu-$(uname -m)" qemu-user
+# One test records a program that uses jemalloc; as root on Debian it is installed, elsewhere that test is left out.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && ! compgen -G '/usr/lib/*/libjemalloc.so.2' >/dev/null; then
+    packages+=(libjemalloc2)
+fi
 
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

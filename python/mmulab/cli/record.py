@@ -14,11 +14,34 @@ from mmulab.units import show_bytes, show_count
 
 ISAS = ("x86-64", "aarch64", "riscv64")
 
+
+class Variable(click.ParamType["tuple[str, str]"]):
+    """An environment variable: NAME=VALUE."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not name or not equals:
+            self.fail(f"'{value}' sets no variable: write NAME=VALUE", param, ctx)
+        return name, text
+
+
 _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--skip", type=Count(), help="Begin after this many instructions."),
     click.option("--isa", type=click.Choice(ISAS), help="The program's instruction set. Default: read from its file."),
     click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
     click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
+    click.option(
+        "--env",
+        "env",
+        type=Variable(),
+        multiple=True,
+        help="Set an environment variable of the program, such as LD_PRELOAD=libjemalloc.so.2. Repeatable.",
+    ),
     click.option("--qemu", metavar="FILE", help="The qemu-user to run. Default: found in PATH."),
 ]
 
@@ -60,6 +83,7 @@ def make_recording(
         "plugin": str(plugin),
         "fixed_layout": bool(taken.get("fixed_layout")),
         "max_instructions": max_instructions,
+        "env": [list(pair) for pair in taken.get("env") or ()],
         **wanted,
     }
     with console.progress("recording", max_instructions) as hear:
