@@ -1,12 +1,13 @@
-//! One array: sets of ways, searched by key; or, for the designs whose entries are no pages, a [`Spans`].
+//! One array: [`Pages`], or, for the designs whose entries are no pages, [`Spans`].
 
 use crate::{
     ArrayDesc, CoalescingCounts, Design, Entry, GeometryError, Placement, Probe,
     design::{Change, Known, Line, Spans, zen},
-    key::{self, GLOBAL, MAX_SIZES, Value, key},
+    key::{MAX_SIZES, Value},
+    pages::{Gone, Pages, Slot},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{EMPTY, Keys, Store, each, geometry};
+use mmulab_sets::{Store, geometry};
 
 /// Most entries an array may have: far above any TLB built, and small enough that no description exhausts memory.
 const MAX_ENTRIES: u32 = 1 << 16;
@@ -33,75 +34,19 @@ pub struct Array {
     pub miss_cycles: u32,
     /// Hits by size number.
     pub hits: [u64; MAX_CLASSES],
-    body: Body,
     /// The page size that a group coalesces to.
     group: Option<PageOrder>,
     coalescing: CoalescingCounts,
-    ways: Kind,
+    kind: Kind,
 }
 
 /// How entries are kept.
+#[expect(clippy::large_enum_variant, reason = "the common kind is used at every lookup, without a detour")]
 enum Kind {
     /// By key, one page each.
-    Sets(Store),
+    Pages(Pages),
     /// As their design wants.
     Spans(Box<Spans>),
-}
-
-/// What an array keeps beside its keys.
-pub struct Body {
-    fills: u64,
-    evictions: u64,
-    invalidations: u64,
-    /// The sizes, where a search finds them without a detour.
-    orders: [PageOrder; MAX_SIZES],
-    sets: u64,
-    /// `sets - 1` where that is a mask; else sets are found by modulo.
-    mask: Option<u64>,
-    /// By set and way.
-    values: Vec<Value>,
-    /// Entries held of each size.
-    held: [u32; MAX_SIZES],
-    /// Bit `n`: entries of size number `n` are held; a size nobody holds is not searched.
-    present: u8,
-    /// Empty ways in all.
-    empty: u32,
-    /// Global entries held: while there are none, no lookup need look for them.
-    globals: u32,
-}
-
-/// An entry that was found or written, for one page.
-#[derive(Clone, Copy)]
-pub struct Hit {
-    /// Where it lies.
-    pub at: u32,
-    /// The number of its size, or of its class.
-    pub size: u8,
-    /// What it says of the page.
-    pub value: Value,
-    /// The page's size.
-    pub order: PageOrder,
-}
-
-/// An entry that made way for another.
-pub struct Gone {
-    key: u64,
-    pub order: PageOrder,
-    pub value: Value,
-}
-
-impl Gone {
-    pub fn asid(&self) -> Asid {
-        key::asid(self.key)
-    }
-
-    pub fn vpn(&self) -> Vpn {
-        key::vpn(self.key)
-    }
-
-    pub fn entry(&self) -> Entry {
-        self.value.entry(self.vpn(), self.order)
-    }
 }
 
 impl Array {
@@ -175,24 +120,12 @@ impl Array {
             classes.insert(0, order.to_string());
         }
         let serial = desc.probe == Probe::Serial;
-        let mut orders = [PageOrder::P4K; MAX_SIZES];
-        for (order, size) in orders.iter_mut().zip(&sizes) {
-            *order = *size;
-        }
-        let store = Store::new(sets, ways, desc.replacement, seed);
-        let values = if spans.is_some() { 0 } else { sets * each!(&store, keys => keys.stride()) };
-        let body = Body {
-            fills: 0,
-            evictions: 0,
-            invalidations: 0,
-            orders,
-            sets: sets as u64,
-            mask: sets.is_power_of_two().then_some(sets as u64 - 1),
-            values: vec![Value::default(); values],
-            held: [0; MAX_SIZES],
-            present: 0,
-            empty: desc.entries,
-            globals: 0,
+        let kind = match spans {
+            Some(spans) => Kind::Spans(Box::new(spans)),
+            None => {
+                let store = Store::new(sets, ways, desc.replacement, seed);
+                Kind::Pages(Pages::new(store, sets, desc.entries, &sizes))
+            }
         };
         Ok(Self {
             name: desc.name.clone(),
@@ -204,68 +137,75 @@ impl Array {
             sizes,
             classes,
             hits: [0; MAX_CLASSES],
-            body,
             group,
             coalescing: CoalescingCounts::default(),
-            ways: match spans {
-                Some(spans) => Kind::Spans(Box::new(spans)),
-                None => Kind::Sets(store),
-            },
+            kind,
         })
     }
 
     /// Whether entries may translate more than one page of the table.
     pub fn coalesces(&self) -> bool {
-        self.group.is_some() || matches!(self.ways, Kind::Spans(_))
+        self.group.is_some() || matches!(self.kind, Kind::Spans(_))
     }
 
     /// Whether entries are pages, as victim arrays and inclusion need them.
     pub fn holds_pages(&self) -> bool {
-        matches!(self.ways, Kind::Sets(_))
+        matches!(self.kind, Kind::Pages(_))
     }
 
     /// What translates `vpn`: in the order of the sizes, the address space's own before a global one. It is used.
     #[inline(always)]
-    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Hit> {
-        match &mut self.ways {
-            Kind::Sets(store) => each!(store, keys => {
-                let (hit, set, way) = self.body.seek(keys, asid, vpn)?;
-                keys.touch(set, way);
-                Some(hit)
-            }),
+    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
+        match &mut self.kind {
+            Kind::Pages(pages) => pages.hit(asid, vpn),
             Kind::Spans(spans) => spans.hit(asid, vpn),
+        }
+    }
+
+    /// What the entry at `slot` says of `vpn`, and the size of the page that it says it of.
+    #[inline(always)]
+    pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
+        match &self.kind {
+            Kind::Pages(pages) => (pages.value(slot), pages.order(slot.size)),
+            Kind::Spans(spans) => spans.read(slot, vpn),
         }
     }
 
     /// The page-table entry's dirty bit has been set.
     pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
-        let store = match &mut self.ways {
-            Kind::Sets(store) => store,
+        let pages = match &mut self.kind {
+            Kind::Pages(pages) => pages,
             Kind::Spans(spans) => return spans.set_dirty(asid, vpn),
         };
-        let Some((hit, set, way)) = each!(&*store, keys => self.body.seek(keys, asid, vpn)) else { return };
-        if self.group == Some(hit.order) && !hit.value.dirty() {
+        let Some(slot) = pages.find(asid, vpn) else { return };
+        let value = pages.value(slot);
+        if self.group == Some(pages.order(slot.size)) && !value.dirty() {
             // The group is no longer clean throughout.
-            each!(store, keys => self.body.remove(keys, set, way));
+            pages.drop_at(slot);
             self.coalescing.destroyed += 1;
         } else {
-            self.body.values[hit.at as usize] = hit.value.dirtied();
+            pages.set_value(slot, value.dirtied());
         }
     }
 
-    /// The size of size number `size`.
+    /// Writes an entry of size number `size` for the page of `order` that holds `vpn`, as [`Pages::put`] does. What it says
+    /// now, where it is, and what it replaced.
     #[inline(always)]
-    pub fn order(&self, size: u8) -> PageOrder {
-        self.body.orders[usize::from(size)]
-    }
-
-    /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with the
-    /// same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is now, and
-    /// what it replaced.
-    #[inline(always)]
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Hit, Option<Gone>) {
-        match &mut self.ways {
-            Kind::Sets(store) => each!(store, keys => self.body.put(keys, asid, vpn, size, value, absent)),
+    pub fn put(
+        &mut self,
+        asid: Asid,
+        vpn: Vpn,
+        size: u8,
+        (value, order): (Value, PageOrder),
+        absent: bool,
+    ) -> (Slot, Option<Gone>) {
+        match &mut self.kind {
+            Kind::Pages(pages) => {
+                let held = pages.order(size);
+                let value =
+                    if held == order { value } else { value.moved(vpn.align_down(held).0 - vpn.align_down(order).0) };
+                pages.put(asid, vpn, size, value, absent)
+            }
             Kind::Spans(_) => unreachable!("these designs are filled by `take`"),
         }
     }
@@ -280,259 +220,87 @@ impl Array {
         known: Known,
         absent: bool,
         mut tell: impl FnMut(Change, Asid, &Entry),
-    ) -> (Hit, Option<Gone>) {
-        let store = match &mut self.ways {
-            Kind::Sets(store) => store,
+    ) -> (Slot, Option<Gone>) {
+        let pages = match &mut self.kind {
+            Kind::Pages(pages) => pages,
             Kind::Spans(spans) => return (spans.put(asid, vpn, known, tell), None),
         };
-        let (value, order) = match known {
-            Known::Line(line) => (line.value, PageOrder::P4K),
-            Known::Page(value, order) => (value, order),
-        };
-        let mut put = (size, value);
-        if let (Some(group), Known::Line(line)) = (self.group, known) {
-            match zen::coalesce(line, group, &mut self.coalescing) {
-                Some(value) => put = (0, value),
-                None if !absent => each!(&mut *store, keys => {
-                    // A group that holds the page would go before what was read now.
-                    let dropped = self.body.drop_one(keys, asid, vpn, 0);
-                    for entry in dropped.into_iter().flatten() {
-                        self.coalescing.destroyed += 1;
-                        tell(Change::Dropped, asid, &entry);
+        let (slot, gone) = match (self.group, known) {
+            (Some(group), Known::Line(line)) => match zen::coalesce(line, group, &mut self.coalescing) {
+                Some(value) => pages.put(asid, vpn, 0, value, absent),
+                None => {
+                    if !absent {
+                        // A group that holds the page would go before what was read now.
+                        for entry in pages.drop_one(asid, vpn, 0).into_iter().flatten() {
+                            self.coalescing.destroyed += 1;
+                            tell(Change::Dropped, asid, &entry);
+                        }
                     }
-                }),
-                None => {}
-            }
-        } else {
-            let held = self.body.orders[usize::from(size)];
-            put.1 = value.moved(vpn.align_down(held).0.wrapping_sub(vpn.align_down(order).0));
-        }
-        let (hit, gone) = each!(store, keys => self.body.put(keys, asid, vpn, put.0, put.1, absent));
-        tell(Change::Filled, asid, &hit.value.entry(vpn, hit.order));
-        (hit, gone)
+                    pages.put(asid, vpn, size, line.value, absent)
+                }
+            },
+            (_, known) => self.put(asid, vpn, size, known.page(), absent),
+        };
+        let (value, order) = self.read(slot, vpn);
+        tell(Change::Filled, asid, &value.entry(vpn, order));
+        (slot, gone)
     }
 
     /// What a found entry knows of the line of base page `vpn`: `None` where it is larger than a line, or a page of the
     /// table that is no base page.
-    pub fn line(&self, hit: &Hit, vpn: Vpn) -> Option<Line> {
-        if let Kind::Spans(spans) = &self.ways {
-            return spans.line(hit.at, vpn);
+    pub fn line(&self, slot: Slot, vpn: Vpn) -> Option<Line> {
+        if let Kind::Spans(spans) = &self.kind {
+            return spans.line(slot.at, vpn);
         }
-        if hit.order != PageOrder::P4K && self.group != Some(hit.order) {
+        let (value, order) = self.read(slot, vpn);
+        if order != PageOrder::P4K && self.group != Some(order) {
             return None;
         }
-        let first = vpn.align_down(hit.order);
-        let mut line = Line::of_one(vpn, hit.value.moved(vpn.0 - first.0));
-        for page in 0..hit.order.base_pages() {
-            line.add((first.0 + page - line.first.0) as usize, hit.value.pfn().0 + page);
+        let first = vpn.align_down(order);
+        let mut line = Line::of_one(vpn, value.moved(vpn.0 - first.0));
+        for page in 0..order.base_pages() {
+            line.add((first.0 + page - line.first.0) as usize, value.pfn().0 + page);
         }
         Some(line)
     }
 
     /// Drops every entry with the tag `asid`, none of the global ones; everything for `None`; telling `gone`.
     pub fn drop_space(&mut self, asid: Option<Asid>, mut gone: impl FnMut(&Entry)) {
-        match &mut self.ways {
-            Kind::Sets(store) => each!(store, keys => match asid {
-                Some(asid) => self.body.drop_if(keys, |tag, _, _| tag == asid && tag != GLOBAL, &mut gone),
-                None => self.body.drop_if(keys, |_, _, _| true, &mut gone),
-            }),
+        match &mut self.kind {
+            Kind::Pages(pages) => pages.drop_space(asid, gone),
             Kind::Spans(spans) => spans.drop_space(asid, |_, _, entry| gone(entry)),
         }
     }
 
     /// Drops the entries of `asid`, and the global ones, that meet the `pages` base pages from `first`, telling `gone`.
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, mut gone: impl FnMut(&Entry)) {
-        match &mut self.ways {
-            Kind::Sets(store) => each!(store, keys => self.body.drop_range(keys, asid, first, pages, &mut gone)),
+        match &mut self.kind {
+            Kind::Pages(held) => held.drop_range(asid, first, pages, gone),
             Kind::Spans(spans) => spans.drop_range(asid, first, pages, |_, _, entry| gone(entry)),
         }
     }
 
     /// Tells of every entry held, with its tag; of those that are no pages, page by page.
-    pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
-        match &self.ways {
-            Kind::Sets(store) => each!(store, keys => self.body.all(keys, &mut tell)),
+    pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
+        match &self.kind {
+            Kind::Pages(pages) => pages.all(tell),
             Kind::Spans(spans) => spans.all(tell),
         }
     }
 
     /// Fills, evictions and invalidations so far.
     pub fn traffic(&self) -> [u64; 3] {
-        match &self.ways {
-            Kind::Sets(_) => [self.body.fills, self.body.evictions, self.body.invalidations],
+        match &self.kind {
+            Kind::Pages(pages) => pages.traffic(),
             Kind::Spans(spans) => spans.traffic().0,
         }
     }
 
     /// What became of the lines that walks read, for designs that look at them.
     pub fn coalescing(&self) -> Option<CoalescingCounts> {
-        match &self.ways {
-            Kind::Sets(_) => self.group.map(|_| self.coalescing),
+        match &self.kind {
+            Kind::Pages(_) => self.group.map(|_| self.coalescing),
             Kind::Spans(spans) => Some(spans.traffic().1),
-        }
-    }
-}
-
-impl Body {
-    /// The set that the page of `order` that holds `vpn` falls in: the low bits of its number, or the remainder where
-    /// the sets are no power of two.
-    #[inline(always)]
-    fn set(&self, vpn: Vpn, order: PageOrder) -> usize {
-        let index = vpn.0 >> order.get();
-        match self.mask {
-            Some(mask) => (index & mask) as usize,
-            None => (index % self.sets) as usize,
-        }
-    }
-
-    #[inline(always)]
-    fn seek(&self, keys: &impl Keys, asid: Asid, vpn: Vpn) -> Option<(Hit, usize, usize)> {
-        let mut sizes = self.present;
-        while sizes != 0 {
-            let size = sizes.trailing_zeros() as usize;
-            sizes &= sizes - 1;
-            let order = self.orders[size];
-            let set = self.set(vpn, order);
-            let mut way = keys.find(set, key(vpn, asid, order, size));
-            if way.is_none() && self.globals != 0 {
-                way = keys.find(set, key(vpn, GLOBAL, order, size));
-            }
-            if let Some(way) = way {
-                let at = set * keys.stride() + way;
-                return Some((Hit { at: at as u32, size: size as u8, value: self.values[at], order }, set, way));
-            }
-        }
-        None
-    }
-
-    #[inline(always)]
-    fn put(
-        &mut self,
-        keys: &mut impl Keys,
-        asid: Asid,
-        vpn: Vpn,
-        size: u8,
-        value: Value,
-        absent: bool,
-    ) -> (Hit, Option<Gone>) {
-        let order = self.orders[usize::from(size)];
-        let global = value.global();
-        let wanted = key(vpn, if global { GLOBAL } else { asid }, order, usize::from(size));
-        let set = self.set(vpn, order);
-        self.fills += 1;
-        if !absent && let Some(way) = keys.find(set, wanted) {
-            keys.touch(set, way);
-            let at = set * keys.stride() + way;
-            self.values[at] = value;
-            return (Hit { at: at as u32, size, value, order }, None);
-        }
-        debug_assert!(keys.find(set, wanted).is_none());
-        let (way, old) = keys.admit(set, wanted, self.empty != 0);
-        let at = set * keys.stride() + way;
-        let slot = Hit { at: at as u32, size, value, order };
-        let was = std::mem::replace(&mut self.values[at], value);
-        if old == EMPTY {
-            self.count_in(wanted);
-            return (slot, None);
-        }
-        self.evictions += 1;
-        // Most entries make way for one of their kind: nothing to count then.
-        if key::size(old) != usize::from(size) || self.globals != 0 || global {
-            self.count_in(wanted);
-            self.count_out(old);
-        }
-        (slot, Some(Gone { key: old, order: self.orders[key::size(old)], value: was }))
-    }
-
-    fn count_in(&mut self, new: u64) {
-        let size = key::size(new);
-        self.held[size] += 1;
-        self.present |= 1 << size;
-        self.empty = self.empty.wrapping_sub(1);
-        self.globals += u32::from(key::asid(new) == GLOBAL);
-    }
-
-    fn count_out(&mut self, old: u64) {
-        let size = key::size(old);
-        self.held[size] -= 1;
-        self.present &= !(u8::from(self.held[size] == 0) << size);
-        self.empty = self.empty.wrapping_add(1);
-        self.globals -= u32::from(key::asid(old) == GLOBAL);
-    }
-
-    fn remove(&mut self, keys: &mut impl Keys, set: usize, way: usize) -> Entry {
-        let old = keys.key(set, way);
-        keys.remove(set, way);
-        self.count_out(old);
-        self.invalidations += 1;
-        self.values[set * keys.stride() + way].entry(key::vpn(old), self.orders[key::size(old)])
-    }
-
-    fn drop_if(
-        &mut self,
-        keys: &mut impl Keys,
-        drop: impl Fn(Asid, Vpn, PageOrder) -> bool,
-        gone: &mut impl FnMut(&Entry),
-    ) {
-        if self.present == 0 {
-            return;
-        }
-        for set in 0..self.sets as usize {
-            for way in 0..keys.stride() {
-                let k = keys.key(set, way);
-                if k != EMPTY && drop(key::asid(k), key::vpn(k), self.orders[key::size(k)]) {
-                    gone(&self.remove(keys, set, way));
-                }
-            }
-        }
-    }
-
-    /// Drops what translates `vpn` as a page of size number `size`: the address space's own and the global one.
-    fn drop_one(&mut self, keys: &mut impl Keys, asid: Asid, vpn: Vpn, size: usize) -> [Option<Entry>; 2] {
-        if self.held[size] == 0 {
-            return [None; 2];
-        }
-        let order = self.orders[size];
-        let set = self.set(vpn, order);
-        [asid, GLOBAL].map(|tag| {
-            let way = keys.find(set, key(vpn, tag, order, size))?;
-            Some(self.remove(keys, set, way))
-        })
-    }
-
-    fn all(&self, keys: &impl Keys, tell: &mut impl FnMut(Asid, &Entry)) {
-        for set in 0..self.sets as usize {
-            for way in 0..keys.stride() {
-                let k = keys.key(set, way);
-                if k != EMPTY {
-                    let value = self.values[set * keys.stride() + way];
-                    tell(key::asid(k), &value.entry(key::vpn(k), self.orders[key::size(k)]));
-                }
-            }
-        }
-    }
-
-    fn drop_range(&mut self, keys: &mut impl Keys, asid: Asid, first: Vpn, pages: u64, gone: &mut impl FnMut(&Entry)) {
-        for size in 0..MAX_SIZES {
-            if self.held[size] == 0 {
-                continue;
-            }
-            let order = self.orders[size];
-            let (from, to) = (first.0 >> order.get(), (first.0 + pages - 1) >> order.get());
-            if to - from >= self.values.len() as u64 {
-                let meets = |vpn: Vpn| (from..=to).contains(&(vpn.0 >> order.get()));
-                self.drop_if(keys, |tag, vpn, o| o == order && (tag == asid || tag == GLOBAL) && meets(vpn), gone);
-                continue;
-            }
-            for page in from..=to {
-                let vpn = Vpn(page << order.get());
-                let set = self.set(vpn, order);
-                for tag in [asid, GLOBAL] {
-                    if let Some(way) = keys.find(set, key(vpn, tag, order, size)) {
-                        gone(&self.remove(keys, set, way));
-                    }
-                }
-            }
         }
     }
 }

@@ -3,10 +3,11 @@
 use crate::{
     ArrayCounts, ArrayDesc, Entry, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome,
     SideCounts,
-    array::{Array, Gone, Hit},
+    array::Array,
     design::{Change, Known, Line},
     key::Value,
     levels::Levels,
+    pages::{Gone, Slot},
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr, VirtRange, Vpn};
 use mmulab_pagetable::{Invalidate, Walked};
@@ -123,10 +124,11 @@ impl Hierarchy {
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(hit) = array.hit(q.asid, q.vpn) {
-                array.hits[usize::from(hit.size)] += 1;
+            if let Some(slot) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
-                return self.answer(q, 1, 0, hit.value, hit.order, Some((index as u8, hit)));
+                let (value, order) = array.read(slot, q.vpn);
+                return self.answer(q, 1, 0, value, order, Some((index as u8, slot)));
             }
         }
         counts.misses += 1;
@@ -140,17 +142,18 @@ impl Hierarchy {
         let level = &self.levels.of[1][q.side];
         for index in level.search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(hit) = array.hit(q.asid, q.vpn) {
-                array.hits[usize::from(hit.size)] += 1;
+            if let Some(slot) = array.hit(q.asid, q.vpn) {
+                array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
-                let cycles = array.hit_cycles[usize::from(hit.size)];
+                let cycles = array.hit_cycles[usize::from(slot.size)];
+                let (value, order) = array.read(slot, q.vpn);
                 self.absent = [NOBODY; 2];
                 let first = if self.coalesces {
-                    self.lift(index, q, &hit, obs)
+                    self.lift(index, q, slot, (value, order), obs)
                 } else {
-                    self.put(0, q, hit.value, hit.order, true, obs)
+                    self.put(0, q, value, order, true, obs)
                 };
-                return self.answer(q, 2, cycles, hit.value, hit.order, first);
+                return self.answer(q, 2, cycles, value, order, first);
             }
         }
         counts.misses += 1;
@@ -167,7 +170,7 @@ impl Hierarchy {
         cycles: u32,
         value: Value,
         order: PageOrder,
-        first: Option<(u8, Hit)>,
+        first: Option<(u8, Slot)>,
     ) -> Outcome {
         if !value.ready(q.access) {
             return if value.allows(q.access) {
@@ -176,12 +179,12 @@ impl Hierarchy {
                 Outcome::Denied { level, cycles }
             };
         }
-        if let Some((array, held)) = first {
+        if let Some((array, slot)) = first {
             let recent = &mut self.recent[q.side];
             recent.page = page_of(q.asid, q.va);
             // The first level may hold only a part of what the second does.
-            (recent.value, recent.order) = (held.value, held.order);
-            (recent.array, recent.size) = (array, held.size);
+            (recent.value, recent.order) = self.arrays[usize::from(array)].read(slot, q.vpn);
+            (recent.array, recent.size) = (array, slot.size);
         }
         let entry = value.entry(q.vpn, order);
         if level == 1 { Outcome::L1 { entry } } else { Outcome::L2 { entry, cycles } }
@@ -237,9 +240,16 @@ impl Hierarchy {
 
     /// Fills the first level with what the second held.
     #[inline(never)]
-    fn lift<O: Observer>(&mut self, index: usize, q: Query, hit: &Hit, obs: &mut O) -> Option<(u8, Hit)> {
-        let line = self.arrays[index].line(hit, q.vpn);
-        let known = line.as_ref().map_or(Known::Page(hit.value, hit.order), Known::Line);
+    fn lift<O: Observer>(
+        &mut self,
+        index: usize,
+        q: Query,
+        slot: Slot,
+        (value, order): (Value, PageOrder),
+        obs: &mut O,
+    ) -> Option<(u8, Slot)> {
+        let line = self.arrays[index].line(slot, q.vpn);
+        let known = line.as_ref().map_or(Known::Page(value, order), Known::Line);
         self.take(0, q, known, true, obs)
     }
 
@@ -252,11 +262,8 @@ impl Hierarchy {
         known: Known,
         absent: bool,
         obs: &mut O,
-    ) -> Option<(u8, Hit)> {
-        let order = match known {
-            Known::Line(_) => PageOrder::P4K,
-            Known::Page(_, order) => order,
-        };
+    ) -> Option<(u8, Slot)> {
+        let (_, order) = known.page();
         let target = self.levels.of[level][q.side].takes(order)?;
         let index = usize::from(target.array);
         let tell = |change, _, entry: &Entry| match change {
@@ -264,13 +271,13 @@ impl Hierarchy {
             Change::Evicted => obs.evicted(index, entry),
             Change::Dropped => obs.invalidated(index, entry),
         };
-        let (hit, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, absent, tell);
+        let (slot, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, absent, tell);
         if let Some(gone) = gone
             && (O::ACTIVE || self.evictions_matter[index])
         {
             self.evicted(index, &gone, obs);
         }
-        Some((target.array, hit))
+        Some((target.array, slot))
     }
 
     /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
@@ -284,15 +291,13 @@ impl Hierarchy {
         order: PageOrder,
         absent: bool,
         obs: &mut O,
-    ) -> Option<(u8, Hit)> {
+    ) -> Option<(u8, Slot)> {
         let target = self.levels.of[level][q.side].takes(order)?;
         let array = &mut self.arrays[usize::from(target.array)];
-        let held = array.order(target.size);
-        let value =
-            if held == order { value } else { value.moved(q.vpn.align_down(held).0 - q.vpn.align_down(order).0) };
-        let (slot, gone) = array.put(q.asid, q.vpn, target.size, value, absent);
+        let (slot, gone) = array.put(q.asid, q.vpn, target.size, (value, order), absent);
         if O::ACTIVE {
-            obs.filled(usize::from(target.array), &value.entry(q.vpn, held));
+            let (value, order) = array.read(slot, q.vpn);
+            obs.filled(usize::from(target.array), &value.entry(q.vpn, order));
         }
         if let Some(gone) = gone
             && (O::ACTIVE || self.evictions_matter[usize::from(target.array)])
@@ -310,7 +315,7 @@ impl Hierarchy {
             let below = self.levels.victims[index][at];
             let array = &mut self.arrays[below];
             let Some(size) = array.sizes.iter().position(|&o| o == gone.order) else { continue };
-            let (_, next) = array.put(gone.asid(), gone.vpn(), size as u8, gone.value, false);
+            let (_, next) = array.put(gone.asid(), gone.vpn(), size as u8, (gone.value, gone.order), false);
             obs.filled(below, &gone.entry());
             if let Some(next) = next {
                 self.evicted(below, &next, obs);

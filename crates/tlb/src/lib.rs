@@ -15,6 +15,7 @@ mod hierarchy;
 mod key;
 mod levels;
 mod observer;
+mod pages;
 
 pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, SideCounts};
 pub use desc::{ArrayDesc, Coalescing, Design, HierarchyDesc, Inclusion, Placement, Probe};

@@ -4,8 +4,8 @@
 use super::Line;
 use crate::{
     CoalescingCounts, Entry,
-    array::Hit,
     key::{GLOBAL, Value},
+    pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Pfn, Vpn};
 use mmulab_sets::{EMPTY, Store, each};
@@ -22,6 +22,16 @@ pub enum Known<'a> {
     Line(&'a Line),
     /// A page of any size.
     Page(Value, PageOrder),
+}
+
+impl Known<'_> {
+    /// What is known of the page alone, and its size.
+    pub fn page(&self) -> (Value, PageOrder) {
+        match *self {
+            Self::Line(line) => (line.value, PageOrder::P4K),
+            Self::Page(value, order) => (value, order),
+        }
+    }
 }
 
 /// What happened to an entry.
@@ -158,10 +168,14 @@ impl<R: Rule> Scan<R> {
         None
     }
 
-    fn found(&self, at: usize, held: &Held, vpn: Vpn) -> Hit {
-        let order = held.order();
-        let value = if held.whole { held.value } else { held.value.at(R::frame(held, vpn)) };
-        Hit { at: at as u32, size: self.class(held), value, order }
+    fn slot(&self, at: usize, held: &Held) -> Slot {
+        Slot { at: at as u32, size: self.class(held) }
+    }
+
+    /// What the entry at `slot`, which is occupied, says of `vpn`, and the size of the page that it says it of.
+    pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
+        let held = self.held[slot.at as usize].as_ref().expect("a slot is of an entry");
+        (if held.whole { held.value } else { held.value.at(R::frame(held, vpn)) }, held.order())
     }
 
     fn class(&self, held: &Held) -> u8 {
@@ -172,10 +186,10 @@ impl<R: Rule> Scan<R> {
         }
     }
 
-    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Hit> {
+    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         let at = self.seek(asid, vpn)?;
         each!(&mut self.order, keys => mmulab_sets::Keys::touch(keys, at / self.ways, at % self.ways));
-        self.held[at].map(|held| self.found(at, &held, vpn))
+        self.held[at].as_ref().map(|held| self.slot(at, held))
     }
 
     /// What the entry at `at` knows of the line of base page `vpn`.
@@ -226,7 +240,7 @@ impl<R: Rule> Scan<R> {
     }
 
     /// Takes in what is known of `vpn`. No two entries then speak for one base page.
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, mut tell: impl FnMut(Change, Asid, &Entry)) -> Hit {
+    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, mut tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
         let (mut new, walked) = match known {
             Known::Line(line) => (self.rule.make(line), line.walked),
             Known::Page(value, order) => (page(vpn, value, order), false),
@@ -292,7 +306,7 @@ impl<R: Rule> Scan<R> {
             }
         };
         self.held[at] = Some(new);
-        self.found(at, &new, vpn)
+        self.slot(at, &new)
     }
 
     /// Drops the entries that meet `drop`, which is told whose they are.

@@ -1,7 +1,11 @@
 //! The designs that keep their entries in a [`Scan`], behind one enum.
 
 use super::{Change, Known, Line, clustered::Clustered, colt_fa::ColtFa, colt_sa::ColtSa, scan::Scan, tps::Tps};
-use crate::{ArrayDesc, CoalescingCounts, Design, Entry, Probe, array::Hit, key::GLOBAL};
+use crate::{
+    ArrayDesc, CoalescingCounts, Design, Entry, Probe,
+    key::{GLOBAL, Value},
+    pages::Slot,
+};
 use mmulab_addr::{Asid, PageOrder, Vpn};
 use mmulab_sets::{Store, Ways};
 
@@ -104,11 +108,16 @@ impl Spans {
         Ok(Shape { spans, sizes: sizes.to_vec(), classes })
     }
 
-    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Hit> {
+    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         whichever!(self, scan => scan.hit(asid, vpn))
     }
 
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, tell: impl FnMut(Change, Asid, &Entry)) -> Hit {
+    /// What the entry at `slot` says of `vpn`, and the size of the page that it says it of.
+    pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
+        whichever!(self, scan => scan.read(slot, vpn))
+    }
+
+    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
         whichever!(self, scan => scan.put(asid, vpn, known, tell))
     }
 
