@@ -65,7 +65,11 @@ impl Kernel {
                 let now = self.wakes_at().unwrap_or(0);
                 return self.wake(mem, now, fx);
             }
-            Event::Invlpg { .. } | Event::Lost { .. } | Event::Image { .. } => return Ok(()),
+            Event::Invlpg { .. }
+            | Event::Lost { .. }
+            | Event::Image { .. }
+            | Event::Malloc { .. }
+            | Event::Free { .. } => return Ok(()),
             _ => {}
         }
         let slot = self.slot_or_new(mem, who.pid, fx)?;
@@ -108,9 +112,13 @@ impl Kernel {
                 Ok(())
             }
             Event::Clone { .. } | Event::ExitThread => Ok(()),
-            Event::Switch { .. } | Event::Invlpg { .. } | Event::Tick | Event::Lost { .. } | Event::Image { .. } => {
-                Ok(())
-            }
+            Event::Switch { .. }
+            | Event::Invlpg { .. }
+            | Event::Tick
+            | Event::Lost { .. }
+            | Event::Image { .. }
+            | Event::Malloc { .. }
+            | Event::Free { .. } => Ok(()),
         };
         if let Err(error) = done {
             self.fail(error, fx);

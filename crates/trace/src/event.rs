@@ -72,6 +72,10 @@ pub struct ImageSegment {
     pub align: u64,
 }
 
+/// What memory given by malloc is aligned to where nothing else was asked: the largest type's alignment (C's
+/// `max_align_t`) on all instruction sets known here.
+pub const MALLOC_ALIGN: u64 = 16;
+
 /// What happened to an address space, a thread or the machine, in order with the references.
 ///
 /// Lengths are in bytes. Ranges need not be page-aligned in a trace; the kernel rounds as Linux does.
@@ -150,6 +154,21 @@ pub enum Event {
         start: VirtAddr,
         /// Where it ends.
         end: VirtAddr,
+    },
+    /// The program was given memory by its allocator; told when the allocator returns. Nothing changes by it: what the
+    /// allocator asked of the system is told by other events.
+    Malloc {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes asked for.
+        len: u64,
+        /// What `addr` was asked to be a multiple of: a power of two, 16 when nothing was asked.
+        align: u64,
+    },
+    /// The program gives memory back to its allocator; told before the allocator is called.
+    Free {
+        /// The address it was given.
+        addr: VirtAddr,
     },
     /// A new process, a copy of the acting one (copy on write).
     Fork {

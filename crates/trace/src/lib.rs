@@ -18,7 +18,7 @@ mod text;
 
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
-pub use event::{Advice, Backing, Event, ImageSegment, MapFlags};
+pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
 pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, write_file};
 pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
 pub use native::{

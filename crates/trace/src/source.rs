@@ -47,6 +47,8 @@ pub struct TraceInfo {
     pub references: Option<u64>,
     /// Whether it carries the program's address-space events; without them, unmapped memory must be mapped on touch.
     pub has_address_space: bool,
+    /// Whether it tells what the program asked of its allocator.
+    pub has_heap: bool,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
@@ -116,9 +118,9 @@ pub trait Source: Send {
 
     /// What a copy of it says at its start.
     fn description(&self) -> Description {
-        let TraceInfo { program, args, isa, has_address_space, format, .. } = self.info().clone();
+        let TraceInfo { program, args, isa, has_address_space, has_heap, format, .. } = self.info().clone();
         let writer = concat!("mmulab ", env!("CARGO_PKG_VERSION")).into();
-        Description { program, args, isa, has_address_space, writer, source: format, cpu: None }
+        Description { program, args, isa, has_address_space, has_heap, writer, source: format, cpu: None }
     }
 
     /// What it says at its end, where that can be known beforehand.

@@ -73,7 +73,7 @@ fn word() -> impl Strategy<Value = Word> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    (va(), any::<u64>(), 0usize..8).prop_map(|(addr, len, which)| match which {
+    (va(), any::<u64>(), 0usize..10).prop_map(|(addr, len, which)| match which {
         0 => Event::Mmap {
             addr,
             len,
@@ -86,7 +86,9 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Event::Fork { child: Pid(9), shares_memory: true },
         4 => Event::Lost { what: "why".into() },
         5 => Event::Tick,
-        6 => {
+        6 => Event::Malloc { addr, len, align: 16 },
+        7 => Event::Free { addr },
+        8 => {
             let segment = ImageSegment { address: len, bytes: 1, offset: 2, file_bytes: 3, prot: Prot::RX, align: 4 };
             Event::Image { path: "/x".into(), segments: vec![segment; 2] }
         }

@@ -62,6 +62,8 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         (text(), prop::collection::vec(segment(), 0..4)).prop_map(|(path, segments)| Event::Image { path, segments }),
         (va(), len.clone()).prop_map(|(addr, len)| Event::Munmap { addr, len }),
+        (va(), len.clone(), 0u32..57).prop_map(|(addr, len, n)| Event::Malloc { addr, len, align: 1 << n }),
+        va().prop_map(|addr| Event::Free { addr }),
         (va(), len.clone(), prot).prop_map(|(addr, len, prot)| Event::Mprotect { addr, len, prot }),
         (va(), len.clone(), va(), len.clone(), any::<bool>())
             .prop_map(|(old, old_len, new, new_len, keep_old)| Event::Mremap { old, old_len, new, new_len, keep_old }),

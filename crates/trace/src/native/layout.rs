@@ -49,6 +49,9 @@ pub struct Description {
     pub cpu: Option<String>,
     /// Whether the events describe the program's address spaces.
     pub has_address_space: bool,
+    /// Whether the events tell what the program asked of its allocator.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_heap: bool,
     /// What wrote the trace: name and version.
     pub writer: String,
     /// What the references came from: `qemu-x86_64 ...`, or the format converted from.

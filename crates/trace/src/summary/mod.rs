@@ -177,6 +177,8 @@ fn name(event: &Event) -> &'static str {
         Event::Tick => "tick",
         Event::Lost { .. } => "lost",
         Event::Image { .. } => "image",
+        Event::Malloc { .. } => "malloc",
+        Event::Free { .. } => "free",
     }
 }
 

@@ -1,9 +1,9 @@
 use super::words::{Words, Wrong, letters, unescaped};
-use crate::{Advice, Backing, Batch, Event, ImageSegment, MapFlags, Ref};
+use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags, Ref};
 use mmulab_addr::{PageOrder, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 22] = [
     "image",
     "mmap",
     "munmap",
@@ -11,6 +11,8 @@ const WORDS: [&str; 20] = [
     "mremap",
     "madvise",
     "brk",
+    "malloc",
+    "free",
     "f",
     "r",
     "w",
@@ -77,6 +79,8 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
         }
         "madvise" => Event::Madvise { addr: words.address()?, len: words.length()?, advice: advice(&mut words)? },
         "brk" => Event::Brk { start: words.address()?, end: words.address()? },
+        "malloc" => Event::Malloc { addr: words.address()?, len: words.length()?, align: alignment(&mut words)? },
+        "free" => Event::Free { addr: words.address()? },
         "p" => {
             let (column, word) = words.need("PID.TID")?;
             let (pid, tid) = word.split_once('.').unwrap_or((word, word));
@@ -143,6 +147,12 @@ fn segment(word: &str) -> Option<ImageSegment> {
     let ((address, bytes), (offset, file_bytes)) = (pair(fields.next()?)?, pair(fields.next()?)?);
     let align = parse_bytes(fields.next()?)?;
     fields.next().is_none().then_some(ImageSegment { address, bytes, offset, file_bytes, prot, align })
+}
+
+fn alignment(words: &mut Words<'_>) -> Result<u64, Wrong> {
+    let Some((column, word)) = words.next() else { return Ok(MALLOC_ALIGN) };
+    let bytes = word.strip_prefix("align=").and_then(parse_bytes).filter(|bytes| bytes.is_power_of_two());
+    bytes.ok_or_else(|| Wrong(column, format!("'{word}' is no alignment: write align= and a power of two")))
 }
 
 fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {

@@ -95,17 +95,19 @@ fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
                 .find(|isa| isa.to_string() == word)
                 .ok_or_else(|| Wrong(column, format!("'{word}' is none of x86-64, aarch64, riscv64")))?;
         }
-        "mappings" => {
-            let (column, word) = words.need("told or untold")?;
-            info.has_address_space = match word {
-                "told" => true,
-                "untold" => false,
-                _ => return Err(Wrong(column, format!("'{word}' is neither told nor untold"))),
-            };
-        }
-        _ => return Err(Wrong(column, format!("'{key}' describes nothing: program, arg, isa, mappings do"))),
+        "mappings" => info.has_address_space = is_told(&mut words)?,
+        "heap" => info.has_heap = is_told(&mut words)?,
+        _ => return Err(Wrong(column, format!("'{key}' describes nothing: program, arg, isa, mappings, heap do"))),
     }
     words.end()
+}
+
+fn is_told(words: &mut Words<'_>) -> Result<bool, Wrong> {
+    match words.need("told or untold")? {
+        (_, "told") => Ok(true),
+        (_, "untold") => Ok(false),
+        (column, word) => Err(Wrong(column, format!("'{word}' is neither told nor untold"))),
+    }
 }
 
 impl<R: BufRead + Send> Source for TextReader<R> {

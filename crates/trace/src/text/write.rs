@@ -1,5 +1,5 @@
 use super::read::DESCRIBES;
-use crate::{Advice, Backing, Batch, Description, Event, ImageSegment, Item, MapFlags};
+use crate::{Advice, Backing, Batch, Description, Event, ImageSegment, Item, MALLOC_ALIGN, MapFlags};
 use mmulab_addr::{Access, Prot};
 use std::{fmt::Write as _, io};
 
@@ -34,6 +34,9 @@ pub fn line_of_event(event: &Event) -> String {
         }
         Event::Madvise { addr, len, advice } => format!("madvise {addr} {len:#x} {}", advice_word(*advice)),
         Event::Brk { start, end } => format!("brk {start} {end}"),
+        Event::Malloc { addr, len, align: MALLOC_ALIGN } => format!("malloc {addr} {len:#x}"),
+        Event::Malloc { addr, len, align } => format!("malloc {addr} {len:#x} align={align:#x}"),
+        Event::Free { addr } => format!("free {addr}"),
         Event::Fork { child, shares_memory } => format!("fork {child}{}", if *shares_memory { " vm" } else { "" }),
         Event::Clone { child } => format!("clone {child}"),
         Event::Exec { path } => format!("exec {}", escaped(path)),
@@ -101,7 +104,7 @@ fn push_flags(line: &mut String, flags: &MapFlags) {
 /// # Errors
 /// Those of `out`.
 pub fn write_description(description: &Description, out: &mut impl io::Write) -> io::Result<()> {
-    let Description { program, args, isa, has_address_space, .. } = description;
+    let Description { program, args, isa, has_address_space, has_heap, .. } = description;
     if !program.is_empty() {
         writeln!(out, "{DESCRIBES} program {}", escaped(program))?;
     }
@@ -111,6 +114,9 @@ pub fn write_description(description: &Description, out: &mut impl io::Write) ->
     writeln!(out, "{DESCRIBES} isa {isa}")?;
     if !has_address_space {
         writeln!(out, "{DESCRIBES} mappings untold")?;
+    }
+    if *has_heap {
+        writeln!(out, "{DESCRIBES} heap told")?;
     }
     Ok(())
 }
