@@ -1,0 +1,67 @@
+//! Buffers of words, and the list of free ones.
+
+use super::{Arena, BUFFERS_AT, futex::Guard};
+use std::sync::atomic::Ordering;
+
+/// Words of a buffer: 256 KiB, which stays in a core's second-level cache on its way.
+pub const BUFFER_WORDS: u64 = 32 * 1024;
+/// Words a thread writes before it takes another buffer. The rest leaves room for the accesses of one block, so that
+/// buffers end between blocks (a block with more accesses is told in two pieces).
+pub const FULL_WORDS: u64 = BUFFER_WORDS - 1024;
+/// Buffers at most: one for each thread that lives, and those that wait.
+pub const BUFFERS: u64 = 32 * 1024;
+
+impl Arena {
+    /// Where the first word of the first buffer is.
+    pub fn words(&self) -> *mut u64 {
+        // SAFETY: inside the mapping.
+        unsafe { self.base.add(BUFFERS_AT).cast::<u64>() }
+    }
+
+    /// The words of a stretch that was handed over, or drained.
+    pub fn stretch(&self, from: u64, count: u32) -> &[u64] {
+        let from = from.min(BUFFERS * BUFFER_WORDS);
+        let count = u64::from(count).min(BUFFERS * BUFFER_WORDS - from);
+        // SAFETY: inside the mapping; words that were handed over are not written again before the buffer is given back.
+        unsafe { std::slice::from_raw_parts(self.words().add(from as usize), count as usize) }
+    }
+
+    /// The bytes of a message that was handed over.
+    pub fn message(&self, from: u64, bytes: u32) -> &[u8] {
+        let words = self.stretch(from, bytes.div_ceil(8));
+        // SAFETY: the same memory, as bytes.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), bytes as usize) }
+    }
+
+    /// An empty buffer's first word; `None` when there is none left.
+    pub(super) fn take_buffer(&self) -> Option<u64> {
+        let header = self.header();
+        let freed = {
+            let _guard = Guard::new(&header.free_lock);
+            header.free.load(Ordering::Relaxed).checked_sub(1).inspect(|&first| {
+                // SAFETY: a free buffer belongs to whoever holds the lock.
+                let next = unsafe { *self.words().add((u64::from(first) * BUFFER_WORDS) as usize) };
+                header.free.store(next as u32, Ordering::Relaxed);
+            })
+        };
+        let number = freed.or_else(|| {
+            let new = header.next_buffer.fetch_add(1, Ordering::Relaxed);
+            if u64::from(new) >= BUFFERS {
+                header.next_buffer.fetch_sub(1, Ordering::Relaxed);
+                return None;
+            }
+            Some(new)
+        })?;
+        Some(u64::from(number) * BUFFER_WORDS)
+    }
+
+    /// Gives back the buffer that word `at` is in.
+    pub fn free_buffer(&self, at: u64) {
+        let header = self.header();
+        let number = at / BUFFER_WORDS;
+        let _guard = Guard::new(&header.free_lock);
+        // SAFETY: the buffer belongs to the caller, and is free from here on.
+        unsafe { *self.words().add((number * BUFFER_WORDS) as usize) = u64::from(header.free.load(Ordering::Relaxed)) };
+        header.free.store(number as u32 + 1, Ordering::Relaxed);
+    }
+}
