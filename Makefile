@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
-	cargo build --release --quiet -p mmulab-record-plugin
+	cargo build --release --quiet -p mmulab-record-plugin -p mmulab-record-heap
 	scripts/assemble.sh
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py

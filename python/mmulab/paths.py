@@ -39,6 +39,11 @@ def search_json() -> str:
     return json.dumps(search())
 
 
+def heap_library() -> Path:
+    """The library that recorded programs preload to tell of their heap."""
+    return _PACKAGE / "_lib" / "libmmulab_heap.so"
+
+
 def plugin() -> Path:
     """The library QEMU loads to record; whether it exists is for the caller to find out."""
     return _PACKAGE / "_lib" / "libmmulab_record.so"

@@ -184,3 +184,65 @@ else:
         assert ran.code == 0, ran.err
         assert "report: out/report.html" in ran.err
         assert (tmp_path / "out" / "trace.mmt").exists()
+
+    HEAP = r"""
+    #pragma GCC optimize("O0") // Otherwise what is given back unused is never asked for.
+    #define _GNU_SOURCE
+    #include <malloc.h>
+    #include <pthread.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    static void *work(void *unused) { for (int i = 0; i < 100; i++) free(malloc(777)); return unused; }
+    int main(void) {
+        char *a = malloc(1001), *b = calloc(3, 1002), *c, *d = aligned_alloc(64, 1024), *e = memalign(128, 1005);
+        if (posix_memalign((void **)&c, 4096, 1003)) return 1;
+        a = realloc(a, 50001);
+        a = realloc(a, 50002);
+        volatile size_t too_much = (size_t)1 << 60;
+        if (realloc(b, too_much)) return 1;
+        free(a); free(b); free(c); free(d); free(e); free(0);
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++) pthread_create(threads + i, 0, work, 0);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+        if (fork() == 0) { free(malloc(888)); _exit(0); }
+        execl("/bin/true", "true", (char *)0);
+    }
+    """
+
+    def test_the_heap_is_told(cli: Cli, build: Build, tmp_path: Path) -> None:
+        """Every object that a program has, from its first byte to its end, also of threads and children."""
+        ran = cli("record", "-o", "a.mmt", "--heap", "--", build(HEAP))
+        assert ran.code == 0, ran.err
+        complete(cli, "a.mmt")
+        assert cli("trace", "convert", "a.mmt", "a.mmtx").code == 0
+        lines = (tmp_path / "a.mmtx").read_text().splitlines()
+        assert "#: heap told" in lines
+        live: dict[str, int] = {}
+        had: dict[int, list[str]] = {}
+        for words in (line.split() for line in lines):
+            if words[0] == "exec":
+                live.clear()
+            elif words[0] == "malloc":
+                assert words[1] not in live
+                live[words[1]] = int(words[2], 16)
+                had.setdefault(live[words[1]], []).append(words[1] if len(words) == 3 else words[3])
+            elif words[0] == "free":
+                had.setdefault(-live.pop(words[1]), []).append(words[1])
+        assert len(had[1001]) == len(had[-1001]) == 1
+        assert len(had[3006]) == 1, "calloc"
+        assert had[1003] == ["align=0x1000"]
+        assert had[1024] == ["align=0x40"]
+        assert had[1005] == ["align=0x80"]
+        assert len(had[50001]) == len(had[50002]) == len(had[-50002]) == 1
+        assert not [size for size in had if size > 1 << 40]
+        assert len(had[777]) == len(had[-777]) == 200
+        assert len(had[888]) == len(had[-888]) == 1
+
+    def test_a_heap_that_cannot_be_seen_is_refused(cli: Cli, tmp_path: Path) -> None:
+        """A static program's allocator is its own."""
+        (tmp_path / "s.c").write_text("int main(void) { return 0; }")
+        subprocess.run(["cc", "-static", "-o", "s", "s.c"], cwd=tmp_path, check=True)
+        ran = cli("record", "-o", "a.mmt", "--heap", "--", "./s")
+        assert ran.code == 2
+        assert "its heap cannot be recorded: it is linked statically" in ran.err
+        assert not (tmp_path / "a.mmt").exists()

@@ -7,7 +7,7 @@ use crate::{
     thread,
 };
 use mmulab_addr::{PageOrder, Prot, VirtAddr};
-use mmulab_record::{Image, Message, is_alive};
+use mmulab_record::{Image, Message, heap, is_alive};
 use mmulab_trace::{Advice, Backing, Event, Isa, MapFlags};
 use std::{
     cell::Cell,
@@ -92,6 +92,12 @@ static TOLD: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
 /// The thread at `index` enters a call.
 pub fn enter(index: u32, number: i64, args: [u64; 6]) {
     let Some(session) = session::current() else { return };
+    if number == heap::CALL {
+        if let Some(event) = heap_event(args) {
+            tell(index, &Message::Events(vec![event]));
+        }
+        return;
+    }
     let Some(call) = call_of(session.isa, number) else { return };
     match call {
         Call::Clone if args[0] & CLONE_VM != 0 && args[0] & CLONE_VFORK == 0 => return,
@@ -202,6 +208,16 @@ fn event(call: Call, [a, b, c, d, e, f]: [u64; 6], result: u64) -> Option<Event>
             return None;
         }
     })
+}
+
+/// What the preloaded library tells.
+fn heap_event([kind, address, bytes, align, ..]: [u64; 6]) -> Option<Event> {
+    let addr = VirtAddr::new(address);
+    match kind {
+        heap::MALLOC => Some(Event::Malloc { addr, len: bytes, align }),
+        heap::FREE => Some(Event::Free { addr }),
+        _ => None,
+    }
 }
 
 /// What a mapping shows, and how.

@@ -28,6 +28,20 @@ pub enum RecordError {
     /// The plugin is missing.
     #[error("{0}: the recorder's plugin is not there; build it with `cargo build --release -p mmulab-record-plugin`")]
     NoPlugin(PathBuf),
+    /// The preloaded library is missing.
+    #[error("{0}: the library that tells of a program's heap is not there; build it with `make build`")]
+    NoHeapLibrary(PathBuf),
+    /// The dynamic linker would take the library's path for several.
+    #[error("{0}: a library whose path has a blank, a colon or a comma cannot be preloaded; move mmulab elsewhere")]
+    HeapLibraryPath(PathBuf),
+    /// The program has no allocator that another library could stand before.
+    #[error("{program}: its heap cannot be recorded: {why}")]
+    HeapUnseen {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
     /// QEMU ended before the program began.
     #[error("QEMU did not start {program}: {said}")]
     QemuFailed {
@@ -55,7 +69,14 @@ impl RecordError {
     pub fn is_mistake(&self) -> bool {
         matches!(
             self,
-            Self::NoCommand | Self::NotFound(_) | Self::NotEmulated { .. } | Self::NoQemu { .. } | Self::NoPlugin(_)
+            Self::NoCommand
+                | Self::NotFound(_)
+                | Self::NotEmulated { .. }
+                | Self::NoQemu { .. }
+                | Self::NoPlugin(_)
+                | Self::NoHeapLibrary(_)
+                | Self::HeapLibraryPath(_)
+                | Self::HeapUnseen { .. }
         )
     }
 

@@ -25,6 +25,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// QEMU's seed for what it takes from the system at random, with `fixed_layout`.
 const SEED: &str = "1";
 
+/// The variable that names libraries to load before all others (ld.so(8)).
+const PRELOAD: &str = "LD_PRELOAD";
+
 /// Runs a program under QEMU and writes what it did to a trace. `tell` hears how far it is a few times a second, and
 /// returns `false` to stop it.
 ///
@@ -181,6 +184,8 @@ struct Plan {
     program: PathBuf,
     /// The program's arguments, the interpreter's of a script included; the first is its name for itself.
     args: Vec<String>,
+    /// What it preloads to have its heap told.
+    heap: Option<OsString>,
 }
 
 fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
@@ -192,6 +197,10 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
     let resolved = elf::resolve(&program, options.command.clone())
         .map_err(|why| RecordError::NotEmulated { program: program.clone(), why })?;
     let isa = options.isa.unwrap_or(resolved.isa);
+    let heap = match &options.heap {
+        Some(library) => Some(heap_library(library, &resolved.program, isa)?),
+        None => None,
+    };
     let qemu = match &options.qemu {
         Some(qemu) => qemu.clone(),
         None => {
@@ -217,19 +226,46 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         isa,
         cpu: options.cpu.clone(),
         has_address_space: true,
+        has_heap: options.heap.is_some(),
         writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
         source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
     };
     let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
     let settings = Settings { description, qemu: options.qemu.clone(), qemu_args, plugin };
-    Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args })
+    Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })
+}
+
+/// The library to preload so that the heap of `program` is told.
+fn heap_library(library: &Path, program: &Path, isa: Isa) -> Result<OsString, RecordError> {
+    let unseen = |why| RecordError::HeapUnseen { program: program.to_path_buf(), why };
+    if !elf::is_native(isa) {
+        return Err(unseen("the library that tells of it is for this machine's instruction set"));
+    }
+    if mmulab_elf::read(program).is_ok_and(|file| file.interpreter.is_none()) {
+        return Err(unseen("it is linked statically, its allocator within it; link it dynamically"));
+    }
+    let found = std::fs::canonicalize(library).map_err(|_| RecordError::NoHeapLibrary(library.to_path_buf()))?;
+    if found.as_os_str().as_encoded_bytes().iter().any(|b| b" :,\t\n".contains(b)) {
+        return Err(RecordError::HeapLibraryPath(found));
+    }
+    Ok(found.into_os_string())
 }
 
 impl Plan {
     fn start(&self, options: &RecordOptions, arena: &Arena) -> std::io::Result<Child> {
-        let env: Vec<(OsString, OsString)> = std::env::vars_os()
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .chain(options.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
             .collect();
+        if let Some(library) = &self.heap {
+            // First, so that it stands before an allocator that is preloaded, too.
+            let others = env.iter().rev().find(|(name, _)| name == PRELOAD).map(|(_, value)| value.clone());
+            let mut all = library.clone();
+            for other in others.into_iter().filter(|other| !other.is_empty()) {
+                all.push(":");
+                all.push(other);
+            }
+            env.push((PRELOAD.into(), all));
+        }
         let (args, env) = command_line(
             &self.settings,
             Path::new(&arena.path()),

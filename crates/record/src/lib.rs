@@ -15,6 +15,8 @@ mod report;
 
 pub mod arena;
 pub mod elf;
+/// How the preloaded library tells of the heap.
+pub mod heap;
 pub mod words;
 
 mod error;

@@ -35,6 +35,10 @@ pub struct RecordOptions {
     /// Where the libraries of a program for another instruction set are. Default: `/usr/TRIPLET` if it is there.
     #[serde(default)]
     pub sysroot: Option<PathBuf>,
+    /// The library (`libmmulab_heap.so`) that the program preloads to tell what it asks of its allocator. Default: that is
+    /// not recorded.
+    #[serde(default)]
+    pub heap: Option<PathBuf>,
     /// Environment variables to add, as (name, value).
     #[serde(default)]
     pub env: Vec<(String, String)>,

@@ -36,6 +36,11 @@ _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
     click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
     click.option(
+        "--heap",
+        is_flag=True,
+        help="Also record what the program asks of its allocator, so that its heap can be laid out anew.",
+    ),
+    click.option(
         "--env",
         "env",
         type=Variable(),
@@ -84,6 +89,7 @@ def make_recording(
         "fixed_layout": bool(taken.get("fixed_layout")),
         "max_instructions": max_instructions,
         "env": [list(pair) for pair in taken.get("env") or ()],
+        "heap": str(paths.heap_library()) if taken.get("heap") else None,
         **wanted,
     }
     with console.progress("recording", max_instructions) as hear:
