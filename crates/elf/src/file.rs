@@ -56,6 +56,15 @@ impl From<&Segment> for ImageSegment {
     }
 }
 
+impl From<&ImageSegment> for Segment {
+    fn from(s: &ImageSegment) -> Self {
+        let flag = |right, bit| if s.prot.has(right) { bit } else { 0 };
+        let flags = flag(Prot::R, 4) | flag(Prot::W, 2) | flag(Prot::X, 1);
+        let ImageSegment { address, bytes, offset, file_bytes, align, .. } = *s;
+        Self { address, bytes, offset, file_bytes, flags, align }
+    }
+}
+
 impl ElfFile {
     /// What a trace tells of it before it is mapped.
     pub fn told(&self, path: &str) -> Event {

@@ -38,6 +38,24 @@ pub struct Part {
     pub bytes: u64,
     /// PF_R (4), PF_W (2), PF_X (1).
     pub flags: u32,
+    /// What its first section is aligned to: a power of two, in bytes. Default: 1.
+    #[serde(default = "one")]
+    pub align: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// The largest alignment that a place is taken to show: sections of programs are rarely aligned to more than a cache line.
+const ALIGN_MAX: u64 = 64;
+
+impl From<&Segment> for Part {
+    /// What is in `segment`. Program headers do not tell how its sections are aligned; its address does, at most.
+    fn from(s: &Segment) -> Self {
+        let align = (ALIGN_MAX | s.address) & (ALIGN_MAX | s.address).wrapping_neg();
+        Self { file_bytes: s.file_bytes, bytes: s.bytes, flags: s.flags, align }
+    }
 }
 
 /// A segment where a linker would place it.
@@ -59,6 +77,9 @@ pub enum LayoutError {
     /// A part has more bytes in the file than in memory.
     #[error("part {0} has more bytes in the file than in memory")]
     Part(usize),
+    /// A part is aligned to what is no power of two.
+    #[error("part {0} is aligned to what is no power of two")]
+    Align(usize),
     /// Too large to be anywhere.
     #[error("the parts are larger than an address space")]
     TooLarge,
@@ -80,9 +101,13 @@ pub fn layout(parts: &[Part], linker: Linker, max_page_size: u64) -> Result<Vec<
         if part.file_bytes > part.bytes {
             return Err(LayoutError::Part(index));
         }
+        if !part.align.is_power_of_two() {
+            return Err(LayoutError::Align(index));
+        }
         if linker == Linker::GnuSeparateCode {
             offset = up(offset, BASE_BYTES)?;
         }
+        offset = up(offset, part.align)?;
         // LLD's rule: the next multiple of maxpagesize, and as far into it as the offset is (lld/ELF/Writer.cpp,
         // fixSectionAlignments).
         let address = if index == 0 { 0 } else { up(dot, max_page_size)? + offset % max_page_size };
@@ -115,7 +140,10 @@ mod tests {
     fn figure_1() -> [Part; 2] {
         let data = 6 * 4096 + 2000;
         let code = 12 * 4096 - data;
-        [Part { file_bytes: data, bytes: data, flags: 4 }, Part { file_bytes: code, bytes: code, flags: 5 }]
+        [
+            Part { file_bytes: data, bytes: data, flags: 4, align: 1 },
+            Part { file_bytes: code, bytes: code, flags: 5, align: 1 },
+        ]
     }
 
     fn page_of_file_page(segment: &Segment, page: u64) -> u64 {
@@ -146,8 +174,12 @@ mod tests {
     }
 
     fn parts() -> impl Strategy<Value = Vec<Part>> {
-        let part = (0u64..3 << 20, 0u64..1 << 16, 4u32..8);
-        let part = part.prop_map(|(file_bytes, zero, flags)| Part { file_bytes, bytes: file_bytes + zero, flags });
+        let part = (0u64..3 << 20, 0u64..1 << 16, 4u32..8, 0u32..7).prop_map(|(file_bytes, zero, flags, align)| Part {
+            file_bytes,
+            bytes: file_bytes + zero,
+            flags,
+            align: 1 << align,
+        });
         prop::collection::vec(part, 1..6)
     }
 
@@ -173,6 +205,14 @@ mod tests {
             }
         }
 
+        /// What was linked by the rule is linked alike again, whatever gaps the sections' alignments left.
+        #[test]
+        fn what_was_placed_by_the_rule_stays(parts in parts(), linker in linker(), order in 0u32..10) {
+            let placed = layout(&parts, linker, 4096 << order).unwrap();
+            let again: Vec<Part> = placed.iter().map(|p| Part::from(&p.segment)).collect();
+            prop_assert_eq!(layout(&again, linker, 4096 << order).unwrap(), placed);
+        }
+
         /// S0-040: LLD's files do not grow with maxpagesize.
         #[test]
         fn the_file_is_no_larger(parts in parts(), order in 0u32..10) {
@@ -185,8 +225,10 @@ mod tests {
     fn impossible_requests_are_refused() {
         assert_eq!(layout(&figure_1(), Linker::Lld, 5000), Err(LayoutError::MaxPageSize(5000)));
         assert_eq!(layout(&figure_1(), Linker::Lld, 2048), Err(LayoutError::MaxPageSize(2048)));
-        let broken = Part { file_bytes: 2, bytes: 1, flags: 4 };
+        let broken = Part { file_bytes: 2, bytes: 1, flags: 4, align: 1 };
         assert_eq!(layout(&[broken], Linker::Lld, 4096), Err(LayoutError::Part(0)));
+        let odd = Part { file_bytes: 1, align: 3, ..broken };
+        assert_eq!(layout(&[odd], Linker::Lld, 4096), Err(LayoutError::Align(0)));
     }
 
     #[test]

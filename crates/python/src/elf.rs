@@ -54,8 +54,7 @@ pub fn elf_layout(spec: &str) -> PyResult<String> {
     let mut parts = spec.parts;
     if let Some(path) = &spec.file {
         let file = read(path).map_err(|e| user(format!("{}: {e}", path.display())))?;
-        let part = |s: &Segment| Part { file_bytes: s.file_bytes, bytes: s.bytes, flags: s.flags };
-        parts = file.segments.iter().map(part).collect();
+        parts = file.segments.iter().map(Part::from).collect();
     }
     let max_page_size = spec.max_page_size.unwrap_or(spec.linker.default_max_page_size());
     let placed = layout(&parts, spec.linker, max_page_size).map_err(user)?;

@@ -10,4 +10,9 @@ pub enum ReshapeError {
     /// The trace has references only.
     #[error("{0} does not tell the program's mappings, so its ELF files are unknown; record it with mmulab")]
     NoMappings(String),
+    /// Addresses that cannot be used.
+    #[error(
+        "image.window is '{0}': give a multiple of 4096 whose next 64 GiB lie in the lower half of a 48-bit address space"
+    )]
+    Window(String),
 }

@@ -3,10 +3,12 @@
 
 mod desc;
 mod error;
+mod headers;
 mod image;
 
 pub use desc::ReshapeDesc;
 pub use error::ReshapeError;
+pub use headers::with_headers;
 pub use image::ImageDesc;
 
 use mmulab_trace::Source;

@@ -103,6 +103,12 @@ impl Ref {
         VirtAddr::new(self.0 >> VA_SHIFT)
     }
 
+    /// A reference to `delta` bytes further on, modulo 2^57.
+    #[inline(always)]
+    pub const fn moved(self, delta: u64) -> Self {
+        Self(self.0.wrapping_add(delta << VA_SHIFT))
+    }
+
     /// The instructions of a fetch.
     #[inline(always)]
     pub const fn instructions(self) -> u32 {

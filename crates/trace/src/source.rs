@@ -1,5 +1,6 @@
 use crate::{Batch, Description, EndInfo, Sought, TraceError};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// The instruction set a trace was made on.
@@ -53,6 +54,9 @@ pub struct TraceInfo {
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
     pub warnings: Vec<String>,
+    /// What was changed of it on its way here, by who changed it: nothing if it is told as it was made.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub reshaped: Map<String, Value>,
 }
 
 /// What [`Source::verify`] found.

@@ -1,0 +1,117 @@
+use mmulab_addr::{BASE_BYTES, Prot};
+use mmulab_elf::ElfFile;
+use mmulab_trace::{Backing, Batch, Description, EndInfo, Event, Item, Source, TraceError, TraceErrorKind, TraceInfo};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+/// `source` with what the program headers of its ELF files say, as a recorder tells it, for recordings that lack it. The
+/// files are read from where they were when it was recorded; one whose code the recording maps otherwise than its headers
+/// say ends the trace with an error. Files that are gone are in the warnings.
+pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
+    let info = source.info().clone();
+    Box::new(WithHeaders { source, info, files: BTreeMap::new(), said: Batch::default(), over: false })
+}
+
+struct WithHeaders {
+    source: Box<dyn Source>,
+    info: TraceInfo,
+    /// By path; none for those whose headers the recording tells, or that are no ELF files.
+    files: BTreeMap<Arc<str>, Option<ElfFile>>,
+    said: Batch,
+    over: bool,
+}
+
+impl WithHeaders {
+    /// What is to be told before `event`.
+    fn before(&mut self, event: &Event) -> Result<Option<Event>, String> {
+        if let Event::Image { path, .. } = event {
+            self.files.insert(Arc::clone(path), None);
+        }
+        let Event::Mmap { len, prot, flags, backing: Backing::File { path, offset }, .. } = event else {
+            return Ok(None);
+        };
+        if flags.shared {
+            return Ok(None);
+        }
+        let mut told = None;
+        if !self.files.contains_key(path) {
+            let file = mmulab_elf::read(Path::new(&**path)).ok().filter(|file| !file.segments.is_empty());
+            told = file.as_ref().map(|file| file.told(path));
+            if file.is_none() && prot.has(Prot::X) {
+                self.info.warnings.push(format!("{path}: no ELF file is there now; its program headers stay unknown"));
+            }
+            self.files.insert(Arc::clone(path), file);
+        }
+        if let Some(Some(file)) = self.files.get(path)
+            && prot.has(Prot::X)
+            && !maps_code(file, *offset, *len)
+        {
+            return Err(format!(
+                "{path} is another file than was recorded: {len:#x} bytes of code from offset {offset:#x} on were mapped, \
+                 and its program headers have no such segment"
+            ));
+        }
+        Ok(told)
+    }
+}
+
+/// Whether a loader maps `len` bytes from `offset` on as code of `file`.
+fn maps_code(file: &ElfFile, offset: u64, len: u64) -> bool {
+    let first = file.segments.first().map(|s| s.offset);
+    file.segments.iter().filter(|s| s.flags & 1 != 0).any(|s| {
+        let start = s.offset - s.offset % BASE_BYTES;
+        let pages = |bytes: u64| bytes.div_ceil(BASE_BYTES);
+        // The first segment is mapped over the whole file's place.
+        start == offset
+            && (pages(len) == pages(s.offset - start + s.file_bytes) || first == Some(s.offset) && len >= s.file_bytes)
+    })
+}
+
+impl Source for WithHeaders {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        batch.clear();
+        if self.over {
+            return Ok(false);
+        }
+        let read = self.source.next_batch(batch);
+        let mut told = Ok(());
+        if !batch.events.is_empty() {
+            std::mem::swap(batch, &mut self.said);
+            batch.clear();
+            let mut events = std::mem::take(&mut self.said.events).into_iter();
+            for &word in &self.said.refs.clone() {
+                match word.item() {
+                    Item::Event(_) => {
+                        let Some(event) = events.next() else { break };
+                        match self.before(&event) {
+                            Ok(before) => before.into_iter().for_each(|event| batch.push_event(event)),
+                            Err(what) => {
+                                told = Err(TraceError::new(&self.info.name, "", TraceErrorKind::Request(what)));
+                                break;
+                            }
+                        }
+                        batch.push_event(event);
+                    }
+                    _ => batch.refs.push(word),
+                }
+            }
+        }
+        self.over = !matches!((&read, &told), (Ok(true), Ok(())));
+        told.and(read)
+    }
+
+    fn progress(&self) -> Option<f64> {
+        self.source.progress()
+    }
+
+    fn description(&self) -> Description {
+        self.source.description()
+    }
+
+    fn end(&self) -> Option<&EndInfo> {
+        self.source.end()
+    }
+}
