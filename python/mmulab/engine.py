@@ -38,10 +38,12 @@ class Options:
     base_cpi: float | None = None
     savable: float | None = None
     check: str | None = None
+    # What of the recorded program is to be otherwise: for all machines.
+    reshape: Json | None = None
 
     def spec(self) -> Json:
         """As the engine takes it."""
-        return {key: value for key, value in vars(self).items() if value is not None}
+        return {key: value for key, value in vars(self).items() if value is not None and key != "reshape"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,13 @@ def version() -> str:
 
 def _spec(trace: str, jobs: Sequence[Job], options: Options) -> str:
     return json.dumps(
-        {"trace": trace, "jobs": [j.spec() for j in jobs], "search": paths.search(), "options": options.spec()}
+        {
+            "trace": trace,
+            "jobs": [j.spec() for j in jobs],
+            "search": paths.search(),
+            "options": options.spec(),
+            "reshape": options.reshape or {},
+        }
     )
 
 
@@ -134,10 +142,12 @@ def trace_copy(
     form: str,
     start: int = 0,
     end: int | None = None,
+    change: Json | None = None,
     progress: ProgressCallback | None = None,
 ) -> Json:
-    """Writes the stretch between two instruction counts in the format `form`."""
-    return cast(Json, json.loads(_core.trace_copy(source, target, form, start, end, _hear(progress))))
+    """Writes the stretch between two instruction counts in the format `form`, changed as `change` says."""
+    asked = json.dumps(change or {})
+    return cast(Json, json.loads(_core.trace_copy(source, target, form, start, end, asked, _hear(progress))))
 
 
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab._core import Failure, UserError
+from mmulab.reshaped import reshape_warnings
 
 # The layout of results this package reads, as crates/machine writes it.
 SCHEMA = 2
@@ -95,6 +96,7 @@ class Result:
     def warnings(self) -> list[str]:
         """What the trace warns of, and a machine that is meant for other programs."""
         found = [str(w) for w in self.trace.get("warnings") or []]
+        found += reshape_warnings(self.trace.get("reshaped") or {})
         isa, meant = self.trace.get("isa"), self.data["machine"]["isa"]
         if isa and isa != meant:
             found.append(f"{self.machine} is a machine for {meant}; the trace is of {isa} code")

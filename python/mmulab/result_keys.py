@@ -6,7 +6,11 @@ A key's place is dotted; `[]` stands for the entries of a list and `*` for any k
 KEYS: tuple[tuple[str, str, str], ...] = (
     ("schema", "", "Version of this layout; it grows when a key changes its meaning."),
     ("version", "", "The version of mmulab."),
-    ("trace", "", "What was run: name, format, program, arguments, instruction set, hash of the content, warnings."),
+    (
+        "trace",
+        "",
+        "What was run: name, format, program, arguments, instruction set, hash of the content, warnings; `reshaped`: how it was changed on its way here, by who changed it.",
+    ),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known."),
     ("options", "", "The options of the run, but for the number of threads: no result depends on it."),

@@ -4,6 +4,7 @@ use mmulab_machine::{
     Control, Limits, Machine, MachineDesc, Narrator, Options, Resolved, Touched, describe, open, report,
     run as run_machines,
 };
+use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::Source;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ struct Spec {
     search: Search,
     #[serde(default)]
     options: Options,
+    #[serde(default)]
+    reshape: ReshapeDesc,
 }
 
 /// One machine under one policy.
@@ -49,7 +52,7 @@ impl Job {
 impl Spec {
     fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
         let spec: Self = serde_json::from_str(text).map_err(user)?;
-        let source = open(&spec.trace).map_err(user)?;
+        let source = reshape(&spec.reshape, open(&spec.trace).map_err(user)?).map_err(user)?;
         let with_space = source.info().has_address_space;
         let machines = spec.jobs.iter().map(|job| {
             let resolved = Arc::new(job.resolve(&spec.options, &spec.search)?);

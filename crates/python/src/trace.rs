@@ -1,8 +1,9 @@
 use crate::errors::{failure, user};
 use mmulab_machine::open;
+use mmulab_reshape::{ReshapeDesc, reshape, with_headers};
 use mmulab_trace::{Batch, Format, Progress, Span, TraceError, TraceErrorKind, summarize, write_batch, write_file};
 use pyo3::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::Path;
 
@@ -72,9 +73,20 @@ pub fn trace_format(path: &str) -> &'static str {
     Format::of_name(Path::new(path)).map_or("", Format::name)
 }
 
-/// Writes instructions `start..end` of a trace in the format `fmt`, with the address space as it was at `start`.
+/// What is changed of a trace on its way into another file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Change {
+    /// The program headers of the ELF files it maps are added.
+    program_headers: bool,
+    reshape: ReshapeDesc,
+}
+
+/// Writes instructions `start..end` of a trace in the format `fmt`, with the address space as it was at `start`,
+/// changed as `change` says.
 #[pyfunction]
-#[pyo3(signature = (src, dst, fmt, start, end, progress))]
+#[pyo3(signature = (src, dst, fmt, start, end, change, progress))]
+#[allow(clippy::too_many_arguments)]
 pub fn trace_copy(
     py: Python<'_>,
     src: &str,
@@ -82,11 +94,21 @@ pub fn trace_copy(
     fmt: &str,
     start: u64,
     end: Option<u64>,
+    change: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let format: Format = fmt.parse().map_err(user)?;
+    let change: Change = serde_json::from_str(change).map_err(user)?;
     let mut source = open(src).map_err(raise)?;
+    if change.program_headers {
+        source = with_headers(source);
+    }
+    let mut source = reshape(&change.reshape, source).map_err(user)?;
     let hear = |now: &Progress| tell(progress.as_ref(), now);
     let written = py.detach(|| write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, hear));
-    text(&written.map_err(raise)?)
+    let info = source.info();
+    let mut written = serde_json::to_value(written.map_err(raise)?).map_err(failure)?;
+    written["warnings"] = json!(info.warnings);
+    written["reshaped"] = json!(info.reshaped);
+    text(&written)
 }

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import rich_click as click
 
 from mmulab import UserError, units
+from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.engine import Options
 from mmulab.result import Result, json_text
 
@@ -106,6 +107,7 @@ _ENGINE_OPTIONS = [
 
 def engine_options(function: F) -> F:
     """The options every command that runs machines has."""
+    function = reshape_options(function)
     for option in reversed(_ENGINE_OPTIONS):
         function = option(function)
     return function
@@ -114,7 +116,7 @@ def engine_options(function: F) -> F:
 def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
     """The engine's options out of a command's."""
     names = ("unmapped", "max_instructions", "base_cpi", "savable", "seed", "threads")
-    return Options(**{name: taken[name] for name in names}, **fixed)
+    return Options(**{name: taken[name] for name in names}, reshape=reshape_of(taken), **fixed)
 
 
 def check_option(function: F) -> F:

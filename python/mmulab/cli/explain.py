@@ -1,12 +1,14 @@
 """`mmulab explain`: every reference told in full."""
 
 import sys
+from typing import Any
 
 import rich_click as click
 
 from mmulab import engine
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, check_option, existing_trace, raise_if_partial, set_option
+from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.units import show_count
 
@@ -24,6 +26,7 @@ from mmulab.units import show_count
 @click.option("--unmapped", type=click.Choice(["fault", "map", "stop"]), help="As of `mmulab run`.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @check_option
+@reshape_options
 def explain(
     machine: str,
     trace: str,
@@ -33,13 +36,16 @@ def explain(
     unmapped: str | None,
     seed: int | None,
     check: str | None,
+    **others: Any,
 ) -> None:
     """Tell of every reference what became of it: one JSON object a line.
 
     Keys: i, pid, kind, va, pa, size, l1, l2, walk, fault, filled, events, cycles. The engine is the one `mmulab run`
     uses, so the counters of both agree.
     """
-    options = engine.Options(unmapped=unmapped, max_instructions=max_instructions, seed=seed, check=check)
+    options = engine.Options(
+        unmapped=unmapped, max_instructions=max_instructions, seed=seed, check=check, reshape=reshape_of(others)
+    )
     result = engine.explain(
         existing_trace(trace), engine.Job(machine, policy, sets), options, lambda line: _write(line.rstrip("\n"))
     )

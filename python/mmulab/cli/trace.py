@@ -10,6 +10,8 @@ from rich.table import Table
 from mmulab import Failure, engine
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, Partial, existing_trace, print_json
+from mmulab.cli.reshape import reshape_of, reshape_options
+from mmulab.reshaped import reshape_warnings
 from mmulab.units import show_bytes, show_count
 
 WRITTEN = ("native", "text", "champsim")
@@ -147,7 +149,13 @@ def verify(file: str, as_json: bool) -> None:
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @_to
 @click.option("--max-instructions", type=Count(), help="Stop after this many instructions.")
-def convert(source: str, target: Path, form: str | None, max_instructions: int | None) -> None:
+@click.option(
+    "--program-headers",
+    is_flag=True,
+    help="Add what the program headers of its ELF files say, where the recording lacks it: read from the files, which "
+    "must still be where they were.",
+)
+def convert(source: str, target: Path, form: str | None, max_instructions: int | None, program_headers: bool) -> None:
     """Write SOURCE to TARGET in another format.
 
     Native (.mmt) is small and fast, text (.mmtx) is for people, champsim is for ChampSim; a name that ends in .gz,
@@ -155,7 +163,26 @@ def convert(source: str, target: Path, form: str | None, max_instructions: int |
 
     Example: mmulab trace convert 600.perlbench_s-210B.champsimtrace.xz perlbench.mmt --max-instructions 100M
     """
-    _copy(source, target, form, 0, max_instructions)
+    _copy(source, target, form, 0, max_instructions, {"program_headers": program_headers})
+
+
+@trace.command(context_settings=CONTEXT)
+@click.argument("source")
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@_to
+@reshape_options
+def reshape(source: str, target: Path, form: str | None, **others: Any) -> None:
+    """Write SOURCE to TARGET as it would be had the program been made otherwise.
+
+    Its ELF files are laid out as a linker would with that maxpagesize, and loaded as Linux loads them; references and
+    what happens to memory follow. `run`, `explain`, `study` and `compare` take the same options.
+
+    Example: mmulab trace reshape prog.mmt prog-2m.mmt --max-page-size 2M
+    """
+    change = reshape_of(others)
+    if change is None:
+        raise click.UsageError("nothing is to be changed\nhint: add --max-page-size 2M, or another of the options")
+    _copy(source, target, form, 0, None, {"reshape": change})
 
 
 @trace.command("slice", context_settings=CONTEXT)
@@ -176,12 +203,19 @@ def slice_(source: str, target: Path, start: int, end: int | None, form: str | N
     _copy(source, target, form, start, end)
 
 
-def _copy(source: str, target: Path, form: str | None, start: int, end: int | None) -> None:
+def _copy(
+    source: str,
+    target: Path,
+    form: str | None,
+    start: int,
+    end: int | None,
+    change: dict[str, Any] | None = None,
+) -> None:
     form = form or engine.trace_format(str(target))
     if form is None:
         raise click.UsageError(f"{target}: the name does not tell the format\nhint: add --to {'|'.join(WRITTEN)}")
     with console.progress("writing", end) as hear:
-        found = engine.trace_copy(existing_trace(source), str(target), form, start, end, hear)
+        found = engine.trace_copy(existing_trace(source), str(target), form, start, end, change, hear)
     parts = [f"{show_count(found[key])} {key}" for key in ("instructions", "references")]
     if found["bytes"]:
         parts.append(show_bytes(found["bytes"]))
@@ -189,6 +223,8 @@ def _copy(source: str, target: Path, form: str | None, start: int, end: int | No
         console.say(f"wrote {target}: {', '.join(parts)}")
     for lost in found["lost"]:
         console.warn(f"{target}: {lost}")
+    for warning in [*found["warnings"], *reshape_warnings(found["reshaped"])]:
+        console.warn(warning)
     if found["stopped"]:
         kept = (
             f"{target} is valid up to there and says so itself"
