@@ -9,7 +9,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "trace",
         "",
-        "What was run: name, format, program, arguments, instruction set, hash of the content, warnings; `reshaped`: how it was changed on its way here, by who changed it.",
+        "What was run: name, format, program, arguments, instruction set, hash, warnings, "
+        "and in `reshaped` what was changed of it.",
     ),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known."),

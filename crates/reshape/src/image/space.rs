@@ -24,6 +24,8 @@ struct Waiting {
 pub struct Space {
     window: u64,
     loaded: Vec<Loaded>,
+    /// Files that were loaded where and as they would be anew, each with how far it is from where its headers place it.
+    same: Vec<(Arc<Relinked>, u64)>,
     waiting: Vec<Waiting>,
     pub spans: Spans,
 }
@@ -34,7 +36,8 @@ pub type Refusal = String;
 impl Space {
     /// An empty one, whose files are told at `window`.
     pub fn new(window: u64) -> Self {
-        let mut space = Self { window, loaded: Vec::new(), waiting: Vec::new(), spans: Spans::default() };
+        let mut space =
+            Self { window, loaded: Vec::new(), same: Vec::new(), waiting: Vec::new(), spans: Spans::default() };
         space.settle();
         space
     }
@@ -125,6 +128,12 @@ impl Space {
         let (start, end) = page_range(*addr, *len);
         if self.map_loaded(event, path, (start, end), offset, out) {
             return Ok(true);
+        }
+        let is_same = |(file, bias): &(Arc<Relinked>, u64)| {
+            *file.path == **path && file.shown(start.wrapping_sub(*bias), offset).is_some()
+        };
+        if self.same.iter().any(is_same) {
+            return Ok(false);
         }
         let is_code = prot.has(Prot::X);
         let file = match files.get(path) {
@@ -220,6 +229,9 @@ impl Space {
         let mapped: Vec<Waiting> = self.waiting.extract_if(.., mine).collect();
         if file.same && first.is_multiple_of(files.max_page_size()) {
             out.extend(mapped.into_iter().map(|w| w.event));
+            if !self.same.iter().any(|(known, at)| Arc::ptr_eq(known, file) && *at == bias) {
+                self.same.push((Arc::clone(file), bias));
+            }
             self.settle();
             return Ok(());
         }
