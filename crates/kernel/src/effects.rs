@@ -67,6 +67,9 @@ pub struct Effects {
     pub invalidations: Vec<Invalidate>,
     /// Work to be charged.
     pub work: Vec<Work>,
+    /// Memory that was given contents (zeroed, copied to, read into, made a table of), by first frame and size, if
+    /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
+    pub touched: Vec<(Pfn, PageOrder)>,
     /// Whether `told` is wanted.
     pub narrate: bool,
     /// What happened, in words, if it is wanted.
@@ -78,6 +81,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.invalidations.clear();
         self.work.clear();
+        self.touched.clear();
         self.told.clear();
     }
 }

@@ -172,6 +172,11 @@ impl Kernel {
         result
     }
 
+    /// From now on [`Effects::touched`] tells which memory the kernel itself stored to: a host must have it then.
+    pub fn tell_touched(&mut self) {
+        self.core.memory.touched = Some(Vec::new());
+    }
+
     /// Serves a page fault of `who` at `va`. After `Ok`, the page table allows the access.
     ///
     /// # Errors
@@ -396,6 +401,9 @@ impl Kernel {
             }
         }
         self.core.memory.work.clear();
+        if let Some(touched) = &mut self.core.memory.touched {
+            fx.touched.append(touched);
+        }
         self.core.counts.invalidations += fx.invalidations.len() as u64;
         let reservations = &mut self.core.memory.reservations;
         self.core.counts.happenings.add(Happening::ReservFreed, std::mem::take(&mut reservations.freed));

@@ -55,6 +55,8 @@ pub struct Memory {
     pub private_peak: u64,
     pub file_peak: u64,
     pub cache_dropped: u64,
+    /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
+    pub touched: Option<Vec<(Pfn, PageOrder)>>,
     /// The processor that allocates.
     pub cpu: u16,
 }
@@ -79,6 +81,7 @@ impl Memory {
             private_peak: 0,
             file_peak: 0,
             cache_dropped: 0,
+            touched: None,
             cpu: 0,
         })
     }
@@ -94,6 +97,14 @@ impl Memory {
         free.sort_unstable_by(|a, b| b.cmp(a));
         self.pool = Some(Pool { order, total, free, broken: FxHashMap::default() });
         Ok(())
+    }
+
+    /// The kernel stores to the `order` frames from `pfn` on.
+    #[inline]
+    pub fn touch(&mut self, pfn: Pfn, order: PageOrder) {
+        if let Some(touched) = &mut self.touched {
+            touched.push((pfn, order));
+        }
     }
 
     /// A zeroed or to-be-copied-to page for a process's own use, with one user.
@@ -161,6 +172,7 @@ impl Memory {
     /// Brings a page of a file into the cache, or makes one of shared memory.
     pub fn take_cached(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
         let pfn = self.take_frames(PageOrder::P4K)?;
+        self.touch(pfn, PageOrder::P4K);
         *self.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, ..Page::default() };
         self.cache.put(id, page, pfn);
         self.note_peak();
@@ -283,7 +295,8 @@ impl Memory {
 impl TableFrames for Memory {
     fn take(&mut self) -> Option<Pfn> {
         let pfn = self.take_of(Mobility::Unmovable);
-        if pfn.is_some() {
+        if let Some(pfn) = pfn {
+            self.touch(pfn, PageOrder::P4K);
             self.work.add(WorkKind::TableFrame, 1);
             self.table_frames += 1;
             self.table_frames_peak = self.table_frames_peak.max(self.table_frames);

@@ -170,6 +170,7 @@ impl Space {
             Err(MapError::OutOfFrames) => return Err(cx.out_of_memory(va, Wanted::Table)),
             Err(other) => unreachable!("a place the kernel found empty and aligned can be mapped: {other}"),
         }
+        cx.memory.touch(leaf.pfn, leaf.order);
         cx.work(WorkKind::EntryWrite, 1);
         self.count_in(cx, va, leaf.order);
         Ok(())
@@ -184,6 +185,7 @@ impl Space {
     /// Rewrites the leaf at `va`, the first address of its page.
     pub fn set(&mut self, cx: &mut Cx, va: u64, leaf: Leaf, gather: &mut Gather) {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("gathered, and sent before the operation ends");
+        cx.memory.touch(leaf.pfn, leaf.order);
         cx.work(WorkKind::EntryWrite, 1);
         gather.note(va, leaf.order);
         gather.note_global(leaf.global);

@@ -64,6 +64,13 @@ impl Format {
         }
     }
 
+    /// The bits of an entry that maps `leaf` by itself, of one of the format's sizes.
+    pub fn encode_leaf(self, leaf: &Leaf) -> u64 {
+        match self {
+            Self::X86 { .. } => x86::encode_leaf(leaf),
+        }
+    }
+
     /// The memory an entry of `level` spans.
     #[inline(always)]
     pub const fn covers(self, level: u8) -> PageOrder {

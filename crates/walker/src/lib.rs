@@ -1,12 +1,19 @@
 //! The hardware page walker: walk caches, the caches that page-table lines hit in, parallel walks.
 //!
+//! In a virtual machine a walk has two dimensions ([`NestedWalker`]): the same walk over the guest's table, with each
+//! entry's address translated by the same walk over the host's.
+//!
 //! It reads entries out of [`mmulab_frames::PhysMem`] a line at a time, and writes accessed and dirty bits there. It
 //! never sees the kernel. The rules are in `docs/concepts/walks.md`.
 
+mod below;
 mod caches;
+mod combine;
 mod counts;
 mod desc;
 mod error;
+mod nested;
+mod nested_tlb;
 mod slots;
 mod walk_cache;
 mod walker;
@@ -15,5 +22,7 @@ pub use caches::{Caches, Served};
 pub use counts::{LevelCounts, SideWalks, WalkCounts};
 pub use desc::{CacheDesc, CacheRules, WalkCacheDesc, WalkerDesc};
 pub use error::WalkerError;
+pub use nested::{Dimension, Memories, Nested, NestedContext, NestedDesc, NestedStep, NestedWalker, Violation};
+pub use nested_tlb::{NestedTlbCounts, NestedTlbDesc};
 pub use slots::WalkSlots;
 pub use walker::{Server, StepRecord, Walk, WalkContext, Walker};

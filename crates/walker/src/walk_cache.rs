@@ -1,5 +1,5 @@
 use crate::{WalkCacheDesc, WalkerError};
-use mmulab_addr::{Asid, VirtAddr, VirtRange};
+use mmulab_addr::{Asid, BASE_BYTES, Pfn, PhysAddr, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Rights};
 use mmulab_sets::{EMPTY, Keys, Store, each, geometry};
 
@@ -8,6 +8,15 @@ use mmulab_sets::{EMPTY, Keys, Store, each, geometry};
 pub struct Upper {
     pub bits: u64,
     pub rights: Rights,
+}
+
+/// Where the host has a frame of the table that an entry of a guest leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// The frame as the guest knows it.
+    pub table: Pfn,
+    /// The frame as the host knows it.
+    pub host: Pfn,
 }
 
 /// A cache of upper-level entries.
@@ -22,6 +31,8 @@ pub struct WalkCache {
     empty: u32,
     /// By set and way.
     held: Vec<Upper>,
+    /// The same, in a guest only: where the tables below were.
+    placed: Vec<Placed>,
 }
 
 const LEVEL_BITS: u32 = 3;
@@ -60,7 +71,20 @@ impl WalkCache {
             held: vec![nothing; sets * each!(&keys, keys => keys.stride())],
             keys,
             empty: desc.entries,
+            placed: Vec::new(),
         }))
+    }
+
+    /// Makes room for where the tables below are.
+    pub fn keep_places(&mut self) {
+        self.placed = vec![Placed { table: Pfn(0), host: Pfn(0) }; self.held.len()];
+    }
+
+    /// Where the host has the guest's `entry`, if it lies in the frame that the held entry at `at` was last followed to.
+    #[inline]
+    pub fn place(&self, at: usize, entry: PhysAddr) -> Option<PhysAddr> {
+        let placed = self.placed.get(at)?;
+        (placed.table == entry.pfn()).then(|| PhysAddr(placed.host.addr().0 | (entry.0 & (BASE_BYTES - 1))))
     }
 
     /// Whether it holds entries of `level`.
@@ -69,9 +93,9 @@ impl WalkCache {
         self.levels >> level & 1 == 1
     }
 
-    /// The entry of `level` for `va`, used.
+    /// The entry of `level` for `va`, used, and its place.
     #[inline]
-    pub fn lookup(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<Upper> {
+    pub fn lookup(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<(Upper, usize)> {
         let (index, key) = key(format, level, asid, va);
         let set = self.set_of(index);
         let at = each!(&mut self.keys, keys => {
@@ -79,12 +103,20 @@ impl WalkCache {
             keys.touch(set, way);
             set * keys.stride() + way
         });
-        Some(self.held[at])
+        Some((self.held[at], at))
     }
 
-    /// Keeps an entry that a walk read.
+    /// Keeps an entry that a walk read; in a guest, with where it led.
     #[inline]
-    pub fn insert(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr, upper: Upper) {
+    pub fn insert(
+        &mut self,
+        format: Format,
+        level: u8,
+        asid: Asid,
+        va: VirtAddr,
+        upper: Upper,
+        placed: Option<Placed>,
+    ) {
         let (index, key) = key(format, level, asid, va);
         let set = self.set_of(index);
         let at = each!(&mut self.keys, keys => {
@@ -102,6 +134,9 @@ impl WalkCache {
             set * keys.stride() + way
         });
         self.held[at] = upper;
+        if let (Some(placed), Some(room)) = (placed, self.placed.get_mut(at)) {
+            *room = placed;
+        }
     }
 
     /// The set of an index: its low bits, or its remainder where the sets are no power of two.

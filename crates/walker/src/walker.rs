@@ -1,12 +1,13 @@
 use crate::{
     Caches, LevelCounts, Served, SideWalks, WalkCounts, WalkerDesc, WalkerError,
-    walk_cache::{Upper, WalkCache},
+    below::{Below, Flat},
+    walk_cache::{Placed, Upper, WalkCache},
 };
 use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr, VirtRange};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{Format, Invalidate, Next, Step, Walked};
 
-/// Levels a table can have; walks of two dimensions will need more records, not more levels.
+/// Levels a table can have.
 const MAX_LEVELS: usize = 6;
 /// Most entries on a walk's way: one of each level, and a walk-cache hit.
 const MAX_STEPS: usize = MAX_LEVELS + 1;
@@ -31,6 +32,8 @@ pub enum Server {
     WalkCache(u8),
     /// A cache level, counted from the core; the number of levels stands for memory.
     Cache(u8),
+    /// The nested TLB, which knows the host's translation whole.
+    NestedTlb,
 }
 
 /// One entry on a walk's way.
@@ -146,6 +149,12 @@ impl Walker {
         })
     }
 
+    /// The same, in a virtual machine: walk caches keep too where the host has the tables that entries lead to.
+    pub(crate) fn in_guest(mut self) -> Self {
+        self.walk_caches.iter_mut().flatten().for_each(WalkCache::keep_places);
+        self
+    }
+
     /// Walks the table for `access` to `va`.
     #[inline]
     pub fn walk(
@@ -156,27 +165,75 @@ impl Walker {
         va: VirtAddr,
         access: Access,
     ) -> Walk {
+        match self.walk_over(mem, caches, cx, va, access, &mut Flat) {
+            Ok(walk) => walk,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Walks the table where each entry's address may have to be translated in turn; an error when that failed, and the
+    /// walk with it.
+    #[inline]
+    pub(crate) fn walk_over<B: Below>(
+        &mut self,
+        mem: &mut PhysMem,
+        caches: &mut Caches,
+        cx: WalkContext,
+        va: VirtAddr,
+        access: Access,
+        below: &mut B,
+    ) -> Result<Walk, B::Refusal> {
         (self.taken, self.reads) = (0, 0);
         let mut cycles = 0;
-        let mut step = self.begin(cx, va, &mut cycles);
+        let walk = self.descend(mem, caches, cx, (va, access), &mut cycles, below);
+        let reads = self.reads;
+        let side = &mut self.sides[access.side() as usize];
+        side.walks += 1;
+        side.cycles += u64::from(cycles);
+        side.accesses += reads as u64;
+        match walk {
+            Ok(Walk::Mapped { .. }) => side.completed += 1,
+            Ok(Walk::Fault { .. }) | Err(_) => side.faulted += 1,
+        }
+        walk
+    }
+
+    #[inline(always)]
+    fn descend<B: Below>(
+        &mut self,
+        mem: &mut PhysMem,
+        caches: &mut Caches,
+        cx: WalkContext,
+        (va, access): (VirtAddr, Access),
+        cycles: &mut u32,
+        below: &mut B,
+    ) -> Result<Walk, B::Refusal> {
+        let (mut step, known) = self.begin(cx, va, cycles, below);
+        let mut at = match known {
+            Some(at) => at,
+            None => below.place(caches, step.entry, cycles)?,
+        };
         let walk = loop {
-            cycles += self.read(caches, step);
+            *cycles += self.read(caches, step, at, below);
             let bits = mem.read(step.entry);
             match cx.format.next(bits, step, va) {
-                Next::NotPresent => break Walk::Fault { level: step.level, denied: false, cycles },
-                Next::Table(below) => {
+                Next::NotPresent => break Walk::Fault { level: step.level, denied: false, cycles: *cycles },
+                Next::Table(next) => {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
+                    at = below.place(caches, next.entry, cycles)?;
                     let mut holders = self.holders[usize::from(step.level)];
                     while holders != 0 {
                         if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
-                            cache.insert(cx.format, step.level, cx.asid, va, Upper { bits, rights: step.rights });
+                            let placed = B::NESTED.then(|| Placed { table: next.entry.pfn(), host: at.pfn() });
+                            let upper = Upper { bits, rights: step.rights };
+                            cache.insert(cx.format, step.level, cx.asid, va, upper, placed);
                         }
                         holders &= holders - 1;
                     }
-                    step = below;
+                    step = next;
                 }
                 Next::Leaf(leaf) if !leaf.allows(access) => {
-                    break Walk::Fault { level: step.level, denied: true, cycles };
+                    break Walk::Fault { level: step.level, denied: true, cycles: *cycles };
                 }
                 Next::Leaf(mut leaf) => {
                     let marked = match access {
@@ -192,20 +249,12 @@ impl Walker {
                     leaf.dirty |= access == Access::Write;
                     let (line, slot) = (*mem.line(step.entry), (step.entry.0 >> 3) as u8 & 7);
                     let walked = Walked { leaf, line, slot, level: step.level, format: cx.format };
-                    break Walk::Mapped { walked, cycles };
+                    let walked = below.land(caches, walked, va, access, cycles)?;
+                    break Walk::Mapped { walked, cycles: *cycles };
                 }
             }
         };
-        let reads = self.reads;
-        let side = &mut self.sides[access.side() as usize];
-        side.walks += 1;
-        side.cycles += u64::from(cycles);
-        side.accesses += reads as u64;
-        match walk {
-            Walk::Mapped { .. } => side.completed += 1,
-            Walk::Fault { .. } => side.faulted += 1,
-        }
-        walk
+        Ok(walk)
     }
 
     /// A reference to `va` may soon need a walk: has the host bring near what that will read.
@@ -220,37 +269,49 @@ impl Walker {
         }
     }
 
-    /// The first entry to read: below the lowest one that a walk cache has, or the root's.
+    /// The first entry to read: below the lowest one that a walk cache has, or the root's; and where it lies, if the walk
+    /// cache knows.
     #[inline]
-    fn begin(&mut self, cx: WalkContext, va: VirtAddr, cycles: &mut u32) -> Step {
+    fn begin<B: Below>(
+        &mut self,
+        cx: WalkContext,
+        va: VirtAddr,
+        cycles: &mut u32,
+        below: &mut B,
+    ) -> (Step, Option<PhysAddr>) {
         for level in 2..=cx.format.levels() {
             let mut holders = self.holders[usize::from(level)];
             while holders != 0 {
                 let index = holders.trailing_zeros() as usize;
                 holders &= holders - 1;
                 let Some(cache) = &mut self.walk_caches[index] else { continue };
-                let Some(upper) = cache.lookup(cx.format, level, cx.asid, va) else { continue };
+                let Some((upper, at)) = cache.lookup(cx.format, level, cx.asid, va) else { continue };
                 let held = Step { level, covers: cx.format.covers(level), entry: PhysAddr(0), rights: upper.rights };
-                if let Next::Table(below) = cx.format.next(upper.bits, held, va) {
+                if let Next::Table(next) = cx.format.next(upper.bits, held, va) {
                     *cycles += cache.hit_cycles;
                     self.levels[usize::from(level) - 1].from_walk_cache += 1;
+                    let known = if B::NESTED { cache.place(at, next.entry) } else { None };
                     let server = Server::WalkCache(index as u8);
-                    self.steps[0] = StepRecord { level, pa: below.entry, server, cycles: cache.hit_cycles };
+                    let pa = known.unwrap_or(next.entry);
+                    self.steps[0] = StepRecord { level, pa, server, cycles: cache.hit_cycles };
                     self.taken = 1;
-                    return below;
+                    below.note(&self.steps[0]);
+                    return (next, known);
                 }
             }
         }
-        cx.format.start(cx.root, va)
+        (cx.format.start(cx.root, va), None)
     }
 
     #[inline]
-    fn read(&mut self, caches: &mut Caches, step: Step) -> u32 {
-        let Served { by, cycles } = caches.read(self.core, step.entry);
+    fn read<B: Below>(&mut self, caches: &mut Caches, step: Step, at: PhysAddr, below: &mut B) -> u32 {
+        let Served { by, cycles } = caches.read(self.core, at);
         self.levels[usize::from(step.level) - 1].served_by[usize::from(by)] += 1;
+        let record = StepRecord { level: step.level, pa: at, server: Server::Cache(by), cycles };
+        below.note(&record);
         // A table has fewer levels than there is room for.
-        if let Some(record) = self.steps.get_mut(self.taken) {
-            *record = StepRecord { level: step.level, pa: step.entry, server: Server::Cache(by), cycles };
+        if let Some(room) = self.steps.get_mut(self.taken) {
+            *room = record;
             self.taken += 1;
         }
         self.reads += 1;

@@ -1,0 +1,64 @@
+//! What lies below a table: memory itself, or a host that has the table's frames somewhere else.
+
+use crate::{Caches, StepRecord};
+use mmulab_addr::{Access, PhysAddr, VirtAddr};
+use mmulab_pagetable::Walked;
+use std::convert::Infallible;
+
+/// Where the entries and pages of a table are.
+pub trait Below {
+    /// Whether that has to be found out.
+    const NESTED: bool;
+    /// Why it could not be.
+    type Refusal;
+
+    /// Where the entry at `entry` lies; the time it took to know is added to `cycles`.
+    ///
+    /// # Errors
+    /// It lies nowhere yet.
+    fn place(&mut self, caches: &mut Caches, entry: PhysAddr, cycles: &mut u32) -> Result<PhysAddr, Self::Refusal>;
+
+    /// What a finished walk hands to the TLBs, going on from what the table said.
+    ///
+    /// # Errors
+    /// The page lies nowhere yet.
+    fn land(
+        &mut self,
+        caches: &mut Caches,
+        walked: Walked,
+        va: VirtAddr,
+        access: Access,
+        cycles: &mut u32,
+    ) -> Result<Walked, Self::Refusal>;
+
+    /// An entry of the table was had.
+    fn note(&mut self, record: &StepRecord);
+}
+
+/// Nothing lies below: addresses are where things are.
+pub struct Flat;
+
+impl Below for Flat {
+    const NESTED: bool = false;
+    type Refusal = Infallible;
+
+    #[inline(always)]
+    fn place(&mut self, _: &mut Caches, entry: PhysAddr, _: &mut u32) -> Result<PhysAddr, Infallible> {
+        Ok(entry)
+    }
+
+    #[inline(always)]
+    fn land(
+        &mut self,
+        _: &mut Caches,
+        walked: Walked,
+        _: VirtAddr,
+        _: Access,
+        _: &mut u32,
+    ) -> Result<Walked, Infallible> {
+        Ok(walked)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, _: &StepRecord) {}
+}

@@ -1,0 +1,273 @@
+//! Walks of two dimensions (AMD64 APM vol. 2, section 15.25; Intel SDM vol. 3C, chapter 29): each address the guest's table
+//! tells is guest-physical, and has to be translated by the host's before anything can be read there.
+
+use crate::{
+    Caches, NestedTlbCounts, NestedTlbDesc, Server, StepRecord, Walk, WalkCacheDesc, WalkContext, WalkCounts, Walker,
+    WalkerDesc, WalkerError,
+    below::Below,
+    combine::{HostPage, combine},
+    nested_tlb::NestedTlb,
+};
+use mmulab_addr::{Access, PhysAddr, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::{Invalidate, Walked};
+
+/// What a core has for the second dimension.
+#[derive(Clone, Copy, Debug)]
+pub struct NestedDesc<'a> {
+    /// Caches of the host's entries above the leaves.
+    pub caches: &'a [WalkCacheDesc],
+    /// The cache of whole translations.
+    pub tlb: Option<&'a NestedTlbDesc>,
+}
+
+/// The memory of both dimensions.
+pub struct Memories<'a> {
+    /// The guest's, by guest-physical address.
+    pub guest: &'a mut PhysMem,
+    /// The host's.
+    pub host: &'a mut PhysMem,
+}
+
+/// The tables of both dimensions. The host's tag is the machine's: the guest's are told apart by it as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NestedContext {
+    /// The table of the program, at guest-physical addresses.
+    pub guest: WalkContext,
+    /// The table of the machine.
+    pub host: WalkContext,
+}
+
+/// How a walk ended. Cycles are those of the walk alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nested {
+    /// The guest's table ended it, one way or the other.
+    Guest(Walk),
+    /// The host has nothing for an address of the guest (an EPT violation, a nested page fault).
+    Violation(Violation),
+}
+
+/// A guest-physical address that the host's table does not translate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The address.
+    pub gpa: PhysAddr,
+    /// What was to be done there. Reading the guest's table counts as a store (see [`NestedWalker`]).
+    pub access: Access,
+    /// How long the walk took so far.
+    pub cycles: u32,
+}
+
+/// Whose entry it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dimension {
+    /// The guest's.
+    Guest,
+    /// The host's.
+    Host,
+}
+
+/// One entry on the way of a walk of two dimensions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NestedStep {
+    /// Whose it is.
+    pub dimension: Dimension,
+    /// The entry; addresses are the host's.
+    pub record: StepRecord,
+}
+
+/// The second dimension of one core's walker.
+///
+/// The processor sets accessed and dirty bits in both tables. Reading the guest's entries counts as storing to them, for it
+/// may set their accessed bits: so the host's pages that hold the guest's tables become dirty, and must be writable (Intel
+/// SDM vol. 3C, section 29.3.5; AMD64 APM vol. 2, section 15.25.6).
+pub struct NestedWalker {
+    host: Walker,
+    tlb: Option<NestedTlb>,
+    steps: Vec<NestedStep>,
+    /// Entries of the host read for walks of each side, and by the last walk.
+    reads: [u64; 2],
+    last_reads: usize,
+}
+
+/// The host's side of a walk under way.
+struct Host<'a> {
+    walker: &'a mut Walker,
+    tlb: Option<&'a mut NestedTlb>,
+    steps: &'a mut Vec<NestedStep>,
+    mem: &'a mut PhysMem,
+    cx: WalkContext,
+    reads: usize,
+}
+
+impl Host<'_> {
+    /// The page of the host that holds `gpa`.
+    #[inline]
+    fn find(
+        &mut self,
+        caches: &mut Caches,
+        gpa: PhysAddr,
+        access: Access,
+        cycles: &mut u32,
+    ) -> Result<HostPage, Violation> {
+        let format = self.cx.format;
+        let before = *cycles;
+        if let Some(tlb) = &mut self.tlb
+            && let Some(held) = tlb.lookup(self.cx.asid, gpa, access, cycles)
+        {
+            let pa = held.leaf.translate(VirtAddr::new(gpa.0));
+            let record = StepRecord { level: held.level, pa, server: Server::NestedTlb, cycles: *cycles - before };
+            self.steps.push(NestedStep { dimension: Dimension::Host, record });
+            return Ok(HostPage { leaf: held.leaf, level: held.level, format, line: None });
+        }
+        let walk = self.walker.walk(self.mem, caches, self.cx, VirtAddr::new(gpa.0), access);
+        self.reads += self.walker.reads();
+        let steps = self.walker.steps().iter();
+        self.steps.extend(steps.map(|&record| NestedStep { dimension: Dimension::Host, record }));
+        match walk {
+            Walk::Fault { cycles: took, .. } => {
+                *cycles += took;
+                Err(Violation { gpa, access, cycles: *cycles })
+            }
+            Walk::Mapped { walked, cycles: took } => {
+                *cycles += took;
+                if let Some(tlb) = &mut self.tlb {
+                    tlb.insert(self.cx.asid, gpa, &walked.leaf, walked.level);
+                }
+                let Walked { leaf, line, slot, level, format } = walked;
+                Ok(HostPage { leaf, level, format, line: Some((line, slot)) })
+            }
+        }
+    }
+}
+
+impl Below for Host<'_> {
+    const NESTED: bool = true;
+    type Refusal = Violation;
+
+    #[inline]
+    fn place(&mut self, caches: &mut Caches, entry: PhysAddr, cycles: &mut u32) -> Result<PhysAddr, Violation> {
+        let page = self.find(caches, entry, Access::Write, cycles)?;
+        Ok(page.leaf.translate(VirtAddr::new(entry.0)))
+    }
+
+    #[inline]
+    fn land(
+        &mut self,
+        caches: &mut Caches,
+        walked: Walked,
+        va: VirtAddr,
+        access: Access,
+        cycles: &mut u32,
+    ) -> Result<Walked, Violation> {
+        let gpa = walked.leaf.translate(va);
+        let page = self.find(caches, gpa, access, cycles)?;
+        Ok(combine(&walked, &page, va, gpa))
+    }
+
+    #[inline]
+    fn note(&mut self, record: &StepRecord) {
+        self.steps.push(NestedStep { dimension: Dimension::Guest, record: *record });
+    }
+}
+
+impl NestedWalker {
+    /// Builds the second dimension of core number `core`'s walker.
+    ///
+    /// # Errors
+    /// A geometry that cannot be.
+    pub fn new(desc: NestedDesc, core: usize) -> Result<Self, WalkerError> {
+        let host = WalkerDesc { count: 1, cache: desc.caches.to_vec(), source: String::new(), assumed: [].into() };
+        Ok(Self {
+            host: Walker::new(&host, core)?,
+            tlb: desc.tlb.map(NestedTlb::new).transpose()?.flatten(),
+            steps: Vec::new(),
+            reads: [0; 2],
+            last_reads: 0,
+        })
+    }
+
+    /// Builds the first dimension: the walker of core number `core` in a guest.
+    ///
+    /// # Errors
+    /// A geometry that cannot be.
+    pub fn guest(desc: &WalkerDesc, core: usize) -> Result<Walker, WalkerError> {
+        Walker::new(desc, core).map(Walker::in_guest)
+    }
+
+    /// Walks both tables for `access` to `va`. Like any walk it counts with `guest`, its cycles too; `guest` counts
+    /// the guest's entries, this the host's.
+    #[inline]
+    pub fn walk(
+        &mut self,
+        guest: &mut Walker,
+        mem: Memories,
+        caches: &mut Caches,
+        cx: NestedContext,
+        va: VirtAddr,
+        access: Access,
+    ) -> Nested {
+        self.steps.clear();
+        let mut host = Host {
+            walker: &mut self.host,
+            tlb: self.tlb.as_mut(),
+            steps: &mut self.steps,
+            mem: mem.host,
+            cx: cx.host,
+            reads: 0,
+        };
+        let walk = guest.walk_over(mem.guest, caches, cx.guest, va, access, &mut host);
+        self.last_reads = host.reads;
+        self.reads[access.side() as usize] += host.reads as u64;
+        match walk {
+            Ok(walk) => Nested::Guest(walk),
+            Err(violation) => Nested::Violation(violation),
+        }
+    }
+
+    /// The entries of the last walk, in order, of both dimensions.
+    pub fn steps(&self) -> &[NestedStep] {
+        &self.steps
+    }
+
+    /// Entries of the host that the last walk read.
+    pub fn reads(&self) -> usize {
+        self.last_reads
+    }
+
+    /// Entries of the host read for walks of each side so far: instructions, data.
+    pub fn reads_by_side(&self) -> [u64; 2] {
+        self.reads
+    }
+
+    /// What the host's walk caches are called.
+    pub fn names(&self) -> Vec<String> {
+        self.host.names()
+    }
+
+    /// Walks of the host's table alone; see [`Walker::counts`].
+    pub fn counts(&self, servers: usize, levels: u8) -> WalkCounts {
+        self.host.counts(servers, levels)
+    }
+
+    /// What the nested TLB did, if there is one.
+    pub fn tlb_counts(&self) -> Option<NestedTlbCounts> {
+        self.tlb.as_ref().map(NestedTlb::counts)
+    }
+
+    /// Forgets what must not be used any more of the host's translations. What the guest's caches hold of them is the
+    /// caller's to drop.
+    pub fn invalidate(&mut self, format: mmulab_pagetable::Format, what: &Invalidate) {
+        self.host.invalidate(format, what);
+        if let Some(tlb) = &mut self.tlb {
+            tlb.invalidate(what);
+        }
+    }
+
+    /// Tells of every translation the nested TLB holds: its tag, the guest-physical page, the host's.
+    pub fn each_held(&self, mut tell: impl FnMut(mmulab_addr::Asid, PhysAddr, &mmulab_pagetable::Leaf)) {
+        if let Some(tlb) = &self.tlb {
+            tlb.each_entry(|tag, gpa, held| tell(tag, gpa, &held.leaf));
+        }
+    }
+}

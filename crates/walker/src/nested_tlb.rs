@@ -1,0 +1,291 @@
+//! A cache of the host's translations of guest-physical addresses.
+
+use crate::WalkerError;
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange};
+use mmulab_pagetable::{Invalidate, Leaf};
+use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A cache of whole translations from guest-physical to host-physical addresses, which walks of two dimensions ask before
+/// they read the host's table (Bhargava and others, *Accelerating Two-Dimensional Page Walks for Virtualized Systems*,
+/// ASPLOS 2008, section 4: the nested TLB).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NestedTlbDesc {
+    /// Entries in all. 0 means that there is none.
+    pub entries: u32,
+    /// Ways of a set, or `"full"`. A set is chosen by the low bits of the page's number.
+    pub ways: Ways,
+    /// The sizes it holds; a larger page of the host fills an entry of the largest of these that fits into it.
+    /// Default `["4K", "2M", "1G"]`.
+    #[serde(default = "sizes")]
+    pub sizes: Vec<PageOrder>,
+    /// Which entry of a full set goes: `lru`, `tree-plru` or `random`. Default `lru`.
+    #[serde(default)]
+    pub replacement: Replacement,
+    /// Latency of a hit, in cycles. Default 0.
+    #[serde(default)]
+    pub hit_cycles: u32,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+fn sizes() -> Vec<PageOrder> {
+    vec![PageOrder::P4K, PageOrder::P2M, PageOrder::P1G]
+}
+
+/// What the nested TLB did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NestedTlbCounts {
+    /// Guest-physical addresses looked up.
+    pub accesses: u64,
+    /// Those it translated.
+    pub hits: u64,
+    /// Those it did not, or not for this access.
+    pub misses: u64,
+}
+
+impl NestedTlbCounts {
+    /// Adds another core's.
+    pub fn add(&mut self, other: &Self) {
+        self.accesses += other.accesses;
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+/// A page of the host, as far as an entry tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// The translation; its size may be less than the page's.
+    pub leaf: Leaf,
+    /// The level of the host's entry.
+    pub level: u8,
+}
+
+/// The nested TLB of one core.
+pub struct NestedTlb {
+    keys: Store,
+    held: Vec<Held>,
+    /// Sizes held, smallest first.
+    sizes: Vec<PageOrder>,
+    sets: u64,
+    /// Ways still empty.
+    empty: u32,
+    hit_cycles: u32,
+    counts: NestedTlbCounts,
+}
+
+/// Sizes one nested TLB can hold: three bits of a key.
+const MAX_SIZES: usize = 8;
+const SIZE_BITS: u32 = 3;
+const TAG_BITS: u32 = 16;
+
+impl NestedTlb {
+    /// The nested TLB, or none where it has no entries.
+    pub fn new(desc: &NestedTlbDesc) -> Result<Option<Self>, WalkerError> {
+        let bad = |what: String| WalkerError { place: "virtual.nested_tlb".into(), what };
+        let mut sizes = desc.sizes.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.first() != Some(&PageOrder::P4K) || sizes.len() > MAX_SIZES {
+            return Err(bad(format!(
+                "sizes must hold 4K, and at most {MAX_SIZES}: pages of any size are cut down to them"
+            )));
+        }
+        if desc.entries == 0 {
+            return Ok(None);
+        }
+        let (sets, ways) = geometry(u64::from(desc.entries), desc.ways, desc.replacement).map_err(bad)?;
+        let keys = Store::new(sets, ways, desc.replacement, 1);
+        let nothing = Held { leaf: NOTHING, level: 1 };
+        Ok(Some(Self {
+            held: vec![nothing; sets * each!(&keys, keys => keys.stride())],
+            keys,
+            sizes,
+            sets: sets as u64,
+            empty: desc.entries,
+            hit_cycles: desc.hit_cycles,
+            counts: NestedTlbCounts::default(),
+        }))
+    }
+
+    #[inline(always)]
+    fn key(&self, size: usize, tag: Asid, gpa: PhysAddr) -> (usize, u64) {
+        let page = gpa.0 >> self.sizes[size].shift();
+        let key = (page << (SIZE_BITS + TAG_BITS)) | (u64::from(tag.0) << SIZE_BITS) | size as u64;
+        let set = if self.sets.is_power_of_two() { page & (self.sets - 1) } else { page % self.sets };
+        (set as usize, key)
+    }
+
+    /// The page that holds `gpa`, if it may be used for `access` as it is.
+    #[inline]
+    pub fn lookup(&mut self, tag: Asid, gpa: PhysAddr, access: Access, cycles: &mut u32) -> Option<Held> {
+        self.counts.accesses += 1;
+        for size in 0..self.sizes.len() {
+            let (set, key) = self.key(size, tag, gpa);
+            let at = each!(&mut self.keys, keys => {
+                let Some(way) = keys.find(set, key) else { continue };
+                keys.touch(set, way);
+                set * keys.stride() + way
+            });
+            let held = self.held[at];
+            if held.leaf.allows(access) && (held.leaf.dirty || access != Access::Write) {
+                self.counts.hits += 1;
+                *cycles += self.hit_cycles;
+                return Some(held);
+            }
+            break;
+        }
+        self.counts.misses += 1;
+        None
+    }
+
+    /// Keeps what a walk of the host's table found for `gpa`.
+    #[inline]
+    pub fn insert(&mut self, tag: Asid, gpa: PhysAddr, leaf: &Leaf, level: u8) {
+        let Some(size) = self.sizes.iter().rposition(|&order| order <= leaf.order) else { return };
+        let order = self.sizes[size];
+        let frame = PhysAddr(leaf.translate(VirtAddr::new(gpa.0)).0).pfn().align_down(order);
+        let (set, key) = self.key(size, tag, gpa);
+        let at = each!(&mut self.keys, keys => {
+            let way = match keys.find(set, key) {
+                Some(way) => {
+                    keys.touch(set, way);
+                    way
+                }
+                None => {
+                    let (way, gone) = keys.admit(set, key, self.empty != 0);
+                    self.empty -= u32::from(gone == EMPTY);
+                    way
+                }
+            };
+            set * keys.stride() + way
+        });
+        self.held[at] = Held { leaf: Leaf { pfn: frame, order, ..*leaf }, level };
+    }
+
+    /// Forgets what must not be used any more.
+    pub fn invalidate(&mut self, what: &Invalidate) {
+        match *what {
+            Invalidate::Page { asid, va, order } => {
+                let page = VirtRange::sized(va.align_down(order), order.bytes());
+                self.drop_if(|tag, spans| tag == asid && page.overlaps(spans));
+            }
+            Invalidate::Range { asid, range } => self.drop_if(|tag, spans| tag == asid && range.overlaps(spans)),
+            Invalidate::Asid(asid) => self.drop_if(|tag, _| tag == asid),
+            Invalidate::All => self.drop_if(|_, _| true),
+        }
+    }
+
+    fn drop_if(&mut self, stale: impl Fn(Asid, VirtRange) -> bool) {
+        let (mut empty, sets) = (self.empty, self.sets as usize);
+        each!(&mut self.keys, keys => for set in 0..sets {
+            for way in 0..keys.stride() {
+                let key = keys.key(set, way);
+                if key == EMPTY {
+                    continue;
+                }
+                let order = self.sizes[(key & ((1 << SIZE_BITS) - 1)) as usize];
+                let start = VirtAddr::new((key >> (SIZE_BITS + TAG_BITS)) << order.shift());
+                if stale(Asid((key >> SIZE_BITS) as u16), VirtRange::sized(start, order.bytes())) {
+                    keys.remove(set, way);
+                    empty += 1;
+                }
+            }
+        });
+        self.empty = empty;
+    }
+
+    /// Tells of every entry: its tag, its first guest-physical address, and what it says.
+    pub fn each_entry(&self, mut tell: impl FnMut(Asid, PhysAddr, &Held)) {
+        each!(&self.keys, keys => for set in 0..self.sets as usize {
+            for way in 0..keys.stride() {
+                let key = keys.key(set, way);
+                if key != EMPTY {
+                    let order = self.sizes[(key & ((1 << SIZE_BITS) - 1)) as usize];
+                    let gpa = PhysAddr((key >> (SIZE_BITS + TAG_BITS)) << order.shift());
+                    tell(Asid((key >> SIZE_BITS) as u16), gpa, &self.held[set * keys.stride() + way]);
+                }
+            }
+        });
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> NestedTlbCounts {
+        self.counts
+    }
+}
+
+const NOTHING: Leaf = Leaf {
+    pfn: Pfn(0),
+    order: PageOrder::P4K,
+    prot: mmulab_addr::Prot::NONE,
+    user: false,
+    accessed: false,
+    dirty: false,
+    global: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmulab_addr::Prot;
+
+    fn tlb(entries: u32, ways: u32) -> NestedTlb {
+        let desc = NestedTlbDesc {
+            entries,
+            ways: Ways::Count(ways),
+            sizes: sizes(),
+            replacement: Replacement::Lru,
+            hit_cycles: 2,
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        };
+        NestedTlb::new(&desc).expect("a geometry").expect("has entries")
+    }
+
+    fn leaf(pfn: u64, order: PageOrder, dirty: bool) -> Leaf {
+        Leaf { pfn: Pfn(pfn), order, prot: Prot::RW, user: true, accessed: true, dirty, global: false }
+    }
+
+    #[test]
+    fn a_clean_page_serves_loads_and_no_stores() {
+        let (mut t, mut cycles) = (tlb(8, 8), 0);
+        let gpa = PhysAddr(0x5000);
+        t.insert(Asid(1), gpa, &leaf(9, PageOrder::P4K, false), 1);
+        assert!(t.lookup(Asid(1), gpa, Access::Write, &mut cycles).is_none());
+        let held = t.lookup(Asid(1), PhysAddr(0x5ff8), Access::Read, &mut cycles).expect("held");
+        assert_eq!((held.leaf.pfn, cycles), (Pfn(9), 2));
+        assert!(t.lookup(Asid(2), gpa, Access::Read, &mut cycles).is_none(), "another machine's");
+        assert_eq!(t.counts(), NestedTlbCounts { accesses: 3, hits: 1, misses: 2 });
+    }
+
+    #[test]
+    fn a_size_it_has_none_of_is_cut_down() {
+        let (mut t, mut cycles) = (tlb(8, 8), 0);
+        // 64 KiB of the host at guest 64 KiB: entries of 4 KiB.
+        t.insert(Asid(1), PhysAddr(0x1_3000), &leaf(0x40, PageOrder::P64K, true), 1);
+        let held = t.lookup(Asid(1), PhysAddr(0x1_3008), Access::Write, &mut cycles).expect("held");
+        assert_eq!((held.leaf.pfn, held.leaf.order), (Pfn(0x43), PageOrder::P4K));
+        assert!(t.lookup(Asid(1), PhysAddr(0x1_4000), Access::Read, &mut cycles).is_none());
+    }
+
+    #[test]
+    fn a_page_flush_drops_what_meets_it() {
+        let (mut t, mut cycles) = (tlb(8, 8), 0);
+        t.insert(Asid(1), PhysAddr(0), &leaf(0x200, PageOrder::P2M, true), 2);
+        t.insert(Asid(1), PhysAddr(0x20_0000), &leaf(7, PageOrder::P4K, true), 1);
+        t.invalidate(&Invalidate::Page { asid: Asid(1), va: VirtAddr::new(0x3000), order: PageOrder::P4K });
+        assert!(t.lookup(Asid(1), PhysAddr(0), Access::Read, &mut cycles).is_none());
+        assert!(t.lookup(Asid(1), PhysAddr(0x20_0000), Access::Read, &mut cycles).is_some());
+        t.invalidate(&Invalidate::Asid(Asid(1)));
+        assert!(t.lookup(Asid(1), PhysAddr(0x20_0000), Access::Read, &mut cycles).is_none());
+    }
+}
