@@ -1,4 +1,4 @@
-use crate::{Generator, chase::Chase, gups::Gups, sequential::Stride, zipf::Zipf};
+use crate::{Generator, chase::Chase, gups::Gups, sequential::Stride, sparse::Sparse, zipf::Zipf};
 use mmulab_addr::{BASE_BYTES, parse_bytes};
 use mmulab_trace::Source;
 use schemars::{JsonSchema, schema_for};
@@ -107,7 +107,27 @@ impl Default for ChaseDesc {
     }
 }
 
-const NAMES: [&str; 5] = ["gups", "sequential", "stride", "zipf", "pointer-chase"];
+/// Loads from random pages of those that are touched.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct SparseDesc {
+    /// Size of the array, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Share of its pages that are touched, each at random, from 0.01 to 1. Default 0.9.
+    share: f64,
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    references: u64,
+    /// Seed. Default 1.
+    seed: u64,
+}
+
+impl Default for SparseDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), share: 0.9, references: 1_000_000, seed: 1 }
+    }
+}
+
+const NAMES: [&str; 6] = ["gups", "sequential", "stride", "zipf", "pointer-chase", "sparse"];
 
 /// The generators with the schemas of their parameters, as JSON.
 pub fn list() -> Value {
@@ -117,6 +137,7 @@ pub fn list() -> Value {
         "stride": schema_for!(StrideDesc),
         "zipf": schema_for!(ZipfDesc),
         "pointer-chase": schema_for!(ChaseDesc),
+        "sparse": schema_for!(SparseDesc),
     })
 }
 
@@ -180,6 +201,18 @@ pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
             let footprint = size(&d.footprint, &bad)?;
             let node = within("node", &d.node, 8, footprint, &bad)?;
             Ok(Box::new(Generator::new(known, canonical(name, &d), Chase::new(footprint, node, d.references, d.seed))))
+        }
+        "sparse" => {
+            let d: SparseDesc = typed(given, &bad)?;
+            if !(0.01..=1.0).contains(&d.share) {
+                return Err(bad(format!("share is {}: give 0.01 to 1", d.share)));
+            }
+            let footprint = size(&d.footprint, &bad)?;
+            Ok(Box::new(Generator::new(
+                known,
+                canonical(name, &d),
+                Sparse::new(footprint, d.share, d.references, d.seed),
+            )))
         }
         other => Err(bad(format!("no generator '{other}'{}; known: {}", hint(other, &NAMES), NAMES.join(", ")))),
     }
@@ -264,6 +297,7 @@ mod tests {
         assert!(refused("gen:gups?footprint=3M").contains("power of two"));
         assert!(refused("gen:stride?stride=0").contains("stride is '0'"));
         assert!(refused("gen:zipf?exponent=0").contains("exponent is 0"));
+        assert!(refused("gen:sparse?share=0").contains("share is 0"));
         assert!(refused("gen:gups?updates=many").contains("invalid type"));
         assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
     }

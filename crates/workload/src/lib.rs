@@ -9,6 +9,7 @@ mod generator;
 mod gups;
 mod seed;
 mod sequential;
+mod sparse;
 mod zipf;
 
 pub use desc::{GenerateError, list, open};
