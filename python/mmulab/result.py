@@ -163,6 +163,11 @@ class Result:
         """`count` per thousand instructions."""
         return 1000 * count / self.instructions if self.instructions else 0.0
 
+    def reloads(self, level: str, found: str) -> dict[str, int]:
+        """Of misses of `l1i` or `l1d` that were `l2_hits` or `l2_misses`: how many brought in an entry of each size."""
+        by_size: dict[str, int] = self.counts["reloads"][level][found]
+        return by_size
+
     def walks(self, side: str) -> dict[str, int]:
         """Walks of the `instruction` or `data` side."""
         found: dict[str, int] = self.counts["walks"][side]
@@ -260,6 +265,12 @@ class Result:
         """All cycles without kernel work."""
         return self.total_cycles - int(self.model["cycles"]["kernel"])
 
+    @property
+    def perf(self) -> list[dict[str, Any]]:
+        """What the machine's own performance counters would say; empty if its description names none."""
+        events: list[dict[str, Any]] = (self.data.get("perf") or {}).get("events", [])
+        return events
+
     # By place -----------------------------------------------------------------------------------------------------
 
     @property
@@ -285,6 +296,11 @@ class Result:
         for level in LEVELS:
             c = self.tlb(level)
             yield Identity(f"{LEVEL_NAMES[level]}: hits + misses = accesses", c["hits"] + c["misses"], c["accesses"])
+        for above, below in (("l1i", "l2i"), ("l1d", "l2d")):
+            hits, misses = self.tlb(below)["hits"], self.tlb(below)["misses"]
+            name = LEVEL_NAMES[above]
+            yield Identity(f"{name} misses = L2 hits + L2 misses", self.tlb(above)["misses"], hits + misses)
+            yield Identity(f"{name} reloads by size = L2 hits", sum(self.reloads(above, "l2_hits").values()), hits)
         for array in self.counts.get("arrays", []):
             yield Identity(
                 f"{array['name']}: hits + misses = accesses", array["hits"] + array["misses"], array["accesses"]

@@ -36,6 +36,13 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "for those that coalesce also coalescing.",
     ),
     (
+        "counts.reloads",
+        "misses",
+        "What misses of l1i and l1d brought into the first level: l2_hits and l2_misses by size of the entry, "
+        "coalesced where it translates several pages of the table, unheld where no first-level array takes it. The "
+        "hits add up to the second level's hits, the misses to its misses less those that ended in no translation.",
+    ),
+    (
         "counts.walks.instruction",
         "",
         "Walks of fetches: walks, completed, faulted, accesses (entries read), cycles (durations summed).",
@@ -102,6 +109,13 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("model.share_of_time", "share", "Translation's share of user time."),
     ("model.share_of_time_serial", "share", "The same were nothing overlapped."),
     ("model.seconds", "s", "Total cycles at the machine's clock."),
+    (
+        "perf",
+        "",
+        "What the machine's own performance counters would say, if its description names them: events, each with name "
+        "(as the source writes it), perf (its name for `perf stat`, where that differs), value, per_kilo_instruction, "
+        "and whether it is modelled; source.",
+    ),
     (
         "regions[]",
         "",

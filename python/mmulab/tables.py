@@ -93,6 +93,21 @@ def print_result(out: Console, result: Result) -> None:
     _print_memory(out, result)
 
 
+def print_perf(out: Console, result: Result) -> None:
+    """What the machine's own performance counters would say."""
+    if not result.perf:
+        out.print(f"{escape(result.machine)} names no performance events: its description has no perf table.")
+        return
+    table = plain()
+    for column in ("Performance event", "count", "per 1000 instr.", "for perf stat -e"):
+        table.add_column(column, justify="left" if column.startswith(("Perf", "for")) else "right", no_wrap=True)
+    for event in result.perf:
+        note = " (modelled)" if event["modelled"] else ""
+        rate = f"{event['per_kilo_instruction']:.3f}"
+        table.add_row(f"{event['name']}{note}", f"{event['value']:,}", rate, event.get("perf") or event["name"])
+    out.print(table)
+
+
 def _print_walks(out: Console, result: Result) -> None:
     table = plain()
     table.add_column("Page walks")

@@ -25,10 +25,15 @@ def different(page: str, block: Block, wanted: list[str], got: list[str]) -> str
 
 
 def at(result: dict[str, Any], place: str) -> Any:
-    """A value by its dotted place; entries of lists by their `name`."""
+    """A value by its dotted place; entries of lists by their `name`, which may have dots of its own."""
     value: Any = result
-    for key in place.split("."):
-        value = next(e for e in value if e["name"] == key) if isinstance(value, list) else value[key]
+    while place:
+        if isinstance(value, list):
+            entry = next(e for e in value if place.startswith(f"{e['name']}."))
+            value, place = entry, place.removeprefix(f"{entry['name']}.")
+        else:
+            key, _, place = place.partition(".")
+            value = value[key]
     return value
 
 

@@ -1,6 +1,7 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
 mod memory;
+mod perf;
 mod places;
 
 pub(crate) use memory::fmfi;
@@ -13,9 +14,10 @@ use crate::{
 };
 use memory::{MemoryReport, memory};
 use mmulab_kernel::{KernelCounts, Region};
-use mmulab_tlb::{ArrayCounts, HierarchyCounts, SideCounts};
+use mmulab_tlb::{ArrayCounts, HierarchyCounts, Reloads, SideCounts};
 use mmulab_trace::TraceInfo;
 use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
+use perf::{PerfReport, Seen, perf};
 use places::{Places, places};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
@@ -42,6 +44,8 @@ pub struct Report {
     counts: AllCounts,
     per_kilo_instruction: BTreeMap<&'static str, f64>,
     model: Model,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perf: Option<PerfReport>,
     regions: Vec<RegionReport>,
     heat: Places,
     code: Places,
@@ -56,6 +60,7 @@ struct AllCounts {
     reads: u64,
     writes: u64,
     tlb: BTreeMap<&'static str, SideCounts>,
+    reloads: BTreeMap<&'static str, Reloads>,
     arrays: Vec<ArrayCounts>,
     walks: Walks,
     violations: BTreeMap<&'static str, u64>,
@@ -134,6 +139,9 @@ pub fn report(
         reads: l.reads,
         served_by: servers.iter().cloned().zip(l.served_by.iter().copied()).collect(),
     };
+    let model = model::model(&events, &machine.desc);
+    let seen = Seen { instructions: events.instructions, tlb: &tlb, walks: &walks, model: &model };
+    let perf = perf(&machine.desc.machine.perf, &seen);
     let per_kilo = |n: u64| n as f64 * 1000.0 / events.instructions.max(1) as f64;
     Ok(Report {
         schema: SCHEMA,
@@ -156,6 +164,7 @@ pub fn report(
             reads: data - own.writes,
             writes: own.writes,
             tlb: BTreeMap::from([("l1i", tlb.l1i), ("l1d", tlb.l1d), ("l2i", tlb.l2i), ("l2d", tlb.l2d)]),
+            reloads: BTreeMap::from([("l1i", tlb.reloads_i), ("l1d", tlb.reloads_d)]),
             arrays: tlb.arrays,
             walks: Walks {
                 instruction: walks.instruction,
@@ -170,13 +179,21 @@ pub fn report(
             kernel: machine.kernel.counts().clone(),
             memory: memory(machine, touched),
         },
-        model: model::model(&events, &machine.desc),
+        model,
+        perf,
         regions: regions(machine),
         heat: places(machine.tally.heat()),
         code: places(machine.tally.code()),
         exactness: Exactness {
-            counted: &["counts", "per_kilo_instruction", "regions (all but stall_cycles)", "heat", "code"],
-            modelled: &["model", "stall_cycles", "counts.kernel.work as cycles"],
+            counted: &[
+                "counts",
+                "per_kilo_instruction",
+                "regions (all but stall_cycles)",
+                "heat",
+                "code",
+                "perf (events not modelled)",
+            ],
+            modelled: &["model", "stall_cycles", "counts.kernel.work as cycles", "perf (events modelled)"],
         },
         resolved: Arc::clone(&machine.desc),
     })
@@ -210,6 +227,15 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     let begun = walks.instruction.walks + walks.data.walks;
     let reasons = tlb.l2i.misses + tlb.l2d.misses + own.replays + own.dirty_updates + own.denied_rechecks;
     same("walks, and second-level misses with replays, dirty updates and rechecks", begun, reasons)?;
+    // What a miss may end in without a translation: a reference to what is not there, one against its rights, or the end.
+    let walked = [&tlb.reloads_i, &tlb.reloads_d].map(|r| r.l2_misses.values().sum::<u64>());
+    let left = (tlb.l2i.misses + tlb.l2d.misses) - walked.iter().sum::<u64>();
+    let most = own.unmapped + own.forbidden + u64::from(machine.ended.is_some());
+    if left > most {
+        return Err(ReportError(format!(
+            "second-level misses that ended in no translation: {left}, of at most {most}"
+        )));
+    }
     let total = machine.tally.total();
     same("first-level instruction misses, and their sum over regions", tlb.l1i.misses, total.l1i_misses)?;
     same("first-level data misses, and their sum over regions", tlb.l1d.misses, total.l1d_misses)?;

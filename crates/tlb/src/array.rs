@@ -17,6 +17,9 @@ const MAX_CYCLES: u32 = 10_000;
 /// Kinds of entries that an array's hits are told apart by: page sizes, or what a design calls them.
 pub const MAX_CLASSES: usize = 24;
 
+/// What entries that translate several pages of the table are called.
+pub const COALESCED: &str = "coalesced";
+
 /// An array in use.
 pub struct Array {
     pub name: String,
@@ -34,6 +37,8 @@ pub struct Array {
     pub miss_cycles: u32,
     /// Hits by size number.
     pub hits: [u64; MAX_CLASSES],
+    /// Of a first level: what misses brought here, by side, by where it came from (the second level, a walk), by size number.
+    pub reloads: [[[u64; MAX_CLASSES]; 2]; 2],
     /// The page size that a group coalesces to.
     group: Option<PageOrder>,
     coalescing: CoalescingCounts,
@@ -137,6 +142,7 @@ impl Array {
             sizes,
             classes,
             hits: [0; MAX_CLASSES],
+            reloads: [[[0; MAX_CLASSES]; 2]; 2],
             group,
             coalescing: CoalescingCounts::default(),
             kind,
@@ -146,6 +152,11 @@ impl Array {
     /// Whether entries may translate more than one page of the table.
     pub fn coalesces(&self) -> bool {
         self.group.is_some() || matches!(self.kind, Kind::Spans(_))
+    }
+
+    /// What reloads of class `class` are called: those of several pages of the table are all `coalesced`.
+    pub fn reload_name(&self, class: usize) -> &str {
+        if class == 0 && self.group.is_some() { COALESCED } else { &self.classes[class] }
     }
 
     /// Whether entries are pages, as victim arrays and inclusion need them.

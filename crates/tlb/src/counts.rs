@@ -75,6 +75,29 @@ pub struct ArrayCounts {
     pub coalescing: Option<CoalescingCounts>,
 }
 
+/// What the misses of one side's first level brought into it, by the size of the entry: `coalesced` where it translates
+/// several pages of the table. So AMD's counters of L1 DTLB misses tell them apart (paper 1, Table 2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reloads {
+    /// From the second level.
+    pub l2_hits: BTreeMap<String, u64>,
+    /// From a walk. Misses that ended without a translation, in no page, are in neither.
+    pub l2_misses: BTreeMap<String, u64>,
+}
+
+/// The name for misses whose page no first-level array holds.
+pub const UNHELD: &str = "unheld";
+
+impl Reloads {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in [(&mut self.l2_hits, &other.l2_hits), (&mut self.l2_misses, &other.l2_misses)] {
+            for (size, count) in theirs {
+                *mine.entry(size.clone()).or_default() += count;
+            }
+        }
+    }
+}
+
 /// What the hierarchy of one core did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HierarchyCounts {
@@ -86,6 +109,10 @@ pub struct HierarchyCounts {
     pub l2i: SideCounts,
     /// Second level, loads and stores.
     pub l2d: SideCounts,
+    /// What came of the misses of l1i.
+    pub reloads_i: Reloads,
+    /// What came of the misses of l1d.
+    pub reloads_d: Reloads,
     /// Each array.
     pub arrays: Vec<ArrayCounts>,
 }
@@ -106,6 +133,8 @@ impl HierarchyCounts {
         self.l1d.add(&other.l1d);
         self.l2i.add(&other.l2i);
         self.l2d.add(&other.l2d);
+        self.reloads_i.add(&other.reloads_i);
+        self.reloads_d.add(&other.reloads_d);
         if self.arrays.is_empty() {
             self.arrays = other.arrays.clone();
             return;
@@ -139,6 +168,16 @@ impl HierarchyCounts {
         for (above, below, name) in [(self.l1i, self.l2i, "instruction"), (self.l1d, self.l2d, "data")] {
             if above.misses != below.accesses {
                 return Err(format!("{name}: {} L1 misses != {} L2 accesses", above.misses, below.accesses));
+            }
+        }
+        for (reloads, below, name) in [(&self.reloads_i, self.l2i, "instruction"), (&self.reloads_d, self.l2d, "data")]
+        {
+            let [hits, misses] = [&reloads.l2_hits, &reloads.l2_misses].map(|by_size| by_size.values().sum::<u64>());
+            if hits != below.hits {
+                return Err(format!("{name}: reloads of L2 hits add up to {hits}, L2 hits are {}", below.hits));
+            }
+            if misses > below.misses {
+                return Err(format!("{name}: reloads of L2 misses add up to {misses}, of {} L2 misses", below.misses));
             }
         }
         for a in &self.arrays {

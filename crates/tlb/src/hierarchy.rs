@@ -2,7 +2,7 @@
 
 use crate::{
     ArrayCounts, ArrayDesc, Entry, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome,
-    SideCounts,
+    Reloads, SideCounts, UNHELD,
     array::Array,
     design::{Change, Known, Line},
     key::Value,
@@ -24,6 +24,10 @@ pub struct Hierarchy {
     coalesces: bool,
     /// By level (less one) and side.
     counts: [[SideCounts; 2]; 2],
+    /// By side: the base page that the last search found nowhere, until it is filled; its tag may be another by then.
+    missed: [u64; 2],
+    /// By side and by where they came from: reloads of pages that no first-level array holds.
+    unheld: [[u64; 2]; 2],
     /// The last page used, by side.
     recent: [Recent; 2],
     /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for it.
@@ -46,6 +50,9 @@ struct Recent {
 }
 
 const NOBODY: u64 = u64::MAX;
+/// Where a reload comes from.
+const SECOND_LEVEL: usize = 0;
+const WALK: usize = 1;
 
 #[inline(always)]
 fn page_of(asid: Asid, va: VirtAddr) -> u64 {
@@ -96,6 +103,8 @@ impl Hierarchy {
             arrays,
             inclusive,
             counts: Default::default(),
+            missed: [NOBODY; 2],
+            unheld: Default::default(),
             recent: [nobody; 2],
             absent: [NOBODY; 2],
             levels,
@@ -120,6 +129,7 @@ impl Hierarchy {
         let q = Query::new(asid, va, access);
         // Until the lookup has an answer nobody is the most recent: what it touches comes before the old one.
         self.settle_for(q.side);
+        self.missed[q.side] = NOBODY;
         let counts = &mut self.counts[0][q.side];
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
@@ -153,11 +163,13 @@ impl Hierarchy {
                 } else {
                     self.put(0, q, value, order, true, obs)
                 };
+                self.reloaded(q.side, SECOND_LEVEL, first);
                 return self.answer(q, 2, cycles, value, order, first);
             }
         }
         counts.misses += 1;
         self.absent[q.side] = page_of(q.asid, q.va);
+        self.missed[q.side] = q.vpn.0;
         Outcome::Miss { cycles: level.miss_cycles }
     }
 
@@ -227,15 +239,31 @@ impl Hierarchy {
         let absent = self.absent[q.side] == page_of(asid, va);
         self.settle_for(q.side);
         self.absent = [NOBODY; 2];
+        let missed = std::mem::replace(&mut self.missed[q.side], NOBODY) == q.vpn.0;
         if self.coalesces {
             let line = Line::read(q.vpn, value, walked);
             let known = line.as_ref().map_or(Known::Page(value, order), Known::Line);
             self.take(1, q, known, absent, obs);
-            self.take(0, q, known, absent, obs);
+            let first = self.take(0, q, known, absent, obs);
+            if missed {
+                self.reloaded(q.side, WALK, first);
+            }
             return;
         }
         self.put(1, q, value, order, absent, obs);
-        self.put(0, q, value, order, absent, obs);
+        let first = self.put(0, q, value, order, absent, obs);
+        if missed {
+            self.reloaded(q.side, WALK, first);
+        }
+    }
+
+    /// A miss of the first level has ended in an entry there.
+    #[inline(always)]
+    fn reloaded(&mut self, side: usize, origin: usize, first: Option<(u8, Slot)>) {
+        match first {
+            Some((array, slot)) => self.arrays[usize::from(array)].reloads[side][origin][usize::from(slot.size)] += 1,
+            None => self.unheld[side][origin] += 1,
+        }
     }
 
     /// Fills the first level with what the second held.
@@ -390,13 +418,34 @@ impl Hierarchy {
                 coalescing: a.coalescing(),
             }
         };
+        let [reloads_i, reloads_d] = [Side::Instruction, Side::Data].map(|side| self.reloads(side));
         HierarchyCounts {
+            reloads_i,
+            reloads_d,
             l1i: self.counts[0][0],
             l1d: self.counts[0][1],
             l2i: self.counts[1][0],
             l2d: self.counts[1][1],
             arrays: self.arrays.iter().map(array).collect(),
         }
+    }
+
+    fn reloads(&self, side: Side) -> Reloads {
+        let from = |origin: usize| {
+            let mut by_size = BTreeMap::new();
+            for a in self.arrays.iter().filter(|a| a.level == 1 && a.placement.serves(side)) {
+                for class in 0..a.classes.len() {
+                    *by_size.entry(a.reload_name(class).to_owned()).or_default() +=
+                        a.reloads[side as usize][origin][class];
+                }
+            }
+            let unheld = self.unheld[side as usize][origin];
+            if unheld != 0 {
+                by_size.insert(UNHELD.to_owned(), unheld);
+            }
+            by_size
+        };
+        Reloads { l2_hits: from(SECOND_LEVEL), l2_misses: from(WALK) }
     }
 
     /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages are

@@ -17,7 +17,8 @@ mod levels;
 mod observer;
 mod pages;
 
-pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, SideCounts};
+pub use array::COALESCED;
+pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, Reloads, SideCounts, UNHELD};
 pub use desc::{ArrayDesc, Coalescing, Design, HierarchyDesc, Inclusion, Placement, Probe};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;

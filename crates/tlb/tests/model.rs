@@ -123,6 +123,8 @@ fn agree(desc: &[ArrayDesc], rules: &HierarchyDesc, steps: &[Step], listen: bool
     let mut tlbs = Hierarchy::new(desc, rules).expect("the generator makes possible shapes");
     let mut naive = Naive::new(desc, rules);
     let mut heard = Listener::default();
+    // By side: the page that the last search found nowhere, which the next fill for it reloads; reloads by walks.
+    let (mut missed, mut walks) = ([None; 2], [0u64; 2]);
     for step in steps {
         match *step {
             Step::Use { page, access, asid } => {
@@ -133,16 +135,23 @@ fn agree(desc: &[ArrayDesc], rules: &HierarchyDesc, steps: &[Step], listen: bool
                     (tlbs.access(asid, va, access, &mut Silent), naive.access(asid, va, access))
                 };
                 prop_assert_eq!(mine, theirs);
+                let side = access.side() as usize;
+                missed[side] = matches!(mine, Outcome::Miss { .. }).then_some(page);
                 if matches!(mine, Outcome::Miss { .. }) && page % 3 != 0 {
                     let found = leaf(page, P4K, 7, page % 2 == 0, false);
                     tlbs.fill(asid, va, access, &walked(found), &mut heard);
                     naive.fill(asid, va, access, &found);
+                    walks[side] += 1;
+                    missed[side] = None;
                 }
             }
             Step::Fill { page, access, asid, order, prot, dirty, global } => {
                 let found = leaf(page, order, prot, dirty, global);
                 tlbs.fill(Asid(asid), va(page), access, &walked(found), &mut heard);
                 naive.fill(Asid(asid), va(page), access, &found);
+                let side = access.side() as usize;
+                walks[side] += u64::from(missed[side] == Some(page));
+                missed[side] = None;
             }
             Step::Dirty { page, asid } => {
                 tlbs.set_dirty(Asid(asid), va(page));
@@ -161,6 +170,9 @@ fn agree(desc: &[ArrayDesc], rules: &HierarchyDesc, steps: &[Step], listen: bool
     let counts = tlbs.counts();
     prop_assert_eq!(counts.check(), Ok(()));
     prop_assert_eq!([[counts.l1i, counts.l1d], [counts.l2i, counts.l2d]], naive.counts);
+    let reloads = [&counts.reloads_i, &counts.reloads_d];
+    prop_assert_eq!(reloads.map(|r| r.l2_misses.values().sum::<u64>()), walks);
+    prop_assert_eq!(reloads.map(|r| r.l2_hits.values().sum::<u64>()), [counts.l2i.hits, counts.l2d.hits]);
     let arrays: Vec<_> =
         counts.arrays.iter().map(|a| (a.hits_by_size.clone(), a.fills, a.evictions, a.invalidations)).collect();
     prop_assert_eq!(arrays, naive.array_counts());

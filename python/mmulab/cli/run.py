@@ -18,18 +18,20 @@ from mmulab.cli.common import (
     set_option,
 )
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
-from mmulab.tables import print_result
+from mmulab.study.plan import BASELINE
+from mmulab.tables import print_perf, print_result
 
 
 @click.command(context_settings=CONTEXT)
 @machine_argument
 @trace_option
-@policy_option
+@policy_option(BASELINE)
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write the whole result as JSON.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also keep the result there."
 )
+@click.option("--perf-names", is_flag=True, help="Print the counts under the names of the machine's own perf events.")
 @click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
 @click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
 @check_option
@@ -41,6 +43,7 @@ def run(
     sets: tuple[str, ...],
     as_json: bool,
     out: Path | None,
+    perf_names: bool,
     profile: bool,
     touched: bool,
     check: str | None,
@@ -62,6 +65,8 @@ def run(
             console.say(f"wrote {result.save(out)}")
         if as_json:
             print_json(result.data)
+        elif perf_names:
+            print_perf(console.out(), result)
         else:
             print_result(console.out(), result)
     raise_if_partial(ran.results)

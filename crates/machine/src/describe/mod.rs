@@ -2,11 +2,13 @@
 
 mod core;
 mod costs;
+mod perf;
 mod read;
 mod resolve;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
+pub use perf::{Counted, EventDesc, PerfDesc};
 pub use read::{DescribeError, find, list, load, nearest, title};
 pub use resolve::{Assumption, Check, Options, Resolved, Unmapped, resolve};
 
@@ -56,6 +58,9 @@ pub struct MachineDesc {
     /// What kernel work costs.
     #[serde(default)]
     pub costs: CostsDesc,
+    /// What the machine's own performance counters call what is counted.
+    #[serde(default, skip_serializing_if = "PerfDesc::is_empty")]
+    pub perf: PerfDesc,
 }
 
 impl MachineDesc {

@@ -165,6 +165,7 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
     if !(core.frequency_mhz.is_finite() && core.frequency_mhz > 0.0) {
         return bad(format!("core.frequency_mhz is {}: give a positive number of MHz", core.frequency_mhz));
     }
+    super::perf::check(machine)?;
     if let Some(share) = options.savable
         && !(0.0..=1.0).contains(&share)
     {

@@ -3,6 +3,7 @@
 use super::{Change, Known, Line, clustered::Clustered, colt_fa::ColtFa, colt_sa::ColtSa, scan::Scan, tps::Tps};
 use crate::{
     ArrayDesc, CoalescingCounts, Design, Entry, Probe,
+    array::COALESCED,
     key::{GLOBAL, Value},
     pages::Slot,
 };
@@ -103,7 +104,7 @@ impl Spans {
                 Self::ColtFa(Scan::new(ColtFa { longest, sizes: larger }, sets, ways, store()))
             }
         };
-        let classes = ["4K".into(), "coalesced".into()].into_iter();
+        let classes = ["4K".into(), COALESCED.into()].into_iter();
         let classes = classes.chain(sizes[1..].iter().map(ToString::to_string)).collect();
         Ok(Shape { spans, sizes: sizes.to_vec(), classes })
     }

@@ -1,0 +1,96 @@
+use super::{DescribeError, MachineDesc};
+use mmulab_addr::PageOrder;
+use mmulab_tlb::COALESCED;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a performance event counts, of what is counted here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counted {
+    /// Instructions retired.
+    Instructions,
+    /// Cycles of user time, by the cost model.
+    UserCycles,
+    /// Fetches that miss the first level and hit the second.
+    L2iHits,
+    /// Fetches that miss both levels.
+    L2iMisses,
+    /// Loads and stores that miss the first level and hit the second.
+    L2dHits,
+    /// Loads and stores that miss both levels.
+    L2dMisses,
+    /// Walks for fetches.
+    InstructionWalks,
+    /// Durations of walks for fetches, summed, in cycles.
+    InstructionWalkCycles,
+}
+
+impl Counted {
+    /// Whether it can be parted by the size of the entry that a miss brought into the first level.
+    pub const fn has_sizes(self) -> bool {
+        matches!(self, Self::L2iHits | Self::L2iMisses | Self::L2dHits | Self::L2dMisses)
+    }
+
+    /// Whether it comes from the cost model; the others are counted.
+    pub const fn is_modelled(self) -> bool {
+        matches!(self, Self::UserCycles | Self::InstructionWalkCycles)
+    }
+}
+
+/// An event of the machine's performance counters that has its equal here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventDesc {
+    /// Its name, as the source writes it.
+    pub name: String,
+    /// The name `perf list` has for it on this machine, where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perf: Option<String>,
+    /// What it counts.
+    pub counts: Counted,
+    /// Of which entries brought into the first level: page sizes, and `coalesced` for those that translate several pages of
+    /// the table. Only for hits and misses of the second level. Default all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<String>,
+}
+
+/// The machine's own names for what is counted, so that a run can be held against `perf stat`. What has no exact equal here
+/// is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PerfDesc {
+    /// The events.
+    pub event: Vec<EventDesc>,
+    /// Where the names come from.
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    pub assumed: BTreeMap<String, String>,
+}
+
+impl PerfDesc {
+    /// Whether there are no events.
+    pub fn is_empty(&self) -> bool {
+        self.event.is_empty()
+    }
+}
+
+/// Refuses events that cannot be.
+pub fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
+    let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
+    let mut names = BTreeSet::new();
+    for event in &machine.perf.event {
+        let name = &event.name;
+        if !names.insert(name) {
+            return bad(format!("perf: two events are named '{name}': leave one out"));
+        }
+        if !event.sizes.is_empty() && !event.counts.has_sizes() {
+            return bad(format!("perf: {name}: sizes part hits and misses of the second level only: leave them out"));
+        }
+        if let Some(odd) = event.sizes.iter().find(|s| *s != COALESCED && s.parse::<PageOrder>().is_err()) {
+            return bad(format!("perf: {name}: '{odd}' is no page size: write one such as \"4K\", or \"{COALESCED}\""));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What the machine's own performance counters would say.
+
+use crate::{
+    describe::{Counted, EventDesc, PerfDesc},
+    model::Model,
+};
+use mmulab_tlb::HierarchyCounts;
+use mmulab_walker::WalkCounts;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The events the description names.
+#[derive(Debug, Serialize)]
+pub struct PerfReport {
+    events: Vec<EventReport>,
+    source: String,
+}
+
+#[derive(Debug, Serialize)]
+struct EventReport {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perf: Option<String>,
+    value: u64,
+    per_kilo_instruction: f64,
+    modelled: bool,
+}
+
+/// What events are made of.
+pub struct Seen<'a> {
+    pub instructions: u64,
+    pub tlb: &'a HierarchyCounts,
+    pub walks: &'a WalkCounts,
+    pub model: &'a Model,
+}
+
+impl Seen<'_> {
+    fn value(&self, event: &EventDesc) -> u64 {
+        let sum = |all: u64, by_size: &BTreeMap<String, u64>| match event.sizes.as_slice() {
+            [] => all,
+            sizes => sizes.iter().filter_map(|size| by_size.get(size)).sum(),
+        };
+        let tlb = self.tlb;
+        match event.counts {
+            Counted::Instructions => self.instructions,
+            Counted::UserCycles => self.model.cycles.total - self.model.cycles.kernel,
+            Counted::L2iHits => sum(tlb.l2i.hits, &tlb.reloads_i.l2_hits),
+            Counted::L2iMisses => sum(tlb.l2i.misses, &tlb.reloads_i.l2_misses),
+            Counted::L2dHits => sum(tlb.l2d.hits, &tlb.reloads_d.l2_hits),
+            Counted::L2dMisses => sum(tlb.l2d.misses, &tlb.reloads_d.l2_misses),
+            Counted::InstructionWalks => self.walks.instruction.walks,
+            Counted::InstructionWalkCycles => self.walks.instruction.cycles,
+        }
+    }
+}
+
+/// The events of `desc`; none if it names none.
+pub fn perf(desc: &PerfDesc, seen: &Seen) -> Option<PerfReport> {
+    let event = |event: &EventDesc| {
+        let value = seen.value(event);
+        EventReport {
+            name: event.name.clone(),
+            perf: event.perf.clone(),
+            value,
+            per_kilo_instruction: value as f64 * 1000.0 / seen.instructions.max(1) as f64,
+            modelled: event.counts.is_modelled(),
+        }
+    };
+    (!desc.is_empty())
+        .then(|| PerfReport { events: desc.event.iter().map(event).collect(), source: desc.source.clone() })
+}
