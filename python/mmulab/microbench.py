@@ -9,6 +9,8 @@ from mmulab.engine import Job, Options
 
 Json = dict[str, Any]
 LIVE = "live"
+# The memory manager paper 1 used (section 3.1): a region out of reservations, and no promotion.
+POLICY = "freebsd-reserv"
 COUNTERS = ("l2_miss_4k", "l2_hit_4k", "l2_miss_coalesced", "l2_hit_coalesced")
 
 

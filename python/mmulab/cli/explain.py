@@ -10,13 +10,14 @@ from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, check_option, existing_trace, raise_if_partial, set_option
 from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
+from mmulab.study.plan import BASELINE
 from mmulab.units import show_count
 
 
 @click.command(context_settings=CONTEXT)
 @machine_argument
 @trace_option
-@policy_option
+@policy_option(BASELINE)
 @set_option
 @click.option(
     "--max-instructions",

@@ -38,7 +38,7 @@ def _repeats(what: str, text: str) -> Callable[[F], F]:
 @click.command(context_settings=CONTEXT)
 @machine_argument
 @click.argument("program")
-@policy_option
+@policy_option(bench.POLICY)
 @set_option
 @click.option("--region", type=Bytes(), default="8M", show_default=True, help="Memory to run over, a multiple of 2M.")
 @click.option("--group", type=int, default=0, help="Pages of a group. Default: what the machine's data TLB coalesces.")
