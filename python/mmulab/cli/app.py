@@ -19,6 +19,7 @@ from mmulab.cli import (
     explain,
     microbench,
     record,
+    reproduce,
     run,
     study,
     trace,
@@ -34,7 +35,7 @@ click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
-        {"name": "Experiments", "commands": ["microbench"]},
+        {"name": "Experiments", "commands": ["microbench", "reproduce"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
@@ -58,6 +59,7 @@ for command in (
     run.run,
     explain.explain,
     microbench.microbench,
+    reproduce.reproduce,
     catalog.machines,
     catalog.policies,
     catalog.generators,

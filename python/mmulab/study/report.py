@@ -1,12 +1,10 @@
 """The study as one HTML file that needs nothing else: styles, plots and the few lines of script are inside."""
 
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from mmulab import engine, units
+from mmulab.pages import render
 from mmulab.result import LEVEL_NAMES, LEVELS
 from mmulab.study import plots
 from mmulab.study.outcome import Outcome
@@ -20,20 +18,11 @@ TOP_STRETCHES = 20
 
 def html(outcome: Outcome) -> str:
     """The report."""
-    environment = Environment(
-        autoescape=select_autoescape(default=True), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        bytes=units.show_bytes, count=units.show_count, rate=units.show_rate, percent=units.show_percent
-    )
-    environment.globals.update(LEVELS=LEVELS, LEVEL_NAMES=LEVEL_NAMES, BASELINE=BASELINE)
-    folder = resources.files("mmulab.study") / "templates"
-    template = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
-    return template.render(
+    return render(
+        "mmulab.study",
+        "report.html.j2",
+        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE},
         o=outcome,
-        version=engine.version(),
-        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
-        script=Markup((folder / "report.js").read_text(encoding="utf-8")),
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
         blocks=BLOCKS,

@@ -1,0 +1,169 @@
+"""`mmulab reproduce`: experiments of the papers."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.console import Console
+
+from mmulab.cli import completion, console
+from mmulab.cli.common import (
+    CONTEXT,
+    engine_options,
+    existing_trace,
+    options_of,
+    print_json,
+    raise_if_partial,
+    set_option,
+)
+from mmulab.cli.subject import policy_option
+from mmulab.reproduce import EXPERIMENTS, group_size
+from mmulab.reproduce.columns import ZEN3
+from mmulab.reproduce.published import WORKLOADS
+from mmulab.result import json_text, write_text
+from mmulab.tables import plain
+
+
+@click.group(context_settings=CONTEXT)
+def reproduce() -> None:
+    """Run an experiment of a paper on descriptions of its machines."""
+
+
+@reproduce.command("list", context_settings=CONTEXT)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def listing(as_json: bool) -> None:
+    """List the experiments."""
+    if as_json:
+        print_json([vars(e) for e in EXPERIMENTS])
+        return
+    table = plain()
+    for name in ("experiment", "what it is", "from"):
+        table.add_column(name)
+    for e in EXPERIMENTS:
+        table.add_row(e.name, e.title, e.source)
+    console.out().print(table)
+
+
+_trace = click.option(
+    "--trace",
+    required=True,
+    metavar="FILE",
+    help="A trace of any format, or gen:NAME?key=value.",
+    shell_complete=completion.trace,
+)
+_out = click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also keep everything there."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the table.")
+
+
+@reproduce.command("pte-coalescing-table", context_settings=CONTEXT)
+@_trace
+@click.option(
+    "--freebsd-trace",
+    metavar="FILE",
+    help="The trace for the columns of FreeBSD binaries. Default: the same, as FreeBSD's linker would have made it.",
+    shell_complete=completion.trace,
+)
+@click.option(
+    "--beside",
+    type=click.Choice(sorted(WORKLOADS)),
+    help="Print the paper's figures of this workload beside, and where the directions differ.",
+)
+@set_option
+@_out
+@_json
+@engine_options
+def pte_coalescing_table(
+    trace: str,
+    freebsd_trace: str | None,
+    beside: str | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """The evaluation tables of paper 1 for a trace: 23 counters of the DTLB, the ITLB and cycles, under Linux and
+    FreeBSD, with and without reservations and superpages, on a 5900X and a 2700X.
+
+    Memory is as after a boot unless --set memory.fragment... says otherwise. DIR gets table.txt, table.csv, table.json,
+    table.html and results/*.json.
+
+    Example: mmulab reproduce pte-coalescing-table --trace clang.mmt --beside clang
+    """
+    from mmulab.reproduce import coalescing_table, render
+
+    given = None if freebsd_trace is None else existing_trace(freebsd_trace)
+    plan = coalescing_table.Plan(existing_trace(trace), given, sets, options_of(others))
+    with console.progress("running 13 columns", plan.options.max_instructions) as hear:
+        table = coalescing_table.run(plan, hear)
+    for warning in table.warnings:
+        console.warn(warning)
+    if out:
+        for key, result in table.results.items():
+            write_text(out / "results" / f"{key.replace(':', '-')}.json", json_text(result.data))
+        write_text(out / "table.json", json_text(table.data(beside)))
+        write_text(out / "table.csv", render.as_csv(table, beside))
+        write_text(out / "table.html", render.as_html(table, beside))
+        text = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+        render.show(text, table, beside)
+        assert isinstance(text.file, io.StringIO)
+        write_text(out / "table.txt", text.file.getvalue())
+        console.say(f"wrote {out}/table.txt, table.csv, table.json, table.html and results/")
+    if as_json:
+        print_json(table.data(beside))
+    else:
+        render.show(console.out(), table, beside)
+    raise_if_partial(list(table.results.values()))
+
+
+@reproduce.command("pte-coalescing-group-size", context_settings=CONTEXT)
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="A recording whose code and data are looked at too.",
+    shell_complete=completion.trace,
+)
+@click.option(
+    "--machine", default=ZEN3, show_default=True, help="A machine that coalesces.", shell_complete=completion.machine
+)
+@policy_option(group_size.POLICY)
+@set_option
+@_out
+@_json
+@engine_options
+def pte_coalescing_group_size(
+    trace: str | None,
+    machine: str,
+    policy: str,
+    sets: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Groups of 16 KB against groups of 32 KB on one machine (paper 1, section 5.4): what sparsely used code and
+    densely used data make of each, and from which share of pages touched on the larger ones win.
+
+    DIR gets sizes.txt and sizes.json.
+
+    Example: mmulab reproduce pte-coalescing-group-size --trace clang.mmt
+    """
+    from mmulab.reproduce import render_sizes
+
+    given = None if trace is None else existing_trace(trace)
+    plan = group_size.Plan(given, machine, policy, sets, options_of(others))
+    with console.progress("running group sizes", closing=False) as hear:
+        outcome = group_size.run(plan, hear)
+    if out:
+        text = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+        render_sizes.show(text, outcome)
+        assert isinstance(text.file, io.StringIO)
+        write_text(out / "sizes.txt", text.file.getvalue())
+        write_text(out / "sizes.json", json_text(outcome.data()))
+        console.say(f"wrote {out}/sizes.txt and sizes.json")
+    if as_json:
+        print_json(outcome.data())
+    else:
+        render_sizes.show(console.out(), outcome)
+    raise_if_partial(outcome.results)
