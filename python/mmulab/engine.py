@@ -116,6 +116,11 @@ def policy_schema() -> Json:
     return cast(Json, json.loads(_core.policy_schema()))
 
 
+def reshape_schema() -> Json:
+    """The JSON schema of what can be changed of a recorded program."""
+    return cast(Json, json.loads(_core.reshape_schema()))
+
+
 def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads a whole trace and summarises it."""
     return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))

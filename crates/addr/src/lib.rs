@@ -5,11 +5,13 @@
 
 mod access;
 mod address;
+mod bytes;
 mod order;
 mod who;
 
 pub use access::{Access, Prot, Side};
 pub use address::{Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
+pub use bytes::Bytes;
 pub use order::{OrderError, PageOrder, parse_bytes, show_bytes};
 pub use who::{Asid, Pid, Tid};
 

@@ -1,43 +1,10 @@
 //! What a page policy's TOML file says.
 
 use crate::FreebsdDesc;
-use mmulab_addr::{PageOrder, parse_bytes, show_bytes};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{borrow::Cow, collections::BTreeMap};
-
-/// A number of bytes, written `"64K"`, `"8M"`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Bytes(pub u64);
-
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&show_bytes(self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(d)?;
-        parse_bytes(&text).map(Self).ok_or_else(|| {
-            serde::de::Error::custom(format!("'{text}' is no number of bytes: write a number with K, M, G or T"))
-        })
-    }
-}
-
-impl JsonSchema for Bytes {
-    fn schema_name() -> Cow<'static, str> {
-        "Bytes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A number of bytes with K, M, G or T (powers of 1024).",
-            "examples": ["4096", "64K", "8M", "2G"],
-        })
-    }
-}
+use mmulab_addr::{Bytes, PageOrder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An operating-system page policy: `policies/NAME.toml`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -38,13 +38,14 @@ mod vma;
 pub use contiguity::Contiguity;
 pub use counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
 pub use desc::{
-    AppliesTo, Bytes, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,
+    AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,
     ThpDesc, ThpEnabled, ThpSize,
 };
 pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};
 pub use freebsd::FreebsdDesc;
 pub use kernel::{Context, Kernel, KernelDesc};
+pub use mmulab_addr::Bytes;
 pub use region::{BySize, Region, RegionId, RegionKind};
 pub use tally::{Name, Tally};
 pub use usage::{ProcessUsage, Usage};

@@ -166,6 +166,12 @@ pub fn policy_schema() -> PyResult<String> {
     text(&schemars::schema_for!(PolicyDesc))
 }
 
+/// The schema of what can be changed of a recorded program.
+#[pyfunction]
+pub fn reshape_schema() -> PyResult<String> {
+    text(&schemars::schema_for!(ReshapeDesc))
+}
+
 /// The generators with the schemas of their parameters.
 #[pyfunction]
 pub fn generators() -> PyResult<String> {

@@ -1,4 +1,4 @@
-use crate::ImageDesc;
+use crate::{HeapDesc, ImageDesc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,4 +9,7 @@ pub struct ReshapeDesc {
     /// How its ELF files are linked. Default: as they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageDesc>,
+    /// The allocator that keeps its heap. Default: the one it was recorded with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<HeapDesc>,
 }

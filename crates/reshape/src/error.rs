@@ -1,3 +1,4 @@
+use mmulab_addr::{Bytes, show_bytes};
 use mmulab_elf::LayoutError;
 use thiserror::Error;
 
@@ -10,6 +11,19 @@ pub enum ReshapeError {
     /// The trace has references only.
     #[error("{0} does not tell the program's mappings, so its ELF files are unknown; record it with mmulab")]
     NoMappings(String),
+    /// The trace does not tell of objects.
+    #[error("{0} does not tell what the program asks of its allocator; record it with `mmulab record --heap`")]
+    NoHeap(String),
+    /// A parameter of the allocator cannot be.
+    #[error("heap.{key} is '{value}': give {wanted}", value = show_bytes(value.0))]
+    Heap {
+        /// The parameter.
+        key: &'static str,
+        /// Its value.
+        value: Bytes,
+        /// What it must be.
+        wanted: &'static str,
+    },
     /// Addresses that cannot be used.
     #[error(
         "image.window is '{0}': give a multiple of 4096 whose next 64 GiB lie in the lower half of a 48-bit address space"

@@ -1,14 +1,17 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, say. What comes out is a
+//! A recording as it would be had the program been made otherwise: linked by another linker, or with another heap
+//! allocator. What comes out is a
 //! trace like any other; machines and kernels know nothing of it.
 
 mod desc;
 mod error;
 mod headers;
+mod heap;
 mod image;
 
 pub use desc::ReshapeDesc;
 pub use error::ReshapeError;
 pub use headers::with_headers;
+pub use heap::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
 pub use image::ImageDesc;
 
 use mmulab_trace::Source;
@@ -18,8 +21,12 @@ use mmulab_trace::Source;
 /// # Errors
 /// The description cannot be met, or the trace does not tell what it needs.
 pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn Source>, ReshapeError> {
-    match &desc.image {
-        Some(image) => image::reshape(image, source),
+    let source = match &desc.image {
+        Some(image) => image::reshape(image, source)?,
+        None => source,
+    };
+    match &desc.heap {
+        Some(heap) => heap::reshape(heap, source),
         None => Ok(source),
     }
 }

@@ -27,6 +27,11 @@ def docs(ctx: click.Context, directory: Path) -> None:
         "cli.md": _cli(root),
         "machine.md": _schema("Machine files", engine.machine_schema(), "machines/NAME.toml"),
         "policy.md": _schema("Policy files", engine.policy_schema(), "policies/NAME.toml"),
+        "reshape.md": _schema(
+            "Changed recordings",
+            engine.reshape_schema(),
+            "`reshape` in the engine's requests; --max-page-size, --linker and --heap on the command line",
+        ),
         "generators.md": _generators(),
         "results.md": _results(),
     }
@@ -73,7 +78,8 @@ def _cell(text: Any) -> str:
 
 def _schema(title: str, schema: dict[str, Any], file: str) -> str:
     definitions = schema.get("$defs") or schema.get("definitions") or {}
-    lines = [f"# {title}\n", f"`{file}`. {_cell(schema.get('description', ''))}\n", "## Top level\n"]
+    where = file if " " in file else f"`{file}`"
+    lines = [f"# {title}\n", f"{where}. {_cell(schema.get('description', ''))}\n", "## Top level\n"]
     _table(lines, schema)
     for name, inner in definitions.items():
         if inner.get("properties"):

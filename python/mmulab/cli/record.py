@@ -36,11 +36,6 @@ _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
     click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
     click.option(
-        "--heap",
-        is_flag=True,
-        help="Also record what the program asks of its allocator, so that its heap can be laid out anew.",
-    ),
-    click.option(
         "--env",
         "env",
         type=Variable(),
@@ -119,6 +114,9 @@ def tell(found: dict[str, Any], output: Path) -> None:
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: PROGRAM.mmt."
 )
 @click.option("--max-instructions", type=Count(), help="Stop the program when this many are recorded.")
+@click.option(
+    "--heap", is_flag=True, help="Also record what the program asks of its allocator, for --heap of run and study."
+)
 @record_options
 @click.option("--json", "as_json", is_flag=True, help="Write what was recorded as JSON.")
 @click.pass_obj

@@ -7,6 +7,30 @@ import rich_click as click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ALLOCATORS = ("jemalloc", "glibc", "blocks")
+
+
+class Allocator(click.ParamType["dict[str, Any]"]):
+    """A heap allocator with parameters: jemalloc,dirty_decay_ms=10."""
+
+    name = "KIND[,KEY=VALUE]..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, Any]:
+        """Reads it; the engine checks the parameters."""
+        if isinstance(value, dict):
+            return value
+        kind, *parameters = str(value).split(",")
+        if kind not in ALLOCATORS:
+            self.fail(f"'{kind}' is no allocator: {', '.join(ALLOCATORS)} are", param, ctx)
+        heap: dict[str, Any] = {"kind": kind}
+        for parameter in parameters:
+            key, equals, text = parameter.partition("=")
+            if not key or not equals:
+                self.fail(f"'{parameter}' sets no parameter: write KEY=VALUE", param, ctx)
+            heap[key] = {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdecimal() else text)
+        return heap
+
+
 LINKERS = ("lld", "old", "gnu-separate-code")
 
 _OPTIONS = [
@@ -21,6 +45,12 @@ _OPTIONS = [
         type=click.Choice(LINKERS),
         help="The linker that lays them out. Default with --max-page-size: lld. Alone: with its own maxpagesize.",
     ),
+    click.option(
+        "--heap",
+        type=Allocator(),
+        help="Have the heap kept by another allocator: jemalloc, glibc or blocks, with parameters as in "
+        "jemalloc,dirty_decay_ms=10. Needs a recording made with `record --heap`.",
+    ),
 ]
 
 
@@ -34,4 +64,7 @@ def reshape_options(function: F) -> F:
 def reshape_of(taken: dict[str, Any]) -> dict[str, Any] | None:
     """What the engine is to change, out of a command's options; None for nothing."""
     image = {key: taken[key] for key in ("max_page_size", "linker") if taken[key] is not None}
-    return {"image": image} if image else None
+    change: dict[str, Any] = {"image": image} if image else {}
+    if taken["heap"] is not None:
+        change["heap"] = taken["heap"]
+    return change or None

@@ -1,0 +1,249 @@
+//! A recording as it would be under another heap allocator. Each object gets a place from a modelled allocator, in a window of
+//! addresses that the recorded program does not use; references inside it move there with it, and the modelled allocator's own
+//! calls of the system are told between them. What is no object stays where it is: the recorded allocator's records among it,
+//! what it zeroes and copies before it returns, and the memory it had from the system.
+
+mod allocator;
+mod blocks;
+mod classes;
+mod decay;
+mod desc;
+mod glibc;
+mod jemalloc;
+mod objects;
+mod runs;
+mod space;
+mod window;
+
+pub use desc::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
+
+use crate::ReshapeError;
+use desc::WINDOW_BYTES;
+use mmulab_addr::{VirtAddr, VirtRange};
+use mmulab_trace::{Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
+use objects::Found;
+use serde_json::json;
+use space::Spaces;
+
+/// `source` with its heap kept as `desc` says.
+///
+/// # Errors
+/// The description cannot be met, or the trace does not tell of the heap.
+pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Source>, ReshapeError> {
+    desc.check()?;
+    let info = source.info();
+    if !info.has_heap || !info.has_address_space {
+        return Err(ReshapeError::NoHeap(info.name.clone()));
+    }
+    let window = VirtRange::sized(VirtAddr::new(desc.window()), WINDOW_BYTES);
+    let instructions_per_ms = match desc {
+        HeapDesc::Jemalloc(desc) => desc.instructions_per_ms,
+        HeapDesc::Glibc(_) | HeapDesc::Blocks(_) => 1,
+    };
+    let mut anew = Anew {
+        info: info.clone(),
+        source,
+        desc: desc.clone(),
+        raw: Batch::default(),
+        spaces: Spaces::new(desc.clone()),
+        window,
+        instructions: 0,
+        instructions_per_ms,
+        moved: 0,
+        between: 0,
+        over: false,
+    };
+    anew.report();
+    Ok(Box::new(anew))
+}
+
+/// A source with its objects moved.
+struct Anew {
+    source: Box<dyn Source>,
+    info: TraceInfo,
+    desc: HeapDesc,
+    /// What the source said, while it is told otherwise.
+    raw: Batch,
+    spaces: Spaces,
+    /// Where modelled allocators have objects.
+    window: VirtRange,
+    instructions: u64,
+    instructions_per_ms: u64,
+    /// Loads and stores in objects; and in what the recorded allocator keeps between them.
+    moved: u64,
+    between: u64,
+    over: bool,
+}
+
+impl Anew {
+    fn now_ns(&self) -> u64 {
+        let ns = u128::from(self.instructions) * 1_000_000 / u128::from(self.instructions_per_ms);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps what is known of the trace up to date.
+    fn report(&mut self) {
+        self.info.warnings = self.source.info().warnings.clone();
+        let mut changes = self.source.info().reshaped.clone();
+        let mut heap = json!(self.desc);
+        heap["counts"] = json!(self.spaces.counts);
+        heap["counts"]["references_moved"] = json!(self.moved);
+        heap["counts"]["references_between"] = json!(self.between);
+        changes.insert("heap".into(), heap);
+        self.info.reshaped = changes;
+    }
+
+    /// Moves the references of `words`, among which are no events. Those that are left out become words of no instructions.
+    fn move_all(&mut self, words: &mut [Ref]) {
+        let drops = self.desc.bookkeeping() == Bookkeeping::Drop;
+        let objects = self.spaces.objects();
+        let (mut moved, mut between) = (0, 0);
+        for word in words {
+            if word.is_fetch() {
+                self.instructions += u64::from(word.instructions());
+            } else if word.is_control() {
+                if let Item::Retire(count) = word.item() {
+                    self.instructions = self.instructions.saturating_add(count);
+                }
+            } else {
+                match objects.find(word.va().raw()) {
+                    Found::Object(delta) => {
+                        *word = word.moved(delta);
+                        moved += 1;
+                    }
+                    Found::Between => {
+                        between += 1;
+                        if drops {
+                            *word = Ref::retire(0);
+                        }
+                    }
+                    Found::Elsewhere => {}
+                }
+            }
+        }
+        self.moved += moved;
+        self.between += between;
+    }
+
+    /// Tells what was said.
+    fn tell(&mut self, batch: &mut Batch) -> Result<(), String> {
+        let mut raw = std::mem::take(&mut self.raw);
+        let mut rest = raw.refs.as_mut_slice();
+        let mut done = Ok(());
+        while !rest.is_empty() && done.is_ok() {
+            let until = rest.iter().position(|w| matches!(w.item(), Item::Event(_))).unwrap_or(rest.len());
+            let (words, after) = rest.split_at_mut(until);
+            self.move_all(words);
+            batch.refs.extend_from_slice(words);
+            let Some((word, after)) = after.split_first_mut() else { break };
+            if let Item::Event(index) = word.item() {
+                // Each event has one word: it may be moved.
+                let event = std::mem::replace(&mut raw.events[index], Event::Tick);
+                done = self.event(event, batch);
+            }
+            rest = after;
+        }
+        raw.clear();
+        self.raw = raw;
+        done
+    }
+
+    fn event(&mut self, mut event: Event, batch: &mut Batch) -> Result<(), String> {
+        let now = self.now_ns();
+        match &mut event {
+            Event::Malloc { addr, len, align } => {
+                *addr = self.spaces.malloc(addr.raw(), *len, *align, now, batch)?;
+            }
+            Event::Free { addr } => match self.spaces.free(addr.raw(), now, batch) {
+                Some(to) => *addr = to,
+                // It was given out before the recording, or by a function that is not recorded.
+                None => return Ok(()),
+            },
+            // Of an object, as of a buffer that the program aligned: it is told of where that is now. Of all else, as of
+            // memory that the recorded allocator frees, nothing moved.
+            Event::Madvise { addr, len, .. } | Event::Mprotect { addr, len, .. } => {
+                *addr = self.spaces.moved(*addr, *len);
+            }
+            Event::Mmap { addr, len, .. } => {
+                self.keep_out(*addr, *len)?;
+                self.spaces.renew(*addr, *len);
+            }
+            Event::Mremap { old, old_len, new, new_len, .. } => {
+                self.keep_out(*new, *new_len)?;
+                self.spaces.renew(*old, *old_len);
+                self.spaces.renew(*new, *new_len);
+            }
+            Event::Munmap { addr, len } => self.spaces.renew(*addr, *len),
+            Event::Brk { start, end } => self.keep_out(*start, end.raw().saturating_sub(start.raw()))?,
+            Event::Switch { pid, .. } => self.spaces.switch(*pid),
+            Event::Fork { child, shares_memory } => self.spaces.fork(*child, *shares_memory),
+            Event::Exec { .. } | Event::Exit { .. } => self.spaces.leave(),
+            Event::Image { .. }
+            | Event::Clone { .. }
+            | Event::ExitThread
+            | Event::Invlpg { .. }
+            | Event::Tick
+            | Event::Lost { .. } => {}
+        }
+        batch.push_event(event);
+        Ok(())
+    }
+
+    fn keep_out(&self, addr: VirtAddr, len: u64) -> Result<(), String> {
+        if len > 0 && VirtRange::sized(addr, len).overlaps(self.window) {
+            return Err(format!(
+                "the program maps {addr}, among the addresses that its heap is given; name others with heap.window"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Source for Anew {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        batch.clear();
+        if self.over {
+            return Ok(false);
+        }
+        let read = self.source.next_batch(batch);
+        // Many batches have no events: they are told in place.
+        let told = if batch.events.is_empty() {
+            self.move_all(&mut batch.refs);
+            Ok(())
+        } else {
+            std::mem::swap(batch, &mut self.raw);
+            batch.clear();
+            self.tell(batch)
+        };
+        self.report();
+        self.over = !matches!((&read, &told), (Ok(true), Ok(())));
+        told.map_err(|what| {
+            let at = format!("instruction {}", self.instructions);
+            TraceError::new(self.info.name.clone(), at, TraceErrorKind::Request(what))
+        })?;
+        read
+    }
+
+    fn progress(&self) -> Option<f64> {
+        self.source.progress()
+    }
+
+    fn description(&self) -> Description {
+        let mut description = self.source.description();
+        let kind = match &self.desc {
+            HeapDesc::Jemalloc(_) => "jemalloc",
+            HeapDesc::Glibc(_) => "glibc",
+            HeapDesc::Blocks(_) => "blocks",
+        };
+        description.source.push_str(&format!("; its heap kept as by {kind}"));
+        description
+    }
+
+    fn end(&self) -> Option<&EndInfo> {
+        self.source.end()
+    }
+}
