@@ -202,6 +202,7 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
             let cached = match s.server {
                 Server::WalkCache(i) => self.walk_caches[usize::from(i)].clone(),
                 Server::Cache(i) => self.caches[usize::from(i)].clone(),
+                Server::NestedTlb => "nested-tlb".into(),
             };
             self.walk.push(Read { level: s.level, pa: s.pa, cached, cycles: s.cycles });
         }
