@@ -34,6 +34,7 @@ test: build ## build and test everything
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed
 	cargo bench -q -p mmulab-trace
+	cargo bench -q -p mmulab-reshape
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check

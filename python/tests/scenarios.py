@@ -134,7 +134,10 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
         directory.joinpath(name).write_text(text or "", encoding="utf-8")
     lines: list[Line] = []
     job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"))
-    options = engine.Options(**scenario.options)  # type: ignore[arg-type]
+    image = {key: scenario.options[key] for key in ("max_page_size", "linker") if key in scenario.options}
+    plain_options = {key: value for key, value in scenario.options.items() if key not in image}
+    reshape = {"image": image} if image else None
+    options = engine.Options(reshape=reshape, **plain_options)  # type: ignore[arg-type]
     result = engine.explain(str(directory / "t.mmtx"), job, options, lambda line: lines.append(json.loads(line))).data
     columns = scenario.narration.info[1:] if scenario.narration else []
     assert set(columns) <= set(COLUMNS), f"columns are {', '.join(COLUMNS)}"

@@ -48,12 +48,16 @@ impl Anew {
             if word.is_control() {
                 continue;
             }
-            let Span { delta, kind, .. } = spans.find(word.va());
-            match kind {
-                Kind::Segment | Kind::Elsewhere => {}
-                Kind::Beside => self.beside += 1,
-                Kind::Kept | Kind::Waiting => return index,
-            }
+            let delta = match spans.delta(word.va()) {
+                Some(delta) => delta,
+                None => match spans.find(word.va()) {
+                    Span { kind: Kind::Beside, delta, .. } => {
+                        self.beside += 1;
+                        delta
+                    }
+                    _ => return index,
+                },
+            };
             *word = word.moved(delta);
         }
         words.len()

@@ -30,7 +30,7 @@ pub struct Span {
 }
 
 /// Places of the shortcut: a program's references are to a few segments, a stack, a heap.
-const SLOTS: usize = 64;
+const SLOTS: usize = 128;
 /// Addresses that share a place of it: 2 MiB, about a library's size.
 const SLOT_SHIFT: u32 = 21;
 
@@ -38,9 +38,19 @@ const SLOT_SHIFT: u32 = 21;
 #[derive(Clone, Debug)]
 pub struct Spans {
     all: Vec<Span>,
-    /// The span that an address of each place was in last.
-    last: [u32; SLOTS],
+    /// The span that an address of each place was in last, of those that are told at once.
+    last: [Span; SLOTS],
 }
+
+/// The place of `va`: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4), since programs and
+/// what they map begin at round addresses.
+#[inline(always)]
+fn slot(va: VirtAddr) -> usize {
+    ((va.raw() >> SLOT_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
+}
+
+/// Where nothing is.
+const NOTHING: Span = Span { start: 0, bytes: 0, delta: 0, kind: Kind::Elsewhere };
 
 impl Default for Spans {
     fn default() -> Self {
@@ -65,17 +75,20 @@ impl Spans {
             all.push(Span { start, bytes: end - start, ..span });
             at = end;
         }
-        // The last address of all is never looked for by its span's length: see `find`.
         all.push(rest(at, u64::MAX));
-        Self { all, last: [0; SLOTS] }
+        Self { all, last: [NOTHING; SLOTS] }
+    }
+
+    /// How far `va` moves, if it is told at once.
+    #[inline(always)]
+    pub fn delta(&mut self, va: VirtAddr) -> Option<u64> {
+        let last = &self.last[slot(va)];
+        if va.raw().wrapping_sub(last.start) < last.bytes { Some(last.delta) } else { self.look(va) }
     }
 
     /// The span of `va`.
-    #[inline(always)]
-    pub fn find(&mut self, va: VirtAddr) -> Span {
-        let slot = (va.raw() >> SLOT_SHIFT) as usize % SLOTS;
-        let span = self.all[self.last[slot] as usize];
-        if va.raw().wrapping_sub(span.start) < span.bytes { span } else { self.look(va.raw(), slot) }
+    pub fn find(&self, va: VirtAddr) -> Span {
+        self.all[self.all.partition_point(|s| s.start <= va.raw()) - 1]
     }
 
     /// The parts of `start..end` where no segment is.
@@ -94,10 +107,13 @@ impl Spans {
     }
 
     #[inline(never)]
-    fn look(&mut self, address: u64, slot: usize) -> Span {
-        let index = self.all.partition_point(|s| s.start <= address) - 1;
-        self.last[slot] = index as u32;
-        self.all[index]
+    fn look(&mut self, va: VirtAddr) -> Option<u64> {
+        let span = self.find(va);
+        if !matches!(span.kind, Kind::Segment | Kind::Elsewhere) {
+            return None;
+        }
+        self.last[slot(va)] = span;
+        Some(span.delta)
     }
 }
 
@@ -114,16 +130,23 @@ mod tests {
         ) {
             let unit = 1u64 << (SLOT_SHIFT - 2);
             let cuts: Vec<u64> = cuts.into_iter().collect();
-            let span = |w: &[u64]| Span { start: w[0] * unit, bytes: (w[1] - w[0]) * unit, delta: w[0], kind: Kind::Segment };
+            let span = |w: &[u64]| Span {
+                start: w[0] * unit,
+                bytes: (w[1] - w[0]) * unit,
+                delta: w[0],
+                kind: if w[0].is_multiple_of(3) { Kind::Beside } else { Kind::Segment },
+            };
             let known: Vec<Span> = cuts.chunks_exact(2).map(span).collect();
             let mut spans = Spans::new(known.clone());
             for address in asked.into_iter().map(|a| a * unit + 7).chain([0, u64::MAX]) {
-                let found = spans.find(VirtAddr::new(address));
-                let address = VirtAddr::new(address).raw();
-                match known.iter().find(|s| address.wrapping_sub(s.start) < s.bytes) {
-                    Some(expected) => prop_assert_eq!(&found, expected),
-                    None => prop_assert_eq!((found.delta, found.kind), (0, Kind::Elsewhere)),
+                let va = VirtAddr::new(address);
+                let expected = known.iter().find(|s| va.raw().wrapping_sub(s.start) < s.bytes);
+                match expected.map(|s| s.kind) {
+                    Some(Kind::Beside) => prop_assert_eq!(spans.delta(va), None),
+                    Some(_) => prop_assert_eq!(spans.delta(va), expected.map(|s| s.delta)),
+                    None => prop_assert_eq!(spans.delta(va), Some(0)),
                 }
+                prop_assert_eq!(Some(spans.find(va).kind), expected.map(|s| s.kind).or(Some(Kind::Elsewhere)));
             }
         }
     }

@@ -1,0 +1,97 @@
+"""Recorded programs as another linker would have laid them out."""
+
+from pathlib import Path
+
+import pytest
+from bench import Json
+from conftest import Cli
+
+from mmulab import engine
+
+RECORDED = str(Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt")
+POLICIES = ("freebsd-noresv", "freebsd-reserv", "freebsd-super")
+
+
+def compiled(max_page_size: str) -> dict[str, Json]:
+    """What the recorded compiler counts on a Zen 3 under each policy, linked by LLD."""
+    options = engine.Options(unmapped="stop", reshape={"image": {"max_page_size": max_page_size}})
+    ran = engine.run(RECORDED, [engine.Job("zen3-5900x", policy) for policy in POLICIES], options).results
+    assert all(result.complete for result in ran)
+    return {policy: result.data["counts"] for policy, result in zip(POLICIES, ran, strict=True)}
+
+
+def code_hits(counts: Json, size: str) -> int:
+    """Hits of instruction TLBs' entries of a size."""
+    return sum(int(a["hits_by_size"].get(size, 0)) for a in counts["arrays"] if a["side"] == "instruction")
+
+
+def test_a_compiler_linked_with_4_kb_has_no_coalesced_code() -> None:
+    counts = compiled("4K")
+    reserved = counts["freebsd-reserv"]
+    assert code_hits(reserved, "16K") == code_hits(counts["freebsd-super"], "2M") == 0
+    # Of data there is: it is of no file.
+    assert reserved["tlb"]["l1d"]["misses"] < counts["freebsd-noresv"]["tlb"]["l1d"]["misses"]
+    assert reserved["tlb"]["l1i"]["misses"] > 0.95 * counts["freebsd-noresv"]["tlb"]["l1i"]["misses"]
+
+
+def test_reservations_serve_a_compiler_linked_with_2_mb() -> None:
+    counts = compiled("2M")
+    without, reserved, superpages = (counts[policy]["tlb"] for policy in POLICIES)
+    assert reserved["l1i"]["misses"] < 0.5 * without["l1i"]["misses"]
+    assert reserved["l2i"]["misses"] < without["l2i"]["misses"]
+    assert superpages["l1i"]["misses"] <= reserved["l1i"]["misses"]
+    assert superpages["l1i"]["misses"] > 0.9 * reserved["l1i"]["misses"]
+
+
+def test_a_reshaped_trace_is_run_as_it_is_reshaped(cli: Cli, tmp_path: Path) -> None:
+    kept = tmp_path / "anew.mmt"
+    assert cli("trace", "reshape", RECORDED, str(kept), "--max-page-size", "16K").code == 0
+    options = engine.Options(unmapped="stop", max_instructions=1_000_000)
+    job = [engine.Job("zen3-5900x", "freebsd-reserv")]
+    at_once = engine.Options(**{**vars(options), "reshape": {"image": {"max_page_size": "16K"}}})
+    first, second = (
+        engine.run(trace, job, asked).results[0].data for trace, asked in ((str(kept), options), (RECORDED, at_once))
+    )
+    assert first["counts"] == second["counts"]
+    image = second["trace"]["reshaped"]["image"]
+    assert (image["linker"], image["max_page_size"], image["left"]) == ("lld", "16K", [])
+    assert len(image["files"]) == 10
+    assert image["references_beside_segments"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (["--max-page-size", "3K"], "3K"),
+        (["--max-page-size", "1T"], "no room"),
+        ([], "nothing is to be changed"),
+    ],
+)
+def test_what_no_linker_does_is_refused(asked: list[str], answer: str, cli: Cli, tmp_path: Path) -> None:
+    ran = cli("trace", "reshape", RECORDED, str(tmp_path / "x.mmt"), *asked)
+    assert ran.code != 0
+    assert answer in ran.err
+
+
+def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cli, tmp_path: Path) -> None:
+    program = Path("/bin/sh").resolve()
+    segments = engine.elf_check(str(program), False)["files"][0]["segments"]
+    lines = [
+        f"mmap {0x400000 + (s['address'] & ~4095):#x} {(s['address'] & 4095) + s['file_bytes']:#x} "
+        f"{s['rights'].replace('-', '')} file:{program}+{s['offset'] & ~4095:#x}"
+        for s in segments
+    ]
+    code = next(s for s in segments if s["rights"] == "r-x")
+    lines.append(f"f {0x400000 + code['address']:#x}")
+    told, whole = tmp_path / "t.mmtx", tmp_path / "whole.mmtx"
+    told.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    asked = ("--max-page-size", "2M")
+    refused = cli("trace", "reshape", str(told), str(tmp_path / "x.mmtx"), *asked)
+    assert "--program-headers" in refused.err
+    assert cli("trace", "convert", "--program-headers", str(told), str(whole)).code == 0
+    assert f"image {program}" in whole.read_text(encoding="utf-8")
+    assert cli("trace", "reshape", str(whole), str(tmp_path / "y.mmtx"), *asked).code == 0
+    other = lines[0].replace(" r ", " rx ").replace("+0x0", "+0x7000")
+    told.write_text(other + "\n", encoding="utf-8")
+    wrong = cli("trace", "convert", "--program-headers", str(told), str(tmp_path / "z.mmtx"))
+    assert "another file than was recorded" in wrong.err
