@@ -62,7 +62,7 @@ def test_freebsd_binaries_may_have_a_trace_of_their_own(cli: Cli) -> None:
     assert any(f"F5 and F2 run {SMALL}&seed=2" in note for note in told["notes"])
     assert "differences" not in told
     alone = cli("reproduce", TABLE, "--trace", SMALL).out
-    assert "F5 and F2 run the same binary" in alone
+    assert "F5 and F2 run it as it is too" in alone
     assert "Memory: 32G, empty" in alone
     aged = ("--set", "memory.fragment.kind=memhog", "--set", "memory.fragment.percent=50")
     assert (

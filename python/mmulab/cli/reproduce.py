@@ -63,7 +63,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON in plac
 @click.option(
     "--freebsd-trace",
     metavar="FILE",
-    help="The trace for the columns of FreeBSD binaries. Default: the same, as FreeBSD's linker would have made it.",
+    help="The trace for the columns of FreeBSD binaries, such as one with FreeBSD's malloc. Default: the same.",
     shell_complete=completion.trace,
 )
 @click.option(

@@ -38,20 +38,19 @@ class Binary:
 def _binaries(plan: Plan) -> tuple[Binary, Binary]:
     """The Linux binary and the FreeBSD binary."""
     linux = Binary(plan.trace, plan.options, "LL and LF run the trace as it is")
-    if plan.freebsd_trace is not None:
-        return linux, Binary(plan.freebsd_trace, plan.options, f"F5 and F2 run {plan.freebsd_trace}")
-    as_linked = Binary(
-        plan.trace,
+    trace = plan.freebsd_trace or plan.trace
+    which = "it" if plan.freebsd_trace is None else trace
+    freebsd = Binary(
+        trace,
         replace(plan.options, reshape=FREEBSD_BINARY),
-        "F5 and F2 run it as if its files were linked by LLD with a maxpagesize of 2 MB; its heap stays glibc's",
+        f"F5 and F2 run {which} as if its files were linked by LLD with a maxpagesize of 2 MB; its heap is as recorded",
     )
     # A recording that does not hold program headers cannot be laid out anew, which shows at its first mapping.
-    probe = replace(as_linked.options, max_instructions=1)
-    if engine.run(plan.trace, [COLUMNS[-1].job(plan.sets)], probe).results[0].complete:
-        return linux, as_linked
-    return linux, replace(
-        linux, note="F5 and F2 run the same binary: the trace holds no program headers to lay another one out by"
-    )
+    probe = replace(freebsd.options, max_instructions=1)
+    if engine.run(trace, [COLUMNS[-1].job(plan.sets)], probe).results[0].complete:
+        return linux, freebsd
+    note = f"F5 and F2 run {which} as it is too: it holds no program headers to lay out another binary by"
+    return linux, replace(freebsd, options=plan.options, note=note)
 
 
 def run(plan: Plan, progress: engine.ProgressCallback | None = None) -> "Table":
