@@ -1,24 +1,42 @@
 """Claims of paper 1's evaluation, on the shipped recording of a compiler: a part of gcc's run for the paper's Clang."""
 
+import io
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from bench import BASE, Bench, M
 from claims import claim
 from conftest import CHECKOUT
+from rich.console import Console
 
-from mmulab.reproduce import counters, group_size, published, sparsity
+from mmulab.cli.console import PIPE_WIDTH
+from mmulab.reproduce import counters, group_size, published, render, render_sizes, sparsity
 from mmulab.reproduce.coalescing_table import Plan, Table, run
 from mmulab.reproduce.columns import BASELINE, COLUMNS
 from mmulab.reproduce.counters import CYCLES, ROWS
 
-RECORDING = str(CHECKOUT / "tests" / "data" / "cc1-small.mmt")
+RECORDING = "tests/data/cc1-small.mmt"
+PAGE = CHECKOUT / "docs" / "pte-coalescing.md"
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    """What a command prints when its output goes to a file."""
+    out = Console(file=io.StringIO(), width=PIPE_WIDTH, highlight=False, no_color=True)
+    show(out)
+    assert isinstance(out.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip("\n").splitlines())
 
 
 @pytest.fixture(scope="module")
 def table() -> Table:
     """All thirteen columns of the recording."""
-    return run(Plan(RECORDING))
+    return run(Plan(str(CHECKOUT / RECORDING)))
+
+
+def test_the_page_is_what_is_printed(table: Table) -> None:
+    """To accept a change, put what `mmulab reproduce` prints in its place."""
+    assert printed(lambda out: render.show(out, table, "clang")) in PAGE.read_text(encoding="utf-8")
 
 
 def cell(table: Table, column: str, row: str) -> float:
@@ -128,8 +146,10 @@ def test_promotion_serves_a_growing_heap(bench: Bench) -> None:
     "Regions of which a part is touched favour groups of 16 KB, fully touched ones groups of 32 KB",
     "direction; the crossover within 0.02 of a closed form",
 )
-def test_group_sizes_cross_over() -> None:
+def test_group_sizes_cross_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CHECKOUT)
     outcome = group_size.run(group_size.Plan(RECORDING))
+    assert printed(lambda out: render_sizes.show(out, outcome)) in PAGE.read_text(encoding="utf-8")
     points = {p.share: p for p in outcome.sweep}
     for share in (0.6, 0.7, 0.8):
         assert points[share].counted[4] < points[share].counted[8]

@@ -17,6 +17,7 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
+from mmulab.cli.reshape import Allocator
 from mmulab.cli.subject import policy_option
 from mmulab.reproduce import EXPERIMENTS, group_size
 from mmulab.reproduce.columns import ZEN3
@@ -67,6 +68,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON in plac
     shell_complete=completion.trace,
 )
 @click.option(
+    "--freebsd-heap",
+    type=Allocator(),
+    default="jemalloc",
+    show_default=True,
+    help="The allocator of FreeBSD binaries, where the trace tells the heap's objects (`record --heap`).",
+)
+@click.option(
     "--beside",
     type=click.Choice(sorted(WORKLOADS)),
     help="Print the paper's figures of this workload beside, and where the directions differ.",
@@ -78,6 +86,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON in plac
 def pte_coalescing_table(
     trace: str,
     freebsd_trace: str | None,
+    freebsd_heap: dict[str, Any],
     beside: str | None,
     sets: tuple[str, ...],
     out: Path | None,
@@ -95,7 +104,7 @@ def pte_coalescing_table(
     from mmulab.reproduce import coalescing_table, render
 
     given = None if freebsd_trace is None else existing_trace(freebsd_trace)
-    plan = coalescing_table.Plan(existing_trace(trace), given, sets, options_of(others))
+    plan = coalescing_table.Plan(existing_trace(trace), given, freebsd_heap, sets, options_of(others))
     with console.progress("running 13 columns", plan.options.max_instructions) as hear:
         table = coalescing_table.run(plan, hear)
     for warning in table.warnings:

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.reproduce import counters, published
 from mmulab.reproduce.columns import BASELINE, COLUMNS, GROUPS, Column
 from mmulab.reproduce.counters import CYCLES, ROWS, Values
 from mmulab.reproduce.directions import Difference, differences
 from mmulab.result import Result
 
-# What makes a recorded program one built for FreeBSD: linked by LLD with the maxpagesize paper 1 chose (section 4.1).
-FREEBSD_BINARY = {"image": {"linker": "lld", "max_page_size": "2M"}}
+# What makes a recorded program one built for FreeBSD: linked by LLD with the maxpagesize paper 1 chose (section 4.1),
+# its heap that of FreeBSD's malloc.
+FREEBSD_IMAGE = {"linker": "lld", "max_page_size": "2M"}
+FREEBSD_HEAP = {"kind": "jemalloc"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Plan:
 
     trace: str
     freebsd_trace: str | None = None
+    freebsd_heap: dict[str, Any] = field(default_factory=lambda: dict(FREEBSD_HEAP))
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
 
@@ -36,21 +39,29 @@ class Binary:
 
 
 def _binaries(plan: Plan) -> tuple[Binary, Binary]:
-    """The Linux binary and the FreeBSD binary."""
+    """The Linux binary and the FreeBSD binary: as much of the latter as the recording allows."""
     linux = Binary(plan.trace, plan.options, "LL and LF run the trace as it is")
     trace = plan.freebsd_trace or plan.trace
     which = "it" if plan.freebsd_trace is None else trace
-    freebsd = Binary(
-        trace,
-        replace(plan.options, reshape=FREEBSD_BINARY),
-        f"F5 and F2 run {which} as if its files were linked by LLD with a maxpagesize of 2 MB; its heap is as recorded",
-    )
-    # A recording that does not hold program headers cannot be laid out anew, which shows at its first mapping.
-    probe = replace(freebsd.options, max_instructions=1)
-    if engine.run(trace, [COLUMNS[-1].job(plan.sets)], probe).results[0].complete:
-        return linux, freebsd
+    linked = "as if its files were linked by LLD with a maxpagesize of 2 MB"
+    heap = ", ".join(str(v) if k == "kind" else f"{k} {v}" for k, v in plan.freebsd_heap.items())
+    # What it lacks shows when it is opened, or at its first mapping.
+    for shape, note in (
+        ({"image": FREEBSD_IMAGE, "heap": plan.freebsd_heap}, f"{linked}, its heap kept by {heap}"),
+        ({"image": FREEBSD_IMAGE}, f"{linked}; its heap is as recorded, for the trace does not tell its objects"),
+    ):
+        options = replace(plan.options, reshape=shape)
+        if _is_possible(trace, COLUMNS[-1].job(plan.sets), options):
+            return linux, Binary(trace, options, f"F5 and F2 run {which} {note}")
     note = f"F5 and F2 run {which} as it is too: it holds no program headers to lay out another binary by"
-    return linux, replace(freebsd, options=plan.options, note=note)
+    return linux, Binary(trace, plan.options, note)
+
+
+def _is_possible(trace: str, job: engine.Job, options: engine.Options) -> bool:
+    try:
+        return engine.run(trace, [job], replace(options, max_instructions=1)).results[0].complete
+    except UserError:
+        return False
 
 
 def run(plan: Plan, progress: engine.ProgressCallback | None = None) -> "Table":

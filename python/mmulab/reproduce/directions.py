@@ -7,6 +7,7 @@ from mmulab.reproduce.columns import COLUMNS
 from mmulab.reproduce.counters import CYCLES
 from mmulab.reproduce.published import ROUNDING, Published
 from mmulab.result import Result
+from mmulab.units import show_bytes
 
 # What paper 1 calls little impact: L1 ITLB misses of 1.578 and 1.531 (section 5.2.1).
 LITTLE = 0.03
@@ -113,6 +114,11 @@ class _Side:
     def happened(self, name: str) -> int:
         return int(self.result.counts["kernel"]["happenings"][name])
 
+    def entries(self, level: int, side: str) -> int:
+        """Entries of a level that hold base pages."""
+        arrays = self.result.data["machine"]["tlb"]
+        return sum(a["entries"] for a in arrays if a["level"] == level and a["side"] == side and "4K" in a["sizes"])
+
     def refused(self, side: str) -> dict[str, int]:
         """What became of the lines that walks for a first-level array of `side` read, by reason."""
         arrays = [a for a in self.result.counts["arrays"] if a["level"] == 1 and a["side"] == side]
@@ -120,7 +126,17 @@ class _Side:
 
 
 def _explain(row: str, start: _Side, end: _Side) -> str | None:
-    tests = (_no_madv_free, _no_superpages, _other_processor, _first_touches, _coincidence, _out_of_phase, _untouched)
+    tests = (
+        _no_madv_free,
+        _no_superpages,
+        _other_processor,
+        _first_touches,
+        _few_splits,
+        _few_superpages,
+        _coincidence,
+        _out_of_phase,
+        _untouched,
+    )
     return next((text for test in tests if (text := test(row, start, end))), None)
 
 
@@ -143,9 +159,45 @@ def _no_superpages(row: str, start: _Side, end: _Side) -> str | None:
 
 
 def _other_processor(row: str, start: _Side, end: _Side) -> str | None:
-    if row != CYCLES or start.result.machine == end.result.machine:
+    if start.result.machine == end.result.machine:
         return None
-    return "cycles are the model's, with one base CPI for both processors: only translation differs between them"
+    if row == CYCLES:
+        return "cycles are the model's, with one base CPI for both processors: only translation differs between them"
+    if row == "L1 DTLB misses":
+        first, second = (s.entries(1, "data") for s in (start, end))
+        if first == second:
+            return (
+                f"both first levels are described with {first} entries and so miss alike where nothing coalesces; the "
+                "paper's do not, under noresv: its processors differ in something else too"
+            )
+    return None
+
+
+def _few_splits(row: str, start: _Side, end: _Side) -> str | None:
+    """MADV_FREE costs what the paper says it does by splitting superpages."""
+    if end.config != "nomdv":
+        return None
+    calls, splits = end.happened("madv_free_suppressed"), start.happened("split")
+    made = start.happened("promotions")
+    if 2 * splits > made:
+        return None
+    return (
+        f"the trace's {calls:,} MADV_FREE calls split {splits:,} of {made:,} superpages under {start.key}: what they "
+        "cost is accessed and dirty bits, without which groups do not coalesce"
+    )
+
+
+def _few_superpages(row: str, start: _Side, end: _Side) -> str | None:
+    for side in (end, start):
+        result = side.result
+        mapped, all_sizes = result.mapped_by_size.get("2M", 0), sum(result.mapped_by_size.values())
+        if side.config in PROMOTES and mapped < HALF * all_sizes:
+            return (
+                f"under {side.key} superpages map {show_bytes(mapped)} of {show_bytes(all_sizes)}: "
+                f"{side.happened('promotions') + side.happened('collapse'):,} were promoted, the rest is smaller or "
+                "not full yet"
+            )
+    return None
 
 
 def _first_touches(row: str, start: _Side, end: _Side) -> str | None:
