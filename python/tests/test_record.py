@@ -59,6 +59,24 @@ int main(void) {
     return 0;
 }
 """
+# Loads a library, leaves it and loads it again; a copy of itself has it, too.
+LOADER = """
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char zeroes[100000];
+int main(void) {
+    for (int round = 0; round < 3; round++) {
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        double (*cosine)(double) = (double (*)(double))dlsym(library, "cos");
+        zeroes[round * 30000] = cosine(round) > 0;
+        if (fork() == 0) _exit(cosine(3) > 0);
+        wait(0);
+        if (round < 2) dlclose(library);
+    }
+    return 0;
+}
+"""
 
 if shutil.which(QEMU) is None:
 
@@ -81,11 +99,15 @@ else:
 
         return compile_it
 
-    def complete(cli: Cli, trace: str) -> None:
+    def complete(cli: Cli, trace: str, *others: str) -> None:
         """Every reference of the trace must be to memory that its events map: the address space is whole."""
-        ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json")
+        ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json", *others)
         assert ran.code == 0, ran.err
         assert ran.json()["complete"]
+        if others:
+            image = ran.json()["trace"]["reshaped"]["image"]
+            assert image["left"] == []
+            assert len(image["files"]) >= 3
 
     def test_threads_children_and_programs_they_become(cli: Cli, build: Build) -> None:
         """All of them are in the trace as themselves, and none is lost."""
@@ -105,6 +127,15 @@ else:
         assert info["events"]["clone"] == 3
         assert info["events"]["exec"] == 2
         complete(cli, "a.mmt")
+
+    @pytest.mark.parametrize("program", [FAMILY, LOADER])
+    def test_its_files_can_be_linked_anew(cli: Cli, build: Build, program: str) -> None:
+        """The program headers are in the trace, and every reference still finds its page."""
+        assert cli("record", "-o", "a.mmt", "--", build(program)).code in (0, 3)
+        assert cli("trace", "info", "a.mmt", "--json").json()["events"]["image"] >= 3
+        for size in ("4K", "2M"):
+            complete(cli, "a.mmt", "--max-page-size", size)
+        complete(cli, "a.mmt", "--linker", "gnu-separate-code")
 
     def test_the_address_space_is_followed(cli: Cli, build: Build) -> None:
         """What is mapped, moved and unmapped in the trace is what the program touched."""
