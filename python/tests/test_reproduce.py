@@ -70,6 +70,27 @@ def test_freebsd_binaries_may_have_a_trace_of_their_own(cli: Cli) -> None:
     )
 
 
+def test_freebsd_binaries_have_a_heap_of_their_own_where_objects_are_told(cli: Cli, tmp_path: Path) -> None:
+    lines = [
+        "#: program /bin/prog",
+        "#: heap told",
+        "brk 0x10000000 0x10100000",
+        "mmap 0x400000 64K rx anon",
+        "f 0x400000 x9",
+    ]
+    for index in range(64):
+        lines += [f"malloc {0x10000010 + 8192 * index:#x} 8000", f"w {0x10000010 + 8192 * index:#x}"]
+    (tmp_path / "heap.mmtx").write_text("\n".join(lines) + "\n")
+    for option, words in (
+        ((), "jemalloc"),
+        (("--freebsd-heap", "jemalloc,dirty_decay_ms=5"), "jemalloc, dirty_decay_ms 5"),
+    ):
+        told = cli("reproduce", TABLE, "--trace", "heap.mmtx", *option, "--json").json()
+        assert any(f"its heap kept by {words}." in note for note in told["notes"]), told["notes"]
+        assert "heap" in told["freebsd_trace"]["reshaped"]
+        assert not told["trace"].get("reshaped")
+
+
 def test_mistakes_are_named(cli: Cli) -> None:
     for args, words in (
         (["--trace", "none.mmt"], "no such trace"),
