@@ -6,6 +6,16 @@ from typing import Any
 _NAMED = 3
 
 
+def reshape_words(reshaped: dict[str, Any]) -> str:
+    """How a trace was changed, in a few words; empty if it was not."""
+    words = []
+    if image := reshaped.get("image"):
+        words.append(f"linked anew by {image['linker']} with maxpagesize {image['max_page_size']}")
+    if heap := reshaped.get("heap"):
+        words.append(f"its heap kept by {heap['kind']}")
+    return ", ".join(words)
+
+
 def reshape_warnings(reshaped: dict[str, Any]) -> list[str]:
     """What was not changed as asked, of the `reshaped` of a trace."""
     image = reshaped.get("image")

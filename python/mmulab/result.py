@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab._core import Failure, UserError
-from mmulab.reshaped import reshape_warnings
+from mmulab.reshaped import reshape_warnings, reshape_words
 
 # The layout of results this package reads, as crates/machine writes it.
 SCHEMA = 2
@@ -91,6 +91,11 @@ class Result:
         """What was run."""
         trace: dict[str, Any] = self.data["trace"]
         return trace
+
+    @property
+    def changed(self) -> str:
+        """How the trace was changed on its way here; empty if it was not."""
+        return reshape_words(self.trace.get("reshaped") or {})
 
     @property
     def warnings(self) -> list[str]:

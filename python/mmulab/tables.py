@@ -65,7 +65,9 @@ def plain(**more: object) -> Table:
 def print_result(out: Console, result: Result) -> None:
     """A result, whole, for reading."""
     name = escape(str(result.trace.get("name", "")))
-    out.print(f"[bold]{escape(result.machine_title)}[/] under [bold]{result.policy}[/]: {name}", soft_wrap=True)
+    changed = f", {escape(result.changed)}" if result.changed else ""
+    title = f"[bold]{escape(result.machine_title)}[/] under [bold]{result.policy}[/]: {name}{changed}"
+    out.print(title, soft_wrap=True)
     if not result.complete:
         out.print(f"[bold yellow]PARTIAL[/] ({result.ended}): {escape(result.ended_message)}", soft_wrap=True)
     out.print(

@@ -95,3 +95,13 @@ def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cl
     told.write_text(other + "\n", encoding="utf-8")
     wrong = cli("trace", "convert", "--program-headers", str(told), str(tmp_path / "z.mmtx"))
     assert "another file than was recorded" in wrong.err
+
+
+def test_what_was_changed_is_told(cli: Cli, tmp_path: Path) -> None:
+    changed = "linked anew by lld with maxpagesize 2M"
+    asked = ("--max-page-size", "2M", "--max-instructions", "10k")
+    ran = cli("run", "zen3-5900x", "--trace", RECORDED, *asked)
+    assert changed in ran.out.splitlines()[0]
+    study = ("study", "--machines", "zen3-5900x", "--policies", "linux-4k", "--out", str(tmp_path), *asked, RECORDED)
+    assert changed in cli(*study).out
+    assert changed in next(tmp_path.rglob("*.html")).read_text(encoding="utf-8")

@@ -25,7 +25,8 @@ def show(out: Console, outcome: Outcome) -> None:
     """Prints all of it."""
     base = outcome.results[0]
     program = escape(shorten(outcome.program, min(PROGRAM_WIDTH, out.width)))
-    out.print(f"[bold]{program}[/]", soft_wrap=True)
+    changed = f" ({escape(base.changed)})" if base.changed else ""
+    out.print(f"[bold]{program}[/]{changed}", soft_wrap=True)
     out.print(f"{show_count(base.instructions)} instructions, {show_count(base.references)} references\n")
     for result in outcome.partial:
         why = escape(f"{result.label} ({result.ended}): {result.ended_message}")
