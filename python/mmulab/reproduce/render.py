@@ -23,8 +23,9 @@ def show(out: Console, table: Table, workload: str | None = None) -> None:
         out.print(f"[bold yellow]PARTIAL[/] {escape(f'{result.label} ({result.ended})')}", soft_wrap=True)
     if workload:
         out.print(f"In brackets: {published.WORKLOADS[workload]}.\n", soft_wrap=True)
+    if workload or (out.is_terminal and out.width < WIDE):
         for about, columns in blocks():
-            _print(out, about, columns, table, published.table(workload))
+            _print(out, about, columns, table, published.table(workload) if workload else None)
     else:
         for key, about in GROUPS.items():
             out.print(f"{key}: {about}")
@@ -41,7 +42,7 @@ def _print(
     text = plain()
     text.add_column(about or "counter", no_wrap=True)
     for column in columns:
-        text.add_column(column.key if paper is None else column.config, justify="right", no_wrap=True)
+        text.add_column(column.config if about else column.key, justify="right", no_wrap=True)
     for row in ROWS:
         cells = []
         for column in columns:
@@ -54,7 +55,7 @@ def _print(
 
 
 # All thirteen columns beside their rows' names.
-WIDE = 150
+WIDE = 175
 
 
 def _differences(out: Console, found: Sequence[Difference], made: int) -> None:
