@@ -11,6 +11,7 @@ from typing import Any
 from narration import Line, walks
 
 from mmulab import engine
+from mmulab.cli.reshape import Allocator, reshape_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = DOCS / "scenarios"
@@ -134,10 +135,11 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
         directory.joinpath(name).write_text(text or "", encoding="utf-8")
     lines: list[Line] = []
     job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"))
-    image = {key: scenario.options[key] for key in ("max_page_size", "linker") if key in scenario.options}
-    plain_options = {key: value for key, value in scenario.options.items() if key not in image}
-    reshape = {"image": image} if image else None
-    options = engine.Options(reshape=reshape, **plain_options)  # type: ignore[arg-type]
+    changes: dict[str, Any] = {key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap")}
+    plain_options = {key: value for key, value in scenario.options.items() if key not in changes}
+    if changes["heap"] is not None:
+        changes["heap"] = Allocator().convert(changes["heap"], None, None)
+    options = engine.Options(reshape=reshape_of(changes), **plain_options)  # type: ignore[arg-type]
     result = engine.explain(str(directory / "t.mmtx"), job, options, lambda line: lines.append(json.loads(line))).data
     columns = scenario.narration.info[1:] if scenario.narration else []
     assert set(columns) <= set(COLUMNS), f"columns are {', '.join(COLUMNS)}"

@@ -1,7 +1,7 @@
 //! Programs whose heap another allocator keeps, against a model that is a list of objects and a set of pages.
 
 use mmulab_addr::{Access, Pid};
-use mmulab_reshape::{BlocksDesc, GlibcDesc, HeapDesc, JemallocDesc, ReshapeDesc, reshape};
+use mmulab_reshape::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc, ReshapeDesc, reshape};
 use mmulab_trace::{Advice, Batch, Event, Item, Source, TextReader};
 use proptest::prelude::*;
 use std::{
@@ -249,4 +249,34 @@ fn what_cannot_be_is_refused_by_name() {
             assert!(said.contains("full") || said.contains("no program"), "{said}");
         }
     }
+}
+
+#[test]
+fn what_is_left_out_is_what_the_recorded_allocator_has() {
+    let glibc = GlibcDesc { bookkeeping: Bookkeeping::Drop, ..GlibcDesc::default() };
+    let text = "#: heap told
+        brk 0x600000 0x610000
+        w 0x600001                      # Nobody's so far.
+        malloc 0x600010 16
+        w 0x600002                      # Left out, as
+        w 0x60f000                      # anywhere in the heap,
+        w 0x600010
+        brk 0x600000 0x620000
+        w 0x61f000                      # also where it grows.
+        mmap 0x700000 64K rw anon
+        w 0x700003                      # The program's own memory,
+        malloc 0x700010 16
+        w 0x700004                      # until an object shows whose it is.
+        mremap 0x700000 64K 0x800000 128K
+        w 0x81f000
+        munmap 0x800000 128K
+        mmap 0x800000 64K rw anon
+        w 0x800005                      # Somebody else's.
+        w 0x900006
+        ";
+    let (items, _) = words(changed(text, &HeapDesc::Glibc(glibc)));
+    let stores: Vec<u64> =
+        items.iter().filter_map(|item| if let Item::Access(_, va, _) = item { Some(va.raw()) } else { None }).collect();
+    assert_eq!(stores, [0x600001, 0x10_0000_0010, 0x700003, 0x800005, 0x900006]);
+    assert!(!items.contains(&Item::Retire(0)));
 }

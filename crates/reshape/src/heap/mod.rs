@@ -10,6 +10,7 @@ mod decay;
 mod desc;
 mod glibc;
 mod jemalloc;
+mod mappings;
 mod objects;
 mod runs;
 mod space;
@@ -20,7 +21,9 @@ pub use desc::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
 use crate::ReshapeError;
 use desc::WINDOW_BYTES;
 use mmulab_addr::{VirtAddr, VirtRange};
-use mmulab_trace::{Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
+use mmulab_trace::{
+    Backing, Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo,
+};
 use objects::Found;
 use serde_json::json;
 use space::Spaces;
@@ -56,6 +59,9 @@ pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Sourc
     anew.report();
     Ok(Box::new(anew))
 }
+
+/// In place of a reference that is left out.
+const NOTHING: Ref = Ref::retire(0);
 
 /// A source with its objects moved.
 struct Anew {
@@ -93,7 +99,7 @@ impl Anew {
         self.info.reshaped = changes;
     }
 
-    /// Moves the references of `words`, among which are no events. Those that are left out become words of no instructions.
+    /// Moves the references of `words`, among which are no events. Those to be left out become [`NOTHING`].
     fn move_all(&mut self, words: &mut [Ref]) {
         let drops = self.desc.bookkeeping() == Bookkeeping::Drop;
         let objects = self.spaces.objects();
@@ -114,7 +120,7 @@ impl Anew {
                     Found::Between => {
                         between += 1;
                         if drops {
-                            *word = Ref::retire(0);
+                            *word = NOTHING;
                         }
                     }
                     Found::Elsewhere => {}
@@ -164,17 +170,20 @@ impl Anew {
             Event::Madvise { addr, len, .. } | Event::Mprotect { addr, len, .. } => {
                 *addr = self.spaces.moved(*addr, *len);
             }
-            Event::Mmap { addr, len, .. } => {
+            Event::Mmap { addr, len, flags, backing, .. } => {
                 self.keep_out(*addr, *len)?;
-                self.spaces.renew(*addr, *len);
+                let can_hold = *backing == Backing::Anon && !flags.shared && !flags.grows_down;
+                self.spaces.map(*addr, *len, can_hold);
             }
-            Event::Mremap { old, old_len, new, new_len, .. } => {
+            Event::Mremap { old, old_len, new, new_len, keep_old } => {
                 self.keep_out(*new, *new_len)?;
-                self.spaces.renew(*old, *old_len);
-                self.spaces.renew(*new, *new_len);
+                self.spaces.remap((*old, *old_len), (*new, *new_len), *keep_old);
             }
-            Event::Munmap { addr, len } => self.spaces.renew(*addr, *len),
-            Event::Brk { start, end } => self.keep_out(*start, end.raw().saturating_sub(start.raw()))?,
+            Event::Munmap { addr, len } => self.spaces.map(*addr, *len, false),
+            Event::Brk { start, end } => {
+                self.keep_out(*start, end.raw().saturating_sub(start.raw()))?;
+                self.spaces.brk(*start, *end);
+            }
             Event::Switch { pid, .. } => self.spaces.switch(*pid),
             Event::Fork { child, shares_memory } => self.spaces.fork(*child, *shares_memory),
             Event::Exec { .. } | Event::Exit { .. } => self.spaces.leave(),
@@ -219,6 +228,9 @@ impl Source for Anew {
             batch.clear();
             self.tell(batch)
         };
+        if self.desc.bookkeeping() == Bookkeeping::Drop {
+            batch.refs.retain(|&word| word != NOTHING);
+        }
         self.report();
         self.over = !matches!((&read, &told), (Ok(true), Ok(())));
         told.map_err(|what| {

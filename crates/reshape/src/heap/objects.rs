@@ -12,7 +12,7 @@ const PAGES: usize = 1 << (REGION_SHIFT - BASE_SHIFT);
 const RECENT: usize = 16;
 /// Of a page: it belongs to several objects, told by granules.
 const PARTED: u32 = 1 << 31;
-/// Of a page: it has, or had, an object.
+/// Of a page: an allocator of the recording has it.
 const HELD: u32 = 1 << 30;
 const NONE: u32 = 0;
 /// The number of no region: addresses have 57 bits.
@@ -107,20 +107,33 @@ impl Objects {
         if page & PARTED == 0 { number } else { self.parted[number as usize][granule_in(address)] }
     }
 
-    /// Memory is mapped, or not any more, at `from` to `end`: there are no allocator's records in it.
+    /// Whether an allocator has the page of `address`.
+    pub fn is_held(&self, address: u64) -> bool {
+        let table = self.regions.get(&(address >> REGION_SHIFT));
+        table.is_some_and(|&table| self.tables[table as usize][page_in(address)] & HELD != 0)
+    }
+
+    /// An allocator has the mapping `from` to `end`; told of the part in the same GiB as `address`, so that mappings of any
+    /// length may be reserved.
+    pub fn hold(&mut self, (from, end): (u64, u64), address: u64) {
+        let first = address >> REGION_SHIFT << REGION_SHIFT;
+        let (from, last) = (from.max(first), (end - 1).min(first + (1 << REGION_SHIFT) - 1));
+        let table = self.table_for(address);
+        self.tables[table][page_in(from)..=page_in(last)].iter_mut().for_each(|page| *page |= HELD);
+    }
+
+    /// No allocator has pages from `from` to `end`, but for those that objects are in.
     pub fn renew(&mut self, from: u64, end: u64) {
-        let mut at = from >> BASE_SHIFT << BASE_SHIFT;
-        while at < end {
-            let stop = end.min((at >> REGION_SHIFT << REGION_SHIFT) + (1 << REGION_SHIFT));
-            if let Some(&table) = self.regions.get(&(at >> REGION_SHIFT)) {
-                let last = page_in(stop - 1);
-                for page in &mut self.tables[table as usize][page_in(at)..=last] {
-                    if *page == HELD {
-                        *page = NONE;
-                    }
-                }
+        if from >= end {
+            return;
+        }
+        for (&region, &table) in &self.regions {
+            let first = region << REGION_SHIFT;
+            let (from, last) = (from.max(first), (end - 1).min(first + (1 << REGION_SHIFT) - 1));
+            if from <= last {
+                let pages = &mut self.tables[table as usize][page_in(from)..=page_in(last)];
+                pages.iter_mut().filter(|page| **page == HELD).for_each(|page| *page = NONE);
             }
-            at = stop;
         }
     }
 

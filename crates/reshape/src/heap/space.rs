@@ -1,6 +1,7 @@
 use super::{
     HeapDesc,
     allocator::Allocator,
+    mappings::Mappings,
     objects::{GRANULE, Object, Objects},
 };
 use mmulab_addr::{Pid, VirtAddr};
@@ -29,6 +30,14 @@ pub struct Counts {
 struct Heap {
     objects: Objects,
     allocator: Allocator,
+    mappings: Mappings,
+}
+
+impl Heap {
+    /// One without objects, whose time begins with its first call.
+    fn new(desc: &HeapDesc) -> Self {
+        Self { objects: Objects::new(), allocator: Allocator::new(desc, 0), mappings: Mappings::default() }
+    }
 }
 
 /// The heaps of all processes.
@@ -85,8 +94,7 @@ impl Spaces {
     fn place(&mut self, original: Option<usize>) -> usize {
         let heap = match original {
             Some(original) => self.heaps[original].clone(),
-            // Its time begins with its first call.
-            None => Heap { objects: Objects::new(), allocator: Allocator::new(&self.desc, 0) },
+            None => Heap::new(&self.desc),
         };
         match self.spare.pop() {
             Some(place) => {
@@ -117,7 +125,7 @@ impl Spaces {
     /// Empties `heap` if no process has it.
     fn give_up(&mut self, heap: usize) {
         if !self.of.values().any(|&other| other == heap) {
-            self.heaps[heap] = Heap { objects: Objects::new(), allocator: Allocator::new(&self.desc, 0) };
+            self.heaps[heap] = Heap::new(&self.desc);
             self.spare.push(heap);
         }
     }
@@ -143,6 +151,12 @@ impl Spaces {
         // Bounds what follows, as well.
         let align = align.checked_next_power_of_two().filter(|&align| align <= 1 << 32).ok_or_else(full)?;
         let to = heap.allocator.malloc(len, align, now_ns).ok_or_else(full)?;
+        // The first object of a mapping tells whose it is.
+        if !heap.objects.is_held(from)
+            && let Some(mapping) = heap.mappings.at(from)
+        {
+            heap.objects.hold(mapping, from);
+        }
         heap.objects.add(Object { from, len, to }, &mut self.ended);
         self.counts.objects += 1;
         self.counts.replaced += self.ended.len() as u64;
@@ -164,10 +178,50 @@ impl Spaces {
         Some(VirtAddr::new(object.to))
     }
 
-    /// Mappings of the recording come or go at `addr`.
-    pub fn renew(&mut self, addr: VirtAddr, len: u64) {
+    /// The recording has another mapping at `addr`, or none: private anonymous memory, where an allocator can be, or not.
+    pub fn map(&mut self, addr: VirtAddr, len: u64, can_hold: bool) {
         let from = addr.raw().min(USER_END);
-        self.objects().renew(from, from.saturating_add(len).min(USER_END));
+        let end = from.saturating_add(len).min(USER_END);
+        let heap = &mut self.heaps[self.current];
+        heap.objects.renew(from, end);
+        heap.mappings.remove(from, end);
+        if can_hold {
+            heap.mappings.add(from, end);
+        }
+    }
+
+    /// A mapping of the recording moves or changes its length, an allocator's with it.
+    pub fn remap(&mut self, old: (VirtAddr, u64), new: (VirtAddr, u64), keep_old: bool) {
+        let heap = &self.heaps[self.current];
+        let (held, can_hold) = (heap.objects.is_held(old.0.raw()), heap.mappings.at(old.0.raw()).is_some());
+        self.map(old.0, old.1, keep_old && can_hold);
+        self.map(new.0, new.1, can_hold);
+        if held {
+            self.hold(new.0.raw());
+        }
+    }
+
+    /// The recording's brk heap is `start` to `end`.
+    pub fn brk(&mut self, start: VirtAddr, end: VirtAddr) {
+        let from = start.raw();
+        let bytes = end.raw().saturating_sub(from);
+        let before = self.heaps[self.current].mappings.at(from).map_or(0, |(_, end)| end - from);
+        // What is new belongs to whoever has what it follows.
+        let last = from + before.saturating_sub(1);
+        let held = self.objects().is_held(last);
+        self.map(start, bytes.max(before), false);
+        self.map(start, bytes, true);
+        if held {
+            self.hold(last.min(end.raw().saturating_sub(1)));
+        }
+    }
+
+    /// An allocator has the mapping at `address`.
+    fn hold(&mut self, address: u64) {
+        let heap = &mut self.heaps[self.current];
+        if let Some(mapping) = heap.mappings.at(address) {
+            heap.objects.hold(mapping, address);
+        }
     }
 
     /// Where a range lies now: moved if one object has it all.
