@@ -152,6 +152,8 @@ impl Source for Anew {
             std::mem::swap(batch, &mut self.said);
             batch.clear();
             told = self.tell(moved, batch);
+        }
+        if self.files.changed || self.info.warnings.len() != self.source.info().warnings.len() {
             self.report();
         } else if self.beside != before {
             self.info.reshaped["image"]["references_beside_segments"] = json!(self.beside);

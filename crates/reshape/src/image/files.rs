@@ -14,6 +14,8 @@ pub struct Files {
     known: BTreeMap<Arc<str>, Result<Arc<Relinked>, Unfit>>,
     /// Files that were mapped to be run, with how often, or why they stay as they were.
     met: BTreeMap<Arc<str>, Met>,
+    /// Whether the report is another than the last one.
+    pub changed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ enum Met {
 
 impl Files {
     pub fn new(desc: ImageDesc) -> Self {
-        Self { desc, known: BTreeMap::new(), met: BTreeMap::new() }
+        Self { desc, known: BTreeMap::new(), met: BTreeMap::new(), changed: true }
     }
 
     pub fn max_page_size(&self) -> u64 {
@@ -52,6 +54,7 @@ impl Files {
     }
 
     pub fn loaded(&mut self, file: &Arc<Relinked>) {
+        self.changed = true;
         match self.met.get_mut(&file.path) {
             // A file that was built anew while the recording ran counts as itself.
             Some(Met::Loaded(_, times)) => *times += 1,
@@ -60,11 +63,13 @@ impl Files {
     }
 
     pub fn left(&mut self, path: &Arc<str>, why: Unfit) {
+        self.changed = true;
         self.met.entry(Arc::clone(path)).or_insert(Met::Left(why));
     }
 
     /// What was done, for results.
-    pub fn report(&self, beside: u64) -> Value {
+    pub fn report(&mut self, beside: u64) -> Value {
+        self.changed = false;
         let (mut files, mut left) = (Vec::new(), Vec::new());
         for (path, met) in &self.met {
             match met {
