@@ -121,6 +121,30 @@ def reshape_schema() -> Json:
     return cast(Json, json.loads(_core.reshape_schema()))
 
 
+def _workload_dirs() -> str:
+    return json.dumps([str(p) for p in paths.workload_dirs()])
+
+
+def workloads() -> list[Json]:
+    """The recipes there are."""
+    return cast(list[Json], json.loads(_core.list_workloads(_workload_dirs())))
+
+
+def workload(name: str, sets: Sequence[str]) -> Json:
+    """A recipe (`recipe`) with its parameters set, and its file (`path`)."""
+    return cast(Json, json.loads(_core.workload(name, list(sets), _workload_dirs())))
+
+
+def workload_schema() -> Json:
+    """The JSON schema of recipes."""
+    return cast(Json, json.loads(_core.workload_schema()))
+
+
+def fill_braces(text: str, values: dict[str, str]) -> str:
+    """A text of a recipe with `{NAME}` replaced by its value."""
+    return _core.fill_braces(text, values)
+
+
 def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads a whole trace and summarises it."""
     return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))

@@ -1,4 +1,4 @@
-"""Where machine files, policy files and the recorder's plugin are: in a checkout, or beside the installed package."""
+"""Where data files (machines, policies, workloads) and the recorder's plugin are: a checkout, or beside the package."""
 
 import json
 from pathlib import Path
@@ -22,6 +22,11 @@ def machine_dirs() -> list[Path]:
 def policy_dirs() -> list[Path]:
     """Directories of policy files: the working directory's `policies/`, then mmulab's own."""
     return [*_own("policies"), *_data("policies")]
+
+
+def workload_dirs() -> list[Path]:
+    """Directories of workloads: the working directory's `workloads/`, then mmulab's own."""
+    return [*_own("workloads"), *_data("workloads")]
 
 
 def _own(kind: str) -> list[Path]:

@@ -6,6 +6,7 @@ mod microbench;
 mod record;
 mod simulate;
 mod trace;
+mod workload;
 
 use pyo3::prelude::*;
 
@@ -27,4 +28,6 @@ mod _core {
     };
     #[pymodule_export]
     use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify};
+    #[pymodule_export]
+    use crate::workload::{fill_braces, list_workloads, workload, workload_schema};
 }

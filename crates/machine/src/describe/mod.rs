@@ -3,13 +3,12 @@
 mod core;
 mod costs;
 mod perf;
-mod read;
 mod resolve;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
+pub use mmulab_describe::{DescribeError, find, list, load, nearest, title};
 pub use perf::{Counted, EventDesc, PerfDesc};
-pub use read::{DescribeError, find, list, load, nearest, title};
 pub use resolve::{Assumption, Check, Options, Resolved, Unmapped, resolve};
 
 use mmulab_addr::Side;

@@ -1,4 +1,5 @@
-use super::{DescribeError, MachineDesc, find, load, read};
+use super::{DescribeError, MachineDesc, find, load};
+use mmulab_describe as read;
 use mmulab_kernel::{KernelDesc, PolicyDesc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! From TOML text and `--set key=value` to a description, with errors a person can act on.
+//! From TOML text and `--set key=value` to a description, with errors a person can act on: how machines, policies and
+//! recipes are read.
 
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub enum DescribeError {
     /// No file of that name.
     #[error("no {what} named '{name}'{hint}; known: {known}")]
     Unknown {
-        /// `machine` or `policy`.
+        /// `machine`, `policy` or `workload`.
         what: &'static str,
         /// What was asked for.
         name: String,
@@ -39,7 +40,7 @@ pub enum DescribeError {
     /// Each value is fine, their combination is impossible.
     #[error("{name}: {message}")]
     Impossible {
-        /// The machine or policy.
+        /// The machine, policy or workload.
         name: String,
         /// What is wrong and what to do.
         message: String,

@@ -1,0 +1,283 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A workload: a real program, how to get it, how to start and drive it, which part of it is recorded, and what that stands
+/// for.
+///
+/// In commands, inputs and variables `{work}` is a directory made for this run and removed after it, `{files}` a copy of
+/// the files the recipe brings, `{cache}` where what was fetched is kept, `{port}` a free port on the loopback interface, and
+/// `{NAME}` the value of a parameter. A brace that is meant as such is written twice.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// The name it is chosen by, equal to its file's.
+    pub name: String,
+    /// The name people know it by.
+    pub title: String,
+    /// What runs, and what is known of it.
+    #[serde(default)]
+    pub about: String,
+    /// How true it is to what the papers ran.
+    pub standing: Standing,
+    /// What makes it so: what is as in the papers, and what is smaller, newer or left out.
+    pub why: String,
+    /// Why it cannot be recorded, and what would be needed. A recipe with this is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// What papers say of it.
+    #[serde(default)]
+    pub paper: Vec<Paper>,
+    /// What `--set` can change.
+    #[serde(default)]
+    pub parameter: BTreeMap<String, Parameter>,
+    /// What must be there.
+    #[serde(default)]
+    pub install: Install,
+    /// Run as an unprivileged user, as programs that refuse to serve root must be. Nothing changes for users who are not root.
+    #[serde(default)]
+    pub unprivileged: bool,
+    /// The directory of `workloads/files` that `{files}` is a copy of. Default: the recipe's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// Bytes free on the disk of the work directory without which it is not begun, such as `500M` (powers of 1024).
+    #[serde(default = "default_room")]
+    pub room: String,
+    /// What runs before, natively, in the work directory.
+    #[serde(default)]
+    pub setup: Vec<Step>,
+    /// The recorded program. Absent in a recipe that is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+    /// That the recorded program is a server, and what drives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// What `check` holds a short recording to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expect>,
+}
+
+fn default_room() -> String {
+    "500M".into()
+}
+
+/// How true a recipe is to what the papers ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// The program, its input and its options are the paper's, but for versions.
+    Faithful,
+    /// The program is the paper's; its input, its length or its surroundings are smaller or others.
+    Reduced,
+    /// No paper ran it.
+    Own,
+}
+
+/// What a paper says of a workload.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Which paper, and where in it.
+    pub source: String,
+    /// The mechanisms' numbers in the project's list of them, such as `S1-M042`.
+    #[serde(default)]
+    pub mechanisms: Vec<String>,
+    /// What it ran, in its words or nearly.
+    pub ran: String,
+    /// Figures it states: their names, and the figures with their units.
+    #[serde(default)]
+    pub stated: BTreeMap<String, String>,
+}
+
+/// A value that `--set` can change.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Its value unless set, scaled to what runs here. What is set must be of the same kind: a whole number or a text.
+    pub default: Value,
+    /// The paper's value, if it states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<Value>,
+    /// What it means, with its unit.
+    pub about: String,
+}
+
+/// A whole number or a text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// A whole number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(n) => n.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// What must be there, and where it comes from. What is fetched is kept in the cache.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Install {
+    /// Debian packages. Root has missing ones installed; others are told which.
+    #[serde(default)]
+    pub apt: Vec<Package>,
+    /// npm packages with their exact versions (`react@18.2.0`), installed to `{cache}/node_modules` without running their
+    /// scripts. npm checks what it fetches against the registry's digests.
+    #[serde(default)]
+    pub npm: Vec<String>,
+    /// Files out of crates, copied to `{cache}/FILE`.
+    #[serde(default, rename = "crate")]
+    pub crates: Vec<CrateFile>,
+    /// Artifacts of Maven's central repository, copied to `{cache}/FILE`.
+    #[serde(default)]
+    pub maven: Vec<Artifact>,
+}
+
+/// A Debian package.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Package {
+    /// Its name.
+    pub package: String,
+    /// The program (looked for in PATH) or the file (an absolute path, `*` stands for any part of a name) whose presence
+    /// says that it is installed.
+    pub provides: String,
+}
+
+/// A file out of a crate.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrateFile {
+    /// The crate.
+    pub name: String,
+    /// Its exact version.
+    pub version: String,
+    /// The file's path in the crate.
+    pub take: String,
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// An artifact of Maven's central repository.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Artifact {
+    /// `group:artifact:version`, or `group:artifact:version:packaging:classifier`.
+    pub artifact: String,
+    /// The name of the file it becomes.
+    pub file: String,
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// A command.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// A file that its output is written to. Default: shown if it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Variables added to its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// The recorded program and the part of it that is recorded.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The program and its arguments; it runs in the work directory.
+    pub run: Vec<String>,
+    /// A file that it reads as its standard input. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// Variables added to its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Instructions left out at the beginning: start-up and warm-up, such as `500M` (powers of 1000).
+    #[serde(default = "none")]
+    pub skip: String,
+    /// Instructions recorded, such as `100M`; the program is stopped then.
+    pub instructions: String,
+    /// QEMU's CPU model, for programs that trip over emulated extensions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+}
+
+fn none() -> String {
+    "0".into()
+}
+
+/// What drives a recorded server.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// A command that succeeds once the server serves. Default: it serves when `{port}` takes connections.
+    #[serde(default)]
+    pub ready: Vec<String>,
+    /// Seconds it may take until then; under the recorder everything takes longer.
+    #[serde(default = "ready_seconds")]
+    pub ready_seconds: u32,
+    /// The clients: commands run natively one after the other, and again from the first, until enough is recorded.
+    pub drive: Vec<Step>,
+    /// How often the clients run if the recording does not end before.
+    #[serde(default = "one")]
+    pub times: u32,
+    /// The signal that asks the server to end when the clients are done.
+    #[serde(default)]
+    pub stop: Signal,
+}
+
+fn ready_seconds() -> u32 {
+    120
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A signal that asks a program to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Signal {
+    /// What `kill` sends.
+    #[default]
+    #[serde(rename = "SIGTERM")]
+    Term,
+    /// What Ctrl-C sends.
+    #[serde(rename = "SIGINT")]
+    Int,
+}
+
+/// What a short recording must be like: the least and the most of each, both allowed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// Instructions of the short recording, after those left out.
+    pub instructions: String,
+    /// Instructions left out before it. Default: those of `record`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip: Option<String>,
+    /// Different 4 KB pages that code is fetched from.
+    pub code_pages: [u64; 2],
+    /// Different 4 KB pages that are loaded from or stored to.
+    pub data_pages: [u64; 2],
+    /// Processes that appear.
+    #[serde(default = "single")]
+    pub processes: [u64; 2],
+    /// Threads of all of them.
+    #[serde(default = "single")]
+    pub threads: [u64; 2],
+}
+
+fn single() -> [u64; 2] {
+    [1, 1]
+}

@@ -1,0 +1,13 @@
+//! Recipes of workloads: what a `workloads/NAME.toml` says, read and checked. What is done with it is the command line's.
+
+mod braces;
+mod desc;
+mod resolve;
+mod texts;
+
+pub use braces::{BraceError, fill};
+pub use desc::{
+    Artifact, CrateFile, Expect, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal, Standing, Step,
+    Value,
+};
+pub use resolve::{RUN_TIME_NAMES, resolve};

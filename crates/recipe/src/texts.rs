@@ -1,0 +1,26 @@
+use crate::{Recipe, Step};
+
+/// Every text of a recipe in which names may stand in braces, with its place.
+pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
+    let mut out = Vec::new();
+    for (i, step) in recipe.setup.iter().enumerate() {
+        of_step(&format!("setup {}", i + 1), step, &mut out);
+    }
+    if let Some(record) = &recipe.record {
+        out.extend(record.run.iter().map(|text| ("record.run".into(), text.as_str())));
+        out.extend(record.input.iter().map(|text| ("record.input".into(), text.as_str())));
+        out.extend(record.env.iter().map(|(key, text)| (format!("record.env.{key}"), text.as_str())));
+    }
+    if let Some(server) = &recipe.server {
+        out.extend(server.ready.iter().map(|text| ("server.ready".into(), text.as_str())));
+        for (i, step) in server.drive.iter().enumerate() {
+            of_step(&format!("server.drive {}", i + 1), step, &mut out);
+        }
+    }
+    out
+}
+
+fn of_step<'a>(place: &str, step: &'a Step, out: &mut Vec<(String, &'a str)>) {
+    out.extend(step.run.iter().chain(&step.output).map(|text| (place.to_owned(), text.as_str())));
+    out.extend(step.env.iter().map(|(key, text)| (format!("{place}, env.{key}"), text.as_str())));
+}
