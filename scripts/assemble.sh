@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts beside the Python package what it needs at run time: the recorder's plugin, which QEMU loads by its path, the library
-# that recorded programs preload, and the machine and policy files, which an installed package has no checkout to read from.
+# that recorded programs preload, and the machine, policy and workload files, which an installed package has no checkout to read from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,8 @@ lib=python/mmulab/_lib
 mkdir -p "$lib/machines" "$lib/policies"
 cp machines/*.toml "$lib/machines/"
 cp policies/*.toml "$lib/policies/"
+rm -rf "$lib/workloads"
+cp -r workloads "$lib/workloads"
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
 for pair in record_plugin:record record_heap:heap; do
     cp "${CARGO_TARGET_DIR:-target}/release/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"

@@ -23,6 +23,12 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && ! compgen -G '/us
     packages+=(libjemalloc2)
 fi
 
+# Servers are recorded where CI runs; a developer's machine is not made to serve for that.
+if [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    want redis-server redis-server
+    want memcached memcached
+fi
+
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "installing ${packages[*]}" >&2

@@ -23,6 +23,7 @@ from mmulab.cli import (
     run,
     study,
     trace,
+    workloads,
 )
 from mmulab.cli.common import CONTEXT, Partial
 
@@ -36,7 +37,7 @@ click.rich_click.COMMAND_GROUPS = {
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
         {"name": "Experiments", "commands": ["microbench", "reproduce"]},
-        {"name": "What there is", "commands": ["machines", "policies", "generators", "completion"]},
+        {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
 }
@@ -63,6 +64,7 @@ for command in (
     catalog.machines,
     catalog.policies,
     catalog.generators,
+    workloads.workloads,
     elf.elf,
     completion.completion,
     docs.docs,

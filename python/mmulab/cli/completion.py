@@ -44,6 +44,11 @@ def policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
     return _offer(engine.policies(), incomplete, lists=True)
 
 
+def workload(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """A workload's name, or a file."""
+    return _offer(engine.workloads(), incomplete, lists=False)
+
+
 def trace(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """A file, or a generator."""
     if incomplete.startswith("gen:"):

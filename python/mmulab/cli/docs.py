@@ -33,6 +33,7 @@ def docs(ctx: click.Context, directory: Path) -> None:
             "`reshape` in the engine's requests; --max-page-size, --linker and --heap on the command line",
         ),
         "generators.md": _generators(),
+        "workload.md": _schema("Workload recipes", engine.workload_schema(), "workloads/NAME.toml"),
         "results.md": _results(),
     }
     for name, text in pages.items():

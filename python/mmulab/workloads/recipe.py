@@ -1,0 +1,94 @@
+"""A recipe as the rest of this package sees it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulab import UserError, engine
+from mmulab.units import parse_bytes, parse_count
+
+Json = dict[str, Any]
+
+
+def _count(text: str) -> int:
+    count = parse_count(text)
+    assert count is not None, "the reader of recipes takes nothing else"
+    return count
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a `workloads/NAME.toml` says, checked, its parameters set."""
+
+    json: Json
+    path: Path
+
+    @staticmethod
+    def load(name: str, sets: tuple[str, ...] = ()) -> "Recipe":
+        """Reads it by its name or its file's path. Raises UserError."""
+        found = engine.workload(name, sets)
+        return Recipe(found["recipe"], Path(found["path"]))
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.json["name"])
+
+    @property
+    def files(self) -> Path:
+        """The directory of the files it brings; there need be none."""
+        return self.path.parent / "files" / str(self.json.get("files") or self.name)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Its parameters' values."""
+        return {key: str(each["default"]) for key, each in self.json["parameter"].items()}
+
+    @property
+    def record(self) -> Json:
+        """What is recorded. Raises UserError if it cannot be."""
+        if self.json.get("refused"):
+            raise UserError(f"{self.name} cannot be recorded: {self.json['refused']}")
+        return dict(self.json["record"])
+
+    @property
+    def server(self) -> Json | None:
+        """What drives the recorded program if it is a server."""
+        return self.json.get("server")
+
+    @property
+    def skip(self) -> int:
+        """Instructions left out before the recording."""
+        return _count(self.record["skip"])
+
+    @property
+    def instructions(self) -> int:
+        """Instructions recorded."""
+        return _count(self.record["instructions"])
+
+    @property
+    def room_bytes(self) -> int:
+        """What must be free on the disk."""
+        room = parse_bytes(str(self.json["room"]))
+        assert room is not None, "the reader of recipes takes nothing else"
+        return room
+
+    @property
+    def expect(self) -> Json | None:
+        """What a short recording must be like."""
+        return self.json.get("expect")
+
+    @property
+    def expect_part(self) -> tuple[int, int]:
+        """Instructions left out and recorded for the short recording."""
+        expect = self.json["expect"]
+        return _count(expect.get("skip") or self.record["skip"]), _count(expect["instructions"])
+
+    @property
+    def wants_port(self) -> bool:
+        """Whether any command names a port."""
+        texts = [*self.record["run"]]
+        if self.server:
+            texts += self.server["ready"]
+            texts += [text for step in self.server["drive"] for text in step["run"]]
+        return any("{port}" in text for text in texts)

@@ -1,0 +1,166 @@
+"""A recipe carried out: what is missing installed, the program recorded, a server driven, and all put away."""
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmulab import Failure, UserError, paths
+from mmulab.engine import ProgressCallback
+from mmulab.workloads import allocators, install
+from mmulab.workloads.place import LOOPBACK, Place, a_place, tail
+from mmulab.workloads.recipe import Json, Recipe
+from mmulab.workloads.recorder import Recorder
+
+# How long one asking whether a server serves may take.
+ASK_S = 10.0
+# How long it may take, once a client failed, to hear that the server was gone because enough was recorded.
+OVER_S = 5.0
+# How long a server may take to end once it is asked to.
+END_S = 60.0
+
+Say = Callable[[str], None]
+Progress = Callable[[int], AbstractContextManager[ProgressCallback]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the recipe leaves to its user. None leaves the recipe's own."""
+
+    skip: int | None = None
+    instructions: int | None = None
+    port: int | None = None
+    allocator: str | None = None
+    fixed_layout: bool = False
+    heap: bool = False
+    may_install: bool = True
+
+
+def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: Progress) -> Json:
+    """Records it to `output`, which is whole or not there. Raises UserError, Failure, and KeyboardInterrupt."""
+    wanted = recipe.record
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
+    if options.allocator:
+        recipe.json["install"]["apt"].append(allocators.ALLOCATORS[options.allocator])
+    install.ensure(recipe, options.may_install, say)
+    skip = recipe.skip if options.skip is None else options.skip
+    limit = recipe.instructions if options.instructions is None else options.instructions
+    with a_place(recipe, options.port) as place, _disk_errors(place):
+        for step in recipe.json["setup"]:
+            say(f"preparing: {' '.join(place.fill(word) for word in step['run'])[:100]}")
+            place.run(step)
+        trace = place.directory / "recording.mmt"
+        spec = _spec(place, wanted, trace, skip, limit, options)
+        stdin = place.directory / place.fill(wanted["input"]) if wanted.get("input") else None
+        # Begun before the progress bar, whose thread would not be in the recorder's process.
+        recorder = Recorder(place, spec, stdin, place.directory / "program.log")
+        with progress(skip + limit) as recorder.hear:
+            if recipe.server:
+                _drive(place, recorder, recipe.server)
+            else:
+                recorder.wait(lambda: False)
+        report = recorder.report()
+        _refuse_part(recipe, report, recorder, trace)
+        try:
+            shutil.move(trace, output)
+        except OSError as error:
+            output.unlink(missing_ok=True)
+            raise Failure(f"{output}: {error.strerror}") from error
+    return {**report, "output": str(output), "workload": recipe.name, "parameters": recipe.parameters, "skip": skip}
+
+
+@contextmanager
+def _disk_errors(place: Place) -> Iterator[None]:
+    """What the system refuses to do with the place's files is told as what it is."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or place.directory
+        raise Failure(f"{where}: {error.strerror}\nhint: name another disk with TMPDIR=DIRECTORY") from error
+
+
+def _spec(place: Place, wanted: Json, trace: Path, skip: int, limit: int, options: Options) -> Json:
+    env = {key: place.fill(value) for key, value in wanted["env"].items()}
+    if options.allocator:
+        before = [env["LD_PRELOAD"]] if "LD_PRELOAD" in env else []
+        env["LD_PRELOAD"] = ":".join([*before, allocators.library(options.allocator)])
+    plugin = place.directory / paths.plugin().name
+    # Copied to where the program's user can read it, whoever may enter the place it is installed in.
+    for library in (paths.plugin(), paths.heap_library()):
+        if not library.exists():
+            raise UserError(f"{library}: a part of the recorder is not there\nhint: build it with `make build`")
+        shutil.copy(library, place.directory)
+    spec = {
+        "output": str(trace),
+        "command": [place.fill(word) for word in wanted["run"]],
+        "plugin": str(plugin),
+        "max_instructions": limit,
+        "skip": skip,
+        "fixed_layout": options.fixed_layout,
+        "env": [list(pair) for pair in env.items()],
+        "heap": str(place.directory / paths.heap_library().name) if options.heap else None,
+        "cpu": wanted.get("cpu"),
+    }
+    return {key: value for key, value in spec.items() if value is not None}
+
+
+def _drive(place: Place, recorder: Recorder, server: Json) -> None:
+    """Waits until the server serves, lets the clients at it until the recording is over, and asks it to end."""
+    if not recorder.wait(lambda: _serves(place, server["ready"]), server["ready_seconds"], 0.2):
+        raise Failure(f"the server did not serve within {server['ready_seconds']} s{tail(recorder.log)}")
+    if recorder.poll() and recorder.report()["ended"] != "limit":
+        raise Failure(f"the server ended before it served{tail(recorder.log)}")
+    for _ in range(server["times"]):
+        for step in server["drive"]:
+            if recorder.poll():
+                return
+            _client(place, recorder, step)
+    if not recorder.poll():
+        recorder.signal_program(signal.Signals[server["stop"]])
+        if not recorder.wait(lambda: False, END_S):
+            raise Failure(f"the server did not end within {END_S:.0f} s of {server['stop']}{tail(recorder.log)}")
+
+
+def _serves(place: Place, ready: list[str]) -> bool:
+    if not ready:
+        with socket.socket() as probe:
+            probe.settimeout(ASK_S)
+            return probe.connect_ex((LOOPBACK, int(place.values["port"]))) == 0
+    asked = place.start({"run": ready}, place.directory / "ready.log")
+    try:
+        return asked.wait(ASK_S) == 0
+    except subprocess.TimeoutExpired:
+        asked.kill()
+        return False
+
+
+def _client(place: Place, recorder: Recorder, step: Json) -> None:
+    log = place.directory / "client.log"
+    client = place.start(step, log)
+    recorder.wait(lambda: client.poll() is not None)
+    if client.poll() is None:
+        client.kill()
+        client.wait()
+    elif client.returncode and not recorder.wait(lambda: False, OVER_S):
+        command = " ".join(place.fill(word) for word in step["run"])
+        raise Failure(f"the client `{command}` ended with status {client.returncode}{tail(log)}{tail(recorder.log)}")
+
+
+def _refuse_part(recipe: Recipe, report: Json, recorder: Recorder, trace: Path) -> None:
+    """Raises if the recording is not what the recipe promises."""
+    ended, status = report["ended"], report["exit_status"]
+    if ended == "disk-full":
+        raise Failure(f"{trace.parent}: the disk is full\nhint: name another disk with TMPDIR=DIRECTORY")
+    if ended == "interrupted":
+        raise KeyboardInterrupt
+    stopped = recipe.server is not None and ended == "signal"
+    if status and not stopped:
+        raise Failure(f"{recipe.name} ended with status {status}{tail(recorder.log)}")
+    if not report["instructions"]:
+        why = "; ".join(report["warnings"]) or "it ended too early"
+        raise Failure(f"nothing was recorded: {why}\nhint: give a smaller --skip, or more work with --set")
