@@ -138,6 +138,6 @@ def test_docs_are_written_from_the_code(cli: Cli, tmp_path: Path) -> None:
     from conftest import CHECKOUT
 
     assert cli("docs", "ref").code == 0
-    for page in ("cli.md", "machine.md", "policy.md", "generators.md", "results.md"):
+    for page in ("cli.md", "machine.md", "policy.md", "generators.md", "results.md", "workload.md"):
         fresh = (tmp_path / "ref" / page).read_text()
         assert fresh == (CHECKOUT / "docs" / "reference" / page).read_text(), f"{page}: run `make docs`"
