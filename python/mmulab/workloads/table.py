@@ -63,7 +63,7 @@ def page(rows: list[Json], recipes: list[Recipe]) -> str:
             f"| {row['code_pages']:,} | {row['data_pages']:,} | {show_bytes(row['footprint_bytes'])} "
             f"| {row['processes']}, {row['threads']} |"
         )
-    lines.append("\nPages are of 4 KB and counted once; the footprint is what was touched.\n")
+    lines.append("\nPages are of 4 KB and counted once in each process; the footprint is what was touched.\n")
     lines.append("## TLB misses per 1000 instructions, 4 KB pages\n")
     heads = " | ".join(f"{m.split('-')[0]} {lv.upper()}" for m in MACHINES for lv in LEVELS)
     lines.append(f"| workload | {heads} |")

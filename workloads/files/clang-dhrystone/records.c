@@ -1,5 +1,5 @@
 /* A synthetic benchmark of integers, records, strings and calls: what compilers were measured by for decades. It stands for
- * such a file in length and kind, and is our own. */
+ * such a file in kind, and is our own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
