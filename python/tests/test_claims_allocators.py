@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from bench import Json
 from claims import claim
 from conftest import Cli
 
@@ -16,7 +17,7 @@ JEMALLOC = next(iter(sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))), None)
 ROUNDS = """
 #include <stdlib.h>
 #include <string.h>
-enum { RECORDS = 60000, BYTES = 160, ROUNDS = 8 };
+enum { RECORDS = 60000, BYTES = 160 };
 int main(void) {
     long sum = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -31,12 +32,11 @@ int main(void) {
 """
 
 
-def recorded(cli: Cli, *environment: str) -> None:
-    """Records ROUNDS with these variables as a.mmt."""
+def recorded(cli: Cli, *options: str, rounds: int) -> None:
+    """Records so many ROUNDS with these options as a.mmt."""
     (cli.cwd / "program.c").write_text(ROUNDS)
-    subprocess.run(["cc", "-O1", "-o", "program", "program.c"], cwd=cli.cwd, check=True)
-    variables = [word for variable in environment for word in ("--env", variable)]
-    ran = cli("record", "-o", "a.mmt", *variables, "--", "./program")
+    subprocess.run(["cc", "-O1", f"-DROUNDS={rounds}", "-o", "program", "program.c"], cwd=cli.cwd, check=True)
+    ran = cli("record", "-o", "a.mmt", *options, "--", "./program")
     assert ran.code == 0, ran.err
     assert "ERROR: ld.so" not in ran.err, ran.err
 
@@ -54,7 +54,8 @@ def test_madv_free_demotes_and_leaving_it_out_restores(cli: Cli) -> None:
         pytest.skip("needs Debian's jemalloc (package libjemalloc2)")
     # Time is the host's while a program is recorded: pages are given back after 1 ms in place of 10 s. They are freed
     # lazily only if they are not given back for good thereafter (muzzy_decay_ms, 0 by default on Linux).
-    recorded(cli, f"LD_PRELOAD={JEMALLOC}", "MALLOC_CONF=dirty_decay_ms:1,muzzy_decay_ms:-1")
+    decay = "MALLOC_CONF=dirty_decay_ms:1,muzzy_decay_ms:-1"
+    recorded(cli, "--env", f"LD_PRELOAD={JEMALLOC}", "--env", decay, rounds=8)
     results = {}
     for policy in ("freebsd-super", "freebsd-nomdv"):
         ran = cli("run", "zen3-5900x", "--trace", "a.mmt", "--policy", policy, "--unmapped", "stop", "--json")
@@ -78,7 +79,87 @@ def test_glibc_asks_for_nothing(cli: Cli) -> None:
     """Paper 1, section 5: "the malloc included with glibc does not make use of MADV_FREE"."""
     if shutil.which(QEMU) is None:
         pytest.skip(f"recording needs {QEMU} (package qemu-user)")
-    recorded(cli)
+    recorded(cli, rounds=2)
     events = cli("trace", "info", "a.mmt", "--json").json()["events"]
     assert events["brk"] > 0
     assert "madvise" not in events
+
+
+@pytest.fixture(scope="module")
+def with_heap(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """ROUNDS, recorded with its heap as a.mmt."""
+    if shutil.which(QEMU) is None:
+        pytest.skip(f"recording needs {QEMU} (package qemu-user)")
+    cli = Cli(tmp_path_factory.mktemp("heap"))
+    recorded(cli, "--heap", rounds=HEAP_ROUNDS)
+    return cli
+
+
+# Of the recording with its heap.
+HEAP_ROUNDS = 3
+
+
+def kept_by(cli: Cli, heap: str, policy: str) -> Json:
+    """What a run counts whose heap that allocator keeps."""
+    ran = cli(
+        "run", "zen3-5900x", "--trace", "a.mmt", "--heap", heap, "--policy", policy, "--unmapped", "stop", "--json"
+    )
+    assert ran.code == 0, ran.err
+    result: Json = ran.json()
+    assert result["complete"]
+    counts = result["trace"]["reshaped"]["heap"]["counts"]
+    assert counts["objects"] >= counts["freed"] >= HEAP_ROUNDS * 60001
+    assert counts["references_moved"] > HEAP_ROUNDS * 60000 * 20
+    return result
+
+
+def test_a_recorded_heap_under_other_allocators(with_heap: Cli) -> None:
+    """One recording: superpages are split where the allocator tells of unused pages, and only there."""
+    # Each round is some 8 ms of instructions.
+    jemalloc = "jemalloc,dirty_decay_ms=1,bookkeeping=drop"
+    happened = {
+        (heap, policy): kept_by(with_heap, heap, policy)["counts"]["kernel"]["happenings"]
+        for heap in (jemalloc, "glibc,bookkeeping=drop")
+        for policy in ("freebsd-super", "freebsd-nomdv")
+    }
+    assert happened[jemalloc, "freebsd-super"]["split"] > 0
+    assert happened[jemalloc, "freebsd-nomdv"]["split"] == 0
+    assert happened[jemalloc, "freebsd-nomdv"]["madv_free_suppressed"] > 0
+    glibc = happened["glibc,bookkeeping=drop", "freebsd-super"]
+    assert glibc["madvise"] == 0
+    assert glibc == happened["glibc,bookkeeping=drop", "freebsd-nomdv"]
+
+
+def test_blocks_are_reserved_and_never_promoted(with_heap: Cli) -> None:
+    """Paper 1, section 5.1.5, of Node.js: reservations have pages coalesce, and superpages never come about."""
+    heap = "blocks,bookkeeping=drop"
+    counts = {p: kept_by(with_heap, heap, p)["counts"] for p in ("freebsd-noresv", "freebsd-reserv", "freebsd-super")}
+    assert counts["freebsd-super"]["kernel"]["happenings"]["promotions"] == 0
+    assert counts["freebsd-super"]["kernel"]["happenings"]["reservations_made"] > 8
+    misses = {policy: found["tlb"]["l1d"]["misses"] for policy, found in counts.items()}
+    assert misses["freebsd-reserv"] < misses["freebsd-noresv"]
+    assert misses["freebsd-super"] == misses["freebsd-reserv"]
+
+
+def test_a_changed_trace_is_what_was_run(with_heap: Cli) -> None:
+    """`trace reshape` writes what `run --heap` runs."""
+    heap = "jemalloc,dirty_decay_ms=1"
+    assert with_heap("trace", "reshape", "a.mmt", "b.mmt", "--heap", heap).code == 0
+    run = ("run", "zen3-5900x", "--policy", "freebsd-super", "--unmapped", "stop", "--json", "--trace")
+    assert with_heap(*run, "b.mmt").json()["counts"] == with_heap(*run, "a.mmt", "--heap", heap).json()["counts"]
+
+
+def test_what_no_allocator_can_do_is_refused(cli: Cli) -> None:
+    """A trace without its heap, an allocator that is none, a parameter that is none or cannot be."""
+    (cli.cwd / "a.mmtx").write_text("#: heap told\nmmap 0x60000000 1M rw anon\nmalloc 0x60000010 64K\nw 0x60000010\n")
+    for trace, heap, message in [
+        ("gen:gups?updates=10", "glibc", "does not tell what the program asks of its allocator"),
+        ("a.mmtx", "dlmalloc", "'dlmalloc' is no allocator"),
+        ("a.mmtx", "glibc,top_pad", "'top_pad' sets no parameter"),
+        ("a.mmtx", "glibc,top_pat=4K", "unknown field `top_pat`"),
+        ("a.mmtx", "glibc,top_pad=-1", "a number of bytes, such as 64K"),
+        ("a.mmtx", "blocks,block=2M", "heap.block is '2M': give a multiple of 4K below 2M"),
+    ]:
+        ran = cli("run", "zen3-5900x", "--trace", trace, "--heap", heap)
+        assert ran.code == 2, ran.err
+        assert message in ran.err
