@@ -1,13 +1,12 @@
 //! What it costs to tell a recording as linked anew: `cargo bench -p mmulab-reshape`. Decoding alone, and with its files laid
 //! out anew, over the shipped recording of a compiler, on one core.
 
+mod cpu;
+
 use mmulab_addr::PageOrder;
 use mmulab_reshape::{ImageDesc, ReshapeDesc, reshape};
 use mmulab_trace::{Batch, Source, open_file};
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 /// Each measurement is repeated, and the best one told: what else runs on the machine only slows it down.
 const ROUNDS: usize = 7;
@@ -34,17 +33,12 @@ fn measure(file: &Path, desc: &ReshapeDesc) -> f64 {
     references as f64 / best.as_secs_f64() / 1e6
 }
 
-/// The time it took this thread to take every batch: that of others on the same core does not count.
+/// The time it took this thread to take every batch.
 fn drain(source: &mut dyn Source) -> Duration {
-    let (start, before, mut batch) = (Instant::now(), time_on_cpu(), Batch::default());
-    while source.next_batch(&mut batch).unwrap_or_else(|e| panic!("{e}")) {
-        std::hint::black_box(&batch);
-    }
-    time_on_cpu().zip(before).map_or(start.elapsed(), |(after, before)| after - before)
-}
-
-/// How long this thread has run: the first number of schedstat (Linux, Documentation/scheduler/sched-stats.rst).
-fn time_on_cpu() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    cpu::time_of(|| {
+        let mut batch = Batch::default();
+        while source.next_batch(&mut batch).unwrap_or_else(|e| panic!("{e}")) {
+            std::hint::black_box(&batch);
+        }
+    })
 }
