@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml
 
 build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
 	cargo build --release --quiet -p mmulab-record-plugin -p mmulab-record-heap
+	RUSTFLAGS="-C target-cpu=generic" cargo build --release --quiet -p mmulab-workload  # QEMU must know its instructions
 	scripts/assemble.sh
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py
@@ -35,6 +36,7 @@ bench: ## print references per second: a bare loop, TLBs alone, whole machines, 
 	cargo bench -q -p mmulab-machine --bench speed
 	cargo bench -q -p mmulab-trace
 	cargo bench -q -p mmulab-reshape
+	cargo bench -q -p mmulab-workload
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check

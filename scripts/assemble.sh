@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts beside the Python package what it needs at run time: the recorder's plugin, which QEMU loads by its path, the library
-# that recorded programs preload, and the machine, policy and workload files, which an installed package has no checkout to read from.
+# that recorded programs preload, the generators as a program of their own, and the machine, policy and workload files, which
+# an installed package has no checkout to read from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,3 +16,5 @@ for pair in record_plugin:record record_heap:heap; do
     cp "${CARGO_TARGET_DIR:-target}/release/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"
     mv "$lib/libmmulab_${pair#*:}.so.new" "$lib/libmmulab_${pair#*:}.so"
 done
+cp "${CARGO_TARGET_DIR:-target}/release/mmulab-kernel" "$lib/mmulab-kernel.new"
+mv "$lib/mmulab-kernel.new" "$lib/mmulab-kernel"

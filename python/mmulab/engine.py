@@ -106,6 +106,11 @@ def generators() -> Json:
     return cast(Json, json.loads(_core.generators()))
 
 
+def twins(recording: str, generator: str) -> Json:
+    """A recording of `mmulab-kernel` held against the generator (`gen:...`) of the same keys."""
+    return cast(Json, json.loads(_core.twins(recording, generator)))
+
+
 def machine_schema() -> Json:
     """The JSON schema of machine files."""
     return cast(Json, json.loads(_core.machine_schema()))

@@ -49,6 +49,11 @@ def heap_library() -> Path:
     return _PACKAGE / "_lib" / "libmmulab_heap.so"
 
 
+def kernel() -> Path:
+    """The program that runs a generator's algorithm in real memory."""
+    return _PACKAGE / "_lib" / "mmulab-kernel"
+
+
 def plugin() -> Path:
     """The library QEMU loads to record; whether it exists is for the caller to find out."""
     return _PACKAGE / "_lib" / "libmmulab_record.so"

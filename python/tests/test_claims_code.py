@@ -6,6 +6,8 @@ import pytest
 from bench import BASE, Bench, Json, K, M, array, described
 from claims import claim, sized
 
+from mmulab import engine
+
 
 def superpages_of_code(count: int, rounds: int) -> str:
     """One function in each of `count` 2 MB pages, at increasing offsets, called in turn."""
@@ -54,6 +56,29 @@ def test_nine_superpages_of_code_on_skylake(bench: Bench) -> None:
     assert eight["l1i"]["misses"] == 8
     assert nine["l1i"]["misses"] == nine["l1i"]["accesses"] == 9 * rounds
     assert nine["l2i"]["misses"] == 9
+
+
+@claim(
+    "S1-041",
+    "V-A",
+    "The functions begin at higher and higher offsets, so that a cache holds them all",
+    "exactly, by sets",
+)
+def test_the_chain_of_functions_is_the_papers(bench: Bench) -> None:
+    """The generator and the program of the same code: one superpage more than the ITLB holds, and every call misses."""
+    rounds = 50
+    missed = {}
+    for functions in (8, 9):
+        program = f"gen:code-chain?functions={functions}&rounds={rounds}"
+        missed[functions] = bench.run("skylake-e3-1240v5", program, "linux-thp")["counts"]["tlb"]
+    assert missed[8]["l1i"]["misses"] == 8
+    assert missed[9]["l1i"]["misses"] == missed[9]["l1i"]["accesses"] == 9 * rounds
+    assert missed[9]["l2i"]["misses"] == 9
+    told = engine.trace_head("gen:code-chain?functions=9&rounds=1", 100)["text"]
+    calls = [int(line.split()[1], 16) for line in told.splitlines() if line.startswith("f ")]
+    assert len(calls) == len({call // (2 * M) for call in calls}) == 9
+    # Skylake's L1 instruction cache: 64 sets of 64-byte lines.
+    assert len({call // 64 % 64 for call in calls}) == 9
 
 
 @claim("S1-031", "V", "The anomaly comes from the split ITLB: one that does not tell sizes apart has none")

@@ -27,7 +27,7 @@ mod _core {
         version,
     };
     #[pymodule_export]
-    use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify};
+    use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};
     #[pymodule_export]
     use crate::workload::{fill_braces, list_workloads, workload, workload_schema};
 }

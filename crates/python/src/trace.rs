@@ -112,3 +112,10 @@ pub fn trace_copy(
     written["reshaped"] = json!(info.reshaped);
     text(&written)
 }
+
+/// A recording of `mmulab-kernel` held against the generator of the same keys.
+#[pyfunction]
+pub fn twins(recording: &str, generator: &str) -> PyResult<String> {
+    let mut recorded = open(recording).map_err(raise)?;
+    text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(user)?)
+}

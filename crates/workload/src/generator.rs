@@ -1,102 +1,195 @@
-use mmulab_addr::{Prot, VirtAddr};
-use mmulab_trace::{Backing, Batch, Event, Isa, MapFlags, Source, TraceError, TraceInfo};
+use crate::{emit::Emit, kernel::Kernel, memory::Contents};
+use mmulab_trace::{Batch, Event, Isa, Ref, Sought, Source, TraceError, TraceErrorKind, TraceInfo};
 
-/// Where every generator's data lie: aligned to 1 GiB, so that pages of any size fit.
-pub const DATA: VirtAddr = VirtAddr::new(0x10_0000_0000);
-/// Where every generator's loop lies: one page of code.
-const CODE: VirtAddr = VirtAddr::new(0x40_0000);
-/// Bytes of an element.
-pub const WORD: u64 = 8;
-
-/// One round of a loop: the block that runs, and what it refers to.
+/// Which part of an algorithm's work is told of: part `index` of `count`, as its threads would divide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// What is loaded.
-    pub read: Option<VirtAddr>,
-    /// What is stored to, after the load.
-    pub write: Option<VirtAddr>,
+pub struct Part {
+    /// From 0.
+    pub index: u64,
+    /// At least 1.
+    pub count: u64,
 }
 
-/// An algorithm, as the rounds of its loop.
-pub trait Rounds: Send {
-    /// Bytes of its data.
-    fn footprint(&self) -> u64;
-    /// Rounds in all.
-    fn rounds(&self) -> u64;
-    /// Instructions of one round.
-    fn instructions(&self) -> u32;
-    /// The next round.
-    fn next(&mut self) -> Round;
+impl Part {
+    /// All of it.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+    /// Rounds that a part takes at once where parts take turns, as with OpenMP's `schedule(static, 64)`.
+    pub const TURN: u64 = 64;
 }
 
-/// A [`Source`] of an algorithm's rounds.
-pub struct Generator<R> {
+/// Rounds done between two tellings of how far a search for a place has come.
+const BEAT: u64 = 1 << 16;
+
+/// A [`Source`] of what an algorithm does.
+///
+/// The parts of a kernel that seeks are stretches of its rounds: one after another they are the whole. Parts of others
+/// take turns of [`Part::TURN`] rounds, and each does the others' rounds too, silently, for what they leave behind: merged
+/// by turns they are the whole. So no part depends on when another one runs.
+pub struct Generator<K> {
     info: TraceInfo,
-    rounds: R,
-    done: u64,
+    kernel: K,
+    part: Part,
+    contents: Contents,
+    /// The next round, where it began and where it ends.
+    at: u64,
+    first: u64,
+    end: Option<u64>,
+    /// Whether this part takes turns with others.
+    turns: bool,
+    ready: bool,
     mapped: bool,
+    /// A round that was begun while a place was looked for.
+    pending: Vec<Ref>,
 }
 
-impl<R: Rounds> Generator<R> {
-    /// The references of `rounds`, which the user calls `name`; `identity` is the same for all names of the same.
-    pub fn new(name: String, identity: String, rounds: R) -> Self {
-        let instructions = rounds.rounds() * u64::from(rounds.instructions());
+impl<K: Kernel> Generator<K> {
+    /// The references of `part` of `kernel`, which the user calls `name`; `identity` is the same for all names of the same.
+    pub fn new(name: String, identity: String, mut kernel: K, part: Part) -> Self {
+        let rounds = kernel.rounds();
+        let (mut first, mut end) = (0, rounds);
+        let mut turns = false;
+        if part.count > 1 {
+            let share =
+                |index: u64| rounds.map(|r| (u128::from(r) * u128::from(index) / u128::from(part.count)) as u64);
+            match (share(part.index), share(part.index + 1)) {
+                (Some(from), to) if kernel.seek(from) => (first, end) = (from, to),
+                _ => turns = true,
+            }
+        }
+        let before = |round: u64| kernel.instructions_before(round);
+        let instructions = end.filter(|_| !turns).and_then(|end| before(end)?.checked_sub(before(first)?));
         let info = TraceInfo {
             hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
             program: name.clone(),
             name,
             format: "generator".into(),
             isa: Isa::X86_64,
-            instructions: Some(instructions),
+            instructions,
             has_address_space: true,
             ..TraceInfo::default()
         };
-        Self { info, rounds, done: 0, mapped: false }
+        let (ready, mapped) = (false, false);
+        let pending = Vec::new();
+        Self { info, kernel, part, contents: Contents::default(), at: first, first, end, turns, ready, mapped, pending }
     }
 
-    fn map(&mut self, batch: &mut Batch) {
-        let file = Backing::File { path: self.info.program.as_str().into(), offset: 0 };
-        let code = (CODE, 4096, Prot::RX, file);
-        let data = (DATA, self.rounds.footprint(), Prot::RW, Backing::Anon);
-        for (addr, len, prot, backing) in [code, data] {
-            batch.push_event(Event::Mmap { addr, len, prot, flags: MapFlags::default(), backing });
+    fn get_ready(&mut self) {
+        if !self.ready {
+            self.contents = Contents::new(self.kernel.layout().kept_bytes() as usize);
+            self.kernel.prepare(&mut self.contents);
+            self.ready = true;
         }
-        self.mapped = true;
+    }
+
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.at >= end)
+    }
+
+    /// Whether round `at` is this part's.
+    fn is_own(&self) -> bool {
+        !self.turns || self.at / Part::TURN % self.part.count == self.part.index
+    }
+
+    /// Does rounds until `refs` has a batch of them or none is left.
+    fn fill(&mut self, refs: &mut Vec<Ref>) {
+        let mut scratch = Vec::new();
+        while refs.len() < Batch::TARGET && !self.is_over() {
+            let own = self.is_own();
+            let turn = if self.turns { (self.at / Part::TURN + 1) * Part::TURN } else { u64::MAX };
+            let until = turn.min(self.end.unwrap_or(u64::MAX));
+            let mut emit = Emit::new(if own { refs } else { &mut scratch }, &mut self.contents);
+            while self.at < until && emit.len() < Batch::TARGET {
+                if !self.kernel.round(&mut emit) {
+                    self.end = Some(self.at);
+                    break;
+                }
+                self.at += 1;
+            }
+            scratch.clear();
+        }
+    }
+
+    /// Goes to the last round at or before `instruction` by arithmetic.
+    fn jump(&mut self, instruction: u64) -> Option<u64> {
+        let (mut low, mut high) = (self.first, self.end.filter(|_| !self.turns)?);
+        let start = self.kernel.instructions_before(low)?;
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if self.kernel.instructions_before(middle)? - start <= instruction {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        let passed = self.kernel.instructions_before(low)? - start;
+        self.kernel.seek(low).then(|| {
+            self.at = low;
+            passed
+        })
+    }
+
+    /// Goes there by doing the rounds before.
+    fn walk(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<u64, TraceError> {
+        self.get_ready();
+        let mut passed = 0;
+        let mut round = Vec::new();
+        while !self.is_over() {
+            if self.at.is_multiple_of(BEAT) && !hear(passed as f64 / instruction.max(1) as f64) {
+                return Err(TraceError::new(self.info.name.clone(), "", TraceErrorKind::Interrupted));
+            }
+            let own = self.is_own();
+            round.clear();
+            let mut emit = Emit::new(&mut round, &mut self.contents);
+            if !self.kernel.round(&mut emit) {
+                self.end = Some(self.at);
+                break;
+            }
+            let more = emit.instructions;
+            self.at += 1;
+            if own && passed + more > instruction {
+                self.pending = round;
+                break;
+            }
+            passed += if own { more } else { 0 };
+        }
+        Ok(passed)
     }
 }
 
-impl<R: Rounds> Source for Generator<R> {
+impl<K: Kernel> Source for Generator<K> {
     fn info(&self) -> &TraceInfo {
         &self.info
     }
 
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
-        if self.done == self.rounds.rounds() {
+        if self.is_over() && self.pending.is_empty() {
             return Ok(false);
         }
+        self.get_ready();
         if !self.mapped {
-            self.map(batch);
+            self.kernel.layout().map(&self.info.program, batch);
+            self.mapped = true;
         }
-        let instructions = self.rounds.instructions();
-        let left = self.rounds.rounds() - self.done;
-        // At most three words a round.
-        let now = left.min((Batch::TARGET / 3) as u64);
-        for _ in 0..now {
-            let round = self.rounds.next();
-            batch.push_block(CODE, 64, instructions);
-            if let Some(va) = round.read {
-                batch.push_data(va, WORD, false);
-            }
-            if let Some(va) = round.write {
-                batch.push_data(va, WORD, true);
-            }
-        }
-        self.done += now;
-        Ok(true)
+        batch.refs.append(&mut self.pending);
+        self.fill(&mut batch.refs);
+        Ok(!batch.refs.is_empty())
     }
 
     fn progress(&self) -> Option<f64> {
-        Some(self.done as f64 / self.rounds.rounds().max(1) as f64)
+        let end = self.end?;
+        Some((self.at - self.first) as f64 / (end - self.first).max(1) as f64)
+    }
+
+    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
+        let instructions = match self.jump(instruction) {
+            Some(passed) => passed,
+            None => self.walk(instruction, hear)?,
+        };
+        let mut before = Batch::default();
+        self.kernel.layout().map(&self.info.program, &mut before);
+        self.mapped = true;
+        let events: Vec<Event> = before.events;
+        Ok(Some(Sought { instructions, events }))
     }
 }

@@ -1,16 +1,29 @@
-//! Generators: the references of known algorithms, without their data.
+//! Generators: known algorithms at work, without their data.
 //!
-//! `gen:NAME?key=value&key=value` is usable wherever a trace is. A generator is an iterator of loop rounds in constant
-//! memory; the same text gives the same references everywhere.
+//! `gen:NAME?key=value&key=value` is usable wherever a trace is. An algorithm is a [`Kernel`], written once for every
+//! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in which
+//! it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
-mod chase;
-mod desc;
+mod emit;
 mod generator;
-mod gups;
+mod graph;
+mod heap;
+mod kernel;
+mod kernels;
+mod layout;
+mod memory;
+mod native;
+mod query;
+mod registry;
 mod seed;
-mod sequential;
-mod sparse;
-mod zipf;
+#[cfg(test)]
+mod testing;
+mod twin;
 
-pub use desc::{GenerateError, list, open};
-pub use generator::{Generator, Round, Rounds};
+pub use generator::{Generator, Part};
+pub use kernel::Kernel;
+pub use kernels::NAMES;
+pub use layout::{Layout, Records, Region};
+pub use memory::{Array, Chain, Contents, Kept, Memory, Setup, Word};
+pub use registry::{GenerateError, NativeError, list, open, run_native};
+pub use twin::{TwinError, Twins, compare};

@@ -157,7 +157,9 @@ def _generators() -> str:
     lines = [
         "# Generators\n",
         "`gen:NAME?key=value&key=value` stands wherever a trace does. A generator makes the references of a real "
-        "algorithm without its data.\n",
+        "algorithm without its data. All of them take `part=K/N`: part K (from 0) of N of the work, as N threads would "
+        "divide it; together the parts are the whole, whichever order they run in. "
+        "[How they work](../concepts/generators.md).\n",
     ]
     for name, about, keys in generator_rows(engine.generators()):
         lines += [f"## {name}\n", f"{about}\n", "| key | default | meaning |", "|---|---|---|"]

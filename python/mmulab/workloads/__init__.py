@@ -1,1 +1,1 @@
-"""Workloads: recipes of real programs, and what it takes to have them recorded."""
+"""Workloads: recipes of real programs, what it takes to have them recorded, and generators beside their recordings."""

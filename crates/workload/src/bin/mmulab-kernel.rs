@@ -1,0 +1,29 @@
+//! Runs the algorithm of a generator in real memory: `mmulab-kernel NAME [key=value]...`, with the generator's keys.
+//!
+//! Its arrays lie where the generator's do. When their contents are ready, one page is unmapped; what it does to the
+//! arrays from there on is what the generator tells of.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(name) = arguments.next().filter(|name| !name.starts_with('-')) else {
+        eprintln!("usage: mmulab-kernel NAME [key=value]...\nNAME: {}", mmulab_workload::NAMES.join(", "));
+        return ExitCode::from(2);
+    };
+    let keys: Vec<String> = arguments.collect();
+    match mmulab_workload::run_native(&format!("gen:{name}?{}", keys.join("&"))) {
+        Ok(rounds) => {
+            println!("{rounds} rounds");
+            ExitCode::SUCCESS
+        }
+        Err(error @ mmulab_workload::NativeError::Generate(_)) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,348 @@
+use super::Describe;
+use crate::{
+    graph::{Kronecker, Rows},
+    kernel::Kernel,
+    layout::Layout,
+    memory::{Array, Kept, Memory, Setup},
+    query::between,
+    seed::{below, mix, nth},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Breadth-first searches of a Kronecker graph that change direction.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BfsDesc {
+    /// The graph has 2^scale vertices, from 4 to 28; it is built in memory: 150 bytes a vertex. Default 14.
+    scale: u64,
+    /// Edges for each vertex, from 1 to 64; each goes both ways. Default 16, as in Graph500.
+    edgefactor: u64,
+    /// Searches, from random vertices. Default 1.
+    searches: u64,
+    /// Seed of graph and searches. Default 1.
+    seed: u64,
+}
+
+impl Default for BfsDesc {
+    fn default() -> Self {
+        Self { scale: 14, edgefactor: 16, searches: 1, seed: 1 }
+    }
+}
+
+impl Describe for BfsDesc {
+    const NAME: &str = "bfs";
+    type Kernel = Bfs;
+
+    fn kernel(&self) -> Result<Bfs, String> {
+        let searches = between("searches", self.searches, 1, 1 << 20)?;
+        Ok(Bfs::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, searches, self.seed))
+    }
+}
+
+/// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012; `bfs.cc`) on
+/// one thread: from the queue's vertices to their neighbours while the frontier is small, and from vertices without a parent
+/// to any neighbour in the frontier while it is large. The graph is that of Graph500, without double edges and loops.
+pub struct Bfs {
+    layout: Layout,
+    graph: Kronecker,
+    rows: Rows,
+    offsets: Array<u64>,
+    neighbours: Array<u32>,
+    /// A parent's number, or minus the degree (minus one without neighbours) of a vertex not yet reached.
+    parents: Kept<i32>,
+    queue: Kept<u32>,
+    /// Frontiers, a bit a vertex.
+    bits: [Kept<u64>; 2],
+    searches: u64,
+    key: u64,
+    searched: u64,
+    phase: Phase,
+    at: u64,
+    /// What of the queue is this step's, and what was put behind it.
+    head: u64,
+    tail: u64,
+    end: u64,
+    /// Edges of the vertices in the frontier, and of those not yet reached.
+    scout: i64,
+    unexplored: i64,
+    awake: u64,
+    awoken: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Every vertex' parent is set to minus its degree.
+    Clear,
+    /// Down from the queue.
+    Down,
+    /// The queue becomes bits.
+    Pack,
+    /// Up from vertices without a parent.
+    Up,
+    /// The bits become a queue.
+    Unpack,
+}
+
+/// GAPBS's `alpha` and `beta`: up when the frontier has more than 1/15 of the edges left, down when it has less than 1/18
+/// of the vertices.
+const ALPHA: i64 = 15;
+const BETA: u64 = 18;
+
+impl Bfs {
+    /// `searches` of `graph`.
+    pub fn new(graph: Kronecker, searches: u64, seed: u64) -> Self {
+        let n = graph.vertices();
+        let mut layout = Layout::default();
+        let offsets = layout.array(n + 1);
+        let neighbours = layout.array(2 * graph.edges);
+        let (parents, queue) = (layout.kept(n), layout.kept(n));
+        let bits = [layout.kept(n.div_ceil(64)), layout.kept(n.div_ceil(64))];
+        Self {
+            layout,
+            graph,
+            rows: Rows::default(),
+            offsets,
+            neighbours,
+            parents,
+            queue,
+            bits,
+            searches,
+            key: mix(!seed),
+            searched: 0,
+            phase: Phase::Clear,
+            at: 0,
+            head: 0,
+            tail: 0,
+            end: 0,
+            scout: 0,
+            unexplored: 0,
+            awake: 0,
+            awoken: 0,
+        }
+    }
+
+    /// The first random vertex that has neighbours.
+    fn source(&self) -> u64 {
+        let n = self.graph.vertices();
+        let tries = (0..).map(|i| below(nth(self.key ^ mix(self.searched), i), n));
+        tries.take(1 << 20).find(|&v| self.rows.degree(v) > 0).unwrap_or(0)
+    }
+
+    /// Where the neighbours of `v` are.
+    #[inline(always)]
+    fn row(&self, m: &mut impl Memory, v: u64) -> (u64, u64) {
+        let from = m.load(self.offsets, v, || self.rows.offsets[v as usize]);
+        let to = m.load(self.offsets, v + 1, || self.rows.offsets[v as usize + 1]);
+        (from, to)
+    }
+
+    #[inline(always)]
+    fn neighbour(&self, m: &mut impl Memory, at: u64) -> u64 {
+        m.load(self.neighbours, at, || self.rows.neighbours[at as usize]).into()
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, m: &mut impl Memory) {
+        m.block(0, 9);
+        let (from, to) = self.row(m, self.at);
+        m.put(self.parents, self.at, -((to - from).max(1) as i32));
+        self.at += 1;
+        if self.at == self.graph.vertices() {
+            let source = self.source();
+            m.block(1, 30);
+            m.put(self.parents, source, source as i32);
+            m.put(self.queue, 0, source as u32);
+            (self.head, self.tail, self.end) = (0, 1, 1);
+            self.scout = self.rows.degree(source) as i64;
+            self.unexplored = self.rows.neighbours.len() as i64;
+            self.choose();
+        }
+    }
+
+    /// What the next step is, from a queue.
+    fn choose(&mut self) {
+        if self.head == self.tail {
+            self.searched += 1;
+            (self.phase, self.at) = (Phase::Clear, 0);
+        } else if self.scout > self.unexplored / ALPHA {
+            (self.phase, self.at) = (Phase::Pack, 0);
+        } else {
+            self.unexplored -= self.scout;
+            self.scout = 0;
+            self.phase = Phase::Down;
+        }
+    }
+
+    #[inline(always)]
+    fn down(&mut self, m: &mut impl Memory) {
+        m.block(2, 8);
+        let u = m.get(self.queue, self.head).into();
+        let (from, to) = self.row(m, u);
+        for at in from..to {
+            let v = self.neighbour(m, at);
+            m.block(3, 5);
+            let parent = m.get(self.parents, v);
+            if parent < 0 {
+                m.block(4, 10);
+                m.put(self.parents, v, u as i32);
+                m.put(self.queue, self.end, v as u32);
+                self.end += 1;
+                self.scout -= i64::from(parent);
+            }
+        }
+        self.head += 1;
+        if self.head == self.tail {
+            self.tail = self.end;
+            self.choose();
+        }
+    }
+
+    /// Sets the bit of the queue's next vertex; first all words are cleared.
+    #[inline(always)]
+    fn pack(&mut self, m: &mut impl Memory) {
+        let words = self.graph.vertices().div_ceil(64);
+        if self.at < words {
+            m.block(5, 4);
+            m.put(self.bits[0], self.at, 0);
+            self.at += 1;
+            return;
+        }
+        m.block(6, 9);
+        let v = u64::from(m.get(self.queue, self.head + self.at - words));
+        let word = m.get(self.bits[0], v / 64);
+        m.put(self.bits[0], v / 64, word | 1 << (v % 64));
+        self.at += 1;
+        if self.at == words + self.tail - self.head {
+            (self.awake, self.awoken) = (self.tail - self.head, 0);
+            (self.phase, self.at) = (Phase::Up, 0);
+        }
+    }
+
+    #[inline(always)]
+    fn up(&mut self, m: &mut impl Memory) {
+        let u = self.at;
+        m.block(7, 6);
+        if u.is_multiple_of(64) {
+            m.put(self.bits[1], u / 64, 0);
+        }
+        if m.get(self.parents, u) < 0 {
+            let (from, to) = self.row(m, u);
+            for at in from..to {
+                let v = self.neighbour(m, at);
+                m.block(8, 8);
+                if m.get(self.bits[0], v / 64) >> (v % 64) & 1 == 1 {
+                    m.block(9, 9);
+                    m.put(self.parents, u, v as i32);
+                    let word = m.get(self.bits[1], u / 64);
+                    m.put(self.bits[1], u / 64, word | 1 << (u % 64));
+                    self.awoken += 1;
+                    break;
+                }
+            }
+        }
+        self.at += 1;
+        let n = self.graph.vertices();
+        if self.at == n {
+            self.bits.swap(0, 1);
+            let goes_on = self.awoken >= self.awake || self.awoken > n / BETA;
+            (self.awake, self.awoken, self.at) = (self.awoken, 0, 0);
+            if !goes_on || self.awake == 0 {
+                self.phase = Phase::Unpack;
+                // What the queue held before is not looked at again: it is filled from its beginning.
+                (self.head, self.tail, self.end) = (0, 0, 0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn unpack(&mut self, m: &mut impl Memory) {
+        m.block(10, 5);
+        let mut word = m.get(self.bits[0], self.at);
+        while word != 0 {
+            m.block(11, 7);
+            m.put(self.queue, self.end, (self.at * 64 + u64::from(word.trailing_zeros())) as u32);
+            self.end += 1;
+            word &= word - 1;
+        }
+        self.at += 1;
+        if self.at == self.graph.vertices().div_ceil(64) {
+            self.tail = self.end;
+            self.scout = 1;
+            self.choose();
+        }
+    }
+}
+
+impl Kernel for Bfs {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        None
+    }
+
+    fn prepare(&mut self, setup: &mut impl Setup) {
+        self.rows = Rows::new(&self.graph, true);
+        setup.fill(self.offsets, |v| self.rows.offsets[v as usize]);
+        setup.fill(self.neighbours, |at| self.rows.neighbours.get(at as usize).copied().unwrap_or(0));
+    }
+
+    #[inline(always)]
+    fn round(&mut self, m: &mut impl Memory) -> bool {
+        if self.searched == self.searches {
+            return false;
+        }
+        match self.phase {
+            Phase::Clear => self.clear(m),
+            Phase::Down => self.down(m),
+            Phase::Pack => self.pack(m),
+            Phase::Up => self.up(m),
+            Phase::Unpack => self.unpack(m),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::model;
+    use std::collections::VecDeque;
+
+    /// How far each vertex is from `source`.
+    fn distances(rows: &Rows, source: u64) -> Vec<Option<u32>> {
+        let mut found = vec![None; rows.offsets.len() - 1];
+        found[source as usize] = Some(0);
+        let mut queue = VecDeque::from([source as usize]);
+        while let Some(u) = queue.pop_front() {
+            for &v in &rows.neighbours[rows.offsets[u] as usize..rows.offsets[u + 1] as usize] {
+                if found[v as usize].is_none() {
+                    found[v as usize] = found[u].map(|d| d + 1);
+                    queue.push_back(v as usize);
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn parents_are_one_step_nearer_to_the_source() {
+        for (scale, degree, seed) in [(4, 1, 1), (9, 16, 2), (10, 2, 3)] {
+            let graph = Kronecker::new(scale, degree, seed).unwrap();
+            let mut found = model(Bfs::new(graph, 1, seed));
+            found.kernel.searched = 0;
+            let source = found.kernel.source();
+            let parents = found.array(|k| k.parents.array());
+            let far = distances(&found.kernel.rows, source);
+            for (v, &parent) in parents.iter().enumerate() {
+                match far[v] {
+                    None => assert!(parent < 0, "{v} cannot be reached"),
+                    Some(0) => assert_eq!(parent as usize, v),
+                    Some(d) => assert_eq!(far[parent as usize], Some(d - 1), "{v}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+use super::Describe;
+use crate::{
+    kernel::Kernel,
+    layout::Layout,
+    memory::{Array, Kept, Memory, Setup},
+    query::between,
+    seed::{Shuffle, below, mix, nth, unit},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Simulated annealing of a chip's placement: elements of a netlist are swapped.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CannealDesc {
+    /// Elements: a power of two from 64 to 2^32; each takes 176 bytes, 4 of which are kept in memory. The largest input of
+    /// PARSEC has 2500000. Default 16384.
+    elements: u64,
+    /// Nets into an element, and out of it, from 1 to 8. Default 5.
+    nets: u64,
+    /// Steps of falling temperature. Default 10; the paper on PTE coalescing has 6000.
+    temperatures: u64,
+    /// Swaps tried at a temperature. Default 1000; the paper has 15000.
+    swaps: u64,
+    /// Temperature at the beginning. Default 2000, as PARSEC has it.
+    temperature: u64,
+    /// Seed. Default 1.
+    seed: u64,
+}
+
+impl Default for CannealDesc {
+    fn default() -> Self {
+        Self { elements: 16_384, nets: 5, temperatures: 10, swaps: 1_000, temperature: 2_000, seed: 1 }
+    }
+}
+
+impl Describe for CannealDesc {
+    const NAME: &str = "canneal";
+    type Kernel = Canneal;
+
+    fn kernel(&self) -> Result<Canneal, String> {
+        let elements = between("elements", self.elements, 64, 1 << 32)?;
+        if !elements.is_power_of_two() {
+            return Err(format!(
+                "elements is {elements}: give a power of two, such as {}",
+                elements.next_power_of_two()
+            ));
+        }
+        let nets = between("nets", self.nets, 1, 8)?;
+        let steps = between("temperatures", self.temperatures, 1, 1 << 30)?;
+        let swaps = between("swaps", self.swaps, 1, 1 << 30)?;
+        Ok(Canneal::new(elements, nets, steps, swaps, self.temperature as f64, self.seed))
+    }
+}
+
+/// canneal of PARSEC (Bienia et al., "The PARSEC benchmark suite", PACT 2008; `annealer_thread.cpp`, one thread): two random
+/// elements, the cost of their nets where they are and where the other is, by Manhattan distance; better swaps are made, and
+/// worse ones while it is hot. An element holds vectors of pointers to those it has nets with, a pointer to its location, and
+/// its name; a location is two numbers.
+///
+/// Nets are permutations of the elements, so that each has as many in as out, and where they come from can be told.
+pub struct Canneal {
+    layout: Layout,
+    /// Where an element's pointers to others are.
+    fan: [Array<u64>; 2],
+    /// The pointers: first in, then out.
+    others: Array<u64>,
+    /// Which location an element has.
+    location: Kept<u32>,
+    x: Array<i32>,
+    y: Array<i32>,
+    wires: Vec<Shuffle>,
+    elements: u64,
+    nets: u64,
+    steps: u64,
+    swaps: u64,
+    start: f64,
+    key: u64,
+    at: u64,
+    /// Swaps made.
+    pub accepted: u64,
+}
+
+/// Two vectors of three pointers, the location's, and a string of 32 bytes.
+const ELEMENT_BYTES: u64 = 88;
+const FANIN: u64 = 0;
+const FANOUT: u64 = 24;
+const LOCATION: u64 = 48;
+const LOCATION_BYTES: u64 = 8;
+/// What a step multiplies the temperature by (`annealer_thread::Run`).
+const COOLING: f64 = 1.5;
+
+impl Canneal {
+    /// `elements` with `nets` in and out; `swaps` at each of `steps` temperatures, from `start` on.
+    pub fn new(elements: u64, nets: u64, steps: u64, swaps: u64, start: f64, seed: u64) -> Self {
+        let mut layout = Layout::default();
+        let records = layout.records(elements, ELEMENT_BYTES);
+        let others = layout.array(elements * 2 * nets);
+        let places = layout.records(elements, LOCATION_BYTES);
+        let location = layout.keep(records.field(LOCATION));
+        Self {
+            fan: [records.field(FANIN), records.field(FANOUT)],
+            others,
+            location,
+            x: places.field(0),
+            y: places.field(4),
+            layout,
+            wires: (0..nets).map(|net| Shuffle::new(elements, seed ^ mix(net))).collect(),
+            elements,
+            nets,
+            steps,
+            swaps,
+            start,
+            key: mix(seed),
+            at: 0,
+            accepted: 0,
+        }
+    }
+
+    /// Locations are a square, or half of one.
+    fn place(&self, location: u64) -> (i32, i32) {
+        let width = 1 << (self.elements.ilog2() / 2);
+        ((location % width) as i32, (location / width) as i32)
+    }
+
+    /// The element at the other end of pointer `at` of all.
+    #[inline(always)]
+    fn other(&self, at: u64) -> u64 {
+        let (element, pointer) = (at / (2 * self.nets), at % (2 * self.nets));
+        match pointer.checked_sub(self.nets) {
+            None => self.wires[pointer as usize].back(element),
+            Some(out) => self.wires[out as usize].forth(element),
+        }
+    }
+
+    #[inline(always)]
+    fn coordinates(&self, m: &mut impl Memory, location: u64) -> (i32, i32) {
+        let (x, y) = self.place(location);
+        (m.load(self.x, location, || x), m.load(self.y, location, || y))
+    }
+
+    /// What the nets of `element` would cost more at location `there` than at `here` (`netlist_elem::swap_cost`).
+    #[inline(always)]
+    fn cost(&self, m: &mut impl Memory, element: u64, here: u64, there: u64) -> i64 {
+        m.block(1, 14);
+        let (now, then) = (self.coordinates(m, here), self.coordinates(m, there));
+        let mut more = 0;
+        for side in 0..2 {
+            let first = element * 2 * self.nets + side * self.nets;
+            let first = m.load(self.fan[side as usize], element, || first);
+            for pointer in first..first + self.nets {
+                m.block(2, 22);
+                let other = m.load(self.others, pointer, || self.other(pointer));
+                let location = m.get(self.location, other).into();
+                let (x, y) = self.coordinates(m, location);
+                let far = |(a, b): (i32, i32)| i64::from(a.abs_diff(x)) + i64::from(b.abs_diff(y));
+                more += far(then) - far(now);
+            }
+        }
+        more
+    }
+}
+
+impl Kernel for Canneal {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        self.steps.checked_mul(self.swaps)
+    }
+
+    fn prepare(&mut self, setup: &mut impl Setup) {
+        setup.fill(self.fan[0], |element| element * 2 * self.nets);
+        setup.fill(self.fan[1], |element| element * 2 * self.nets + self.nets);
+        setup.fill(self.others, |at| self.other(at));
+        setup.fill(self.x, |location| self.place(location).0);
+        setup.fill(self.y, |location| self.place(location).1);
+        // Random places at first.
+        let places = Shuffle::new(self.elements, self.key);
+        (0..self.elements).for_each(|element| setup.set(self.location, element, places.forth(element) as u32));
+    }
+
+    #[inline(always)]
+    fn round(&mut self, m: &mut impl Memory) -> bool {
+        m.block(0, 45);
+        let random = nth(self.key, self.at);
+        let a = below(random, self.elements);
+        let b = below(mix(random), self.elements);
+        let temperature = self.start / COOLING.powf((self.at / self.swaps) as f64);
+        self.at += 1;
+        if a == b {
+            return true;
+        }
+        let (here, there) = (m.get(self.location, a).into(), m.get(self.location, b).into());
+        let more = self.cost(m, a, here, there) + self.cost(m, b, there, here);
+        m.block(3, 16);
+        if more < 0 || (-(more as f64) / temperature).exp() > unit(mix(mix(random))) {
+            m.block(4, 8);
+            m.put(self.location, a, there as u32);
+            m.put(self.location, b, here as u32);
+            self.accepted += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Model, model, ready};
+
+    /// The length of all nets.
+    fn length(found: &mut Model<Canneal>) -> i64 {
+        let location = found.array(|k| k.location.array());
+        let k = &found.kernel;
+        let at = |element: u64| k.place(location[element as usize].into());
+        let ends = (0..k.elements).flat_map(|e| (0..k.nets).map(move |net| (e, k.wires[net as usize].forth(e))));
+        ends.map(|(a, b)| (at(a), at(b)))
+            .map(|(a, b)| i64::from(a.0.abs_diff(b.0)) + i64::from(a.1.abs_diff(b.1)))
+            .sum()
+    }
+
+    #[test]
+    fn annealing_shortens_the_nets_and_loses_no_place() {
+        let new = || Canneal::new(1 << 8, 2, 40, 500, 100.0, 1);
+        let (mut before, mut after) = (ready(new()), model(new()));
+        let (long, short) = (length(&mut before), length(&mut after));
+        assert!(short * 4 < long * 3, "{long} to {short}");
+        let mut places = after.array(|k| k.location.array());
+        places.sort_unstable();
+        assert_eq!(places, (0..256).collect::<Vec<_>>());
+        assert!(after.kernel.accepted > 100);
+    }
+}

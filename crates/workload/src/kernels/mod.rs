@@ -1,0 +1,99 @@
+//! The algorithms, a file each: what the user may say of it, and the algorithm.
+
+pub mod astar;
+pub mod bfs;
+pub mod btree;
+pub mod canneal;
+pub mod chase;
+pub mod codechain;
+pub mod events;
+pub mod freqmine;
+pub mod graphchi;
+pub mod gups;
+pub mod hashjoin;
+pub mod mcf;
+pub mod pagerank;
+pub mod rows;
+pub mod sequential;
+pub mod sparse;
+pub mod streamcluster;
+pub mod svm;
+pub mod tpcc;
+pub mod xsbench;
+pub mod ycsb;
+pub mod zipf;
+
+use crate::kernel::Kernel;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What a user may say of a generator, as `key=value`.
+pub trait Describe: DeserializeOwned + Serialize + JsonSchema + Default {
+    /// What it is called.
+    const NAME: &str;
+    /// The algorithm.
+    type Kernel: Kernel;
+
+    /// The algorithm as described.
+    ///
+    /// # Errors
+    /// Which key cannot be as it is, and what it may be.
+    fn kernel(&self) -> Result<Self::Kernel, String>;
+}
+
+/// Something that can be done with a kernel of any type.
+pub trait Visit {
+    /// What comes of it.
+    type Out;
+    /// Does it.
+    fn visit<K: Kernel>(self, kernel: K, identity: String) -> Self::Out;
+}
+
+macro_rules! kernels {
+    ($($desc:ty),* $(,)?) => {
+        /// The names of all generators.
+        pub const NAMES: &[&str] = &[$(<$desc as Describe>::NAME),*];
+
+        /// The schemas of all generators' keys.
+        pub fn schemas() -> Vec<(&'static str, schemars::Schema)> {
+            vec![$((<$desc as Describe>::NAME, schemars::schema_for!($desc))),*]
+        }
+
+        /// Does `what` with the generator called `name`, given its keys; None when there is none of that name.
+        pub fn with<V: Visit>(
+            name: &str,
+            keys: serde_json::Map<String, serde_json::Value>,
+            what: V,
+        ) -> Option<Result<V::Out, String>> {
+            match name {
+                $(<$desc as Describe>::NAME => Some(crate::registry::built::<$desc>(keys).map(|(k, id)| what.visit(k, id))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+kernels![
+    gups::GupsDesc,
+    sequential::SequentialDesc,
+    sequential::StrideDesc,
+    zipf::ZipfDesc,
+    chase::ChaseDesc,
+    sparse::SparseDesc,
+    btree::BtreeDesc,
+    hashjoin::HashJoinDesc,
+    xsbench::XsBenchDesc,
+    ycsb::YcsbDesc,
+    tpcc::TpccDesc,
+    codechain::CodeChainDesc,
+    bfs::BfsDesc,
+    pagerank::PageRankDesc,
+    graphchi::GraphChiDesc,
+    svm::SvmDesc,
+    canneal::CannealDesc,
+    streamcluster::StreamClusterDesc,
+    freqmine::FreqMineDesc,
+    astar::AstarDesc,
+    events::EventsDesc,
+    mcf::McfDesc,
+];

@@ -1,0 +1,128 @@
+use super::Describe;
+use crate::{
+    kernel::Kernel,
+    layout::Layout,
+    memory::{Array, Memory, Setup},
+    query::{size, within},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Loads of one element after another.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SequentialDesc {
+    /// Size of the array, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    references: u64,
+}
+
+impl Default for SequentialDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), references: 1_000_000 }
+    }
+}
+
+impl Describe for SequentialDesc {
+    const NAME: &str = "sequential";
+    type Kernel = Stride;
+
+    fn kernel(&self) -> Result<Stride, String> {
+        Ok(Stride::new(size(&self.footprint)?, 8, self.references))
+    }
+}
+
+/// Loads at a fixed distance.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StrideDesc {
+    /// Size of the array, from 4K to 64T. Default 64M.
+    footprint: String,
+    /// Distance between loads, from 1 to the footprint. Default 4K.
+    stride: String,
+    /// Loads of a byte. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    references: u64,
+}
+
+impl Default for StrideDesc {
+    fn default() -> Self {
+        Self { footprint: "64M".into(), stride: "4K".into(), references: 1_000_000 }
+    }
+}
+
+impl Describe for StrideDesc {
+    const NAME: &str = "stride";
+    type Kernel = Stride;
+
+    fn kernel(&self) -> Result<Stride, String> {
+        let footprint = size(&self.footprint)?;
+        Ok(Stride::new(footprint, within("stride", &self.stride, 1, footprint)?, self.references))
+    }
+}
+
+/// Loads at a fixed distance from one another, round and round.
+pub struct Stride {
+    layout: Layout,
+    bytes: Array<u8>,
+    footprint: u64,
+    stride: u64,
+    references: u64,
+    at: u64,
+}
+
+impl Stride {
+    /// Loads every `stride` bytes of `footprint`.
+    pub fn new(footprint: u64, stride: u64, references: u64) -> Self {
+        let mut layout = Layout::default();
+        let bytes = layout.array(footprint);
+        Self { layout, bytes, footprint, stride, references, at: 0 }
+    }
+}
+
+impl Kernel for Stride {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        Some(self.references)
+    }
+
+    fn instructions_before(&self, round: u64) -> Option<u64> {
+        // Load, add to the sum, advance, compare, branch.
+        round.checked_mul(5)
+    }
+
+    fn prepare(&mut self, setup: &mut impl Setup) {
+        setup.fill(self.bytes, |i| i as u8);
+    }
+
+    fn seek(&mut self, round: u64) -> bool {
+        self.at = round % self.footprint.div_ceil(self.stride) * self.stride;
+        true
+    }
+
+    #[inline(always)]
+    fn round(&mut self, m: &mut impl Memory) -> bool {
+        m.block(0, 5);
+        m.load(self.bytes, self.at, || 0);
+        self.at += self.stride;
+        if self.at >= self.footprint {
+            self.at = 0;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layout::DATA, testing::loads};
+
+    #[test]
+    fn it_begins_anew_at_the_end() {
+        let found = loads(Stride::new(10_000, 4_000, 7));
+        assert_eq!(found, [0, 4_000, 8_000, 0, 4_000, 8_000, 0].map(|offset| DATA + offset));
+    }
+}

@@ -1,0 +1,271 @@
+use super::Describe;
+use crate::{
+    kernel::Kernel,
+    layout::Layout,
+    memory::{Array, Kept, Memory, Setup},
+    query::between,
+    seed::{below, mix, nth},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Online clustering: what a new centre would gain is found in passes over all points.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamClusterDesc {
+    /// Points of a chunk, from 2 to 2^32; 8 bytes of each are kept in memory. PARSEC's largest input has 200000. Default
+    /// 2000.
+    points: u64,
+    /// Coordinates of a point, from 1 to 4096, 4 bytes each. Default 128, as PARSEC's largest input.
+    dimensions: u64,
+    /// Centres proposed, each by a pass. Default 10.
+    passes: u64,
+    /// Seed. Default 1.
+    seed: u64,
+}
+
+impl Default for StreamClusterDesc {
+    fn default() -> Self {
+        Self { points: 2_000, dimensions: 128, passes: 10, seed: 1 }
+    }
+}
+
+impl Describe for StreamClusterDesc {
+    const NAME: &str = "streamcluster";
+    type Kernel = StreamCluster;
+
+    fn kernel(&self) -> Result<StreamCluster, String> {
+        let points = between("points", self.points, 2, 1 << 32)?;
+        let dimensions = between("dimensions", self.dimensions, 1, 4096)?;
+        Ok(StreamCluster::new(points, dimensions, between("passes", self.passes, 1, 1 << 30)?, self.seed))
+    }
+}
+
+/// `pgain` of PARSEC's streamcluster (Bienia et al., "The PARSEC benchmark suite", PACT 2008), on one thread: the distance of
+/// every point to a random one; points nearer to it than to their centre are counted for it, others for what their centre
+/// would lose. When that pays for a new centre, a second pass assigns the points anew. A point is a record of weight, a
+/// pointer to its coordinates, its centre and its cost.
+///
+/// No centre is closed again: what is counted for closing is stored, and not used. Costs are sums of products of whole numbers, so that they do not depend on the order of additions.
+pub struct StreamCluster {
+    layout: Layout,
+    coordinates: Array<f32>,
+    coordinates_at: Array<u64>,
+    weight: Array<f32>,
+    assign: Kept<u32>,
+    cost: Kept<f32>,
+    /// Whether a point is a centre, and which.
+    is_center: Kept<u8>,
+    center_table: Array<i32>,
+    lower: Array<f64>,
+    switches: Kept<u8>,
+    points: u64,
+    dimensions: u64,
+    passes: u64,
+    key: u64,
+    pass: u64,
+    phase: Phase,
+    at: u64,
+    proposed: u64,
+    gain: f64,
+    /// Centres opened, and a centre's price.
+    pub opened: u64,
+    price: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Gain,
+    Assign,
+}
+
+const POINT_BYTES: u64 = 32;
+const WEIGHT: u64 = 0;
+const COORDINATES: u64 = 8;
+const ASSIGN: u64 = 16;
+const COST: u64 = 24;
+/// Coordinates are whole numbers below it.
+const RANGE: u64 = 16;
+
+impl StreamCluster {
+    /// `passes` over `points` of so many `dimensions`.
+    pub fn new(points: u64, dimensions: u64, passes: u64, seed: u64) -> Self {
+        let mut layout = Layout::default();
+        let records = layout.records(points, POINT_BYTES);
+        let coordinates = layout.array(points * dimensions);
+        let is_center = layout.array(points);
+        let center_table = layout.array(points);
+        let lower = layout.array(points);
+        let switches = layout.array(points);
+        let (assign, cost) = (layout.keep(records.field(ASSIGN)), layout.keep(records.field(COST)));
+        let (is_center, switches) = (layout.keep(is_center), layout.keep(switches));
+        // Two centres are worth as much as what a point far away costs with one.
+        let price = (points * dimensions * RANGE) as f64;
+        Self {
+            layout,
+            coordinates,
+            coordinates_at: records.field(COORDINATES),
+            weight: records.field(WEIGHT),
+            assign,
+            cost,
+            is_center,
+            center_table,
+            lower,
+            switches,
+            points,
+            dimensions,
+            passes,
+            key: mix(seed),
+            pass: 0,
+            phase: Phase::Gain,
+            at: 0,
+            proposed: 0,
+            gain: 0.0,
+            opened: 1,
+            price,
+        }
+    }
+
+    /// Sixteen coordinates come of one random number.
+    #[inline(always)]
+    fn coordinate(&self, at: u64) -> f32 {
+        ((nth(self.key, at / 16) >> (4 * (at % 16))) % RANGE) as f32
+    }
+
+    /// The square of the distance.
+    #[inline(always)]
+    fn distance(&self, m: &mut impl Memory, a: u64, b: u64) -> f32 {
+        m.block(1, 6);
+        let from = m.load(self.coordinates_at, a, || a * self.dimensions);
+        let to = m.load(self.coordinates_at, b, || b * self.dimensions);
+        let mut sum = 0.0;
+        for i in 0..self.dimensions {
+            m.block(2, 7);
+            let one = m.load(self.coordinates, from + i, || self.coordinate(from + i));
+            let other = m.load(self.coordinates, to + i, || self.coordinate(to + i));
+            sum += (one - other) * (one - other);
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn gain(&mut self, m: &mut impl Memory) {
+        let i = self.at;
+        if i == 0 {
+            self.proposed = below(nth(!self.key, self.pass), self.points);
+            self.gain = -self.price;
+        }
+        let distance = self.distance(m, i, self.proposed);
+        m.block(3, 9);
+        let weight = m.load(self.weight, i, || 1.0);
+        let cost = m.get(self.cost, i);
+        if distance * weight < cost {
+            m.block(4, 6);
+            m.put(self.switches, i, 1);
+            self.gain += f64::from(cost - distance * weight);
+        } else {
+            // What the point would cost more if its centre were closed and the new one took its points.
+            m.block(5, 12);
+            m.put(self.switches, i, 0);
+            let center = u64::from(m.get(self.assign, i));
+            let row = m.load(self.center_table, center, || center as i32) as u64;
+            let before = m.load(self.lower, row, || 0.0);
+            m.store(self.lower, row, || before + f64::from(distance * weight - cost));
+        }
+        self.at += 1;
+        if self.at == self.points {
+            self.at = 0;
+            if self.gain > 0.0 {
+                self.phase = Phase::Assign;
+                self.opened += 1;
+            } else {
+                self.pass += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn assign(&mut self, m: &mut impl Memory) {
+        let i = self.at;
+        m.block(6, 6);
+        if m.get(self.switches, i) != 0 {
+            let distance = self.distance(m, i, self.proposed);
+            m.block(7, 7);
+            let weight = m.load(self.weight, i, || 1.0);
+            m.put(self.cost, i, distance * weight);
+            m.put(self.assign, i, self.proposed as u32);
+        }
+        self.at += 1;
+        if self.at == self.points {
+            m.block(8, 3);
+            m.put(self.is_center, self.proposed, 1);
+            (self.phase, self.at) = (Phase::Gain, 0);
+            self.pass += 1;
+        }
+    }
+}
+
+impl Kernel for StreamCluster {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        None
+    }
+
+    fn prepare(&mut self, setup: &mut impl Setup) {
+        setup.fill(self.coordinates, |at| self.coordinate(at));
+        setup.fill(self.coordinates_at, |point| point * self.dimensions);
+        setup.fill(self.weight, |_| 1.0);
+        setup.fill(self.center_table, |point| point as i32);
+        setup.fill(self.lower, |_| 0.0);
+        // The first point is the first centre.
+        setup.set(self.is_center, 0, 1);
+        for i in 0..self.points {
+            let from =
+                |point: u64| (point * self.dimensions..(point + 1) * self.dimensions).map(|at| self.coordinate(at));
+            let distance: f32 = from(i).zip(from(0)).map(|(a, b)| (a - b) * (a - b)).sum();
+            setup.set(self.cost, i, distance);
+        }
+    }
+
+    #[inline(always)]
+    fn round(&mut self, m: &mut impl Memory) -> bool {
+        if self.pass == self.passes {
+            return false;
+        }
+        match self.phase {
+            Phase::Gain => self.gain(m),
+            Phase::Assign => self.assign(m),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::model;
+
+    #[test]
+    fn every_point_is_with_the_nearest_centre_opened() {
+        let mut new = StreamCluster::new(200, 8, 30, 1);
+        new.price = 500.0;
+        let mut found = model(new);
+        assert!(found.kernel.opened > 2, "{}", found.kernel.opened);
+        let centers: Vec<u64> =
+            (0..).zip(found.array(|k| k.is_center.array())).filter(|c| c.1 == 1).map(|c| c.0).collect();
+        assert_eq!(centers.len() as u64, found.kernel.opened);
+        let costs = found.array(|k| k.cost.array());
+        let assign = found.array(|k| k.assign.array());
+        let k = &found.kernel;
+        let far =
+            |a: u64, b: u64| (0..8).map(|i| (k.coordinate(a * 8 + i) - k.coordinate(b * 8 + i)).powi(2)).sum::<f32>();
+        for i in 0..200 {
+            let nearest = centers.iter().map(|&c| far(i, c)).fold(f32::INFINITY, f32::min);
+            assert_eq!(costs[i as usize], nearest);
+            assert_eq!(far(i, assign[i as usize].into()), nearest);
+        }
+    }
+}

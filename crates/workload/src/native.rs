@@ -1,0 +1,186 @@
+//! Real memory: the same algorithm as a program of its own, whose recording can be held against the generator.
+
+use crate::{
+    kernel::Kernel,
+    layout::Region,
+    memory::{Array, Chain, Kept, Memory, Setup, Word},
+};
+use mmulab_addr::Prot;
+use std::{io, ptr};
+
+/// A page that is unmapped when the data are ready and the algorithm begins: a recording tells of it, so that a reader
+/// knows which references are the algorithm's.
+pub const GATE: u64 = 0xf_ffe0_0000;
+const GATE_BYTES: usize = 4096;
+
+/// Mappings at the addresses the generator tells of.
+pub struct Native {
+    regions: Vec<Region>,
+}
+
+impl Native {
+    /// Maps `regions`.
+    ///
+    /// # Errors
+    /// The system's, when one of them is taken or memory is short.
+    fn new(regions: &[Region]) -> io::Result<Self> {
+        let mut native = Self { regions: Vec::new() };
+        for region in regions {
+            map(region.base, region.bytes as usize)?;
+            native.regions.push(*region);
+        }
+        Ok(native)
+    }
+
+    /// Address `at` as a pointer.
+    #[inline(always)]
+    fn pointer<T: Word>(&self, array: &Array<T>, index: u64) -> *mut T {
+        assert!(index < array.len(), "element {index} of {}", array.len());
+        ptr::with_exposed_provenance_mut(array.at(index) as usize)
+    }
+}
+
+fn map(base: u64, bytes: usize) -> io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let wanted = ptr::with_exposed_provenance_mut(base as usize);
+    // SAFETY: MAP_FIXED_NOREPLACE maps nothing over what is there.
+    let found = unsafe { libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if found == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    if found.expose_provenance() != base as usize {
+        return Err(io::Error::other(format!("{base:#x} cannot be mapped: a kernel before Linux 4.17")));
+    }
+    Ok(())
+}
+
+fn unmap(base: u64, bytes: usize) {
+    // SAFETY: nothing is used of it any more, for only this module maps it.
+    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(base as usize), bytes) };
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        self.regions.iter().for_each(|r| unmap(r.base, r.bytes as usize));
+    }
+}
+
+impl Setup for Native {
+    fn fill<T: Word>(&mut self, array: Array<T>, value: impl Fn(u64) -> T) {
+        // SAFETY: the array lies in a mapping of ours, and the index was checked.
+        (0..array.len()).for_each(|i| unsafe { self.pointer(&array, i).write_volatile(value(i)) });
+    }
+
+    fn set<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
+        self.put(kept, index, value);
+    }
+
+    fn code(&mut self, chain: &Chain) {
+        for i in 0..chain.functions {
+            let next = (i + 1 < chain.functions).then(|| chain.at(i + 1));
+            let bytes = machine::function(chain.at(i), next);
+            let at = ptr::with_exposed_provenance_mut::<u8>(chain.at(i) as usize);
+            // SAFETY: the function lies in a mapping of ours, which nothing else refers to and is writable as yet.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        }
+    }
+}
+
+/// Machine code of the functions of a chain.
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    /// The function at `at`: increments what the first argument points at, then goes on to `next` or returns.
+    pub fn function(at: u64, next: Option<u64>) -> Vec<u8> {
+        // inc qword ptr [rdi]
+        let mut code = vec![0x48, 0xff, 0x07];
+        match next {
+            // jmp, its distance counted from its end
+            Some(next) => {
+                code.push(0xe9);
+                code.extend(((next as i64 - at as i64 - 8) as i32).to_le_bytes());
+            }
+            // ret
+            None => code.push(0xc3),
+        }
+        code
+    }
+
+    /// Whether there is code for this instruction set.
+    pub const KNOWN: bool = true;
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod machine {
+    /// None is known.
+    pub fn function(_at: u64, _next: Option<u64>) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Whether there is code for this instruction set.
+    pub const KNOWN: bool = false;
+}
+
+impl Memory for Native {
+    #[inline(always)]
+    fn block(&mut self, _site: u64, _instructions: u32) {}
+
+    #[inline(always)]
+    fn load<T: Word>(&mut self, array: Array<T>, index: u64, _value: impl FnOnce() -> T) -> T {
+        // SAFETY: the array lies in a mapping of ours, and the index was checked.
+        unsafe { self.pointer(&array, index).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn store<T: Word>(&mut self, array: Array<T>, index: u64, value: impl FnOnce() -> T) {
+        // SAFETY: as above.
+        unsafe { self.pointer(&array, index).write_volatile(value()) }
+    }
+
+    #[inline(always)]
+    fn get<T: Word>(&mut self, kept: Kept<T>, index: u64) -> T {
+        // SAFETY: as above.
+        unsafe { self.pointer(&kept.array(), index).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn put<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
+        // SAFETY: as above.
+        unsafe { self.pointer(&kept.array(), index).write_volatile(value) }
+    }
+
+    #[inline(always)]
+    fn call(&mut self, chain: &Chain, local: Array<u64>) {
+        let code: *const () = ptr::with_exposed_provenance(chain.at(0) as usize);
+        // SAFETY: `code` wrote there what increments what it is given and returns; `run` refuses where it knows none.
+        unsafe { std::mem::transmute::<*const (), extern "C" fn(*mut u64)>(code)(self.pointer(&local, 0)) }
+    }
+}
+
+/// Runs all rounds of `kernel` in real memory. Returns their number.
+///
+/// # Errors
+/// Its arrays cannot be mapped.
+pub fn run(mut kernel: impl Kernel) -> io::Result<u64> {
+    map(GATE, GATE_BYTES)?;
+    let regions = kernel.layout().regions().to_vec();
+    let mut native = Native::new(&regions).inspect_err(|_| unmap(GATE, GATE_BYTES))?;
+    let code = regions.iter().filter(|r| r.prot == Prot::RX);
+    if code.clone().next().is_some() && !machine::KNOWN {
+        return Err(io::Error::other("its code is written for x86-64 alone"));
+    }
+    kernel.prepare(&mut native);
+    for region in code {
+        let start = ptr::with_exposed_provenance_mut(region.base as usize);
+        // SAFETY: a mapping of ours, which is not written to from here on.
+        if unsafe { libc::mprotect(start, region.bytes as usize, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    unmap(GATE, GATE_BYTES);
+    let most = kernel.rounds().unwrap_or(u64::MAX);
+    let mut done = 0;
+    while done < most && kernel.round(&mut native) {
+        done += 1;
+    }
+    Ok(done)
+}

@@ -1,0 +1,217 @@
+use crate::{
+    generator::{Generator, Part},
+    kernel::Kernel,
+    kernels::{self, Describe, NAMES, Visit},
+    layout::Region,
+    native,
+    query::{count, hint},
+};
+use mmulab_addr::parse_bytes;
+use mmulab_trace::Source;
+use schemars::schema_for;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why a `gen:` text is no generator.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{text}: {what}")]
+pub struct GenerateError {
+    text: String,
+    what: String,
+}
+
+/// Why a generator's algorithm did not run in real memory.
+#[derive(Debug, Error)]
+pub enum NativeError {
+    /// It is no generator.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// Its arrays cannot be mapped.
+    #[error("{text}: its arrays cannot be mapped: {error}")]
+    Map {
+        /// Which.
+        text: String,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// The generators with the schemas of their parameters, as JSON.
+pub fn list() -> Value {
+    let all = kernels::schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema.to_value()));
+    Value::Object(all.collect())
+}
+
+/// A kernel as `keys` describe it, and the one text of all that describe the same.
+pub(crate) fn built<D: Describe>(mut keys: Map<String, Value>) -> Result<(D::Kernel, String), String> {
+    let schema = schema_for!(D).to_value();
+    // Sizes and names are texts even when they are written as plain numbers.
+    for (key, value) in &mut keys {
+        let Some(text) = value.as_str() else { continue };
+        if schema["properties"][key.as_str()]["type"] != "string" {
+            let number = count(text).map(Value::from).or_else(|| text.parse::<f64>().ok().map(Value::from));
+            *value = number.unwrap_or_else(|| value.clone());
+        }
+    }
+    let desc: D = serde_json::from_value(Value::Object(keys)).map_err(|e| {
+        let message = e.to_string();
+        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        match quoted.split_first() {
+            Some((key, known)) if message.starts_with("unknown field") => format!("{message}{}", hint(key, known)),
+            _ => message,
+        }
+    })?;
+    let kernel = desc.kernel()?;
+    kernel.layout().check()?;
+    Ok((kernel, canonical(D::NAME, &desc)))
+}
+
+/// The one text of all that name the same references: every key, in the order of the alphabet, sizes in bytes.
+fn canonical(name: &str, desc: &impl Serialize) -> String {
+    let Ok(Value::Object(keys)) = serde_json::to_value(desc) else { return name.to_owned() };
+    let sorted: BTreeMap<String, Value> = keys.into_iter().collect();
+    let told = sorted.into_iter().map(|(key, value)| match value.as_str() {
+        Some(text) => format!("{key}={}", parse_bytes(text).map_or(text.to_owned(), |bytes| bytes.to_string())),
+        None => format!("{key}={value}"),
+    });
+    format!("gen:{name}?{}", told.collect::<Vec<_>>().join("&"))
+}
+
+/// A `gen:` text taken apart.
+struct Asked<'a> {
+    name: &'a str,
+    keys: Map<String, Value>,
+    part: Part,
+}
+
+fn parse(text: &str) -> Result<Asked<'_>, String> {
+    let rest = text.strip_prefix("gen:").ok_or("a generator is written gen:NAME?key=value")?;
+    let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut keys = Map::new();
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("'{pair}' is no key=value"))?;
+        if keys.insert(key.to_owned(), Value::from(value)).is_some() {
+            return Err(format!("{key} is given twice"));
+        }
+    }
+    let part = part(&mut keys)?;
+    Ok(Asked { name, keys, part })
+}
+
+/// `part=K/N`, which all generators take.
+fn part(keys: &mut Map<String, Value>) -> Result<Part, String> {
+    let Some(Value::String(given)) = keys.remove("part") else { return Ok(Part::WHOLE) };
+    given
+        .split_once('/')
+        .and_then(|(index, count)| Some(Part { index: index.parse().ok()?, count: count.parse().ok()? }))
+        .filter(|part| part.index < part.count)
+        .ok_or_else(|| format!("part is '{given}': give K/N, part K (from 0) of N, such as 0/4"))
+}
+
+fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, GenerateError> {
+    let bad = |what: String| GenerateError { text: text.to_owned(), what };
+    let Asked { name, keys, .. } = asked;
+    kernels::with(name, keys, what)
+        .ok_or_else(|| bad(format!("no generator '{name}'{}; known: {}", hint(name, NAMES), NAMES.join(", "))))?
+        .map_err(bad)
+}
+
+struct Open<'a> {
+    text: &'a str,
+    part: Part,
+}
+
+impl Visit for Open<'_> {
+    type Out = Box<dyn Source>;
+
+    fn visit<K: Kernel>(self, kernel: K, mut identity: String) -> Self::Out {
+        if self.part != Part::WHOLE {
+            identity += &format!("&part={}/{}", self.part.index, self.part.count);
+        }
+        Box::new(Generator::new(self.text.to_owned(), identity, kernel, self.part))
+    }
+}
+
+/// The generator that `gen:NAME?key=value&key=value` names.
+///
+/// # Errors
+/// An unknown name or key, with the nearest known one, or a value that cannot be.
+pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
+    let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
+    let part = asked.part;
+    visit(text, asked, Open { text, part })
+}
+
+struct Regions;
+
+impl Visit for Regions {
+    type Out = Vec<Region>;
+
+    fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
+        kernel.layout().regions().to_vec()
+    }
+}
+
+/// Where the arrays of the generator that `text` names lie.
+pub(crate) fn regions(text: &str) -> Result<Vec<Region>, GenerateError> {
+    let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
+    visit(text, asked, Regions)
+}
+
+struct Run;
+
+impl Visit for Run {
+    type Out = std::io::Result<u64>;
+
+    fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
+        native::run(kernel)
+    }
+}
+
+/// Runs the algorithm that `gen:NAME?key=value&key=value` names in real memory. Returns its rounds.
+///
+/// # Errors
+/// It is no generator, asks for a part, or its arrays cannot be mapped.
+pub fn run_native(text: &str) -> Result<u64, NativeError> {
+    let bad = |what: String| GenerateError { text: text.to_owned(), what };
+    let asked = parse(text).map_err(bad)?;
+    if asked.part != Part::WHOLE {
+        return Err(bad("a program of its own does all of the work: leave out part".into()).into());
+    }
+    visit(text, asked, Run)?.map_err(|error| NativeError::Map { text: text.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        open(text).err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_nearest_right_thing() {
+        assert!(refused("gen:gupps").contains("did you mean 'gups'?"));
+        assert!(refused("gen:gups?footprnt=1G").contains("did you mean 'footprint'?"));
+        assert!(refused("gen:gups?footprint=3M").contains("power of two"));
+        assert!(refused("gen:stride?stride=0").contains("stride is '0'"));
+        assert!(refused("gen:zipf?exponent=0").contains("exponent is 0"));
+        assert!(refused("gen:sparse?share=0").contains("share is 0"));
+        assert!(refused("gen:gups?updates=many").contains("invalid type"));
+        assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
+        assert!(refused("gen:gups?part=4/4").contains("give K/N"));
+    }
+
+    #[test]
+    fn texts_that_mean_the_same_have_one_identity() {
+        let hash = |text: &str| open(text).unwrap().info().hash.clone().unwrap();
+        let one = hash("gen:gups?footprint=1G&seed=1");
+        assert!(one.starts_with("gen:gups?footprint=1073741824&seed=1&updates=1000000"), "{one}");
+        assert_eq!(one, hash("gen:gups?updates=1000000&footprint=1024M"));
+        assert_ne!(one, hash("gen:gups?footprint=1G&seed=2"));
+        assert_eq!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/1"));
+        assert_ne!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/2"));
+    }
+}
