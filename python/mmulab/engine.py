@@ -19,10 +19,13 @@ class Job:
     machine: str
     policy: str
     sets: tuple[str, ...] = ()
+    # The policy of the host, where the machine runs its programs in virtual machines.
+    host_policy: str | None = None
 
     def spec(self) -> Json:
         """As the engine takes it."""
-        return {"machine": self.machine, "policy": self.policy, "set": list(self.sets)}
+        spec: Json = {"machine": self.machine, "policy": self.policy, "set": list(self.sets)}
+        return spec if self.host_policy is None else {**spec, "host_policy": self.host_policy}
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Options:
     base_cpi: float | None = None
     savable: float | None = None
     check: str | None = None
+    # Traces of further virtual machines, and the references each machine makes in turn.
+    vms: tuple[str, ...] = ()
+    quantum: int | None = None
     # What of the recorded program is to be otherwise: for all machines.
     reshape: Json | None = None
 
@@ -81,6 +87,14 @@ def run(trace: str, jobs: Sequence[Job], options: Options = Options(), progress:
     return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}))
 
 
+def misses(
+    trace: str, job: Job, options: Options, target: str, progress: ProgressCallback | None = None
+) -> tuple[Result, Json]:
+    """Runs one job and writes the references that its TLBs did not serve to `target`: the result, and what was written."""
+    answer = json.loads(_core.misses(_spec(trace, [job], options), target, _hear(progress)))
+    return Result(answer["result"]), answer["written"]
+
+
 def explain(trace: str, job: Job, options: Options, line: Callable[[str], None]) -> Result:
     """Runs one job, giving `line` one JSON object for each reference."""
     return Result(json.loads(_core.explain(_spec(trace, [job], options), line)))
@@ -88,7 +102,7 @@ def explain(trace: str, job: Job, options: Options, line: Callable[[str], None])
 
 def resolve(job: Job) -> Json:
     """The descriptions with every value known."""
-    return cast(Json, json.loads(_core.resolve(job.machine, job.policy, list(job.sets), paths.search_json())))
+    return cast(Json, json.loads(_core.resolve(job.machine, job.policy, job.host_policy, list(job.sets), paths.search_json())))
 
 
 def machines() -> list[Json]:

@@ -102,6 +102,8 @@ class Result:
         """What the trace warns of, and a machine that is meant for other programs."""
         found = [str(w) for w in self.trace.get("warnings") or []]
         found += reshape_warnings(self.trace.get("reshaped") or {})
+        if of := self.trace.get("misses_of"):
+            found.append(f"TLBs: none; every reference is a walk (the trace holds the misses of {of})")
         isa, meant = self.trace.get("isa"), self.data["machine"]["isa"]
         if isa and isa != meant:
             found.append(f"{self.machine} is a machine for {meant}; the trace is of {isa} code")
@@ -196,6 +198,18 @@ class Result:
         return levels
 
     @property
+    def host_walk_levels(self) -> list[dict[str, Any]]:
+        """The same of the host's table, where walks have two dimensions; else empty."""
+        levels: list[dict[str, Any]] = self.counts["walks"].get("host_levels", [])
+        return levels
+
+    @property
+    def host(self) -> dict[str, Any] | None:
+        """What was counted of the host below virtual machines; None without any."""
+        host: dict[str, Any] | None = self.counts.get("virtual")
+        return host
+
+    @property
     def memory(self) -> dict[str, Any]:
         """What the kernel handed out."""
         memory: dict[str, Any] = self.counts["memory"]
@@ -267,8 +281,9 @@ class Result:
 
     @property
     def user_cycles(self) -> int:
-        """All cycles without kernel work."""
-        return self.total_cycles - int(self.model["cycles"]["kernel"])
+        """All cycles without kernel work, a host's among it."""
+        cycles = self.model["cycles"]
+        return self.total_cycles - int(cycles["kernel"]) - int(cycles.get("host", 0))
 
     @property
     def perf(self) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "and in `reshaped` what was changed of it.",
     ),
     ("machine", "", "The machine's description, every value known."),
-    ("policy", "", "The policy's description, every value known."),
+    ("policy", "", "The policy's description, every value known; in virtual machines the guests'."),
+    ("host_policy", "", "In virtual machines: the host's policy."),
     ("options", "", "The options of the run, but for the number of threads: no result depends on it."),
     ("set", "", "The assignments made with --set."),
     ("complete", "", "Whether all that was asked for was run."),
@@ -55,6 +56,11 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "",
         "By level of the table (1 is the last): from_walk_cache, reads, served_by each cache or memory.",
     ),
+    (
+        "counts.walks.host_levels[]",
+        "",
+        "In virtual machines: the same of the host's table. Its reads are among the accesses of the walks above.",
+    ),
     ("counts.walks.denied_rechecks", "walks", "Walks made because a translation's rights did not allow the access."),
     ("counts.violations", "references", "References to memory that no mapping holds, or against its rights."),
     ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
@@ -62,6 +68,15 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "counts.kernel",
         "",
         "What the kernel did: faults by kind, refusals of larger pages by reason, units of work, invalidations sent.",
+    ),
+    (
+        "counts.virtual",
+        "",
+        "In virtual machines, the host: mode; exits (guests left for it); walk_violations and kernel_violations (its "
+        "table had nothing for a walk, or for a store of a guest's kernel); machine_switches; flushes (all translations "
+        "of a machine dropped, for the host changed its table); cycles; walks of its table alone; nested_tlb; kernel and "
+        "memory as of a guest; guests: kernel and memory of each, where there are several (then counts.kernel and "
+        "counts.memory are the first one's).",
     ),
     (
         "counts.memory",
@@ -101,7 +116,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "",
         "window (a core hides what its window covers) or savable (a given share of walk cycles is lost).",
     ),
-    ("model.cycles", "cycles", "base (instructions), tlb (second-level hits), walk, kernel, total."),
+    (
+        "model.cycles",
+        "cycles",
+        "base (instructions), tlb (second-level hits), walk, kernel, host (in virtual machines: the host's kernel, and "
+        "leaving guests for it), total.",
+    ),
     ("model.walk_pending", "cycles", "Durations of walks summed, as Intel's WALK_PENDING counts."),
     ("model.walk_active", "cycles", "Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts."),
     ("model.translation_cycles", "cycles", "What translation adds: cycles.tlb + cycles.walk."),
@@ -119,7 +139,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "regions[]",
         "",
-        "Costs by region of the program's memory: id (the same under every policy), pid, name, kind, start, end, prot, "
+        "Costs by region of the program's memory: vm (where there are several virtual machines), id (the same under "
+        "every policy), pid, name, kind, start, end, prot, "
         "file, offset, l1i_misses, l1d_misses, walks, walk_reads, walk_cycles, stall_cycles, bytes mapped by page "
         "size. The misses and walks of all regions add up to the totals.",
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -91,6 +92,8 @@ def print_result(out: Console, result: Result) -> None:
     out.print(table)
     out.print()
     _print_walks(out, result)
+    if result.host is not None:
+        _print_host(out, result.host)
     _print_time(out, result)
     _print_memory(out, result)
 
@@ -123,18 +126,37 @@ def _print_walks(out: Console, result: Result) -> None:
         )
     out.print(table)
     out.print()
-    if result.walk_levels:
-        servers = sorted({name for lv in result.walk_levels for name in lv.get("served_by", {})}, key=_nearest_first)
+    levels = [(str(lv["level"]), lv) for lv in result.walk_levels]
+    if result.host_walk_levels:
+        levels = [(f"guest {level}", lv) for level, lv in levels]
+        levels += [(f"host {lv['level']}", lv) for lv in result.host_walk_levels]
+    if levels:
+        servers = sorted({name for _, lv in levels for name in lv.get("served_by", {})}, key=_nearest_first)
         table = plain()
         table.add_column("Entry of level")
         for column in ("from walk cache", "reads", *servers):
             table.add_column(column, justify="right")
-        for lv in result.walk_levels:
+        for level, lv in levels:
             served = lv.get("served_by", {})
             cells = [f"{lv.get('from_walk_cache', 0):,}", f"{lv.get('reads', 0):,}"]
-            table.add_row(str(lv["level"]), *cells, *(f"{served.get(s, 0):,}" for s in servers))
+            table.add_row(level, *cells, *(f"{served.get(s, 0):,}" for s in servers))
         out.print(table)
         out.print()
+
+
+def _print_host(out: Console, host: dict[str, Any]) -> None:
+    violations = host["walk_violations"] + host["kernel_violations"]
+    memory = host["memory"]
+    out.print(
+        f"Host ({host['mode']}): {host['exits']:,} exits, {violations:,} violations of its tables, of which "
+        f"{host['kernel_violations']:,} by guests' kernels, {host['flushes']:,} flushes. Resident at the peak "
+        f"{show_bytes(memory['resident_bytes_peak'])}, page tables {show_bytes(memory['table_bytes_peak'])}.",
+        soft_wrap=True,
+    )
+    if "nested_tlb" in host:
+        tlb = host["nested_tlb"]
+        out.print(f"Nested TLB: {tlb['accesses']:,} accesses, {tlb['hits']:,} hits, {tlb['misses']:,} misses.")
+    out.print()
 
 
 def _nearest_first(server: str) -> tuple[bool, str]:
@@ -152,9 +174,12 @@ def _print_time(out: Console, result: Result) -> None:
         "tlb": "L2 TLB hits",
         "walk": "page walks",
         "kernel": "kernel work",
+        "host": "host's work",
         "total": "all",
     }
     for key, name in names.items():
+        if key not in cycles:
+            continue
         share = cycles[key] / cycles["total"] if cycles["total"] else 0.0
         table.add_row(name, f"{cycles[key]:,}", show_percent(share))
     out.print(table)

@@ -20,9 +20,15 @@ def walks(line: Line, walk_caches: set[str]) -> list[list[Line]]:
     """The walks of a reference: each reads entries nearer and nearer the leaf."""
     out: list[list[Line]] = []
     for step in line["walk"]:
-        if not out or step["level"] >= out[-1][-1]["level"]:
+        if "entry" in step:  # of two dimensions
+            begins = step.get("first", False)
+        else:
+            begins = not out or step["level"] >= out[-1][-1]["level"]
+        if begins:
             out.append([])
         out[-1].append(step)
+    if line["walk"] and "entry" in line["walk"][0]:
+        return out
     assert all(step["cached"] not in walk_caches for walk in out for step in walk[1:])
     return out
 

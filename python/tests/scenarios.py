@@ -37,6 +37,7 @@ class Scenario:
     title: str
     machine: str = ""
     policy: str = ""
+    host_policy: str = ""
     options: dict[str, str] = field(default_factory=dict)
     trace: str | None = None
     narration: Block | None = None
@@ -96,6 +97,8 @@ def scenarios(page: Path, plain: Scenario) -> list[Scenario]:
             current.machine = changed(plain.machine, part.text)
         elif what == "policy":
             current.policy = part.text
+        elif what == "host":
+            current.host_policy = part.text
         elif what == "options":
             current.options = dict(re.findall(r"(\w+) *= *(\S+)", part.text))
         elif what == "trace":
@@ -134,7 +137,11 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
     for name, text in (("m.toml", scenario.machine), ("p.toml", scenario.policy), ("t.mmtx", scenario.trace)):
         directory.joinpath(name).write_text(text or "", encoding="utf-8")
     lines: list[Line] = []
-    job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"))
+    host_policy = None
+    if scenario.host_policy:
+        host_policy = str(directory / "h.toml")
+        Path(host_policy).write_text(scenario.host_policy, encoding="utf-8")
+    job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"), (), host_policy)
     changes: dict[str, Any] = {key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap")}
     plain_options = {key: value for key, value in scenario.options.items() if key not in changes}
     if changes["heap"] is not None:
@@ -160,7 +167,8 @@ class Teller:
 
     def __init__(self, machine: dict[str, Any], columns: list[str]) -> None:
         """`columns`: what is told beside walks and faults."""
-        self.walk_caches = {cache["name"] for cache in machine["walker"]["cache"]}
+        below = machine.get("virtual") or {"cache": []}
+        self.walk_caches = {cache["name"] for cache in machine["walker"]["cache"] + below["cache"]} | {"NTLB"}
         self.columns = columns
         self.letters: dict[int, str] = {}
 
@@ -191,9 +199,10 @@ class Teller:
 
     def step(self, step: Line) -> str:
         """An entry."""
+        entry = step.get("entry", str(step["level"]))
         if step["cached"] in self.walk_caches:
-            return f"{step['level']}={step['cached']}"
-        return str(step["level"]) if step["cached"] == "memory" else f"{step['level']}@{step['cached']}"
+            return f"{entry}={step['cached']}"
+        return entry if step["cached"] == "memory" else f"{entry}@{step['cached']}"
 
     def fills(self, line: Line) -> list[str]:
         """Entries written."""

@@ -13,9 +13,9 @@ use crate::{
     Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work,
     WorkKind,
 };
-use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, VirtAddr};
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
-use mmulab_pagetable::{Format, Invalidate, Table, TableDesc};
+use mmulab_pagetable::{Format, Invalidate, Table, TableDesc, TableFrames};
 use mmulab_trace::Event;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
@@ -44,6 +44,19 @@ pub struct Context {
     pub root: PhysAddr,
     /// The tag of its translations.
     pub asid: Asid,
+}
+
+/// The memory of a kernel, as far as tables are made of it.
+pub struct TableMemory<'a>(&'a mut Memory);
+
+impl TableFrames for TableMemory<'_> {
+    fn take(&mut self) -> Option<Pfn> {
+        self.0.take()
+    }
+
+    fn give_back(&mut self, pfn: Pfn) {
+        self.0.give_back(pfn);
+    }
 }
 
 /// The kernel without its processes.
@@ -170,6 +183,13 @@ impl Kernel {
         let result = self.obey(mem, who, event, fx);
         self.collect(fx);
         result
+    }
+
+    /// Lends the frames that tables are made of, for tables which are not those of processes, and hands the work over.
+    pub fn with_table_frames<R>(&mut self, fx: &mut Effects, work: impl FnOnce(&mut TableMemory) -> R) -> R {
+        let done = work(&mut TableMemory(&mut self.core.memory));
+        self.collect(fx);
+        done
     }
 
     /// From now on [`Effects::touched`] tells which memory the kernel itself stored to: a host must have it then.

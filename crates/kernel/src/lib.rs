@@ -44,7 +44,7 @@ pub use desc::{
 pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};
 pub use freebsd::FreebsdDesc;
-pub use kernel::{Context, Kernel, KernelDesc};
+pub use kernel::{Context, Kernel, KernelDesc, TableMemory};
 pub use mmulab_addr::Bytes;
 pub use region::{BySize, Region, RegionId, RegionKind};
 pub use tally::{Name, Tally};

@@ -7,6 +7,7 @@
 use crate::{
     Ended, Machine, MachineError, Resolved,
     describe::Check,
+    host::{Host, PID_BITS},
     story::{Story, Watch},
 };
 use mmulab_addr::{Asid, PhysAddr, Pid, Prot, VirtAddr};
@@ -15,7 +16,7 @@ use mmulab_kernel::Told;
 use mmulab_pagetable::{Format, Invalidate, Leaf, Next, Step};
 use mmulab_tlb::{Coalescing, Entry, Observer};
 use mmulab_trace::{Batch, Event, Item, Ref};
-use mmulab_walker::{StepRecord, WalkContext};
+use mmulab_walker::{NestedStep, StepRecord, WalkContext};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -92,6 +93,15 @@ impl<W: Watch> Watch for Beside<'_, W> {
     fn walked(&mut self, steps: &[StepRecord]) {
         self.1.walked(steps);
     }
+
+    fn walked_nested(&mut self, steps: &[NestedStep]) {
+        self.1.walked_nested(steps);
+    }
+
+    fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+        self.0.acted |= !invalidations.is_empty();
+        self.1.happened_in_host(told, invalidations);
+    }
 }
 
 impl Checker {
@@ -117,7 +127,7 @@ impl Checker {
                 Item::Event(index) => {
                     let event = &batch.events[index];
                     if let Event::Switch { pid, .. } = event {
-                        self.pids.insert(*pid);
+                        self.pids.insert(Pid(pid.0 & ((1 << PID_BITS) - 1)));
                     }
                     self.one.push_event(event.clone());
                     Place::Event(event)
@@ -142,7 +152,7 @@ impl Checker {
             return Err(format!("without coalescing the run has ended: {:?}", self.twin.ended));
         }
         if let (Some((va, pa)), Some(cx)) = (self.log.translated, machine.context()) {
-            let says = lookup(&machine.mem, cx, va).map(|leaf| leaf.translate(va));
+            let says = Tables::acting(machine, cx).leaf(va).map(|leaf| leaf.translate(va));
             if says != Some(pa) {
                 return Err(format!("{va} was translated to {pa}, and the table says {says:?}"));
             }
@@ -152,35 +162,41 @@ impl Checker {
             self.all_entries(machine)?;
         } else if let Some(cx) = machine.context() {
             for (array, entry) in &self.log.filled {
-                sound(&machine.mem, cx, entry).map_err(|why| told(machine, *array, entry, &why))?;
+                sound(Tables::acting(machine, cx), entry).map_err(|why| told(machine, *array, entry, &why))?;
             }
         }
         match item {
             Item::Access(_, va, _) => self.same_path(machine, va, happened),
-            Item::Event(_) => self.pids.iter().try_for_each(|&pid| self.same_tables(machine, pid)),
+            Item::Event(_) => {
+                self.pids.iter().try_for_each(|&pid| self.same_tables(machine, pid))?;
+                self.same_host_tables(machine)
+            }
             Item::Retire(_) => Ok(()),
         }
     }
 
     /// No entry of any core says what the tables do not.
     fn all_entries(&self, machine: &Machine) -> Result<(), String> {
-        let spaces: BTreeMap<Asid, WalkContext> = self
-            .pids
-            .iter()
-            .filter_map(|&pid| machine.kernel.context(pid))
-            .map(|c| (c.asid, WalkContext { format: c.format, root: c.root, asid: c.asid }))
-            .collect();
+        let mut spaces: BTreeMap<Asid, Tables> = BTreeMap::new();
+        for (vm, system) in machine.systems() {
+            for context in self.pids.iter().filter_map(|&pid| system.kernel.context(pid)) {
+                let asid = machine.host.as_ref().map_or(context.asid, |host| host.tag_of(vm, context.asid));
+                let cx = WalkContext { format: context.format, root: context.root, asid };
+                spaces.insert(asid, Tables { mem: &system.mem, cx, host: machine.host.as_deref(), vm });
+            }
+        }
         let mut wrong = Ok(());
         for core in &machine.cores {
             core.tlbs.each_entry(|array, tag, entry| {
                 // A tag that no address space has now is used by nobody; global entries are used by whoever acts.
-                let cx = if entry.global { machine.context() } else { spaces.get(&tag).copied() };
-                if let (Ok(()), Some(cx)) = (&wrong, cx) {
-                    wrong = sound(&machine.mem, cx, entry).map_err(|why| told(machine, array, entry, &why));
+                let acting = || machine.context().map(|cx| Tables::acting(machine, cx));
+                let tables = if entry.global { acting() } else { spaces.get(&tag).copied() };
+                if let (Ok(()), Some(tables)) = (&wrong, tables) {
+                    wrong = sound(tables, entry).map_err(|why| told(machine, array, entry, &why));
                 }
             });
         }
-        wrong
+        wrong.and_then(|()| machine.host.as_ref().map_or(Ok(()), |host| held_by_nested_tlbs(host)))
     }
 
     /// The entries a walk for `va` reads are those of the twin, and with `around` all others of the last table.
@@ -189,16 +205,16 @@ impl Checker {
         same(mine.root, theirs.root, "the root of the table")?;
         let mut step = mine.format.start(mine.root, va);
         loop {
-            let bits = machine.mem.read(step.entry);
-            differ(&machine.mem, &self.twin.mem, step)?;
+            let bits = machine.system.mem.read(step.entry);
+            differ(&machine.system.mem, &self.twin.system.mem, step)?;
             match mine.format.next(bits, step, va) {
                 Next::Table(next) => step = next,
                 _ if around => {
                     let first = PhysAddr(step.entry.0 & !(TABLE_LINES * LINE_ENTRIES * 8 - 1));
                     let entries = (0..TABLE_LINES * LINE_ENTRIES).map(|n| PhysAddr(first.0 + n * 8));
-                    return entries
-                        .into_iter()
-                        .try_for_each(|entry| differ(&machine.mem, &self.twin.mem, Step { entry, ..step }));
+                    return entries.into_iter().try_for_each(|entry| {
+                        differ(&machine.system.mem, &self.twin.system.mem, Step { entry, ..step })
+                    });
                 }
                 _ => return Ok(()),
             }
@@ -207,15 +223,86 @@ impl Checker {
 
     /// All tables of a process are those of the twin.
     fn same_tables(&self, machine: &Machine, pid: Pid) -> Result<(), String> {
-        match (machine.kernel.context(pid), self.twin.kernel.context(pid)) {
+        match (machine.system.kernel.context(pid), self.twin.system.kernel.context(pid)) {
             (Some(mine), Some(theirs)) => {
                 same(mine.root, theirs.root, "the root of the table")?;
                 let start = mine.format.start(mine.root, VirtAddr::default());
-                sweep(&machine.mem, &self.twin.mem, mine.format, start, VirtAddr::default())
+                sweep(&machine.system.mem, &self.twin.system.mem, mine.format, start, VirtAddr::default())
             }
             (mine, theirs) => same(mine.is_some(), theirs.is_some(), "whether the process has a table"),
         }
     }
+}
+
+impl Checker {
+    /// The tables of the host are those of the twin's.
+    fn same_host_tables(&self, machine: &Machine) -> Result<(), String> {
+        let (Some(mine), Some(theirs)) = (&machine.host, &self.twin.host) else { return Ok(()) };
+        for ((vm, cx), (_, other)) in mine.contexts().zip(theirs.contexts()) {
+            same(cx.root, other.root, "the root of the host's table")?;
+            let start = cx.format.start(cx.root, VirtAddr::default());
+            sweep(&mine.system.mem, &theirs.system.mem, cx.format, start, VirtAddr::default())
+                .map_err(|why| format!("in the host, for virtual machine {vm}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the page tables say of an address space: one table, or a guest's over the host's.
+#[derive(Clone, Copy)]
+struct Tables<'a> {
+    mem: &'a PhysMem,
+    cx: WalkContext,
+    host: Option<&'a Host>,
+    vm: usize,
+}
+
+impl<'a> Tables<'a> {
+    /// Those of the process that acts.
+    fn acting(machine: &'a Machine, cx: WalkContext) -> Self {
+        let host = machine.host.as_deref();
+        Self { mem: &machine.system.mem, cx, host, vm: host.map_or(0, Host::at) }
+    }
+
+    /// The leaf that translates `va`; of two tables the smaller page, with what both grant.
+    fn leaf(&self, va: VirtAddr) -> Option<Leaf> {
+        let leaf = lookup(self.mem, self.cx, va)?;
+        let Some(host) = self.host else { return Some(leaf) };
+        let gpa = leaf.translate(va);
+        let below = host.leaf_of(self.vm, gpa)?;
+        let order = leaf.order.min(below.order);
+        let pa = below.translate(VirtAddr::new(gpa.0));
+        Some(Leaf {
+            pfn: pa.pfn().align_down(order),
+            order,
+            prot: Prot::from_bits(leaf.prot.bits() & below.prot.bits()),
+            dirty: leaf.dirty && below.dirty,
+            global: false,
+            ..leaf
+        })
+    }
+}
+
+/// Whether the host's tables bear out what nested TLBs hold.
+fn held_by_nested_tlbs(host: &Host) -> Result<(), String> {
+    let machines: BTreeMap<Asid, usize> = host.contexts().map(|(vm, cx)| (cx.asid, vm)).collect();
+    let mut wrong = Ok(());
+    for walker in host.walkers() {
+        walker.each_held(|tag, gpa, held| {
+            let Some(&vm) = machines.get(&tag) else { return };
+            let va = VirtAddr::new(gpa.0);
+            let says = host.leaf_of(vm, gpa);
+            let fits = says.is_some_and(|leaf| {
+                leaf.order >= held.order && leaf.translate(va) == held.translate(va) && (leaf.dirty || !held.dirty)
+            });
+            if wrong.is_ok() && !fits {
+                wrong = Err(format!(
+                    "a nested TLB holds {held:?} of guest-physical {gpa}, and the host's table says {says:?}"
+                ));
+            }
+        });
+    }
+    wrong
 }
 
 /// Compares a table and all below it; `step` is its first entry, for `va`.
@@ -263,12 +350,12 @@ pub(crate) fn lookup(mem: &PhysMem, cx: WalkContext, va: VirtAddr) -> Option<Lea
 }
 
 /// Whether the tables bear an entry out: its frames, no more rights than they grant, and no store without a dirty bit.
-fn sound(mem: &PhysMem, cx: WalkContext, entry: &Entry) -> Result<(), String> {
+fn sound(tables: Tables, entry: &Entry) -> Result<(), String> {
     let end = entry.vpn.0 + entry.order.base_pages();
     let mut vpn = entry.vpn;
     while vpn.0 < end {
         let va = vpn.addr();
-        let Some(leaf) = lookup(mem, cx, va) else { return Err(format!("{va} is not mapped")) };
+        let Some(leaf) = tables.leaf(va) else { return Err(format!("{va} is not mapped")) };
         if leaf.translate(va) != entry.translate(va) {
             return Err(format!("{va} is at {}, the entry says {}", leaf.translate(va), entry.translate(va)));
         }

@@ -81,6 +81,12 @@ pub enum MachineError {
     /// Memory or policy cannot be as described.
     #[error("{0}")]
     Kernel(#[from] KernelError),
+    /// The host's memory or policy cannot be as described.
+    #[error("the host: {0}")]
+    Host(KernelError),
+    /// It came to its end before the trace began.
+    #[error("{}", .0.report().message)]
+    Start(Ended),
     /// The description itself.
     #[error("{0}")]
     Describe(#[from] DescribeError),

@@ -6,30 +6,31 @@ use crate::{
     counts::Counts,
     describe::{Check, Resolved, Unmapped},
     ended::{Ended, MachineError},
+    host::{Filled, GUESTS_MAX, Host, PID_BITS, System},
     story::{Nobody, Seen, Story, Watch},
-    tally::{Cost, Missed, Tally},
+    tally::{Cost, Missed},
 };
-use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, Side, Tid, VirtAddr};
-use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, Kernel, RegionId};
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Side, Tid, VirtAddr};
+use mmulab_kernel::{Actor, Effects, FaultError, RegionId};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_tlb::{Hierarchy, Outcome};
 use mmulab_trace::{Batch, Event, Item};
-use mmulab_walker::{Caches, Walk, WalkContext, WalkSlots, Walker};
+use mmulab_walker::{Caches, Nested, NestedWalker, Violation, Walk, WalkContext, WalkSlots, Walker};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A machine built from its description, with a kernel, in the middle of a trace.
 pub struct Machine {
     pub(crate) desc: Arc<Resolved>,
-    pub(crate) mem: PhysMem,
-    pub(crate) kernel: Kernel,
+    /// What the programs run on: the machine's own kernel, or that of the guest which runs.
+    pub(crate) system: System,
+    /// What lies below guests.
+    pub(crate) host: Option<Box<Host>>,
     pub(crate) caches: Caches,
     pub(crate) cores: Vec<Core>,
     pub(crate) counts: Counts,
-    pub(crate) tally: Tally,
     pub(crate) ended: Option<Ended>,
-    /// The fragmentation index of each order before the program started.
-    pub(crate) fmfi_at_start: Vec<f64>,
+    /// How the tables that walks for the programs begin with are read.
+    format: Format,
     who: Actor,
     /// The core each thread is pinned to.
     pinned: BTreeMap<Tid, u16>,
@@ -38,6 +39,8 @@ pub struct Machine {
     unmapped: Unmapped,
     /// Kernel cycles not yet whole, by the costs' fractions.
     kernel_cycles: f64,
+    /// The same of the host.
+    host_cycles: f64,
     /// References seen.
     next: u64,
     /// Runs the batches in its own way, where a check was asked for.
@@ -64,9 +67,23 @@ struct Pending {
     seen: Seen,
 }
 
+/// How a walk ended, for the reference that wanted it.
+enum Came {
+    /// The TLBs hold its translation.
+    Through,
+    /// The kernel must do something.
+    Fault,
+    /// The host must.
+    Violation(Violation),
+    /// The host has done what it must.
+    Again,
+}
+
 /// How often one reference may fault before something is broken: a write to a page that was not there, was then mapped
 /// read-only for want of a better idea, then copied, takes three.
 const MAX_FAULTS: u32 = 8;
+/// The same of a guest, where each of those walks may find that the host lacks any of up to five tables and the page.
+const MAX_GUEST_FAULTS: u32 = MAX_FAULTS * 7;
 
 /// References between one that misses and the one whose table entry the host is asked to bring near: enough for a
 /// memory access of the host to finish meanwhile.
@@ -80,12 +97,19 @@ impl Machine {
     pub fn new(desc: Arc<Resolved>, has_address_space: bool) -> Result<Self, MachineError> {
         let m = &desc.machine;
         let cores = m.core.count;
-        let mut mem = PhysMem::new(m.memory.bytes());
-        let kernel = Kernel::new(&desc.kernel_desc(), &mut mem)?;
+        let (host, system) = match (&m.guest, &desc.host_policy) {
+            (Some(guest), Some(policy)) => {
+                let (host, first) = Host::new(&desc, guest, policy)?;
+                (Some(Box::new(host)), first)
+            }
+            _ => (None, System::new(&desc.kernel_desc(), desc.options.profile)?),
+        };
+        let nested = m.guest.as_ref().is_some_and(|guest| guest.is_nested());
+        let walker = if nested { NestedWalker::guest } else { Walker::new };
         let core = |index: u16| -> Result<Core, MachineError> {
             Ok(Core {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
-                walker: Walker::new(&m.walker, usize::from(index))?,
+                walker: walker(&m.walker, usize::from(index))?,
                 slots: WalkSlots::new(m.walker.count),
                 clock: Clock::new(m.core.base_cpi, m.core.window),
                 instructions: 0,
@@ -102,27 +126,36 @@ impl Machine {
             caches: Caches::new(&m.cache, &m.cache_rules, cores)?,
             cores: (0..cores).map(core).collect::<Result<_, _>>()?,
             counts: Counts::default(),
-            tally: Tally::new(desc.options.profile),
             ended: None,
-            fmfi_at_start: crate::report::fmfi(&kernel),
+            format: m.walked_table().format(),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
             pinned: BTreeMap::from([(Tid(1), 0)]),
             fx: Effects::default(),
             unmapped,
             kernel_cycles: 0.0,
+            host_cycles: 0.0,
             next: 0,
             checker: match desc.options.check {
                 Check::None => None,
                 Check::Translations => Some(Box::new(Checker::new(&desc, has_address_space)?)),
             },
-            mem,
-            kernel,
+            system,
+            host,
             desc,
         };
-        let first = Event::Switch { pid: Pid(1), tid: Tid(1) };
-        machine.kernel.event(&mut machine.mem, machine.who, &first, &mut machine.fx)?;
-        machine.fx.clear();
-        machine.load_context();
+        // The first guest last: it is the one that runs.
+        for vm in (0..machine.host.as_ref().map_or(1, |host| host.count())).rev() {
+            machine.enter(vm);
+            let first = Event::Switch { pid: Pid(1), tid: Tid(1) };
+            machine.system.kernel.event(&mut machine.system.mem, machine.who, &first, &mut machine.fx)?;
+            machine.settle(&mut Nobody).map_err(MachineError::Start)?;
+            machine.load_context();
+        }
+        machine.counts.kernel_cycles = 0;
+        (machine.kernel_cycles, machine.host_cycles) = (0.0, 0.0);
+        if let Some(host) = &mut machine.host {
+            host.counts = Default::default();
+        }
         Ok(machine)
     }
 
@@ -137,6 +170,9 @@ impl Machine {
             return;
         }
         self.fx.narrate = W::ACTIVE;
+        if let Some(host) = &mut self.host {
+            host.fx.narrate = W::ACTIVE;
+        }
         let ran = match self.checker.take() {
             None => self.go(batch, watch),
             Some(mut checker) => {
@@ -161,9 +197,25 @@ impl Machine {
         (0..tlbs.names().len()).map(|array| tlbs.level(array)).collect()
     }
 
-    /// What the acting process's table says of `va`.
+    /// What the acting process's table says of `va`; of a guest's, with guest-physical frames.
     pub fn leaf(&self, va: VirtAddr) -> Option<Leaf> {
-        lookup(&self.mem, self.context()?, va)
+        lookup(&self.system.mem, self.context()?, va)
+    }
+
+    /// Every kernel with its memory: the one machine's, or each guest's, by number.
+    pub(crate) fn systems(&self) -> impl Iterator<Item = (usize, &System)> {
+        let (running, parked) = match &self.host {
+            None => (0, None),
+            Some(host) => (host.at(), Some(host.parked())),
+        };
+        std::iter::once((running, &self.system)).chain(parked.into_iter().flatten())
+    }
+
+    /// Guest `vm` runs from now on, if it does not.
+    pub(crate) fn enter(&mut self, vm: usize) {
+        if let Some(host) = &mut self.host {
+            host.enter(vm, &mut self.system);
+        }
     }
 
     /// References seen so far.
@@ -225,7 +277,7 @@ impl Machine {
             }
             core.instructions += std::mem::take(&mut instructions);
             if let Some(&ahead) = batch.refs.get(at + AHEAD) {
-                core.walker.foresee(&self.mem, &self.caches, asid, ahead.va());
+                core.walker.foresee(&self.system.mem, &self.caches, asid, ahead.va());
             }
             if let Err(ended) = self.beyond(va, access, outcome, watch) {
                 break Err(ended);
@@ -262,15 +314,17 @@ impl Machine {
         let result = self.resolve(&mut p, outcome, watch);
         let (pid, block) = (self.who.pid, self.core().block);
         if p.cost != Cost::default() {
-            let region = self.kernel.region_at(pid, va);
+            let region = self.system.kernel.region_at(pid, va);
             // Now, for a process that ends takes its regions with it.
-            let code = if self.tally.has_profile() { self.kernel.region_at(pid, block) } else { RegionId::NONE };
-            self.tally.add(region, &Missed { pid, va, block, code, cost: p.cost });
+            let code =
+                if self.system.tally.has_profile() { self.system.kernel.region_at(pid, block) } else { RegionId::NONE };
+            self.system.tally.add(region, &Missed { pid, va, block, code, cost: p.cost });
         }
         if W::ACTIVE {
             watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });
         }
-        if self.kernel.wakes_at().is_some() {
+        let host_wakes = self.host.as_ref().is_some_and(|host| host.system.kernel.wakes_at().is_some());
+        if self.system.kernel.wakes_at().is_some() || host_wakes {
             self.daemons(watch)?;
         }
         result
@@ -281,15 +335,25 @@ impl Machine {
     #[inline(never)]
     fn daemons<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
         let core = &self.cores[usize::from(self.who.cpu)];
-        let cycles = core.clock.now(core.instructions) as f64 + self.kernel_cycles;
+        let below = self.host.as_ref().map_or(0, |host| host.counts.cycles);
+        let cycles = core.clock.now(core.instructions) as f64 + self.kernel_cycles + below as f64;
         let now_ns = (cycles * 1000.0 / self.desc.machine.core.frequency_mhz) as u64;
-        if self.kernel.wakes_at().is_none_or(|wake| now_ns < wake) {
+        let is_due = |wake: Option<u64>| wake.is_some_and(|wake| now_ns >= wake);
+        if let Some(host) = &mut self.host
+            && is_due(host.system.kernel.wakes_at())
+        {
+            let result = host.system.kernel.run_daemons(&mut host.system.mem, now_ns, &mut host.fx);
+            self.settle_host(watch);
+            result.map_err(|e| Ended::Kernel(format!("the host: {e}")))?;
+        }
+        if !is_due(self.system.kernel.wakes_at()) {
             return Ok(());
         }
-        let result = self.kernel.run_daemons(&mut self.mem, now_ns, &mut self.fx);
-        self.apply(watch);
+        let result = self.system.kernel.run_daemons(&mut self.system.mem, now_ns, &mut self.fx);
+        let settled = self.settle(watch);
         self.load_context();
-        result.map_err(|e| Ended::Kernel(e.to_string()))
+        result.map_err(|e| Ended::Kernel(e.to_string()))?;
+        settled
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.
@@ -314,9 +378,17 @@ impl Machine {
                 self.wait_for_second_level(p, cycles);
             }
         }
-        for _ in 0..MAX_FAULTS {
-            if self.walk(p, watch) || !self.fault(p, watch)? {
-                return Ok(());
+        let most = if self.host.is_some() { MAX_GUEST_FAULTS } else { MAX_FAULTS };
+        for _ in 0..most {
+            match self.walk(p, watch)? {
+                Came::Through => return Ok(()),
+                Came::Fault => {
+                    if !self.fault(p, watch)? {
+                        return Ok(());
+                    }
+                }
+                Came::Violation(what) => self.violation(&what, watch)?,
+                Came::Again => {}
             }
             self.counts.replays += 1;
         }
@@ -343,18 +415,45 @@ impl Machine {
         self.counts.l2_hit_stalls += stall;
     }
 
-    /// Walks; whether a page was found that may be used so, which the TLBs then hold.
-    fn walk<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> bool {
+    /// Walks. If a page was found that may be used so, the TLBs then hold it.
+    fn walk<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<Came, Ended> {
         let cx = match self.core().context {
             Some(cx) => cx,
-            None => match self.revive(watch) {
+            None => match self.revive(watch)? {
                 Some(cx) => cx,
-                None => return false,
+                None => return Ok(Came::Fault),
             },
         };
-        let core = &mut self.cores[usize::from(self.who.cpu)];
-        let walk = core.walker.walk(&mut self.mem, &mut self.caches, cx, p.va, p.access);
-        let (Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. }) = walk;
+        let cpu = self.who.cpu;
+        let core = &mut self.cores[usize::from(cpu)];
+        let walk = match &mut self.host {
+            None => {
+                let walk = core.walker.walk(&mut self.system.mem, &mut self.caches, cx, p.va, p.access);
+                if W::ACTIVE {
+                    watch.walked(core.walker.steps());
+                }
+                Nested::Guest(walk)
+            }
+            Some(host) if host.has_shadows() => {
+                let shadow = host.shadow(cx)?;
+                let walk = core.walker.walk(&mut host.system.mem, &mut self.caches, shadow, p.va, p.access);
+                if W::ACTIVE {
+                    watch.walked(core.walker.steps());
+                }
+                Nested::Guest(walk)
+            }
+            Some(host) => {
+                let (mem, caches) = (&mut self.system.mem, &mut self.caches);
+                let (walk, nested) = host.walk(&mut core.walker, mem, caches, cx, (cpu, p.va, p.access));
+                p.cost.walk_reads += nested.reads() as u64;
+                if W::ACTIVE {
+                    watch.walked_nested(nested.steps());
+                }
+                walk
+            }
+        };
+        let (Nested::Guest(Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. })
+        | Nested::Violation(Violation { cycles, .. })) = walk;
         let now = core.clock.now(core.instructions);
         let end = core.slots.schedule(now, cycles);
         let stall = core.clock.wait(now, end, p.access.side() == Side::Data);
@@ -363,39 +462,63 @@ impl Machine {
         p.cost.walk_reads += core.walker.reads() as u64;
         p.cost.stall_cycles += stall;
         self.counts.walk_stalls += stall;
-        if W::ACTIVE {
-            watch.walked(core.walker.steps());
-        }
-        match walk {
-            Walk::Fault { .. } => false,
-            Walk::Mapped { walked, .. } => {
+        Ok(match walk {
+            Nested::Violation(what) => Came::Violation(what),
+            Nested::Guest(Walk::Fault { .. }) if self.host.is_some() => return self.fill_shadow(p, cx, watch),
+            Nested::Guest(Walk::Fault { .. }) => Came::Fault,
+            Nested::Guest(Walk::Mapped { walked, .. }) => {
                 core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
                 self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
-                true
+                Came::Through
+            }
+        })
+    }
+
+    /// A guest's walk failed: where the walker reads a shadow table, the host looks whether the guest's has the page.
+    #[cold]
+    fn fill_shadow<W: Watch>(&mut self, p: &Pending, cx: WalkContext, watch: &mut W) -> Result<Came, Ended> {
+        let Some(host) = self.host.as_mut().filter(|host| host.has_shadows()) else { return Ok(Came::Fault) };
+        let filled = host.fill(&mut self.system.mem, cx, (self.who.cpu, p.va, p.access));
+        for what in host.take_shadow_stale() {
+            for core in &mut self.cores {
+                core.tlbs.invalidate(&what, watch);
+                core.walker.invalidate(self.format, &what);
             }
         }
+        self.settle_host(watch);
+        Ok(if filled? == Filled::Yes { Came::Again } else { Came::Fault })
+    }
+
+    /// The host serves a violation of its table.
+    #[cold]
+    fn violation<W: Watch>(&mut self, what: &Violation, watch: &mut W) -> Result<(), Ended> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        host.counts.walk_violations += 1;
+        let served = host.serve(what.gpa, what.access, self.who.cpu);
+        self.settle_host(watch);
+        served
     }
 
     /// References of a process that has ended: it comes back, with nothing mapped.
     #[cold]
-    fn revive<W: Watch>(&mut self, watch: &mut W) -> Option<WalkContext> {
+    fn revive<W: Watch>(&mut self, watch: &mut W) -> Result<Option<WalkContext>, Ended> {
         let again = Event::Switch { pid: self.who.pid, tid: self.who.tid };
-        let made = self.kernel.event(&mut self.mem, self.who, &again, &mut self.fx);
-        self.apply(watch);
+        let made = self.system.kernel.event(&mut self.system.mem, self.who, &again, &mut self.fx);
+        self.settle(watch)?;
         self.load_context();
-        made.ok().and(self.core().context)
+        Ok(made.ok().and(self.core().context))
     }
 
     /// The kernel serves a page fault; false when it cannot and the reference is passed over.
     fn fault<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<bool, Ended> {
-        let mut served = self.kernel.fault(&mut self.mem, self.who, p.va, p.access, &mut self.fx);
-        self.apply(watch);
+        let mut served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+        self.settle(watch)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.unmapped == Unmapped::Map {
-            let made = self.kernel.map_implicit(&mut self.mem, self.who, p.va, &mut self.fx);
-            self.apply(watch);
+            let made = self.system.kernel.map_implicit(&mut self.system.mem, self.who, p.va, &mut self.fx);
+            self.settle(watch)?;
             made.map_err(|e| Ended::Kernel(e.to_string()))?;
-            served = self.kernel.fault(&mut self.mem, self.who, p.va, p.access, &mut self.fx);
-            self.apply(watch);
+            served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+            self.settle(watch)?;
         }
         let error = match served {
             Ok(_) => {
@@ -425,31 +548,80 @@ impl Machine {
             if let Some(cx) = core.context {
                 let what = Invalidate::Page { asid: cx.asid, va: *addr, order: PageOrder::P4K };
                 core.tlbs.invalidate(&what, watch);
-                core.walker.invalidate(cx.format, &what);
+                core.walker.invalidate(self.format, &what);
                 watch.invalidated_by_program(&what);
             }
             return Ok(());
         }
-        let result = self.kernel.event(&mut self.mem, self.who, event, &mut self.fx);
+        let of_guest = self.turn(event, watch)?;
+        let event = of_guest.as_ref().unwrap_or(event);
+        let result = self.system.kernel.event(&mut self.system.mem, self.who, event, &mut self.fx);
         if let Event::Switch { pid, tid } = *event {
             let next = (self.pinned.len() % self.cores.len()) as u16;
             let cpu = *self.pinned.entry(tid).or_insert(next);
             self.counts.space_switches += u64::from(pid != self.who.pid);
             self.who = Actor { pid, tid, cpu };
         }
-        self.apply(watch);
+        let settled = self.settle(watch);
         self.load_context();
-        result.map_err(|e| Ended::Kernel(e.to_string()))
+        result.map_err(|e| Ended::Kernel(e.to_string()))?;
+        settled
     }
 
-    /// Delivers what the kernel asked for: invalidations to every core, work to the clock of kernel time.
-    fn apply<W: Watch>(&mut self, watch: &mut W) {
-        let format: Format = self.desc.machine.table.format();
-        for what in &self.fx.invalidations {
-            for core in &mut self.cores {
-                core.tlbs.invalidate(what, watch);
-                core.walker.invalidate(format, what);
+    /// What an event means for the host: another guest may act, daemons may run. Returns the event as the guest sees it,
+    /// if that is another.
+    #[cold]
+    fn turn<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<Option<Event>, Ended> {
+        let Some(host) = self.host.as_mut() else { return Ok(None) };
+        match *event {
+            Event::Tick => {
+                let result = host.system.kernel.event(&mut host.system.mem, self.who, event, &mut host.fx);
+                self.settle_host(watch);
+                result.map_err(|e| Ended::Kernel(format!("the host: {e}")))?;
+                Ok(None)
             }
+            Event::Switch { pid, tid } => {
+                let (vm, pid) = ((pid.0 >> PID_BITS) as usize % GUESTS_MAX, Pid(pid.0 & ((1 << PID_BITS) - 1)));
+                if vm != host.at() && vm < host.count() {
+                    host.counts.machine_switches += 1;
+                    let all = host.is_tagless();
+                    host.enter(vm, &mut self.system);
+                    if all {
+                        for core in &mut self.cores {
+                            core.tlbs.invalidate(&Invalidate::All, watch);
+                            core.walker.invalidate(self.format, &Invalidate::All);
+                        }
+                    }
+                }
+                Ok(Some(Event::Switch { pid, tid }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Settles what the kernel asked for: invalidations to every core, work to the clock of kernel time; and gives memory
+    /// that a guest's kernel stored to.
+    fn settle<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
+        let format = self.format;
+        for what in &self.fx.invalidations {
+            let mut deliver = |what: &Invalidate| {
+                for core in &mut self.cores {
+                    core.tlbs.invalidate(what, watch);
+                    core.walker.invalidate(format, what);
+                }
+            };
+            match &self.host {
+                None => deliver(what),
+                Some(host) => host.tagged(what, deliver),
+            }
+        }
+        if !self.fx.invalidations.is_empty()
+            && let Some(host) = self.host.as_mut().filter(|host| host.has_shadows())
+        {
+            for what in &self.fx.invalidations {
+                host.forget_in_shadow(what);
+            }
+            self.settle_host(watch);
         }
         for work in &self.fx.work {
             self.kernel_cycles += self.desc.machine.costs.cycles(work.kind) * work.count as f64;
@@ -458,13 +630,57 @@ impl Machine {
         if W::ACTIVE {
             watch.happened(&self.fx.told, &self.fx.invalidations);
         }
+        let touched = std::mem::take(&mut self.fx.touched);
         self.fx.clear();
+        if touched.is_empty() { Ok(()) } else { self.back(touched, watch) }
+    }
+
+    /// The kernel of the guest that runs stored to these frames: the host must have them.
+    #[cold]
+    fn back<W: Watch>(&mut self, mut touched: Vec<(Pfn, PageOrder)>, watch: &mut W) -> Result<(), Ended> {
+        let mut result = Ok(());
+        for (pfn, order) in touched.drain(..) {
+            if let Some(host) = &mut self.host
+                && result.is_ok()
+            {
+                result = host.back(pfn, order, self.who.cpu);
+            }
+        }
+        self.fx.touched = touched;
+        self.settle_host(watch);
+        result
+    }
+
+    /// Settles what the host's kernel asked for, and charges its work apart.
+    fn settle_host<W: Watch>(&mut self, watch: &mut W) {
+        let Some(host) = &mut self.host else { return };
+        if !host.fx.invalidations.is_empty() {
+            host.counts.flushes += 1;
+            for tag in host.stale_tags() {
+                for core in &mut self.cores {
+                    core.tlbs.invalidate(&Invalidate::Asid(tag), watch);
+                    core.walker.invalidate(self.format, &Invalidate::Asid(tag));
+                }
+            }
+        }
+        for work in &host.fx.work {
+            self.host_cycles += self.desc.machine.costs.cycles(work.kind) * work.count as f64;
+        }
+        let exits = self.desc.machine.guest.as_ref().map_or(0.0, |g| g.exit_cycles) * host.counts.exits as f64;
+        host.counts.cycles = (self.host_cycles + exits) as u64;
+        if W::ACTIVE {
+            watch.happened_in_host(&host.fx.told, &host.fx.invalidations);
+        }
+        host.fx.clear();
     }
 
     /// Puts the acting process's table into its core's base register.
     fn load_context(&mut self) {
-        let context = self.kernel.context(self.who.pid);
-        let cx = context.map(|c| WalkContext { format: c.format, root: c.root, asid: c.asid });
+        let context = self.system.kernel.context(self.who.pid);
+        let mut cx = context.map(|c| WalkContext { format: c.format, root: c.root, asid: c.asid });
+        if let (Some(cx), Some(host)) = (&mut cx, &mut self.host) {
+            cx.asid = host.tag(cx.asid);
+        }
         self.core().context = cx;
     }
 }

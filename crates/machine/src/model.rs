@@ -22,6 +22,8 @@ pub struct Events {
     pub walk_active: u64,
     /// Cycles of kernel work.
     pub kernel_cycles: u64,
+    /// The same of a host, and of leaving guests for it.
+    pub host_cycles: Option<u64>,
 }
 
 /// Cycles by what they went to.
@@ -35,6 +37,9 @@ pub struct Cycles {
     pub walk: u64,
     /// Kernel work: faults, zeroing, copying, flushing.
     pub kernel: u64,
+    /// Below virtual machines: the host's kernel work, and leaving guests for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<u64>,
     /// All of it.
     pub total: u64,
 }
@@ -71,11 +76,11 @@ pub fn model(events: &Events, desc: &Resolved) -> Model {
     };
     let translation = tlb + walk;
     let serial = events.l2_hit_cycles + events.walk_pending;
-    let total = base + translation + events.kernel_cycles;
+    let total = base + translation + events.kernel_cycles + events.host_cycles.unwrap_or(0);
     let share = |part: u64| if base + part == 0 { 0.0 } else { part as f64 / (base + part) as f64 };
     Model {
         method,
-        cycles: Cycles { base, tlb, walk, kernel: events.kernel_cycles, total },
+        cycles: Cycles { base, tlb, walk, kernel: events.kernel_cycles, host: events.host_cycles, total },
         walk_pending: events.walk_pending,
         walk_active: events.walk_active,
         translation_cycles: translation,

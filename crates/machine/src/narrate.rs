@@ -8,7 +8,7 @@ use mmulab_addr::{Access, PhysAddr, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Entry, Observer};
-use mmulab_walker::{Server, StepRecord};
+use mmulab_walker::{Dimension, NestedStep, Server, StepRecord};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -25,6 +25,8 @@ pub struct Narrator<F> {
     line: F,
     arrays: Vec<(String, u8)>,
     walk_caches: Vec<String>,
+    /// Those of the host below guests.
+    host_caches: Vec<String>,
     caches: Vec<String>,
     filled: Vec<Filled>,
     walk: Vec<Read>,
@@ -55,6 +57,12 @@ struct Line<'a> {
 /// An entry that was read.
 #[derive(Serialize)]
 struct Read {
+    /// In a walk of two dimensions, whose it is and its level: `gL4`, `hL1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<String>,
+    /// The first of its walk, where that is not told by the levels.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    first: bool,
     level: u8,
     pa: PhysAddr,
     cached: String,
@@ -77,6 +85,8 @@ struct Filled {
 enum Happening {
     Kernel(Told),
     Flush(Invalidate),
+    HostKernel { host: Told },
+    HostFlush { host: Invalidate },
     Tlb { tlb: &'static str, array: String, va: VirtAddr, bytes: u64 },
 }
 
@@ -90,6 +100,7 @@ impl<F: FnMut(&str)> Narrator<F> {
             line,
             arrays: arrays.into_iter().zip(levels).collect(),
             walk_caches: core.walker.names(),
+            host_caches: machine.host.as_ref().map(|h| h.walkers()[0].names()).unwrap_or_default(),
             caches: machine.caches.names(),
             filled: Vec::new(),
             walk: Vec::new(),
@@ -132,6 +143,15 @@ impl<F: FnMut(&str)> Narrator<F> {
         self.fault.clear();
         self.filled.clear();
         self.events.clear();
+    }
+
+    /// What whoever had an entry is called.
+    fn server(&self, server: Server, walk_caches: &[String]) -> String {
+        match server {
+            Server::WalkCache(i) => walk_caches[usize::from(i)].clone(),
+            Server::Cache(i) => self.caches[usize::from(i)].clone(),
+            Server::NestedTlb => "NTLB".to_owned(),
+        }
     }
 
     fn tlb(&mut self, tlb: &'static str, array: usize, entry: &Entry) {
@@ -199,13 +219,27 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
 
     fn walked(&mut self, steps: &[StepRecord]) {
         for s in steps {
-            let cached = match s.server {
-                Server::WalkCache(i) => self.walk_caches[usize::from(i)].clone(),
-                Server::Cache(i) => self.caches[usize::from(i)].clone(),
-                Server::NestedTlb => "nested-tlb".into(),
-            };
-            self.walk.push(Read { level: s.level, pa: s.pa, cached, cycles: s.cycles });
+            let cached = self.server(s.server, &self.walk_caches);
+            self.walk.push(Read { entry: None, first: false, level: s.level, pa: s.pa, cached, cycles: s.cycles });
         }
+    }
+
+    fn walked_nested(&mut self, steps: &[NestedStep]) {
+        for (at, step) in steps.iter().enumerate() {
+            let (letter, walk_caches) = match step.dimension {
+                Dimension::Guest => ('g', &self.walk_caches),
+                Dimension::Host => ('h', &self.host_caches),
+            };
+            let s = step.record;
+            let (entry, first) = (Some(format!("{letter}L{}", s.level)), at == 0);
+            let cached = self.server(s.server, walk_caches);
+            self.walk.push(Read { entry, first, level: s.level, pa: s.pa, cached, cycles: s.cycles });
+        }
+    }
+
+    fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+        self.events.extend(told.iter().map(|t| Happening::HostKernel { host: t.clone() }));
+        self.events.extend(invalidations.iter().map(|&i| Happening::HostFlush { host: i }));
     }
 }
 

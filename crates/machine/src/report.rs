@@ -1,5 +1,6 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
+mod host;
 mod memory;
 mod perf;
 mod places;
@@ -9,9 +10,11 @@ pub(crate) use memory::fmfi;
 use crate::{
     Ended, EndedReport, Machine, Resolved, Touched,
     describe::Assumption,
+    host::System,
     model::{self, Events, Model},
-    tally::Cost,
+    tally::{Cost, Place, Tally},
 };
+use host::HostReport;
 use memory::{MemoryReport, memory};
 use mmulab_kernel::{KernelCounts, Region};
 use mmulab_tlb::{ArrayCounts, HierarchyCounts, Reloads, SideCounts};
@@ -67,6 +70,8 @@ struct AllCounts {
     space_switches: u64,
     kernel: KernelCounts,
     memory: MemoryReport,
+    #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
+    host: Option<HostReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,10 +82,13 @@ struct Walks {
     dirty_updates: u64,
     denied_rechecks: u64,
     levels: Vec<LevelReport>,
+    /// Of the host's table, where walks have two dimensions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    host_levels: Vec<LevelReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct LevelReport {
+pub(super) struct LevelReport {
     level: u8,
     from_walk_cache: u64,
     reads: u64,
@@ -89,6 +97,8 @@ struct LevelReport {
 
 #[derive(Debug, Serialize)]
 struct RegionReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vm: Option<usize>,
     #[serde(flatten)]
     region: Region,
     #[serde(flatten)]
@@ -111,11 +121,12 @@ pub fn report(
     trace_ended: &Ended,
     touched: Option<&Touched>,
 ) -> Result<Report, ReportError> {
+    machine.enter(0);
     let mut tlb = HierarchyCounts::default();
     let mut walks = WalkCounts::default();
     let mut events = Events::default();
     let servers = machine.caches.names();
-    let levels = machine.desc.machine.table.format().levels();
+    let levels = machine.desc.machine.walked_table().format().levels();
     for core in &mut machine.cores {
         tlb.add(&core.tlbs.counts());
         walks.add(&core.walker.counts(servers.len(), levels));
@@ -129,6 +140,8 @@ pub fn report(
     events.l2_hit_stalls = own.l2_hit_stalls;
     events.walk_stalls = own.walk_stalls;
     events.kernel_cycles = own.kernel_cycles;
+    events.host_cycles = machine.host.as_ref().map(|host| host.counts.cycles);
+    let host_walks = host::walks(machine, &mut walks)?;
     check(machine, &tlb, &walks)?;
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
@@ -155,7 +168,7 @@ pub fn report(
             ("l2i_misses", per_kilo(tlb.l2i.misses)),
             ("l2d_misses", per_kilo(tlb.l2d.misses)),
             ("walks", per_kilo(walks.instruction.walks + walks.data.walks)),
-            ("faults", per_kilo(machine.kernel.counts().faults.total())),
+            ("faults", per_kilo(machine.system.kernel.counts().faults.total())),
         ]),
         counts: AllCounts {
             instructions: events.instructions,
@@ -173,17 +186,19 @@ pub fn report(
                 dirty_updates: own.dirty_updates,
                 denied_rechecks: own.denied_rechecks,
                 levels: walks.levels.iter().map(served).collect(),
+                host_levels: host_walks.levels.iter().map(served).collect(),
             },
             violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
-            kernel: machine.kernel.counts().clone(),
+            kernel: machine.system.kernel.counts().clone(),
             memory: memory(machine, touched),
+            host: host::report(machine, host_walks.clone()),
         },
         model,
         perf,
         regions: regions(machine),
-        heat: places(machine.tally.heat()),
-        code: places(machine.tally.code()),
+        heat: places(machine.system.tally.heat()),
+        code: places(machine.system.tally.code()),
         exactness: Exactness {
             counted: &[
                 "counts",
@@ -212,14 +227,18 @@ impl Report {
 }
 
 fn regions(machine: &Machine) -> Vec<RegionReport> {
-    let report = |r: &Region| RegionReport { cost: machine.tally.region(r.id), region: r.clone() };
-    machine.kernel.regions().iter().map(report).collect()
+    let several = machine.systems().count() > 1;
+    let of = |(vm, system): (usize, &System)| -> Vec<RegionReport> {
+        let vm = several.then_some(vm);
+        let report = |r: &Region| RegionReport { vm, cost: system.tally.region(r.id), region: r.clone() };
+        system.kernel.regions().iter().map(report).collect()
+    };
+    machine.systems().flat_map(of).collect()
 }
 
 /// Every identity that must hold between the counts of the rooms.
 fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result<(), ReportError> {
     tlb.check().map_err(ReportError)?;
-    walks.check().map_err(ReportError)?;
     let own = &machine.counts;
     let same = |what: &str, a: u64, b: u64| {
         if a == b { Ok(()) } else { Err(ReportError(format!("{what}: {a} and {b}"))) }
@@ -236,7 +255,8 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
             "second-level misses that ended in no translation: {left}, of at most {most}"
         )));
     }
-    let total = machine.tally.total();
+    let mut total = Cost::default();
+    machine.systems().for_each(|(_, system)| total.add(&system.tally.total()));
     same("first-level instruction misses, and their sum over regions", tlb.l1i.misses, total.l1i_misses)?;
     same("first-level data misses, and their sum over regions", tlb.l1d.misses, total.l1d_misses)?;
     same("walks, and their sum over regions", begun, total.walks)?;
@@ -244,7 +264,9 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     same("walk cycles, and their sum over regions", walks.instruction.cycles + walks.data.cycles, total.walk_cycles)?;
     same("stall cycles, and their sum over regions", own.walk_stalls + own.l2_hit_stalls, total.stall_cycles)?;
     if machine.desc.options.profile {
-        for (what, places) in [("code", machine.tally.code()), ("memory", machine.tally.heat())] {
+        let of = |pick: fn(&Tally) -> Vec<Place>| machine.systems().flat_map(move |(_, s)| pick(&s.tally)).collect();
+        let both: [(_, Vec<Place>); 2] = [("code", of(Tally::code)), ("memory", of(Tally::heat))];
+        for (what, places) in both {
             let mut sum = Cost::default();
             places.iter().for_each(|place| sum.add(&place.cost));
             if sum != total {

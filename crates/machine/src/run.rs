@@ -76,7 +76,7 @@ pub fn run(
         lanes[index % workers].push((index, machine));
     }
 
-    let mut feed = Feed { limit: limits.instructions, instructions: 0, references: 0 };
+    let mut feed = Feed::new(limits);
     let mut ended = Ended::End;
     let mut beat = start;
     let report = |feed: &Feed, source: &dyn Source| {
@@ -155,15 +155,19 @@ pub fn run(
 }
 
 /// Counts what is fed and cuts it at the limit.
-struct Feed {
+pub(crate) struct Feed {
     limit: Option<u64>,
     instructions: u64,
     references: u64,
 }
 
 impl Feed {
+    pub fn new(limits: Limits) -> Self {
+        Self { limit: limits.instructions, instructions: 0, references: 0 }
+    }
+
     /// Takes in a batch; true when the limit was reached in it, and the batch cut there.
-    fn admit(&mut self, batch: &mut Batch) -> bool {
+    pub fn admit(&mut self, batch: &mut Batch) -> bool {
         let limit = self.limit.unwrap_or(u64::MAX);
         for at in 0..batch.refs.len() {
             let word = batch.refs[at];
@@ -192,7 +196,7 @@ pub fn run_watched<W: Watch>(
     limits: Limits,
     mut beat: impl FnMut() -> Control,
 ) -> Ended {
-    let mut feed = Feed { limit: limits.instructions, instructions: 0, references: 0 };
+    let mut feed = Feed::new(limits);
     let mut batch = Batch::default();
     loop {
         let read = source.next_batch(&mut batch);

@@ -5,7 +5,7 @@ use mmulab_addr::{Access, PhysAddr, Pid, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Observer, Outcome};
-use mmulab_walker::StepRecord;
+use mmulab_walker::{NestedStep, StepRecord};
 use serde::Serialize;
 
 /// Watches the engine. [`Nobody`] does, in ordinary runs, and costs nothing.
@@ -21,6 +21,12 @@ pub trait Watch: Observer {
 
     /// The walker read these entries.
     fn walked(&mut self, steps: &[StepRecord]);
+
+    /// A walk of two dimensions read these entries.
+    fn walked_nested(&mut self, _steps: &[NestedStep]) {}
+
+    /// The host's kernel did this, and asked for these invalidations.
+    fn happened_in_host(&mut self, _told: &[Told], _invalidations: &[Invalidate]) {}
 
     /// Whether it wants to see no more: the run ends.
     fn is_over(&self) -> bool {

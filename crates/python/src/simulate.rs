@@ -1,15 +1,18 @@
 use crate::errors::{failure, user};
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    Control, Limits, Machine, MachineDesc, Narrator, Options, Resolved, Touched, describe, open, report,
-    run as run_machines,
+    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched, describe,
+    describe::Names, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
-use mmulab_trace::Source;
+use mmulab_trace::{Format, Source, Span, write_file};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// What `run` and `explain` are asked.
 #[derive(Deserialize)]
@@ -31,6 +34,8 @@ pub struct Job {
     machine: String,
     policy: String,
     #[serde(default)]
+    host_policy: Option<String>,
+    #[serde(default)]
     set: Vec<String>,
 }
 
@@ -44,19 +49,23 @@ pub struct Search {
 
 impl Job {
     pub fn resolve(&self, options: &Options, search: &Search) -> PyResult<Resolved> {
-        describe::resolve(&self.machine, &self.policy, &self.set, options, &search.machines, &search.policies)
-            .map_err(user)
+        let names = Names { machine: &self.machine, policy: &self.policy, host_policy: self.host_policy.as_deref() };
+        describe::resolve(names, &self.set, options, &search.machines, &search.policies).map_err(user)
     }
 }
 
 impl Spec {
     fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
         let spec: Self = serde_json::from_str(text).map_err(user)?;
-        let source = reshape(&spec.reshape, open(&spec.trace).map_err(user)?).map_err(user)?;
+        let one = |name: &String| reshape(&spec.reshape, open(name).map_err(user)?).map_err(user);
+        let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one).collect::<PyResult<_>>()?;
+        let source = interleave(sources, spec.options.quantum).map_err(user)?;
         let with_space = source.info().has_address_space;
+        let of_misses = source.info().misses_of.is_some();
         let machines = spec.jobs.iter().map(|job| {
-            let resolved = Arc::new(job.resolve(&spec.options, &spec.search)?);
-            Machine::new(resolved, with_space).map_err(user)
+            let resolved = job.resolve(&spec.options, &spec.search)?;
+            let resolved = if of_misses { resolved.without_tlbs() } else { resolved };
+            Machine::new(Arc::new(resolved), with_space).map_err(user)
         });
         let machines = machines.collect::<PyResult<_>>()?;
         Ok((spec, source, machines))
@@ -139,14 +148,42 @@ pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> 
     text(&report(machine, source.info(), &ended, None).map_err(failure)?)
 }
 
+/// Runs one job and writes the references that its TLBs did not serve to a trace; the result, and what was written.
+#[pyfunction]
+pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let (spec, source, mut machines) = Spec::open(spec)?;
+    let [machine] = machines.as_mut_slice() else { return Err(user("misses are written of one job")) };
+    if source.info().misses_of.is_some() {
+        return Err(user("this trace holds misses only: they are what would be written"));
+    }
+    let target = Path::new(target);
+    let format = match Format::of_name(target) {
+        Some(format @ (Format::Native | Format::Text)) => format,
+        _ => return Err(user(format!("{}: misses are written as .mmt or .mmtx", target.display()))),
+    };
+    let mut picked = Misses::new(source, machine, spec.limits());
+    let hear = |now: &mmulab_trace::Progress| crate::trace::tell(progress.as_ref(), now);
+    let written = py.detach(|| write_file(&mut picked, target, format, Span::default(), hear)).map_err(user)?;
+    let (source, ended) = picked.finish();
+    let ended = if written.interrupted { Ended::Interrupted } else { ended };
+    let result = report(machine, source.info(), &ended, None).map_err(failure)?;
+    text(&json!({ "result": result, "written": written }))
+}
+
 fn search(text: &str) -> PyResult<Search> {
     serde_json::from_str(text).map_err(user)
 }
 
 /// A job's descriptions with every value known.
 #[pyfunction]
-pub fn resolve(machine: &str, policy: &str, sets: Vec<String>, search: &str) -> PyResult<String> {
-    let job = Job { machine: machine.to_owned(), policy: policy.to_owned(), set: sets };
+pub fn resolve(
+    machine: &str,
+    policy: &str,
+    host_policy: Option<String>,
+    sets: Vec<String>,
+    search: &str,
+) -> PyResult<String> {
+    let job = Job { machine: machine.to_owned(), policy: policy.to_owned(), host_policy, set: sets };
     let resolved = job.resolve(&Options::default(), &self::search(search)?)?;
     // Building it finds what only shows when all parts meet.
     let resolved = Arc::new(resolved);

@@ -20,7 +20,7 @@ fn text<T: Serialize>(value: &T) -> PyResult<String> {
 }
 
 /// Tells a callback of progress; false once it raises or Ctrl-C was pressed.
-fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
+pub(crate) fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
     Python::attach(|py| {
         let heard =
             hear.map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(now).unwrap_or_default(),)).map(drop));

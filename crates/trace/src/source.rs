@@ -50,6 +50,10 @@ pub struct TraceInfo {
     pub has_address_space: bool,
     /// Whether it tells what the program asked of its allocator.
     pub has_heap: bool,
+    /// Where only references are kept that a machine's TLBs did not serve: that machine, and its policy. Every reference of
+    /// such a trace is a walk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses_of: Option<String>,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
@@ -122,9 +126,9 @@ pub trait Source: Send {
 
     /// What a copy of it says at its start.
     fn description(&self) -> Description {
-        let TraceInfo { program, args, isa, has_address_space, has_heap, format, .. } = self.info().clone();
+        let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, format, .. } = self.info().clone();
         let writer = concat!("mmulab ", env!("CARGO_PKG_VERSION")).into();
-        Description { program, args, isa, has_address_space, has_heap, writer, source: format, cpu: None }
+        Description { program, args, isa, has_address_space, has_heap, misses_of, writer, source: format, cpu: None }
     }
 
     /// What it says at its end, where that can be known beforehand.

@@ -8,6 +8,7 @@ import rich_click as click
 from mmulab import engine
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, check_option, existing_trace, raise_if_partial, set_option
+from mmulab.cli.guests import guest_options, guest_sets
 from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.study.plan import BASELINE
@@ -27,6 +28,7 @@ from mmulab.units import show_count
 @click.option("--unmapped", type=click.Choice(["fault", "map", "stop"]), help="As of `mmulab run`.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @check_option
+@guest_options
 @reshape_options
 def explain(
     machine: str,
@@ -45,11 +47,16 @@ def explain(
     uses, so the counters of both agree.
     """
     options = engine.Options(
-        unmapped=unmapped, max_instructions=max_instructions, seed=seed, check=check, reshape=reshape_of(others)
+        unmapped=unmapped,
+        max_instructions=max_instructions,
+        seed=seed,
+        check=check,
+        reshape=reshape_of(others),
+        vms=tuple(existing_trace(vm) for vm in others["vms"]),
+        quantum=others["quantum"],
     )
-    result = engine.explain(
-        existing_trace(trace), engine.Job(machine, policy, sets), options, lambda line: _write(line.rstrip("\n"))
-    )
+    job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
+    result = engine.explain(existing_trace(trace), job, options, lambda line: _write(line.rstrip("\n")))
     result.check()
     for warning in result.warnings:
         console.warn(warning)

@@ -17,6 +17,7 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
+from mmulab.cli.guests import guest_options, guest_sets
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.study.plan import BASELINE
 from mmulab.tables import print_perf, print_result
@@ -34,7 +35,15 @@ from mmulab.tables import print_perf, print_result
 @click.option("--perf-names", is_flag=True, help="Print the counts under the names of the machine's own perf events.")
 @click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
 @click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
+@click.option(
+    "--misses",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the references that the TLBs did not serve to FILE (.mmt or .mmtx): a trace to walk again, without "
+    "TLBs, under other page tables.",
+)
 @check_option
+@guest_options
 @engine_options
 def run(
     machine: str,
@@ -47,17 +56,27 @@ def run(
     profile: bool,
     touched: bool,
     check: str | None,
+    misses: Path | None,
     **others: Any,
 ) -> None:
     """Run a trace on MACHINE (a name that `mmulab machines` lists, or a TOML file) and count.
 
     Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
     """
-    options = options_of(others, profile=profile, touched=touched, check=check)
-    job = engine.Job(machine, policy, sets)
+    vms = tuple(existing_trace(vm) for vm in others["vms"])
+    options = options_of(
+        others, profile=profile, touched=touched, check=check, vms=vms, quantum=others["quantum"]
+    )
+    job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
     with console.progress("running", options.max_instructions) as hear:
-        ran = engine.run(existing_trace(trace), [job], options, hear)
-    for result in ran.results:
+        if misses is None:
+            results = engine.run(existing_trace(trace), [job], options, hear).results
+        else:
+            result, written = engine.misses(existing_trace(trace), job, options, str(misses), hear)
+            results = [result]
+    if misses is not None:
+        console.say(f"wrote {misses}: {written['references']:,} references that walk, {written['bytes']:,} bytes")
+    for result in results:
         result.check()
         for warning in result.warnings:
             console.warn(warning)
@@ -69,4 +88,4 @@ def run(
             print_perf(console.out(), result)
         else:
             print_result(console.out(), result)
-    raise_if_partial(ran.results)
+    raise_if_partial(results)

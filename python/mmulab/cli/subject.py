@@ -23,6 +23,8 @@ def policy_option(default: str) -> Callable[[F], F]:
     """`--policy`, with what it is if it is not given."""
     return click.option(
         "--policy",
+        "--guest-policy",
+        "policy",
         default=default,
         show_default=True,
         help="The operating system's page policy.",

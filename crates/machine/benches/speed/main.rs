@@ -52,7 +52,14 @@ fn machine(name: &str, policy: &str, options: &Options, with_space: bool) -> Mac
 
 fn machine_with(name: &str, policy: &str, sets: &[String], options: &Options, with_space: bool) -> Machine {
     let dirs = |d: &str| vec![root().join(d)];
-    let desc = describe::resolve(name, policy, sets, options, &dirs("machines"), &dirs("policies")).unwrap();
+    let desc = describe::resolve(
+        describe::Names { machine: name, policy, host_policy: None },
+        sets,
+        options,
+        &dirs("machines"),
+        &dirs("policies"),
+    )
+    .unwrap();
     Machine::new(Arc::new(desc), with_space).unwrap()
 }
 

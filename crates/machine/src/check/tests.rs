@@ -8,8 +8,14 @@ const AT: u64 = 0x4000_0000;
 fn machine(check: Check) -> Machine {
     let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
     let options = Options { check, ..Options::default() };
-    let desc =
-        describe::resolve("zenplus-2700x", "linux-4k", &[], &options, &dirs("machines"), &dirs("policies")).unwrap();
+    let desc = describe::resolve(
+        describe::Names { machine: "zenplus-2700x", policy: "linux-4k", host_policy: None },
+        &[],
+        &options,
+        &dirs("machines"),
+        &dirs("policies"),
+    )
+    .unwrap();
     Machine::new(Arc::new(desc), true).unwrap()
 }
 
@@ -76,11 +82,11 @@ fn what_the_table_does_not_bear_out_is_found() {
         assert_eq!(m.ended, None);
         let cx = m.context().unwrap();
         let mut step = cx.format.start(cx.root, page(5));
-        while let Next::Table(next) = cx.format.next(m.mem.read(step.entry), step, page(5)) {
+        while let Next::Table(next) = cx.format.next(m.system.mem.read(step.entry), step, page(5)) {
             step = next;
         }
-        let bits = spoil(m.mem.read(step.entry));
-        m.mem.write(step.entry, bits);
+        let bits = spoil(m.system.mem.read(step.entry));
+        m.system.mem.write(step.entry, bits);
         let mut next = Batch::default();
         next.push_event(Event::Invlpg { addr: page(40) });
         m.run(&next);
@@ -95,12 +101,12 @@ fn other_bits_than_without_coalescing_are_found() {
     m.run(&program());
     let cx = m.context().unwrap();
     let mut step = cx.format.start(cx.root, page(50));
-    while let Next::Table(next) = cx.format.next(m.mem.read(step.entry), step, page(50)) {
+    while let Next::Table(next) = cx.format.next(m.system.mem.read(step.entry), step, page(50)) {
         step = next;
     }
     // An accessed bit lost: no entry is wrong for it.
-    let bits = m.mem.read(step.entry) & !(1 << 5);
-    m.mem.write(step.entry, bits);
+    let bits = m.system.mem.read(step.entry) & !(1 << 5);
+    m.system.mem.write(step.entry, bits);
     let mut next = Batch::default();
     next.refs.push(Ref::read(page(50)));
     m.run(&next);

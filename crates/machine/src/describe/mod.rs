@@ -2,14 +2,16 @@
 
 mod core;
 mod costs;
+mod guest;
 mod perf;
 mod resolve;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
+pub use guest::{Mode, VirtualDesc};
 pub use mmulab_describe::{DescribeError, find, list, load, nearest, title};
 pub use perf::{Counted, EventDesc, PerfDesc};
-pub use resolve::{Assumption, Check, Options, Resolved, Unmapped, resolve};
+pub use resolve::{Assumption, Check, HOST_POLICY, Names, Options, Resolved, Unmapped, resolve};
 
 use mmulab_addr::Side;
 use mmulab_frames::MemoryDesc;
@@ -42,7 +44,7 @@ pub struct MachineDesc {
     /// The page-table format.
     #[serde(default)]
     pub table: TableDesc,
-    /// The TLB arrays of each core.
+    /// The TLB arrays of each core. An empty list is a machine without TLBs: every reference walks.
     pub tlb: Vec<ArrayDesc>,
     /// How the arrays work together.
     #[serde(default)]
@@ -60,9 +62,18 @@ pub struct MachineDesc {
     /// What the machine's own performance counters call what is counted.
     #[serde(default, skip_serializing_if = "PerfDesc::is_empty")]
     pub perf: PerfDesc,
+    /// Virtual machines, if programs run in such.
+    #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
+    pub guest: Option<VirtualDesc>,
 }
 
 impl MachineDesc {
+    /// The page-table format that walks for the programs begin with: the guests', unless there are none, or the host
+    /// keeps shadow tables.
+    pub fn walked_table(&self) -> &TableDesc {
+        self.guest.as_ref().filter(|guest| guest.mode == Mode::Nested).map_or(&self.table, |guest| &guest.table)
+    }
+
     /// Base pages that the first level's data side coalesces, if it does so in groups.
     pub fn data_group(&self) -> Option<u16> {
         let serves = |a: &&ArrayDesc| a.level == 1 && a.side.serves(Side::Data);

@@ -1,6 +1,7 @@
 use super::{DescribeError, MachineDesc, find, load};
 use mmulab_describe as read;
 use mmulab_kernel::{KernelDesc, PolicyDesc};
+use mmulab_tlb::Coalescing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -56,6 +57,11 @@ pub struct Options {
     pub savable: Option<f64>,
     /// Overrides the seed of memory's random placement.
     pub seed: Option<u64>,
+    /// Traces of further virtual machines beside the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vms: Vec<String>,
+    /// References each virtual machine makes before it is the next one's turn, where there are several.
+    pub quantum: Option<u64>,
 }
 
 /// A value that no source states, and why it is what it is.
@@ -77,8 +83,11 @@ pub struct Assumption {
 pub struct Resolved {
     /// The machine.
     pub machine: MachineDesc,
-    /// The policy.
+    /// The policy; in virtual machines, the guests'.
     pub policy: PolicyDesc,
+    /// The policy of the host, where there are virtual machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_policy: Option<PolicyDesc>,
     /// The options.
     pub options: Options,
     /// The assignments that were made.
@@ -87,23 +96,62 @@ pub struct Resolved {
     pub assumptions: Vec<Assumption>,
 }
 
-/// Reads machine and policy (names in the directories, or paths), applies the assignments (keys of the machine;
-/// `policy.KEY` for the policy's) and the options.
+/// What is run on what, by name in the directories or by path.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The machine.
+    pub machine: &'a str,
+    /// The policy of the kernel that programs run on.
+    pub policy: &'a str,
+    /// The policy of the host below virtual machines; [`HOST_POLICY`] if none is named.
+    pub host_policy: Option<&'a str>,
+}
+
+/// The policy of a host that is told none.
+pub const HOST_POLICY: &str = "linux-4k";
+
+/// Reads machine and policies, applies the assignments (keys of the machine; `policy.KEY` for the policy's,
+/// `host_policy.KEY` for the host's) and the options.
 ///
 /// # Errors
 /// What cannot be read or does not fit together, with the place and the remedy.
 pub fn resolve(
-    machine: &str,
-    policy: &str,
+    names: Names,
     set: &[String],
     options: &Options,
     machine_dirs: &[PathBuf],
     policy_dirs: &[PathBuf],
 ) -> Result<Resolved, DescribeError> {
-    let (for_policy, for_machine): (Vec<_>, Vec<_>) = set.iter().partition(|s| s.starts_with("policy."));
-    let mut machine: MachineDesc = file("machine", machine, machine_dirs, &for_machine)?;
-    let stripped: Vec<String> = for_policy.iter().map(|s| s["policy.".len()..].to_owned()).collect();
-    let policy: PolicyDesc = file("policy", policy, policy_dirs, &stripped.iter().collect::<Vec<_>>())?;
+    let of = |prefix: &str| -> Vec<String> {
+        set.iter().filter_map(|s| s.strip_prefix(prefix)).map(str::to_owned).collect()
+    };
+    let (for_policy, for_host) = (of("policy."), of("host_policy."));
+    let of_machine = |s: &&String| !s.starts_with("policy.") && !s.starts_with("host_policy.");
+    let for_machine: Vec<String> = set.iter().filter(of_machine).cloned().collect();
+    let mut machine: MachineDesc = file("machine", names.machine, machine_dirs, &for_machine)?;
+    let policy: PolicyDesc = file("policy", names.policy, policy_dirs, &for_policy)?;
+    if machine.guest.is_none() && (names.host_policy.is_some() || !for_host.is_empty() || !options.vms.is_empty()) {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message:
+                "a host's policy and further virtual machines need a guest: give --guest-memory SIZE, or a machine \
+                      with a [virtual] table"
+                    .into(),
+        });
+    }
+    if !options.vms.is_empty() && (options.touched || options.profile) {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message:
+                "pages touched and costs by place are kept of one virtual machine: leave out --touched and --profile, \
+                      or the further machines"
+                    .into(),
+        });
+    }
+    let host_policy: Option<PolicyDesc> = match machine.guest {
+        Some(_) => Some(file("policy", names.host_policy.unwrap_or(HOST_POLICY), policy_dirs, &for_host)?),
+        None => None,
+    };
     if let Some(cpi) = options.base_cpi {
         machine.core.base_cpi = cpi;
         machine.core.assumed.remove("base_cpi");
@@ -111,16 +159,27 @@ pub fn resolve(
     }
     if let Some(seed) = options.seed {
         machine.memory.seed = seed;
+        machine.guest.iter_mut().for_each(|guest| guest.memory.seed = seed);
     }
     check(&machine, options)?;
     let mut assumptions = Vec::new();
     gather("", &value_of(&machine), &mut assumptions);
     gather("policy", &value_of(&policy), &mut assumptions);
-    Ok(Resolved { machine, policy, options: options.clone(), set: set.to_vec(), assumptions })
+    if let Some(host_policy) = &host_policy {
+        gather("host_policy", &value_of(host_policy), &mut assumptions);
+    }
+    Ok(Resolved { machine, policy, host_policy, options: options.clone(), set: set.to_vec(), assumptions })
 }
 
 impl Resolved {
-    /// The part the kernel is built from.
+    /// The same without TLBs, for a trace of misses: every reference walks.
+    pub fn without_tlbs(mut self) -> Self {
+        self.machine.tlb.clear();
+        self.machine.tlb_rules.coalescing = Coalescing::None;
+        self
+    }
+
+    /// The part the kernel is built from, where programs run on the machine itself.
     pub fn kernel_desc(&self) -> KernelDesc {
         KernelDesc {
             memory: self.machine.memory.clone(),
@@ -136,7 +195,7 @@ fn file<T: serde::de::DeserializeOwned>(
     what: &'static str,
     name: &str,
     dirs: &[PathBuf],
-    set: &[&String],
+    set: &[String],
 ) -> Result<T, DescribeError> {
     let path = find(what, name, dirs)?;
     let text = load(&path)?;
@@ -167,6 +226,11 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
         return bad(format!("core.frequency_mhz is {}: give a positive number of MHz", core.frequency_mhz));
     }
     super::perf::check(machine)?;
+    if let Some(guest) = &machine.guest
+        && !(guest.exit_cycles.is_finite() && guest.exit_cycles >= 0.0)
+    {
+        return bad(format!("virtual.exit_cycles is {}: give a number of cycles", guest.exit_cycles));
+    }
     if let Some(share) = options.savable
         && !(0.0..=1.0).contains(&share)
     {

@@ -1,8 +1,8 @@
 //! What memory went to, and how broken up the free memory was.
 
-use crate::{Machine, Touched};
+use crate::{Machine, Touched, host::System};
 use mmulab_addr::{BASE_BYTES, show_bytes};
-use mmulab_frames::Fragment;
+use mmulab_frames::{Fragment, MemoryDesc};
 use mmulab_kernel::{Kernel, Usage};
 use serde::Serialize;
 
@@ -54,26 +54,37 @@ pub(crate) fn fmfi(kernel: &Kernel) -> Vec<f64> {
     (0..=frames.max_order()).map(|order| frames.fmfi(order)).collect()
 }
 
+/// What memory went to that `system` hands out, as `desc` describes it.
+pub(super) fn usage(system: &System, desc: &MemoryDesc) -> MemoryReport {
+    MemoryReport { usage: system.kernel.usage(&system.mem), unused: None, fragmentation: fragmentation(system, desc) }
+}
+
+/// The same of the programs' system, and what of it they never touched.
 pub(super) fn memory(machine: &Machine, touched: Option<&Touched>) -> MemoryReport {
-    let usage = machine.kernel.usage(&machine.mem);
-    let unused = touched.map(|t| {
+    let m = &machine.desc.machine;
+    let mut report = usage(&machine.system, m.guest.as_ref().map_or(&m.memory, |guest| &guest.memory));
+    report.unused = touched.map(|t| {
         let (private, files) = (t.private_bytes_peak(), t.file_bytes());
         Unused {
             touched_bytes: private + files,
-            bloat_bytes: usage.private_bytes_peak.saturating_sub(private),
-            read_around_bytes: usage.file_bytes_peak.saturating_sub(files),
+            bloat_bytes: report.usage.private_bytes_peak.saturating_sub(private),
+            read_around_bytes: report.usage.file_bytes_peak.saturating_sub(files),
         }
     });
-    let target = match &machine.desc.machine.memory.fragment {
+    report
+}
+
+fn fragmentation(system: &System, desc: &MemoryDesc) -> Fragmentation {
+    let target = match &desc.fragment {
         Fragment::Fmfi { target, order, .. } => Some(Target { order: order.get(), fmfi: *target }),
         Fragment::None | Fragment::Memhog { .. } => None,
     };
-    let pairs = machine.fmfi_at_start.iter().zip(fmfi(&machine.kernel));
+    let pairs = system.fmfi_at_start.iter().zip(fmfi(&system.kernel));
     let orders = pairs.enumerate().map(|(order, (&fmfi_at_start, fmfi_at_end))| OrderReport {
         order: order as u8,
         block: show_bytes(BASE_BYTES << order),
         fmfi_at_start,
         fmfi_at_end,
     });
-    MemoryReport { usage, unused, fragmentation: Fragmentation { target, orders: orders.collect() } }
+    Fragmentation { target, orders: orders.collect() }
 }

@@ -52,6 +52,9 @@ pub struct Description {
     /// Whether the events tell what the program asked of its allocator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_heap: bool,
+    /// The machine and policy whose TLBs served all other references, where only the rest is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses_of: Option<String>,
     /// What wrote the trace: name and version.
     pub writer: String,
     /// What the references came from: `qemu-x86_64 ...`, or the format converted from.

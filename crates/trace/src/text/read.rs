@@ -97,7 +97,11 @@ fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
         }
         "mappings" => info.has_address_space = is_told(&mut words)?,
         "heap" => info.has_heap = is_told(&mut words)?,
-        _ => return Err(Wrong(column, format!("'{key}' describes nothing: program, arg, isa, mappings, heap do"))),
+        "misses" => info.misses_of = Some(words.text("a machine")?.to_string()),
+        _ => {
+            let what = format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses do");
+            return Err(Wrong(column, what));
+        }
     }
     words.end()
 }

@@ -104,7 +104,7 @@ fn push_flags(line: &mut String, flags: &MapFlags) {
 /// # Errors
 /// Those of `out`.
 pub fn write_description(description: &Description, out: &mut impl io::Write) -> io::Result<()> {
-    let Description { program, args, isa, has_address_space, has_heap, .. } = description;
+    let Description { program, args, isa, has_address_space, has_heap, misses_of, .. } = description;
     if !program.is_empty() {
         writeln!(out, "{DESCRIBES} program {}", escaped(program))?;
     }
@@ -117,6 +117,9 @@ pub fn write_description(description: &Description, out: &mut impl io::Write) ->
     }
     if *has_heap {
         writeln!(out, "{DESCRIBES} heap told")?;
+    }
+    if let Some(of) = misses_of {
+        writeln!(out, "{DESCRIBES} misses {}", escaped(of))?;
     }
     Ok(())
 }

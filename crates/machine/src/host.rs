@@ -1,0 +1,365 @@
+//! The host below virtual machines: its memory and kernel, the second dimension of each core's walker, and which guest runs.
+//!
+//! A guest is a process of the host's kernel whose address space is one anonymous mapping: the guest's physical memory, from
+//! address 0 on. What the guest's kernel and walker see of memory are guest-physical addresses; where the host has them is
+//! told by the host's table alone.
+
+mod counts;
+mod shadow;
+mod tags;
+
+pub(crate) use counts::HostCounts;
+pub(crate) use shadow::Filled;
+use shadow::Shadows;
+use tags::Tags;
+
+use crate::{
+    Ended, MachineError, Resolved,
+    check::lookup,
+    describe::{Mode, VirtualDesc},
+    tally::Tally,
+};
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_kernel::{Actor, Effects, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc};
+use mmulab_pagetable::{Format, Invalidate, Leaf};
+use mmulab_trace::{Backing, Event, MapFlags};
+use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};
+use std::{collections::BTreeSet, ops::Range};
+
+/// Bits of the number of a process in a trace; what is above is the number of its virtual machine.
+pub(crate) const PID_BITS: u32 = 24;
+/// Virtual machines there can be.
+pub(crate) const GUESTS_MAX: usize = 1 << (32 - PID_BITS);
+/// How often the same guest-physical address may fault in the host before something is broken, as in the engine.
+const MAX_FAULTS: u32 = 8;
+
+/// A kernel with its memory, and what its programs cost.
+pub(crate) struct System {
+    pub mem: PhysMem,
+    pub kernel: Kernel,
+    pub tally: Tally,
+    /// The fragmentation index of each order before the program started.
+    pub fmfi_at_start: Vec<f64>,
+}
+
+impl System {
+    pub fn new(desc: &KernelDesc, profile: bool) -> Result<Self, KernelError> {
+        let mut mem = PhysMem::new(desc.memory.bytes());
+        let kernel = Kernel::new(desc, &mut mem)?;
+        Ok(Self { fmfi_at_start: crate::report::fmfi(&kernel), mem, kernel, tally: Tally::new(profile) })
+    }
+}
+
+/// A virtual machine.
+struct Guest {
+    /// Its table in the host.
+    context: WalkContext,
+    /// Its memory, in bytes.
+    bytes: u64,
+    /// Tags that its translations may be held under.
+    tags: BTreeSet<Asid>,
+    /// Its system, while another machine runs.
+    parked: Option<System>,
+}
+
+/// The host.
+pub(crate) struct Host {
+    pub system: System,
+    pub fx: Effects,
+    pub counts: HostCounts,
+    /// How its table is read.
+    pub format: Format,
+    walkers: Vec<NestedWalker>,
+    guests: Vec<Guest>,
+    /// The guest that runs.
+    at: usize,
+    tags: Tags,
+    /// Tables straight from the guests' programs to the host's frames, in place of walks of two dimensions.
+    shadows: Option<Shadows>,
+    /// What shadow tables no longer say, to be delivered with what the host's kernel changed.
+    shadow_stale: Vec<Invalidate>,
+}
+
+impl Host {
+    /// The host of the described machine, with guests that have no memory yet but what they were told; and the system of
+    /// the first of them, which runs.
+    pub fn new(desc: &Resolved, guest: &VirtualDesc, policy: &PolicyDesc) -> Result<(Self, System), MachineError> {
+        let machine = &desc.machine;
+        let count = desc.options.vms.len() + 1;
+        let tags = Tags::new(count, machine.tlb_rules.asid_bits);
+        let of_host = KernelDesc {
+            memory: machine.memory.clone(),
+            table: machine.table.clone(),
+            policy: policy.clone(),
+            cpus: machine.core.count,
+            asid_bits: u16::BITS as u8,
+        };
+        let system = System::new(&of_host, false).map_err(MachineError::Host)?;
+        let caches = NestedDesc { caches: &guest.cache, tlb: guest.nested_tlb.as_ref() };
+        let mut host = Self {
+            system,
+            fx: Effects::default(),
+            counts: HostCounts::default(),
+            format: machine.table.format(),
+            walkers: (0..machine.core.count)
+                .map(|core| NestedWalker::new(caches, usize::from(core)))
+                .collect::<Result<_, _>>()?,
+            guests: Vec::new(),
+            at: 0,
+            tags,
+            shadows: (guest.mode == Mode::Shadow).then(|| Shadows::new(machine.table.clone())),
+            shadow_stale: Vec::new(),
+        };
+        for vm in 0..count {
+            let mut of_guest = KernelDesc {
+                memory: guest.memory.clone(),
+                table: guest.table.clone(),
+                policy: desc.policy.clone(),
+                cpus: machine.core.count,
+                asid_bits: tags.guest_bits(),
+            };
+            // Guests of one description differ in what is placed at random.
+            of_guest.memory.seed = of_guest.memory.seed.wrapping_add(vm as u64);
+            let mut parked = System::new(&of_guest, desc.options.profile)?;
+            parked.kernel.tell_touched();
+            let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
+            let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
+            host.guests.push(Guest { context, bytes, tags: BTreeSet::new(), parked: Some(parked) });
+        }
+        match host.guests[0].parked.take() {
+            Some(first) => Ok((host, first)),
+            None => unreachable!("made above"),
+        }
+    }
+
+    /// The process of the host that virtual machine `vm` is.
+    fn actor(vm: usize, cpu: u16) -> Actor {
+        let number = vm as u32 + 1;
+        Actor { pid: Pid(number), tid: Tid(number), cpu }
+    }
+
+    /// Makes the process of a virtual machine, and maps its memory.
+    fn start(&mut self, vm: usize, bytes: u64) -> Result<WalkContext, KernelError> {
+        let who = Self::actor(vm, 0);
+        let map = Event::Mmap {
+            addr: VirtAddr::new(0),
+            len: bytes,
+            prot: Prot::RW.with(Prot::X),
+            flags: MapFlags::default(),
+            backing: Backing::Anon,
+        };
+        let System { mem, kernel, .. } = &mut self.system;
+        for event in [Event::Switch { pid: who.pid, tid: who.tid }, map] {
+            kernel.event(mem, who, &event, &mut self.fx)?;
+        }
+        // Starting a machine is no part of the run.
+        self.fx.clear();
+        let made = kernel
+            .context(who.pid)
+            .filter(|_| kernel.region_at(who.pid, VirtAddr::new(bytes - 1)) != mmulab_kernel::RegionId::NONE);
+        let context = made.ok_or_else(|| KernelError::Description {
+            key: "virtual.memory.size".into(),
+            message: format!(
+                "{} of guest-physical memory do not fit into what the host's table can translate: give less",
+                mmulab_addr::show_bytes(bytes)
+            ),
+        })?;
+        Ok(WalkContext { format: context.format, root: context.root, asid: context.asid })
+    }
+
+    /// Walks for the guest that runs, in both dimensions.
+    #[inline]
+    pub fn walk(
+        &mut self,
+        walker: &mut Walker,
+        mem: &mut PhysMem,
+        caches: &mut Caches,
+        guest: WalkContext,
+        (cpu, va, access): (u16, VirtAddr, Access),
+    ) -> (Nested, &NestedWalker) {
+        let cx = NestedContext { guest, host: self.guests[self.at].context };
+        let memories = Memories { guest: mem, host: &mut self.system.mem };
+        let nested = &mut self.walkers[usize::from(cpu)];
+        let walk = nested.walk(walker, memories, caches, cx, va, access);
+        (walk, nested)
+    }
+
+    /// What the host's table says of an address of the guest that runs.
+    #[inline]
+    pub fn leaf(&self, gpa: PhysAddr) -> Option<Leaf> {
+        self.leaf_of(self.at, gpa)
+    }
+
+    /// What the host's table says of an address of guest `vm`.
+    pub fn leaf_of(&self, vm: usize, gpa: PhysAddr) -> Option<Leaf> {
+        lookup(&self.system.mem, self.guests[vm].context, VirtAddr::new(gpa.0))
+    }
+
+    /// The host gives the guest that runs memory at `gpa`.
+    pub fn serve(&mut self, gpa: PhysAddr, access: Access, cpu: u16) -> Result<(), Ended> {
+        let who = Self::actor(self.at, cpu);
+        self.counts.exits += 1;
+        let System { mem, kernel, .. } = &mut self.system;
+        let vm = self.at;
+        match kernel.fault(mem, who, VirtAddr::new(gpa.0), access, &mut self.fx) {
+            Ok(_) => Ok(()),
+            Err(FaultError::OutOfMemory { wanted, free_frames, .. }) => Err(Ended::OutOfMemory(format!(
+                "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with {free_frames} \
+                 frames free: give the host more (memory.size), its guests less (virtual.memory.size), or less \
+                 fragmentation"
+            ))),
+            Err(error) => Err(Ended::Kernel(format!(
+                "virtual machine {vm} used guest-physical {gpa}, beyond its {}: {error}",
+                mmulab_addr::show_bytes(self.guests[vm].bytes)
+            ))),
+        }
+    }
+
+    /// The addresses in `frames` of the guest that runs which the host has no memory for that may be stored to. Whoever
+    /// asks has it made before asking again.
+    pub fn first_missing(&self, frames: &Range<u64>) -> Option<PhysAddr> {
+        let mut at = frames.start;
+        while at < frames.end {
+            let gpa = Pfn(at).addr();
+            match self.leaf(gpa) {
+                Some(leaf) if leaf.prot.has(Prot::W) => at = Pfn(at).align_down(leaf.order).0 + leaf.order.base_pages(),
+                _ => return Some(gpa),
+            }
+        }
+        None
+    }
+
+    /// The kernel of the guest that runs stores to memory: the host must have it.
+    pub fn back(&mut self, pfn: Pfn, order: PageOrder, cpu: u16) -> Result<(), Ended> {
+        let mut frames = pfn.0..pfn.0 + order.base_pages();
+        let mut faults = 0;
+        while let Some(gpa) = self.first_missing(&frames) {
+            faults = if gpa.pfn().0 == frames.start { faults + 1 } else { 0 };
+            if faults > MAX_FAULTS {
+                return Err(Ended::Stuck { va: VirtAddr::new(gpa.0), access: Access::Write });
+            }
+            frames.start = gpa.pfn().0;
+            self.counts.kernel_violations += 1;
+            self.serve(gpa, Access::Write, cpu)?;
+        }
+        Ok(())
+    }
+
+    /// Changes in the host's tables have made translations stale: the host invalidates all that was made with the table of
+    /// the machine concerned (Linux's `kvm_flush_remote_tlbs` after an MMU notifier, by INVEPT: Intel SDM vol. 3C, section
+    /// 29.4.3.1). Returns the tags under which that may be held.
+    pub fn stale_tags(&mut self) -> Vec<Asid> {
+        let mut stale = Vec::new();
+        for what in &self.fx.invalidations {
+            let of = match *what {
+                Invalidate::Page { asid, .. } | Invalidate::Range { asid, .. } | Invalidate::Asid(asid) => Some(asid),
+                Invalidate::All => None,
+            };
+            for guest in self.guests.iter().filter(|g| of.is_none_or(|asid| asid == g.context.asid)) {
+                stale.extend(&guest.tags);
+                for walker in &mut self.walkers {
+                    walker.invalidate(self.format, &Invalidate::Asid(guest.context.asid));
+                }
+            }
+        }
+        stale.sort_unstable();
+        stale.dedup();
+        for &tag in &stale {
+            self.shadow_forget(&Invalidate::Asid(tag));
+        }
+        stale
+    }
+
+    /// What the guest that runs wants invalidated goes from its shadow tables; it leaves the guest for that.
+    pub fn forget_in_shadow(&mut self, what: &Invalidate) {
+        self.counts.exits += 1;
+        let mut tagged = Vec::new();
+        self.tagged(what, |what| tagged.push(*what));
+        tagged.iter().for_each(|what| self.shadow_forget(what));
+    }
+
+    /// What shadow tables no longer say, taken.
+    pub fn take_shadow_stale(&mut self) -> Vec<Invalidate> {
+        std::mem::take(&mut self.shadow_stale)
+    }
+
+    /// Whether the walker reads shadow tables.
+    #[inline]
+    pub fn has_shadows(&self) -> bool {
+        self.shadows.is_some()
+    }
+
+    /// The tag of what the guest that runs calls `asid`, which is used from now on.
+    #[inline]
+    pub fn tag(&mut self, asid: Asid) -> Asid {
+        let tag = self.tags.of(self.at, asid);
+        self.guests[self.at].tags.insert(tag);
+        tag
+    }
+
+    /// The tag of what guest `vm` calls `asid`.
+    pub fn tag_of(&self, vm: usize, asid: Asid) -> Asid {
+        self.tags.of(vm, asid)
+    }
+
+    /// Calls `each` for what the guest that runs wants invalidated, by the tags of the machine.
+    pub fn tagged(&self, what: &Invalidate, mut each: impl FnMut(&Invalidate)) {
+        match *what {
+            Invalidate::Page { asid, va, order } => {
+                each(&Invalidate::Page { asid: self.tags.of(self.at, asid), va, order });
+            }
+            Invalidate::Range { asid, range } => {
+                each(&Invalidate::Range { asid: self.tags.of(self.at, asid), range });
+            }
+            Invalidate::Asid(asid) => each(&Invalidate::Asid(self.tags.of(self.at, asid))),
+            // Combined translations are never global: those of every address space are dropped.
+            Invalidate::All => self.guests[self.at].tags.iter().for_each(|&tag| each(&Invalidate::Asid(tag))),
+        }
+    }
+
+    /// Virtual machines there are.
+    pub fn count(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// Which runs.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether TLBs cannot tell machines apart, so that a change of machine flushes them.
+    pub fn is_tagless(&self) -> bool {
+        self.tags.is_none()
+    }
+
+    /// Guest `vm` runs from now on; `running` is the system of the one that did, and then of this one.
+    pub fn enter(&mut self, vm: usize, running: &mut System) {
+        let Some(mut next) = self.guests[vm].parked.take() else { return };
+        std::mem::swap(running, &mut next);
+        self.guests[self.at].parked = Some(next);
+        self.at = vm;
+    }
+
+    /// The systems that do not run, with their numbers.
+    pub fn parked(&self) -> impl Iterator<Item = (usize, &System)> {
+        self.guests.iter().enumerate().filter_map(|(vm, guest)| Some((vm, guest.parked.as_ref()?)))
+    }
+
+    /// The second dimension of each core's walker.
+    pub fn walkers(&self) -> &[NestedWalker] {
+        &self.walkers
+    }
+
+    /// The host's table of each guest.
+    pub fn contexts(&self) -> impl Iterator<Item = (usize, WalkContext)> {
+        self.guests.iter().map(|g| g.context).enumerate()
+    }
+}
+
+impl VirtualDesc {
+    /// Whether walks have two dimensions.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.mode == Mode::Nested
+    }
+}

@@ -1,0 +1,18 @@
+use serde::Serialize;
+
+/// What the machine counts of its host; kernel and walkers count their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct HostCounts {
+    /// Times a guest was left for the host.
+    pub exits: u64,
+    /// Walks that the host's table ended: nothing was there, or not for this access.
+    pub walk_violations: u64,
+    /// Pages of the host that were made because a guest's kernel stored there.
+    pub kernel_violations: u64,
+    /// Times another virtual machine ran than before.
+    pub machine_switches: u64,
+    /// Times all translations of a virtual machine were dropped, for the host had changed its table.
+    pub flushes: u64,
+    /// Cycles of the host's kernel work and of leaving guests.
+    pub cycles: u64,
+}

@@ -1,0 +1,188 @@
+//! Shadow tables: the host keeps, for each address space of a guest, a table straight from the program's addresses to its own
+//! frames, and the walker reads that alone (Adams and Agesen, *A Comparison of Software and Hardware Techniques for x86
+//! Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst).
+//!
+//! An entry is made when a walk does not find it: the guest is left, the host reads the guest's table and its own, sets the
+//! accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores through
+//! only once both pages are dirty, so that the first store to a clean page comes to the host too. Entries go with the
+//! guest's own invalidations, each of which leaves the guest; what the guest writes to its tables in between is found by the
+//! walks that fail. Linux traps writes to upper tables as well, which is not charged.
+
+use super::Host;
+use crate::Ended;
+use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_pagetable::{Invalidate, Leaf, MapError, Next, Table, TableDesc};
+use mmulab_walker::WalkContext;
+use std::collections::BTreeMap;
+
+/// Shadow tables, by the tag of their address spaces.
+pub(super) struct Shadows {
+    desc: TableDesc,
+    tables: BTreeMap<Asid, Table>,
+}
+
+/// What came of a walk that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Filled {
+    /// The shadow table has the page now.
+    Yes,
+    /// The guest's table does not allow the access: the guest must see a fault.
+    GuestFault,
+}
+
+impl Shadows {
+    pub fn new(desc: TableDesc) -> Self {
+        Self { desc, tables: BTreeMap::new() }
+    }
+}
+
+/// The leaf that translates `va`, marked as the processor marks what it uses.
+fn used(mem: &mut PhysMem, cx: WalkContext, va: VirtAddr, access: Access) -> Option<Leaf> {
+    let mut step = cx.format.start(cx.root, va);
+    loop {
+        let bits = mem.read(step.entry);
+        match cx.format.next(bits, step, va) {
+            Next::NotPresent => return None,
+            Next::Table(next) => {
+                mem.write(step.entry, cx.format.accessed(bits, false));
+                step = next;
+            }
+            Next::Leaf(leaf) if !leaf.allows(access) => return None,
+            Next::Leaf(leaf) => {
+                let is_store = access == Access::Write;
+                let marked = if is_store { cx.format.dirtied(bits) } else { cx.format.accessed(bits, true) };
+                mem.write(step.entry, marked);
+                return Some(Leaf { accessed: true, dirty: leaf.dirty || is_store, ..leaf });
+            }
+        }
+    }
+}
+
+impl Host {
+    /// The table that the walker reads for the guest's address space `guest`; made if there is none.
+    pub fn shadow(&mut self, guest: WalkContext) -> Result<WalkContext, Ended> {
+        let Some(shadows) = &mut self.shadows else { return Ok(guest) };
+        if !shadows.tables.contains_key(&guest.asid) {
+            let desc = &shadows.desc;
+            let mem = &mut self.system.mem;
+            let made = self.system.kernel.with_table_frames(&mut self.fx, |frames| Table::new(desc, mem, frames));
+            let table = made.map_err(|_| no_frame())?;
+            shadows.tables.insert(guest.asid, table);
+        }
+        let root = shadows.tables[&guest.asid].root();
+        Ok(WalkContext { format: self.format, root, asid: guest.asid })
+    }
+
+    /// A walk of the shadow table failed: the host sees what both tables say.
+    pub fn fill(
+        &mut self,
+        mem: &mut PhysMem,
+        guest: WalkContext,
+        (cpu, va, access): (u16, VirtAddr, Access),
+    ) -> Result<Filled, Ended> {
+        self.counts.exits += 1;
+        let Some(leaf) = used(mem, guest, va, access) else { return Ok(Filled::GuestFault) };
+        let gpa = leaf.translate(va);
+        let at = VirtAddr::new(gpa.0);
+        let context = self.guests[self.at].context;
+        let below = match used(&mut self.system.mem, context, at, access) {
+            Some(below) => below,
+            None => {
+                self.counts.walk_violations += 1;
+                self.serve(gpa, access, cpu)?;
+                // Served within the same exit.
+                self.counts.exits -= 1;
+                match used(&mut self.system.mem, context, at, access) {
+                    Some(below) => below,
+                    None => return Err(Ended::Stuck { va: at, access }),
+                }
+            }
+        };
+        let Some(shadows) = &mut self.shadows else { return Ok(Filled::Yes) };
+        let mut order = leaf.order.min(below.order);
+        while !shadows.desc.has_leaf(order) {
+            // The page sizes of the formats may differ; all have base pages.
+            order = PageOrder::new(order.get() - 1);
+        }
+        let both = Prot::from_bits(leaf.prot.bits() & below.prot.bits());
+        let prot = if leaf.dirty && below.dirty { both } else { both.without(Prot::W) };
+        let pa: PhysAddr = below.translate(at);
+        let page = Leaf {
+            pfn: pa.pfn().align_down(order),
+            order,
+            prot,
+            dirty: access == Access::Write,
+            global: false,
+            ..leaf
+        };
+        let vpn = va.vpn().align_down(order);
+        let Some(table) = shadows.tables.get_mut(&guest.asid) else { return Ok(Filled::Yes) };
+        let host_mem = &mut self.system.mem;
+        let (asid, stale) = (guest.asid, &mut self.shadow_stale);
+        self.system.kernel.with_table_frames(&mut self.fx, |frames| {
+            // What is there allows less than the tables do now, or is of another size.
+            while let Some((first, old)) = table.lookup(host_mem, va.vpn()) {
+                table.unmap(host_mem, frames, first, old.order).1.deliver(asid, stale);
+            }
+            loop {
+                match table.map(host_mem, frames, vpn, page) {
+                    Ok(()) => return Ok(Filled::Yes),
+                    Err(MapError::TableThere | MapError::AlreadyMapped(_)) => {
+                        // Smaller pages are there, beside this address.
+                        let mut there = Vec::new();
+                        let range = mmulab_addr::VirtRange::sized(vpn.addr(), order.bytes());
+                        table.for_each_leaf(host_mem, range, |first, old| there.push((first, old.order)));
+                        if there.is_empty() {
+                            return Err(Ended::Stuck { va, access });
+                        }
+                        for (first, size) in there {
+                            table.unmap(host_mem, frames, first, size).1.deliver(asid, stale);
+                        }
+                    }
+                    Err(_) => return Err(no_frame()),
+                }
+            }
+        })
+    }
+
+    /// What a guest wants invalidated, by the machine's tags, goes from its shadow tables too.
+    pub fn shadow_forget(&mut self, what: &Invalidate) {
+        let Some(shadows) = &mut self.shadows else { return };
+        let mem = &mut self.system.mem;
+        let range = match *what {
+            Invalidate::Page { va, order, .. } => {
+                Some(mmulab_addr::VirtRange::sized(va.align_down(order), order.bytes()))
+            }
+            Invalidate::Range { range, .. } => Some(range),
+            Invalidate::Asid(_) | Invalidate::All => None,
+        };
+        let of = match *what {
+            Invalidate::Page { asid, .. } | Invalidate::Range { asid, .. } | Invalidate::Asid(asid) => asid,
+            Invalidate::All => return,
+        };
+        self.system.kernel.with_table_frames(&mut self.fx, |frames| match range {
+            None => {
+                if let Some(table) = shadows.tables.remove(&of) {
+                    table.free(mem, frames);
+                }
+            }
+            Some(range) => {
+                let Some(table) = shadows.tables.get_mut(&of) else { return };
+                let mut there = Vec::new();
+                table.for_each_leaf(mem, range, |first, old| there.push((first, old.order)));
+                for (first, size) in there {
+                    table.unmap(mem, frames, first, size).1.lazy("the guest's invalidation reaches the TLBs as well");
+                }
+            }
+        });
+    }
+}
+
+fn no_frame() -> Ended {
+    Ended::OutOfMemory(
+        "the host is out of memory: no frame for a shadow table: give the host more (memory.size), or its guests less \
+         (virtual.memory.size)"
+            .into(),
+    )
+}

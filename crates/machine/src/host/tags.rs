@@ -1,0 +1,51 @@
+use mmulab_addr::Asid;
+
+/// The tags of TLB entries in virtual machines: the machine's number (x86-64's VPID) beside the tag that the guest gave
+/// (its PCID), in the sixteen bits that entries have for both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tags {
+    guest_bits: u8,
+}
+
+impl Tags {
+    /// Tags for so many machines, on TLBs that tell address spaces apart by so many bits. Where both together need more than
+    /// there is room for, guests have fewer tags; without any bits a guest has one, and a change of machine flushes.
+    pub fn new(machines: usize, bits: u8) -> Self {
+        let of_machines = machines.next_power_of_two().trailing_zeros() as u8;
+        Self { guest_bits: bits.min(u16::BITS as u8 - of_machines) }
+    }
+
+    /// Bits of a guest's own tags.
+    pub fn guest_bits(self) -> u8 {
+        self.guest_bits
+    }
+
+    /// Whether there are no tags.
+    pub fn is_none(self) -> bool {
+        self.guest_bits == 0
+    }
+
+    /// The tag of what machine `vm` calls `asid`.
+    #[inline]
+    pub fn of(self, vm: usize, asid: Asid) -> Asid {
+        // Without tags every guest calls its address space 1.
+        Asid(((vm as u16) << self.guest_bits.max(1)) | asid.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_address_spaces_share_a_tag() {
+        let tags = Tags::new(5, 12);
+        assert_eq!((tags.guest_bits(), tags.of(0, Asid(7)), tags.of(2, Asid(7))), (12, Asid(7), Asid(0x2007)));
+        // Three bits for machines leave thirteen.
+        assert_eq!(Tags::new(5, 16).guest_bits(), 13);
+        assert_eq!(Tags::new(1, 16).guest_bits(), 16);
+        let none = Tags::new(4, 0);
+        assert!(none.is_none());
+        assert_eq!((none.of(0, Asid(1)), none.of(3, Asid(1))), (Asid(1), Asid(7)));
+    }
+}

@@ -1,0 +1,171 @@
+//! Virtual machines: whatever a program does, combined translations are those of the guest's table over the host's, after
+//! every reference and every event; and how runs end that cannot go on.
+
+use mmulab_addr::{Prot, VirtAddr};
+use mmulab_machine::{Machine, Options, describe, describe::Check, interleave, report};
+use mmulab_trace::{Advice, Backing, Batch, Event, MapFlags, Ref, Source, TraceError, TraceInfo};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::{path::Path, sync::Arc};
+
+const AT: u64 = 0x4000_0000;
+/// Pages a program plays with.
+const PAGES: u64 = 4096;
+
+fn machine(policy: &str, host_policy: &str, sets: &[&str], options: Options) -> Result<Machine, String> {
+    let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
+    let names = describe::Names { machine: "zenplus-2700x", policy, host_policy: Some(host_policy) };
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let desc =
+        describe::resolve(names, &sets, &options, &dirs("machines"), &dirs("policies")).map_err(|e| e.to_string())?;
+    Machine::new(Arc::new(desc), true).map_err(|e| e.to_string())
+}
+
+/// A host with caches of its own, all small, so that everything in them changes often.
+const SMALL: [&str; 6] = [
+    "memory.size=64M",
+    "virtual.memory.size=32M",
+    "virtual.nested_tlb.entries=8",
+    "virtual.nested_tlb.ways=2",
+    "virtual.cache=[{name='H', levels=[2,3,4], entries=8, ways=2}]",
+    "core.count=1",
+];
+
+fn random(seed: u64, steps: usize) -> Batch {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut batch = Batch::default();
+    let mut below = |n: u64| rng.next_u64() % n;
+    for _ in 0..steps {
+        let (first, pages) = (below(PAGES), 1 + below(600));
+        let (addr, len) = (VirtAddr::new(AT + (first << 12)), pages.min(PAGES - first) << 12);
+        match below(40) {
+            0..3 => batch.push_event(Event::Mmap {
+                addr,
+                len,
+                prot: if below(4) == 0 { Prot::R } else { Prot::RW },
+                flags: MapFlags { populate: below(3) == 0, ..MapFlags::default() },
+                backing: Backing::Anon,
+            }),
+            3 => batch.push_event(Event::Munmap { addr, len }),
+            4 => batch.push_event(Event::Mprotect { addr, len, prot: if below(2) == 0 { Prot::R } else { Prot::RW } }),
+            5 => batch.push_event(Event::Madvise { addr, len, advice: Advice::Dontneed }),
+            6 => batch.push_event(Event::Tick),
+            7 => batch.push_event(Event::Invlpg { addr }),
+            n => {
+                for page in 0..below(64) {
+                    let va = VirtAddr::new(AT + (((first + page) % PAGES) << 12) + (below(512) << 3));
+                    batch.refs.push(if n % 2 == 0 { Ref::write(va) } else { Ref::read(va) });
+                }
+            }
+        }
+    }
+    batch
+}
+
+#[test]
+fn combined_translations_are_the_guests_over_the_hosts_whatever_happens() {
+    let policies = ["linux-4k", "linux-thp-khugepaged", "freebsd-reserv", "linux-mthp"];
+    for (seed, (guest, host)) in policies.iter().flat_map(|g| policies.map(|h| (*g, h))).enumerate() {
+        let of_host = checked(guest, host, &[], seed as u64);
+        assert!(of_host["nested_tlb"]["hits"].as_u64() > Some(0), "{of_host}");
+    }
+}
+
+#[test]
+fn what_the_host_moves_is_forgotten_by_its_guests() {
+    // No block of 2 MiB is free at first: khugepaged compacts memory, and collapses what guests have.
+    let sets =
+        ["memory.fragment={kind='memhog', percent=50, chunk='64K'}", "host_policy.thp.khugepaged.max_ptes_none=511"];
+    let flushes = |seed| checked("linux-4k", "linux-thp-khugepaged", &sets, seed)["flushes"].as_u64().unwrap_or(0);
+    assert!((0..3).map(flushes).sum::<u64>() > 0, "some host changed its tables");
+}
+
+#[test]
+fn shadow_tables_say_what_both_tables_say() {
+    for (seed, policy) in ["linux-4k", "linux-thp-khugepaged", "freebsd-reserv"].into_iter().enumerate() {
+        let of_host = checked(policy, "linux-thp", &["virtual.mode=shadow"], seed as u64);
+        assert!(of_host["exits"].as_u64() > Some(100), "{of_host}");
+    }
+}
+
+/// What was counted of the host, after a checked run of a random program.
+fn checked(guest: &str, host: &str, sets: &[&str], seed: u64) -> serde_json::Value {
+    let options = Options { check: Check::Translations, ..Options::default() };
+    let sets: Vec<&str> = SMALL.iter().chain(sets).copied().collect();
+    let mut m = machine(guest, host, &sets, options).expect("a machine");
+    m.run(&random(seed, 70));
+    assert_eq!(m.ended(), None, "{guest} over {host}");
+    let made = report(&mut m, &info(), &mmulab_machine::Ended::End, None).expect("adds up");
+    serde_json::to_value(made).expect("plain data")["counts"]["virtual"].clone()
+}
+
+fn info() -> TraceInfo {
+    TraceInfo::default()
+}
+
+struct Once(Batch, TraceInfo);
+
+impl Source for Once {
+    fn info(&self) -> &TraceInfo {
+        &self.1
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        *batch = std::mem::take(&mut self.0);
+        Ok(false)
+    }
+}
+
+#[test]
+fn several_machines_keep_apart_with_tags_and_without() {
+    for bits in ["tlb_rules.asid_bits=12", "tlb_rules.asid_bits=2", "tlb_rules.asid_bits=0"] {
+        let vms = vec![String::new(); 2];
+        let options = Options { check: Check::Translations, vms, ..Options::default() };
+        let sets: Vec<&str> = SMALL.into_iter().chain([bits, "memory.size=128M"]).collect();
+        let mut m = machine("linux-thp", "linux-mthp", &sets, options).expect("a machine");
+        let lane = |seed| Box::new(Once(random(seed, 60), info())) as Box<dyn Source>;
+        let mut all = interleave((0..3).map(lane).collect(), Some(50)).expect("of one kind");
+        let mut batch = Batch::default();
+        while all.next_batch(&mut batch).expect("whole") {
+            m.run(&batch);
+        }
+        m.run(&batch);
+        assert_eq!(m.ended(), None, "{bits}");
+        let made = serde_json::to_value(report(&mut m, &info(), &mmulab_machine::Ended::End, None).expect("adds up"))
+            .expect("plain data");
+        assert_eq!(made["counts"]["virtual"]["guests"].as_array().map(Vec::len), Some(3));
+        assert!(made["counts"]["virtual"]["machine_switches"].as_u64() > Some(5));
+    }
+}
+
+#[test]
+fn a_guest_larger_than_its_host_runs_until_the_host_has_nothing_left() {
+    let sets = ["memory.size=16M", "virtual.memory.size=64M", "core.count=1"];
+    let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
+    let mut batch = Batch::default();
+    batch.push_event(Event::Mmap {
+        addr: VirtAddr::new(AT),
+        len: 32 << 20,
+        prot: Prot::RW,
+        flags: MapFlags::default(),
+        backing: Backing::Anon,
+    });
+    (0..PAGES).for_each(|page| batch.refs.push(Ref::write(VirtAddr::new(AT + (page << 12)))));
+    m.run(&batch);
+    let ended = m.ended().expect("the host ran out").report();
+    assert_eq!(ended.reason, "out-of-memory");
+    assert!(
+        ended.message.starts_with("the host is out of memory: a page of 4K for guest-physical"),
+        "{}",
+        ended.message
+    );
+    assert!(ended.message.contains("memory.size"), "{}", ended.message);
+}
+
+#[test]
+fn what_needs_a_guest_says_so() {
+    let error = machine("linux-4k", "linux-4k", &[], Options::default()).err().expect("no guest");
+    assert!(error.contains("--guest-memory"), "{error}");
+    let error = machine("linux-4k", "hugetlb-1g", &["virtual.memory.size=32M", "memory.size=64M"], Options::default());
+    assert!(error.err().expect("no room for the pool").starts_with("the host: hugetlb.pool"));
+}
