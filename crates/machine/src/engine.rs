@@ -88,6 +88,8 @@ const MAX_GUEST_FAULTS: u32 = MAX_FAULTS * 7;
 /// References between one that misses and the one whose table entry the host is asked to bring near: enough for a
 /// memory access of the host to finish meanwhile.
 const AHEAD: usize = 12;
+/// The same of a guest, for what its table entry says of the host's table: that entry must be near by then.
+const NEARER: usize = AHEAD / 2;
 
 impl Machine {
     /// Builds the machine of `desc` for a trace that carries its address-space events, or does not.
@@ -278,6 +280,9 @@ impl Machine {
             core.instructions += std::mem::take(&mut instructions);
             if let Some(&ahead) = batch.refs.get(at + AHEAD) {
                 core.walker.foresee(&self.system.mem, &self.caches, asid, ahead.va());
+                if let (Some(host), Some(cx), Some(nearer)) = (&self.host, core.context, batch.refs.get(at + NEARER)) {
+                    host.foresee(&core.walker, &self.system.mem, &self.caches, cx, (cpu, nearer.va()));
+                }
             }
             if let Err(ended) = self.beyond(va, access, outcome, watch) {
                 break Err(ended);

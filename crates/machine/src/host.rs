@@ -185,6 +185,20 @@ impl Host {
         (walk, nested)
     }
 
+    /// Hints what a walk for `va` will read of the host.
+    #[inline]
+    pub fn foresee(
+        &self,
+        walker: &Walker,
+        mem: &PhysMem,
+        caches: &Caches,
+        guest: WalkContext,
+        (cpu, va): (usize, VirtAddr),
+    ) {
+        let cx = NestedContext { guest, host: self.guests[self.at].context };
+        self.walkers[cpu].foresee(walker, (mem, &self.system.mem), caches, cx, va);
+    }
+
     /// What the host's table says of an address of the guest that runs.
     #[inline]
     pub fn leaf(&self, gpa: PhysAddr) -> Option<Leaf> {

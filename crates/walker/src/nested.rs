@@ -225,6 +225,24 @@ impl NestedWalker {
         }
     }
 
+    /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real machine
+    /// bring near what the walk will read of the host. A hint, as [`Walker::foresee`].
+    #[inline]
+    pub fn foresee(
+        &self,
+        guest: &Walker,
+        (mem, host_mem): (&PhysMem, &PhysMem),
+        caches: &Caches,
+        cx: NestedContext,
+        va: VirtAddr,
+    ) {
+        if let Some(entry) = guest.foreseen(cx.guest.asid, va)
+            && let Some(leaf) = cx.guest.format.decode_leaf(mem.read(entry), 1)
+        {
+            self.host.foresee(host_mem, caches, cx.host.asid, VirtAddr::new(leaf.translate(va).0));
+        }
+    }
+
     /// The entries of the last walk, in order, of both dimensions.
     pub fn steps(&self) -> &[NestedStep] {
         &self.steps

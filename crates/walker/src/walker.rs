@@ -260,13 +260,18 @@ impl Walker {
     /// A reference to `va` may soon need a walk: has the host bring near what that will read.
     #[inline]
     pub fn foresee(&self, mem: &PhysMem, caches: &Caches, asid: Asid, va: VirtAddr) {
-        let (at, key) = Foresight::key(asid, va);
-        let (known, table) = self.foresight.tables[at];
-        if known == key {
-            let entry = PhysAddr(table.0 + (va.vpn().0 & 511) * 8);
+        if let Some(entry) = self.foreseen(asid, va) {
             mem.prefetch(entry);
             caches.prefetch(self.core, entry);
         }
+    }
+
+    /// Where the last entry of a walk for `va` was, going by walks before: a guess, for hints to the host's caches.
+    #[inline]
+    pub(crate) fn foreseen(&self, asid: Asid, va: VirtAddr) -> Option<PhysAddr> {
+        let (at, key) = Foresight::key(asid, va);
+        let (known, table) = self.foresight.tables[at];
+        (known == key).then(|| PhysAddr(table.0 + (va.vpn().0 & 511) * 8))
     }
 
     /// The first entry to read: below the lowest one that a walk cache has, or the root's; and where it lies, if the walk
