@@ -102,7 +102,9 @@ def explain(trace: str, job: Job, options: Options, line: Callable[[str], None])
 
 def resolve(job: Job) -> Json:
     """The descriptions with every value known."""
-    return cast(Json, json.loads(_core.resolve(job.machine, job.policy, job.host_policy, list(job.sets), paths.search_json())))
+    return cast(
+        Json, json.loads(_core.resolve(job.machine, job.policy, job.host_policy, list(job.sets), paths.search_json()))
+    )
 
 
 def machines() -> list[Json]:

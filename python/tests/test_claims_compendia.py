@@ -36,7 +36,12 @@ def test_the_simulated_machine_of_paper_5() -> None:
         assert sized(machine, 1, "data", "4K") == 64
         assert sized(machine, 2, "data", "4K") == 1024
         for cache in machine["walker"]["cache"] + machine.get("virtual", {"cache": []})["cache"]:
-            assert (cache["entries"], cache["ways"], sorted(cache["levels"]), cache["hit_cycles"]) == (64, 8, [2, 3, 4], 0)
+            assert (cache["entries"], cache["ways"], sorted(cache["levels"]), cache["hit_cycles"]) == (
+                64,
+                8,
+                [2, 3, 4],
+                0,
+            )
 
 
 @claim(

@@ -64,9 +64,7 @@ def run(
     Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
     """
     vms = tuple(existing_trace(vm) for vm in others["vms"])
-    options = options_of(
-        others, profile=profile, touched=touched, check=check, vms=vms, quantum=others["quantum"]
-    )
+    options = options_of(others, profile=profile, touched=touched, check=check, vms=vms, quantum=others["quantum"])
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
     with console.progress("running", options.max_instructions) as hear:
         if misses is None:
