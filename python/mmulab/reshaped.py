@@ -18,9 +18,24 @@ def reshape_words(reshaped: dict[str, Any]) -> str:
 
 def reshape_warnings(reshaped: dict[str, Any]) -> list[str]:
     """What was not changed as asked, of the `reshaped` of a trace."""
-    image = reshaped.get("image")
-    if image is None:
-        return []
+    image, heap = reshaped.get("image"), reshaped.get("heap")
+    return [*(_of_image(image) if image else []), *(_of_heap(heap["counts"]) if heap else [])]
+
+
+def _of_heap(counts: dict[str, int]) -> list[str]:
+    if not counts["objects"]:
+        return ["nothing is asked of an allocator in this trace: no heap was kept"]
+    warnings = []
+    if replaced := counts["replaced"]:
+        warnings.append(f"objects whose end is not told, and whose memory others have later: {replaced:,}")
+    if unknown := counts["unknown_frees"]:
+        warnings.append(
+            f"objects that are given back, and whose beginning is not told: {unknown:,}; they were not moved"
+        )
+    return warnings
+
+
+def _of_image(image: dict[str, Any]) -> list[str]:
     warnings = []
     left = image["left"]
     if left:

@@ -163,3 +163,16 @@ def test_what_no_allocator_can_do_is_refused(cli: Cli) -> None:
         ran = cli("run", "zen3-5900x", "--trace", trace, "--heap", heap)
         assert ran.code == 2, ran.err
         assert message in ran.err
+
+
+def test_objects_that_are_not_told_of_whole_are_told(cli: Cli) -> None:
+    """A trace without any, ends that are missing, and beginnings."""
+    objects = "malloc 0x60000010 64K\nmalloc 0x60000020 16\nfree 0x60000030\n"
+    for lines, warnings in [
+        ("", ["nothing is asked of an allocator in this trace"]),
+        (objects, ["whose memory others have later: 1", "whose beginning is not told: 1; they were not moved"]),
+    ]:
+        (cli.cwd / "a.mmtx").write_text(f"#: heap told\nmmap 0x60000000 1M rw anon\n{lines}w 0x60000010\n")
+        ran = cli("run", "zen3-5900x", "--trace", "a.mmtx", "--heap", "glibc")
+        assert ran.code == 0, ran.err
+        assert [warning for warning in warnings if warning not in ran.err] == [], ran.err

@@ -175,8 +175,8 @@ def reshape(source: str, target: Path, form: str | None, **others: Any) -> None:
     """Write SOURCE to TARGET as it would be had the program been made otherwise.
 
     Its ELF files are laid out as a linker would with that maxpagesize, and loaded as Linux loads them; its heap is kept
-    by another allocator; references and what happens to memory follow. `run`, `explain`, `study` and `compare` take the
-    same options.
+    by another allocator; references and what happens to memory follow. `run`, `explain` and `study` take the same
+    options.
 
     Example: mmulab trace reshape prog.mmt prog-2m.mmt --max-page-size 2M
     """
