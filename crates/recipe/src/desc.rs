@@ -46,7 +46,10 @@ pub struct Recipe {
     /// What runs before, natively, in the work directory.
     #[serde(default)]
     pub setup: Vec<Step>,
-    /// The recorded program. Absent in a recipe that is refused.
+    /// The generator that stands for the program, in place of `record`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generate: Option<Generate>,
+    /// The recorded program. Absent in a recipe that is refused or generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
     /// That the recorded program is a server, and what drives it.
@@ -189,6 +192,22 @@ pub struct Step {
     /// Variables added to its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+/// A generator that executes the program's algorithm, where its data or its size forbid recording.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Generate {
+    /// The generator with its keys: `gen:NAME?key=value`. Only parameters may stand in braces.
+    pub trace: String,
+    /// One that is so small that its algorithm is run as a program, recorded, and compared with it by `check`. Default: `trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin: Option<String>,
+    /// Instructions that are left out, such as `10M` (powers of 1000).
+    #[serde(default = "none")]
+    pub skip: String,
+    /// Instructions that are taken, such as `100M`.
+    pub instructions: String,
 }
 
 /// The recorded program and the part of it that is recorded.

@@ -7,7 +7,7 @@ mod texts;
 
 pub use braces::{BraceError, fill};
 pub use desc::{
-    Artifact, CrateFile, Expect, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal, Standing, Step,
-    Value,
+    Artifact, CrateFile, Expect, Generate, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal,
+    Standing, Step, Value,
 };
 pub use resolve::{RUN_TIME_NAMES, resolve};

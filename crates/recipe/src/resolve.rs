@@ -50,9 +50,17 @@ fn check(recipe: &Recipe) -> Result<(), DescribeError> {
             return bad(format!("parameter `{name}`: the name stands for something else; choose another"));
         }
     }
-    match (&recipe.record, &recipe.refused) {
-        (None, None) => return bad("nothing is recorded: give a [record] table, or `refused` with the reason".into()),
-        (Some(record), _) if record.run.is_empty() => return bad("record.run is empty: name a program".into()),
+    match (&recipe.record, &recipe.generate) {
+        (None, None) if recipe.refused.is_none() => {
+            return bad("nothing is recorded: give a [record] or [generate] table, or `refused` with the reason".into());
+        }
+        (Some(_), Some(_)) => {
+            return bad("[record] and [generate]: one of them is the workload; remove the other".into());
+        }
+        (Some(record), None) if record.run.is_empty() => return bad("record.run is empty: name a program".into()),
+        (None, Some(generate)) if !generate.trace.starts_with("gen:") => {
+            return bad(format!("generate.trace is '{}': write it as gen:NAME?key=value", generate.trace));
+        }
         _ => {}
     }
     if recipe.server.is_some() && recipe.record.is_none() && recipe.refused.is_none() {
@@ -111,6 +119,9 @@ fn counts(recipe: &Recipe) -> Vec<(&'static str, &str)> {
     let mut out = vec![("room", recipe.room.as_str())];
     if let Some(record) = &recipe.record {
         out.extend([("record.skip", record.skip.as_str()), ("record.instructions", &record.instructions)]);
+    }
+    if let Some(generate) = &recipe.generate {
+        out.extend([("generate.skip", generate.skip.as_str()), ("generate.instructions", &generate.instructions)]);
     }
     if let Some(expect) = &recipe.expect {
         out.push(("expect.instructions", &expect.instructions));
@@ -183,6 +194,10 @@ instructions = "1M"
         assert!(with("run = [\"cat\", \"{size}\", \"{work}\"]", "run = []").contains("record.run is empty"));
         let bare = &SMALL[..SMALL.find("[record]").expect("it is there")];
         assert!(refused(bare, &[]).contains("nothing is recorded"));
+        let generate = "[generate]\ntrace = \"gen:gups\"\ninstructions = \"1M\"\n";
+        assert!(read(&format!("{bare}{generate}"), &[]).is_ok());
+        assert!(refused(&format!("{bare}{}", generate.replace("gen:", "")), &[]).contains("write it as gen:NAME"));
+        assert!(refused(&format!("{SMALL}{generate}"), &[]).contains("one of them is the workload"));
     }
 
     #[test]

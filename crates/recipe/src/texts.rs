@@ -6,6 +6,9 @@ pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
     for (i, step) in recipe.setup.iter().enumerate() {
         of_step(&format!("setup {}", i + 1), step, &mut out);
     }
+    if let Some(generate) = &recipe.generate {
+        out.push(("generate.trace".into(), generate.trace.as_str()));
+    }
     if let Some(record) = &recipe.record {
         out.extend(record.run.iter().map(|text| ("record.run".into(), text.as_str())));
         out.extend(record.input.iter().map(|text| ("record.input".into(), text.as_str())));

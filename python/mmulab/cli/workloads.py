@@ -77,7 +77,8 @@ def _listing(as_json: bool) -> None:
             "name": each.name,
             "title": each.json["title"],
             "standing": each.json["standing"],
-            "missing": install.missing_packages(each),
+            "generated": each.trace is not None,
+            "missing": [] if each.trace else install.missing_packages(each),
             "refused": each.json.get("refused"),
             "path": str(each.path),
         }
@@ -142,6 +143,9 @@ def _shown(recipe: Recipe) -> list[tuple[str, str]]:
         rows.append((paper["source"], paper["ran"] + (f" [states: {stated}]" if stated else "")))
     if said.get("refused"):
         return [*rows, ("cannot be recorded", said["refused"]), ("file", str(recipe.path))]
+    part = ("part", f"{show_count(recipe.instructions)} instructions after {show_count(recipe.skip)}")
+    if recipe.trace:
+        return [*rows, ("generated", recipe.trace), part, ("file", str(recipe.path))]
     needs = [f"{p['package']}{'' if install.is_there(p) else ' (missing)'}" for p in install.packages(recipe)]
     needs += [f"npm {each}" for each in said["install"]["npm"]]
     needs += [f"crate {each['name']} {each['version']}" for each in said["install"]["crate"]]
@@ -151,8 +155,7 @@ def _shown(recipe: Recipe) -> list[tuple[str, str]]:
     rows.append(("recorded", " ".join(recipe.record["run"])))
     if recipe.server:
         rows += [("driven by", " ".join(step["run"])) for step in recipe.server["drive"]]
-    rows.append(("part", f"{show_count(recipe.instructions)} instructions after {show_count(recipe.skip)}"))
-    return [*rows, ("file", str(recipe.path))]
+    return [*rows, part, ("file", str(recipe.path))]
 
 
 @workloads.command("record", context_settings=CONTEXT)

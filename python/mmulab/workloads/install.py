@@ -80,7 +80,7 @@ def _apt(name: str, missing: list[str], allowed: bool, say: Callable[[str], None
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with _no_services():
-        if _ended_well(install, env=env):
+        if subprocess.run(install, capture_output=True, stdin=subprocess.DEVNULL, env=env).returncode == 0:
             return
         # The list of packages may be old.
         _must(["apt-get", "update", "-q"], "the list of packages cannot be fetched", env=env)
@@ -99,10 +99,6 @@ def _no_services() -> Iterator[None]:
         yield
     finally:
         POLICY.unlink(missing_ok=True)
-
-
-def _ended_well(command: list[str], **how: object) -> bool:
-    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, **how).returncode == 0  # type: ignore[call-overload, no-any-return]
 
 
 def _must(command: list[str], what: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -240,13 +240,3 @@ def _segments() -> dict[int, int]:
     at = {name: i for i, name in enumerate(head.split())}
     parsed = [row.split() for row in rows]
     return {int(r[at["shmid"]]): int(r[at["cpid"]]) for r in parsed if r[at["nattch"]] == "0"}
-
-
-def wait_for(done: Callable[[], bool], seconds: float, step_s: float = 0.05) -> bool:
-    """Waits until `done`, for so long at most. Whether it came to that."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(step_s)
-    return True

@@ -52,6 +52,16 @@ class Recipe:
         return dict(self.json["record"])
 
     @property
+    def trace(self) -> str | None:
+        """The generator that stands for the program, with its keys; None if a program is recorded."""
+        generate = self.json.get("generate")
+        return engine.fill_braces(str(generate["trace"]), self.parameters) if generate else None
+
+    @property
+    def _part(self) -> Json:
+        return dict(self.json.get("generate") or self.record)
+
+    @property
     def server(self) -> Json | None:
         """What drives the recorded program if it is a server."""
         return self.json.get("server")
@@ -59,12 +69,12 @@ class Recipe:
     @property
     def skip(self) -> int:
         """Instructions left out before the recording."""
-        return _count(self.record["skip"])
+        return _count(self._part["skip"])
 
     @property
     def instructions(self) -> int:
         """Instructions recorded."""
-        return _count(self.record["instructions"])
+        return _count(self._part["instructions"])
 
     @property
     def room_bytes(self) -> int:
@@ -82,12 +92,12 @@ class Recipe:
     def expect_part(self) -> tuple[int, int]:
         """Instructions left out and recorded for the short recording."""
         expect = self.json["expect"]
-        return _count(expect.get("skip") or self.record["skip"]), _count(expect["instructions"])
+        return _count(expect.get("skip") or self._part["skip"]), _count(expect["instructions"])
 
     @property
     def wants_port(self) -> bool:
         """Whether any command names a port."""
-        texts = [*self.record["run"]]
+        texts = list(self.record["run"])
         if self.server:
             texts += self.server["ready"]
             texts += [text for step in self.server["drive"] for text in step["run"]]

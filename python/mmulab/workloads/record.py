@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mmulab import Failure, UserError, paths
+from mmulab import Failure, UserError, engine, paths
 from mmulab.engine import ProgressCallback
 from mmulab.workloads import allocators, install
 from mmulab.workloads.place import LOOPBACK, Place, a_place, tail
@@ -42,14 +42,16 @@ class Options:
 
 def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: Progress) -> Json:
     """Records it to `output`, which is whole or not there. Raises UserError, Failure, and KeyboardInterrupt."""
-    wanted = recipe.record
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
+    skip = recipe.skip if options.skip is None else options.skip
+    limit = recipe.instructions if options.instructions is None else options.instructions
+    if recipe.trace:
+        return _generated(recipe, output, (skip, limit), progress)
+    wanted = recipe.record
     if options.allocator:
         recipe.json["install"]["apt"].append(allocators.ALLOCATORS[options.allocator])
     install.ensure(recipe, options.may_install, say)
-    skip = recipe.skip if options.skip is None else options.skip
-    limit = recipe.instructions if options.instructions is None else options.instructions
     with a_place(recipe, options.port) as place, _disk_errors(place):
         for step in recipe.json["setup"]:
             say(f"preparing: {' '.join(place.fill(word) for word in step['run'])[:100]}")
@@ -72,6 +74,20 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
             output.unlink(missing_ok=True)
             raise Failure(f"{output}: {error.strerror}") from error
     return {**report, "output": str(output), "workload": recipe.name, "parameters": recipe.parameters, "skip": skip}
+
+
+def _generated(recipe: Recipe, output: Path, part: tuple[int, int], progress: Progress) -> Json:
+    """Writes the stretch of a generator that the recipe takes, for those who want a file of it."""
+    skip, limit = part
+    whole = output.with_name(f".{output.name}.part")
+    try:
+        with progress(skip + limit) as hear:
+            found = engine.trace_copy(str(recipe.trace), str(whole), "native", skip, skip + limit, progress=hear)
+        whole.rename(output)
+    finally:
+        whole.unlink(missing_ok=True)
+    common = {"output": str(output), "workload": recipe.name, "parameters": recipe.parameters, "skip": skip}
+    return {**found, **common, "warnings": [], "lost": []}
 
 
 @contextmanager
