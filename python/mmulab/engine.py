@@ -90,7 +90,7 @@ def run(trace: str, jobs: Sequence[Job], options: Options = Options(), progress:
 def misses(
     trace: str, job: Job, options: Options, target: str, progress: ProgressCallback | None = None
 ) -> tuple[Result, Json]:
-    """Runs one job and writes the references that its TLBs did not serve to `target`: the result, and what was written."""
+    """Runs one job and writes the references its TLBs did not serve to `target`: the result, and what was written."""
     answer = json.loads(_core.misses(_spec(trace, [job], options), target, _hear(progress)))
     return Result(answer["result"]), answer["written"]
 

@@ -20,11 +20,8 @@ def walks(line: Line, walk_caches: set[str]) -> list[list[Line]]:
     """The walks of a reference: each reads entries nearer and nearer the leaf."""
     out: list[list[Line]] = []
     for step in line["walk"]:
-        if "entry" in step:  # of two dimensions
-            begins = step.get("first", False)
-        else:
-            begins = not out or step["level"] >= out[-1][-1]["level"]
-        if begins:
+        nested = "entry" in step
+        if step.get("first") or (not nested and (not out or step["level"] >= out[-1][-1]["level"])):
             out.append([])
         out[-1].append(step)
     if line["walk"] and "entry" in line["walk"][0]:

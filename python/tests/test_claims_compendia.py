@@ -26,8 +26,8 @@ def accesses() -> Callable[..., float]:
 @claim(
     "S4-034",
     "5",
-    "Simulator: 64-entry L1, 1024-entry L2, a 64-entry 8-way cache for PGD, PUD and PMD entries, virtualised another for "
-    "gPA to hPA; hits cost nothing",
+    "Simulator: 64-entry L1, 1024-entry L2, a 64-entry 8-way cache for PGD, PUD and PMD entries, virtualised another "
+    "for gPA to hPA; hits cost nothing",
     "exactly; the other holds upper entries, for two accesses are called ideal",
 )
 def test_the_simulated_machine_of_paper_5() -> None:

@@ -77,5 +77,5 @@ def test_misses_of_misses_are_refused(tmp_path: Path) -> None:
     engine.misses(GUPS, job, engine.Options(), target)
     with pytest.raises(UserError, match="holds misses only"):
         engine.misses(target, job, engine.Options(), str(tmp_path / "again.mmt"))
-    with pytest.raises(UserError, match="written as .mmt or .mmtx"):
+    with pytest.raises(UserError, match=r"written as \.mmt or \.mmtx"):
         engine.misses(GUPS, job, engine.Options(), str(tmp_path / "again.csv"))
