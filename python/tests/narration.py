@@ -32,7 +32,8 @@ def walks(line: Line, walk_caches: set[str]) -> list[list[Line]]:
 
 def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
     """Every counter that follows from the lines, by its place in a result."""
-    walk_caches = {cache["name"] for cache in machine["walker"]["cache"]}
+    host_caches = (machine.get("virtual") or {"cache": []})["cache"]
+    walk_caches = {cache["name"] for cache in machine["walker"]["cache"] + host_caches}
     sums: Counter[str] = Counter()
     for line in lines:
         kind = line.get("kind")
@@ -55,9 +56,12 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             sums["rewalks"] += bool(all_walks) and "hit" in (line["l1"], line["l2"])
             sums["violations"] += line["pa"] is None
             for step in line["walk"]:
-                level = f"walks.levels.{step['level']}"
+                of_host = step.get("entry", "").startswith("h")
+                level = f"walks.{'host_levels' if of_host else 'levels'}.{step['level']}"
                 sums[f"walks.{side}.cycles"] += step["cycles"]
-                if step["cached"] in walk_caches:
+                if step["cached"] == "NTLB":
+                    sums["virtual.nested_tlb.hits"] += 1
+                elif step["cached"] in walk_caches:
                     sums[f"{level}.from_walk_cache"] += 1
                 else:
                     sums[f"walks.{side}.accesses"] += 1
@@ -81,7 +85,7 @@ def add_event(sums: Counter[str], event: Line) -> None:
     elif "flush" in event:
         # INVLPG names any address of a page; the kernel, the first.
         sums["kernel.invalidations"] += not (event["flush"] == "page" and event["va"] % 4096)
-    else:
+    elif "host" not in event:
         what = event["event"]
         if what == "refused":
             sums[f"kernel.refusals.{event['why']}"] += 1
@@ -114,9 +118,13 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     take("tlb", counts["tlb"])
     for side in ("instruction", "data"):
         take(f"walks.{side}", counts["walks"][side])
-    for level in counts["walks"]["levels"]:
-        number = level["level"]
-        take(f"walks.levels.{number}", {k: v for k, v in level.items() if k != "level"})
+    for levels in ("levels", "host_levels"):
+        for level in counts["walks"].get(levels, []):
+            number = level["level"]
+            take(f"walks.{levels}.{number}", {k: v for k, v in level.items() if k != "level"})
+    nested_tlb = counts.get("virtual", {}).get("nested_tlb")
+    if nested_tlb:
+        flat["virtual.nested_tlb.hits"] = nested_tlb["hits"]
     flat["walks.replays"] = counts["walks"]["replays"]
     flat["rewalks"] = counts["walks"]["dirty_updates"] + counts["walks"]["denied_rechecks"]
     flat["violations"] = sum(counts["violations"].values())

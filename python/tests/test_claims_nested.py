@@ -98,10 +98,8 @@ def test_explain_and_run_agree_in_virtual_machines(bench: Bench) -> None:
         lines, told = narration.narrate(trace, job, engine.Options())
         assert told["counts"] == run.counts
         assert told["model"] == run.model
-        data = run.walks("data")
-        names = {cache["name"] for cache in told["machine"]["walker"]["cache"]}
-        read = [step for line in lines for step in line["walk"] if step["cached"] not in names]
-        assert len(read) == data["accesses"] + run.walks("instruction")["accesses"]
+        added = narration.add_up(lines, told["machine"])
+        assert {key: value for key, value in added.items() if value} == narration.counters(told)
 
 
 @pytest.mark.parametrize("mode", ["nested", "shadow"])
