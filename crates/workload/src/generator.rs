@@ -19,6 +19,7 @@ impl Part {
 
 /// Rounds done between two tellings of how far a search for a place has come.
 const BEAT: u64 = 1 << 16;
+const GIB: f64 = (1u64 << 30) as f64;
 
 /// A [`Source`] of what an algorithm does.
 ///
@@ -73,12 +74,22 @@ impl<K: Kernel> Generator<K> {
         Self { info, kernel, part, contents: Contents::default(), at: first, first, end, turns, ready, mapped, pending }
     }
 
-    fn get_ready(&mut self) {
-        if !self.ready {
-            self.contents = Contents::new(self.kernel.layout().kept_bytes() as usize);
-            self.kernel.prepare(&mut self.contents);
-            self.ready = true;
+    fn get_ready(&mut self) -> Result<(), TraceError> {
+        if self.ready {
+            return Ok(());
         }
+        let kept = self.kernel.layout().kept_bytes();
+        let bytes = kept.saturating_add(self.kernel.built_bytes());
+        // Asked for and given back at once: a refusal here is an error, and not the end of the process.
+        if Vec::<u8>::new().try_reserve_exact(bytes as usize).is_err() {
+            let what =
+                format!("{:.1} GiB of its data must be kept in memory, and are not to be had", bytes as f64 / GIB);
+            return Err(TraceError::new(self.info.name.clone(), "", TraceErrorKind::Request(what)));
+        }
+        self.contents = Contents::new(kept as usize);
+        self.kernel.prepare(&mut self.contents);
+        self.ready = true;
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -130,7 +141,7 @@ impl<K: Kernel> Generator<K> {
 
     /// Goes there by doing the rounds before.
     fn walk(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<u64, TraceError> {
-        self.get_ready();
+        self.get_ready()?;
         let mut passed = 0;
         let mut round = Vec::new();
         while !self.is_over() {
@@ -166,7 +177,7 @@ impl<K: Kernel> Source for Generator<K> {
         if self.is_over() && self.pending.is_empty() {
             return Ok(false);
         }
-        self.get_ready();
+        self.get_ready()?;
         if !self.mapped {
             self.kernel.layout().map(&self.info.program, batch);
             self.mapped = true;

@@ -42,6 +42,11 @@ impl Kronecker {
         })
     }
 
+    /// Bytes that its [`Rows`] take while they are built: places of rows, twice, and neighbours.
+    pub fn rows_bytes(&self, both: bool) -> u64 {
+        16 * self.vertices() + 4 * self.edges * (1 + u64::from(both))
+    }
+
     /// Vertices.
     pub fn vertices(&self) -> u64 {
         1 << self.scale

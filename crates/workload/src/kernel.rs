@@ -17,6 +17,11 @@ pub trait Kernel: Send + 'static {
         None
     }
 
+    /// Bytes that it takes to make its data ready, besides what is kept.
+    fn built_bytes(&self) -> u64 {
+        0
+    }
+
     /// Makes its data ready.
     fn prepare(&mut self, setup: &mut impl Setup);
 

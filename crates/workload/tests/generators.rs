@@ -103,3 +103,13 @@ fn is_within(part: &[Ref], all: &[Ref]) -> bool {
     let mut left = all.iter();
     part.iter().all(|one| left.any(|other| other == one))
 }
+
+#[test]
+fn what_memory_cannot_hold_is_an_error() {
+    // 200 GiB are within what is allowed; whether they are to be had is the system's to say.
+    let mut source = open("gen:svm?instances=26G&features=16&nonzeros=1&inner=1").unwrap();
+    match source.next_batch(&mut Batch::default()) {
+        Ok(more) => assert!(more),
+        Err(error) => assert!(error.to_string().contains("must be kept in memory"), "{error}"),
+    }
+}

@@ -312,6 +312,11 @@ impl Kernel for GraphChi {
         None
     }
 
+    fn built_bytes(&self) -> u64 {
+        // Edges, and at most all of them as pointers of an interval.
+        self.graph.edges * (8 + 16)
+    }
+
     fn prepare(&mut self, setup: &mut impl Setup) {
         let (per, shards) = (self.per(), self.shards);
         let mut edges: Vec<(u32, u32)> = (0..self.graph.edges).map(|i| self.graph.edge(i)).collect();

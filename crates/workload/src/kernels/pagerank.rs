@@ -85,6 +85,10 @@ impl Kernel for PageRank {
         self.iterations.checked_mul(2 * self.graph.vertices())
     }
 
+    fn built_bytes(&self) -> u64 {
+        self.graph.rows_bytes(true)
+    }
+
     fn prepare(&mut self, setup: &mut impl Setup) {
         self.rows = Rows::new(&self.graph, true);
         setup.fill(self.offsets, |v| self.rows.offsets[v as usize]);
