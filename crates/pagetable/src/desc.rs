@@ -1,4 +1,4 @@
-use crate::Format;
+use crate::{CompendiaDesc, Format};
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,9 @@ pub enum TableKind {
     #[default]
     #[serde(rename = "x86-64-radix")]
     X86Radix,
+    /// The same tree, whose dense parts are merged into nodes of 2 MiB that translate two levels in one access (paper 5).
+    #[serde(rename = "compendia")]
+    Compendia,
 }
 
 /// Levels of an x86-64 table: 48-bit or 57-bit virtual addresses.
@@ -40,11 +43,14 @@ pub struct TableDesc {
     pub kind: TableKind,
     /// Levels: 4 (48-bit addresses) or 5 (57-bit). Default 4.
     pub levels: Levels,
+    /// When a `compendia` table merges its levels. Only with that kind; absent, it goes by the paper's values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compendia: Option<CompendiaDesc>,
 }
 
 impl Default for TableDesc {
     fn default() -> Self {
-        Self { kind: TableKind::X86Radix, levels: Levels(4) }
+        Self { kind: TableKind::X86Radix, levels: Levels(4), compendia: None }
     }
 }
 
@@ -54,13 +60,38 @@ impl TableDesc {
     /// # Errors
     /// Any other number of levels.
     pub fn x86(levels: u8) -> Result<Self, String> {
-        Ok(Self { kind: TableKind::X86Radix, levels: levels.try_into()? })
+        Ok(Self { kind: TableKind::X86Radix, levels: levels.try_into()?, compendia: None })
+    }
+
+    /// A four- or five-level Compendia table.
+    ///
+    /// # Errors
+    /// Any other number of levels.
+    pub fn of_compendia(levels: u8, desc: CompendiaDesc) -> Result<Self, String> {
+        Ok(Self { kind: TableKind::Compendia, levels: levels.try_into()?, compendia: Some(desc) })
+    }
+
+    /// The same with everything it leaves open filled in.
+    ///
+    /// # Errors
+    /// Parameters of another kind of table, or that cannot be followed.
+    pub fn complete(self) -> Result<Self, String> {
+        match (self.kind, &self.compendia) {
+            (TableKind::Compendia, desc) => {
+                let desc = desc.clone().unwrap_or_default();
+                desc.check()?;
+                Ok(Self { compendia: Some(desc), ..self })
+            }
+            (_, Some(_)) => Err("compendia is for kind = \"compendia\" only: set the kind, or leave it out".into()),
+            (_, None) => Ok(self),
+        }
     }
 
     /// How hardware reads it.
     pub fn format(&self) -> Format {
         match self.kind {
             TableKind::X86Radix => Format::X86 { levels: self.levels.0 },
+            TableKind::Compendia => Format::Compendia { levels: self.levels.0 },
         }
     }
 

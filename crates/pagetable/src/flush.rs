@@ -42,24 +42,49 @@ fn asid<S: Serializer>(asid: &Asid, serializer: S) -> Result<S::Ok, S::Error> {
 pub struct Flush {
     va: VirtAddr,
     order: PageOrder,
-    owed: bool,
+    owed: Owed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owed {
+    Nothing,
+    /// The page changed.
+    Page,
+    /// Tables that translate its aligned surroundings of the order lie elsewhere now.
+    Tables,
 }
 
 impl Flush {
     /// A page whose translation changed.
     pub(crate) fn page(va: VirtAddr, order: PageOrder) -> Self {
-        Self { va, order, owed: true }
+        Self { va, order, owed: Owed::Page }
     }
 
     /// Nothing that a TLB could hold has changed.
     pub(crate) fn nothing() -> Self {
-        Self { va: VirtAddr::default(), order: PageOrder::P4K, owed: false }
+        Self { va: VirtAddr::default(), order: PageOrder::P4K, owed: Owed::Nothing }
+    }
+
+    /// The same, where tables below the entry that spans `order` around `va` were moved besides: walk caches hold pointers
+    /// to where they were.
+    pub(crate) fn tables(va: VirtAddr, order: PageOrder) -> Self {
+        Self { va: va.align_down(order), order, owed: Owed::Tables }
+    }
+
+    /// Whether tables were moved, so that walk caches must forget more than the way to one page.
+    #[inline(always)]
+    pub fn moves_tables(&self) -> bool {
+        self.owed == Owed::Tables
     }
 
     /// Adds what must be forgotten to `into`.
     pub fn deliver(self, asid: Asid, into: &mut Vec<Invalidate>) {
-        if self.owed {
-            into.push(Invalidate::Page { asid, va: self.va, order: self.order });
+        let Self { va, order, owed } = self;
+        match owed {
+            Owed::Nothing => {}
+            Owed::Page => into.push(Invalidate::Page { asid, va, order }),
+            Owed::Tables if order > PageOrder::P1G => into.push(Invalidate::Asid(asid)),
+            Owed::Tables => into.push(Invalidate::Range { asid, range: VirtRange::sized(va, order.bytes()) }),
         }
     }
 

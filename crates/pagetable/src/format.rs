@@ -1,4 +1,4 @@
-use crate::{Leaf, Next, Step, x86};
+use crate::{Leaf, Next, Step, compendia::entry as compendia, x86};
 use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
 
 /// How hardware reads a table: one variant per kind and geometry.
@@ -9,6 +9,11 @@ pub enum Format {
         /// Levels.
         levels: u8,
     },
+    /// The same with merged nodes of 2 MiB, as paper 5 proposes.
+    Compendia {
+        /// Levels.
+        levels: u8,
+    },
 }
 
 impl Format {
@@ -16,7 +21,7 @@ impl Format {
     #[inline(always)]
     pub const fn levels(self) -> u8 {
         match self {
-            Self::X86 { levels } => levels,
+            Self::X86 { levels } | Self::Compendia { levels } => levels,
         }
     }
 
@@ -25,6 +30,7 @@ impl Format {
     pub fn start(self, root: PhysAddr, va: VirtAddr) -> Step {
         match self {
             Self::X86 { levels } => x86::start(levels, root, va),
+            Self::Compendia { levels } => compendia::start(levels, root, va),
         }
     }
 
@@ -33,6 +39,7 @@ impl Format {
     pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         match self {
             Self::X86 { .. } => x86::next(bits, step, va),
+            Self::Compendia { .. } => compendia::next(bits, step, va),
         }
     }
 
@@ -41,7 +48,7 @@ impl Format {
     pub const fn accessed(self, bits: u64, leaf: bool) -> u64 {
         match self {
             // All levels have the bit, in the same place.
-            Self::X86 { .. } => {
+            Self::X86 { .. } | Self::Compendia { .. } => {
                 let _ = leaf;
                 bits | x86::A
             }
@@ -52,7 +59,7 @@ impl Format {
     #[inline(always)]
     pub const fn dirtied(self, bits: u64) -> u64 {
         match self {
-            Self::X86 { .. } => bits | x86::A | x86::D,
+            Self::X86 { .. } | Self::Compendia { .. } => bits | x86::A | x86::D,
         }
     }
 
@@ -61,6 +68,16 @@ impl Format {
     pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
         match self {
             Self::X86 { .. } => x86::decode_leaf(bits, level),
+            Self::Compendia { .. } => compendia::decode_leaf(bits, level),
+        }
+    }
+
+    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level.
+    #[inline(always)]
+    pub const fn kept(self, bits: u64, level: u8) -> (u64, u8) {
+        match self {
+            Self::X86 { .. } => (bits, level),
+            Self::Compendia { .. } => compendia::kept(bits, level),
         }
     }
 
@@ -75,14 +92,14 @@ impl Format {
     #[inline(always)]
     pub const fn covers(self, level: u8) -> PageOrder {
         match self {
-            Self::X86 { .. } => x86::covers(level),
+            Self::X86 { .. } | Self::Compendia { .. } => x86::covers(level),
         }
     }
 
     /// Whether an entry of `level` can map a page.
     pub const fn has_leaf_at(self, level: u8) -> bool {
         match self {
-            Self::X86 { .. } => level >= 1 && level <= x86::HIGHEST_LEAF,
+            Self::X86 { .. } | Self::Compendia { .. } => level >= 1 && level <= x86::HIGHEST_LEAF,
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! A new kind of table is a new file and one line in [`Format`] and [`TableKind`].
 
+mod compendia;
 mod desc;
 mod flush;
 mod format;
@@ -15,8 +16,9 @@ mod radix;
 mod table;
 mod x86;
 
+pub use compendia::{CompendiaDesc, Share};
 pub use desc::{TableDesc, TableKind};
 pub use flush::{Flush, Invalidate};
 pub use format::Format;
 pub use hardware::{Leaf, Next, Rights, Step, Walked};
-pub use table::{MapError, Table, TableFrames};
+pub use table::{Census, MapError, Probe, Table, TableEvent, TableFrames};

@@ -1,4 +1,4 @@
-use crate::{Flush, Format, Leaf, MapError, Next, Step, TableFrames, x86};
+use crate::{Flush, Format, Leaf, MapError, Next, Probe, Step, TableFrames, x86};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
@@ -71,17 +71,30 @@ impl Radix {
 
     /// Clears the entry at the end of `path`, and every table above that is empty then.
     fn take_out(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, path: &Path) {
-        for step in path.steps[..path.depth].iter().rev().flatten() {
-            mem.write(step.entry, 0);
+        self.clear(mem, path.last());
+        self.prune(mem, frames, path);
+    }
+
+    fn clear(&mut self, mem: &mut PhysMem, step: Step) {
+        mem.write(step.entry, 0);
+        *self.used.get_mut(&step.entry.pfn()).expect("an entry lies in a table") -= 1;
+    }
+
+    /// Gives the empty tables at the end of `path` back.
+    fn prune(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, path: &Path) {
+        let mut below: Option<Pfn> = None;
+        for &step in path.steps[..path.depth].iter().rev().flatten() {
+            if let Some(table) = below {
+                self.used.remove(&table);
+                mem.clear(table);
+                frames.give_back(table);
+                self.clear(mem, step);
+            }
             let table = step.entry.pfn();
-            let used = self.used.get_mut(&table).expect("an entry lies in a table");
-            *used -= 1;
-            if *used != 0 || table == self.root {
+            if self.used[&table] != 0 || table == self.root {
                 return;
             }
-            self.used.remove(&table);
-            mem.clear(table);
-            frames.give_back(table);
+            below = Some(table);
         }
     }
 
@@ -91,7 +104,7 @@ impl Radix {
         frames: &mut impl TableFrames,
         vpn: Vpn,
         leaf: Leaf,
-    ) -> Result<(), MapError> {
+    ) -> Result<Flush, MapError> {
         let order = leaf.order;
         let levels = self.format.levels();
         let level = (1..=levels).find(|&l| self.format.has_leaf_at(l) && self.format.covers(l) == order);
@@ -107,7 +120,11 @@ impl Radix {
                 Next::Table(below) => below,
                 Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
                 Next::NotPresent => {
-                    let table = frames.take().ok_or(MapError::OutOfFrames)?;
+                    let Some(table) = frames.take() else {
+                        let (path, _) = self.descend(mem, vpn);
+                        self.prune(mem, frames, &path);
+                        return Err(MapError::OutOfFrames);
+                    };
                     mem.clear(table);
                     self.used.insert(table, 0);
                     let bits = x86::encode_table(table);
@@ -125,7 +142,7 @@ impl Radix {
             Next::Table(_) => return Err(MapError::TableThere),
         }
         self.put(mem, step.entry, x86::encode_leaf(&leaf));
-        Ok(())
+        Ok(Flush::nothing())
     }
 
     pub fn unmap(
@@ -179,24 +196,21 @@ impl Radix {
         }
     }
 
+    #[inline]
+    pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
+        let va = vpn.addr();
+        let mut step = self.format.start(self.root(), va);
+        loop {
+            match self.format.next(mem.read(step.entry), step, va) {
+                Next::Table(below) => step = below,
+                Next::Leaf(leaf) => return Probe::Leaf(leaf),
+                Next::NotPresent => return Probe::Hole(step.covers),
+            }
+        }
+    }
+
     pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {
-        if range.is_empty() {
-            return;
-        }
-        // The page number after the last one, so that a range to the end of the address space works.
-        let end = Vpn(range.start.vpn().0 + range.bytes().div_ceil(BASE_BYTES));
-        let mut vpn = range.start.vpn();
-        while vpn < end {
-            let (path, found) = self.descend(mem, vpn);
-            let covers = match found {
-                Next::Leaf(leaf) => {
-                    each(vpn.align_down(leaf.order), leaf);
-                    leaf.order
-                }
-                _ => path.last().covers,
-            };
-            vpn = Vpn(vpn.align_down(covers).0 + covers.base_pages());
-        }
+        crate::table::for_each_leaf(range, |vpn| self.probe(mem, vpn), each);
     }
 
     pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {

@@ -1,5 +1,5 @@
-use crate::{Flush, Format, Leaf, TableDesc, radix::Radix};
-use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use crate::{Flush, Format, Leaf, TableDesc, TableKind, compendia::Compendia, radix::Radix};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
 
@@ -9,6 +9,97 @@ pub trait TableFrames {
     fn take(&mut self) -> Option<Pfn>;
     /// A frame a table no longer needs.
     fn give_back(&mut self, pfn: Pfn);
+    /// An aligned block of `order`, for tables that are larger than a frame; `None` when there is none. Who hands out no
+    /// blocks need not say so: tables do without.
+    fn take_block(&mut self, _order: PageOrder) -> Option<Pfn> {
+        None
+    }
+    /// A block a table no longer needs.
+    fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
+        (0..order.base_pages()).for_each(|i| self.give_back(Pfn(pfn.0 + i)));
+    }
+    /// What the table did beside the edit that was asked for.
+    fn happened(&mut self, _what: TableEvent) {}
+}
+
+/// What a table does of its own accord.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableEvent {
+    /// It was decided anew whether a table should be merged with its children.
+    Checked,
+    /// The tables of `level` and below became one node.
+    Merged {
+        /// Of the upper ones.
+        level: u8,
+        /// Entries copied into it.
+        written: u64,
+    },
+    /// A node became tables again.
+    Unmerged {
+        /// Of the upper ones.
+        level: u8,
+        /// Entries copied out of it.
+        written: u64,
+    },
+    /// Tables stayed as they are, because there was no block for a node.
+    NoBlock {
+        /// Of the upper ones.
+        level: u8,
+    },
+    /// A node stayed as it is, because there were not enough frames for tables.
+    NoFrames {
+        /// Of the upper tables.
+        level: u8,
+    },
+}
+
+/// What a software walk found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probe {
+    /// A page. Its accessed and dirty bits are those of any of its entries, if it has several.
+    Leaf(Leaf),
+    /// Nothing, in all of the aligned page of this order.
+    Hole(PageOrder),
+}
+
+/// What a table consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Frames of 4 KiB.
+    pub tables: u64,
+    /// Nodes of 2 MiB.
+    pub nodes: u64,
+    /// Frames of 4 KiB it would consist of without nodes.
+    pub unmerged: u64,
+}
+
+impl Census {
+    /// Adds another table's.
+    pub fn add(&mut self, other: &Self) {
+        self.tables += other.tables;
+        self.nodes += other.nodes;
+        self.unmerged += other.unmerged;
+    }
+}
+
+/// Calls `each` for every page that meets `range`, in order, as `probe` finds them.
+pub(crate) fn for_each_leaf(range: VirtRange, probe: impl Fn(Vpn) -> Probe, each: &mut impl FnMut(Vpn, Leaf)) {
+    if range.is_empty() {
+        return;
+    }
+    // The page number after the last one, so that a range to the end of the address space works.
+    let end = Vpn(range.start.vpn().0 + range.bytes().div_ceil(BASE_BYTES));
+    let mut vpn = range.start.vpn();
+    while vpn < end {
+        let covers = match probe(vpn) {
+            Probe::Leaf(leaf) => {
+                each(vpn.align_down(leaf.order), leaf);
+                leaf.order
+            }
+            Probe::Hole(order) => order,
+        };
+        vpn = Vpn(vpn.align_down(covers).0 + covers.base_pages());
+    }
 }
 
 /// Why a page was not mapped.
@@ -39,6 +130,8 @@ pub enum MapError {
 pub enum Table {
     /// A tree of fixed levels.
     Radix(Radix),
+    /// A tree whose dense parts are merged.
+    Compendia(Compendia),
 }
 
 impl Table {
@@ -47,7 +140,13 @@ impl Table {
     /// # Errors
     /// No frame for its root.
     pub fn new(desc: &TableDesc, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
-        Radix::new(desc.format(), mem, frames).map(Self::Radix)
+        match desc.kind {
+            TableKind::X86Radix => Radix::new(desc.format(), mem, frames).map(Self::Radix),
+            TableKind::Compendia => {
+                let compendia = desc.compendia.clone().unwrap_or_default();
+                Compendia::new(desc.levels.into(), compendia, mem, frames).map(Self::Compendia)
+            }
+        }
     }
 
     /// How hardware reads it.
@@ -55,6 +154,7 @@ impl Table {
     pub fn format(&self) -> Format {
         match self {
             Self::Radix(t) => t.format(),
+            Self::Compendia(t) => t.format(),
         }
     }
 
@@ -63,22 +163,25 @@ impl Table {
     pub fn root(&self) -> PhysAddr {
         match self {
             Self::Radix(t) => t.root(),
+            Self::Compendia(t) => t.root(),
         }
     }
 
-    /// Maps a page where nothing is: no flush is owed, for no TLB holds what is not present.
+    /// Maps a page where nothing is. No flush is owed for that, for no TLB holds what is not present; but the table may move
+    /// parts of itself.
     ///
     /// # Errors
-    /// See [`MapError`]; the table is as it was, but for empty tables that a later edit will use.
+    /// See [`MapError`]; the table is as it was.
     pub fn map(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
         leaf: Leaf,
-    ) -> Result<(), MapError> {
+    ) -> Result<Flush, MapError> {
         match self {
             Self::Radix(t) => t.map(mem, frames, vpn, leaf),
+            Self::Compendia(t) => t.map(mem, frames, vpn, leaf),
         }
     }
 
@@ -93,6 +196,7 @@ impl Table {
     ) -> (Option<Leaf>, Flush) {
         match self {
             Self::Radix(t) => t.unmap(mem, frames, vpn, order),
+            Self::Compendia(t) => t.unmap(mem, frames, vpn, order),
         }
     }
 
@@ -100,6 +204,7 @@ impl Table {
     pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
         match self {
             Self::Radix(t) => t.set(mem, vpn, leaf),
+            Self::Compendia(t) => t.set(mem, vpn, leaf),
         }
     }
 
@@ -110,6 +215,16 @@ impl Table {
     pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
         match self {
             Self::Radix(t) => t.split(mem, frames, vpn),
+            Self::Compendia(t) => t.split(mem, frames, vpn),
+        }
+    }
+
+    /// What is mapped at `vpn`.
+    #[inline]
+    pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
+        match self {
+            Self::Radix(t) => t.probe(mem, vpn),
+            Self::Compendia(t) => t.probe(mem, vpn),
         }
     }
 
@@ -117,6 +232,7 @@ impl Table {
     pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
         match self {
             Self::Radix(t) => t.lookup(mem, vpn),
+            Self::Compendia(t) => t.lookup(mem, vpn),
         }
     }
 
@@ -124,6 +240,7 @@ impl Table {
     pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, mut each: impl FnMut(Vpn, Leaf)) {
         match self {
             Self::Radix(t) => t.for_each_leaf(mem, range, &mut each),
+            Self::Compendia(t) => t.for_each_leaf(mem, range, &mut each),
         }
     }
 
@@ -131,6 +248,15 @@ impl Table {
     pub fn table_frames(&self) -> u64 {
         match self {
             Self::Radix(t) => t.table_frames(),
+            Self::Compendia(t) => t.table_frames(),
+        }
+    }
+
+    /// What it consists of.
+    pub fn census(&self) -> Census {
+        match self {
+            Self::Radix(t) => Census { tables: t.table_frames(), nodes: 0, unmerged: t.table_frames() },
+            Self::Compendia(t) => t.census(),
         }
     }
 
@@ -138,6 +264,7 @@ impl Table {
     pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
         match self {
             Self::Radix(t) => t.free(mem, frames),
+            Self::Compendia(t) => t.free(mem, frames),
         }
     }
 }

@@ -45,8 +45,9 @@ pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     Step { level: levels, covers: covers(levels), entry: entry(root, levels, va), rights: Rights::ALL }
 }
 
+/// What an entry grants.
 #[inline(always)]
-fn rights(bits: u64) -> Rights {
+pub fn rights(bits: u64) -> Rights {
     let write = if bits & RW != 0 { Prot::W.bits() } else { 0 };
     let execute = if bits & XD == 0 { Prot::X.bits() } else { 0 };
     Rights { prot: Prot::from_bits(Prot::R.bits() | write | execute), user: bits & US != 0 }

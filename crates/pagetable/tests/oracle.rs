@@ -1,36 +1,13 @@
 //! The table's bytes against a map of what should be mapped.
 
+mod common;
+
+use common::{Counter, Model, hardware, holder, leaf};
 use mmulab_addr::{PageOrder, Pfn, Prot, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Leaf, MapError, Next, Table, TableDesc, TableFrames};
+use mmulab_pagetable::{CompendiaDesc, Leaf, MapError, Share, Table, TableDesc};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-
-/// Frames handed out in order, and counted.
-#[derive(Default)]
-struct Counter {
-    next: u64,
-    spare: Vec<Pfn>,
-    out: u64,
-    limit: Option<u64>,
-}
-
-impl TableFrames for Counter {
-    fn take(&mut self) -> Option<Pfn> {
-        if self.limit.is_some_and(|l| self.out >= l) {
-            return None;
-        }
-        self.out += 1;
-        Some(self.spare.pop().unwrap_or_else(|| {
-            self.next += 1;
-            Pfn(self.next)
-        }))
-    }
-    fn give_back(&mut self, pfn: Pfn) {
-        self.out -= 1;
-        self.spare.push(pfn);
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -62,37 +39,27 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn leaf(page: u64, order: PageOrder, prot: Prot) -> Leaf {
-    let pfn = Pfn((page ^ 0x5_0000_0000) & 0xf_ffff_ffff).align_down(order);
-    Leaf { pfn, order, prot, user: true, accessed: false, dirty: false, global: false }
-}
-
-/// The hardware's way: entry by entry.
-fn hardware(table: &Table, mem: &PhysMem, vpn: Vpn) -> Option<Leaf> {
-    let format = table.format();
-    let mut step = format.start(table.root(), vpn.addr());
-    loop {
-        match format.next(mem.line(step.entry)[(step.entry.0 as usize >> 3) & 7], step, vpn.addr()) {
-            Next::Table(below) => step = below,
-            Next::Leaf(leaf) => return Some(leaf),
-            Next::NotPresent => return None,
-        }
-    }
-}
-
-fn holder(model: &BTreeMap<u64, Leaf>, page: u64) -> Option<(u64, Leaf)> {
-    let (&first, &leaf) = model.range(..=page).next_back()?;
-    (page < first + leaf.order.base_pages()).then_some((first, leaf))
+/// Tables of every kind, those that merge doing so for few entries.
+fn table() -> impl Strategy<Value = TableDesc> {
+    let share = |whole| Share::new(1, whole).unwrap();
+    let compendia =
+        (prop_oneof![Just(512), Just(256), Just(128)], any::<bool>(), 2u8..5).prop_map(move |(m, s, from)| {
+            CompendiaDesc { merge: share(m), unmerge: share(512), strict: s, merge_levels: (from..=5).collect() }
+        });
+    prop_oneof![
+        (4u8..=5).prop_map(|levels| TableDesc::x86(levels).unwrap()),
+        (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
+    ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn bytes_agree_with_a_map(levels in 4u8..=5, ops in prop::collection::vec(op(), 1..60)) {
+    fn bytes_agree_with_a_map(desc in table(), ops in prop::collection::vec(op(), 1..60)) {
         let mut mem = PhysMem::new(1 << 34);
         let mut frames = Counter::default();
-        let mut table = Table::new(&TableDesc::x86(levels).unwrap(), &mut mem, &mut frames).unwrap();
-        let mut model: BTreeMap<u64, Leaf> = BTreeMap::new();
+        let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+        let mut model = Model::new();
         for op in ops {
             match op {
                 Op::Map { page, order, prot } => {
@@ -100,7 +67,9 @@ proptest! {
                     let new = leaf(vpn.0, order, prot);
                     let free = holder(&model, vpn.0).is_none()
                         && model.range(vpn.0..vpn.0 + order.base_pages()).next().is_none();
-                    prop_assert_eq!(table.map(&mut mem, &mut frames, vpn, new).is_ok(), free);
+                    let mapped = table.map(&mut mem, &mut frames, vpn, new);
+                    prop_assert_eq!(mapped.is_ok(), free);
+                    mapped.into_iter().for_each(|flush| flush.lazy("no TLB here"));
                     if free {
                         model.insert(vpn.0, new);
                     }
@@ -147,7 +116,7 @@ proptest! {
         prop_assert_eq!(&seen, &model);
         for (&first, &l) in &model {
             let last = Vpn(first + l.order.base_pages() - 1);
-            prop_assert_eq!(hardware(&table, &mem, last), Some(l));
+            prop_assert_eq!(hardware(&table, &mem, last).0, Some(l));
             prop_assert_eq!(table.lookup(&mem, last), Some((Vpn(first), l)));
         }
         for (first, l) in model {
@@ -165,7 +134,7 @@ fn one_gibibyte_of_base_pages_takes_513_tables_below_the_upper_levels() {
     let mut frames = Counter::default();
     let mut table = Table::new(&TableDesc::default(), &mut mem, &mut frames).unwrap();
     for page in 0..1 << 18 {
-        table.map(&mut mem, &mut frames, Vpn(page), leaf(page, PageOrder::P4K, Prot::RW)).unwrap();
+        table.map(&mut mem, &mut frames, Vpn(page), leaf(page, PageOrder::P4K, Prot::RW)).unwrap().lazy("no TLB here");
     }
     // 512 of PTEs and one of PMD entries, below one PUD table and the root.
     assert_eq!(table.table_frames(), 513 + 2);
@@ -174,10 +143,13 @@ fn one_gibibyte_of_base_pages_takes_513_tables_below_the_upper_levels() {
 #[test]
 fn running_out_of_frames_is_an_error_and_harms_nothing() {
     let mut mem = PhysMem::new(1 << 30);
-    let mut frames = Counter { limit: Some(3), ..Counter::default() };
+    let mut frames = Counter::limited(3);
     let mut table = Table::new(&TableDesc::default(), &mut mem, &mut frames).unwrap();
-    assert_eq!(table.map(&mut mem, &mut frames, Vpn(0), leaf(0, PageOrder::P4K, Prot::R)), Err(MapError::OutOfFrames));
-    assert_eq!(table.lookup(&mem, Vpn(0)), None);
+    let mut map = |mem: &mut PhysMem, frames: &mut Counter| {
+        table.map(mem, frames, Vpn(0), leaf(0, PageOrder::P4K, Prot::R)).map(|flush| flush.lazy("no TLB here"))
+    };
+    assert_eq!(map(&mut mem, &mut frames), Err(MapError::OutOfFrames));
     frames.limit = None;
-    assert_eq!(table.map(&mut mem, &mut frames, Vpn(0), leaf(0, PageOrder::P4K, Prot::R)), Ok(()));
+    assert_eq!(map(&mut mem, &mut frames), Ok(()));
+    assert_eq!(table.lookup(&mem, Vpn(0)).map(|(first, _)| first), Some(Vpn(0)));
 }
