@@ -34,6 +34,8 @@ named! {
         PoolPage = "pool_page",
         /// A page-table frame taken or given back.
         TableFrame = "table_frame",
+        /// Two levels of a page table merged into one, or taken apart again.
+        TableMerge = "table_merge",
         /// A page-table entry looked at by a daemon.
         EntryScan = "entry_scan",
         /// A page-table entry written.
@@ -170,6 +172,16 @@ pub enum Told {
         va: VirtAddr,
         /// Its size.
         size: PageOrder,
+    },
+    /// A page table's tables of a level and those below became one node.
+    TablesMerged {
+        /// The level of the upper ones.
+        level: u8,
+    },
+    /// Such a node became tables again.
+    TablesUnmerged {
+        /// The level of the upper ones.
+        level: u8,
     },
     /// A process got an address-space tag.
     Asid {

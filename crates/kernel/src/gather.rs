@@ -2,7 +2,7 @@
 
 use crate::{Effects, WorkKind, tally::Tally};
 use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
-use mmulab_pagetable::Invalidate;
+use mmulab_pagetable::{Flush, Invalidate};
 
 /// The addresses whose translations must be dropped before the operation ends.
 ///
@@ -28,6 +28,13 @@ impl Gather {
     /// One of the entries was global: a flush of the address space alone would spare it.
     pub fn note_global(&mut self, global: bool) {
         self.global |= global;
+    }
+
+    /// Takes an edit's debt over; the page it changed is noted beside, where one was. Tables that moved may have been cached
+    /// for any of their pages, which are more than any ceiling.
+    pub fn take(&mut self, flush: Flush) {
+        self.all |= flush.moves_tables();
+        flush.lazy("gathered, and sent before the operation ends");
     }
 
     /// The whole address space changed.

@@ -127,6 +127,11 @@ impl Kernel {
                 message: "linux-thp maps pages of 2M, which the machine's page table has none of".into(),
             });
         }
+        let table = desc
+            .table
+            .clone()
+            .complete()
+            .map_err(|message| KernelError::Description { key: "table".into(), message })?;
         let allocator = match &policy {
             Policy::Freebsd(bsd) => Allocator::Freebsd { bucket: bsd.desc().bucket },
             _ => Allocator::Linux,
@@ -157,7 +162,7 @@ impl Kernel {
                 mapped: BySize::default(),
                 counts: KernelCounts::default(),
             },
-            table: desc.table.clone(),
+            table,
             khugepaged,
             compaction: Compaction::default(),
             ended: Contiguity::default(),
@@ -424,6 +429,10 @@ impl Kernel {
         if let Some(touched) = &mut self.core.memory.touched {
             fx.touched.append(touched);
         }
+        if fx.narrate {
+            fx.told.append(&mut self.core.memory.table_news);
+        }
+        self.core.memory.table_news.clear();
         self.core.counts.invalidations += fx.invalidations.len() as u64;
         let reservations = &mut self.core.memory.reservations;
         self.core.counts.happenings.add(Happening::ReservFreed, std::mem::take(&mut reservations.freed));

@@ -4,10 +4,9 @@ use crate::cache::{Cache, ObjectId};
 use crate::freebsd::{Objects, Reservations};
 use crate::pages::{Page, Pages, Use};
 use crate::tally::Tally;
-use crate::{Bytes, WorkKind};
+use crate::{Bytes, TableCounts, Told, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility};
-use mmulab_pagetable::TableFrames;
 use rustc_hash::FxHashMap;
 
 /// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
@@ -49,6 +48,10 @@ pub struct Memory {
     /// Page-table frames in use.
     pub table_frames: u64,
     pub table_frames_peak: u64,
+    /// What tables did of their own accord.
+    pub table_counts: TableCounts,
+    /// Of that, what is worth telling, since it was last collected.
+    pub table_news: Vec<Told>,
     /// The most that private pages and the page cache held together, in base frames.
     pub resident_peak: u64,
     /// The most that private pages held, and the most that pages of files did.
@@ -77,6 +80,8 @@ impl Memory {
             anon_frames: 0,
             table_frames: 0,
             table_frames_peak: 0,
+            table_counts: TableCounts::default(),
+            table_news: Vec::new(),
             resident_peak: 0,
             private_peak: 0,
             file_peak: 0,
@@ -143,7 +148,7 @@ impl Memory {
         self.take_of(Mobility::Movable)
     }
 
-    fn take_of(&mut self, mobility: Mobility) -> Option<Pfn> {
+    pub(crate) fn take_of(&mut self, mobility: Mobility) -> Option<Pfn> {
         loop {
             let got = self.frames.alloc(PageOrder::P4K, mobility, self.cpu);
             if got.is_some() || !self.reservations.break_oldest(&mut self.frames) {
@@ -288,25 +293,5 @@ impl Memory {
     /// Bytes of private pages and the page cache.
     pub fn resident_bytes(&self) -> u64 {
         (self.anon_frames + self.cache.pages()) * BASE_BYTES
-    }
-}
-
-/// Page-table frames are unmovable: nothing can rewrite the entries that point to them.
-impl TableFrames for Memory {
-    fn take(&mut self) -> Option<Pfn> {
-        let pfn = self.take_of(Mobility::Unmovable);
-        if let Some(pfn) = pfn {
-            self.touch(pfn, PageOrder::P4K);
-            self.work.add(WorkKind::TableFrame, 1);
-            self.table_frames += 1;
-            self.table_frames_peak = self.table_frames_peak.max(self.table_frames);
-        }
-        pfn
-    }
-
-    fn give_back(&mut self, pfn: Pfn) {
-        self.work.add(WorkKind::TableFrame, 1);
-        self.table_frames -= 1;
-        self.frames.free(pfn, PageOrder::P4K, self.cpu);
     }
 }

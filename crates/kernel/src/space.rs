@@ -12,7 +12,8 @@ use crate::vma::{Back, Vma};
 use crate::{Effects, FaultError, LinuxDesc, Told, Wanted, WorkKind};
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Leaf, MapError, Next, Table};
+pub use mmulab_pagetable::Probe as Found;
+use mmulab_pagetable::{Leaf, MapError, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything outside the address space that an operation on it may need.
@@ -52,13 +53,6 @@ impl Cx<'_> {
         let free_frames = self.memory.frames.free_frames();
         FaultError::OutOfMemory { pid: self.pid, va: VirtAddr::new(va), wanted, free_frames }
     }
-}
-
-/// What a software walk found.
-pub enum Found {
-    Leaf(Leaf),
-    /// Nothing, in all of the aligned page of this order.
-    Hole(PageOrder),
 }
 
 /// The rights of a page in the table: whatever is present can be read (Intel SDM vol. 3A, section 4.6).
@@ -117,15 +111,7 @@ impl Space {
     /// What is mapped at `va`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, va: VirtAddr) -> Found {
-        let format = self.table.format();
-        let mut step = format.start(self.table.root(), va);
-        loop {
-            match format.next(mem.read(step.entry), step, va) {
-                Next::Table(next) => step = next,
-                Next::Leaf(leaf) => return Found::Leaf(leaf),
-                Next::NotPresent => return Found::Hole(step.covers),
-            }
-        }
+        self.table.probe(mem, va.vpn())
     }
 
     /// The first page mapped at or above `va` and below `end`.
@@ -166,7 +152,11 @@ impl Space {
     /// Puts a leaf where nothing is. The frames' users are the caller's to count.
     pub fn map(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
         match self.table.map(cx.mem, cx.memory, VirtAddr::new(va).vpn(), leaf) {
-            Ok(()) => {}
+            Ok(flush) => {
+                let mut gather = Gather::default();
+                gather.take(flush);
+                self.finish(cx, gather);
+            }
             Err(MapError::OutOfFrames) => return Err(cx.out_of_memory(va, Wanted::Table)),
             Err(other) => unreachable!("a place the kernel found empty and aligned can be mapped: {other}"),
         }
@@ -201,7 +191,7 @@ impl Space {
     pub fn unmap(&mut self, cx: &mut Cx, va: u64, order: PageOrder, gather: &mut Gather) {
         let (was, flush) = self.table.unmap(cx.mem, cx.memory, VirtAddr::new(va).vpn(), order);
         gather.note_global(was.is_some_and(|leaf| leaf.global));
-        flush.lazy("gathered, and sent before the operation ends");
+        gather.take(flush);
         cx.work(WorkKind::EntryWrite, 1);
         gather.note(va, order);
         self.count_out(cx, va, order);
@@ -260,7 +250,7 @@ impl Space {
         };
         // Linux flushes here (`__split_huge_pmd_locked` goes through an invalid entry).
         let mut gather = Gather::default();
-        flush.lazy("sent by the gather below");
+        gather.take(flush);
         gather.note(va, leaf.order);
         self.finish(cx, gather);
         self.count_out(cx, va, leaf.order);

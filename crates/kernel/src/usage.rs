@@ -1,6 +1,7 @@
-use crate::{BySize, Contiguity, Kernel};
-use mmulab_addr::{BASE_BYTES, Pid};
+use crate::{BySize, Contiguity, Kernel, TableCounts};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pid};
 use mmulab_frames::PhysMem;
+use mmulab_pagetable::Census;
 use serde::Serialize;
 
 /// What memory is used for at one moment. All numbers but those of contiguity are bytes.
@@ -28,6 +29,8 @@ pub struct Usage {
     pub table_bytes: u64,
     /// The most that ever was.
     pub table_bytes_peak: u64,
+    /// What page tables consist of now, and what they did of their own accord.
+    pub tables: TableUsage,
     /// Set aside for the hugetlb pool at boot.
     pub pool_bytes: u64,
     /// Of the pool, in use.
@@ -38,6 +41,20 @@ pub struct Usage {
     pub free_bytes: u64,
     /// How well base pages lie together.
     pub contiguity: Contiguity,
+}
+
+/// What page tables consist of.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct TableUsage {
+    /// In tables of a frame each.
+    pub small_bytes: u64,
+    /// In nodes of 2 MiB.
+    pub node_bytes: u64,
+    /// What the same mappings take in tables of a frame each.
+    pub unmerged_bytes: u64,
+    /// What they did in the run.
+    #[serde(flatten)]
+    pub counts: TableCounts,
 }
 
 /// What a process has mapped.
@@ -71,6 +88,8 @@ impl Kernel {
             .collect();
         processes.sort_by_key(|p| p.pid);
         let pool = memory.pool.as_ref();
+        let mut census = Census::default();
+        self.spaces.iter().flatten().for_each(|space| census.add(&space.table.census()));
         Usage {
             mapped: self.core.mapped.clone(),
             processes,
@@ -82,6 +101,12 @@ impl Kernel {
             file_bytes_peak: memory.file_peak * BASE_BYTES,
             table_bytes: memory.table_frames * BASE_BYTES,
             table_bytes_peak: memory.table_frames_peak * BASE_BYTES,
+            tables: TableUsage {
+                small_bytes: census.tables * BASE_BYTES,
+                node_bytes: census.nodes * PageOrder::P2M.bytes(),
+                unmerged_bytes: census.unmerged * BASE_BYTES,
+                counts: memory.table_counts.clone(),
+            },
             pool_bytes: pool.map_or(0, |p| p.total * p.order.bytes()),
             pool_used_bytes: pool.map_or(0, |p| p.used() * p.order.bytes()),
             reserved_bytes: memory.reservations.idle_frames() * BASE_BYTES,

@@ -84,7 +84,7 @@ impl Format {
     /// The bits of an entry that maps `leaf` by itself, of one of the format's sizes.
     pub fn encode_leaf(self, leaf: &Leaf) -> u64 {
         match self {
-            Self::X86 { .. } => x86::encode_leaf(leaf),
+            Self::X86 { .. } | Self::Compendia { .. } => x86::encode_leaf(leaf),
         }
     }
 

@@ -221,12 +221,13 @@ impl Walker {
                 Next::Table(next) => {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
                     at = below.place(caches, next.entry, cycles)?;
-                    let mut holders = self.holders[usize::from(step.level)];
+                    let (kept, level) = cx.format.kept(bits, step.level);
+                    let mut holders = self.holders[usize::from(level)];
                     while holders != 0 {
                         if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
                             let placed = B::NESTED.then(|| Placed { table: next.entry.pfn(), host: at.pfn() });
-                            let upper = Upper { bits, rights: step.rights };
-                            cache.insert(cx.format, step.level, cx.asid, va, upper, placed);
+                            let upper = Upper { bits: kept, rights: step.rights };
+                            cache.insert(cx.format, level, cx.asid, va, upper, placed);
                         }
                         holders &= holders - 1;
                     }

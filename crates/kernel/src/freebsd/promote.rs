@@ -132,17 +132,17 @@ impl Space {
 
     /// Puts the superpage in the place of its base pages, whose frames and users stay what they are.
     fn join(&mut self, cx: &mut Cx, start: u64, whole: Leaf) -> Result<(), FaultError> {
+        let mut gather = Gather::default();
         for i in 0..whole.order.base_pages() {
             let va = start + i * BASE_BYTES;
             if matches!(self.probe(cx.mem, VirtAddr::new(va)), Found::Leaf(_)) {
                 let vpn = VirtAddr::new(va).vpn();
                 let (_, flush) = self.table.unmap(cx.mem, cx.memory, vpn, PageOrder::P4K);
-                flush.lazy("one flush of the whole follows");
+                gather.take(flush);
                 self.count_out(cx, va, PageOrder::P4K);
             }
         }
         // FreeBSD keeps the table of base pages and flushes nothing; here it is freed, so nothing may point to it.
-        let mut gather = Gather::default();
         gather.note(start, whole.order);
         self.finish(cx, gather);
         self.map(cx, start, whole).inspect_err(|_| Self::release(cx, &whole))?;

@@ -162,6 +162,10 @@ pub fn resolve(
         machine.guest.iter_mut().for_each(|guest| guest.memory.seed = seed);
     }
     check(&machine, options)?;
+    machine.table = machine.table.complete().map_err(|message| DescribeError::Impossible {
+        name: machine.name.clone(),
+        message: format!("table: {message}"),
+    })?;
     let mut assumptions = Vec::new();
     gather("", &value_of(&machine), &mut assumptions);
     gather("policy", &value_of(&policy), &mut assumptions);

@@ -1,0 +1,107 @@
+//! Page tables take their memory here, and tell what they do with it.
+
+use crate::memory::Memory;
+use crate::{Told, WorkKind};
+use mmulab_addr::{PageOrder, Pfn};
+use mmulab_frames::Mobility;
+use mmulab_pagetable::{TableEvent, TableFrames};
+use serde::{Serialize, Serializer};
+
+/// How often something happened between a level of a page table and the level below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ByLevels([u64; Self::LEVELS]);
+
+impl ByLevels {
+    /// Levels a table can have.
+    const LEVELS: usize = 5;
+
+    fn add(&mut self, level: u8) {
+        self.0[usize::from(level) - 1] += 1;
+    }
+
+    /// Where `level` is the upper one.
+    pub fn get(&self, level: u8) -> u64 {
+        self.0[usize::from(level) - 1]
+    }
+}
+
+impl Serialize for ByLevels {
+    /// As a map: `"2+1"` stands for PMD and PTE.
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_map((2..=Self::LEVELS as u8).map(|level| (format!("{level}+{}", level - 1), self.get(level))))
+    }
+}
+
+/// What page tables did of their own accord, in a run. All zero but for those that merge levels.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TableCounts {
+    /// How often a table was looked at, whether it should be merged with its children.
+    pub checks: u64,
+    /// Tables merged with their children, by level.
+    pub merges: ByLevels,
+    /// Taken apart again.
+    pub unmerges: ByLevels,
+    /// Entries copied for both.
+    pub copied_entries: u64,
+    /// Tables that were not merged, because no block of 2 MiB was free.
+    pub refused_no_block: u64,
+    /// Nodes that were not taken apart, because there were too few free frames.
+    pub refused_no_frames: u64,
+}
+
+impl Memory {
+    fn count_table_frames(&mut self, pfn: Pfn, order: PageOrder) {
+        self.touch(pfn, order);
+        self.table_frames += order.base_pages();
+        self.table_frames_peak = self.table_frames_peak.max(self.table_frames);
+    }
+}
+
+/// Page-table frames are unmovable: nothing can rewrite the entries that point to them.
+impl TableFrames for Memory {
+    fn take(&mut self) -> Option<Pfn> {
+        let pfn = self.take_of(Mobility::Unmovable)?;
+        self.work.add(WorkKind::TableFrame, 1);
+        self.count_table_frames(pfn, PageOrder::P4K);
+        Some(pfn)
+    }
+
+    fn give_back(&mut self, pfn: Pfn) {
+        self.work.add(WorkKind::TableFrame, 1);
+        self.table_frames -= 1;
+        self.frames.free(pfn, PageOrder::P4K, self.cpu);
+    }
+
+    /// What it costs is part of the merge.
+    fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
+        let pfn = self.frames.alloc(order, Mobility::Unmovable, self.cpu)?;
+        self.count_table_frames(pfn, order);
+        Some(pfn)
+    }
+
+    fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
+        self.table_frames -= order.base_pages();
+        self.frames.free(pfn, order, self.cpu);
+    }
+
+    fn happened(&mut self, what: TableEvent) {
+        let counts = &mut self.table_counts;
+        match what {
+            TableEvent::Checked => counts.checks += 1,
+            TableEvent::Merged { level, written } => {
+                counts.merges.add(level);
+                counts.copied_entries += written;
+                self.work.add(WorkKind::TableMerge, 1);
+                self.table_news.push(Told::TablesMerged { level });
+            }
+            TableEvent::Unmerged { level, written } => {
+                counts.unmerges.add(level);
+                counts.copied_entries += written;
+                self.work.add(WorkKind::TableMerge, 1);
+                self.table_news.push(Told::TablesUnmerged { level });
+            }
+            TableEvent::NoBlock { .. } => counts.refused_no_block += 1,
+            TableEvent::NoFrames { .. } => counts.refused_no_frames += 1,
+        }
+    }
+}
