@@ -100,6 +100,12 @@ def explain(trace: str, job: Job, options: Options, line: Callable[[str], None])
     return Result(json.loads(_core.explain(_spec(trace, [job], options), line)))
 
 
+def draw_tables(trace: str, job: Job, options: Options) -> tuple[str, Result]:
+    """Runs one job; the page tables it ends with, as text, and its result."""
+    drawn = json.loads(_core.draw_tables(_spec(trace, [job], options)))
+    return drawn["drawing"], Result(drawn["result"])
+
+
 def resolve(job: Job) -> Json:
     """The descriptions with every value known."""
     return cast(

@@ -85,6 +85,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "page_cache_bytes), table_bytes, free_bytes, the hugetlb pool, and the peaks.",
     ),
     (
+        "counts.memory.tables",
+        "",
+        "small_bytes in tables of a frame each, node_bytes in nodes of 2 MiB, unmerged_bytes that the same mappings take "
+        "without nodes; and what Compendia tables did: checks, merges and unmerges by level, copied_entries, refusals.",
+    ),
+    (
         "counts.memory.touched_bytes",
         "bytes",
         "With --touched: private pages that were touched, at the peak, and pages of files, each once.",

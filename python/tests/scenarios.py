@@ -249,6 +249,8 @@ class Teller:
             "moved": lambda e: "moved",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
+            "tables_merged": lambda e: f"merge {e['level']}+{e['level'] - 1}",
+            "tables_unmerged": lambda e: f"unmerge {e['level']}+{e['level'] - 1}",
             "asid": lambda e: f"tag {e['asid']} for {e['pid']}",
             "failed": lambda e: f"failed {e['error']}",
         }

@@ -27,8 +27,6 @@ def test_split_tlbs_lie_unused(bench: Bench) -> None:
 
 
 @claim("S3-007", "2", "A native walk of four levels is 4 sequential accesses", "in part: native")
-@claim("S4-006", "2.1", "A four-level walk costs 4 accesses", "in part: the conventional table")
-@claim("S4-008", "4.5", "A 2 MiB page costs 3 accesses in a conventional table", "in part: the conventional table")
 @pytest.mark.parametrize(("policy", "reads"), [("linux-4k", [4, 3, 2, 1]), ("linux-thp", [4, 3, 2])])
 def test_cold_native_walks(policy: str, reads: list[int], bench: Bench) -> None:
     trace = f"mmap {BASE:#x} 2M rw anon populate\nr {BASE:#x}\n"

@@ -7,6 +7,7 @@ mod check;
 mod clock;
 mod counts;
 pub mod describe;
+mod draw;
 mod ended;
 mod engine;
 mod host;
@@ -23,6 +24,7 @@ mod touched;
 
 pub use counts::Counts;
 pub use describe::{MachineDesc, Options, Resolved};
+pub use draw::draw_tables;
 pub use ended::{Ended, EndedReport, MachineError};
 pub use engine::Machine;
 pub use interleave::interleave;

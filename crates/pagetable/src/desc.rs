@@ -13,9 +13,27 @@ pub enum TableKind {
     /// The same tree, whose dense parts are merged into nodes of 2 MiB that translate two levels in one access (paper 5).
     #[serde(rename = "compendia")]
     Compendia,
+    /// RISC-V's radix tree: Sv39, Sv48 or Sv57 by its levels; leaves at every level, and of 64 KiB (Svnapot).
+    #[serde(rename = "riscv-sv")]
+    Riscv,
+    /// Armv8's radix tree with 4 KiB granule: leaves of 4 KiB, 2 MiB and 1 GiB, and of 64 KiB and 32 MiB (Contiguous bit).
+    #[serde(rename = "armv8-4k")]
+    Arm,
 }
 
-/// Levels of an x86-64 table: 48-bit or 57-bit virtual addresses.
+impl TableKind {
+    /// Its name in descriptions, and the levels it may have.
+    fn levels(self) -> (&'static str, std::ops::RangeInclusive<u8>) {
+        match self {
+            Self::X86Radix => ("x86-64-radix", 4..=5),
+            Self::Compendia => ("compendia", 4..=5),
+            Self::Riscv => ("riscv-sv", 3..=5),
+            Self::Arm => ("armv8-4k", 3..=4),
+        }
+    }
+}
+
+/// Levels of a table: 39-bit, 48-bit or 57-bit virtual addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 #[schemars(with = "u8")]
@@ -25,7 +43,7 @@ impl TryFrom<u8> for Levels {
     type Error = String;
 
     fn try_from(levels: u8) -> Result<Self, String> {
-        if matches!(levels, 4 | 5) { Ok(Self(levels)) } else { Err(format!("levels is {levels}: give 4 or 5")) }
+        if matches!(levels, 3..=5) { Ok(Self(levels)) } else { Err(format!("levels is {levels}: give 4 or 5 (or 3)")) }
     }
 }
 
@@ -41,7 +59,7 @@ impl From<Levels> for u8 {
 pub struct TableDesc {
     /// The kind of table. Default `x86-64-radix`.
     pub kind: TableKind,
-    /// Levels: 4 (48-bit addresses) or 5 (57-bit). Default 4.
+    /// Levels: 4 (48-bit addresses) or 5 (57-bit, not `armv8-4k`); 3 (39-bit) with `riscv-sv` and `armv8-4k`. Default 4.
     pub levels: Levels,
     /// When a `compendia` table merges its levels. Only with that kind; absent, it goes by the paper's values.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,27 +73,40 @@ impl Default for TableDesc {
 }
 
 impl TableDesc {
+    /// A table of a kind that has so many levels.
+    ///
+    /// # Errors
+    /// Any other number of levels.
+    pub fn new(kind: TableKind, levels: u8) -> Result<Self, String> {
+        Self { kind, levels: levels.try_into()?, compendia: None }.complete()
+    }
+
     /// A four- or five-level x86-64 table.
     ///
     /// # Errors
     /// Any other number of levels.
     pub fn x86(levels: u8) -> Result<Self, String> {
-        Ok(Self { kind: TableKind::X86Radix, levels: levels.try_into()?, compendia: None })
+        Self::new(TableKind::X86Radix, levels)
     }
 
     /// A four- or five-level Compendia table.
     ///
     /// # Errors
-    /// Any other number of levels.
+    /// Any other number of levels, or parameters that cannot be followed.
     pub fn of_compendia(levels: u8, desc: CompendiaDesc) -> Result<Self, String> {
-        Ok(Self { kind: TableKind::Compendia, levels: levels.try_into()?, compendia: Some(desc) })
+        Self { kind: TableKind::Compendia, levels: levels.try_into()?, compendia: Some(desc) }.complete()
     }
 
     /// The same with everything it leaves open filled in.
     ///
     /// # Errors
-    /// Parameters of another kind of table, or that cannot be followed.
+    /// Levels the kind has not, parameters of another kind of table, or that cannot be followed.
     pub fn complete(self) -> Result<Self, String> {
+        let ((name, levels), given) = (self.kind.levels(), self.levels.0);
+        if !levels.contains(&given) {
+            let (from, to) = (levels.start(), levels.end());
+            return Err(format!("levels is {given}: a table of kind {name} has {from} to {to}"));
+        }
         match (self.kind, &self.compendia) {
             (TableKind::Compendia, desc) => {
                 let desc = desc.clone().unwrap_or_default();
@@ -92,12 +123,13 @@ impl TableDesc {
         match self.kind {
             TableKind::X86Radix => Format::X86 { levels: self.levels.0 },
             TableKind::Compendia => Format::Compendia { levels: self.levels.0 },
+            TableKind::Riscv => Format::Riscv { levels: self.levels.0 },
+            TableKind::Arm => Format::Arm { levels: self.levels.0 },
         }
     }
 
-    /// Whether one entry can map a page of `order`.
+    /// Whether it has pages of `order`.
     pub fn has_leaf(&self, order: PageOrder) -> bool {
-        let format = self.format();
-        (1..=format.levels()).any(|level| format.has_leaf_at(level) && format.covers(level) == order)
+        self.format().leaf_at(order).is_some()
     }
 }

@@ -1,5 +1,5 @@
-use crate::{Leaf, Next, Step, compendia::entry as compendia, x86};
-use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
+use crate::{Leaf, Next, Step, arm, compendia::entry as compendia, riscv, x86};
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr};
 
 /// How hardware reads a table: one variant per kind and geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,16 @@ pub enum Format {
         /// Levels.
         levels: u8,
     },
+    /// RISC-V's Sv39, Sv48 and Sv57, with Svnapot.
+    Riscv {
+        /// Levels (3 to 5).
+        levels: u8,
+    },
+    /// Armv8's with 4 KiB granule, with the Contiguous bit.
+    Arm {
+        /// Levels (3 or 4).
+        levels: u8,
+    },
 }
 
 impl Format {
@@ -21,7 +31,7 @@ impl Format {
     #[inline(always)]
     pub const fn levels(self) -> u8 {
         match self {
-            Self::X86 { levels } | Self::Compendia { levels } => levels,
+            Self::X86 { levels } | Self::Compendia { levels } | Self::Riscv { levels } | Self::Arm { levels } => levels,
         }
     }
 
@@ -31,6 +41,8 @@ impl Format {
         match self {
             Self::X86 { levels } => x86::start(levels, root, va),
             Self::Compendia { levels } => compendia::start(levels, root, va),
+            // Their tables have the same shape.
+            Self::Riscv { levels } | Self::Arm { levels } => x86::start(levels, root, va),
         }
     }
 
@@ -40,6 +52,8 @@ impl Format {
         match self {
             Self::X86 { .. } => x86::next(bits, step, va),
             Self::Compendia { .. } => compendia::next(bits, step, va),
+            Self::Riscv { .. } => riscv::next(bits, step, va),
+            Self::Arm { .. } => arm::next(bits, step, va),
         }
     }
 
@@ -52,6 +66,8 @@ impl Format {
                 let _ = leaf;
                 bits | x86::A
             }
+            Self::Riscv { .. } => riscv::accessed(bits, leaf),
+            Self::Arm { .. } => arm::accessed(bits, leaf),
         }
     }
 
@@ -60,6 +76,8 @@ impl Format {
     pub const fn dirtied(self, bits: u64) -> u64 {
         match self {
             Self::X86 { .. } | Self::Compendia { .. } => bits | x86::A | x86::D,
+            Self::Riscv { .. } => riscv::dirtied(bits),
+            Self::Arm { .. } => arm::dirtied(bits),
         }
     }
 
@@ -69,6 +87,8 @@ impl Format {
         match self {
             Self::X86 { .. } => x86::decode_leaf(bits, level),
             Self::Compendia { .. } => compendia::decode_leaf(bits, level),
+            Self::Riscv { .. } => riscv::decode_leaf(bits, level),
+            Self::Arm { .. } => arm::decode_leaf(bits, level),
         }
     }
 
@@ -76,7 +96,7 @@ impl Format {
     #[inline(always)]
     pub const fn kept(self, bits: u64, level: u8) -> (u64, u8) {
         match self {
-            Self::X86 { .. } => (bits, level),
+            Self::X86 { .. } | Self::Riscv { .. } | Self::Arm { .. } => (bits, level),
             Self::Compendia { .. } => compendia::kept(bits, level),
         }
     }
@@ -85,6 +105,8 @@ impl Format {
     pub fn encode_leaf(self, leaf: &Leaf) -> u64 {
         match self {
             Self::X86 { .. } | Self::Compendia { .. } => x86::encode_leaf(leaf),
+            Self::Riscv { .. } => riscv::encode_leaf(leaf),
+            Self::Arm { .. } => arm::encode_leaf(leaf, 0),
         }
     }
 
@@ -92,14 +114,34 @@ impl Format {
     #[inline(always)]
     pub const fn covers(self, level: u8) -> PageOrder {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => x86::covers(level),
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Riscv { .. } | Self::Arm { .. } => x86::covers(level),
         }
     }
 
-    /// Whether an entry of `level` can map a page.
-    pub const fn has_leaf_at(self, level: u8) -> bool {
+    /// The level of the leaf of a page of `order`, and how many neighbouring entries it takes there.
+    #[inline]
+    pub fn leaf_at(self, order: PageOrder) -> Option<(u8, u32)> {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => level >= 1 && level <= x86::HIGHEST_LEAF,
+            Self::X86 { .. } | Self::Compendia { .. } => x86::leaf_level(order).map(|level| (level, 1)),
+            Self::Riscv { levels } => riscv::leaf_at(levels, order),
+            Self::Arm { .. } => arm::leaf_at(order),
+        }
+    }
+
+    /// The bits of entry number `part` of those that map `leaf`.
+    pub(crate) fn encode_part(self, leaf: &Leaf, part: u64) -> u64 {
+        match self {
+            Self::Arm { .. } => arm::encode_leaf(leaf, part),
+            _ => self.encode_leaf(leaf),
+        }
+    }
+
+    /// The bits of an entry that points to a table.
+    pub(crate) fn encode_table(self, table: Pfn) -> u64 {
+        match self {
+            Self::X86 { .. } | Self::Compendia { .. } => x86::encode_table(table),
+            Self::Riscv { .. } => riscv::encode_table(table),
+            Self::Arm { .. } => arm::encode_table(table),
         }
     }
 }

@@ -7,17 +7,21 @@
 //!
 //! A new kind of table is a new file and one line in [`Format`] and [`TableKind`].
 
+mod arm;
 mod compendia;
 mod desc;
+mod draw;
 mod flush;
 mod format;
 mod hardware;
 mod radix;
+mod riscv;
 mod table;
 mod x86;
 
 pub use compendia::{CompendiaDesc, Share};
 pub use desc::{TableDesc, TableKind};
+pub use draw::draw;
 pub use flush::{Flush, Invalidate};
 pub use format::Format;
 pub use hardware::{Leaf, Next, Rights, Step, Walked};

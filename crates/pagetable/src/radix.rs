@@ -1,4 +1,4 @@
-use crate::{Flush, Format, Leaf, MapError, Next, Probe, Step, TableFrames, x86};
+use crate::{Flush, Format, Leaf, MapError, Next, Probe, Step, TableFrames};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
@@ -26,6 +26,18 @@ impl Path {
     fn last(&self) -> Step {
         self.steps[self.depth - 1].expect("a path has its first step")
     }
+}
+
+/// Where entry number `part` lies of those that begin at a step.
+fn entry(step: Step, part: u64) -> PhysAddr {
+    PhysAddr(step.entry.0 + part * ENTRY)
+}
+
+/// The first of the entries that map `leaf`, and how many they are. One of them is at `step`.
+#[inline(always)]
+fn group(step: Step, leaf: &Leaf) -> (Step, u64) {
+    let entries = leaf.order.base_pages() / step.covers.base_pages();
+    (Step { entry: PhysAddr(step.entry.0 & !(entries * ENTRY - 1)), ..step }, entries)
 }
 
 impl Radix {
@@ -69,15 +81,20 @@ impl Radix {
         *self.used.get_mut(&at.pfn()).expect("an entry lies in a table") += 1;
     }
 
-    /// Clears the entry at the end of `path`, and every table above that is empty then.
-    fn take_out(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, path: &Path) {
-        self.clear(mem, path.last());
-        self.prune(mem, frames, path);
+    fn clear(&mut self, mem: &mut PhysMem, at: PhysAddr) {
+        mem.write(at, 0);
+        *self.used.get_mut(&at.pfn()).expect("an entry lies in a table") -= 1;
     }
 
-    fn clear(&mut self, mem: &mut PhysMem, step: Step) {
-        mem.write(step.entry, 0);
-        *self.used.get_mut(&step.entry.pfn()).expect("an entry lies in a table") -= 1;
+    /// A leaf as the kernel sees it: marked if one of its entries is.
+    #[inline(always)]
+    fn marked(&self, mem: &PhysMem, step: Step, leaf: Leaf) -> Leaf {
+        if leaf.order == step.covers {
+            return leaf;
+        }
+        let (first, entries) = group(step, &leaf);
+        let parts = (0..entries).filter_map(|part| self.format.decode_leaf(mem.read(entry(first, part)), step.level));
+        parts.fold(leaf, |all, one| Leaf { accessed: all.accessed | one.accessed, dirty: all.dirty | one.dirty, ..all })
     }
 
     /// Gives the empty tables at the end of `path` back.
@@ -88,7 +105,7 @@ impl Radix {
                 self.used.remove(&table);
                 mem.clear(table);
                 frames.give_back(table);
-                self.clear(mem, step);
+                self.clear(mem, step.entry);
             }
             let table = step.entry.pfn();
             if self.used[&table] != 0 || table == self.root {
@@ -106,9 +123,7 @@ impl Radix {
         leaf: Leaf,
     ) -> Result<Flush, MapError> {
         let order = leaf.order;
-        let levels = self.format.levels();
-        let level = (1..=levels).find(|&l| self.format.has_leaf_at(l) && self.format.covers(l) == order);
-        let level = level.ok_or(MapError::NoSuchSize(order))?;
+        let (level, entries) = self.format.leaf_at(order).ok_or(MapError::NoSuchSize(order))?;
         if vpn.align_down(order) != vpn || leaf.pfn.align_down(order) != leaf.pfn {
             return Err(MapError::Unaligned);
         }
@@ -127,7 +142,7 @@ impl Radix {
                     };
                     mem.clear(table);
                     self.used.insert(table, 0);
-                    let bits = x86::encode_table(table);
+                    let bits = self.format.encode_table(table);
                     self.put(mem, step.entry, bits);
                     match self.format.next(bits, step, va) {
                         Next::Table(below) => below,
@@ -136,12 +151,16 @@ impl Radix {
                 }
             };
         }
-        match self.format.next(mem.read(step.entry), step, va) {
-            Next::NotPresent => {}
-            Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
-            Next::Table(_) => return Err(MapError::TableThere),
+        for part in 0..u64::from(entries) {
+            match self.format.next(mem.read(entry(step, part)), step, va) {
+                Next::NotPresent => {}
+                Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+                Next::Table(_) => return Err(MapError::TableThere),
+            }
         }
-        self.put(mem, step.entry, x86::encode_leaf(&leaf));
+        for part in 0..u64::from(entries) {
+            self.put(mem, entry(step, part), self.format.encode_part(&leaf, part));
+        }
         Ok(Flush::nothing())
     }
 
@@ -154,7 +173,10 @@ impl Radix {
     ) -> (Option<Leaf>, Flush) {
         match self.descend(mem, vpn) {
             (path, Next::Leaf(leaf)) if leaf.order == order => {
-                self.take_out(mem, frames, &path);
+                let leaf = self.marked(mem, path.last(), leaf);
+                let (first, entries) = group(path.last(), &leaf);
+                (0..entries).for_each(|part| self.clear(mem, entry(first, part)));
+                self.prune(mem, frames, &path);
                 (Some(leaf), Flush::page(vpn.align_down(order).addr(), order))
             }
             _ => (None, Flush::nothing()),
@@ -164,7 +186,10 @@ impl Radix {
     pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
         match self.descend(mem, vpn) {
             (path, Next::Leaf(there)) if there.order == leaf.order => {
-                mem.write(path.last().entry, x86::encode_leaf(&leaf));
+                let (first, entries) = group(path.last(), &leaf);
+                for part in 0..entries {
+                    mem.write(entry(first, part), self.format.encode_part(&leaf, part));
+                }
                 Flush::page(vpn.align_down(leaf.order).addr(), leaf.order)
             }
             _ => Flush::nothing(),
@@ -174,25 +199,35 @@ impl Radix {
     pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
         let (path, Next::Leaf(leaf)) = self.descend(mem, vpn) else { return Err(MapError::NotMapped) };
         let step = path.last();
+        let leaf = self.marked(mem, step, leaf);
+        let flush = Flush::page(vpn.align_down(leaf.order).addr(), leaf.order);
+        let part = |order: PageOrder, i: u64| Leaf { pfn: Pfn(leaf.pfn.0 + i * order.base_pages()), order, ..leaf };
+        let (first, entries) = group(step, &leaf);
+        if entries > 1 {
+            // Its entries become pages of their own.
+            for i in 0..entries {
+                mem.write(entry(first, i), self.format.encode_leaf(&part(step.covers, i)));
+            }
+            return Ok(flush);
+        }
         if step.level == 1 {
             return Err(MapError::NoSuchSize(leaf.order));
         }
         let table = frames.take().ok_or(MapError::OutOfFrames)?;
         mem.clear(table);
-        let part = self.format.covers(step.level - 1);
+        let below = self.format.covers(step.level - 1);
         for i in 0..BASE_BYTES / ENTRY {
-            let part = Leaf { pfn: Pfn(leaf.pfn.0 + i * part.base_pages()), order: part, ..leaf };
-            mem.write(PhysAddr(table.addr().0 + i * ENTRY), x86::encode_leaf(&part));
+            mem.write(PhysAddr(table.addr().0 + i * ENTRY), self.format.encode_leaf(&part(below, i)));
         }
         self.used.insert(table, (BASE_BYTES / ENTRY) as u32);
-        mem.write(step.entry, x86::encode_table(table));
-        Ok(Flush::page(vpn.align_down(leaf.order).addr(), leaf.order))
+        mem.write(step.entry, self.format.encode_table(table));
+        Ok(flush)
     }
 
     pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
-        match self.descend(mem, vpn).1 {
-            Next::Leaf(leaf) => Some((vpn.align_down(leaf.order), leaf)),
-            _ => None,
+        match self.probe(mem, vpn) {
+            Probe::Leaf(leaf) => Some((vpn.align_down(leaf.order), leaf)),
+            Probe::Hole(_) => None,
         }
     }
 
@@ -203,7 +238,7 @@ impl Radix {
         loop {
             match self.format.next(mem.read(step.entry), step, va) {
                 Next::Table(below) => step = below,
-                Next::Leaf(leaf) => return Probe::Leaf(leaf),
+                Next::Leaf(leaf) => return Probe::Leaf(self.marked(mem, step, leaf)),
                 Next::NotPresent => return Probe::Hole(step.covers),
             }
         }

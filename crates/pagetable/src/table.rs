@@ -141,7 +141,9 @@ impl Table {
     /// No frame for its root.
     pub fn new(desc: &TableDesc, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
         match desc.kind {
-            TableKind::X86Radix => Radix::new(desc.format(), mem, frames).map(Self::Radix),
+            TableKind::X86Radix | TableKind::Riscv | TableKind::Arm => {
+                Radix::new(desc.format(), mem, frames).map(Self::Radix)
+            }
             TableKind::Compendia => {
                 let compendia = desc.compendia.clone().unwrap_or_default();
                 Compendia::new(desc.levels.into(), compendia, mem, frames).map(Self::Compendia)
@@ -208,7 +210,8 @@ impl Table {
         }
     }
 
-    /// Replaces the large page at `vpn` by the pages one level below, of the same frames, rights and bits.
+    /// Replaces the large page at `vpn` by pages of the next smaller size that takes one entry, of the same frames, rights and
+    /// bits.
     ///
     /// # Errors
     /// No frame for the table, or no large page there.

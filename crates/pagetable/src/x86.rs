@@ -33,6 +33,12 @@ pub const fn covers(level: u8) -> PageOrder {
     PageOrder::new((level - 1) * INDEX_BITS as u8)
 }
 
+/// The level of the leaf of a page of `order`.
+#[inline]
+pub fn leaf_level(order: PageOrder) -> Option<u8> {
+    (1..=HIGHEST_LEAF).find(|&level| covers(level) == order)
+}
+
 /// The entry for `va` in the table of `level` at `table`.
 #[inline(always)]
 pub fn entry(table: PhysAddr, level: u8, va: VirtAddr) -> PhysAddr {

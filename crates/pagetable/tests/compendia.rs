@@ -5,7 +5,7 @@ mod common;
 use common::{Counter, Model, WalkCache, hardware, holder, leaf};
 use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{CompendiaDesc, Leaf, Share, Table, TableDesc, TableEvent};
+use mmulab_pagetable::{CompendiaDesc, Leaf, Share, Table, TableDesc, TableEvent, TableKind};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -169,10 +169,15 @@ fn branches_overlap_through_512_copies_and_walks_remember_the_base() {
 #[test]
 fn the_next_node_but_one_is_pointed_to_directly() {
     // As before, and PGD entries enough to merge PGD and PUD (figure 11).
-    let mut b = Bench::new(4, entries(3, 1));
-    (0..3).for_each(|child| _ = b.map(child * PMD, P4K));
-    (1..4).for_each(|child| _ = b.map(child * PUD, P4K));
-    (1..3).for_each(|child| _ = b.map(child * PGD, P4K));
+    let grown = |direct| {
+        let mut b = Bench::new(4, CompendiaDesc { direct, ..entries(3, 1) });
+        (0..3).for_each(|child| _ = b.map(child * PMD, P4K));
+        (1..4).for_each(|child| _ = b.map(child * PUD, P4K));
+        (1..3).for_each(|child| _ = b.map(child * PGD, P4K));
+        b
+    };
+    assert_eq!(grown(false).walk(0), [3, 2, 1], "figure 11a");
+    let mut b = grown(true);
     assert_eq!(b.frames.merges(4), (1, 0));
     assert_eq!(b.walk(0), [3, 1], "not by way of the merged PUD and PMD");
     assert_eq!(b.walk(PUD), [3, 2, 1], "by way of it: its PMD is sparse");
@@ -276,11 +281,15 @@ fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
     let mut table = Table::new(desc, &mut mem, &mut frames).unwrap();
     let format = table.format();
     let (mut model, mut cache) = (Model::new(), WalkCache::default());
+    // Pages of 64 KiB have neighbours too.
+    let near = if desc.has_leaf(PageOrder::P64K) { 7 } else { 1 };
+    let large = [PageOrder::P64K, PageOrder::P32M].into_iter().filter(|&order| desc.has_leaf(order));
+    let orders: Vec<_> = [P4K, P4K, P4K, P4K, P2M, P2M, P2M, P1G].into_iter().chain(large).collect();
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     for step in 0..steps {
         let r = rng.next_u64();
         let part = |shift: u32, n: u64| (r >> shift & 0xff) % n;
-        let page = part(0, 3) * PGD + part(8, 4) * PUD + part(16, 5) * PMD + part(24, 3);
+        let page = part(0, 3) * PGD + part(8, 4) * PUD + part(16, 5) * PMD + part(24, 3) * near;
         // Memory runs short now and then.
         frames.limit = (step % 1024 < 64).then_some(frames.out + 3);
         // Now and then all but a page goes, so that everything is unmerged again.
@@ -293,7 +302,7 @@ fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
         }
         match part(32, 16) {
             0..=5 => {
-                let order = [P4K, P4K, P4K, P4K, P2M, P2M, P2M, P1G][part(40, 8) as usize];
+                let order = orders[part(40, orders.len() as u64) as usize];
                 let vpn = Vpn(page).align_down(order);
                 let new = leaf(vpn.0, order, Prot::RW);
                 let free =
@@ -324,8 +333,8 @@ fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
                 let Some((first, large)) = holder(&model, page).filter(|(_, l)| l.order > P4K) else { continue };
                 let Ok(flush) = table.split(&mut mem, &mut frames, Vpn(first)) else { continue };
                 cache.flush(format, flush);
-                let order = PageOrder::new(large.order.get() - 9);
-                for i in (0..512).map(|i| i * order.base_pages()) {
+                let (order, parts) = common::parts(large.order);
+                for i in (0..parts).map(|i| i * order.base_pages()) {
                     model.insert(first + i, Leaf { pfn: Pfn(large.pfn.0 + i), order, ..large });
                 }
             }
@@ -359,12 +368,14 @@ fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
 fn long_runs_translate_like_a_flat_map() {
     for (levels, merge, unmerge, seed) in [(4, 2, 1, 1), (4, 3, 2, 2), (5, 2, 2, 3)] {
         let desc = TableDesc::of_compendia(levels, entries(merge, unmerge)).unwrap();
-        let frames = long_run(&desc, 300_000, seed);
+        let frames = long_run(&desc, 200_000, seed);
         for level in 2..=4 {
             let (merged, unmerged) = frames.merges(level);
             assert!(merged > 20 && unmerged > 20, "level {level}: {merged} merges, {unmerged} unmerges");
         }
         assert!(frames.count(|e| matches!(e, TableEvent::NoBlock { .. })) > 0);
     }
-    long_run(&TableDesc::default(), 300_000, 4);
+    for (kind, levels, seed) in [(TableKind::X86Radix, 4, 4), (TableKind::Riscv, 4, 5), (TableKind::Arm, 4, 6)] {
+        long_run(&TableDesc::new(kind, levels).unwrap(), 200_000, seed);
+    }
 }

@@ -23,7 +23,7 @@ mod _core {
     use crate::record::record;
     #[pymodule_export]
     use crate::simulate::{
-        explain, generators, list_machines, list_policies, machine_schema, misses, policy_schema, reshape_schema,
+        draw_tables, explain, generators, list_machines, list_policies, machine_schema, misses, policy_schema, reshape_schema,
         resolve, run, version,
     };
     #[pymodule_export]

@@ -1,8 +1,8 @@
 use crate::errors::{failure, user};
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched, describe,
-    describe::Names, interleave, open, report, run as run_machines,
+    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Nobody, Options, Resolved, Touched, describe,
+    describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::{Format, Source, Span, write_file};
@@ -168,6 +168,22 @@ pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAn
     let ended = if written.interrupted { Ended::Interrupted } else { ended };
     let result = report(machine, source.info(), &ended, None).map_err(failure)?;
     text(&json!({ "result": result, "written": written }))
+}
+
+/// Runs one job and draws the page tables it ends with.
+#[pyfunction]
+pub fn draw_tables(py: Python<'_>, spec: &str) -> PyResult<String> {
+    let (spec, mut source, mut machines) = Spec::open(spec)?;
+    let [machine] = machines.as_mut_slice() else { return Err(user("tables are drawn of one job")) };
+    let ended = py.detach(|| {
+        mmulab_machine::run_watched(source.as_mut(), machine, &mut Nobody, spec.limits(), || {
+            Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
+        })
+    });
+    text(&json!({
+        "drawing": draw(machine),
+        "result": report(machine, source.info(), &ended, None).map_err(failure)?,
+    }))
 }
 
 fn search(text: &str) -> PyResult<Search> {

@@ -25,6 +25,7 @@ from mmulab.units import show_count
     type=Count(),
     help="Stop after this many instructions. The narration is some 200 bytes a reference: give a limit.",
 )
+@click.option("--tables", is_flag=True, help="Draw the page tables as they are at the end, and tell of no reference.")
 @click.option("--unmapped", type=click.Choice(["fault", "map", "stop"]), help="As of `mmulab run`.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @check_option
@@ -36,6 +37,7 @@ def explain(
     policy: str,
     sets: tuple[str, ...],
     max_instructions: int | None,
+    tables: bool,
     unmapped: str | None,
     seed: int | None,
     check: str | None,
@@ -56,7 +58,11 @@ def explain(
         quantum=others["quantum"],
     )
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
-    result = engine.explain(existing_trace(trace), job, options, lambda line: _write(line.rstrip("\n")))
+    if tables:
+        drawing, result = engine.draw_tables(existing_trace(trace), job, options)
+        sys.stdout.write(drawing)
+    else:
+        result = engine.explain(existing_trace(trace), job, options, lambda line: _write(line.rstrip("\n")))
     result.check()
     for warning in result.warnings:
         console.warn(warning)

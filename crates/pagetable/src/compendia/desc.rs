@@ -63,12 +63,15 @@ pub struct CompendiaDesc {
     /// The levels whose tables may be merged with their children: 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD (P4D
     /// and PUD with five levels), 5 PGD and P4D. Default all.
     pub merge_levels: Vec<u8>,
+    /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default true;
+    /// false walks through three nodes there (figure 11a).
+    pub direct: bool,
 }
 
 impl Default for CompendiaDesc {
     fn default() -> Self {
         let share = |whole| Share { part: 1, whole };
-        Self { merge: share(8), unmerge: share(16), strict: false, merge_levels: vec![2, 3, 4, 5] }
+        Self { merge: share(8), unmerge: share(16), strict: false, merge_levels: vec![2, 3, 4, 5], direct: true }
     }
 }
 

@@ -5,7 +5,7 @@
 //! register carries H in the same place.
 
 use crate::{Leaf, Next, Rights, Step, x86};
-use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
+use mmulab_addr::{PhysAddr, VirtAddr};
 
 /// The next table is a merged node of 2 MiB: the following 18 bits of the address choose the entry.
 pub const H: u64 = 1 << 52;
@@ -88,15 +88,10 @@ pub fn whole_leaf(bits: u64, below: u8) -> u64 {
     (bits & !O) | if below == 1 { x86::PS } else { 0 }
 }
 
-/// What a page of `order` is a leaf of, if anything.
-pub fn leaf_level(order: PageOrder) -> Option<u8> {
-    (1..=x86::HIGHEST_LEAF).find(|&level| x86::covers(level) == order)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmulab_addr::{Pfn, Prot};
+    use mmulab_addr::{PageOrder, Pfn, Prot};
 
     const VA: VirtAddr = VirtAddr::new((1 << 39) | (2 << 30) | (3 << 21) | (4 << 12));
 

@@ -1,5 +1,5 @@
 use super::CompendiaDesc;
-use super::entry::{H, leaf_level};
+use super::entry::H;
 use super::merge::NODE;
 use super::tree::{Child, ENTRIES, Id, Tree};
 use super::write::{clear_leaf, part, read_leaf, refresh, refresh_above, word, write_leaf};
@@ -40,7 +40,8 @@ impl Compendia {
     ) -> Result<Self, MapError> {
         let root = frames.take().ok_or(MapError::OutOfFrames)?;
         mem.clear(root);
-        Ok(Self { levels, desc, tree: Tree::new(levels, root), frames: 1, blocks: 0 })
+        let tree = Tree::new(levels, root, desc.direct);
+        Ok(Self { levels, desc, tree, frames: 1, blocks: 0 })
     }
 
     #[inline(always)]
@@ -112,7 +113,7 @@ impl Compendia {
         vpn: Vpn,
         leaf: Leaf,
     ) -> Result<Flush, MapError> {
-        let level = leaf_level(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
+        let level = x86::leaf_level(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
         if vpn.align_down(leaf.order) != vpn || leaf.pfn.align_down(leaf.order) != leaf.pfn {
             return Err(MapError::Unaligned);
         }

@@ -62,6 +62,8 @@ impl Node {
 
 /// All tables of an address space.
 pub struct Tree {
+    /// Whether merged tables are pointed to from two levels above.
+    pub direct: bool,
     nodes: Vec<Node>,
     spare: Vec<Id>,
 }
@@ -70,8 +72,8 @@ impl Tree {
     pub const ROOT: Id = Id(0);
 
     /// A tree of its root, whose entries are in `frame`.
-    pub fn new(levels: u8, frame: Pfn) -> Self {
-        let mut tree = Self { nodes: Vec::new(), spare: Vec::new() };
+    pub fn new(levels: u8, frame: Pfn, direct: bool) -> Self {
+        let mut tree = Self { direct, nodes: Vec::new(), spare: Vec::new() };
         tree.add(levels, None, frame);
         tree
     }

@@ -35,7 +35,7 @@ pub fn refresh(tree: &Tree, mem: &mut PhysMem, id: Id, slot: usize) {
         (Child::Leaf, _) => return,
         (Child::Nothing, around) => around.unwrap_or(0),
         // The next table but one is merged: it is pointed to directly (paper 5, section 4.4.3, figure 11b).
-        (Child::Table(below), Some(around)) if tree.get(below).block.is_none() => around,
+        (Child::Table(below), Some(around)) if tree.get(below).block.is_none() || !tree.direct => around,
         (Child::Table(below), _) => pointer(tree, below),
     };
     mem.write(word(frame, slot), bits);

@@ -172,6 +172,12 @@ pub fn holder(model: &Model, page: u64) -> Option<(u64, Leaf)> {
     (page < first + leaf.order.base_pages()).then_some((first, leaf))
 }
 
+/// The pages that a page of `order` is split into: of the next smaller size that takes one entry, and how many.
+pub fn parts(order: PageOrder) -> (PageOrder, u64) {
+    let part = if order > PageOrder::P2M { PageOrder::P2M } else { PageOrder::P4K };
+    (part, 1 << (order.get() - part.get()))
+}
+
 /// A clean leaf whose frames differ from those of other pages.
 pub fn leaf(page: u64, order: PageOrder, prot: Prot) -> Leaf {
     let pfn = Pfn((page ^ 0x5_0000_0000) & 0xf_ffff_ffff).align_down(order);

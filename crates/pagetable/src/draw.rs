@@ -1,0 +1,212 @@
+//! A tree of tables as text, read out of its bytes as hardware reads it.
+
+use crate::{Format, Leaf, Next, Rights, Step};
+use mmulab_addr::{PhysAddr, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Entries of a table, and of a merged node.
+const ENTRIES: u64 = 512;
+
+/// A table or node to be drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Node {
+    at: PhysAddr,
+    level: u8,
+    entries: u64,
+    /// The first address it translates.
+    va: VirtAddr,
+}
+
+/// What a run of neighbouring entries is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// Pages that lie one after another.
+    Leaves(Leaf),
+    /// A table or a node, which all of them point to.
+    Below(Node),
+}
+
+struct Drawing<'a> {
+    format: Format,
+    mem: &'a PhysMem,
+    drawn: BTreeSet<u64>,
+    text: String,
+}
+
+/// Draws the tree at `root`: a line for each table, and for each run of pages that lie one after another.
+pub fn draw(format: Format, root: PhysAddr, mem: &PhysMem) -> String {
+    let va = VirtAddr::new(0);
+    let step = format.start(root, va);
+    let skipped = format.levels() - step.level;
+    let mut drawing = Drawing { format, mem, drawn: BTreeSet::new(), text: String::new() };
+    let entries = ENTRIES.pow(u32::from(skipped) + 1);
+    drawing.node(Node { at: step.entry, level: step.level, entries, va }, 0);
+    drawing.text
+}
+
+impl Drawing<'_> {
+    fn node(&mut self, node: Node, depth: usize) {
+        let indent = "  ".repeat(depth);
+        let name = if node.entries == ENTRIES {
+            format!("level {} table", node.level)
+        } else {
+            format!("level {}+{} node of {} entries", node.level + 1, node.level, node.entries)
+        };
+        let again = if self.drawn.insert(node.at.0) { "" } else { ", drawn above" };
+        let _ = writeln!(self.text, "{indent}{name} at {:#x}{again}", node.at.0);
+        if !again.is_empty() {
+            return;
+        }
+        let mut run: Option<(u64, u64, Run)> = None;
+        for index in 0..node.entries {
+            let what = self.entry(node, index);
+            match (&mut run, what) {
+                (Some((first, count, of)), Some(what)) if continues(*of, *count, *first + *count == index, what) => {
+                    *count += 1;
+                }
+                (_, what) => {
+                    let next = what.map(|what| (index, 1, what));
+                    if let Some(done) = std::mem::replace(&mut run, next) {
+                        self.run(node, done, depth + 1);
+                    }
+                }
+            }
+        }
+        if let Some(done) = run {
+            self.run(node, done, depth + 1);
+        }
+    }
+
+    /// What entry `index` is, if anything.
+    fn entry(&self, node: Node, index: u64) -> Option<Run> {
+        let (format, covers) = (self.format, self.format.covers(node.level));
+        let va = node.va.add(index << covers.shift());
+        let step = Step { level: node.level, covers, entry: PhysAddr(node.at.0 + index * 8), rights: Rights::ALL };
+        let bits = self.mem.read(step.entry);
+        match format.next(bits, step, va) {
+            Next::NotPresent => None,
+            Next::Leaf(leaf) => Some(Run::Leaves(leaf)),
+            Next::Table(_) => {
+                // As a walk cache keeps it: a pointer that is the same for many entries begins where the first does.
+                let (bits, level) = format.kept(bits, node.level);
+                let from = va.align_down(format.covers(level));
+                let Next::Table(below) = format.next(bits, Step { level, ..step }, from) else { return None };
+                let entries = ENTRIES.pow(u32::from(level - below.level));
+                Some(Run::Below(Node { at: below.entry, level: below.level, entries, va: from }))
+            }
+        }
+    }
+
+    fn run(&mut self, node: Node, (first, count, of): (u64, u64, Run), depth: usize) {
+        let covers = self.format.covers(node.level);
+        let va = node.va.add(first << covers.shift()).raw();
+        let indent = "  ".repeat(depth);
+        let times = |n: u64| if n == 1 { String::new() } else { format!("{n} x ") };
+        match of {
+            Run::Below(below) => {
+                let _ = write!(self.text, "{indent}[{first}] {va:#x}: ");
+                let _ = writeln!(self.text, "{}->", times(count));
+                self.node(below, depth + 1);
+            }
+            Run::Leaves(leaf) => {
+                // A page that takes several entries has them one after another.
+                let entries = leaf.order.base_pages() / covers.base_pages();
+                let copies = if entries > 1 { format!(" ({count} entries)") } else { String::new() };
+                let right = |right, letter| if leaf.prot.has(right) { letter } else { '-' };
+                let (r, w, x) = (right(Prot::R, 'r'), right(Prot::W, 'w'), right(Prot::X, 'x'));
+                let pages = times((count / entries).max(1));
+                let pa = leaf.pfn.addr().0;
+                let _ = writeln!(
+                    self.text,
+                    "{indent}[{first}] {va:#x}: {pages}{} {r}{w}{x} at {pa:#x}{copies}",
+                    leaf.order
+                );
+            }
+        }
+    }
+}
+
+/// Whether an entry goes on with a run of `count` entries right before it: the same again, or the next page.
+fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
+    match (run, what) {
+        (Run::Leaves(a), Run::Leaves(b)) => {
+            let same = (a.order, a.prot) == (b.order, b.prot);
+            adjacent && same && (b.pfn == a.pfn || b.pfn.0 == a.pfn.0 + count * a.order.base_pages())
+        }
+        (a, b) => adjacent && a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CompendiaDesc, Share, Table, TableDesc, TableFrames};
+    use mmulab_addr::{PageOrder, Pfn, Vpn};
+
+    struct Bump(u64);
+
+    impl TableFrames for Bump {
+        fn take(&mut self) -> Option<Pfn> {
+            self.0 += 1;
+            Some(Pfn(self.0))
+        }
+        fn give_back(&mut self, _: Pfn) {}
+        fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
+            self.0 = (self.0 | (order.base_pages() - 1)) + order.base_pages();
+            Some(Pfn(self.0 + 1 - order.base_pages()))
+        }
+    }
+
+    fn drawn(desc: &TableDesc) -> String {
+        let (mut mem, mut frames) = (PhysMem::new(1 << 32), Bump(0));
+        let mut table = Table::new(desc, &mut mem, &mut frames).unwrap();
+        let mut map = |page: u64, order, pfn| {
+            let leaf =
+                Leaf { pfn: Pfn(pfn), order, prot: Prot::RW, user: true, accessed: false, dirty: false, global: false };
+            table.map(&mut mem, &mut frames, Vpn(page), leaf).unwrap().lazy("no TLB here");
+        };
+        map(0, PageOrder::P4K, 0x5000);
+        map(1, PageOrder::P4K, 0x5001);
+        map(512, PageOrder::P2M, 0x6000);
+        map(1024, PageOrder::P4K, 0x7000);
+        draw(table.format(), table.root(), &mem)
+    }
+
+    #[test]
+    fn a_radix_tree() {
+        let expected = "\
+level 4 table at 0x1000
+  [0] 0x0: ->
+    level 3 table at 0x2000
+      [0] 0x0: ->
+        level 2 table at 0x3000
+          [0] 0x0: ->
+            level 1 table at 0x4000
+              [0] 0x0: 2 x 4K rw- at 0x5000000
+          [1] 0x200000: 2M rw- at 0x6000000
+          [2] 0x400000: ->
+            level 1 table at 0x5000
+              [0] 0x400000: 4K rw- at 0x7000000
+";
+        assert_eq!(drawn(&TableDesc::default()), expected);
+    }
+
+    #[test]
+    fn a_merged_node() {
+        let share = |n| Share::new(n, 512).unwrap();
+        let desc = CompendiaDesc { merge: share(2), unmerge: share(1), ..CompendiaDesc::default() };
+        let expected = "\
+level 4 table at 0x1000
+  [0] 0x0: ->
+    level 3 table at 0x2000
+      [0] 0x0: ->
+        level 2+1 node of 262144 entries at 0x200000
+          [0] 0x0: 2 x 4K rw- at 0x5000000
+          [512] 0x200000: 2M rw- at 0x6000000 (512 entries)
+          [1024] 0x400000: 4K rw- at 0x7000000
+";
+        assert_eq!(drawn(&TableDesc::of_compendia(4, desc).unwrap()), expected);
+    }
+}
