@@ -1,11 +1,13 @@
 """Memory accesses per TLB miss of random updates, against the closed form: the table and plot of docs/gups-curve.md.
 
-Run it with the Python of the checkout: `.venv/bin/python scripts/gups_curve.py` (half a minute).
+Run it with the Python of the checkout: `.venv/bin/python scripts/gups_curve.py` (some minutes: 256 GiB of 4 KiB pages are
+mapped before the first update of them).
 """
 
 import math
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
@@ -15,6 +17,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 from mmulab import engine
+from mmulab.result import Result
 
 PAGE = Path(__file__).parents[1] / "docs" / "gups-curve.md"
 PLOT = PAGE.with_suffix(".svg")
@@ -26,6 +29,14 @@ PMD, PUD = 2 * MIB, GIB
 ENTRIES = 64
 UPDATES = 300_000
 BEGIN, END = "<!-- table: written by scripts/gups_curve.py -->", "<!-- end of table -->"
+FOUR_BEGIN, FOUR_END = "<!-- four ways: written by scripts/gups_curve.py -->", "<!-- end of four ways -->"
+# Figure 15 of paper 5: 4 KiB pages and huge ones, in a radix tree and in a Compendia table.
+FOUR_SIZES = [16 * MIB << n for n in range(15)]
+FOUR_WAYS = (("linux-4k", False), ("linux-4k", True), ("linux-thp", False), ("linux-thp", True))
+FOUR_UPDATES = 60_000
+# Room for the largest footprint and its tables.
+ROOM = ("memory.size=320G",)
+MERGED = ("table.kind=compendia",)
 
 
 def closed_form(footprint: int) -> float:
@@ -43,16 +54,61 @@ def closed_form(footprint: int) -> float:
     return 1 + m * (1 + q)
 
 
-def measure(footprint: int, updates: int = UPDATES, policy: str = "linux-4k", sets: tuple[str, ...] = ()) -> float:
-    """The same as the engine counts it, all pages mapped beforehand: the walk after a fault would find a warm cache."""
+def run(footprint: int, updates: int, policy: str, sets: tuple[str, ...]) -> Result:
+    """Random updates, all pages mapped beforehand: the walk after a fault would find a warm cache."""
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory, "gups.mmtx")
         engine.trace_copy(f"gen:gups?footprint={footprint}&updates={updates}", str(trace), "text")
         text = trace.read_text(encoding="utf-8")
         trace.write_text(text.replace(" rw anon\n", " rw anon populate\n", 1), encoding="utf-8")
-        result = engine.run(str(trace), [engine.Job("compendia-baseline", policy, sets)]).results[0]
-    walks = result.counts["walks"]["data"]
+        return engine.run(str(trace), [engine.Job("compendia-baseline", policy, sets)]).results[0]
+
+
+def measure(footprint: int, updates: int = UPDATES, policy: str = "linux-4k", sets: tuple[str, ...] = ()) -> float:
+    """Accesses per miss as the engine counts them."""
+    walks = run(footprint, updates, policy, sets).counts["walks"]["data"]
     return float(walks["accesses"] / walks["walks"])
+
+
+@dataclass(frozen=True)
+class Way:
+    """What one of the four ways came to."""
+
+    accesses: float
+    misses: float
+    table_bytes: int
+    merges: int
+
+    def cell(self) -> str:
+        """For the table."""
+        return f"{self.accesses:.3f}"
+
+
+def measure_way(footprint: int, policy: str, merged: bool) -> Way:
+    """One cell of figure 15, and what it took."""
+    result = run(footprint, FOUR_UPDATES, policy, ROOM + (MERGED if merged else ()))
+    walks, memory = result.counts["walks"]["data"], result.counts["memory"]
+    return Way(
+        walks["accesses"] / walks["walks"],
+        walks["walks"] / FOUR_UPDATES,
+        memory["table_bytes"],
+        sum(memory["tables"]["merges"].values()),
+    )
+
+
+def four_ways() -> str:
+    """The second table of the page."""
+    lines = [
+        "| footprint | 4 KiB | Compendia | THP | Compendia on THP | tables, 4 KiB | with Compendia | merges |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for size in FOUR_SIZES:
+        ways = [measure_way(size, policy, merged) for policy, merged in FOUR_WAYS]
+        print(f"{label(size):>8}", *(way.cell() for way in ways), file=sys.stderr)
+        cells = " | ".join(way.cell() for way in ways)
+        tables = " | ".join(f"{way.table_bytes / MIB:.2f} MiB" for way in ways[:2])
+        lines.append(f"| {label(size)} | {cells} | {tables} | {ways[1].merges} |")
+    return "\n".join(lines)
 
 
 def label(footprint: int) -> str:
@@ -99,9 +155,11 @@ def main() -> None:
         measured.append(measure(size))
         print(f"{label(size):>8}  {measured[-1]:.3f}  {closed_form(size):.3f}", file=sys.stderr)
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(measured)}\n{END}{after}", encoding="utf-8")
+    for begin, end, body in ((BEGIN, END, table(measured)), (FOUR_BEGIN, FOUR_END, four_ways())):
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{body}\n{end}{after}"
+    PAGE.write_text(text, encoding="utf-8")
     plot(measured)
 
 

@@ -5,9 +5,10 @@ mod common;
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
 use mmulab_kernel::{
-    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KhugepagedDesc, PolicyDesc, PolicyKind, ThpDesc,
-    ThpEnabled, ThpSize,
+    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind,
+    ThpDesc, ThpEnabled, ThpSize,
 };
+use mmulab_pagetable::TableDesc;
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -72,8 +73,8 @@ fn va(page: u64) -> VirtAddr {
     VirtAddr::new(BASE + page * PAGE)
 }
 
-fn run(policy: PolicyDesc, ops: &[Op]) {
-    let mut w = World::new(&desc(policy, MEBIBYTES), MEBIBYTES);
+fn run(table: TableDesc, policy: PolicyDesc, ops: &[Op]) {
+    let mut w = World::new(&KernelDesc { table, ..desc(policy, MEBIBYTES) }, MEBIBYTES);
     let mut m = Model { next: 100, ..Model::default() };
     m.spaces.insert(1, BTreeMap::new());
     let (mut pid, mut pids) = (1, 1);
@@ -408,7 +409,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn programs_see_their_own_stores_and_nothing_else(policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
-        run(policy, &ops);
+    fn programs_see_their_own_stores_and_nothing_else(table in table(), policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
+        run(table, policy, &ops);
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_kernel::{AppliesTo, Bytes, HugetlbDesc, Kernel, PolicyDesc, PolicyKind};
+use mmulab_kernel::{AppliesTo, Bytes, HugetlbDesc, Kernel, KernelDesc, PolicyDesc, PolicyKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -120,8 +120,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn senseless_programs_end_in_errors(policy in policy(), bits in 0u8..3, ops in prop::collection::vec(op(), 1..60)) {
-        let mut desc = desc(policy, MEBIBYTES);
+    fn senseless_programs_end_in_errors(
+        table in table(), policy in policy(), bits in 0u8..3, ops in prop::collection::vec(op(), 1..60)
+    ) {
+        let mut desc = KernelDesc { table, ..desc(policy, MEBIBYTES) };
         desc.asid_bits = bits;
         let mut mem = mmulab_frames::PhysMem::new(MEBIBYTES << 20);
         let mut kernel = Kernel::new(&desc, &mut mem).unwrap();

@@ -31,8 +31,11 @@ const UXN: u64 = 1 << 54;
 /// arch/arm64/include/asm/pgtable-prot.h).
 const SW_DIRTY: u64 = 1 << 55;
 
-/// log2 of the entries that a contiguous page takes with this granule.
-const GROUP: u8 = 4;
+/// log2 of the entries that a contiguous page takes at `level` with this granule. (1 GiB blocks can be contiguous too; no
+/// system uses that.)
+pub const fn group_at(level: u8) -> u8 {
+    if level < x86::HIGHEST_LEAF { 4 } else { 0 }
+}
 
 #[inline(always)]
 pub fn next(bits: u64, step: Step, va: VirtAddr) -> Next {
@@ -55,8 +58,7 @@ pub fn decode_leaf(bits: u64, level: u8) -> Option<Leaf> {
         return None;
     }
     let plain = x86::covers(level);
-    let grouped = bits & CONTIGUOUS != 0 && level < x86::HIGHEST_LEAF;
-    let order = if grouped { PageOrder::new(plain.get() + GROUP) } else { plain };
+    let order = if bits & CONTIGUOUS != 0 { PageOrder::new(plain.get() + group_at(level)) } else { plain };
     let writable = bits & RDONLY == 0 || bits & DBM != 0;
     let right = |on: bool, prot: Prot| if on { prot.bits() } else { 0 };
     Some(Leaf {
@@ -85,8 +87,8 @@ pub const fn dirtied(bits: u64) -> u64 {
 /// Where a page of `order` has its leaf, and how many entries that takes.
 pub fn leaf_at(order: PageOrder) -> Option<(u8, u32)> {
     match order {
-        PageOrder::P64K => Some((1, 1 << GROUP)),
-        PageOrder::P32M => Some((2, 1 << GROUP)),
+        PageOrder::P64K => Some((1, 1 << group_at(1))),
+        PageOrder::P32M => Some((2, 1 << group_at(2))),
         order => (1..=x86::HIGHEST_LEAF).find(|&level| x86::covers(level) == order).map(|level| (level, 1)),
     }
 }

@@ -92,6 +92,12 @@ impl Format {
         }
     }
 
+    /// Whether an entry can lead further than to the next level.
+    #[inline(always)]
+    pub const fn skips_levels(self) -> bool {
+        matches!(self, Self::Compendia { .. })
+    }
+
     /// What a walk cache keeps of an entry that points to a table, and as an entry of which level.
     #[inline(always)]
     pub const fn kept(self, bits: u64, level: u8) -> (u64, u8) {
@@ -126,6 +132,17 @@ impl Format {
             Self::Riscv { levels } => riscv::leaf_at(levels, order),
             Self::Arm { .. } => arm::leaf_at(order),
         }
+    }
+
+    /// The largest page whose entries lie side by side at `level`.
+    #[inline(always)]
+    pub(crate) fn widest_at(self, level: u8) -> PageOrder {
+        let wider = match self {
+            Self::X86 { .. } | Self::Compendia { .. } => 0,
+            Self::Riscv { .. } => riscv::group_at(level),
+            Self::Arm { .. } => arm::group_at(level),
+        };
+        PageOrder::new(self.covers(level).get() + wider)
     }
 
     /// The bits of entry number `part` of those that map `leaf`.

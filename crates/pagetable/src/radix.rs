@@ -239,9 +239,22 @@ impl Radix {
             match self.format.next(mem.read(step.entry), step, va) {
                 Next::Table(below) => step = below,
                 Next::Leaf(leaf) => return Probe::Leaf(self.marked(mem, step, leaf)),
-                Next::NotPresent => return Probe::Hole(step.covers),
+                Next::NotPresent => return Probe::Hole(self.hole(mem, step)),
             }
         }
+    }
+
+    /// How much is empty around the empty entry at `step`: a page of several entries is, if all of them are.
+    #[inline(always)]
+    fn hole(&self, mem: &PhysMem, step: Step) -> PageOrder {
+        let widest = self.format.widest_at(step.level);
+        if widest == step.covers {
+            return widest;
+        }
+        let entries = widest.base_pages() / step.covers.base_pages();
+        let first = PhysAddr(step.entry.0 & !(entries * ENTRY - 1));
+        let empty = |part| mem.read(PhysAddr(first.0 + part * ENTRY)) == 0;
+        if (0..entries).all(empty) { widest } else { step.covers }
     }
 
     pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {

@@ -87,10 +87,15 @@ pub const fn dirtied(bits: u64) -> u64 {
     bits | A | D
 }
 
+/// log2 of the entries that one page can take at `level`.
+pub const fn group_at(level: u8) -> u8 {
+    if level == 1 { 4 } else { 0 }
+}
+
 /// Where a page of `order` has its leaf, and how many entries that takes.
 pub fn leaf_at(levels: u8, order: PageOrder) -> Option<(u8, u32)> {
     match order {
-        PageOrder::P64K => Some((1, 16)),
+        PageOrder::P64K => Some((1, 1 << group_at(1))),
         order => (1..=levels).find(|&level| x86::covers(level) == order).map(|level| (level, 1)),
     }
 }

@@ -222,7 +222,12 @@ impl Walker {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
                     at = below.place(caches, next.entry, cycles)?;
                     let (kept, level) = cx.format.kept(bits, step.level);
-                    let mut holders = self.holders[usize::from(level)];
+                    // It is kept with those that lead to the same level: that is where it saves as much. Of most tables that
+                    // is its own.
+                    let mut holders = self.holders[usize::from(next.level) + 1];
+                    if holders == 0 {
+                        holders = self.holders[usize::from(level)];
+                    }
                     while holders != 0 {
                         if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
                             let placed = B::NESTED.then(|| Placed { table: next.entry.pfn(), host: at.pfn() });
@@ -287,6 +292,10 @@ impl Walker {
     ) -> (Step, Option<PhysAddr>) {
         for level in 2..=cx.format.levels() {
             let mut holders = self.holders[usize::from(level)];
+            if cx.format.skips_levels() {
+                // Entries that pass over a level are kept with those of the level below.
+                holders |= self.holders[usize::from(level) - 1];
+            }
             while holders != 0 {
                 let index = holders.trailing_zeros() as usize;
                 holders &= holders - 1;

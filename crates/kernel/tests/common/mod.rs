@@ -9,8 +9,9 @@
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told, Usage};
-use mmulab_pagetable::{Invalidate, Leaf, Next, TableDesc};
+use mmulab_pagetable::{CompendiaDesc, Invalidate, Leaf, Next, Share, TableDesc, TableKind};
 use mmulab_trace::{Backing, Event, MapFlags};
+use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const PAGE: u64 = 4096;
@@ -25,6 +26,19 @@ pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
         cpus: 1,
         asid_bits: 12,
     }
+}
+
+/// Page tables of every kind; one that merges does so for few entries.
+#[allow(dead_code, reason = "not every test tries them all")]
+pub fn table() -> impl Strategy<Value = TableDesc> {
+    let share = |n| Share::new(n, 512).expect("a part");
+    let merging = CompendiaDesc { merge: share(2), unmerge: share(2), ..CompendiaDesc::default() };
+    prop_oneof![
+        3 => Just(TableDesc::default()),
+        3 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
+        1 => Just(TableDesc::new(TableKind::Riscv, 4).expect("four levels")),
+        1 => Just(TableDesc::new(TableKind::Arm, 4).expect("four levels")),
+    ]
 }
 
 pub fn who(pid: u32) -> Actor {
