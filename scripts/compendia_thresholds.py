@@ -47,7 +47,7 @@ def row(name: str, trace: str) -> list[str]:
         walks = [sum(r.counts["walks"][s]["walks"] for s in ("instruction", "data")) for r in (small, large)]
         per_walk = " | ".join(f"{a / b:.3f}" for a, b in zip(reads, walks, strict=True))
         merges = "+".join(str(n) for n in reversed(memory["tables"]["merges"].values()) if n) or "0"
-        share = memory["table_bytes"] / max(1, memory["resident_bytes"])
+        share = memory["table_bytes"] / sum(size["now"] for size in memory["mapped"].values())
         size = f"{memory['table_bytes'] / 2**20:.2f} MiB"
         rows.append(f"| {name} | {threshold} | {per_walk} | {size} | {share:.2%} | {merges} |")
         print(rows[-1], file=sys.stderr)
@@ -57,7 +57,7 @@ def row(name: str, trace: str) -> list[str]:
 def main() -> None:
     """Measures, and writes the table."""
     lines = [
-        "| workload | merged from | accesses a walk | with 128 entries | tables | of the program's memory | merges |",
+        "| workload | merged from | accesses a walk | with 128 entries | tables | of what they map | merges |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
     for name, trace in WORKLOADS.items():
