@@ -1,14 +1,23 @@
-use crate::Machine;
+use crate::{Machine, host::System};
 use mmulab_pagetable::draw;
 use std::fmt::Write;
 
-/// The page table of each process that lives, as text.
+/// The page table of each process that lives, as text; of virtual machines, of the one that runs, then of the host.
 pub fn draw_tables(machine: &Machine) -> String {
+    let mut text = of_system(&machine.system);
+    if let Some(host) = &machine.host {
+        let _ = writeln!(text, "host");
+        text += &of_system(&host.system);
+    }
+    text
+}
+
+fn of_system(system: &System) -> String {
     let mut text = String::new();
-    for process in machine.kernel.usage(&machine.mem).processes {
-        let Some(context) = machine.kernel.context(process.pid) else { continue };
+    for process in system.kernel.usage(&system.mem).processes {
+        let Some(context) = system.kernel.context(process.pid) else { continue };
         let _ = writeln!(text, "process {}", process.pid.0);
-        text += &draw(context.format, context.root, &machine.mem);
+        text += &draw(context.format, context.root, &system.mem);
     }
     text
 }

@@ -348,6 +348,7 @@ impl Machine {
             && is_due(host.system.kernel.wakes_at())
         {
             let result = host.system.kernel.run_daemons(&mut host.system.mem, now_ns, &mut host.fx);
+            host.reload();
             self.settle_host(watch);
             result.map_err(|e| Ended::Kernel(format!("the host: {e}")))?;
         }
@@ -484,12 +485,6 @@ impl Machine {
     fn fill_shadow<W: Watch>(&mut self, p: &Pending, cx: WalkContext, watch: &mut W) -> Result<Came, Ended> {
         let Some(host) = self.host.as_mut().filter(|host| host.has_shadows()) else { return Ok(Came::Fault) };
         let filled = host.fill(&mut self.system.mem, cx, (self.who.cpu, p.va, p.access));
-        for what in host.take_shadow_stale() {
-            for core in &mut self.cores {
-                core.tlbs.invalidate(&what, watch);
-                core.walker.invalidate(self.format, &what);
-            }
-        }
         self.settle_host(watch);
         Ok(if filled? == Filled::Yes { Came::Again } else { Came::Fault })
     }
@@ -666,6 +661,12 @@ impl Machine {
                     core.tlbs.invalidate(&Invalidate::Asid(tag), watch);
                     core.walker.invalidate(self.format, &Invalidate::Asid(tag));
                 }
+            }
+        }
+        for what in host.take_shadow_stale() {
+            for core in &mut self.cores {
+                core.tlbs.invalidate(&what, watch);
+                core.walker.invalidate(self.format, &what);
             }
         }
         for work in &host.fx.work {

@@ -217,7 +217,10 @@ impl Host {
         let System { mem, kernel, .. } = &mut self.system;
         let vm = self.at;
         match kernel.fault(mem, who, VirtAddr::new(gpa.0), access, &mut self.fx) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.reload();
+                Ok(())
+            }
             Err(FaultError::OutOfMemory { wanted, free_frames, .. }) => Err(Ended::OutOfMemory(format!(
                 "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with {free_frames} \
                  frames free: give the host more (memory.size), its guests less (virtual.memory.size), or less \
@@ -227,6 +230,15 @@ impl Host {
                 "virtual machine {vm} used guest-physical {gpa}, beyond its {}: {error}",
                 mmulab_addr::show_bytes(self.guests[vm].bytes)
             ))),
+        }
+    }
+
+    /// Reads the base registers anew: a table may have moved its root.
+    pub fn reload(&mut self) {
+        for (vm, guest) in self.guests.iter_mut().enumerate() {
+            if let Some(context) = self.system.kernel.context(Self::actor(vm, 0).pid) {
+                guest.context.root = context.root;
+            }
         }
     }
 

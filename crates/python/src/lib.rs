@@ -23,8 +23,8 @@ mod _core {
     use crate::record::record;
     #[pymodule_export]
     use crate::simulate::{
-        draw_tables, explain, generators, list_machines, list_policies, machine_schema, misses, policy_schema, reshape_schema,
-        resolve, run, version,
+        draw_tables, explain, generators, list_machines, list_policies, machine_schema, misses, policy_schema,
+        reshape_schema, resolve, run, version,
     };
     #[pymodule_export]
     use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};

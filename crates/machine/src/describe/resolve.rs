@@ -162,10 +162,17 @@ pub fn resolve(
         machine.guest.iter_mut().for_each(|guest| guest.memory.seed = seed);
     }
     check(&machine, options)?;
-    machine.table = machine.table.complete().map_err(|message| DescribeError::Impossible {
+    let impossible = |key: &str, message| DescribeError::Impossible {
         name: machine.name.clone(),
-        message: format!("table: {message}"),
-    })?;
+        message: format!("{key}: {message}"),
+    };
+    let table = machine.table.clone().complete().map_err(|message| impossible("table", message))?;
+    let of_guest = machine.guest.as_ref().map(|guest| guest.table.clone().complete());
+    let of_guest = of_guest.transpose().map_err(|message| impossible("virtual.table", message))?;
+    machine.table = table;
+    if let (Some(guest), Some(table)) = (&mut machine.guest, of_guest) {
+        guest.table = table;
+    }
     let mut assumptions = Vec::new();
     gather("", &value_of(&machine), &mut assumptions);
     gather("policy", &value_of(&policy), &mut assumptions);

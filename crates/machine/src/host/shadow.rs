@@ -127,7 +127,10 @@ impl Host {
             }
             loop {
                 match table.map(host_mem, frames, vpn, page) {
-                    Ok(()) => return Ok(Filled::Yes),
+                    Ok(flush) => {
+                        flush.deliver(asid, stale);
+                        return Ok(Filled::Yes);
+                    }
                     Err(MapError::TableThere | MapError::AlreadyMapped(_)) => {
                         // Smaller pages are there, beside this address.
                         let mut there = Vec::new();
@@ -149,6 +152,7 @@ impl Host {
     /// What a guest wants invalidated, by the machine's tags, goes from its shadow tables too.
     pub fn shadow_forget(&mut self, what: &Invalidate) {
         let Some(shadows) = &mut self.shadows else { return };
+        let stale = &mut self.shadow_stale;
         let mem = &mut self.system.mem;
         let range = match *what {
             Invalidate::Page { va, order, .. } => {
@@ -172,7 +176,12 @@ impl Host {
                 let mut there = Vec::new();
                 table.for_each_leaf(mem, range, |first, old| there.push((first, old.order)));
                 for (first, size) in there {
-                    table.unmap(mem, frames, first, size).1.lazy("the guest's invalidation reaches the TLBs as well");
+                    let (_, flush) = table.unmap(mem, frames, first, size);
+                    if flush.moves_tables() {
+                        flush.deliver(of, stale);
+                    } else {
+                        flush.lazy("the guest's invalidation reaches the TLBs as well");
+                    }
                 }
             }
         });
