@@ -140,11 +140,30 @@ def test_each_recipe_is_one() -> None:
     for file in RECIPES:
         found = Recipe.load(str(file)).json
         assert found["name"] == file.stem
-        assert found.get("refused") or (found["record"] and found["expect"]), file
+        assert found.get("refused") or found.get("generate") or (found["record"] and found["expect"]), file
         assert found["standing"] == "own" or found["paper"], file
 
 
-@pytest.mark.parametrize("name", ["postgres-pgbench", "mariadb-sysbench"])
+def test_each_generator_that_is_named_takes_its_keys(cli: Cli, tmp_path: Path) -> None:
+    """As the recipe has them, and small as it is compared."""
+    from mmulab import engine
+    from mmulab.workloads.recipe import Recipe
+
+    for file in RECIPES:
+        recipe = Recipe.load(str(file))
+        if recipe.trace:
+            for text in (recipe.trace, recipe.json["generate"]["twin"]):
+                assert text.partition("?")[0].removeprefix("gen:") in engine.generators(), file
+            engine.trace_copy(recipe.json["generate"]["twin"], str(tmp_path / "a.mmt"), "native", 0, 1000)
+    ran = cli("workloads", "record", "gups", "--set", "footprint=1M", "--max-instructions", "10k", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json()["instructions"] == cli("trace", "info", "gups.mmt", "--json").json()["instructions"]
+    ran = cli("workloads", "record", "gups", "--set", "footprint=3M")
+    assert ran.code == 2
+    assert "footprint" in ran.err
+
+
+@pytest.mark.parametrize("name", ["postgres-pgbench", "mariadb-sysbench", "gups"])
 def test_a_recipe_is_shown(cli: Cli, name: str) -> None:
     """All that a reader needs, and as JSON all there is."""
     found = cli("workloads", "show", name, "--json").json()

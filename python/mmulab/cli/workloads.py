@@ -204,11 +204,16 @@ def workloads_record(
 @_recording
 @_JSON
 def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json: bool, **taken: Any) -> None:
-    """Record a short part of a workload and see whether its pages are what its recipe expects."""
+    """Record a short part of a workload and see whether its pages are what its recipe expects.
+
+    One that is generated is compared with a recording of the same algorithm as a program of its own.
+    """
     recipe = Recipe.load(name, sets)
     found = check(recipe, Options(may_install=not no_install, **taken), console.say, _progress)
     if as_json:
         print_json(found)
+    elif recipe.trace:
+        click.echo(found["summary"])
     else:
         rows = plain()
         for column in ("figure", "found", "expected", ""):
@@ -220,6 +225,10 @@ def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json:
             verdict = "within" if each["ok"] else "OUTSIDE"
             rows.add_row(each["figure"].replace("_", " "), f"{each['found']:,}", expected, verdict)
         console.out().print(rows)
+    if recipe.trace:
+        if not found["ok"]:
+            raise Failure(f"{name}: the generator and its recording part")
+        return
     if not found["all_mapped"]:
         raise Failure(f"{name}: the recording refers to memory that it does not map")
     if not found["ok"]:

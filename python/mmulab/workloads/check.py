@@ -1,18 +1,27 @@
-"""Whether a short recording is what its recipe says it is."""
+"""Whether a short recording is what its recipe says it is, and a generator what a recording of its algorithm is."""
 
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from mmulab import UserError, engine
+from mmulab.workloads import twins
 from mmulab.workloads.recipe import Json, Recipe
 from mmulab.workloads.record import Options, Progress, Say, record
 
 FIGURES = ("code_pages", "data_pages", "processes", "threads")
 
 
+def _beside_its_twin(recipe: Recipe) -> Json:
+    """Holds a generator to a recording of its own algorithm in real memory."""
+    found = twins.check(str(recipe.json["generate"].get("twin") or recipe.trace))
+    return {"workload": recipe.name, "twin": asdict(found), "summary": found.summary(), "ok": found.same_pages}
+
+
 def check(recipe: Recipe, options: Options, say: Say, progress: Progress) -> Json:
     """Records a part of it and holds its figures to what is expected; `ok` is whether they are all within."""
+    if recipe.trace:
+        return _beside_its_twin(recipe)
     expect = recipe.expect
     if expect is None:
         reason = recipe.json.get("refused") or "its recipe has no [expect]"
