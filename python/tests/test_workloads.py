@@ -263,6 +263,15 @@ def test_a_program_that_fails_is_told_with_what_it_said(cli: Cli, place: Path) -
 
 
 @needs_qemu
+def test_a_generator_is_compared_with_its_twin(cli: Cli) -> None:
+    """As data, with nothing of what the twin prints among it."""
+    ran = cli("workloads", "check", "btree", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json()["ok"]
+    assert ran.json()["twin"]["same_addresses"]
+
+
+@needs_qemu
 def test_check_says_what_is_outside(cli: Cli, place: Path) -> None:
     """And is quiet where all is within."""
     mine(place)

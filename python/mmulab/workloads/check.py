@@ -1,6 +1,9 @@
 """Whether a short recording is what its recipe says it is, and a generator what a recording of its algorithm is."""
 
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,8 +17,22 @@ FIGURES = ("code_pages", "data_pages", "processes", "threads")
 
 def _beside_its_twin(recipe: Recipe) -> Json:
     """Holds a generator to a recording of its own algorithm in real memory."""
-    found = twins.check(str(recipe.json["generate"].get("twin") or recipe.trace))
+    with _silent_program():
+        found = twins.check(str(recipe.json["generate"].get("twin") or recipe.trace))
     return {"workload": recipe.name, "twin": asdict(found), "summary": found.summary(), "ok": found.same_pages}
+
+
+@contextmanager
+def _silent_program() -> Iterator[None]:
+    """While it lasts, what a program of ours prints does not stand among our data."""
+    kept = os.dup(1)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def check(recipe: Recipe, options: Options, say: Say, progress: Progress) -> Json:
