@@ -55,7 +55,8 @@ impl Bench {
 
     fn map(&mut self, va: u64, order: PageOrder, prot: Prot) {
         let leaf = Leaf { pfn: Pfn(1 << 18), order, prot, user: true, accessed: false, dirty: false, global: false };
-        self.table.map(&mut self.mem, &mut self.frames, VirtAddr::new(va).vpn(), leaf).unwrap();
+        let flush = self.table.map(&mut self.mem, &mut self.frames, VirtAddr::new(va).vpn(), leaf).unwrap();
+        flush.lazy("no walk was made yet");
     }
 
     fn walk(&mut self, va: u64, access: Access) -> (Walk, usize) {

@@ -34,8 +34,9 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
     let share = |n| Share::new(n, 512).expect("a part");
     let merging = CompendiaDesc { merge: share(2), unmerge: share(2), ..CompendiaDesc::default() };
     prop_oneof![
-        3 => Just(TableDesc::default()),
-        3 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
+        6 => Just(TableDesc::default()),
+        // Its merges take time, and memory is small.
+        1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
         1 => Just(TableDesc::new(TableKind::Riscv, 4).expect("four levels")),
         1 => Just(TableDesc::new(TableKind::Arm, 4).expect("four levels")),
     ]
