@@ -550,6 +550,10 @@ impl Machine {
                 core.tlbs.invalidate(&what, watch);
                 core.walker.invalidate(self.format, &what);
                 watch.invalidated_by_program(&what);
+                if let Some(host) = self.host.as_mut().filter(|host| host.has_shadows()) {
+                    host.forget_tagged(&what);
+                    self.settle_host(watch);
+                }
             }
             return Ok(());
         }

@@ -305,6 +305,12 @@ impl Host {
         tagged.iter().for_each(|what| self.shadow_forget(what));
     }
 
+    /// The same, told by the machine's tag: INVLPG, which hosts that keep shadow tables intercept.
+    pub fn forget_tagged(&mut self, what: &Invalidate) {
+        self.counts.exits += 1;
+        self.shadow_forget(what);
+    }
+
     /// What shadow tables no longer say, taken.
     pub fn take_shadow_stale(&mut self) -> Vec<Invalidate> {
         std::mem::take(&mut self.shadow_stale)
