@@ -132,9 +132,7 @@ def test_the_savable_share(bench: Bench) -> None:
         assert model["cycles"]["walk"] == math.floor(model["walk_pending"] * share + 0.5)
 
 
-@claim(
-    "S4-006", "2.1, 4.3", "A four-level walk costs 4 accesses; one along merged PGD and PUD, PMD and PTE costs 2"
-)
+@claim("S4-006", "2.1, 4.3", "A four-level walk costs 4 accesses; one along merged PGD and PUD, PMD and PTE costs 2")
 @claim("S4-007", "4.4, Figure 8", "Merging only the middle, PUD and PMD, gives 3 accesses")
 @claim("S4-021", "4.1", "A merged PGD and PUD serves the whole tree: every walk is one access shorter")
 @claim("S4-026", "4.4.1", "Where merges conflict, those nearer the translation come first: 2 accesses, not 3")
@@ -214,7 +212,11 @@ def test_one_threshold_for_all_levels(bench: Bench) -> None:
             assert tables(bench, COMPENDIA, mapped(places))["merges"][pair] == merged
 
 
-@claim("S4-027", "4.4.2, Figures 9 and 10", "Overlap: the first access of a merged PMD and PTE is no better, the next needs one")
+@claim(
+    "S4-027",
+    "4.4.2, Figures 9 and 10",
+    "Overlap: the first access of a merged PMD and PTE is no better, the next needs one",
+)
 def test_branching_overlap(bench: Bench) -> None:
     dense, sparse = [PGD, PGD + PMD, PGD + 2 * PMD], [PGD + n * PUD for n in (1, 2, 3)]
     cache = '[walker]\ncount = 1\n[[walker.cache]]\nname = "PWC"\nlevels = [2, 3, 4]\nentries = 8\nways = "full"\n'
@@ -226,7 +228,11 @@ def test_branching_overlap(bench: Bench) -> None:
     assert told == [[(4, "memory"), (2, "memory"), (1, "memory")], [(3, "PWC"), (1, "memory")]]
 
 
-@claim("S4-029", "4.4.3, Figure 11", "Nodes next but one are pointed to directly; a PUD and PMD nobody gains by is eliminated")
+@claim(
+    "S4-029",
+    "4.4.3, Figure 11",
+    "Nodes next but one are pointed to directly; a PUD and PMD nobody gains by is eliminated",
+)
 def test_multi_layer_overlap(bench: Bench) -> None:
     dense, sparse = [PGD, PGD + PMD, PGD + 2 * PMD], [PGD + n * PUD for n in (1, 2, 3)]
     trace = mapped([*dense, *sparse, 2 * PGD, 3 * PGD])
@@ -272,11 +278,19 @@ def test_compendia_restores_one_access(accesses: Callable[..., float]) -> None:
 def test_never_worse(accesses: Callable[..., float]) -> None:
     for size in (16 * M, 64 * M, 128 * M, 256 * M, G, 4 * G):
         for sets in ((), ("walker.cache.PWC.levels=[2]",), ("walker.cache.PWC.levels=[3, 4]",)):
-            plain, merged = accesses(size, updates=20_000, sets=sets), accesses(size, updates=20_000, sets=(*sets, MERGED))
+            plain, merged = (
+                accesses(size, updates=20_000, sets=sets),
+                accesses(size, updates=20_000, sets=(*sets, MERGED)),
+            )
             assert merged <= plain + 1e-3, (size, sets)
 
 
-@claim("S4-046", "6.1", "Merging everything makes the tables of a small, sparse program larger than its memory", "direction")
+@claim(
+    "S4-046",
+    "6.1",
+    "Merging everything makes the tables of a small, sparse program larger than its memory",
+    "direction",
+)
 def test_merging_everything(bench: Bench) -> None:
     trace = mapped([PUD + n * PUD for n in range(8)], 64 * K)
     always = tables(bench, few(1), trace)

@@ -46,6 +46,21 @@ def test_cold_walks_of_five_levels(bench: Bench) -> None:
     assert cold_reads(bench, guest(5, 5)) == 35
 
 
+MERGED = """
+kind = "compendia"
+compendia = { merge = "1/512", unmerge = "0/1" }
+"""
+
+
+@claim(
+    "S4-003", "4.7, Figure 13a", "Host of two merged levels: (4 + 1) x (2 + 1) - 1 = 14 accesses; 8 with both merged"
+)
+def test_cold_walks_of_merged_tables(bench: Bench) -> None:
+    memory = '\n[virtual.memory]\nsize = "32M"\n'
+    assert cold_reads(bench, f"[table]{MERGED}{memory}") == 14
+    assert cold_reads(bench, f"[table]{MERGED}{memory}\n[virtual.table]{MERGED}") == 8
+
+
 def test_a_warm_walk_of_paper_5_reads_two_entries(bench: Bench) -> None:
     # The guest's walk cache tells where the host has the table: a warm walk reads the guest's leaf and the host's.
     trace = f"mmap {BASE:#x} 16K rw anon populate\nr {BASE:#x}\nr {BASE + 4096:#x}\nr {BASE + 8192:#x}\n"
