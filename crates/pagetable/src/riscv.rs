@@ -106,8 +106,8 @@ pub fn encode_leaf(leaf: &Leaf) -> u64 {
     let napot = bit(leaf.order == PageOrder::P64K, N | NAPOT_64K << PPN_SHIFT);
     V | napot
         | leaf.pfn.0 << PPN_SHIFT
-        // What can be written is readable: the other combination is reserved.
-        | bit(leaf.prot.has(Prot::R) || leaf.prot.has(Prot::W), R)
+        // What can be written is readable: the other combination is reserved. And what has no right at all would be a pointer.
+        | bit(leaf.prot.has(Prot::R) || leaf.prot.has(Prot::W) || !leaf.prot.has(Prot::X), R)
         | bit(leaf.prot.has(Prot::W), W)
         | bit(leaf.prot.has(Prot::X), X)
         | bit(leaf.user, U)
@@ -139,6 +139,8 @@ mod tests {
         assert_eq!(decode_leaf(encode_leaf(&leaf(PageOrder::P2M, 0x200)), 2), Some(leaf(PageOrder::P2M, 0x200)));
         let code = Leaf { prot: Prot::X, global: true, dirty: false, ..leaf(PageOrder::P4K, 1) };
         assert_eq!(encode_leaf(&code), 1 << 10 | 0b0111_1001, "execute-only, global");
+        let nothing = Leaf { prot: Prot::NONE, ..leaf(PageOrder::P4K, 1) };
+        assert_eq!(decode_leaf(encode_leaf(&nothing), 1).map(|l| l.prot), Some(Prot::R), "no pointer");
     }
 
     #[test]
