@@ -64,11 +64,12 @@ pub struct Svm {
     alphas: Kept<f64>,
     weights: Kept<f64>,
     instances: u64,
-    features: u64,
     nonzeros: u64,
     blocks: u64,
     inner: u64,
     outer: u64,
+    /// Where the band of each of an instance's features begins.
+    bands: Vec<u64>,
     key: u64,
     at: u64,
 }
@@ -86,6 +87,11 @@ impl Svm {
         let nodes = layout.records(instances.saturating_mul(nonzeros), NODE_BYTES);
         let (alphas, weights) = (layout.kept(instances), layout.kept(features));
         let [inner, outer] = passes;
+        // Bands grow with the square of their number.
+        let band = |slot: u64| {
+            let share = slot as f64 / nonzeros as f64;
+            slot + (share * share * (features - nonzeros) as f64) as u64
+        };
         Self {
             layout,
             starts,
@@ -94,28 +100,25 @@ impl Svm {
             alphas,
             weights,
             instances,
-            features,
             nonzeros,
             blocks,
             inner,
             outer,
+            bands: (0..=nonzeros).map(band).collect(),
             key: mix(seed),
             at: 0,
         }
     }
 
-    /// Where the band of an instance's feature `slot` begins: bands grow with the square of their number.
+    /// The feature of the node that is its instance's number `slot`.
     #[inline(always)]
-    fn band(&self, slot: u64) -> u64 {
-        let share = slot as f64 / self.nonzeros as f64;
-        slot + (share * share * (self.features - self.nonzeros) as f64) as u64
+    fn feature_at(&self, node: u64, slot: u64) -> i32 {
+        let (from, to) = (self.bands[slot as usize], self.bands[slot as usize + 1]);
+        (from + below(nth(self.key, node), to - from)) as u32 as i32
     }
 
-    #[inline(always)]
     fn feature(&self, node: u64) -> i32 {
-        let slot = node % self.nonzeros;
-        let from = self.band(slot);
-        (from + below(nth(self.key, node), self.band(slot + 1) - from)) as u32 as i32
+        self.feature_at(node, node % self.nonzeros)
     }
 
     #[inline(always)]
@@ -163,9 +166,10 @@ impl Kernel for Svm {
         let from = m.load(self.starts, i, || i * self.nonzeros);
         let label = self.label(i);
         let (mut product, mut square) = (0.0, 0.0);
-        for node in from..from + self.nonzeros {
+        for slot in 0..self.nonzeros {
+            let node = from + slot;
             m.block(1, 7);
-            let feature = m.load(self.index, node, || self.feature(node)) as u32;
+            let feature = m.load(self.index, node, || self.feature_at(node, slot)) as u32;
             let value = m.load(self.value, node, || self.value(node));
             product += value * m.get(self.weights, feature.into());
             square += value * value;
@@ -179,9 +183,10 @@ impl Kernel for Svm {
             m.block(3, 12);
             m.put(self.alphas, i, now);
             let step = (now - alpha) * label;
-            for node in from..from + self.nonzeros {
+            for slot in 0..self.nonzeros {
+                let node = from + slot;
                 m.block(4, 7);
-                let feature = m.load(self.index, node, || self.feature(node)) as u32;
+                let feature = m.load(self.index, node, || self.feature_at(node, slot)) as u32;
                 let value = m.load(self.value, node, || self.value(node));
                 let weight = m.get(self.weights, feature.into());
                 m.put(self.weights, feature.into(), weight + step * value);
