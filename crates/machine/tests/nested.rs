@@ -81,6 +81,17 @@ fn what_the_host_moves_is_forgotten_by_its_guests() {
 }
 
 #[test]
+fn merged_tables_in_either_dimension_translate_alike() {
+    let merged = "compendia={merge='2/512', unmerge='1/512'}";
+    let host = ["table.kind=compendia".to_owned(), format!("table.{merged}")];
+    let guest = ["virtual.table.kind=compendia".to_owned(), format!("virtual.table.{merged}")];
+    for (seed, sets) in [&host[..], &guest, &[&host[..], &guest].concat()].into_iter().enumerate() {
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        checked("linux-4k", "linux-4k", &sets, seed as u64);
+    }
+}
+
+#[test]
 fn shadow_tables_say_what_both_tables_say() {
     for (seed, policy) in ["linux-4k", "linux-thp-khugepaged", "freebsd-reserv"].into_iter().enumerate() {
         let of_host = checked(policy, "linux-thp", &["virtual.mode=shadow"], seed as u64);
