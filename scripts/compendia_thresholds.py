@@ -37,7 +37,9 @@ LIMIT = 20_000_000
 def row(name: str, trace: str) -> list[str]:
     """The rows of a workload."""
     jobs = [
-        engine.Job("compendia-baseline", "linux-4k", (*sets, *cache)) for sets in THRESHOLDS.values() for cache in CACHES
+        engine.Job("compendia-baseline", "linux-4k", (*sets, *cache))
+        for sets in THRESHOLDS.values()
+        for cache in CACHES
     ]
     results = engine.run(trace, jobs, engine.Options(max_instructions=LIMIT)).results
     rows = []

@@ -1,7 +1,7 @@
 """Memory accesses per TLB miss of random updates, against the closed form: the table and plot of docs/gups-curve.md.
 
-Run it with the Python of the checkout: `.venv/bin/python scripts/gups_curve.py` (some minutes: 256 GiB of 4 KiB pages are
-mapped before the first update of them).
+Run it with the Python of the checkout: `.venv/bin/python scripts/gups_curve.py` (some minutes: 256 GiB of 4 KiB pages
+are mapped before the first update of them).
 """
 
 import math
