@@ -18,18 +18,23 @@ class Body:
 def pull(bodies, step):
     for i, a in enumerate(bodies):
         for b in bodies[i + 1 :]:
-            gap = [p - q for p, q in zip(a.at, b.at)]
+            gap = [p - q for p, q in zip(a.at, b.at, strict=True)]
             force = step / (sum(g * g for g in gap) + 0.01) ** 1.5
             for k in range(3):
                 a.speed[k] -= gap[k] * b.mass * force
                 b.speed[k] += gap[k] * a.mass * force
     for each in bodies:
-        each.at = [p + step * v for p, v in zip(each.at, each.speed)]
+        each.at = [p + step * v for p, v in zip(each.at, each.speed, strict=True)]
 
 
 def records(chance, count):
     return [
-        {"id": i, "name": f"user{chance.randrange(10**6)}", "tags": chance.sample(range(100), 5), "score": chance.random()}
+        {
+            "id": i,
+            "name": f"user{chance.randrange(10**6)}",
+            "tags": chance.sample(range(100), 5),
+            "score": chance.random(),
+        }
         for i in range(count)
     ]
 
