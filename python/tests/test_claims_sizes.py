@@ -26,7 +26,6 @@ def test_split_tlbs_lie_unused(bench: Bench) -> None:
     assert array(result, "DTLB-2M")["hits"] == 0
 
 
-@claim("S3-007", "2", "A native walk of four levels is 4 sequential accesses", "in part: native")
 @pytest.mark.parametrize(("policy", "reads"), [("linux-4k", [4, 3, 2, 1]), ("linux-thp", [4, 3, 2])])
 def test_cold_native_walks(policy: str, reads: list[int], bench: Bench) -> None:
     trace = f"mmap {BASE:#x} 2M rw anon populate\nr {BASE:#x}\n"
