@@ -113,6 +113,12 @@ def resolve(job: Job) -> Json:
     )
 
 
+def fit(machine: str, design: str | None, groups: tuple[int, int] = (8, 64), sets: Sequence[str] = ()) -> Json:
+    """A machine's TLB arrays with their area, and those of another design that take no more."""
+    found = _core.machine_fit(machine, design, groups, list(sets), paths.search_json())
+    return cast(Json, json.loads(found))
+
+
 def machines() -> list[Json]:
     """The machine files there are."""
     return cast(list[Json], json.loads(_core.list_machines(paths.search_json())))

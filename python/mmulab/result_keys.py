@@ -34,7 +34,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "counts.arrays[]",
         "",
         "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size; "
-        "for those that coalesce also coalescing.",
+        "for those that coalesce also coalescing; for `mix` and `colt++` mirroring (writes, extended, duplicates); "
+        "for those searched size by size probes, and predictor where they have one.",
     ),
     (
         "counts.reloads",
@@ -92,6 +93,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "refusals.",
     ),
     (
+        "counts.memory.contiguity",
+        "pages",
+        "Base pages, and for every page size (by_size) pages, runs of neighbours that lie in neighbouring frames, runs "
+        "by length, and the average length of the run that a page is in.",
+    ),
+    (
         "counts.memory.touched_bytes",
         "bytes",
         "With --touched: private pages that were touched, at the peak, and pages of files, each once.",
@@ -122,6 +129,18 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "model.method",
         "",
         "window (a core hides what its window covers) or savable (a given share of walk cycles is lost).",
+    ),
+    (
+        "energy.dynamic_nj",
+        "nJ",
+        "What translation took, by operation: lookup, predictor, walk, fill, other (invalidations, dirty bits), total.",
+    ),
+    ("energy.leakage_nj", "nJ", "What TLBs and walk caches leaked in model.seconds."),
+    ("energy.total_nj", "nJ", "Both."),
+    (
+        "energy.structures[]",
+        "",
+        "Each structure: reads and writes, what one of each takes, its leakage, its dynamic energy.",
     ),
     (
         "model.cycles",

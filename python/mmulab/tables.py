@@ -96,6 +96,19 @@ def print_result(out: Console, result: Result) -> None:
         _print_host(out, result.host)
     _print_time(out, result)
     _print_memory(out, result)
+    _print_energy(out, result)
+
+
+def _print_energy(out: Console, result: Result) -> None:
+    energy = result.data["energy"]
+    dynamic = energy["dynamic_nj"]
+    total = dynamic["total"]
+    if not total:
+        return
+    names = {"lookup": "lookups", "predictor": "guesses", "walk": "walks", "fill": "fills", "other": "other"}
+    parts = [f"{name} {dynamic[key] / total:.0%}" for key, name in names.items() if dynamic[key]]
+    leaked = energy["leakage_nj"] / 1e3
+    out.print(f"\nTranslation took {total / 1e3:,.1f} uJ (modelled): {', '.join(parts)}; TLBs leaked {leaked:,.1f} uJ")
 
 
 def print_perf(out: Console, result: Result) -> None:

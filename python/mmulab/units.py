@@ -1,5 +1,6 @@
 """Numbers as people read and write them."""
 
+import json
 import re
 
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -66,3 +67,23 @@ def show_seconds(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+
+
+def toml_value(value: object) -> str:
+    """As TOML, on one line, without what is empty."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml_value(part)}" for key, part in _kept(value).items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    # Strings, numbers and truths are written as in JSON.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _kept(row: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in row.items() if value not in ("", None, {}, [])}
+
+
+def toml_tables(name: str, rows: list[dict[str, object]]) -> str:
+    """An array of tables as TOML, without what is empty."""
+    tables = ("".join(f"{key} = {toml_value(value)}\n" for key, value in _kept(row).items()) for row in rows)
+    return "\n".join(f"[[{name}]]\n{table}" for table in tables)

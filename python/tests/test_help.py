@@ -6,7 +6,7 @@ import pytest
 from conftest import Cli
 
 PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators", "elf"]
-PAGES += ["completion", "microbench", "workloads", "reproduce"]
+PAGES += ["completion", "microbench", "contiguity", "workloads", "reproduce"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 

@@ -1,6 +1,9 @@
 //! How well base pages lie together: what TLBs that coalesce entries live on.
 
-use crate::space::Space;
+use crate::{
+    runs::{Running, Runs},
+    space::Space,
+};
 use mmulab_addr::{PageOrder, Pfn, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Leaf;
@@ -11,7 +14,7 @@ use serde::ser::{SerializeStruct, Serializer};
 const GROUPS: [PageOrder; 3] = [PageOrder::new(2), PageOrder::new(3), PageOrder::new(4)];
 
 /// Contiguity of what base pages map, over all page tables: those of processes that ended as they were at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contiguity {
     /// Base pages mapped.
     pub pages: u64,
@@ -20,6 +23,8 @@ pub struct Contiguity {
     /// Of the pages, those in whole aligned groups of 16, 32 and 64 KiB that lie in an aligned block of frames, with the
     /// same rights. Accessed and dirty bits are the hardware's to weigh.
     pub grouped: [u64; GROUPS.len()],
+    /// Runs of pages of every size.
+    pub by_size: Runs,
 }
 
 impl Contiguity {
@@ -32,6 +37,7 @@ impl Contiguity {
     pub(crate) fn add(&mut self, other: &Self) {
         self.pages += other.pages;
         self.runs += other.runs;
+        self.by_size.merge(&other.by_size);
         for (mine, others) in self.grouped.iter_mut().zip(other.grouped) {
             *mine += others;
         }
@@ -43,10 +49,12 @@ impl Contiguity {
         let mut last: Option<(u64, Leaf)> = None;
         // Pages of the aligned group of each size that continue each other from its first page on.
         let mut whole = [0; GROUPS.len()];
+        let mut running = Running::default();
         for span in space.vmas.iter() {
             let mut next = span.start;
             while let Some((va, leaf)) = space.next_leaf(mem, next, span.end) {
                 next = va + leaf.order.bytes();
+                running.next(VirtAddr::new(va).vpn().0, leaf, &mut out.by_size);
                 if leaf.order != PageOrder::P4K {
                     last = None;
                     continue;
@@ -73,19 +81,21 @@ impl Contiguity {
                 last = Some((vpn, leaf));
             }
         }
+        running.end(&mut out.by_size);
         out
     }
 }
 
 impl Serialize for Contiguity {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut out = s.serialize_struct("Contiguity", 6)?;
+        let mut out = s.serialize_struct("Contiguity", 7)?;
         out.serialize_field("pages", &self.pages)?;
         out.serialize_field("runs", &self.runs)?;
         out.serialize_field("average_run", &self.average_run())?;
         out.serialize_field("pages_in_16K", &self.grouped[0])?;
         out.serialize_field("pages_in_32K", &self.grouped[1])?;
         out.serialize_field("pages_in_64K", &self.grouped[2])?;
+        out.serialize_field("by_size", &self.by_size.by_size())?;
         out.end()
     }
 }

@@ -71,7 +71,7 @@ pub struct ProcessUsage {
 impl Kernel {
     /// What memory is used for now.
     pub fn usage(&self, mem: &PhysMem) -> Usage {
-        let mut contiguity = self.ended;
+        let mut contiguity = self.ended.clone();
         for space in self.spaces.iter().flatten() {
             contiguity.add(&Contiguity::of(space, mem));
         }

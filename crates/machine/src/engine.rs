@@ -55,8 +55,6 @@ pub(crate) struct Core {
     pub clock: Clock,
     pub instructions: u64,
     context: Option<WalkContext>,
-    /// The block that is executing: the code that data-side misses are charged to.
-    block: VirtAddr,
 }
 
 /// A reference on its way through the slow path.
@@ -116,7 +114,6 @@ impl Machine {
                 clock: Clock::new(m.core.base_cpi, m.core.window),
                 instructions: 0,
                 context: None,
-                block: VirtAddr::default(),
             })
         };
         let unmapped = match desc.options.unmapped {
@@ -269,7 +266,7 @@ impl Machine {
             instructions += u64::from(word.instructions());
             writes += u64::from(word.is_write());
             if access == Access::Fetch {
-                core.block = va;
+                core.tlbs.code = va;
             }
             at += 1;
             self.next += 1;
@@ -317,7 +314,8 @@ impl Machine {
             }
         }
         let result = self.resolve(&mut p, outcome, watch);
-        let (pid, block) = (self.who.pid, self.core().block);
+        // The code that data-side misses are charged to.
+        let (pid, block) = (self.who.pid, self.core().tlbs.code);
         if p.cost != Cost::default() {
             let region = self.system.kernel.region_at(pid, va);
             // Now, for a process that ends takes its regions with it.

@@ -14,6 +14,8 @@ pub struct Events {
     pub l2_hit_stalls: u64,
     /// Latency of second-level hits.
     pub l2_hit_cycles: u64,
+    /// Cycles stood still for probes of the first level after the first of a lookup.
+    pub l1_probe_stalls: u64,
     /// Cycles stood still for walks.
     pub walk_stalls: u64,
     /// Sum of the durations of walks (Intel's WALK_PENDING).
@@ -31,7 +33,7 @@ pub struct Events {
 pub struct Cycles {
     /// Instructions at the base CPI.
     pub base: u64,
-    /// Standing still for second-level TLB hits.
+    /// Standing still for second-level TLB hits, and for further probes of a first level.
     pub tlb: u64,
     /// Standing still for page walks.
     pub walk: u64,
@@ -70,12 +72,13 @@ pub struct Model {
 /// Converts events to cycles.
 pub fn model(events: &Events, desc: &Resolved) -> Model {
     let base = events.base_cycles;
+    let tlb = events.l2_hit_stalls + events.l1_probe_stalls;
     let (method, tlb, walk) = match desc.options.savable {
-        Some(share) => ("savable", events.l2_hit_stalls, (events.walk_pending as f64 * share).round() as u64),
-        None => ("window", events.l2_hit_stalls, events.walk_stalls),
+        Some(share) => ("savable", tlb, (events.walk_pending as f64 * share).round() as u64),
+        None => ("window", tlb, events.walk_stalls),
     };
     let translation = tlb + walk;
-    let serial = events.l2_hit_cycles + events.walk_pending;
+    let serial = events.l2_hit_cycles + events.l1_probe_stalls + events.walk_pending;
     let total = base + translation + events.kernel_cycles + events.host_cycles.unwrap_or(0);
     let share = |part: u64| if base + part == 0 { 0.0 } else { part as f64 / (base + part) as f64 };
     Model {

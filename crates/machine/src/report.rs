@@ -16,8 +16,9 @@ use crate::{
 };
 use host::HostReport;
 use memory::{MemoryReport, memory};
+use mmulab_energy::EnergyReport;
 use mmulab_kernel::{KernelCounts, Region};
-use mmulab_tlb::{ArrayCounts, HierarchyCounts, Reloads, SideCounts};
+use mmulab_tlb::{ArrayCounts, ArrayDesc, HierarchyCounts, Reloads, SideCounts};
 use mmulab_trace::TraceInfo;
 use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
 use perf::{PerfReport, Seen, perf};
@@ -47,6 +48,7 @@ pub struct Report {
     counts: AllCounts,
     per_kilo_instruction: BTreeMap<&'static str, f64>,
     model: Model,
+    energy: EnergyReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     perf: Option<PerfReport>,
     regions: Vec<RegionReport>,
@@ -142,6 +144,7 @@ pub fn report(
     events.kernel_cycles = own.kernel_cycles;
     events.host_cycles = machine.host.as_ref().map(|host| host.counts.cycles);
     let host_walks = host::walks(machine, &mut walks)?;
+    events.l1_probe_stalls = probe_stalls(&tlb, &machine.desc.machine.tlb);
     check(machine, &tlb, &walks)?;
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
@@ -155,6 +158,20 @@ pub fn report(
     let model = model::model(&events, &machine.desc);
     let seen = Seen { instructions: events.instructions, tlb: &tlb, walks: &walks, model: &model };
     let perf = perf(&machine.desc.machine.perf, &seen);
+    let desc = &machine.desc.machine;
+    let energy = mmulab_energy::report(&mmulab_energy::Run {
+        tlb: &desc.tlb,
+        asid_bits: desc.tlb_rules.asid_bits,
+        walker: &desc.walker,
+        caches: &desc.cache,
+        known: &desc.energy,
+        arrays: &tlb.arrays,
+        walks: &walks,
+        host_walks: &host_walks,
+        dirty_updates: own.dirty_updates,
+        seconds: model.seconds,
+        cores: desc.core.count,
+    });
     let per_kilo = |n: u64| n as f64 * 1000.0 / events.instructions.max(1) as f64;
     Ok(Report {
         schema: SCHEMA,
@@ -195,6 +212,7 @@ pub fn report(
             host: host::report(machine, host_walks.clone()),
         },
         model,
+        energy,
         perf,
         regions: regions(machine),
         heat: places(machine.system.tally.heat()),
@@ -208,7 +226,7 @@ pub fn report(
                 "code",
                 "perf (events not modelled)",
             ],
-            modelled: &["model", "stall_cycles", "counts.kernel.work as cycles", "perf (events modelled)"],
+            modelled: &["model", "energy", "stall_cycles", "counts.kernel.work as cycles", "perf (events modelled)"],
         },
         resolved: Arc::clone(&machine.desc),
     })
@@ -224,6 +242,12 @@ impl Report {
     pub fn is_complete(&self) -> bool {
         self.complete
     }
+}
+
+/// Cycles that first levels searched size by size cost beyond their first probes.
+fn probe_stalls(tlb: &HierarchyCounts, desc: &[ArrayDesc]) -> u64 {
+    let further = |a: &ArrayCounts| a.probes.map_or(0, |probes| probes - a.accesses);
+    tlb.arrays.iter().zip(desc).map(|(a, d)| further(a) * u64::from(d.probe_cycles)).sum()
 }
 
 fn regions(machine: &Machine) -> Vec<RegionReport> {

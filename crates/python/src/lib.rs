@@ -1,5 +1,6 @@
 //! The Python binding: JSON in, JSON out. Nothing is computed here.
 
+mod area;
 mod elf;
 mod errors;
 mod microbench;
@@ -13,6 +14,8 @@ use pyo3::prelude::*;
 /// mmulab's engine. Every function takes and returns JSON text; see the package's `_core.pyi`.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::area::machine_fit;
     #[pymodule_export]
     use crate::elf::{elf_check, elf_layout};
     #[pymodule_export]

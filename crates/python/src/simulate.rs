@@ -48,6 +48,10 @@ pub struct Search {
 }
 
 impl Job {
+    pub fn of(machine: &str, policy: &str, set: Vec<String>) -> Self {
+        Self { machine: machine.to_owned(), policy: policy.to_owned(), host_policy: None, set }
+    }
+
     pub fn resolve(&self, options: &Options, search: &Search) -> PyResult<Resolved> {
         let names = Names { machine: &self.machine, policy: &self.policy, host_policy: self.host_policy.as_deref() };
         describe::resolve(names, &self.set, options, &search.machines, &search.policies).map_err(user)
@@ -80,7 +84,7 @@ impl Spec {
     }
 }
 
-fn text<T: Serialize>(value: &T) -> PyResult<String> {
+pub fn text<T: Serialize>(value: &T) -> PyResult<String> {
     serde_json::to_string(value).map_err(failure)
 }
 

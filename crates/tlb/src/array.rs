@@ -1,12 +1,13 @@
 //! One array: [`Pages`], or, for the designs whose entries are no pages, [`Spans`].
 
 use crate::{
-    ArrayDesc, CoalescingCounts, Design, Entry, GeometryError, Placement, Probe,
+    ArrayDesc, CoalescingCounts, Design, Entry, GeometryError, MirrorCounts, Placement, PredictorCounts, Probe,
     design::{Change, Known, Line, Spans, zen},
     key::{MAX_SIZES, Value},
     pages::{Gone, Pages, Slot},
+    predictor::Predictor,
 };
-use mmulab_addr::{Asid, PageOrder, Vpn};
+use mmulab_addr::{Asid, PageOrder, VirtAddr, Vpn};
 use mmulab_sets::{Store, geometry};
 
 /// Most entries an array may have: far above any TLB built, and small enough that no description exhausts memory.
@@ -39,10 +40,22 @@ pub struct Array {
     pub hits: [u64; MAX_CLASSES],
     /// Of a first level: what misses brought here, by side, by where it came from (the second level, a walk), by size number.
     pub reloads: [[[u64; MAX_CLASSES]; 2]; 2],
+    /// Whether sizes are searched one after another.
+    serial: bool,
+    /// Latency of one probe.
+    probe_cycles: u32,
+    guessing: Option<Box<Guessing>>,
     /// The page size that a group coalesces to.
     group: Option<PageOrder>,
     coalescing: CoalescingCounts,
     kind: Kind,
+}
+
+/// A predictor, and what searching by its guesses took.
+struct Guessing {
+    predictor: Predictor,
+    cycles: u32,
+    probes: u64,
 }
 
 /// How entries are kept.
@@ -67,12 +80,37 @@ impl Array {
         if !matches!(desc.level, 1 | 2) {
             return bad(format!("level is {}: give 1 or 2", desc.level));
         }
-        if desc.level == 1 && (desc.hit_cycles != 0 || desc.probe != Probe::Parallel) {
-            return bad("a first level answers within the pipeline: leave out hit_cycles and probe".into());
+        if desc.level == 1 && desc.hit_cycles != 0 {
+            return bad("a first level answers within the pipeline: leave out hit_cycles".into());
         }
-        if desc.hit_cycles > MAX_CYCLES {
-            return bad(format!("hit_cycles is {}: give 0 to {MAX_CYCLES}", desc.hit_cycles));
+        if desc.level == 2 && desc.probe_cycles != 0 {
+            return bad("each probe of a second level takes its hit_cycles: leave out probe_cycles".into());
         }
+        let guess_cycles = desc.predictor.as_ref().map_or(0, |p| p.cycles);
+        for (key, cycles) in
+            [("hit_cycles", desc.hit_cycles), ("probe_cycles", desc.probe_cycles), ("predictor.cycles", guess_cycles)]
+        {
+            if cycles > MAX_CYCLES {
+                return bad(format!("{key} is {cycles}: give 0 to {MAX_CYCLES}"));
+            }
+        }
+        if desc.level == 1 && guess_cycles != 0 {
+            return bad("a first level's predictor answers within the pipeline: leave out predictor.cycles".into());
+        }
+        if desc.mix.is_some() && desc.design != Design::Mix {
+            return bad("mix is for design mix: leave it out".into());
+        }
+        if desc.predictor.is_some() && desc.probe != Probe::Serial && desc.design != Design::Skew {
+            return bad(
+                "a predictor says which size to search first: give probe = \"serial\" or design = \"skew\"".into()
+            );
+        }
+        let guessing = match desc.predictor.as_ref().map(Predictor::new).transpose() {
+            Ok(predictor) => {
+                predictor.map(|predictor| Box::new(Guessing { predictor, cycles: guess_cycles, probes: 0 }))
+            }
+            Err(what) => return bad(what),
+        };
         if desc.sizes.is_empty() {
             return bad("sizes is empty: name at least one page size".into());
         }
@@ -125,6 +163,15 @@ impl Array {
             classes.insert(0, order.to_string());
         }
         let serial = desc.probe == Probe::Serial;
+        let (skew, guesses) = (desc.design == Design::Skew, guessing.is_some());
+        if skew && serial {
+            return bad("design skew searches all its ways at once: leave out probe".into());
+        }
+        let most_probes = match (serial, skew && guesses && sizes.len() > 1) {
+            (true, _) => sizes.len() as u32,
+            (_, true) => 2,
+            _ => 1,
+        };
         let kind = match spans {
             Some(spans) => Kind::Spans(Box::new(spans)),
             None => {
@@ -138,7 +185,10 @@ impl Array {
             placement: desc.side,
             smash_to: desc.smash_to,
             hit_cycles: std::array::from_fn(|n| desc.hit_cycles * if serial { n as u32 + 1 } else { 1 }),
-            miss_cycles: desc.hit_cycles * if serial { sizes.len() as u32 } else { 1 },
+            miss_cycles: desc.hit_cycles * most_probes + guess_cycles,
+            serial,
+            probe_cycles: desc.hit_cycles,
+            guessing,
             sizes,
             classes,
             hits: [0; MAX_CLASSES],
@@ -157,6 +207,76 @@ impl Array {
     /// What reloads of class `class` are called: those of several pages of the table are all `coalesced`.
     pub fn reload_name(&self, class: usize) -> &str {
         if class == 0 && self.group.is_some() { COALESCED } else { &self.classes[class] }
+    }
+
+    /// Whether lines of larger pages than base pages are of use to it.
+    pub fn takes_large_lines(&self) -> bool {
+        matches!(&self.kind, Kind::Spans(spans) if spans.takes_large_lines())
+    }
+
+    /// Whether its lookups depend on a guess.
+    pub fn guesses(&self) -> bool {
+        self.guessing.is_some()
+    }
+
+    /// What translates `vpn`, as [`Self::hit`], searched by the size that the predictor guesses for `code` first. And the
+    /// latency of finding it.
+    #[inline(never)]
+    pub fn hit_guessed(&mut self, asid: Asid, vpn: Vpn, code: VirtAddr) -> Option<(Slot, u32)> {
+        let Some(guessing) = &mut self.guessing else {
+            return self.hit(asid, vpn).map(|slot| (slot, self.hit_cycles[usize::from(slot.size)]));
+        };
+        let sizes = self.sizes.len();
+        let guess = guessing.predictor.guess(code).min(sizes - 1);
+        let others = (0..sizes).filter(|&size| size != guess);
+        let mut probes = 0;
+        for size in std::iter::once(guess).chain(others) {
+            // The ways of all other sizes of a skewed array are searched together.
+            probes = if self.serial { probes + 1 } else { (probes + 1).min(2) };
+            let found = match &mut self.kind {
+                Kind::Pages(pages) => pages.hit_size(asid, vpn, size),
+                Kind::Spans(spans) => spans.hit_size(asid, vpn, size),
+            };
+            if let Some(slot) = found {
+                guessing.predictor.found(code, guess, size);
+                guessing.probes += u64::from(probes);
+                return Some((slot, probes * self.probe_cycles + guessing.cycles));
+            }
+        }
+        guessing.probes += u64::from(probes);
+        None
+    }
+
+    /// The page that the code at `code` wanted is of size number `size`.
+    pub fn learn(&mut self, code: VirtAddr, size: u8) {
+        if let Some(guessing) = &mut self.guessing {
+            guessing.predictor.learn(code, usize::from(size));
+        }
+    }
+
+    /// Probes that its lookups took, `misses` of which found nothing; `None` where each took one.
+    pub fn probes(&self, misses: u64) -> Option<u64> {
+        match (&self.guessing, self.serial) {
+            (Some(guessing), _) => Some(guessing.probes),
+            (None, true) => {
+                let hits: u64 = self.hits.iter().zip(1..).map(|(&hits, probes)| hits * probes).sum();
+                Some(hits + misses * self.sizes.len() as u64)
+            }
+            (None, false) => None,
+        }
+    }
+
+    /// What its predictor did.
+    pub fn predicted(&self) -> Option<PredictorCounts> {
+        self.guessing.as_ref().map(|g| g.predictor.counts)
+    }
+
+    /// What was written to several sets.
+    pub fn mirroring(&self) -> Option<MirrorCounts> {
+        match &self.kind {
+            Kind::Pages(_) => None,
+            Kind::Spans(spans) => spans.mirroring(),
+        }
     }
 
     /// Whether entries are pages, as victim arrays and inclusion need them.
@@ -303,7 +423,7 @@ impl Array {
     pub fn traffic(&self) -> [u64; 3] {
         match &self.kind {
             Kind::Pages(pages) => pages.traffic(),
-            Kind::Spans(spans) => spans.traffic().0,
+            Kind::Spans(spans) => spans.traffic(),
         }
     }
 
@@ -311,7 +431,7 @@ impl Array {
     pub fn coalescing(&self) -> Option<CoalescingCounts> {
         match &self.kind {
             Kind::Pages(_) => self.group.map(|_| self.coalescing),
-            Kind::Spans(spans) => Some(spans.traffic().1),
+            Kind::Spans(spans) => spans.coalescing(),
         }
     }
 }

@@ -1,3 +1,4 @@
+use crate::predictor::PredictorCounts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -47,6 +48,25 @@ impl CoalescingCounts {
     }
 }
 
+/// What an array of bundles wrote where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MirrorCounts {
+    /// Entries written, one for each set that a fill reached.
+    pub writes: u64,
+    /// Fills that made an entry of the probed set larger, rather than a new one.
+    pub extended: u64,
+    /// Copies that lookups met and dropped.
+    pub duplicates: u64,
+}
+
+impl MirrorCounts {
+    fn add(&mut self, other: &Self) {
+        self.writes += other.writes;
+        self.extended += other.extended;
+        self.duplicates += other.duplicates;
+    }
+}
+
 /// What one array did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArrayCounts {
@@ -73,6 +93,15 @@ pub struct ArrayCounts {
     /// What a coalescing design did; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coalescing: Option<CoalescingCounts>,
+    /// What designs that write to several sets did; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirroring: Option<MirrorCounts>,
+    /// Probes, of arrays that are searched size by size; absent for others, which take one a lookup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<u64>,
+    /// What its page-size predictor did; absent for arrays without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictor: Option<PredictorCounts>,
 }
 
 /// What the misses of one side's first level brought into it, by the size of the entry: `coalesced` where it translates
@@ -147,6 +176,15 @@ impl HierarchyCounts {
             mine.evictions += theirs.evictions;
             mine.invalidations += theirs.invalidations;
             if let (Some(mine), Some(theirs)) = (&mut mine.coalescing, &theirs.coalescing) {
+                mine.add(theirs);
+            }
+            if let (Some(mine), Some(theirs)) = (&mut mine.mirroring, &theirs.mirroring) {
+                mine.add(theirs);
+            }
+            if let (Some(mine), Some(theirs)) = (&mut mine.probes, &theirs.probes) {
+                *mine += theirs;
+            }
+            if let (Some(mine), Some(theirs)) = (&mut mine.predictor, &theirs.predictor) {
                 mine.add(theirs);
             }
             for (size, hits) in &theirs.hits_by_size {

@@ -56,6 +56,96 @@ pub enum Design {
     /// One page of any power of two between the two `sizes`, as the table says, fully associative (tailored page sizes:
     /// Guvenilir and Patt, ISCA 2020).
     Tps,
+    /// One small page, or a bundle of neighbouring superpages that lie beside each other in memory too, in every set that
+    /// their small pages choose (MIX: paper 4, sections 3 and 4).
+    Mix,
+    /// As `colt-sa`, and for every page size: those pages of an aligned group that lie at one distance from their frames
+    /// (CoLT++: paper 4, section 7.2).
+    #[serde(rename = "colt++")]
+    ColtPlus,
+    /// One page of the table; each way has a hash function of its own, each size as many ways as the others, and the page
+    /// used longest ago goes (skewed: Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1).
+    Skew,
+}
+
+/// How an entry of design `mix` tells its superpages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Bundle {
+    /// A bit for each: holes are possible.
+    Bitmap,
+    /// How many there are from the first on.
+    Length,
+}
+
+/// Where a bundle told by its length may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Span {
+    /// Within superpages that begin at a multiple of the largest bundle.
+    #[default]
+    Aligned,
+    /// Anywhere.
+    Anywhere,
+}
+
+/// Where the frames of a bundle may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Frames {
+    /// At any distance from its pages: the address is found by an addition.
+    #[default]
+    Any,
+    /// At a multiple of the largest bundle from its pages: by concatenation.
+    Aligned,
+}
+
+/// What a fill does in the sets that were not probed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mirrors {
+    /// It writes there without a look: copies arise, and go when a lookup meets them (paper 4, section 4.3).
+    #[default]
+    Blind,
+    /// It looks for the bundle, and writes over it.
+    Merged,
+}
+
+/// What may be chosen about design `mix`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MixDesc {
+    /// How an entry tells its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2 (paper 4,
+    /// section 4.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<Bundle>,
+    /// Bits added to each entry for the bitmap or the length, beyond the tag bits that a superpage leaves over. Default 0.
+    pub extra_bits: u16,
+    /// The page size whose number chooses the set. Default: the smallest of `sizes`, or of a bundle of them. A larger one
+    /// needs fewer mirrors, and sends neighbouring small pages to one set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<PageOrder>,
+    /// Where a bundle told by its length may lie: `aligned` or `anywhere`. Default `aligned`.
+    pub span: Span,
+    /// Where its frames may lie: `any` or `aligned`. Default `any`.
+    pub frames: Frames,
+    /// What a fill does in sets that were not probed: `blind` or `merged`. Default `blind`.
+    pub mirrors: Mirrors,
+    /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section 7.2).
+    /// Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_group: Option<u16>,
+}
+
+/// A table that guesses the size of a page by the code that asks for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PredictorDesc {
+    /// Entries: a power of two. Range 1..=65536.
+    pub entries: u32,
+    /// Cycles that a guess adds to each lookup of a second level; a first level's is hidden by the pipeline. Default 0.
+    #[serde(default)]
+    pub cycles: u32,
 }
 
 /// One TLB array.
@@ -91,19 +181,35 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered` or `tps`. Default `plain`.
+    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered`, `tps`, `mix`, `colt++` or `skew`.
+    /// Default `plain`.
     #[serde(default)]
     pub design: Design,
-    /// Base pages that one entry may translate together: 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and `clustered`; 8 to
-    /// 1024, the longest run, for `colt-fa`. The other designs have none.
+    /// Pages that one entry may translate together: base pages, 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and `clustered`; 8
+    /// to 1024, the longest run, for `colt-fa`; pages of each size, 2, 4 or 8, for `colt++`; superpages, a power of two up
+    /// to 64 (as a bitmap) or 512 (as a length), for `mix`. The other designs have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u16>,
+    /// What else may be chosen about design `mix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<MixDesc>,
+    /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first. Default:
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictor: Option<PredictorDesc>,
+    /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub probe_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
     /// Keys of this table that no source states, each with the reason for the value.
     #[serde(default)]
     pub assumed: BTreeMap<String, String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Whether the second level holds all that the first holds.
@@ -142,8 +248,10 @@ impl Coalescing {
             Self::None => false,
         };
         match desc.design {
-            Design::Zen | Design::ColtSa | Design::ColtFa | Design::Clustered if !on => {
-                ArrayDesc { design: Design::Plain, group: None, ..desc.clone() }
+            Design::Zen | Design::ColtSa | Design::ColtFa | Design::Clustered | Design::Mix | Design::ColtPlus
+                if !on =>
+            {
+                ArrayDesc { design: Design::Plain, group: None, mix: None, ..desc.clone() }
             }
             _ => desc.clone(),
         }
@@ -161,7 +269,7 @@ pub struct HierarchyDesc {
     /// Default 12.
     pub asid_bits: u8,
     /// Whose arrays coalesce as their `design` says: `both`, `data`, `instruction` or `none`; an array that serves both
-    /// sides does with `both` alone. Without, `zen`, `colt-sa`, `colt-fa` and `clustered` hold single pages. Default `both`.
+    /// sides does with `both` alone. Without, all designs but `tps` and `skew` hold single pages as `plain` does. Default `both`.
     pub coalescing: Coalescing,
     /// Where the rules come from.
     pub source: String,

@@ -22,6 +22,12 @@ pub struct Hierarchy {
     inclusive: bool,
     /// Whether some array has entries of more than one page of the table.
     coalesces: bool,
+    /// Whether some array looks at the neighbours of larger pages than base pages.
+    takes_large_lines: bool,
+    /// Whether some array has a page-size predictor, which must see every lookup.
+    guesses: bool,
+    /// The block of code that is executing: what page-size predictors go by. Whoever fetches says so.
+    pub code: VirtAddr,
     /// By level (less one) and side.
     counts: [[SideCounts; 2]; 2],
     /// By side: the base page that the last search found nowhere, until it is filled; its tag may be another by then.
@@ -100,6 +106,9 @@ impl Hierarchy {
         Ok(Self {
             evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
             coalesces: arrays.iter().any(Array::coalesces),
+            takes_large_lines: arrays.iter().any(Array::takes_large_lines),
+            guesses: arrays.iter().any(Array::guesses),
+            code: VirtAddr::default(),
             arrays,
             inclusive,
             counts: Default::default(),
@@ -134,7 +143,11 @@ impl Hierarchy {
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(slot) = array.hit(q.asid, q.vpn) {
+            let found = match self.guesses {
+                false => array.hit(q.asid, q.vpn),
+                true => array.hit_guessed(q.asid, q.vpn, self.code).map(|(slot, _)| slot),
+            };
+            if let Some(slot) = found {
                 array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
                 let (value, order) = array.read(slot, q.vpn);
@@ -152,12 +165,18 @@ impl Hierarchy {
         let level = &self.levels.of[1][q.side];
         for index in level.search.iter() {
             let array = &mut self.arrays[index];
-            if let Some(slot) = array.hit(q.asid, q.vpn) {
+            let found = match self.guesses {
+                false => array.hit(q.asid, q.vpn).map(|slot| (slot, array.hit_cycles[usize::from(slot.size)])),
+                true => array.hit_guessed(q.asid, q.vpn, self.code),
+            };
+            if let Some((slot, cycles)) = found {
                 array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
-                let cycles = array.hit_cycles[usize::from(slot.size)];
                 let (value, order) = array.read(slot, q.vpn);
                 self.absent = [NOBODY; 2];
+                if self.guesses {
+                    self.learn(0, q.side, order);
+                }
                 let first = if self.coalesces {
                     self.lift(index, q, slot, (value, order), obs)
                 } else {
@@ -191,7 +210,10 @@ impl Hierarchy {
                 Outcome::Denied { level, cycles }
             };
         }
-        if let Some((array, slot)) = first {
+        // A predictor sees each lookup: nothing may answer before it.
+        if let Some((array, slot)) = first
+            && !self.guesses
+        {
             let recent = &mut self.recent[q.side];
             recent.page = page_of(q.asid, q.va);
             // The first level may hold only a part of what the second does.
@@ -241,14 +263,28 @@ impl Hierarchy {
         self.absent = [NOBODY; 2];
         let missed = std::mem::replace(&mut self.missed[q.side], NOBODY) == q.vpn.0;
         if self.coalesces {
-            let line = Line::read(q.vpn, value, walked);
-            let known = line.as_ref().map_or(Known::Page(value, order), Known::Line);
+            if self.guesses {
+                self.learn(1, q.side, order);
+                self.learn(0, q.side, order);
+            }
+            let (line, large);
+            let known = if self.takes_large_lines && order != PageOrder::P4K {
+                large = Line::read_sized(q.vpn, value, walked);
+                large.as_ref().map_or(Known::Page(value, order), Known::Large)
+            } else {
+                line = Line::read(q.vpn, value, walked);
+                line.as_ref().map_or(Known::Page(value, order), Known::Line)
+            };
             self.take(1, q, known, absent, obs);
             let first = self.take(0, q, known, absent, obs);
             if missed {
                 self.reloaded(q.side, WALK, first);
             }
             return;
+        }
+        if self.guesses {
+            self.learn(1, q.side, order);
+            self.learn(0, q.side, order);
         }
         self.put(1, q, value, order, absent, obs);
         let first = self.put(0, q, value, order, absent, obs);
@@ -266,6 +302,14 @@ impl Hierarchy {
         }
     }
 
+    /// The predictors of level `level + 1` learn that the code that is executing wanted a page of `order`.
+    #[cold]
+    fn learn(&mut self, level: usize, side: usize, order: PageOrder) {
+        if let Some(target) = self.levels.of[level][side].takes(order) {
+            self.arrays[usize::from(target.array)].learn(self.code, target.size);
+        }
+    }
+
     /// Fills the first level with what the second held.
     #[inline(never)]
     fn lift<O: Observer>(
@@ -277,7 +321,12 @@ impl Hierarchy {
         obs: &mut O,
     ) -> Option<(u8, Slot)> {
         let line = self.arrays[index].line(slot, q.vpn);
-        let known = line.as_ref().map_or(Known::Page(value, order), Known::Line);
+        let known = match &line {
+            // The pages of a line may be smaller than the entry that told of them.
+            Some(line) if line.order == PageOrder::P4K => Known::Line(line),
+            Some(line) => Known::Large(line),
+            None => Known::Page(value, order),
+        };
         self.take(0, q, known, true, obs)
     }
 
@@ -416,6 +465,9 @@ impl Hierarchy {
                 invalidations,
                 hits_by_size: by_size,
                 coalescing: a.coalescing(),
+                mirroring: a.mirroring(),
+                probes: a.probes(accesses(a) - hits),
+                predictor: a.predicted(),
             }
         };
         let [reloads_i, reloads_d] = [Side::Instruction, Side::Data].map(|side| self.reloads(side));

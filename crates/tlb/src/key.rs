@@ -103,6 +103,12 @@ impl Value {
         Self(self.0 | Self::DIRTY)
     }
 
+    /// The same, clean.
+    #[inline(always)]
+    pub fn cleaned(self) -> Self {
+        Self(self.0 & !Self::DIRTY)
+    }
+
     /// Whether it is valid in every address space.
     #[inline(always)]
     pub fn global(self) -> bool {

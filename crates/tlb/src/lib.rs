@@ -16,11 +16,16 @@ mod key;
 mod levels;
 mod observer;
 mod pages;
+mod predictor;
 
 pub use array::COALESCED;
-pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, Reloads, SideCounts, UNHELD};
-pub use desc::{ArrayDesc, Coalescing, Design, HierarchyDesc, Inclusion, Placement, Probe};
+pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, Reloads, SideCounts, UNHELD};
+pub use desc::{
+    ArrayDesc, Bundle, Coalescing, Design, Frames, HierarchyDesc, Inclusion, Mirrors, MixDesc, Placement,
+    PredictorDesc, Probe, Span,
+};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
 pub use hierarchy::Hierarchy;
 pub use observer::{Observer, Silent};
+pub use predictor::PredictorCounts;

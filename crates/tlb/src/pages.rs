@@ -96,6 +96,15 @@ impl Pages {
         })
     }
 
+    /// What translates `vpn` as a page of size number `size`. It is used.
+    pub fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
+        each!(&mut self.store, keys => {
+            let (slot, set, way) = self.body.seek_among(keys, asid, vpn, self.body.present & 1 << size)?;
+            keys.touch(set, way);
+            Some(slot)
+        })
+    }
+
     /// What translates `vpn`, not used.
     pub fn find(&self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         each!(&self.store, keys => self.body.seek(keys, asid, vpn)).map(|(slot, ..)| slot)
@@ -177,7 +186,12 @@ impl Body {
 
     #[inline(always)]
     fn seek(&self, keys: &impl Keys, asid: Asid, vpn: Vpn) -> Option<(Slot, usize, usize)> {
-        let mut sizes = self.present;
+        self.seek_among(keys, asid, vpn, self.present)
+    }
+
+    /// Among the sizes whose bit is set.
+    #[inline(always)]
+    fn seek_among(&self, keys: &impl Keys, asid: Asid, vpn: Vpn, mut sizes: u8) -> Option<(Slot, usize, usize)> {
         while sizes != 0 {
             let size = sizes.trailing_zeros() as usize;
             sizes &= sizes - 1;

@@ -39,6 +39,8 @@ pub struct Generator<K> {
     turns: bool,
     ready: bool,
     mapped: bool,
+    /// Whether the arrays' pages are there from the beginning.
+    populate: bool,
     /// A round that was begun while a place was looked for.
     pending: Vec<Ref>,
 }
@@ -71,7 +73,14 @@ impl<K: Kernel> Generator<K> {
         };
         let (ready, mapped) = (false, false);
         let pending = Vec::new();
-        Self { info, kernel, part, contents: Contents::default(), at: first, first, end, turns, ready, mapped, pending }
+        let contents = Contents::default();
+        let populate = false;
+        Self { info, kernel, part, contents, at: first, first, end, turns, ready, mapped, populate, pending }
+    }
+
+    /// The same of a program that has filled its arrays before: their pages are there, in order.
+    pub fn populated(self, populate: bool) -> Self {
+        Self { populate, ..self }
     }
 
     fn get_ready(&mut self) -> Result<(), TraceError> {
@@ -179,7 +188,7 @@ impl<K: Kernel> Source for Generator<K> {
         }
         self.get_ready()?;
         if !self.mapped {
-            self.kernel.layout().map(&self.info.program, batch);
+            self.kernel.layout().map(&self.info.program, self.populate, batch);
             self.mapped = true;
         }
         batch.refs.append(&mut self.pending);
@@ -198,7 +207,7 @@ impl<K: Kernel> Source for Generator<K> {
             None => self.walk(instruction, hear)?,
         };
         let mut before = Batch::default();
-        self.kernel.layout().map(&self.info.program, &mut before);
+        self.kernel.layout().map(&self.info.program, self.populate, &mut before);
         self.mapped = true;
         let events: Vec<Event> = before.events;
         Ok(Some(Sought { instructions, events }))

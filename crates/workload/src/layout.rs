@@ -139,13 +139,15 @@ impl Layout {
         Ok(())
     }
 
-    /// Tells of the mappings: the page of code of the program called `program`, then the arrays.
-    pub fn map(&self, program: &str, batch: &mut Batch) {
+    /// Tells of the mappings: the page of code of the program called `program`, then the arrays, whose pages are there from the
+    /// beginning if `populate`.
+    pub fn map(&self, program: &str, populate: bool, batch: &mut Batch) {
         let file = Backing::File { path: program.into(), offset: 0 };
         let code = Region { base: CODE, bytes: BASE_BYTES, prot: Prot::RX };
         let arrays = self.regions.iter().map(|region| (*region, Backing::Anon));
         for (Region { base, bytes, prot }, backing) in std::iter::once((code, file)).chain(arrays) {
-            let (addr, flags) = (VirtAddr::new(base), MapFlags::default());
+            let populate = populate && backing == Backing::Anon;
+            let (addr, flags) = (VirtAddr::new(base), MapFlags { populate, ..MapFlags::default() });
             batch.push_event(Event::Mmap { addr, len: bytes, prot, flags, backing });
         }
     }

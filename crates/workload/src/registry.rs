@@ -84,6 +84,7 @@ struct Asked<'a> {
     name: &'a str,
     keys: Map<String, Value>,
     part: Part,
+    populate: bool,
 }
 
 fn parse(text: &str) -> Result<Asked<'_>, String> {
@@ -97,7 +98,8 @@ fn parse(text: &str) -> Result<Asked<'_>, String> {
         }
     }
     let part = part(&mut keys)?;
-    Ok(Asked { name, keys, part })
+    let populate = populate(&mut keys)?;
+    Ok(Asked { name, keys, part, populate })
 }
 
 /// `part=K/N`, which all generators take.
@@ -108,6 +110,12 @@ fn part(keys: &mut Map<String, Value>) -> Result<Part, String> {
         .and_then(|(index, count)| Some(Part { index: index.parse().ok()?, count: count.parse().ok()? }))
         .filter(|part| part.index < part.count)
         .ok_or_else(|| format!("part is '{given}': give K/N, part K (from 0) of N, such as 0/4"))
+}
+
+/// `populate=true`, which all generators take.
+fn populate(keys: &mut Map<String, Value>) -> Result<bool, String> {
+    let Some(Value::String(given)) = keys.remove("populate") else { return Ok(false) };
+    given.parse().map_err(|_| format!("populate is '{given}': give true or false"))
 }
 
 fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, GenerateError> {
@@ -121,6 +129,7 @@ fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, Gene
 struct Open<'a> {
     text: &'a str,
     part: Part,
+    populate: bool,
 }
 
 impl Visit for Open<'_> {
@@ -130,7 +139,10 @@ impl Visit for Open<'_> {
         if self.part != Part::WHOLE {
             identity += &format!("&part={}/{}", self.part.index, self.part.count);
         }
-        Box::new(Generator::new(self.text.to_owned(), identity, kernel, self.part))
+        if self.populate {
+            identity += "&populate=true";
+        }
+        Box::new(Generator::new(self.text.to_owned(), identity, kernel, self.part).populated(self.populate))
     }
 }
 
@@ -140,8 +152,8 @@ impl Visit for Open<'_> {
 /// An unknown name or key, with the nearest known one, or a value that cannot be.
 pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
     let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
-    let part = asked.part;
-    visit(text, asked, Open { text, part })
+    let (part, populate) = (asked.part, asked.populate);
+    visit(text, asked, Open { text, part, populate })
 }
 
 struct Regions;
@@ -189,6 +201,22 @@ mod tests {
 
     fn refused(text: &str) -> String {
         open(text).err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn arrays_may_be_there_beforehand() {
+        let mapped = |text: &str| -> Vec<bool> {
+            let mut batch = Default::default();
+            assert!(open(text).unwrap().next_batch(&mut batch).unwrap());
+            let populate = |e: &mmulab_trace::Event| match e {
+                mmulab_trace::Event::Mmap { flags, .. } => Some(flags.populate),
+                _ => None,
+            };
+            batch.events.iter().filter_map(populate).collect()
+        };
+        assert_eq!(mapped("gen:gups"), [false, false]);
+        assert_eq!(mapped("gen:gups?populate=true"), [false, true], "code is not filled");
+        assert!(refused("gen:gups?populate=yes").contains("give true or false"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ from mmulab.cli import (
     compare,
     completion,
     console,
+    contiguity,
     docs,
     elf,
     explain,
@@ -36,7 +37,7 @@ click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
-        {"name": "Experiments", "commands": ["microbench", "reproduce"]},
+        {"name": "Experiments", "commands": ["microbench", "contiguity", "reproduce"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
@@ -59,6 +60,7 @@ for command in (
     trace.trace,
     run.run,
     explain.explain,
+    contiguity.command,
     microbench.microbench,
     reproduce.reproduce,
     catalog.machines,

@@ -8,9 +8,9 @@ from rich.measure import Measurement
 from rich.syntax import Syntax
 from rich.table import Table
 
-from mmulab import UserError, engine
+from mmulab import UserError, engine, units
 from mmulab.cli import completion, console
-from mmulab.cli.common import CONTEXT, print_json
+from mmulab.cli.common import CONTEXT, print_json, set_option
 from mmulab.tables import WIDE, plain
 
 
@@ -82,6 +82,61 @@ def machines_list(as_json: bool) -> None:
 def machines_show(name: str, as_json: bool) -> None:
     """Show one machine's file; as JSON, with every default filled in."""
     _show("machine", name, engine.machines(), as_json)
+
+
+_GROUPS = (8, 64)
+
+
+@machines.command("fit", context_settings=CONTEXT)
+@click.option(
+    "--area-of",
+    "machine",
+    required=True,
+    metavar="MACHINE",
+    help="Whose TLBs' area.",
+    shell_complete=completion.machine,
+)
+@click.option(
+    "--design",
+    metavar="DESIGN",
+    help="mix, mix+colt, hash-rehash, skew, colt, colt++ or ideal. Without, only the area.",
+)
+@click.option(
+    "--group",
+    "groups",
+    type=int,
+    nargs=2,
+    default=_GROUPS,
+    show_default=True,
+    help="MIX: superpages of a bundle, L1 and L2.",
+)
+@set_option
+@_JSON
+def machines_fit(
+    machine: str, design: str | None, groups: tuple[int, int], sets: tuple[str, ...], as_json: bool
+) -> None:
+    """Propose TLBs of another design for loads and stores that take no more area than a machine's.
+
+    Prints their tables for a machine file, and as comments the area of both by array, in cells of static memory.
+
+    Example: mmulab machines fit --area-of haswell-mix-baseline --design mix
+    """
+    found = engine.fit(machine, design, groups, sets)
+    if as_json:
+        print_json(found)
+        return
+    for title, part in ((machine, found), (f"{design} in its place", found["fitted"])):
+        if part is None:
+            continue
+        click.echo(f"# {title}")
+        for area in part["area"]:
+            shape = f"{area['sets']} sets of {area['ways']}"
+            click.echo(
+                f"#   {area['name']:<12} {shape:<18} {area['entry_bits']:>4} bits each {area['cells']:>10,.0f} cells"
+            )
+    if found["fitted"]:
+        click.echo()
+        click.echo(units.toml_tables("tlb", found["fitted"]["tlb"]), nl=False)
 
 
 @click.group(context_settings=CONTEXT, invoke_without_command=True)

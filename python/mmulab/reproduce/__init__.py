@@ -23,4 +23,14 @@ EXPERIMENTS = (
         "groups of 16 KB against groups of 32 KB, all else equal: sparse code, dense data, and a sweep",
         "paper 1, section 5.4",
     ),
+    Experiment(
+        "mix-tlbs",
+        "MIX, CoLT, skewed and hash-rehash TLBs in the area of a split machine's, by page size and beside memhog",
+        "paper 4, Figures 1 and 14 to 18",
+    ),
+    Experiment(
+        "mix-sets",
+        "MIX TLBs of 16 to 512 sets, with a blind fill and with one that looks",
+        "paper 4, section 7.2",
+    ),
 )

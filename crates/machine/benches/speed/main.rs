@@ -100,6 +100,9 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
         victim_of: None,
         design: Design::Plain,
         group: None,
+        mix: None,
+        predictor: None,
+        probe_cycles: 0,
         source: String::new(),
         assumed: BTreeMap::new(),
     };

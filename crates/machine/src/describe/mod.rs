@@ -14,6 +14,7 @@ pub use perf::{Counted, EventDesc, PerfDesc};
 pub use resolve::{Assumption, Check, HOST_POLICY, Names, Options, Resolved, Unmapped, resolve};
 
 use mmulab_addr::Side;
+use mmulab_energy::EnergyDesc;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 use mmulab_tlb::{ArrayDesc, HierarchyDesc};
@@ -59,12 +60,19 @@ pub struct MachineDesc {
     /// What kernel work costs.
     #[serde(default)]
     pub costs: CostsDesc,
+    /// The energy of its structures, where it is known better than the model has it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub energy: EnergyDesc,
     /// What the machine's own performance counters call what is counted.
     #[serde(default, skip_serializing_if = "PerfDesc::is_empty")]
     pub perf: PerfDesc,
     /// Virtual machines, if programs run in such.
     #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub guest: Option<VirtualDesc>,
+}
+
+fn is_default(energy: &EnergyDesc) -> bool {
+    *energy == EnergyDesc::default()
 }
 
 impl MachineDesc {

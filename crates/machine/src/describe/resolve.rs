@@ -242,6 +242,7 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
     {
         return bad(format!("virtual.exit_cycles is {}: give a number of cycles", guest.exit_cycles));
     }
+    machine.energy.check(&machine.tlb, &machine.walker, &machine.cache).or_else(bad)?;
     if let Some(share) = options.savable
         && !(0.0..=1.0).contains(&share)
     {

@@ -4,11 +4,15 @@ use mmulab_pagetable::Walked;
 
 /// Base pages whose entries fill a line of 64 bytes.
 pub const LINE_PAGES: usize = 8;
+/// log2 of that.
+const LINE_SHIFT: u8 = LINE_PAGES.trailing_zeros() as u8;
 
-/// What is known of the eight base pages whose entries share a line, as seen from one of them: which agree with it in every
-/// attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
+/// What is known of the eight pages of one size whose entries share a line, as seen from one of them: which agree with it in
+/// every attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
 #[derive(Clone, Copy)]
 pub struct Line {
+    /// The size of each.
+    pub order: PageOrder,
     /// The first page of the eight.
     pub first: Vpn,
     /// The page that was asked for.
@@ -32,14 +36,20 @@ pub struct Line {
 }
 
 impl Line {
-    /// One page, and nothing known of its neighbours.
+    /// One base page, and nothing known of its neighbours.
     pub fn of_one(vpn: Vpn, value: Value) -> Self {
-        let at = vpn.0 as usize % LINE_PAGES;
+        Self::of_one_sized(vpn, PageOrder::P4K, value)
+    }
+
+    /// One page, and nothing known of its neighbours.
+    pub fn of_one_sized(vpn: Vpn, order: PageOrder, value: Value) -> Self {
+        let at = (vpn.0 >> order.get()) as usize % LINE_PAGES;
         let mut pfns = [0; LINE_PAGES];
         pfns[at] = value.pfn().0;
         let (same, none) = (1 << at, 0);
         Self {
-            first: vpn.align_down(PageOrder::P32K),
+            order,
+            first: Vpn(vpn.0 >> (order.get() + LINE_SHIFT) << (order.get() + LINE_SHIFT)),
             at,
             value,
             pfns,
@@ -58,11 +68,23 @@ impl Line {
         if walked.level != 1 || walked.leaf.order != PageOrder::P4K {
             return None;
         }
-        let mut line = Self { same: 0, missing: 0, walked: true, ..Self::of_one(vpn, value) };
+        Self::read_sized(vpn, value, walked)
+    }
+
+    /// What a walk that ended in a page of any size found around it: pages of the same size whose entries share the line, at
+    /// whatever level of the table.
+    pub fn read_sized(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
+        let order = walked.leaf.order;
+        let mut line = Self { same: 0, missing: 0, walked: true, ..Self::of_one_sized(vpn, order, value) };
+        // Formats may say one page by several entries: then an entry of the line is not a page of this size.
+        if line.at != usize::from(walked.slot) {
+            return None;
+        }
         // The entry's own bits, not what the levels above left of them: those are the same for the whole line.
         let own = walked.format.decode_leaf(walked.line[usize::from(walked.slot)], walked.level)?;
         for (slot, &bits) in walked.line.iter().enumerate() {
-            let Some(leaf) = walked.format.decode_leaf(bits, walked.level) else {
+            let leaf = walked.format.decode_leaf(bits, walked.level);
+            let Some(leaf) = leaf.filter(|leaf| leaf.order == order) else {
                 line.missing |= 1 << slot;
                 continue;
             };

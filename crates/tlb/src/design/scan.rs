@@ -20,6 +20,8 @@ pub const SEVERAL: u8 = 1;
 pub enum Known<'a> {
     /// A base page, and its neighbours.
     Line(&'a Line),
+    /// A larger page, and its neighbours of the same size.
+    Large(&'a Line),
     /// A page of any size.
     Page(Value, PageOrder),
 }
@@ -28,7 +30,7 @@ impl Known<'_> {
     /// What is known of the page alone, and its size.
     pub fn page(&self) -> (Value, PageOrder) {
         match *self {
-            Self::Line(line) => (line.value, PageOrder::P4K),
+            Self::Line(line) | Self::Large(line) => (line.value, line.order),
             Self::Page(value, order) => (value, order),
         }
     }
@@ -243,6 +245,7 @@ impl<R: Rule> Scan<R> {
     pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, mut tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
         let (mut new, walked) = match known {
             Known::Line(line) => (self.rule.make(line), line.walked),
+            Known::Large(line) => (page(vpn, line.value, line.order), false),
             Known::Page(value, order) => (page(vpn, value, order), false),
         };
         new.tag = if new.value.global() { GLOBAL } else { asid };
@@ -309,8 +312,18 @@ impl<R: Rule> Scan<R> {
         self.slot(at, &new)
     }
 
+    /// Drops every entry with the tag of `asid`, none of the global ones; everything for `None`.
+    pub fn drop_space(&mut self, asid: Option<Asid>, tell: impl FnMut(Change, Asid, &Entry)) {
+        self.drop_if(|h| asid.is_none_or(|asid| h.tag == asid && h.tag != GLOBAL), tell);
+    }
+
+    /// Drops every entry of `asid`, and every global one, that translates one of the `pages` base pages from `first`.
+    pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, tell: impl FnMut(Change, Asid, &Entry)) {
+        self.drop_if(|h| (h.tag == asid || h.tag == GLOBAL) && h.meets(first, pages), tell);
+    }
+
     /// Drops the entries that meet `drop`, which is told whose they are.
-    pub fn drop_if(&mut self, drop: impl Fn(&Held) -> bool, mut tell: impl FnMut(Change, Asid, &Entry)) {
+    fn drop_if(&mut self, drop: impl Fn(&Held) -> bool, mut tell: impl FnMut(Change, Asid, &Entry)) {
         if self.room == self.held.len() {
             return;
         }

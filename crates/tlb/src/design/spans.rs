@@ -1,14 +1,14 @@
-//! The designs that keep their entries in a [`Scan`], behind one enum.
+//! The designs with storage of their own, behind one enum.
 
-use super::{Change, Known, Line, clustered::Clustered, colt_fa::ColtFa, colt_sa::ColtSa, scan::Scan, tps::Tps};
+use super::{
+    Change, Known, Line, bundles::Bundles, clustered::Clustered, colt_fa::ColtFa, colt_sa::ColtSa, mix, scan::Scan,
+    skew::Skew, tps::Tps,
+};
 use crate::{
-    ArrayDesc, CoalescingCounts, Design, Entry, Probe,
-    array::COALESCED,
-    key::{GLOBAL, Value},
-    pages::Slot,
+    ArrayDesc, CoalescingCounts, Design, Entry, MirrorCounts, Probe, array::COALESCED, key::Value, pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{Store, Ways};
+use mmulab_sets::{Replacement, Store, Ways};
 
 /// An array of one of these designs.
 pub enum Spans {
@@ -16,6 +16,8 @@ pub enum Spans {
     ColtFa(Scan<ColtFa>),
     Clustered(Scan<Clustered>),
     Tps(Scan<Tps>),
+    Bundles(Bundles),
+    Skew(Skew),
 }
 
 /// The same expression for whichever design it is.
@@ -26,6 +28,8 @@ macro_rules! whichever {
             Self::ColtFa($scan) => $call,
             Self::Clustered($scan) => $call,
             Self::Tps($scan) => $call,
+            Self::Bundles($scan) => $call,
+            Self::Skew($scan) => $call,
         }
     };
 }
@@ -54,19 +58,52 @@ impl Spans {
             Design::ColtSa => "colt-sa",
             Design::ColtFa => "colt-fa",
             Design::Clustered => "clustered",
+            Design::Mix => "mix",
+            Design::ColtPlus => "colt++",
+            Design::Skew => "skew",
             Design::Tps | Design::Plain | Design::Zen => "tps",
         };
         let full = desc.ways == Ways::Full || ways == desc.entries as usize;
         if matches!(desc.design, Design::ColtFa | Design::Tps) && !full {
             return Err(format!("design {name} is fully associative: give ways = \"full\""));
         }
-        if desc.probe != Probe::Parallel {
+        if desc.probe != Probe::Parallel && desc.design != Design::Skew {
             return Err(format!("design {name} is searched at once: leave out probe"));
         }
         if desc.smash_to.is_some() || desc.victim_of.is_some() {
             return Err(format!("design {name} takes what walks find: leave out smash_to and victim_of"));
         }
         let store = || Store::new(sets, ways, desc.replacement, seed);
+        let by_size = |spans| {
+            let classes = sizes.iter().map(ToString::to_string).collect();
+            Ok(Shape { spans, sizes: sizes.to_vec(), classes })
+        };
+        match desc.design {
+            Design::Mix => {
+                return by_size(Self::Bundles(Bundles::new(mix::shape(desc, sizes)?, sets, ways, store())));
+            }
+            Design::ColtPlus => {
+                return by_size(Self::Bundles(Bundles::new(mix::colt_plus(desc, sizes)?, sets, ways, store())));
+            }
+            Design::Skew => {
+                if desc.replacement != Replacement::Lru {
+                    return Err("design skew replaces by time stamps: leave out replacement".into());
+                }
+                if let Some(group) = desc.group {
+                    return Err(format!(
+                        "group is {group}: design skew holds pages as the table has them; leave it out"
+                    ));
+                }
+                if full || !ways.is_multiple_of(sizes.len()) {
+                    return Err(format!(
+                        "{ways} ways in {sets} sets: design skew gives each of {} sizes as many ways, in more than one set",
+                        sizes.len()
+                    ));
+                }
+                return by_size(Self::Skew(Skew::new(sizes, sets, ways / sizes.len())));
+            }
+            _ => {}
+        }
         if desc.design == Design::Tps {
             if let Some(group) = desc.group {
                 return Err(format!("group is {group}: design tps holds pages as the table has them; leave it out"));
@@ -132,20 +169,53 @@ impl Spans {
 
     /// Drops every entry with the tag of `asid`, none of the global ones; everything for `None`.
     pub fn drop_space(&mut self, asid: Option<Asid>, tell: impl FnMut(Change, Asid, &Entry)) {
-        whichever!(self, scan => scan.drop_if(|h| asid.is_none_or(|asid| h.tag == asid && h.tag != GLOBAL), tell));
+        whichever!(self, scan => scan.drop_space(asid, tell));
     }
 
     /// Drops every entry of `asid`, and every global one, that translates one of the `pages` base pages from `first`.
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, tell: impl FnMut(Change, Asid, &Entry)) {
-        whichever!(self, scan => scan.drop_if(|h| (h.tag == asid || h.tag == GLOBAL) && h.meets(first, pages), tell));
+        whichever!(self, scan => scan.drop_range(asid, first, pages, tell));
     }
 
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         whichever!(self, scan => scan.all(tell));
     }
 
-    /// Fills, evictions, invalidations, and what became of lines.
-    pub fn traffic(&self) -> ([u64; 3], CoalescingCounts) {
-        whichever!(self, scan => ([scan.fills, scan.evictions, scan.invalidations], scan.counts))
+    /// Fills, evictions and invalidations.
+    pub fn traffic(&self) -> [u64; 3] {
+        whichever!(self, scan => [scan.fills, scan.evictions, scan.invalidations])
+    }
+
+    /// What became of lines.
+    pub fn coalescing(&self) -> Option<CoalescingCounts> {
+        match self {
+            Self::ColtSa(scan) => Some(scan.counts),
+            Self::ColtFa(scan) => Some(scan.counts),
+            Self::Clustered(scan) => Some(scan.counts),
+            Self::Tps(scan) => Some(scan.counts),
+            Self::Bundles(bundles) => Some(bundles.counts),
+            Self::Skew(_) => None,
+        }
+    }
+
+    /// What was written to several sets.
+    pub fn mirroring(&self) -> Option<MirrorCounts> {
+        match self {
+            Self::Bundles(bundles) => Some(bundles.mirroring),
+            _ => None,
+        }
+    }
+
+    /// Whether lines of larger pages than base pages are of use.
+    pub fn takes_large_lines(&self) -> bool {
+        matches!(self, Self::Bundles(_))
+    }
+
+    /// What translates `vpn` as a page of size number `size`, where sizes are searched one by one.
+    pub fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
+        match self {
+            Self::Skew(skew) => skew.hit_size(asid, vpn, size),
+            _ => self.hit(asid, vpn),
+        }
     }
 }

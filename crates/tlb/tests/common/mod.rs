@@ -3,6 +3,8 @@
 
 #[allow(dead_code, reason = "for the tests of coalescing")]
 pub mod flat;
+#[allow(dead_code, reason = "for the tests of designs for all page sizes")]
+pub mod mixed;
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Side, VirtAddr, Vpn};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
@@ -52,6 +54,9 @@ pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, s
         victim_of: None,
         design: Design::Plain,
         group: None,
+        mix: None,
+        predictor: None,
+        probe_cycles: 0,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

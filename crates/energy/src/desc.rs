@@ -1,0 +1,70 @@
+use mmulab_tlb::ArrayDesc;
+use mmulab_walker::{CacheDesc, WalkerDesc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one structure takes, in place of what the model says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StructureDesc {
+    /// Whose: a TLB array, a walk cache, a cache, `memory`, or `NAME.predictor` of an array.
+    pub name: String,
+    /// Energy of one lookup, all ways read, in pJ. Default: the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_pj: Option<f64>,
+    /// Energy of writing one entry, in pJ. Default: the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_pj: Option<f64>,
+    /// What it leaks, in mW. Default: the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leakage_mw: Option<f64>,
+    /// Where the numbers come from, such as a version of CACTI and its technology.
+    #[serde(default)]
+    pub source: String,
+}
+
+/// The energy of translation: what replaces the model's numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EnergyDesc {
+    /// Structures whose numbers are known, for instance from CACTI.
+    pub structure: Vec<StructureDesc>,
+    /// Where they come from.
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    pub assumed: BTreeMap<String, String>,
+}
+
+impl EnergyDesc {
+    /// Checks that every structure is one of a machine's, and every number can be.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self, tlb: &[ArrayDesc], walker: &WalkerDesc, caches: &[CacheDesc]) -> Result<(), String> {
+        let predictors = tlb.iter().filter(|a| a.predictor.is_some()).map(|a| format!("{}.predictor", a.name));
+        let mut names: Vec<String> = tlb.iter().map(|a| a.name.clone()).chain(predictors).collect();
+        names.extend(walker.cache.iter().map(|c| c.name.clone()));
+        names.extend(caches.iter().map(|c| c.name.clone()));
+        names.push("memory".into());
+        for s in &self.structure {
+            if !names.contains(&s.name) {
+                return Err(format!("energy.structure names '{}': this machine has {}", s.name, names.join(", ")));
+            }
+            let numbers = [("read_pj", s.read_pj), ("write_pj", s.write_pj), ("leakage_mw", s.leakage_mw)];
+            for (key, number) in numbers {
+                if let Some(n) = number
+                    && !(n.is_finite() && n >= 0.0)
+                {
+                    return Err(format!("energy.structure.{}.{key} is {n}: give 0 or more", s.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said of the structure called `name`.
+    pub fn of(&self, name: &str) -> Option<&StructureDesc> {
+        self.structure.iter().find(|s| s.name == name)
+    }
+}

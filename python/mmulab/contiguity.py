@@ -1,0 +1,64 @@
+"""Contiguity of a run's pages at its end, as paper 4 (section 7.1) defines it."""
+
+from dataclasses import dataclass
+
+from mmulab.result import Result
+from mmulab.units import parse_bytes
+
+
+def memhog(percent: int) -> tuple[str, ...]:
+    """What is set so that another program holds so much of memory, in pages at random."""
+    if percent == 0:
+        return ("memory.fragment.kind=none",)
+    return ("memory.fragment.kind=memhog", f"memory.fragment.percent={percent}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one page size."""
+
+    percent: int | None
+    size: str
+    pages: int
+    # Of the bytes mapped, those in pages of this size.
+    share: float
+    runs: int
+    average: float
+    # Runs by their length in pages.
+    lengths: dict[int, int]
+
+    @property
+    def cdf(self) -> list[tuple[int, float]]:
+        """For each length of runs the share of pages in runs no longer."""
+        out, seen = [], 0
+        for length, count in sorted(self.lengths.items()):
+            seen += length * count
+            out.append((length, seen / self.pages))
+        return out
+
+    def quantile(self, share: float) -> int:
+        """The shortest length that so many of the pages are in runs of, or shorter ones."""
+        return next(length for length, below in self.cdf if below >= share)
+
+
+def _bytes(size: str) -> int:
+    return parse_bytes(size) or 0
+
+
+def rows(result: Result, percent: int | None = None) -> list[Row]:
+    """A row for each page size that is mapped, smallest first."""
+    found = result.counts["memory"]["contiguity"]["by_size"]
+    total = sum(_bytes(size) * runs["pages"] for size, runs in found.items())
+    made = [
+        Row(
+            percent,
+            size,
+            runs["pages"],
+            _bytes(size) * runs["pages"] / total,
+            runs["runs"],
+            runs["average"],
+            {int(length): count for length, count in runs["lengths"].items()},
+        )
+        for size, runs in found.items()
+    ]
+    return sorted(made, key=lambda row: _bytes(row.size))

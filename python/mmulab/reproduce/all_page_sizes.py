@@ -1,0 +1,170 @@
+"""Designs for all page sizes in equal area, for each way to have pages, and beside programs that break memory up."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmulab import contiguity, engine
+from mmulab.result import Result
+from mmulab.units import toml_value
+
+BASELINE = "haswell-mix-baseline"
+SPLIT = "split"
+DESIGNS = (SPLIT, "mix", "mix+colt", "colt", "colt++", "hash-rehash", "skew", "ideal")
+# The paper's machine has 80 GB, and programs of that size; a tenth of it, for traces of a tenth.
+MEMORY = "memory.size=8G"
+MEMHOG = (0, 20, 40, 60, 80)
+SETS = (16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A way to have pages: a policy, and what else is set."""
+
+    name: str
+    policy: str
+    sets: tuple[str, ...] = ()
+
+
+def regimes(memhog: tuple[int, ...]) -> list[Regime]:
+    """One page size only (Figure 14), then whatever Linux finds beside memhog (Figure 15)."""
+    pools = ("policy.hugetlb.pool=6G",)
+    fixed = [
+        Regime("4 KB", "linux-4k"),
+        Regime("2 MB", "hugetlb-2m", pools),
+        Regime("1 GB", "hugetlb-1g", pools),
+    ]
+    return fixed + [Regime(f"THP, memhog {p} %", "linux-thp", contiguity.memhog(p)) for p in memhog]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run."""
+
+    trace: str
+    machine: str = BASELINE
+    designs: tuple[str, ...] = DESIGNS
+    memhog: tuple[int, ...] = MEMHOG
+    groups: tuple[int, int] = (8, 64)
+    sets: tuple[str, ...] = ()
+    options: engine.Options = field(default_factory=engine.Options)
+
+
+def tlb_set(rows: list[dict[str, Any]]) -> str:
+    """Whole TLBs, as what is set."""
+    return f"tlb={toml_value(rows)}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A design under a regime, beside the split design there."""
+
+    design: str
+    result: Result
+    split: Result
+
+    @property
+    def cycles(self) -> int:
+        """User time: kernel work is the page policy's."""
+        return _user(self.result)
+
+    @property
+    def gain(self) -> float:
+        """How much faster than the split design."""
+        return _user(self.split) / self.cycles - 1
+
+    @property
+    def overhead(self) -> float:
+        """How much slower than TLBs that never miss."""
+        return self.cycles / self.result.data["model"]["cycles"]["base"] - 1
+
+    @property
+    def energy_saved(self) -> float:
+        """Of the split design's translation energy, what is saved."""
+        before = self.split.data["energy"]["total_nj"]
+        return 1 - self.result.data["energy"]["total_nj"] / before if before else 0.0
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        energy = self.result.data["energy"]
+        return {
+            "design": self.design,
+            "gain": self.gain,
+            "overhead_over_ideal": self.overhead,
+            "energy_saved": self.energy_saved,
+            "walks": self.result.walk_count,
+            "walk_cycles": self.result.data["model"]["cycles"]["walk"],
+            "dynamic_nj": energy["dynamic_nj"],
+            "leakage_nj": energy["leakage_nj"],
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """All designs under a regime."""
+
+    name: str
+    cells: list[Cell]
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        split = self.cells[0].split
+        return {
+            "regime": self.name,
+            "contiguity": [vars(row) for row in contiguity.rows(split)],
+            "designs": [cell.data() for cell in self.cells],
+        }
+
+
+def _user(result: Result) -> int:
+    cycles = result.data["model"]["cycles"]
+    return int(cycles["total"] - cycles["kernel"])
+
+
+def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
+    """Runs every design under every regime, over one decoding of the trace."""
+    designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
+    common = (MEMORY, *plan.sets)
+    fitted = {design: () if design == SPLIT else (_fitted(plan, design, common),) for design in designs}
+    wanted = regimes(plan.memhog)
+    jobs = [
+        engine.Job(plan.machine, regime.policy, (*common, *regime.sets, *fitted[design]))
+        for regime in wanted
+        for design in designs
+    ]
+    results = engine.run(plan.trace, jobs, plan.options, hear).results
+    rows = []
+    for at, regime in enumerate(wanted):
+        of = results[at * len(designs) : (at + 1) * len(designs)]
+        rows.append(Row(regime.name, [Cell(d, r, of[0]) for d, r in zip(designs, of, strict=True)]))
+    return rows
+
+
+def _fitted(plan: Plan, design: str, sets: tuple[str, ...]) -> str:
+    rows = engine.fit(plan.machine, design, plan.groups, sets)["fitted"]["tlb"]
+    return tlb_set(rows)
+
+
+def run_sets(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
+    """MIX with more and more sets of the second level, at one number of entries, under THP."""
+    common = (MEMORY, *plan.sets)
+    fitted = engine.fit(plan.machine, "mix", plan.groups, common)["fitted"]["tlb"]
+    entries = next(array["entries"] for array in fitted if array["level"] == 2)
+    jobs, names = [engine.Job(plan.machine, "linux-thp", common)], []
+    for sets in SETS:
+        for mirrors in ("blind", "merged"):
+            # As many entries as there are, or one way.
+            ways = max(1, entries // sets)
+            rows = [
+                array | {"entries": sets * ways, "ways": ways, "mix": (array["mix"] or {}) | {"mirrors": mirrors}}
+                if array["level"] == 2
+                else array
+                for array in fitted
+            ]
+            jobs.append(engine.Job(plan.machine, "linux-thp", (*common, tlb_set(rows))))
+            names.append((sets, mirrors))
+    results = engine.run(plan.trace, jobs, plan.options, hear).results
+    split = results[0]
+    made: dict[int, list[Cell]] = {}
+    for (sets, mirrors), result in zip(names, results[1:], strict=True):
+        made.setdefault(sets, []).append(Cell(mirrors, result, split))
+    return [Row(f"{sets} sets", cells) for sets, cells in made.items()]
