@@ -158,8 +158,8 @@ def _generators() -> str:
         "# Generators\n",
         "`gen:NAME?key=value&key=value` stands wherever a trace does. A generator makes the references of a real "
         "algorithm without its data. All of them take `part=K/N`: part K (from 0) of N of the work, as N threads would "
-        "divide it; together the parts are the whole, whichever order they run in. And `populate=true`: the arrays were "
-        "filled in order before the work begins, so all their pages are there. "
+        "divide it; together the parts are the whole, whichever order they run in. And `populate=true`: the arrays "
+        "were filled in order before the work begins, so all their pages are there. "
         "[How they work](../concepts/generators.md).\n",
     ]
     for name, about, keys in generator_rows(engine.generators()):
