@@ -49,7 +49,8 @@ def command(
     with console.progress("running", options.max_instructions) as hear:
         ran = engine.run(existing_trace(trace), jobs, options, hear)
     rows = []
-    for percent, result in zip(percents or [None], ran.results, strict=True):
+    held: list[int | None] = [*percents] or [None]
+    for percent, result in zip(held, ran.results, strict=True):
         result.check()
         rows += contiguity.rows(result, percent)
     if as_json:

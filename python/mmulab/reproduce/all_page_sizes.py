@@ -75,7 +75,7 @@ class Cell:
     @property
     def overhead(self) -> float:
         """How much slower than TLBs that never miss."""
-        return self.cycles / self.result.data["model"]["cycles"]["base"] - 1
+        return self.cycles / int(self.result.data["model"]["cycles"]["base"]) - 1
 
     @property
     def energy_saved(self) -> float:
