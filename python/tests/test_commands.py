@@ -31,7 +31,7 @@ def test_run_prints_one_result_as_json(cli: Cli) -> None:
 
 def _places(key: str, value: Any) -> list[str]:
     """Keys that the reference must explain: those of the top, and those below what is counted and modelled."""
-    if key in ("counts", "model", "ended", "counts.walks"):
+    if key in ("counts", "model", "ended", "counts.walks", "energy"):
         return [p for inner, below in value.items() for p in _places(f"{key}.{inner}", below)]
     return [key]
 
