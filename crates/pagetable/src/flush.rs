@@ -29,6 +29,20 @@ pub enum Invalidate {
     All,
 }
 
+impl Invalidate {
+    /// Whether it reaches what was kept under `tag` of the addresses that `spans`.
+    pub fn meets(&self, tag: Asid, spans: VirtRange) -> bool {
+        match *self {
+            Self::Page { asid, va, order } => {
+                tag == asid && VirtRange::sized(va.align_down(order), order.bytes()).overlaps(spans)
+            }
+            Self::Range { asid, range } => tag == asid && range.overlaps(spans),
+            Self::Asid(asid) => tag == asid,
+            Self::All => true,
+        }
+    }
+}
+
 /// A tag as a structure: a bare number has no room for the name of the flush beside it.
 fn asid<S: Serializer>(asid: &Asid, serializer: S) -> Result<S::Ok, S::Error> {
     let mut fields = serializer.serialize_struct("Asid", 1)?;

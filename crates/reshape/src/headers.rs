@@ -82,7 +82,8 @@ impl Source for WithHeaders {
             std::mem::swap(batch, &mut self.said);
             batch.clear();
             let mut events = std::mem::take(&mut self.said.events).into_iter();
-            for &word in &self.said.refs.clone() {
+            let mut words = std::mem::take(&mut self.said.refs);
+            for &word in &words {
                 match word.item() {
                     Item::Event(_) => {
                         let Some(event) = events.next() else { break };
@@ -98,6 +99,8 @@ impl Source for WithHeaders {
                     _ => batch.refs.push(word),
                 }
             }
+            words.clear();
+            self.said.refs = words;
         }
         self.over = !matches!((&read, &told), (Ok(true), Ok(())));
         told.and(read)

@@ -12,6 +12,7 @@ mod combine;
 mod counts;
 mod desc;
 mod error;
+mod kept;
 mod nested;
 mod nested_tlb;
 mod slots;

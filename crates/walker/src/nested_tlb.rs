@@ -1,9 +1,12 @@
 //! A cache of the host's translations of guest-physical addresses.
 
-use crate::WalkerError;
+use crate::{
+    WalkerError,
+    kept::{Kept, MAX_KINDS, Name},
+};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange};
 use mmulab_pagetable::{Invalidate, Leaf};
-use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,57 +74,39 @@ pub struct Held {
 
 /// The nested TLB of one core.
 pub struct NestedTlb {
-    keys: Store,
-    held: Vec<Held>,
+    held: Kept<Held>,
     /// Sizes held, smallest first.
     sizes: Vec<PageOrder>,
-    sets: u64,
-    /// Ways still empty.
-    empty: u32,
     hit_cycles: u32,
     counts: NestedTlbCounts,
 }
 
-/// Sizes one nested TLB can hold: three bits of a key.
-const MAX_SIZES: usize = 8;
-const SIZE_BITS: u32 = 3;
-const TAG_BITS: u32 = 16;
-
 impl NestedTlb {
     /// The nested TLB, or none where it has no entries.
     pub fn new(desc: &NestedTlbDesc) -> Result<Option<Self>, WalkerError> {
-        let bad = |what: String| WalkerError { place: "virtual.nested_tlb".into(), what };
+        let place = || "virtual.nested_tlb".to_owned();
         let mut sizes = desc.sizes.clone();
         sizes.sort_unstable();
         sizes.dedup();
-        if sizes.first() != Some(&PageOrder::P4K) || sizes.len() > MAX_SIZES {
-            return Err(bad(format!(
-                "sizes must hold 4K, and at most {MAX_SIZES}: pages of any size are cut down to them"
-            )));
+        if sizes.first() != Some(&PageOrder::P4K) || sizes.len() > MAX_KINDS {
+            let what = format!("sizes must hold 4K, and at most {MAX_KINDS}: pages of any size are cut down to them");
+            return Err(WalkerError { place: place(), what });
         }
         if desc.entries == 0 {
             return Ok(None);
         }
-        let (sets, ways) = geometry(u64::from(desc.entries), desc.ways, desc.replacement).map_err(bad)?;
-        let keys = Store::new(sets, ways, desc.replacement, 1);
         let nothing = Held { leaf: NOTHING, level: 1 };
         Ok(Some(Self {
-            held: vec![nothing; sets * each!(&keys, keys => keys.stride())],
-            keys,
+            held: Kept::new(place, (desc.entries, desc.ways), desc.replacement, 1, nothing)?,
             sizes,
-            sets: sets as u64,
-            empty: desc.entries,
             hit_cycles: desc.hit_cycles,
             counts: NestedTlbCounts::default(),
         }))
     }
 
     #[inline(always)]
-    fn key(&self, size: usize, tag: Asid, gpa: PhysAddr) -> (usize, u64) {
-        let page = gpa.0 >> self.sizes[size].shift();
-        let key = (page << (SIZE_BITS + TAG_BITS)) | (u64::from(tag.0) << SIZE_BITS) | size as u64;
-        let set = if self.sets.is_power_of_two() { page & (self.sets - 1) } else { page % self.sets };
-        (set as usize, key)
+    fn name(&self, size: usize, tag: Asid, gpa: PhysAddr) -> Name {
+        Name { kind: size as u8, tag, number: gpa.0 >> self.sizes[size].shift() }
     }
 
     /// The page that holds `gpa`, if it may be used for `access` as it is.
@@ -129,13 +114,7 @@ impl NestedTlb {
     pub fn lookup(&mut self, tag: Asid, gpa: PhysAddr, access: Access, cycles: &mut u32) -> Option<Held> {
         self.counts.accesses += 1;
         for size in 0..self.sizes.len() {
-            let (set, key) = self.key(size, tag, gpa);
-            let at = each!(&mut self.keys, keys => {
-                let Some(way) = keys.find(set, key) else { continue };
-                keys.touch(set, way);
-                set * keys.stride() + way
-            });
-            let held = self.held[at];
+            let Some((held, _)) = self.held.find(self.name(size, tag, gpa)) else { continue };
             if held.leaf.allows(access) && (held.leaf.dirty || access != Access::Write) {
                 self.counts.hits += 1;
                 *cycles += self.hit_cycles;
@@ -153,67 +132,22 @@ impl NestedTlb {
         let Some(size) = self.sizes.iter().rposition(|&order| order <= leaf.order) else { return };
         let order = self.sizes[size];
         let frame = PhysAddr(leaf.translate(VirtAddr::new(gpa.0)).0).pfn().align_down(order);
-        let (set, key) = self.key(size, tag, gpa);
-        let at = each!(&mut self.keys, keys => {
-            let way = match keys.find(set, key) {
-                Some(way) => {
-                    keys.touch(set, way);
-                    way
-                }
-                None => {
-                    let (way, gone) = keys.admit(set, key, self.empty != 0);
-                    self.empty -= u32::from(gone == EMPTY);
-                    way
-                }
-            };
-            set * keys.stride() + way
-        });
-        self.held[at] = Held { leaf: Leaf { pfn: frame, order, ..*leaf }, level };
+        self.held.keep(self.name(size, tag, gpa), Held { leaf: Leaf { pfn: frame, order, ..*leaf }, level });
     }
 
     /// Forgets what must not be used any more.
     pub fn invalidate(&mut self, what: &Invalidate) {
-        match *what {
-            Invalidate::Page { asid, va, order } => {
-                let page = VirtRange::sized(va.align_down(order), order.bytes());
-                self.drop_if(|tag, spans| tag == asid && page.overlaps(spans));
-            }
-            Invalidate::Range { asid, range } => self.drop_if(|tag, spans| tag == asid && range.overlaps(spans)),
-            Invalidate::Asid(asid) => self.drop_if(|tag, _| tag == asid),
-            Invalidate::All => self.drop_if(|_, _| true),
-        }
-    }
-
-    fn drop_if(&mut self, stale: impl Fn(Asid, VirtRange) -> bool) {
-        let (mut empty, sets) = (self.empty, self.sets as usize);
-        each!(&mut self.keys, keys => for set in 0..sets {
-            for way in 0..keys.stride() {
-                let key = keys.key(set, way);
-                if key == EMPTY {
-                    continue;
-                }
-                let order = self.sizes[(key & ((1 << SIZE_BITS) - 1)) as usize];
-                let start = VirtAddr::new((key >> (SIZE_BITS + TAG_BITS)) << order.shift());
-                if stale(Asid((key >> SIZE_BITS) as u16), VirtRange::sized(start, order.bytes())) {
-                    keys.remove(set, way);
-                    empty += 1;
-                }
-            }
+        let sizes = &self.sizes;
+        self.held.drop_if(|Name { kind, tag, number }| {
+            let order = sizes[usize::from(kind)];
+            what.meets(tag, VirtRange::sized(VirtAddr::new(number << order.shift()), order.bytes()))
         });
-        self.empty = empty;
     }
 
     /// Tells of every entry: its tag, its first guest-physical address, and what it says.
     pub fn each_entry(&self, mut tell: impl FnMut(Asid, PhysAddr, &Held)) {
-        each!(&self.keys, keys => for set in 0..self.sets as usize {
-            for way in 0..keys.stride() {
-                let key = keys.key(set, way);
-                if key != EMPTY {
-                    let order = self.sizes[(key & ((1 << SIZE_BITS) - 1)) as usize];
-                    let gpa = PhysAddr((key >> (SIZE_BITS + TAG_BITS)) << order.shift());
-                    tell(Asid((key >> SIZE_BITS) as u16), gpa, &self.held[set * keys.stride() + way]);
-                }
-            }
+        self.held.each(|Name { kind, tag, number }, held| {
+            tell(tag, PhysAddr(number << self.sizes[usize::from(kind)].shift()), held);
         });
     }
 

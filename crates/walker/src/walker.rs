@@ -3,7 +3,7 @@ use crate::{
     below::{Below, Flat},
     walk_cache::{Placed, Upper, WalkCache},
 };
-use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr, VirtRange};
+use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{Format, Invalidate, Next, Step, Walked};
 
@@ -352,19 +352,7 @@ impl Walker {
     /// Forgets what the walk caches must not use any more. Invalidating a page drops every entry on its path, as INVLPG
     /// does (Intel SDM vol. 3A, section 4.10.4.1).
     pub fn invalidate(&mut self, format: Format, what: &Invalidate) {
-        for cache in self.walk_caches.iter_mut().flatten() {
-            match *what {
-                Invalidate::Page { asid, va, order } => {
-                    let page = VirtRange::sized(va.align_down(order), order.bytes());
-                    cache.drop_if(format, |tag, spans| tag == asid && meet(spans, page));
-                }
-                Invalidate::Range { asid, range } => {
-                    cache.drop_if(format, |tag, spans| tag == asid && meet(spans, range));
-                }
-                Invalidate::Asid(asid) => cache.drop_if(format, |tag, _| tag == asid),
-                Invalidate::All => cache.drop_if(format, |_, _| true),
-            }
-        }
+        self.walk_caches.iter_mut().flatten().for_each(|cache| cache.invalidate(format, what));
     }
 
     /// The counts so far; `servers` is how many caches there are, memory included, `levels` how many levels the table
@@ -382,11 +370,6 @@ impl Walker {
             levels: self.levels[..usize::from(levels)].iter().enumerate().map(level).collect(),
         }
     }
-}
-
-/// Whether two ranges share an address; what a top-level entry spans may end where addresses do, and wrap to 0.
-fn meet(a: VirtRange, b: VirtRange) -> bool {
-    a.contains(b.start) || b.contains(a.start)
 }
 
 /// Writes an entry back if a walk changed it.
