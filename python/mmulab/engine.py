@@ -11,6 +11,9 @@ from mmulab.result import Result
 Json = dict[str, Any]
 ProgressCallback = Callable[[Json], None]
 
+# Superpages of a MIX bundle in L1 and in L2: "16-128" (paper 4, section 4.2).
+MIX_GROUPS = (16, 128)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -113,7 +116,7 @@ def resolve(job: Job) -> Json:
     )
 
 
-def fit(machine: str, design: str | None, groups: tuple[int, int] = (8, 64), sets: Sequence[str] = ()) -> Json:
+def fit(machine: str, design: str | None, groups: tuple[int, int] = MIX_GROUPS, sets: Sequence[str] = ()) -> Json:
     """A machine's TLB arrays with their area, and those of another design that take no more."""
     found = _core.machine_fit(machine, design, groups, list(sets), paths.search_json())
     return cast(Json, json.loads(found))

@@ -34,8 +34,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "counts.arrays[]",
         "",
         "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size; "
-        "for those that coalesce also coalescing; for `mix` and `colt++` mirroring (writes, extended, duplicates); "
-        "for those searched size by size probes, and predictor where they have one.",
+        "for those that coalesce also coalescing; for `mix` and `colt++` mirroring (writes, reads, extended, "
+        "duplicates); for those searched size by size probes, and predictor where they have one.",
     ),
     (
         "counts.reloads",

@@ -3,7 +3,7 @@
 use crate::area::array_area;
 use mmulab_addr::PageOrder;
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, MixDesc, Placement, PredictorDesc, Probe};
+use mmulab_tlb::{ArrayDesc, Design, Mirrors, MixDesc, Placement, PredictorDesc, Probe};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
@@ -20,6 +20,8 @@ const PREDICTOR_ENTRIES: u32 = 512;
 pub enum Wanted {
     /// MIX: bitmaps in level 1, lengths in level 2.
     Mix,
+    /// MIX whose fills look for the bundle in the other sets.
+    MixMerged,
     /// MIX with up to four small pages an entry.
     MixColt,
     /// One array searched size by size, with a predictor.
@@ -36,8 +38,9 @@ pub enum Wanted {
 
 impl Wanted {
     /// All, by name.
-    pub const NAMES: [(&str, Self); 7] = [
+    pub const NAMES: [(&str, Self); 8] = [
         ("mix", Self::Mix),
+        ("mix-merged", Self::MixMerged),
         ("mix+colt", Self::MixColt),
         ("hash-rehash", Self::HashRehash),
         ("skew", Self::Skew),
@@ -132,7 +135,7 @@ fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
     // What a bitmap needs beyond the tag bits that superpages spare (paper 4, section 4.1).
     let extra_bits = if bitmap { group.saturating_sub(spare + group.trailing_zeros() as u16) } else { 0 };
     let guessing = matches!(wanted, Wanted::HashRehash | Wanted::Skew);
-    let mixed = matches!(wanted, Wanted::Mix | Wanted::MixColt);
+    let mixed = matches!(wanted, Wanted::Mix | Wanted::MixMerged | Wanted::MixColt);
     ArrayDesc {
         name: if first.level == 1 { "DTLB".into() } else { "STLB".into() },
         level: first.level,
@@ -153,6 +156,7 @@ fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
         group: mixed.then_some(group),
         mix: mixed.then(|| MixDesc {
             extra_bits,
+            mirrors: if wanted == Wanted::MixMerged { Mirrors::Merged } else { Mirrors::Blind },
             small_group: (wanted == Wanted::MixColt).then_some(4),
             ..MixDesc::default()
         }),

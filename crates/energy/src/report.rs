@@ -182,11 +182,17 @@ pub fn report(run: &Run) -> EnergyReport {
     for (desc, counts) in run.tlb.iter().zip(run.arrays) {
         let takes = array_takes(desc, run.asid_bits);
         let writes = counts.mirroring.map_or(counts.fills, |m| m.writes);
-        let (read, write) = sum.add(&desc.name, takes, lookups(desc, counts), writes + counts.invalidations, true);
+        let (asked, share) = lookups(desc, counts);
+        let looks = counts.mirroring.map_or(0, |m| m.reads);
+        // Whole sets read: by lookups, then by fills that look for copies.
+        let read_sets = (asked as f64 * share, looks as f64);
+        let share = (read_sets.0 + read_sets.1) / (asked + looks).max(1) as f64;
+        let (read, write) = sum.add(&desc.name, takes, (asked + looks, share), writes + counts.invalidations, true);
+        let per_set = if share == 0.0 { 0.0 } else { read / (read_sets.0 + read_sets.1) };
         let per_write =
             if writes + counts.invalidations == 0 { 0.0 } else { write / (writes + counts.invalidations) as f64 };
-        sum.parts.lookup += read;
-        sum.parts.fill += per_write * writes as f64;
+        sum.parts.lookup += per_set * read_sets.0;
+        sum.parts.fill += per_set * read_sets.1 + per_write * writes as f64;
         sum.parts.other += per_write * counts.invalidations as f64;
         if let (Some(predictor), Some(did)) = (&desc.predictor, counts.predictor) {
             let bits = u32::BITS - (desc.sizes.len().max(2) as u32 - 1).leading_zeros();

@@ -53,6 +53,8 @@ impl CoalescingCounts {
 pub struct MirrorCounts {
     /// Entries written, one for each set that a fill reached.
     pub writes: u64,
+    /// Sets beyond the probed one that a fill read to find the bundle's copy: of `mirrors = "merged"`.
+    pub reads: u64,
     /// Fills that made an entry of the probed set larger, rather than a new one.
     pub extended: u64,
     /// Copies that lookups met and dropped.
@@ -62,6 +64,7 @@ pub struct MirrorCounts {
 impl MirrorCounts {
     fn add(&mut self, other: &Self) {
         self.writes += other.writes;
+        self.reads += other.reads;
         self.extended += other.extended;
         self.duplicates += other.duplicates;
     }

@@ -182,6 +182,24 @@ fn bundles_grow_line_by_line() {
     assert_eq!(counts.arrays[0].evictions, 0, "64 superpages in one way of each set");
 }
 
+/// Section 4.3: entries with one tag are found when the set is probed. Those that know different superpages become one.
+#[test]
+fn parts_of_a_bundle_become_one_entry() {
+    let mut core = of(2, 2, 16, MixDesc { extra_bits: 3, ..MixDesc::default() });
+    core.huge.extend((0..16).map(|n| (n, pde(n, RW | A))));
+    let small = 16 * HUGE;
+    core.small.extend((0..4).map(|n| (small + n, P | US | RW | (0x9000 + 2 * n) << 12)));
+    core.read(0); // The first line, in both sets.
+    core.read(small + 1);
+    core.read(small + 3); // Set 1 has two small pages now,
+    assert_eq!(core.read(8 * HUGE + 1), Ended::Walked, "and does not know of the first line: this is a new bundle");
+    assert_eq!(core.read(9 * HUGE), Ended::Hit(1), "in set 0 it is the second entry with this tag");
+    assert_eq!(core.tlbs.counts().arrays[0].mirroring.unwrap().duplicates, 1);
+    assert_eq!(core.read(0), Ended::Hit(1), "which took in the first one");
+    assert_eq!(core.read(small), Ended::Walked);
+    assert_eq!(core.read(0), Ended::Hit(1), "and left a way for another page");
+}
+
 /// Section 4.4: an invalidation clears a bit in each mirror of a bitmap, and drops a run.
 #[test]
 fn what_an_invalidation_leaves() {

@@ -84,9 +84,6 @@ def machines_show(name: str, as_json: bool) -> None:
     _show("machine", name, engine.machines(), as_json)
 
 
-_GROUPS = (8, 64)
-
-
 @machines.command("fit", context_settings=CONTEXT)
 @click.option(
     "--area-of",
@@ -99,14 +96,14 @@ _GROUPS = (8, 64)
 @click.option(
     "--design",
     metavar="DESIGN",
-    help="mix, mix+colt, hash-rehash, skew, colt, colt++ or ideal. Without, only the area.",
+    help="mix, mix-merged, mix+colt, hash-rehash, skew, colt, colt++ or ideal. Without, only the area.",
 )
 @click.option(
     "--group",
     "groups",
     type=int,
     nargs=2,
-    default=_GROUPS,
+    default=engine.MIX_GROUPS,
     show_default=True,
     help="MIX: superpages of a bundle, L1 and L2.",
 )

@@ -70,6 +70,24 @@ class Names(click.ParamType["tuple[str, ...]"]):
         return names
 
 
+class Numbers(click.ParamType["tuple[int, ...]"]):
+    """Whole numbers separated by commas, from 0 to a most."""
+
+    name = "N,N"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        """Reads them."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isdecimal() and int(part) <= self.most for part in parts):
+            self.fail(f"{value!r}: give whole numbers from 0 to {self.most}, separated by commas", param, ctx)
+        return tuple(map(int, parts))
+
+
 def existing_program(name: str) -> None:
     """Refuses a program that cannot be started, before anything is done for it."""
     if shutil.which(name) is not None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import UserError, contiguity, engine
+from mmulab import contiguity, engine
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, engine_options, existing_trace, options_of, print_json, set_option
+from mmulab.cli.common import CONTEXT, Numbers, engine_options, existing_trace, options_of, print_json, set_option
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.tables import plain
 
@@ -14,26 +14,21 @@ from mmulab.tables import plain
 QUANTILES = (0.25, 0.5, 0.75)
 
 
-def _percents(text: str | None) -> list[int]:
-    if text is None:
-        return []
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--memhog {text}: give percents of memory, such as 0,20,40") from None
-    return found
-
-
 @click.command("contiguity", context_settings=CONTEXT)
 @machine_argument
 @trace_option
 @policy_option("linux-thp")
-@click.option("--memhog", metavar="P,P", help="Beside a program that holds so many percent of memory, each in turn.")
+@click.option(
+    "--memhog",
+    type=Numbers(100),
+    default=(),
+    help="Beside a program that holds so many percent of memory, each in turn.",
+)
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, with every length of runs.")
 @engine_options
 def command(
-    machine: str, trace: str, policy: str, memhog: str | None, sets: tuple[str, ...], as_json: bool, **others: Any
+    machine: str, trace: str, policy: str, memhog: tuple[int, ...], sets: tuple[str, ...], as_json: bool, **others: Any
 ) -> None:
     """Run a trace on MACHINE, and tell how long the runs of pages are that are neighbours in both memories.
 
@@ -41,15 +36,14 @@ def command(
 
     Example: mmulab contiguity haswell-mix-baseline --trace prog.mmt --memhog 0,20,40,60,80
     """
-    percents = _percents(memhog)
-    jobs = [engine.Job(machine, policy, (*sets, *contiguity.memhog(p))) for p in percents] or [
+    jobs = [engine.Job(machine, policy, (*sets, *contiguity.memhog(p))) for p in memhog] or [
         engine.Job(machine, policy, sets)
     ]
     options = options_of(others)
     with console.progress("running", options.max_instructions) as hear:
         ran = engine.run(existing_trace(trace), jobs, options, hear)
     rows = []
-    held: list[int | None] = [*percents] or [None]
+    held: list[int | None] = [*memhog] or [None]
     for percent, result in zip(held, ran.results, strict=True):
         result.check()
         rows += contiguity.rows(result, percent)
@@ -57,7 +51,7 @@ def command(
         print_json([vars(row) | {"cdf": row.cdf} for row in rows])
         return
     table = plain()
-    if percents:
+    if memhog:
         table.add_column("memhog", justify="right")
     table.add_column("pages of")
     for name in ("pages", "of the footprint", "runs", "average"):
@@ -65,7 +59,7 @@ def command(
     for share in QUANTILES:
         table.add_column(f"{share:.0%} in runs of", justify="right")
     for row in rows:
-        at = [f"{row.percent} %"] if percents else []
+        at = [f"{row.percent} %"] if memhog else []
         quantiles = [f"{row.quantile(q):,}" for q in QUANTILES]
         table.add_row(
             *at, row.size, f"{row.pages:,}", f"{row.share:.1%}", f"{row.runs:,}", f"{row.average:,.1f}", *quantiles

@@ -7,9 +7,12 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
+from mmulab import engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
+    Names,
+    Numbers,
     engine_options,
     existing_trace,
     options_of,
@@ -182,7 +185,7 @@ def pte_coalescing_group_size(
 def _show_designs(rows: list[all_page_sizes.Row]) -> None:
     for title, of in (
         ("Faster than the split TLBs", lambda c: show_percent(c.gain, signed=True)),
-        ("Slower than TLBs that never miss", lambda c: show_percent(c.overhead)),
+        ("Slower than TLBs that never miss", lambda c: "-" if c.overhead is None else show_percent(c.overhead)),
         ("Translation energy saved", lambda c: show_percent(c.energy_saved, signed=True)),
     ):
         table = plain()
@@ -219,9 +222,22 @@ def _finish(rows: list[all_page_sizes.Row], name: str, out: Path | None, as_json
     help="Whose TLBs, and whose area.",
     shell_complete=completion.machine,
 )
-@click.option("--designs", metavar="D,D", default=",".join(all_page_sizes.DESIGNS), show_default=True)
+@click.option("--designs", type=Names(), default=all_page_sizes.DESIGNS, show_default=",".join(all_page_sizes.DESIGNS))
 @click.option(
-    "--group", "groups", type=int, nargs=2, default=(8, 64), show_default=True, help="MIX: L1's and L2's bundles."
+    "--group",
+    "groups",
+    type=int,
+    nargs=2,
+    default=engine.MIX_GROUPS,
+    show_default=True,
+    help="MIX: L1's and L2's bundles.",
+)
+@click.option(
+    "--vms",
+    type=Numbers(64),
+    default=all_page_sizes.VMS,
+    show_default=True,
+    help="Also in so many virtual machines, each running the trace, with memhog in each; 0 for none.",
 )
 @set_option
 @_out
@@ -230,8 +246,9 @@ def _finish(rows: list[all_page_sizes.Row], name: str, out: Path | None, as_json
 def mix_tlbs(
     trace: str,
     machine: str,
-    designs: str,
+    designs: tuple[str, ...],
     groups: tuple[int, int],
+    vms: tuple[int, ...],
     sets: tuple[str, ...],
     out: Path | None,
     as_json: bool,
@@ -245,7 +262,13 @@ def mix_tlbs(
     Example: mmulab reproduce mix-tlbs --trace 'gen:gups?footprint=2G'
     """
     plan = all_page_sizes.Plan(
-        existing_trace(trace), machine, tuple(designs.split(",")), groups=groups, sets=sets, options=options_of(others)
+        existing_trace(trace),
+        machine,
+        designs,
+        groups=groups,
+        vms=tuple(n for n in vms if n),
+        sets=sets,
+        options=options_of(others),
     )
     with console.progress("running designs", plan.options.max_instructions) as hear:
         rows = all_page_sizes.run(plan, hear)

@@ -1,6 +1,7 @@
 """Designs for all page sizes in equal area, for each way to have pages, and beside programs that break memory up."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from mmulab import contiguity, engine
@@ -9,10 +10,14 @@ from mmulab.units import toml_value
 
 BASELINE = "haswell-mix-baseline"
 SPLIT = "split"
-DESIGNS = (SPLIT, "mix", "mix+colt", "colt", "colt++", "hash-rehash", "skew", "ideal")
+DESIGNS = (SPLIT, "mix", "mix-merged", "mix+colt", "colt", "colt++", "hash-rehash", "skew", "ideal")
 # The paper's machine has 80 GB, and programs of that size; a tenth of it, for traces of a tenth.
 MEMORY = "memory.size=8G"
 MEMHOG = (0, 20, 40, 60, 80)
+# A VM has an eighth of the paper's memory; a quarter here, for programs that shrink less than memory does.
+VM_MEMORY = "virtual.memory.size=2G"
+VMS = (1, 4)
+VM_MEMHOG = (20, 40)
 SETS = (16, 32, 64, 128, 256, 512)
 
 
@@ -23,17 +28,30 @@ class Regime:
     name: str
     policy: str
     sets: tuple[str, ...] = ()
+    # Virtual machines that each run the program; 0 for none.
+    vms: int = 0
+
+    def job(self, machine: str, sets: tuple[str, ...]) -> engine.Job:
+        """This machine with pages of this kind."""
+        host = self.policy if self.vms else None
+        return engine.Job(machine, self.policy, (*sets, *self.sets), host)
 
 
-def regimes(memhog: tuple[int, ...]) -> list[Regime]:
-    """One page size only (Figure 14), then whatever Linux finds beside memhog (Figure 15)."""
+def _virtual(vms: int, percent: int) -> Regime:
+    hog = tuple(f"virtual.{key}" for key in contiguity.memhog(percent))
+    return Regime(f"{vms} VM{'s' * (vms > 1)}, memhog {percent} %", "linux-thp", (VM_MEMORY, *hog), vms)
+
+
+def regimes(memhog: tuple[int, ...], vms: tuple[int, ...] = ()) -> list[Regime]:
+    """One page size only (Figure 14), then whatever Linux finds beside memhog (Figure 15), and in virtual machines."""
     pools = ("policy.hugetlb.pool=6G",)
     fixed = [
         Regime("4 KB", "linux-4k"),
         Regime("2 MB", "hugetlb-2m", pools),
         Regime("1 GB", "hugetlb-1g", pools),
     ]
-    return fixed + [Regime(f"THP, memhog {p} %", "linux-thp", contiguity.memhog(p)) for p in memhog]
+    hogs = [Regime(f"THP, memhog {p} %", "linux-thp", contiguity.memhog(p)) for p in memhog]
+    return fixed + hogs + [_virtual(n, p) for n in vms for p in VM_MEMHOG]
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,8 @@ class Plan:
     machine: str = BASELINE
     designs: tuple[str, ...] = DESIGNS
     memhog: tuple[int, ...] = MEMHOG
-    groups: tuple[int, int] = (8, 64)
+    vms: tuple[int, ...] = VMS
+    groups: tuple[int, int] = engine.MIX_GROUPS
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
 
@@ -64,18 +83,19 @@ class Cell:
 
     @property
     def cycles(self) -> int:
-        """User time: kernel work is the page policy's."""
+        """User time: what kernels and hosts do is the page policy's."""
         return _user(self.result)
 
     @property
     def gain(self) -> float:
         """How much faster than the split design."""
-        return _user(self.split) / self.cycles - 1
+        return _user(self.split) / self.cycles - 1 if self.cycles else 0.0
 
     @property
-    def overhead(self) -> float:
-        """How much slower than TLBs that never miss."""
-        return self.cycles / int(self.result.data["model"]["cycles"]["base"]) - 1
+    def overhead(self) -> float | None:
+        """How much slower than TLBs that never miss; none for a trace without instructions."""
+        base = int(self.result.data["model"]["cycles"]["base"])
+        return self.cycles / base - 1 if base else None
 
     @property
     def energy_saved(self) -> float:
@@ -117,25 +137,23 @@ class Row:
 
 def _user(result: Result) -> int:
     cycles = result.data["model"]["cycles"]
-    return int(cycles["total"] - cycles["kernel"])
+    return int(cycles["total"] - cycles["kernel"] - cycles.get("host", 0))
 
 
 def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
-    """Runs every design under every regime, over one decoding of the trace."""
+    """Runs every design under every regime; those with equally many virtual machines over one decoding of the trace."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
     common = (MEMORY, *plan.sets)
     fitted = {design: () if design == SPLIT else (_fitted(plan, design, common),) for design in designs}
-    wanted = regimes(plan.memhog)
-    jobs = [
-        engine.Job(plan.machine, regime.policy, (*common, *regime.sets, *fitted[design]))
-        for regime in wanted
-        for design in designs
-    ]
-    results = engine.run(plan.trace, jobs, plan.options, hear).results
     rows = []
-    for at, regime in enumerate(wanted):
-        of = results[at * len(designs) : (at + 1) * len(designs)]
-        rows.append(Row(regime.name, [Cell(d, r, of[0]) for d, r in zip(designs, of, strict=True)]))
+    for vms, some in groupby(regimes(plan.memhog, plan.vms), lambda regime: regime.vms):
+        wanted = list(some)
+        jobs = [regime.job(plan.machine, (*common, *fitted[design])) for regime in wanted for design in designs]
+        options = replace(plan.options, vms=(plan.trace,) * max(vms - 1, 0))
+        results = engine.run(plan.trace, jobs, options, hear).results
+        for at, regime in enumerate(wanted):
+            of = results[at * len(designs) : (at + 1) * len(designs)]
+            rows.append(Row(regime.name, [Cell(d, r, of[0]) for d, r in zip(designs, of, strict=True)]))
     return rows
 
 

@@ -64,6 +64,12 @@ impl Bundle {
         (at < u64::from(self.len) && self.mask >> (at & 63) & 1 == 1).then_some(at)
     }
 
+    /// Whether `vpn`'s page is one of its pages or of those it leaves out: whether its tag is that of the page.
+    #[inline(always)]
+    fn near(&self, vpn: Vpn) -> bool {
+        vpn.0.wrapping_sub(self.base) >> self.order < u64::from(self.len)
+    }
+
     fn pages(&self) -> impl Iterator<Item = Vpn> + '_ {
         let page = |at: u64| Vpn(self.base + (at << self.order));
         (0..u64::from(self.len)).map(page).filter(|&vpn| self.place(vpn).is_some())
@@ -170,15 +176,17 @@ impl Bundles {
         self.wrap(vpn.0 >> index.get())
     }
 
-    /// The entry of `set` that translates `vpn`, and how many do.
+    /// The entry of `set` that translates `vpn`, and how many have its tag: those of bitmaps may not tell of this page.
     #[inline(always)]
     fn seek_in(&self, set: usize, asid: Asid, vpn: Vpn) -> (Option<usize>, u32) {
         let first = set * self.ways;
         let (mut found, mut count) = (None, 0);
         for (way, held) in self.held[first..first + self.ways].iter().enumerate() {
-            if held.place(vpn).is_some() && (held.tag == asid.0 || held.tag == GLOBAL.0) {
+            if held.near(vpn) && (held.tag == asid.0 || held.tag == GLOBAL.0) {
                 count += 1;
-                found = found.or(Some(first + way));
+                if held.place(vpn).is_some() {
+                    found = found.or(Some(first + way));
+                }
             }
         }
         (found, count)
@@ -197,11 +205,11 @@ impl Bundles {
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         for n in 0..self.indexes.len() {
             let set = self.set(vpn, self.indexes[n]);
-            let (found, count) = self.seek_in(set, asid, vpn);
-            if let Some(mut at) = found {
-                if count > 1 {
-                    at = self.eliminate(set, asid, vpn, at);
-                }
+            let (mut found, count) = self.seek_in(set, asid, vpn);
+            if count > 1 {
+                found = self.unite(set, asid, vpn);
+            }
+            if let Some(at) = found {
                 self.touch(at);
                 return Some(self.slot(at));
             }
@@ -209,20 +217,30 @@ impl Bundles {
         None
     }
 
-    /// Leaves one of the entries of `set` that translate `vpn`: the largest, and of equals the first.
+    /// Makes one of the entries of `set` that have the tag of `vpn`: the first takes in what the others know beyond it. Of those
+    /// that translate `vpn` and cannot be joined the larger stays. What translates `vpn` then.
     #[cold]
-    fn eliminate(&mut self, set: usize, asid: Asid, vpn: Vpn, first: usize) -> usize {
-        let alike = |h: &Bundle| h.place(vpn).is_some() && (h.tag == asid.0 || h.tag == GLOBAL.0);
-        let mut keep = first;
-        for at in first + 1..(set + 1) * self.ways {
-            if alike(&self.held[at]) {
-                let larger = self.held[at].count() > self.held[keep].count();
-                let goes = if larger { std::mem::replace(&mut keep, at) } else { at };
-                self.remove(goes);
+    fn unite(&mut self, set: usize, asid: Asid, vpn: Vpn) -> Option<usize> {
+        let ways = set * self.ways..(set + 1) * self.ways;
+        let alike = |h: &Bundle| h.near(vpn) && (h.tag == asid.0 || h.tag == GLOBAL.0);
+        for keep in ways.clone() {
+            for at in keep + 1..ways.end {
+                let (first, other) = (self.held[keep], self.held[at]);
+                if !alike(&first) || !alike(&other) {
+                    continue;
+                }
+                let both = first.place(vpn).is_some() && other.place(vpn).is_some();
+                match self.join(&first, &other) {
+                    Some(joined) => self.held[keep] = joined,
+                    None if both && other.count() > first.count() => self.held[keep] = other,
+                    None if both => {}
+                    None => continue,
+                }
+                self.remove(at);
                 self.mirroring.duplicates += 1;
             }
         }
-        keep
+        ways.into_iter().find(|&at| alike(&self.held[at]) && self.held[at].place(vpn).is_some())
     }
 
     /// What the entry at `slot`, which is occupied, says of `vpn`, and the size of the page that it says it of.
@@ -441,6 +459,7 @@ impl Bundles {
     /// Writes a copy of `new` into `set`.
     fn mirror(&mut self, set: usize, new: &Bundle, tell: &mut impl FnMut(Change, Asid, &Entry)) {
         if self.shape.mirrors == Mirrors::Merged {
+            self.mirroring.reads += 1;
             for at in set * self.ways..(set + 1) * self.ways {
                 if let Some(joined) = self.join(&self.held[at], new) {
                     self.held[at] = joined;
