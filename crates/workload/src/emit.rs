@@ -49,6 +49,11 @@ impl Memory for Emit<'_> {
     }
 
     #[inline(always)]
+    fn foresee<T: Word>(&mut self, kept: Kept<T>, index: impl FnOnce() -> u64) {
+        self.contents.prefetch(kept, index());
+    }
+
+    #[inline(always)]
     fn get<T: Word>(&mut self, kept: Kept<T>, index: u64) -> T {
         self.refs.push(Ref::read(VirtAddr::new(kept.array().at(index))));
         self.contents.get(kept, index)

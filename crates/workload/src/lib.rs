@@ -14,6 +14,7 @@ mod layout;
 mod memory;
 mod native;
 mod query;
+mod ranks;
 mod registry;
 mod seed;
 #[cfg(test)]

@@ -115,6 +115,20 @@ impl Contents {
         T::read(&self.0[kept.start + index as usize * size_of::<T>()..])
     }
 
+    /// Has the host fetch element `index`.
+    #[inline(always)]
+    pub fn prefetch<T: Word>(&self, kept: Kept<T>, index: u64) {
+        // SAFETY: a prefetch reads nothing the program could see, and any address is allowed.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = kept.start + index as usize * size_of::<T>();
+            _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().wrapping_add(at).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (kept, index);
+    }
+
     /// Element `index` becomes `value`.
     #[inline(always)]
     pub fn put<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
@@ -171,6 +185,10 @@ pub trait Memory {
 
     /// Stores to element `index` what `value` says; no later way depends on it, so that it need not be computed.
     fn store<T: Word>(&mut self, array: Array<T>, index: u64, value: impl FnOnce() -> T);
+
+    /// Tells that an element of a kept array is looked up soon: a hint to the host, of which no reference comes.
+    #[inline(always)]
+    fn foresee<T: Word>(&mut self, _kept: Kept<T>, _index: impl FnOnce() -> u64) {}
 
     /// Loads element `index` of a kept array.
     fn get<T: Word>(&mut self, kept: Kept<T>, index: u64) -> T;

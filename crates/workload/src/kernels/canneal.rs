@@ -70,11 +70,14 @@ pub struct Canneal {
     x: Array<i32>,
     y: Array<i32>,
     wires: Vec<Shuffle>,
+    /// Locations in a row of the square are 2 to the power of it.
+    width: u32,
     elements: u64,
     nets: u64,
     steps: u64,
     swaps: u64,
     start: f64,
+    temperature: f64,
     key: u64,
     at: u64,
     /// Swaps made.
@@ -106,11 +109,13 @@ impl Canneal {
             y: places.field(4),
             layout,
             wires: (0..nets).map(|net| Shuffle::new(elements, seed ^ mix(net))).collect(),
+            width: elements.ilog2() / 2,
             elements,
             nets,
             steps,
             swaps,
             start,
+            temperature: start,
             key: mix(seed),
             at: 0,
             accepted: 0,
@@ -118,18 +123,32 @@ impl Canneal {
     }
 
     /// Locations are a square, or half of one.
+    #[inline(always)]
     fn place(&self, location: u64) -> (i32, i32) {
-        let width = 1 << (self.elements.ilog2() / 2);
-        ((location % width) as i32, (location / width) as i32)
+        ((location & ((1 << self.width) - 1)) as i32, (location >> self.width) as i32)
     }
 
-    /// The element at the other end of pointer `at` of all.
+    /// The element at the other end of a pointer: net `net` into `element`, or out of it.
     #[inline(always)]
-    fn other(&self, at: u64) -> u64 {
-        let (element, pointer) = (at / (2 * self.nets), at % (2 * self.nets));
-        match pointer.checked_sub(self.nets) {
-            None => self.wires[pointer as usize].back(element),
-            Some(out) => self.wires[out as usize].forth(element),
+    fn other(&self, element: u64, side: usize, net: u64) -> u64 {
+        let wire = &self.wires[net as usize];
+        if side == 0 { wire.back(element) } else { wire.forth(element) }
+    }
+
+    /// The two elements that swap `at` is about, and what else is random of it.
+    #[inline(always)]
+    fn drawn(&self, at: u64) -> (u64, u64, u64) {
+        let random = nth(self.key, at);
+        let again = mix(random);
+        (below(random, self.elements), below(again, self.elements), mix(again))
+    }
+
+    /// Tells what will be looked up of `element`.
+    #[inline(always)]
+    fn foresee(&self, m: &mut impl Memory, element: u64) {
+        m.foresee(self.location, || element);
+        for side in 0..2 {
+            (0..self.nets).for_each(|net| m.foresee(self.location, || self.other(element, side, net)));
         }
     }
 
@@ -146,11 +165,11 @@ impl Canneal {
         let (now, then) = (self.coordinates(m, here), self.coordinates(m, there));
         let mut more = 0;
         for side in 0..2 {
-            let first = element * 2 * self.nets + side * self.nets;
-            let first = m.load(self.fan[side as usize], element, || first);
-            for pointer in first..first + self.nets {
+            let first = element * 2 * self.nets + side as u64 * self.nets;
+            let first = m.load(self.fan[side], element, || first);
+            for net in 0..self.nets {
                 m.block(2, 22);
-                let other = m.load(self.others, pointer, || self.other(pointer));
+                let other = m.load(self.others, first + net, || self.other(element, side, net));
                 let location = m.get(self.location, other).into();
                 let (x, y) = self.coordinates(m, location);
                 let far = |(a, b): (i32, i32)| i64::from(a.abs_diff(x)) + i64::from(b.abs_diff(y));
@@ -173,7 +192,10 @@ impl Kernel for Canneal {
     fn prepare(&mut self, setup: &mut impl Setup) {
         setup.fill(self.fan[0], |element| element * 2 * self.nets);
         setup.fill(self.fan[1], |element| element * 2 * self.nets + self.nets);
-        setup.fill(self.others, |at| self.other(at));
+        setup.fill(self.others, |at| {
+            let (element, pointer) = (at / (2 * self.nets), at % (2 * self.nets));
+            self.other(element, (pointer / self.nets) as usize, pointer % self.nets)
+        });
         setup.fill(self.x, |location| self.place(location).0);
         setup.fill(self.y, |location| self.place(location).1);
         // Random places at first.
@@ -184,18 +206,21 @@ impl Kernel for Canneal {
     #[inline(always)]
     fn round(&mut self, m: &mut impl Memory) -> bool {
         m.block(0, 45);
-        let random = nth(self.key, self.at);
-        let a = below(random, self.elements);
-        let b = below(mix(random), self.elements);
-        let temperature = self.start / COOLING.powf((self.at / self.swaps) as f64);
+        let (a, b, random) = self.drawn(self.at);
+        if self.at.is_multiple_of(self.swaps) {
+            self.temperature = self.start / COOLING.powf((self.at / self.swaps) as f64);
+        }
         self.at += 1;
+        let (next, after, _) = self.drawn(self.at);
+        self.foresee(m, next);
+        self.foresee(m, after);
         if a == b {
             return true;
         }
         let (here, there) = (m.get(self.location, a).into(), m.get(self.location, b).into());
         let more = self.cost(m, a, here, there) + self.cost(m, b, there, here);
         m.block(3, 16);
-        if more < 0 || (-(more as f64) / temperature).exp() > unit(mix(mix(random))) {
+        if more < 0 || (-(more as f64) / self.temperature).exp() > unit(random) {
             m.block(4, 8);
             m.put(self.location, a, there as u32);
             m.put(self.location, b, here as u32);

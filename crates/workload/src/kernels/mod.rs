@@ -6,6 +6,7 @@ pub mod btree;
 pub mod canneal;
 pub mod chase;
 pub mod codechain;
+mod drawn;
 pub mod events;
 pub mod freqmine;
 pub mod graphchi;

@@ -1,8 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
-    layout::Layout,
-    memory::{Array, Memory, Setup},
+    kernels::drawn::{Draw, Drawn},
     query::size,
     seed::{below, mix, nth},
 };
@@ -32,9 +30,9 @@ impl Default for SparseDesc {
 
 impl Describe for SparseDesc {
     const NAME: &str = "sparse";
-    type Kernel = Sparse;
+    type Kernel = Drawn<Sparse>;
 
-    fn kernel(&self) -> Result<Sparse, String> {
+    fn kernel(&self) -> Result<Drawn<Sparse>, String> {
         if !(0.01..=1.0).contains(&self.share) {
             return Err(format!("share is {}: give 0.01 to 1", self.share));
         }
@@ -42,18 +40,14 @@ impl Describe for SparseDesc {
     }
 }
 
-/// Loads from random pages of those that are touched at all: each page of the footprint is, with one probability. What a
-/// program does with code of which it needs a part (paper 1, section 5.4).
+/// Words of random pages of those that are touched at all: each page of the footprint is, with one probability. What a program
+/// does with code of which it needs a part (paper 1, section 5.4).
 pub struct Sparse {
-    layout: Layout,
-    words: Array<u64>,
     pages: u64,
     /// A page is touched if its hash is below this.
     below: u64,
     salt: u64,
-    references: u64,
     key: u64,
-    at: u64,
 }
 
 /// Words of a page.
@@ -62,14 +56,12 @@ const PAGE_WORDS: u64 = BASE_BYTES / 8;
 const MOST_DRAWS: u32 = 4096;
 
 impl Sparse {
-    /// Of `footprint` bytes (whole pages) the share `share` (above 0, at most 1) is touched.
-    pub fn new(footprint: u64, share: f64, references: u64, seed: u64) -> Self {
+    /// `references` loads; of `footprint` bytes (whole pages) the share `share` (above 0, at most 1) is touched.
+    pub fn new(footprint: u64, share: f64, references: u64, seed: u64) -> Drawn<Self> {
         let pages = footprint / BASE_BYTES;
-        let mut layout = Layout::default();
-        let words = layout.array(pages * PAGE_WORDS);
         // As a cast saturates, a share of 1 takes all hashes but the largest.
         let below = (share * 2f64.powi(64)) as u64;
-        Self { layout, words, pages, below, salt: mix(seed), references, key: mix(!seed), at: 0 }
+        Drawn::new(pages * PAGE_WORDS, Self { pages, below, salt: mix(seed), key: mix(!seed) }, references)
     }
 
     /// Whether `page` is among those that are touched.
@@ -79,34 +71,10 @@ impl Sparse {
     }
 }
 
-impl Kernel for Sparse {
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn rounds(&self) -> Option<u64> {
-        Some(self.references)
-    }
-
-    fn instructions_before(&self, round: u64) -> Option<u64> {
-        // Take the next index, load the element, add to the sum, advance, compare, branch.
-        round.checked_mul(6)
-    }
-
-    fn prepare(&mut self, setup: &mut impl Setup) {
-        setup.fill(self.words, |word| word);
-    }
-
-    fn seek(&mut self, round: u64) -> bool {
-        self.at = round;
-        true
-    }
-
+impl Draw for Sparse {
     #[inline(always)]
-    fn round(&mut self, m: &mut impl Memory) -> bool {
-        m.block(0, 6);
-        let mut random = nth(self.key, self.at);
-        self.at += 1;
+    fn index(&mut self, at: u64) -> u64 {
+        let mut random = nth(self.key, at);
         // A footprint none of whose pages is touched has its last draw touched all the same.
         let mut page = 0;
         for _ in 0..MOST_DRAWS {
@@ -116,8 +84,7 @@ impl Kernel for Sparse {
                 break;
             }
         }
-        m.load(self.words, page * PAGE_WORDS + below(random, PAGE_WORDS), || 0);
-        true
+        page * PAGE_WORDS + below(random, PAGE_WORDS)
     }
 }
 
@@ -137,7 +104,7 @@ mod tests {
             for at in loads(sparse()) {
                 *seen.entry((at - DATA) / BASE_BYTES).or_insert(0u32) += 1;
             }
-            let touched: BTreeSet<u64> = (0..PAGES).filter(|&p| sparse().touches(p)).collect();
+            let touched: BTreeSet<u64> = (0..PAGES).filter(|&p| sparse().draw.touches(p)).collect();
             assert_eq!(seen.keys().copied().collect::<BTreeSet<_>>(), touched);
             let expected = share * PAGES as f64;
             let deviation = (expected * (1.0 - share)).sqrt();

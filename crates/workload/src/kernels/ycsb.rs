@@ -1,9 +1,10 @@
-use super::{Describe, rows::Rows, zipf::Ranks};
+use super::{Describe, rows::Rows};
 use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
+    ranks::{RankSequence, Ranks},
     seed::{Shuffle, below, mix, nth, unit},
 };
 use schemars::JsonSchema;
@@ -103,7 +104,7 @@ pub struct Ycsb {
     rows: Rows,
     /// Keys in the order of their hashes; NONE where a key is not yet inserted.
     ordered: Option<Array<u64>>,
-    ranks: Ranks,
+    ranks: RankSequence,
     buckets: Shuffle,
     order: Shuffle,
     /// Keys that there can be: a power of two.
@@ -151,7 +152,7 @@ impl Ycsb {
             row_of: nodes.field(16),
             rows,
             ordered,
-            ranks: Ranks::new(records, theta),
+            ranks: RankSequence::new(Ranks::new(records, theta), mix(seed)),
             buckets: Shuffle::new(capacity, seed),
             order: Shuffle::new(capacity, !seed),
             capacity,
@@ -299,7 +300,7 @@ impl Kernel for Ycsb {
             return true;
         }
         let random = nth(self.key, at);
-        let rank = self.ranks.draw(random);
+        let rank = self.ranks.nth(at);
         let key = if self.workload.latest { count - 1 - rank } else { fnv(rank) % self.records };
         let random = mix(random);
         let other = unit(random) * 100.0 < self.workload.others as f64;

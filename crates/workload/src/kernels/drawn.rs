@@ -1,0 +1,63 @@
+use crate::{
+    kernel::Kernel,
+    layout::Layout,
+    memory::{Array, Memory, Setup},
+};
+
+/// Which elements are loaded.
+pub trait Draw: Send + 'static {
+    /// The element of load `at`: a function of nothing else.
+    fn index(&mut self, at: u64) -> u64;
+}
+
+/// Loads of elements that are drawn at random.
+pub struct Drawn<D> {
+    layout: Layout,
+    elements: Array<u64>,
+    /// Which.
+    pub draw: D,
+    references: u64,
+    at: u64,
+}
+
+impl<D> Drawn<D> {
+    /// `references` of an array of so many elements.
+    pub fn new(elements: u64, draw: D, references: u64) -> Self {
+        let mut layout = Layout::default();
+        let elements = layout.array(elements);
+        Self { layout, elements, draw, references, at: 0 }
+    }
+}
+
+impl<D: Draw> Kernel for Drawn<D> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        Some(self.references)
+    }
+
+    fn instructions_before(&self, round: u64) -> Option<u64> {
+        // Take the next index, load the element, add to the sum, advance, compare, branch.
+        round.checked_mul(6)
+    }
+
+    fn prepare(&mut self, setup: &mut impl Setup) {
+        setup.fill(self.elements, |i| i);
+    }
+
+    fn seek(&mut self, round: u64) -> bool {
+        self.at = round;
+        true
+    }
+
+    #[inline(always)]
+    fn round(&mut self, m: &mut impl Memory) -> bool {
+        m.block(0, 6);
+        let index = self.draw.index(self.at);
+        self.at += 1;
+        m.load(self.elements, index, || 0);
+        true
+    }
+}
