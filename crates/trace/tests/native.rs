@@ -2,8 +2,9 @@
 
 use mmulab_addr::{Pid, Prot, Tid, VirtAddr};
 use mmulab_trace::{
-    Advice, Backing, Batch, ChunkHeader, Description, Encoder, EndInfo, Event, ImageSegment, IndexEntry, Item,
-    MapFlags, NativeReader, NativeWriter, Op, Ref, Source, TraceError, TraceErrorKind, Variant, write_index,
+    Advice, Backing, Batch, ChunkHeader, Description, Encoder, EndInfo, Event, Format, ImageSegment, IndexEntry, Item,
+    MapFlags, NativeReader, NativeWriter, Op, Ref, Sink, Source, Span, TraceError, TraceErrorKind, Variant, copy,
+    write_index,
 };
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -122,6 +123,79 @@ proptest! {
         whole[at..end].copy_from_slice(&bytes[..end - at]);
         drop(open(&whole).map(|mut r| read_all(&mut r)));
     }
+}
+
+/// What one process does for a while, with a good part of a chunk at times, and what becomes of processes at its end.
+fn stretch() -> impl Strategy<Value = Vec<Word>> {
+    let end = prop_oneof![
+        2 => (1u32..4).prop_map(|child| vec![Event::Fork { child: Pid(child), shares_memory: false }]),
+        2 => Just(vec![Event::Exit { status: 0 }]),
+        1 => Just(vec![Event::Exec { path: "/x".into() }]),
+        2 => Just(Vec::new()),
+    ];
+    (1u32..4, 1u32..40, prop::collection::vec(word(), 1..9), prop::bool::weighted(0.3), end).prop_map(
+        |(pid, tid, some, long, end)| {
+            let switch = Word::Event(Event::Switch { pid: Pid(pid), tid: Tid(tid) });
+            // Counts of instructions fill a chunk as well as anything, and are the quickest to write.
+            let filler = (0..if long { 150_000 } else { 3 }).map(|_| Word::Ref(Ref::retire(1)));
+            let own = some.into_iter().filter(|w| !matches!(w, Word::Event(Event::Switch { .. })));
+            let small = own.map(|w| match w {
+                Word::Ref(r) if matches!(r.item(), Item::Retire(_)) => Word::Ref(Ref::retire(7)),
+                other => other,
+            });
+            let small: Vec<Word> = small.collect();
+            let tail = small.clone().into_iter().chain(end.into_iter().map(Word::Event));
+            std::iter::once(switch).chain(small).chain(filler).chain(tail).collect()
+        },
+    )
+}
+
+/// A stretch of a trace as another trace.
+fn slice(bytes: &[u8], start: u64, end: u64) -> Vec<u8> {
+    let mut sink = Sink::new(Format::Native, Vec::new(), &Description::default()).unwrap();
+    let copied = copy(&mut open(bytes).unwrap(), &mut sink, Span { start, end: Some(end) }, |_| true).unwrap();
+    assert!(copied.stopped.is_none(), "{:?}", copied.stopped);
+    sink.finish(EndInfo::default()).unwrap().0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn slices_of_processes_that_come_and_go_hold(
+        stretches in prop::collection::vec(stretch(), 2..12),
+        from in 0.0f64..1.0,
+        share in 0.0f64..1.0,
+    ) {
+        let all: Vec<Word> = stretches.concat();
+        let whole = write(&all);
+        prop_assert!(read_all(&mut open(&whole).unwrap()).0 == all);
+        let total = open(&whole).unwrap().info().instructions.unwrap() as f64;
+        let (start, end) = ((total * from) as u64, (total * (from + share)) as u64);
+        let cut = slice(&whole, start, end);
+        for bytes in [&whole, &cut] {
+            let found = open(bytes).unwrap().verify(&mut |_| true);
+            prop_assert!(found.problems.is_empty(), "{:?}", found.problems);
+        }
+        // A copy of all of it is the same.
+        prop_assert!(slice(&cut, 0, u64::MAX) == cut);
+    }
+}
+
+#[test]
+fn a_process_that_ends_leaves_the_others_their_dictionary() {
+    let read = Word::Ref(Ref::read(VirtAddr::new(0x1000)));
+    let switch = |pid| Word::Event(Event::Switch { pid: Pid(pid), tid: Tid(pid) });
+    let mut all = vec![switch(2), read.clone(), Word::Event(Event::Exit { status: 0 }), switch(1)];
+    all.extend((0..600_000).map(|_| Word::Ref(Ref::retire(1))));
+    all.extend([Word::Event(Event::Exit { status: 0 }), switch(3), read.clone()]);
+    all.extend((0..600_000).map(|_| Word::Ref(Ref::retire(1))));
+    all.push(read);
+    let bytes = write(&all);
+    let mut reader = open(&bytes).unwrap();
+    assert!(reader.chunks().len() > 4);
+    assert!(read_all(&mut reader).0 == all);
+    assert_eq!(open(&bytes).unwrap().verify(&mut |_| true).problems, Vec::<String>::new());
 }
 
 /// A trace of several chunks in two processes.

@@ -9,13 +9,12 @@ use crate::{Batch, Event, Ref};
 use mmulab_addr::{Pid, Tid};
 use std::collections::BTreeMap;
 
-/// Most access predictions a reader holds over all processes: 2 GiB of memory. Processes that ended hold none.
+/// Most access predictions a reader holds over all spaces: 2 GiB of memory. Those whose last chunk was read hold none.
 const MAX_STATES: usize = 1 << 27;
 
-/// One process's dictionary and predictions.
+/// A dictionary and predictions: one process's, or those of all where the writer knew only words.
 #[derive(Default)]
 struct Space {
-    pid: u32,
     known: Vec<Known>,
     /// Words of fetches after the first of each variant.
     more: Vec<Ref>,
@@ -44,8 +43,8 @@ struct Open {
     forms: usize,
     deltas: usize,
     events: usize,
-    /// Processes that ended in it.
-    gone: Vec<(u32, Option<u32>)>,
+    /// Whether it is the last one of its space.
+    last: bool,
 }
 
 /// Zstandard and the memory it fills.
@@ -90,13 +89,14 @@ impl Decoder {
         self.chunk.is_some()
     }
 
-    /// Takes over a chunk whose checksum holds: decompresses it and learns its definitions.
-    pub fn open(&mut self, header: ChunkHeader, payload: &[u8]) -> Result<(), String> {
-        self.open_streams(header, payload, stream::COUNT)
+    /// Takes over a chunk whose checksum holds: decompresses it and learns its definitions. The `last` one of its space takes
+    /// that with it.
+    pub fn open(&mut self, header: ChunkHeader, payload: &[u8], last: bool) -> Result<(), String> {
+        self.open_streams(header, payload, stream::COUNT, last)
     }
 
     /// As [`Decoder::open`], decompressing only the first `wanted` streams.
-    fn open_streams(&mut self, header: ChunkHeader, payload: &[u8], wanted: usize) -> Result<(), String> {
+    fn open_streams(&mut self, header: ChunkHeader, payload: &[u8], wanted: usize, last: bool) -> Result<(), String> {
         self.chunk = None;
         let mut at = 0;
         for (which, &(stored, raw)) in header.lengths.iter().enumerate().take(wanted) {
@@ -113,14 +113,13 @@ impl Decoder {
             self.spaces.insert(header.space, Space::new());
         }
         let space = self.spaces.get_mut(&header.space).ok_or("its dictionary is not there")?;
-        space.pid = header.pid;
         if header.is_key() {
             space.threads.iter_mut().flatten().for_each(|t| t.reset());
         }
         space.learn(&self.inflate.streams[stream::DICTIONARY])?;
         self.states += space.enter(header.tid);
         self.check_states()?;
-        self.chunk = Some(Open { header, codes: 0, ids: 0, forms: 0, deltas: 0, events: 0, gone: Vec::new() });
+        self.chunk = Some(Open { header, codes: 0, ids: 0, forms: 0, deltas: 0, events: 0, last });
         Ok(())
     }
 
@@ -162,10 +161,8 @@ impl Decoder {
             }
         }
         let Some(chunk) = self.chunk.take() else { return Ok(()) };
-        for (pid, but) in chunk.gone {
-            let spaces: Vec<u32> =
-                self.spaces.iter().filter(|&(&id, s)| s.pid == pid && Some(id) != but).map(|(&id, _)| id).collect();
-            spaces.into_iter().for_each(|id| self.forget(id));
+        if chunk.last {
+            self.forget(chunk.header.space);
         }
         Ok(())
     }
@@ -231,16 +228,11 @@ impl Decoder {
             }
             EventItem::Event(event) => event,
         };
-        match &event {
-            Event::Switch { pid, tid } => {
-                self.acting = Some((pid.0, tid.0));
-                let space = self.spaces.get_mut(&open.header.space).ok_or("its dictionary is not there")?;
-                self.states += space.enter(tid.0);
-                self.check_states()?;
-            }
-            Event::Exit { .. } => open.gone.extend(self.acting.map(|(pid, _)| (pid, None))),
-            Event::Exec { .. } => open.gone.extend(self.acting.map(|(pid, _)| (pid, Some(open.header.space)))),
-            _ => {}
+        if let Event::Switch { pid, tid } = &event {
+            self.acting = Some((pid.0, tid.0));
+            let space = self.spaces.get_mut(&open.header.space).ok_or("its dictionary is not there")?;
+            self.states += space.enter(tid.0);
+            self.check_states()?;
         }
         batch.push_event(event);
         Ok(())
@@ -248,8 +240,8 @@ impl Decoder {
 
     /// Learns a chunk's definitions and events without decoding its accesses.
     pub fn skim(&mut self, header: ChunkHeader, payload: &[u8], events: &mut Vec<Event>) -> Result<(), String> {
-        // Definitions, events and codes come before ids, forms and deltas.
-        self.open_streams(header, payload, stream::CODES + 1)?;
+        // Definitions, events and codes come before ids, forms and deltas. A later chunk of the space begins its predictions.
+        self.open_streams(header, payload, stream::CODES + 1, false)?;
         let mut batch = Batch::default();
         self.say_who(&mut batch);
         let Some(chunk) = self.chunk.take() else { return Ok(()) };

@@ -34,6 +34,8 @@ pub struct NativeReader {
     last: u64,
     decoder: Decoder,
     payload: Vec<u8>,
+    /// The last chunk of each space.
+    last_of: BTreeMap<u32, usize>,
     /// Index of the next chunk.
     next: usize,
     /// Why there is no index, told once the chunks are over.
@@ -76,11 +78,13 @@ impl NativeReader {
             last: 0,
             decoder: Decoder::default(),
             payload: Vec::new(),
+            last_of: BTreeMap::new(),
             next: 0,
             cut: None,
         };
         this.read_description()?;
         this.read_index()?;
+        this.last_of = this.entries.iter().zip(0..).map(|(entry, i)| (entry.space, i)).collect();
         this.fill_info();
         this.input.seek(SeekFrom::Start(this.first)).map_err(|e| this.io(this.first, e))?;
         Ok(this)
@@ -262,6 +266,12 @@ impl NativeReader {
         &self.entries
     }
 
+    /// Whether no chunk after number `index` is of its space, so that its dictionary is needed no more.
+    pub(super) fn is_last(&self, index: usize) -> bool {
+        let space = self.entries.get(index).map(|entry| entry.space);
+        space.and_then(|space| self.last_of.get(&space)) == Some(&index)
+    }
+
     /// Reads the chunk at `position` into `payload`; `None` at the end.
     fn read_chunk(&mut self) -> Result<Option<ChunkHeader>, TraceError> {
         if self.position >= self.last {
@@ -341,7 +351,8 @@ impl NativeReader {
                 self.decoder.skim(header, &self.payload, &mut events).map_err(|e| self.damaged(at, e))?;
                 continue;
             }
-            self.decoder.open(header, &self.payload).map_err(|e| self.damaged(at, e))?;
+            let last = self.is_last(index);
+            self.decoder.open(header, &self.payload, last).map_err(|e| self.damaged(at, e))?;
             while self.decoder.is_open() {
                 batch.clear();
                 self.decoder.decode(&mut batch).map_err(|e| self.damaged(at, e))?;
@@ -363,7 +374,8 @@ impl Source for NativeReader {
             if !self.decoder.is_open() {
                 let at = self.position;
                 let Some(header) = self.read_chunk()? else { return self.over(batch) };
-                self.decoder.open(header, &self.payload).map_err(|e| self.damaged(at, e))?;
+                let last = self.is_last(self.next - 1);
+                self.decoder.open(header, &self.payload, last).map_err(|e| self.damaged(at, e))?;
             }
             let at = self.entries.get(self.next.saturating_sub(1)).map_or(self.position, |e| e.offset);
             self.decoder.decode(batch).map_err(|e| self.damaged(at, e))?;

@@ -28,7 +28,7 @@ impl NativeReader {
                     return Err("the index tells other things of this chunk than it does itself".into());
                 }
                 if found.problems.len() == cut {
-                    check_content(&mut decoder, header, &payload)?;
+                    check_content(&mut decoder, header, &payload, self.is_last(i))?;
                 }
                 Ok(header)
             });
@@ -66,8 +66,8 @@ impl NativeReader {
 }
 
 /// Decodes a chunk and counts.
-fn check_content(decoder: &mut Decoder, header: ChunkHeader, payload: &[u8]) -> Result<(), String> {
-    decoder.open(header, payload)?;
+fn check_content(decoder: &mut Decoder, header: ChunkHeader, payload: &[u8], last: bool) -> Result<(), String> {
+    decoder.open(header, payload, last)?;
     let mut batch = Batch::default();
     let (mut instructions, mut references) = (0u64, 0u64);
     while decoder.is_open() {
