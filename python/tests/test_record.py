@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-Build = Callable[[str], Path]
+Build = Callable[..., Path]
 
 QEMU = f"qemu-{platform.machine()}"
 
@@ -59,6 +59,34 @@ int main(void) {
     return 0;
 }
 """
+# Is interrupted wherever it is, on its own stack and on another one, and so is a copy of itself.
+SIGNALS = """
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int heard;
+static void hear(int number) { heard++; }
+static void work(int until) {
+    struct itimerval often = { { 0, 500 }, { 0, 500 } };
+    setitimer(ITIMER_REAL, &often, 0);
+    for (volatile long i = 0; heard < until; i++) raise(SIGUSR1 + (i & 1) * (SIGUSR2 - SIGUSR1));
+}
+int main(void) {
+    stack_t other = { .ss_sp = malloc(1 << 16), .ss_size = 1 << 16 };
+    sigaltstack(&other, 0);
+    struct sigaction on_stack = { .sa_handler = hear, .sa_flags = SA_ONSTACK };
+    sigaction(SIGUSR2, &on_stack, 0);
+    signal(SIGALRM, hear);
+    signal(SIGCHLD, hear);
+    signal(SIGUSR1, SIG_IGN);
+    work(500);
+    if (fork() == 0) { work(600); _exit(0); }
+    wait(0);
+    return 0;
+}
+"""
 # Loads a library, leaves it and loads it again; a copy of itself has it, too.
 LOADER = """
 #include <dlfcn.h>
@@ -92,9 +120,10 @@ else:
     def build(tmp_path: Path) -> Build:
         """Compiles a program."""
 
-        def compile_it(source: str) -> Path:
+        def compile_it(source: str, *options: str) -> Path:
             (tmp_path / "program.c").write_text(source)
-            subprocess.run(["cc", "-O1", "-pthread", "-w", "-o", "program", "program.c"], cwd=tmp_path, check=True)
+            told = ["-O1", "-pthread", "-w", *options]
+            subprocess.run(["cc", *told, "-o", "program", "program.c"], cwd=tmp_path, check=True)
             return tmp_path / "program"
 
         return compile_it
@@ -145,6 +174,14 @@ else:
         assert events["mremap"] == 3
         assert events["madvise"] == 3
         assert events["brk"] >= 4
+        complete(cli, "a.mmt")
+
+    @pytest.mark.parametrize("linked", ["-pie", "-no-pie", "-static", "-static-pie"])
+    def test_what_the_emulator_maps_for_signals_is_told(cli: Cli, build: Build, linked: str) -> None:
+        """Returns from handlers look at it: at tables of segments on x86-64, at code on others."""
+        ran = cli("record", "-o", "a.mmt", "--", build(SIGNALS, linked))
+        assert ran.code == 0, ran.err
+        assert "label=[emulator]" in cli("trace", "head", "a.mmt", "--count", "200").out
         complete(cli, "a.mmt")
 
     def test_a_crash_loses_nothing(cli: Cli, build: Build) -> None:

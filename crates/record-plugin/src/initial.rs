@@ -10,11 +10,16 @@ use std::path::{Path, PathBuf};
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
 
+/// Most that QEMU maps for a program beside its files and its stack: two tables of at most a page each, or a page of code. What
+/// may lie behind is the program's, which begins to map.
+const EMULATORS_MAX: u64 = 2 * BASE_BYTES;
+
 /// A line of /proc/self/maps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
+    pub prot: Prot,
     pub offset: u64,
     pub path: String,
 }
@@ -29,9 +34,13 @@ fn parse(line: &str) -> Option<Mapping> {
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
-    let offset = fields.nth(1)?;
+    let rights = fields.next()?.as_bytes();
+    let may = |(place, letter)| rights.get(place) == Some(&letter);
+    let prot = [b'r', b'w', b'x'].into_iter().enumerate().map(|right| u8::from(may(right)) << right.0).sum();
+    let prot = Prot::from_bits(prot);
+    let offset = fields.next()?;
     let path = fields.nth(2).unwrap_or_default().trim();
-    Some(Mapping { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, path: path.into() })
+    Some(Mapping { start: hex(start)?, end: hex(end)?, prot, offset: hex(offset)?, path: path.into() })
 }
 
 /// The events that map what is there, and what was not found. `base`: where QEMU has the program's address 0;
@@ -47,6 +56,7 @@ pub fn events(session: &Session, base: u64, on_stack: Option<u64>) -> (Vec<Event
         Some(event) => events.push(event),
         None => missing.push("the stack: it was not found in the memory map".into()),
     }
+    events.extend(last_end(&events).into_iter().flat_map(|end| emulators(end, &now, base)));
     (events, missing)
 }
 
@@ -132,6 +142,39 @@ fn stack(address: u64, now: &[Mapping], base: u64) -> Option<Event> {
     })
 }
 
+/// Where the mapping that QEMU made last ends: the interpreter's, or the stack if there is none.
+fn last_end(events: &[Event]) -> Option<u64> {
+    let mapped = |e: &Event| match e {
+        Event::Mmap { addr, len, .. } => Some(addr.raw() + len),
+        _ => None,
+    };
+    // QEMU lays out the program, the stack, then the interpreter, each in the first gap above the one before; programs linked
+    // to an address lie wherever that is.
+    events.iter().filter_map(mapped).max()
+}
+
+/// Pages that a system with a real kernel does not have: QEMU maps them for the program, behind all else, before it begins. For
+/// x86-64 they are the descriptor tables (`linux-user/i386/cpu_loop.c`), from which every return from a signal loads
+/// segments; for others the code that a signal's handler returns to (`setup_sigtramp`).
+fn emulators(from: u64, now: &[Mapping], base: u64) -> Vec<Event> {
+    let (mut events, mut at) = (Vec::new(), from);
+    while let Some(found) = now.iter().find(|m| (m.start..m.end).contains(&(at + base)) && m.path.is_empty()) {
+        let end = (found.end - base).min(from + EMULATORS_MAX);
+        if end <= at {
+            break;
+        }
+        events.push(Event::Mmap {
+            addr: VirtAddr::new(at),
+            len: end - at,
+            prot: found.prot,
+            flags: MapFlags { label: Some("[emulator]".into()), ..MapFlags::default() },
+            backing: Backing::Anon,
+        });
+        at = end;
+    }
+    events
+}
+
 fn down(address: u64) -> u64 {
     address & !(BASE_BYTES - 1)
 }
@@ -150,12 +193,32 @@ mod tests {
         let expected = Mapping {
             start: 0x7f00_0000_1000,
             end: 0x7f00_0000_3000,
+            prot: Prot::R,
             offset: 0x2000,
             path: "/lib/with a space.so".into(),
         };
         assert_eq!(parse(line), Some(expected));
         assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0").unwrap().path, "");
         assert!(mappings().iter().any(|m| m.path == "[stack]"));
+    }
+
+    #[test]
+    fn pages_of_the_emulator_follow_what_was_mapped_last() {
+        let lines =
+            ["1000-2000 r-xp 00000000 fe:00 1 /lib/ld.so", "2000-9000 rw-p 00000000 00:00 0", "b000-c000 rw-p 0 0:0 0"];
+        let now: Vec<Mapping> = lines.iter().filter_map(|line| parse(line)).collect();
+        let found = |from| -> Vec<(u64, u64, Prot)> {
+            let told = emulators(from, &now, 0).into_iter();
+            told.filter_map(|e| match e {
+                Event::Mmap { addr, len, prot, .. } => Some((addr.raw(), len, prot)),
+                _ => None,
+            })
+            .collect()
+        };
+        assert_eq!(found(0x2000), [(0x2000, 0x2000, Prot::RW)], "two pages, and not what the program maps behind");
+        assert_eq!(found(0x8000), [(0x8000, 0x1000, Prot::RW)]);
+        assert_eq!(found(0x9000), [], "nothing is there");
+        assert_eq!(found(0x1000), [], "a file's pages are told");
     }
 
     #[test]
