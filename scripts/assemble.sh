@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts beside the Python package what it needs at run time: the recorder's plugin, which QEMU loads by its path, the library
-# that recorded programs preload, the generators as a program of their own, and the machine, policy and workload files, which
+# that recorded programs preload, the generators as a program of their own, the first program of recorded systems, and the machine, policy and workload files, which
 # an installed package has no checkout to read from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,5 +16,10 @@ for pair in record_plugin:record record_heap:heap; do
     cp "${CARGO_TARGET_DIR:-target}/release/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"
     mv "$lib/libmmulab_${pair#*:}.so.new" "$lib/libmmulab_${pair#*:}.so"
 done
+agent=${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/release/mmulab-guest-agent
+if [ -e "$agent" ]; then
+    cp "$agent" "$lib/mmulab-guest-agent.new"
+    mv "$lib/mmulab-guest-agent.new" "$lib/mmulab-guest-agent"
+fi
 cp "${CARGO_TARGET_DIR:-target}/release/mmulab-kernel" "$lib/mmulab-kernel.new"
 mv "$lib/mmulab-kernel.new" "$lib/mmulab-kernel"

@@ -54,6 +54,11 @@ def kernel() -> Path:
     return _PACKAGE / "_lib" / "mmulab-kernel"
 
 
+def guest_agent() -> Path:
+    """The first program of a system that is recorded."""
+    return _PACKAGE / "_lib" / "mmulab-guest-agent"
+
+
 def plugin() -> Path:
     """The library QEMU loads to record; whether it exists is for the caller to find out."""
     return _PACKAGE / "_lib" / "libmmulab_record.so"

@@ -69,6 +69,7 @@ impl Kernel {
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }
+            | Event::Frames { .. }
             | Event::Free { .. } => return Ok(()),
             _ => {}
         }
@@ -118,6 +119,7 @@ impl Kernel {
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }
+            | Event::Frames { .. }
             | Event::Free { .. } => Ok(()),
         };
         if let Err(error) = done {

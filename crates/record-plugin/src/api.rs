@@ -121,6 +121,12 @@ impl Api {
         }
     }
 
+    /// Registers what is called for all blocks of a system.
+    pub fn on_translation(&self, id: Id, translate: OnTranslate) {
+        // SAFETY: called from qemu_plugin_install, where registering is allowed.
+        unsafe { (self.tb_trans)(id, translate) }
+    }
+
     /// Has `call` called with `data` before each execution of `tb`.
     pub fn on_execution(&self, tb: Tb, call: OnBlock, data: u64) {
         // SAFETY: `tb` is the block being translated. `data` is a number, never followed as a pointer.

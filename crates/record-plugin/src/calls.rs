@@ -66,15 +66,15 @@ fn call_of(isa: Isa, number: i64) -> Option<Call> {
 
 // Linux's numbers, the same for the three instruction sets (include/uapi/linux/{mman,sched}.h, asm-generic/mman*.h).
 const MAP_SHARED: u64 = 1;
-const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MAP_HUGE_SHIFT: u32 = 26;
 const MREMAP_DONTUNMAP: u64 = 4;
-const CLONE_VM: u64 = 0x100;
-const CLONE_VFORK: u64 = 0x4000;
+pub const CLONE_VM: u64 = 0x100;
+pub const CLONE_VFORK: u64 = 0x4000;
 const SHM_RDONLY: u64 = 0x1000;
 
 thread_local! {
@@ -222,20 +222,24 @@ fn heap_event([kind, address, bytes, align, ..]: [u64; 6]) -> Option<Event> {
 
 /// What a mapping shows, and how.
 fn mapping(flags: u64, fd: i32, offset: u64) -> (MapFlags, Backing) {
+    let backing = if flags & MAP_ANONYMOUS != 0 { None } else { file(fd) };
+    (mapping_flags(flags), backing.map_or(Backing::Anon, |path| Backing::File { path: path.into(), offset }))
+}
+
+/// mmap's flags.
+pub fn mapping_flags(flags: u64) -> MapFlags {
     let size = flags >> MAP_HUGE_SHIFT & 0x3f;
     let hugetlb = (flags & MAP_HUGETLB != 0).then(|| {
         // No size named: the usual one, 2 MB.
         if size == 0 { PageOrder::P2M } else { PageOrder::of_bytes(1 << size).unwrap_or(PageOrder::P2M) }
     });
-    let out = MapFlags {
+    MapFlags {
         shared: flags & MAP_SHARED != 0,
         grows_down: flags & MAP_GROWSDOWN != 0,
         populate: flags & (MAP_POPULATE | MAP_LOCKED) != 0,
         hugetlb,
         ..MapFlags::default()
-    };
-    let backing = if flags & MAP_ANONYMOUS != 0 { None } else { file(fd) };
-    (out, backing.map_or(Backing::Anon, |path| Backing::File { path: path.into(), offset }))
+    }
 }
 
 /// What is told of the ELF file that `event` maps from `fd`, the first time it is mapped.
@@ -265,7 +269,7 @@ fn file(fd: i32) -> Option<String> {
 }
 
 /// Linux's MADV_*.
-fn advice(number: i32) -> Advice {
+pub fn advice(number: i32) -> Advice {
     match number {
         3 => Advice::Willneed,
         4 => Advice::Dontneed,

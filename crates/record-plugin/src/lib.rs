@@ -12,10 +12,11 @@ mod guest;
 mod initial;
 mod order;
 mod session;
+mod system;
 mod thread;
 
 use api::{Api, Id, Info, MemInfo, Tb};
-use mmulab_record::{Image, arena::Arena, words};
+use mmulab_record::{Image, Settings, arena::Arena, words};
 use mmulab_trace::Isa;
 use std::{
     cell::RefCell,
@@ -69,9 +70,6 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         found.ok_or_else(|| format!("the plugin was given no {key}; `mmulab record` starts it"))
     };
     let number = |key: &str| value(key)?.parse::<u32>().map_err(|e| format!("{key}: {e}"));
-    if info.system_emulation {
-        return Err("QEMU emulates a whole system; this plugin is for programs".into());
-    }
     let target = api::text(info.target_name);
     let isa = match target.as_str() {
         "x86_64" => Isa::X86_64,
@@ -84,8 +82,23 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         Api::find(version).map_err(|symbol| format!("this QEMU has no {symbol}; version 6.0 or later is needed"))?;
     let arena_path = PathBuf::from(value("arena")?);
     let arena = Arena::open(&arena_path).map_err(|e| format!("{}: {e}", arena_path.display()))?;
-    let settings = serde_json::from_slice(arena.settings()).map_err(|e| format!("the settings: {e}"))?;
+    let settings: Settings = serde_json::from_slice(arena.settings()).map_err(|e| format!("the settings: {e}"))?;
     let image = Image { number: number("image")?, pid: number("pid")?, tid: number("tid")? };
+    if info.system_emulation {
+        let Some(system) = settings.system.clone() else {
+            return Err("QEMU emulates a whole system, and the launcher wants a program".into());
+        };
+        if isa != Isa::X86_64 {
+            return Err(format!("systems for {target} are not supported"));
+        }
+        let session =
+            session::Session { arena, arena_path, settings, api, isa, program: PathBuf::new(), before: Vec::new() };
+        session::start(session, &image)?;
+        if let Some(session) = session::current() {
+            system::install(&session.api, id, system.monitor, system.with_kernel);
+        }
+        return Ok(());
+    }
     let program = program().ok_or("QEMU's command line names no program")?;
     let before = initial::mappings();
     let session = session::Session { arena, arena_path, settings, api, isa, program, before };

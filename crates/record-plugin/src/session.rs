@@ -87,6 +87,11 @@ pub fn base() -> Option<u64> {
     Some(BASE.load(Ordering::Acquire)).filter(|base| base & 1 == 0)
 }
 
+/// What is mapped is told by others, when there is anything to tell.
+pub fn told_already() {
+    BEGUN.store(true, Ordering::Release);
+}
+
 /// Tells what was mapped when the program began, before anything else is told. `index`: the first thread.
 pub fn begin(index: u32) {
     if BEGUN.swap(true, Ordering::AcqRel) {

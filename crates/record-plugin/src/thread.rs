@@ -106,6 +106,16 @@ pub fn on_access(index: u32, address: u64, size_shift: u32, store: bool, instruc
     far(slot, next, words::noted(address, size_shift, store, instruction));
 }
 
+/// Two words of the thread at `index` that stay together.
+pub fn put_pair(index: u32, pair: [u64; 2]) {
+    let Some(slot) = at(index) else { return };
+    let mut next = slot.next.load(Ordering::Relaxed);
+    if next % BUFFER_WORDS >= END {
+        next = turn(index, slot);
+    }
+    far(slot, next, pair);
+}
+
 fn far(slot: &Slot, next: u64, [note, word]: [u64; 2]) {
     // SAFETY: the buffer has room for two words, and only the thread itself writes here.
     unsafe {

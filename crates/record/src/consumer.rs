@@ -54,6 +54,8 @@ pub(crate) struct Found {
     pub lost: Vec<String>,
     pub processes: u32,
     pub threads: u32,
+    /// The exit status that the recorded system told of the program.
+    pub status: Option<i32>,
 }
 
 pub(crate) struct Consumer {
@@ -73,6 +75,7 @@ pub(crate) struct Consumer {
     written: u64,
     buffer: Vec<u8>,
     enough: bool,
+    status: Option<i32>,
 }
 
 /// Writes the chunk of `encoder`.
@@ -105,18 +108,19 @@ impl Consumer {
             written: 0,
             buffer: Vec::new(),
             enough: false,
+            status: None,
         }
     }
 
     /// Runs to the end.
     pub fn run(mut self) -> Found {
         let why = match self.consume() {
-            Ok(()) if self.enough => Why::Limit,
+            Ok(()) if self.enough && self.status.is_none() => Why::Limit,
             Ok(()) => Why::Ended,
             Err(error) => Why::Full(error),
         };
-        let Self { output, lost, processes, threads, .. } = self;
-        Found { why, output, lost, processes: processes.len() as u32, threads: threads.len() as u32 }
+        let Self { output, lost, processes, threads, status, .. } = self;
+        Found { why, output, lost, processes: processes.len() as u32, threads: threads.len() as u32, status }
     }
 
     fn consume(&mut self) -> io::Result<()> {
@@ -227,6 +231,14 @@ impl Consumer {
                 self.lost.push(what);
                 return self.exit(image, tid, 0);
             }
+            Message::Runs { pid, tid: thread } => {
+                self.processes.insert(pid);
+                image.runs(tid, pid, thread);
+            }
+            Message::Over { status } => {
+                self.status = Some(status);
+                self.enough = true;
+            }
             Message::ExitThread => image.event(tid, &Event::ExitThread),
             Message::Exit { status } => return self.exit(image, tid, status),
         }
@@ -280,7 +292,9 @@ impl Consumer {
     /// The image is over.
     fn end(&mut self, image: &mut Recorded) -> io::Result<()> {
         self.close(image)?;
-        self.processes.insert(image.image.pid);
+        if !image.is_system() {
+            self.processes.insert(image.image.pid);
+        }
         self.threads.extend(image.threads());
         let mut live = self.live();
         if let Some(at) = live.iter().position(|&pid| pid == image.host_pid) {

@@ -28,6 +28,31 @@ pub enum RecordError {
     /// The plugin is missing.
     #[error("{0}: the recorder's plugin is not there; build it with `cargo build --release -p mmulab-record-plugin`")]
     NoPlugin(PathBuf),
+    /// QEMU for systems is missing.
+    #[error("qemu-system-x86_64 is not in PATH: install the package `qemu-system-x86` (Debian, Ubuntu)")]
+    NoSystemQemu,
+    /// A part of the recorder is missing.
+    #[error("{file}: {what} is not there; build it with `make build`")]
+    NoPart {
+        /// Where it should be.
+        file: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The guest's kernel is missing.
+    #[error("{0}: no such kernel; name a vmlinuz of Linux for x86-64")]
+    NoKernel(PathBuf),
+    /// A word of a command cannot be told to the guest.
+    #[error("{0:?}: a guest's command has no zero byte, 0x1e or 0x1f in it")]
+    OddWord(String),
+    /// The guest did not come to the program.
+    #[error("the guest did not begin to run {program}; its kernel's last words:{tail}")]
+    GuestFailed {
+        /// The program.
+        program: PathBuf,
+        /// The last lines of its console, each on a line of its own.
+        tail: String,
+    },
     /// The preloaded library is missing.
     #[error("{0}: the library that tells of a program's heap is not there; build it with `make build`")]
     NoHeapLibrary(PathBuf),
@@ -74,6 +99,10 @@ impl RecordError {
                 | Self::NotEmulated { .. }
                 | Self::NoQemu { .. }
                 | Self::NoPlugin(_)
+                | Self::NoSystemQemu
+                | Self::NoPart { .. }
+                | Self::NoKernel(_)
+                | Self::OddWord(_)
                 | Self::NoHeapLibrary(_)
                 | Self::HeapLibraryPath(_)
                 | Self::HeapUnseen { .. }

@@ -2,9 +2,12 @@ use crate::{
     message::Image,
     words::{self, BLOCK, KIND, NOTE, PAYLOAD_SHIFT},
 };
-use mmulab_addr::{Pid, Tid, VirtAddr};
+use mmulab_addr::{PageOrder, Pfn, Pid, Tid, VirtAddr};
 use mmulab_trace::{ChunkHeader, Encoder, Event, MAX_OPS, Variant, VariantId};
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 /// zstd's level while recording: the program waits for it.
 const LEVEL: i32 = 1;
@@ -40,6 +43,17 @@ pub(crate) struct Limits {
     pub left: u64,
 }
 
+/// What a pair of words tells of where a page lies.
+fn frames_event(word: u64, address: u64) -> Option<Event> {
+    let (pfn, order) = words::framed(word)?;
+    Some(Event::Frames {
+        addr: VirtAddr::new(words::address(address)),
+        pfn: Pfn(pfn),
+        size: PageOrder::new(order.min(PageOrder::MAX.get())),
+        count: 1,
+    })
+}
+
 /// One program image's way into the trace.
 pub(crate) struct Recorded {
     pub image: Image,
@@ -53,6 +67,8 @@ pub(crate) struct Recorded {
     /// First of the variants without a block.
     alone: u32,
     tids: BTreeSet<u32>,
+    /// Of a whole system: which process and thread each of its CPUs runs.
+    running: BTreeMap<u32, (u32, u32)>,
     /// For accesses that do not fit what is known: their shapes and addresses.
     odd_shapes: Vec<u32>,
     odd_addresses: Vec<u64>,
@@ -64,6 +80,7 @@ impl Recorded {
         let encoder = Encoder::new(image.number, Pid(image.pid), Tid(image.tid), LEVEL)?;
         Ok(Self {
             tids: BTreeSet::from([image.tid]),
+            running: BTreeMap::new(),
             image,
             host_pid: 0,
             blocks_slot: None,
@@ -95,7 +112,28 @@ impl Recorded {
         }));
     }
 
+    /// The CPU `cpu` of a system runs this thread from here on.
+    pub fn runs(&mut self, cpu: u32, pid: u32, tid: u32) {
+        if self.running.is_empty() {
+            self.tids.clear();
+        }
+        self.running.insert(cpu, (pid, tid));
+        self.tids.insert(tid);
+    }
+
+    /// Whether it is a whole system, of which others tell who runs.
+    pub fn is_system(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     fn act(&mut self, tid: u32) {
+        if let Some(&(pid, tid)) = self.running.get(&tid) {
+            let (pid, tid) = (Pid(pid), Tid(tid));
+            if self.encoder.acting() != (pid, tid) {
+                self.encoder.event(&Event::Switch { pid, tid });
+            }
+            return;
+        }
         if self.encoder.acting().1.0 == tid {
             return;
         }
@@ -131,6 +169,12 @@ impl Recorded {
         if words.len() != rest.len() {
             let end = rest.iter().position(|w| w & KIND == BLOCK).unwrap_or(rest.len());
             rest = &rest[end..];
+            // Where pages lie is told once, so it is told even of pages whose first references are left out.
+            for pair in words[..words.len() - rest.len()].windows(2) {
+                if let Some(event) = frames_event(pair[0], pair[1]) {
+                    self.event(tid, &event);
+                }
+            }
         }
         if rest.is_empty() {
             return Ok(true);
@@ -180,8 +224,16 @@ impl Recorded {
         self.odd_shapes.clear();
         self.odd_addresses.clear();
         let (mut at, mut note, mut near) = (0, None, true);
+        // What is told before the next block's first word belongs to that block.
+        let mut later = Vec::new();
         while let Some(&word) = words.get(at).filter(|w| *w & KIND != BLOCK) {
             at += 1;
+            if words::framed(word).is_some() {
+                later.extend(words.get(at).and_then(|&address| frames_event(word, address)));
+                at += 1;
+                continue;
+            }
+            later.drain(..).for_each(|event| self.encoder.event(&event));
             if note.is_none() && word & KIND == NOTE {
                 note = Some(word);
                 continue;
@@ -199,7 +251,8 @@ impl Recorded {
             let id = self.variants[position as usize].id;
             self.encoder.execute(id, self.odd_addresses.iter().copied());
         }
-        Ok(&words[at..])
+        later.iter().for_each(|event| self.encoder.event(event));
+        Ok(&words[at.min(words.len())..])
     }
 
     /// The variant of `block` with the shapes gathered; defined if it is new.

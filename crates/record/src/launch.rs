@@ -6,6 +6,7 @@ use crate::{
     image::Limits,
     message::Settings,
     output::Output,
+    system::Guest,
 };
 use mmulab_trace::{Description, EndInfo, Isa};
 use std::{
@@ -35,25 +36,32 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Nothing could be recorded. What goes wrong once the program runs is in the report, and the trace holds what came
 /// before.
 pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) -> Result<RecordReport, RecordError> {
-    let plan = plan(options)?;
+    let how = match &options.system {
+        Some(system) => How::Guest(Guest::prepare(options, system)?),
+        None => How::Program(plan(options)?),
+    };
     let output = Output::open(&options.output)
         .map_err(|e| RecordError::io(format!("cannot write {}", options.output.display()), e))?;
     let settings =
-        serde_json::to_vec(&plan.settings).map_err(|e| RecordError::io("cannot describe the recording", e.into()))?;
+        serde_json::to_vec(how.settings()).map_err(|e| RecordError::io("cannot describe the recording", e.into()))?;
     let arena = Arena::create(&settings).map_err(|e| RecordError::io("cannot make the memory for recording", e))?;
     let arena = Arc::new(arena);
-    let mut child = match plan.start(options, &arena) {
+    let started = match &how {
+        How::Program(plan) => plan.start(options, &arena).map_err(|e| (&*plan.qemu, e)),
+        How::Guest(guest) => guest.start(&arena.path()).map_err(|e| (guest.qemu(), e)),
+    };
+    let mut child = match started {
         Ok(child) => child,
-        Err(error) => {
+        Err((qemu, error)) => {
             output.abandon();
-            return Err(RecordError::io(format!("cannot start {}", plan.qemu.display()), error));
+            return Err(RecordError::io(format!("cannot start {}", qemu.display()), error));
         }
     };
     let started = Instant::now();
     let shared = Arc::new(Shared::default());
     let limits = Limits { skip: options.skip, left: options.max_instructions.unwrap_or(u64::MAX) };
     let consumer =
-        Consumer::new(Arc::clone(&arena), Arc::clone(&shared), plan.settings.description.clone(), output, limits);
+        Consumer::new(Arc::clone(&arena), Arc::clone(&shared), how.settings().description.clone(), output, limits);
     let consumer = std::thread::spawn(move || consumer.run());
     let mut told = started;
     let mut asked: Option<Instant> = None;
@@ -99,9 +107,39 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
             Some(code) => format!("it ended with status {code}; what it said is above"),
             None => format!("signal {} ended it", status.signal().unwrap_or_default()),
         };
-        return Err(RecordError::QemuFailed { program: plan.program, said });
+        return Err(match &how {
+            How::Program(plan) => RecordError::QemuFailed { program: plan.program.clone(), said },
+            How::Guest(guest) => RecordError::GuestFailed { program: guest.program.clone(), tail: guest.tail() },
+        });
     }
-    Ok(report(options, found, status, asked.is_some(), (seconds, retired)))
+    let told_its_end = found.status.is_some();
+    let mut report = report(options, found, status, asked.is_some(), (seconds, retired));
+    if let How::Guest(guest) = &how {
+        let missing = guest.missing.iter().map(|name| format!("the guest lacks {name}: it was not found here"));
+        report.warnings.extend(missing);
+        if report.ended == Ended::Exited && !told_its_end {
+            report.ended = Ended::Signal;
+            report
+                .warnings
+                .push(format!("the guest ended before its program; its kernel's last words:{}", guest.tail()));
+        }
+    }
+    Ok(report)
+}
+
+/// What runs.
+enum How {
+    Program(Plan),
+    Guest(Guest),
+}
+
+impl How {
+    fn settings(&self) -> &Settings {
+        match self {
+            Self::Program(plan) => &plan.settings,
+            Self::Guest(guest) => &guest.settings,
+        }
+    }
 }
 
 fn report(
@@ -111,9 +149,9 @@ fn report(
     asked: bool,
     (seconds, retired): (f64, u64),
 ) -> RecordReport {
-    let Found { why, mut output, mut lost, processes, threads } = found;
+    let Found { why, mut output, mut lost, processes, threads, status: told } = found;
     let mut warnings = Vec::new();
-    let mut exit_status = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or_default();
+    let mut exit_status = told.or(status.code()).or(status.signal().map(|s| 128 + s)).unwrap_or_default();
     let ended = match why {
         Why::Full(error) => {
             exit_status = 0;
@@ -124,6 +162,7 @@ fn report(
             exit_status = 0;
             Ended::Limit
         }
+        Why::Ended if told.is_some() => Ended::Exited,
         Why::Ended if asked => Ended::Interrupted,
         Why::Ended if status.signal().is_some() => Ended::Signal,
         Why::Ended => Ended::Exited,
@@ -232,7 +271,7 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
     };
     let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
-    let settings = Settings { description, qemu: options.qemu.clone(), qemu_args, plugin };
+    let settings = Settings { description, qemu: options.qemu.clone(), qemu_args, plugin, system: None };
     Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })
 }
 

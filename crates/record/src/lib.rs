@@ -12,6 +12,7 @@ mod options;
 mod output;
 mod process;
 mod report;
+mod system;
 
 pub mod arena;
 pub mod elf;
@@ -24,7 +25,8 @@ mod message;
 
 pub use error::RecordError;
 pub use launch::{command_line, qemu_for, record};
-pub use message::{Image, Message, Settings};
+pub use message::{Image, Message, Settings, SystemSettings};
 pub use options::RecordOptions;
 pub use process::is_alive;
 pub use report::{Ended, Progress, RecordReport};
+pub use system::{SystemOptions, Thp};

@@ -13,6 +13,17 @@ pub struct Settings {
     pub qemu_args: Vec<String>,
     /// The plugin.
     pub plugin: PathBuf,
+    /// Of a whole system: what is needed to follow it.
+    pub system: Option<SystemSettings>,
+}
+
+/// What the plugin needs to know to follow a whole system.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SystemSettings {
+    /// The socket of QEMU's monitor.
+    pub monitor: PathBuf,
+    /// Whether the kernel's references are recorded, too.
+    pub with_kernel: bool,
 }
 
 /// One program image: a process from its start, or from an exec on, to its end or its next exec.
@@ -77,6 +88,18 @@ pub enum Message {
     Escaped {
         /// What it runs, and why.
         what: String,
+    },
+    /// The CPU of a system that says so runs this process and thread from here on.
+    Runs {
+        /// Process.
+        pid: u32,
+        /// Thread.
+        tid: u32,
+    },
+    /// What was to be recorded of a system is over.
+    Over {
+        /// The exit status of the program that was named.
+        status: i32,
     },
     /// The thread ends.
     ExitThread,

@@ -1,3 +1,4 @@
+use crate::SystemOptions;
 use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ pub struct RecordOptions {
     /// not recorded.
     #[serde(default)]
     pub heap: Option<PathBuf>,
+    /// Record a whole system that runs the program, its kernel included. Default: the program alone.
+    #[serde(default)]
+    pub system: Option<SystemOptions>,
     /// Environment variables to add, as (name, value).
     #[serde(default)]
     pub env: Vec<(String, String)>,

@@ -7,6 +7,9 @@
 //! | 4..8 | | its instruction's index in the block | |
 //! | 8..64 | the block's number | its address | for the next access: index, and log2 of its bytes at 16 |
 //!
+//! A recording of a whole system has pairs of words that tell where a page lies: a note with bit 63 set, the frame at 8 and
+//! log2 of the page's base pages at 56; then the page's address as an access has it.
+//!
 //! A user's addresses have 56 bits at most (half of a 57-bit address space), so nothing is lost. Instructions from the
 //! 16th on, and accesses of 64 bytes and more, have a note before them.
 
@@ -46,6 +49,23 @@ pub const fn noted(address: u64, size_shift: u32, store: bool, index: u64) -> [u
         (index | (size_shift as u64) << NOTE_SIZE_SHIFT) << PAYLOAD_SHIFT | NOTE,
         address << PAYLOAD_SHIFT | (store as u64) << STORE_SHIFT,
     ]
+}
+
+const FRAME: u64 = 1 << 63;
+const ORDER_SHIFT: u32 = 56;
+
+/// Where the page at `address` lies: in frame `pfn` (below 2^48), 2^`order` base pages long (`order` below 64).
+pub const fn frame(address: u64, pfn: u64, order: u8) -> [u64; 2] {
+    [FRAME | (order as u64) << ORDER_SHIFT | pfn << PAYLOAD_SHIFT | NOTE, address << PAYLOAD_SHIFT]
+}
+
+/// The frame and the order that a word tells, if it is the first of such a pair.
+#[inline(always)]
+pub const fn framed(word: u64) -> Option<(u64, u8)> {
+    if word & (FRAME | KIND) != FRAME | NOTE {
+        return None;
+    }
+    Some((word >> PAYLOAD_SHIFT & ((1 << (ORDER_SHIFT - PAYLOAD_SHIFT)) - 1), (word >> ORDER_SHIFT) as u8 & 0x3f))
 }
 
 /// What an access is apart from its address: `index << 4 | store << 3 | size_shift`.
@@ -92,6 +112,9 @@ mod tests {
         let [note, word] = noted(address, 7, false, 500);
         assert_eq!((note & KIND, word >> PAYLOAD_SHIFT), (NOTE, address));
         let far = op(shape(word, Some(note)));
+        let [first, second] = frame(0xffff_8880_0020_0000, 0x12345, 9);
+        assert_eq!((framed(first), framed(note)), (Some((0x12345, 9)), None));
+        assert_eq!((super::address(second), first & KIND), (0xffff_8880_0020_0000, NOTE));
         assert_eq!((far.instruction, far.store, far.size_shift), (500, false, 7));
     }
 }

@@ -1,4 +1,4 @@
-use mmulab_addr::{PageOrder, Pid, Prot, Tid, VirtAddr};
+use mmulab_addr::{PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -198,6 +198,18 @@ pub enum Event {
     Invlpg {
         /// Any address in it.
         addr: VirtAddr,
+    },
+    /// Pages of the acting address space lie in these frames from here on, as the system that was recorded had them. Nothing
+    /// changes by it: a simulated kernel chooses frames of its own.
+    Frames {
+        /// The first page's address.
+        addr: VirtAddr,
+        /// The first page's frame, in units of 4 KiB.
+        pfn: Pfn,
+        /// The size of the pages, by the level of the table that maps them.
+        size: PageOrder,
+        /// How many pages follow each other, each in the frame after the one before.
+        count: u64,
     },
     /// The daemons of the operating system run.
     Tick,

@@ -1,6 +1,6 @@
 //! The text form reads back as what was written, and says where it is wrong.
 
-use mmulab_addr::{PageOrder, Pid, Prot, Tid, VirtAddr};
+use mmulab_addr::{PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use mmulab_trace::{Advice, Backing, Batch, Event, ImageSegment, MapFlags, Ref, Source, TextReader, write_batch};
 use proptest::prelude::*;
 
@@ -64,6 +64,12 @@ fn event() -> impl Strategy<Value = Event> {
         (va(), len.clone()).prop_map(|(addr, len)| Event::Munmap { addr, len }),
         (va(), len.clone(), 0u32..57).prop_map(|(addr, len, n)| Event::Malloc { addr, len, align: 1 << n }),
         va().prop_map(|addr| Event::Free { addr }),
+        (va(), 0u64..1 << 40, 0u8..20, 1u64..9).prop_map(|(addr, frame, order, count)| Event::Frames {
+            addr,
+            pfn: Pfn(frame),
+            size: PageOrder::new(order),
+            count
+        }),
         (va(), len.clone(), prot).prop_map(|(addr, len, prot)| Event::Mprotect { addr, len, prot }),
         (va(), len.clone(), va(), len.clone(), any::<bool>())
             .prop_map(|(old, old_len, new, new_len, keep_old)| Event::Mremap { old, old_len, new, new_len, keep_old }),

@@ -1,5 +1,6 @@
 """`mmulab record`: what a program refers to, recorded while it runs under QEMU."""
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +8,10 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import UserError, engine, paths
+from mmulab import UserError, engine, guest, paths
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, F, Partial, print_json
-from mmulab.units import show_bytes, show_count
+from mmulab.units import parse_bytes, show_bytes, show_count
 
 ISAS = ("x86-64", "aarch64", "riscv64")
 
@@ -53,6 +54,102 @@ def record_options(function: F) -> F:
     return function
 
 
+class Memory(click.ParamType["int"]):
+    """Bytes of memory, in whole MiB: 1G, 512M."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Reads it."""
+        found = value if isinstance(value, int) else parse_bytes(str(value))
+        if not found or found % 2**20:
+            self.fail(f"'{value}' is no size of memory: write 1G or 512M", param, ctx)
+        return found
+
+
+class GuestFile(click.ParamType["tuple[Path, Path]"]):
+    """A file or directory that the guest has: HOST[=GUEST]."""
+
+    name = "HOST[=GUEST]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[Path, Path]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        host, _, inside = str(value).partition("=")
+        if not Path(host).exists():
+            self.fail(f"{host}: no such file or directory", param, ctx)
+        absolute = Path(host).absolute()
+        if inside and not Path(inside).is_absolute():
+            self.fail(f"'{inside}': a path in the guest begins with a slash", param, ctx)
+        return absolute, Path(inside) if inside else absolute
+
+
+_SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--system",
+        is_flag=True,
+        help="Record a whole system that runs PROGRAM: Linux under qemu-system, its kernel too.",
+    ),
+    click.option(
+        "--kernel", type=click.Path(dir_okay=False, exists=True), help="Its vmlinuz. Default: Debian's is fetched."
+    ),
+    click.option("--memory", type=Memory(), help="The system's memory; its files are in it, too. Default: 1G."),
+    click.option("--thp", type=click.Choice(guest.THP), help="When the system gives transparent huge pages."),
+    click.option(
+        "--file",
+        "files",
+        type=GuestFile(),
+        multiple=True,
+        help="A file or directory the system has, besides PROGRAM and its libraries. Repeatable.",
+    ),
+    click.option("--ready", metavar="COMMAND", help="PROGRAM serves once this succeeds in the system."),
+    click.option(
+        "--client",
+        "clients",
+        metavar="COMMAND",
+        multiple=True,
+        help="Drives PROGRAM in the system: recording begins and ends with it. Repeatable.",
+    ),
+    click.option("--user-only", is_flag=True, help="Leave out what the kernel itself refers to."),
+]
+
+
+def system_options(function: F) -> F:
+    """The options of a recording of a whole system."""
+    for option in reversed(_SYSTEM_OPTIONS):
+        function = option(function)
+    return function
+
+
+def _system(taken: dict[str, Any]) -> dict[str, Any] | None:
+    """What the engine takes of them; nothing if a program is recorded alone."""
+    given = [
+        f"--{key.rstrip('s') if key in ('files', 'clients') else key.replace('_', '-')}"
+        for key in ("kernel", "memory", "thp", "files", "ready", "clients", "user_only")
+        if taken.get(key)
+    ]
+    if not taken.get("system"):
+        if given:
+            raise click.UsageError(f"{given[0]} is for a whole system\nhint: add --system")
+        return None
+    for key in ("isa", "heap"):
+        if taken.get(key):
+            raise click.UsageError(f"--{key} is not for a whole system: it is of x86-64, and its heaps are not told")
+    if taken.get("ready") and not taken.get("clients"):
+        raise click.UsageError("--ready says that PROGRAM serves\nhint: name with --client who uses it")
+    vmlinuz = Path(taken["kernel"]) if taken.get("kernel") else guest.kernel(console.say)
+    return guest.options(
+        vmlinuz=vmlinuz,
+        memory_mb=int(taken["memory"]) // 2**20 if taken.get("memory") else None,
+        thp=taken.get("thp"),
+        files=taken.get("files") or (),
+        ready=shlex.split(taken.get("ready") or ""),
+        clients=[shlex.split(each) for each in taken.get("clients") or ()],
+        user_only=bool(taken.get("user_only")),
+    )
+
+
 class TakesProgram(click.RichCommand):
     """A command with a program after `--`, which its usage line shows."""
 
@@ -69,8 +166,10 @@ def make_recording(
     """Records `program` to `output`; what to do first is said if something is missing."""
     if not program:
         raise click.UsageError("no program to record\nhint: put it after two dashes: mmulab record -- PROGRAM ARGS...")
-    if shutil.which(program[0]) is None:
+    elsewhere = any(Path(program[0]).is_relative_to(inside) for _, inside in taken.get("files") or ())
+    if shutil.which(program[0]) is None and not elsewhere:
         raise UserError(f"{program[0]}: no such program\nhint: give a path, or a name that is in PATH")
+    system = _system(taken)
     plugin = paths.plugin()
     if not plugin.exists():
         raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
@@ -85,6 +184,7 @@ def make_recording(
         "max_instructions": max_instructions,
         "env": [list(pair) for pair in taken.get("env") or ()],
         "heap": str(paths.heap_library()) if taken.get("heap") else None,
+        "system": system,
         **wanted,
     }
     with console.progress("recording", max_instructions) as hear:
@@ -118,6 +218,7 @@ def tell(found: dict[str, Any], output: Path) -> None:
     "--heap", is_flag=True, help="Also record what the program asks of its allocator, for --heap of run and study."
 )
 @record_options
+@system_options
 @click.option("--json", "as_json", is_flag=True, help="Write what was recorded as JSON.")
 @click.pass_obj
 def record(

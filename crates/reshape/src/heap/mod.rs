@@ -192,6 +192,7 @@ impl Anew {
             | Event::ExitThread
             | Event::Invlpg { .. }
             | Event::Tick
+            | Event::Frames { .. }
             | Event::Lost { .. } => {}
         }
         batch.push_event(event);

@@ -179,6 +179,7 @@ fn name(event: &Event) -> &'static str {
         Event::Image { .. } => "image",
         Event::Malloc { .. } => "malloc",
         Event::Free { .. } => "free",
+        Event::Frames { .. } => "frames",
     }
 }
 

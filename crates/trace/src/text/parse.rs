@@ -1,9 +1,9 @@
 use super::words::{Words, Wrong, letters, unescaped};
 use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags, Ref};
-use mmulab_addr::{PageOrder, Pid, Tid, parse_bytes};
+use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 23] = [
     "image",
     "mmap",
     "munmap",
@@ -13,6 +13,7 @@ const WORDS: [&str; 22] = [
     "brk",
     "malloc",
     "free",
+    "frames",
     "f",
     "r",
     "w",
@@ -81,6 +82,7 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
         "brk" => Event::Brk { start: words.address()?, end: words.address()? },
         "malloc" => Event::Malloc { addr: words.address()?, len: words.length()?, align: alignment(&mut words)? },
         "free" => Event::Free { addr: words.address()? },
+        "frames" => frames(&mut words)?,
         "p" => {
             let (column, word) = words.need("PID.TID")?;
             let (pid, tid) = word.split_once('.').unwrap_or((word, word));
@@ -113,6 +115,23 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
     words.end()?;
     batch.push_event(event);
     Ok(())
+}
+
+/// Where pages lie: `ADDRESS FRAME SIZE [xCOUNT]`.
+fn frames(words: &mut Words<'_>) -> Result<Event, Wrong> {
+    let (addr, frame) = (words.address()?, words.address()?);
+    let (column, word) = words.need("a page size")?;
+    let size = parse_bytes(word)
+        .and_then(PageOrder::of_bytes)
+        .ok_or_else(|| Wrong(column, format!("'{word}' is no page size: write 4K, 2M or 1G")))?;
+    let count = match words.next() {
+        None => 1,
+        Some((column, word)) => word
+            .strip_prefix('x')
+            .and_then(|n| n.parse().ok())
+            .ok_or_else(|| Wrong(column, format!("'{word}' is no number of pages: write xCOUNT")))?,
+    };
+    Ok(Event::Frames { addr, pfn: PhysAddr(frame.raw()).pfn(), size, count })
 }
 
 fn backing(words: &mut Words<'_>) -> Result<Backing, Wrong> {

@@ -37,6 +37,13 @@ pub fn line_of_event(event: &Event) -> String {
         Event::Malloc { addr, len, align: MALLOC_ALIGN } => format!("malloc {addr} {len:#x}"),
         Event::Malloc { addr, len, align } => format!("malloc {addr} {len:#x} align={align:#x}"),
         Event::Free { addr } => format!("free {addr}"),
+        Event::Frames { addr, pfn, size, count } => {
+            format!(
+                "frames {addr} {} {size}{}",
+                pfn.addr(),
+                if *count == 1 { String::new() } else { format!(" x{count}") }
+            )
+        }
         Event::Fork { child, shares_memory } => format!("fork {child}{}", if *shares_memory { " vm" } else { "" }),
         Event::Clone { child } => format!("clone {child}"),
         Event::Exec { path } => format!("exec {}", escaped(path)),

@@ -1,0 +1,31 @@
+//! The first program of a system that `mmulab record --system` records: it prepares the system, runs what is to be recorded,
+//! and tells the recorder, outside, which process is which and what each has mapped when it begins.
+//!
+//! What it does itself is left out of the recording: it tells the recorder by a message at once that it is who it is.
+
+mod bell;
+mod plan;
+mod prepare;
+mod processes;
+mod run;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::process::id() != 1 {
+        eprintln!("this is the first program of a system that mmulab records; `mmulab record --system` starts it");
+        return ExitCode::FAILURE;
+    }
+    bell::ring("hello\n");
+    let done = prepare::mounts()
+        .and_then(|()| plan::read("/mmulab.plan"))
+        .and_then(|plan| prepare::system(&plan).map(|()| plan))
+        .and_then(|plan| run::run(&plan));
+    let status = done.unwrap_or_else(|error| {
+        eprintln!("mmulab: {error}");
+        bell::ring(&format!("trouble {error}\n"));
+        1
+    });
+    bell::ring(&format!("over {status}\n"));
+    prepare::power_off()
+}

@@ -1,0 +1,214 @@
+//! The system calls of the guest's programs, read from the registers that its kernel saves, as they return.
+
+use super::world::{Coming, Inside, Process, World, stack_of};
+use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, advice, mapping_flags};
+use mmulab_addr::{Prot, VirtAddr};
+use mmulab_trace::{Backing, Event};
+use std::collections::BTreeMap;
+
+// Linux's numbers: arch/x86/entry/syscalls/syscall_64.tbl.
+const OPEN: u64 = 2;
+const MMAP: u64 = 9;
+const MPROTECT: u64 = 10;
+const MUNMAP: u64 = 11;
+const BRK: u64 = 12;
+const MREMAP: u64 = 25;
+const MADVISE: u64 = 28;
+const SHMAT: u64 = 30;
+const DUP: u64 = 32;
+const DUP2: u64 = 33;
+const CLONE: u64 = 56;
+const FORK: u64 = 57;
+const VFORK: u64 = 58;
+pub const EXECVE: u64 = 59;
+const EXIT: u64 = 60;
+const FCNTL: u64 = 72;
+const CREAT: u64 = 85;
+const EXIT_GROUP: u64 = 231;
+const OPENAT: u64 = 257;
+const DUP3: u64 = 292;
+const MEMFD_CREATE: u64 = 319;
+pub const EXECVEAT: u64 = 322;
+const PKEY_MPROTECT: u64 = 329;
+const CLONE3: u64 = 435;
+const OPENAT2: u64 = 437;
+
+const CLONE_THREAD: u64 = 0x1_0000;
+const MREMAP_DONTUNMAP: u64 = 4;
+/// fcntl(2): F_DUPFD and F_DUPFD_CLOEXEC.
+const DUPLICATES: [u64; 2] = [0, 1030];
+
+/// Where registers lie (arch/x86/include/uapi/asm/ptrace.h, pt_regs), in bytes from %r15's.
+mod at {
+    pub const R9: u64 = 64;
+    pub const R8: u64 = 72;
+    pub const RAX: u64 = 80;
+    pub const RDX: u64 = 96;
+    pub const RSI: u64 = 104;
+    pub const RDI: u64 = 112;
+    pub const ORIG_RAX: u64 = 120;
+    pub const CS: u64 = 136;
+    pub const R10: u64 = 56;
+}
+/// The privilege level that a code segment says: 3 is a program's.
+const PROGRAMS: u64 = 3;
+
+/// A thread entered the kernel by a system call; its registers lie at `place`.
+pub fn enter(world: &mut World, place: u64) {
+    let register = |offset| world.ram.u64(world.root, place + offset).unwrap_or_default();
+    let number = register(at::ORIG_RAX);
+    let args = [at::RDI, at::RSI, at::RDX, at::R10, at::R8, at::R9].map(register);
+    let path = match number {
+        OPEN | CREAT | EXECVE | MEMFD_CREATE => world.ram.text(world.root, args[0]),
+        OPENAT | OPENAT2 | EXECVEAT => world.ram.text(world.root, args[1]),
+        MMAP | MPROTECT | MUNMAP | BRK | MREMAP | MADVISE | SHMAT | DUP | DUP2 | DUP3 | FCNTL | PKEY_MPROTECT => None,
+        CLONE | CLONE3 | FORK | VFORK | EXIT | EXIT_GROUP => None,
+        _ => return,
+    };
+    let stack = stack_of(place);
+    world.returns(stack);
+    match number {
+        CLONE | CLONE3 | FORK | VFORK => {
+            let flags = match number {
+                CLONE => args[0],
+                CLONE3 => world.ram.u64(world.root, args[0]).unwrap_or_default(),
+                VFORK => CLONE_VM | CLONE_VFORK,
+                _ => 0,
+            };
+            if flags & CLONE_THREAD == 0 {
+                let shares_memory = flags & CLONE_VM != 0;
+                world.coming.push(Coming { maker: stack, shares_memory, became: None, guest: None });
+            }
+        }
+        EXIT_GROUP => {
+            if let Some(id) = world.acting() {
+                world.tell_frames(id);
+            }
+        }
+        EXIT => {
+            // The last thread's way out is the other call, or its process's end.
+            let id = world.acting();
+            if let Some(id) = id
+                && world.threads.values().filter(|t| t.process == id).count() > 1
+            {
+                world.emit(id, vec![Event::ExitThread]);
+                world.threads.remove(&stack);
+                return;
+            }
+        }
+        _ => {}
+    }
+    if let Some(thread) = world.threads.get_mut(&stack) {
+        thread.inside = Some(Inside { at: place, number, args, path });
+    }
+}
+
+/// The kernel restores the registers at `place`: to go back to a program, if they are a program's.
+pub fn leave(world: &mut World, place: u64) {
+    let (root, stack) = (world.root, stack_of(place));
+    if world.ram.u64(root, place + at::CS).unwrap_or_default() & PROGRAMS != PROGRAMS {
+        return;
+    }
+    world.returns(stack);
+    let result = world.ram.u64(root, place + at::RAX).unwrap_or_default();
+    let Some(thread) = world.threads.get_mut(&stack) else { return };
+    let id = thread.process;
+    let Some(inside) = thread.inside.take_if(|inside| inside.at == place) else { return };
+    // Errors are the last page of numbers.
+    let failed = (-4095..0).contains(&(result as i64));
+    if matches!(inside.number, CLONE | CLONE3 | FORK | VFORK) {
+        made(world, stack, failed, result as u32);
+        return;
+    }
+    let Some(process) = world.processes.get_mut(&id).filter(|_| !failed) else { return };
+    if let Some(event) = event(process, &inside, result) {
+        world.emit(id, vec![event]);
+    }
+}
+
+/// A thread learns of the process it made.
+fn made(world: &mut World, maker: u64, failed: bool, guest: u32) {
+    let Some(at) = world.coming.iter().position(|c| c.maker == maker && c.guest.is_none()) else { return };
+    match world.coming[at].became {
+        _ if failed => drop(world.coming.remove(at)),
+        None => world.coming[at].guest = Some(guest),
+        Some(id) => {
+            world.coming.remove(at);
+            if let Some(process) = world.processes.get_mut(&id) {
+                process.guest = Some(guest);
+            }
+        }
+    }
+}
+
+/// What a call that succeeded did.
+fn event(process: &mut Process, inside: &Inside, result: u64) -> Option<Event> {
+    let [a, b, c, d, e, f] = inside.args;
+    let prot = |bits: u64| Prot::from_bits((bits & 7) as u8);
+    let va = VirtAddr::new;
+    Some(match inside.number {
+        OPEN | CREAT | OPENAT | OPENAT2 => {
+            process.files.insert(result as i32, inside.path.clone()?);
+            return None;
+        }
+        MEMFD_CREATE => {
+            process.files.insert(result as i32, format!("/memfd:{}#{result}", inside.path.clone()?));
+            return None;
+        }
+        DUP | DUP2 | DUP3 => return copied(&mut process.files, a, result),
+        FCNTL if DUPLICATES.contains(&b) => return copied(&mut process.files, a, result),
+        MMAP => {
+            let file = process.files.get(&(e as i32)).filter(|path| *path != "/dev/zero");
+            let backing = match file {
+                Some(path) if d & MAP_ANONYMOUS == 0 => Backing::File { path: path.as_str().into(), offset: f },
+                _ => Backing::Anon,
+            };
+            Event::Mmap { addr: va(result), len: b, prot: prot(c), flags: mapping_flags(d), backing }
+        }
+        MPROTECT | PKEY_MPROTECT => Event::Mprotect { addr: va(a), len: b, prot: prot(c) },
+        MUNMAP => Event::Munmap { addr: va(a), len: b },
+        BRK => {
+            // The first asks where it is.
+            let start = *process.heap.get_or_insert(result);
+            Event::Brk { start: va(start), end: va(result) }
+        }
+        MREMAP => {
+            Event::Mremap { old: va(a), old_len: b, new: va(result), new_len: c, keep_old: d & MREMAP_DONTUNMAP != 0 }
+        }
+        MADVISE => Event::Madvise { addr: va(a), len: b, advice: advice(c as i32) },
+        SHMAT => Event::Lost { what: format!("shared memory attached at {result:#x}: its length is not known").into() },
+        _ => return None,
+    })
+}
+
+fn copied(files: &mut BTreeMap<i32, String>, from: u64, to: u64) -> Option<Event> {
+    match files.get(&(from as i32)).cloned() {
+        Some(path) => files.insert(to as i32, path),
+        None => files.remove(&(to as i32)),
+    };
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64, args: [u64; 6], path: Option<&str>) -> Inside {
+        Inside { at: 0, number, args, path: path.map(str::to_owned) }
+    }
+
+    #[test]
+    fn mappings_name_the_files_that_were_opened() {
+        let mut process = Process::default();
+        assert_eq!(event(&mut process, &call(OPENAT, [0; 6], Some("/lib/x.so")), 3), None);
+        assert_eq!(event(&mut process, &call(DUP2, [3, 7, 0, 0, 0, 0], None), 7), None);
+        let mapped = event(&mut process, &call(MMAP, [0, 0x2000, 5, 2, 7, 0x1000], None), 0x7000_0000);
+        let Some(Event::Mmap { addr, len, prot, backing, .. }) = mapped else { panic!("a mapping") };
+        assert_eq!((addr.raw(), len, prot), (0x7000_0000, 0x2000, Prot::RX));
+        assert_eq!(backing, Backing::File { path: "/lib/x.so".into(), offset: 0x1000 });
+        let brk = |process: &mut Process, result| event(process, &call(BRK, [0; 6], None), result);
+        brk(&mut process, 0x5000);
+        let grown = brk(&mut process, 0x9000);
+        assert_eq!(grown, Some(Event::Brk { start: VirtAddr::new(0x5000), end: VirtAddr::new(0x9000) }));
+    }
+}

@@ -1,0 +1,119 @@
+//! Which frame each page lies in, told when it is first seen there.
+//!
+//! A small table remembers translations as a TLB does, and forgets them when the guest drops its own: on a load of CR3 or CR4
+//! and on INVLPG. So it is wrong about a page's frame only where real hardware might be.
+
+use super::ram::Stretch;
+use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Translations remembered; a power of two.
+const PLACES: usize = 8192;
+/// Bits of a place that say in which generation it was filled; the rest are the page's number, of 45 bits.
+const GENERATION_BITS: u32 = 19;
+
+static REMEMBERED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+fn place(address: u64) -> (&'static AtomicU64, u64) {
+    let page = address >> 12;
+    let place = &REMEMBERED[page as usize % PLACES];
+    (place, page << GENERATION_BITS | GENERATION.load(Ordering::Relaxed))
+}
+
+/// Whether the page's frame is known and was told.
+#[inline(always)]
+pub fn is_known(address: u64) -> bool {
+    let (place, wanted) = place(address);
+    place.load(Ordering::Relaxed) == wanted
+}
+
+/// It is, from here on.
+pub fn remember(address: u64) {
+    let (place, wanted) = place(address);
+    place.store(wanted, Ordering::Relaxed);
+}
+
+/// The guest dropped translations.
+pub fn forget() {
+    let next = (GENERATION.load(Ordering::Relaxed) + 1) % (1 << GENERATION_BITS);
+    if next == 0 {
+        REMEMBERED.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
+    GENERATION.store(next.max(1), Ordering::Relaxed);
+}
+
+/// What was told of an address space.
+#[derive(Clone, Default)]
+pub struct Told(FxHashMap<u64, (u64, u8)>);
+
+impl Told {
+    /// Notes that the page of `order` at base page `page` lies in frame `pfn`; whether that is news.
+    pub fn note(&mut self, page: u64, pfn: u64, order: u8) -> bool {
+        if self.0.get(&page) == Some(&(pfn, order)) {
+            return false;
+        }
+        self.0.insert(page, (pfn, order));
+        if order > 0 {
+            // Its base pages may come back one day, at the same place.
+            for i in 1..1u64 << order {
+                self.0.remove(&(page + i));
+            }
+        } else if let Some(large) = [9, 18].into_iter().find(|&large| {
+            let first = page >> large << large;
+            first != page && self.0.get(&first).is_some_and(|&(_, order)| order == large)
+        }) {
+            self.0.remove(&(page >> large << large));
+        }
+        true
+    }
+
+    /// Of what is mapped, what was not told; noted as told.
+    pub fn news(&mut self, mapped: &[Stretch]) -> Vec<Stretch> {
+        let mut out: Vec<Stretch> = Vec::new();
+        for stretch in mapped {
+            let pages = 1u64 << stretch.order;
+            let mut before = false;
+            for i in 0..stretch.count {
+                let (page, pfn) = ((stretch.address >> 12) + i * pages, stretch.pfn + i * pages);
+                let is_new = self.note(page, pfn, stretch.order);
+                match out.last_mut().filter(|_| before && is_new) {
+                    Some(last) => last.count += 1,
+                    None if is_new => out.push(Stretch { address: page << 12, pfn, order: stretch.order, count: 1 }),
+                    None => {}
+                }
+                before = is_new;
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_told_once_and_again_when_it_moved() {
+        let mut told = Told::default();
+        assert!(told.note(0x200, 7, 0) && !told.note(0x200, 7, 0) && told.note(0x200, 8, 0));
+        assert!(told.note(0x201, 9, 0));
+        assert!(told.note(0x200, 0x400, 9), "collapsed");
+        assert!(told.note(0x201, 9, 0), "split again");
+        assert!(told.note(0x200, 0x400, 9), "and collapsed again");
+        let mapped = Stretch { address: 0x1000, pfn: 1, order: 0, count: 4 };
+        told.note(2, 2, 0);
+        let [a, b] = told.news(&[mapped])[..] else { panic!("before and after the one that was told") };
+        assert_eq!((a.address, a.count, b.address, b.pfn, b.count), (0x1000, 1, 0x3000, 3, 2));
+    }
+
+    #[test]
+    fn what_is_remembered_is_forgotten_when_translations_are_dropped() {
+        let address = 0xffff_8880_1234_5678;
+        assert!(!is_known(address));
+        remember(address);
+        assert!(is_known(address) && !is_known(address + 4096));
+        forget();
+        assert!(!is_known(address));
+    }
+}

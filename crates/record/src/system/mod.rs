@@ -1,0 +1,207 @@
+//! A whole system to be recorded: what is in its file system, and how QEMU is started with it.
+
+mod cpio;
+mod root;
+
+use crate::{
+    RecordError, RecordOptions, elf,
+    message::{Settings, SystemSettings},
+};
+use mmulab_trace::{Description, Isa};
+use root::Commands;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there.
+const CPU: &str = "max,la57=off";
+/// A kernel that keeps its half of memory mapped for programs, as on processors without Meltdown, says nothing on its console
+/// unless it fails, and does not wait then.
+const KERNEL_ARGS: &str = "console=ttyS0 nopti quiet panic=-1 random.trust_cpu=on";
+/// For recordings that repeat: nothing is moved about at random, and time is counted in instructions.
+const FIXED_ARGS: &str = "nokaslr norandmaps";
+const FIXED_CLOCK: &str = "shift=0,sleep=off";
+const MEMORY_MB: u64 = 1024;
+/// Lines of the console that an error shows.
+const TAIL_LINES: usize = 12;
+const TAIL_BYTES: u64 = 8 * 1024;
+
+/// How a system is recorded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemOptions {
+    /// The kernel (`vmlinuz`) that QEMU boots: Linux for x86-64.
+    pub kernel: PathBuf,
+    /// The guest's first program (`mmulab-guest-agent`), linked statically.
+    pub agent: PathBuf,
+    /// The guest's memory in MiB. Default: 1024. The programs' files are in it, too.
+    #[serde(default)]
+    pub memory_mb: Option<u64>,
+    /// What is written to /sys/kernel/mm/transparent_hugepage/enabled. Default: the kernel's own choice.
+    #[serde(default)]
+    pub thp: Option<Thp>,
+    /// Files and directories of this machine that the guest has, and where.
+    #[serde(default)]
+    pub files: Vec<(PathBuf, PathBuf)>,
+    /// Where programs run in the guest. Default: its root.
+    #[serde(default)]
+    pub directory: Option<PathBuf>,
+    /// A command that succeeds once the program serves. It is asked again until then.
+    #[serde(default)]
+    pub ready: Vec<String>,
+    /// Seconds that may take. Default: 120.
+    #[serde(default)]
+    pub ready_seconds: Option<u64>,
+    /// Commands that drive the program, one after the other: recording begins with the first and ends with the last. Default:
+    /// it begins and ends with the program.
+    #[serde(default)]
+    pub clients: Vec<Vec<String>>,
+    /// Leave the kernel's own references out.
+    #[serde(default)]
+    pub user_only: bool,
+    /// More for the kernel's command line.
+    #[serde(default)]
+    pub kernel_args: String,
+}
+
+/// When Linux gives transparent huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Thp {
+    /// Wherever they fit.
+    Always,
+    /// Where madvise(2) asks for them.
+    Madvise,
+    /// Never.
+    Never,
+}
+
+/// A guest about to be started: its files, in a directory that is gone with it.
+pub(crate) struct Guest {
+    directory: PathBuf,
+    qemu: PathBuf,
+    args: Vec<String>,
+    pub settings: Settings,
+    pub program: PathBuf,
+    /// Libraries that were not found.
+    pub missing: Vec<String>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // What cannot be removed is in the system's temporary directory.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Guest {
+    /// Makes the guest's file system, and says how it is started.
+    pub fn prepare(options: &RecordOptions, system: &SystemOptions) -> Result<Self, RecordError> {
+        let name = options.command.first().ok_or(RecordError::NoCommand)?;
+        for (file, what) in [(&options.plugin, "the recorder's plugin"), (&system.agent, "the guest's agent")] {
+            if !file.is_file() {
+                return Err(RecordError::NoPart { file: file.clone(), what });
+            }
+        }
+        if !system.kernel.is_file() {
+            return Err(RecordError::NoKernel(system.kernel.clone()));
+        }
+        let qemu = match &options.qemu {
+            Some(qemu) => qemu.clone(),
+            None => elf::find(QEMU).ok_or(RecordError::NoSystemQemu)?,
+        };
+        let directory = std::env::temp_dir().join(format!("mmulab-system-{}", std::process::id()));
+        let failed = |e| RecordError::io(format!("cannot make the guest's files in {}", directory.display()), e);
+        std::fs::create_dir_all(&directory).map_err(failed)?;
+        let mut guest = Self {
+            directory: directory.clone(),
+            qemu,
+            args: Vec::new(),
+            settings: Settings::default(),
+            program: elf::find(name).unwrap_or_else(|| name.into()),
+            missing: Vec::new(),
+        };
+        let commands = Commands { options, system };
+        guest.missing = commands.write(&guest.initrd())?;
+        let memory = system.memory_mb.unwrap_or(MEMORY_MB);
+        let fixed = if options.fixed_layout { FIXED_ARGS } else { "" };
+        let kernel_args = [KERNEL_ARGS, fixed, &system.kernel_args].join(" ").trim().to_owned();
+        let monitor = directory.join("monitor");
+        // In QEMU's option lists a comma within a value is written twice.
+        let list = |path: &Path| path.display().to_string().replace(',', ",,");
+        let mut args: Vec<String> = ["-accel", "tcg", "-display", "none", "-vga", "none", "-net", "none", "-no-reboot"]
+            .map(str::to_owned)
+            .into();
+        let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
+        option("-cpu", options.cpu.clone().unwrap_or_else(|| CPU.into()));
+        option("-m", format!("{memory}M"));
+        option("-object", format!("memory-backend-memfd,id=ram,size={memory}M,share=on"));
+        option("-machine", "pc,memory-backend=ram".into());
+        option("-monitor", format!("unix:{},server=on,wait=off", list(&monitor)));
+        option("-serial", format!("file:{}", guest.console().display()));
+        option("-serial", "stdio".into());
+        option("-kernel", system.kernel.display().to_string());
+        option("-initrd", guest.initrd().display().to_string());
+        option("-append", kernel_args.clone());
+        if options.fixed_layout {
+            option("-icount", FIXED_CLOCK.into());
+            option("-rtc", "base=2024-01-01,clock=vm".into());
+        }
+        guest.args = args;
+        let description = Description {
+            program: guest.program.display().to_string(),
+            args: options.command[1..].to_vec(),
+            isa: Isa::X86_64,
+            cpu: options.cpu.clone(),
+            has_address_space: true,
+            has_heap: false,
+            misses_of: None,
+            writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
+            source: format!("{QEMU} -m {memory}M, {}: {kernel_args}", system.kernel.display()),
+        };
+        let system = SystemSettings { monitor, with_kernel: !system.user_only };
+        let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
+        guest.settings = Settings { description, qemu: None, qemu_args: Vec::new(), plugin, system: Some(system) };
+        Ok(guest)
+    }
+
+    fn initrd(&self) -> PathBuf {
+        self.directory.join("initrd")
+    }
+
+    fn console(&self) -> PathBuf {
+        self.directory.join("console")
+    }
+
+    /// QEMU.
+    pub fn qemu(&self) -> &Path {
+        &self.qemu
+    }
+
+    /// Starts QEMU, which hands over what happens through the memory at `arena`.
+    pub fn start(&self, arena: &str) -> std::io::Result<Child> {
+        let plugin = self.settings.plugin.display().to_string().replace(',', ",,");
+        let mut command = Command::new(&self.qemu);
+        command.args(&self.args).args(["-plugin", &format!("{plugin},arena={arena},image=0,pid=1,tid=1")]);
+        command.stdin(Stdio::null()).spawn()
+    }
+
+    /// The last the guest's kernel said.
+    pub fn tail(&self) -> String {
+        let mut text = Vec::new();
+        if let Ok(mut file) = std::fs::File::open(self.console()) {
+            let length = file.metadata().map_or(0, |m| m.len());
+            // What cannot be read is not shown.
+            let _ = file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)));
+            let _ = file.read_to_end(&mut text);
+        }
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].iter().map(|line| format!("\n  | {line}")).collect()
+    }
+}

@@ -1,0 +1,83 @@
+"""What a recording of a whole system needs: a kernel to boot, its first program, and what it is to have."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmulab import Failure, UserError, paths
+from mmulab.workloads import cache
+
+# Debian's kernel for virtual machines, with all that a guest needs. The package of that name depends on the newest.
+META_PACKAGE = "linux-image-cloud-amd64"
+THP = ("always", "madvise", "never")
+HINT = "hint: name a kernel with --kernel FILE: the vmlinuz of any Linux for x86-64 that unpacks an initial file system"
+
+
+def kernel(say: Callable[[str], None]) -> Path:
+    """The kernel in the cache, brought there from Debian's archive if there is none. Raises UserError, Failure."""
+    home = cache.root().parent / "kernels"
+    found = sorted(home.glob("vmlinuz-*"))
+    if found:
+        return found[-1]
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise UserError(f"no kernel for the guest, and no {tool} to fetch one with\n{HINT}")
+    package = _newest()
+    say(f"fetching {package} to {home} (it is not installed)")
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=home) as made:
+        # apt fetches as a user of its own, who must be able to write here.
+        Path(made).chmod(0o777)
+        _run(["apt-get", "download", "-q", package], f"{package} cannot be fetched", made)
+        [archive] = Path(made).glob("*.deb")
+        _run(["dpkg-deb", "-x", str(archive), "out"], f"{archive.name} cannot be unpacked", made)
+        images = sorted(Path(made).glob("out/boot/vmlinuz-*"))
+        if not images:
+            raise Failure(f"{package} has no kernel in it\n{HINT}")
+        return images[-1].rename(home / images[-1].name)
+
+
+def _newest() -> str:
+    listed = subprocess.run(["apt-cache", "depends", META_PACKAGE], capture_output=True, text=True, check=False).stdout
+    names = [line.split(":", 1)[1].strip() for line in listed.splitlines() if "Depends: linux-image-" in line]
+    if not names:
+        raise UserError(f"apt knows no {META_PACKAGE}: this is not Debian, or its lists are not here\n{HINT}")
+    return names[0]
+
+
+def _run(command: list[str], what: str, where: str) -> None:
+    ran = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        said = "".join(f"\n  | {line}" for line in (ran.stdout + ran.stderr).splitlines()[-4:])
+        raise Failure(f"{what}{said}\n{HINT}")
+
+
+def options(
+    *,
+    vmlinuz: Path,
+    memory_mb: int | None = None,
+    thp: str | None = None,
+    files: Sequence[tuple[Path, Path]] = (),
+    ready: Sequence[str] = (),
+    ready_seconds: int | None = None,
+    clients: Sequence[Sequence[str]] = (),
+    user_only: bool = False,
+    directory: str | None = None,
+) -> dict[str, Any]:
+    """What the engine takes as `system`."""
+    spec = {
+        "kernel": str(vmlinuz),
+        "agent": str(paths.guest_agent()),
+        "memory_mb": memory_mb,
+        "thp": thp,
+        "files": [[str(host), str(guest)] for host, guest in files],
+        "ready": list(ready),
+        "ready_seconds": ready_seconds,
+        "clients": [list(client) for client in clients],
+        "user_only": user_only,
+        "directory": directory,
+    }
+    return {key: value for key, value in spec.items() if value is not None}
