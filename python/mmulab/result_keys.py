@@ -64,6 +64,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ),
     ("counts.walks.denied_rechecks", "walks", "Walks made because a translation's rights did not allow the access."),
     ("counts.violations", "references", "References to memory that no mapping holds, or against its rights."),
+    (
+        "counts.warps",
+        "",
+        "On shader cores: instructions (loads and stores, of all lanes together), lanes (addresses named), lookups that "
+        "they came to (the references), port_stalls (cycles cores were kept by lookups beyond the first).",
+    ),
     ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
     (
         "counts.kernel",
@@ -148,6 +154,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "base (instructions), tlb (second-level hits), walk, kernel, host (in virtual machines: the host's kernel, and "
         "leaving guests for it), total.",
     ),
+    ("model.walk_queued", "cycles", "Cycles that walks waited until a walker was free, summed."),
     ("model.walk_pending", "cycles", "Durations of walks summed, as Intel's WALK_PENDING counts."),
     ("model.walk_active", "cycles", "Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts."),
     ("model.translation_cycles", "cycles", "What translation adds: cycles.tlb + cycles.walk."),

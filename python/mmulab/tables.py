@@ -74,8 +74,14 @@ def print_result(out: Console, result: Result) -> None:
     out.print(
         f"{show_count(result.instructions)} instructions, {show_count(result.references)} references "
         f"({show_count(result.counts['fetches'])} fetches, {show_count(result.counts['reads'])} reads, "
-        f"{show_count(result.counts['writes'])} writes)\n"
+        f"{show_count(result.counts['writes'])} writes)"
     )
+    if warps := result.counts.get("warps"):
+        out.print(
+            f"{show_count(warps['lanes'])} addresses of lanes in {show_count(warps['instructions'])} loads and stores of "
+            "warps: the references are what of them is looked up"
+        )
+    out.print()
     table = plain()
     table.add_column("TLB")
     for column in ("accesses", "hits", "misses", "misses per 1000 instr."):

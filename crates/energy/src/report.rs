@@ -99,7 +99,6 @@ pub struct EnergyReport {
 
 struct Sum<'a> {
     known: &'a EnergyDesc,
-    cores: f64,
     parts: Parts,
     leakage_mw: f64,
     structures: Vec<StructureEnergy>,
@@ -117,12 +116,13 @@ impl Sum<'_> {
         }
     }
 
-    /// Adds a structure; the energy of its reads and of its writes, in nJ. `share` is what a read takes of a whole one.
-    fn add(&mut self, name: &str, takes: Takes, (reads, share): (u64, f64), writes: u64, leaks: bool) -> (f64, f64) {
+    /// Adds a structure; the energy of its reads and of its writes, in nJ. `share` is what a read takes of a whole one,
+    /// `copies` how many of it leak.
+    fn add(&mut self, name: &str, takes: Takes, (reads, share): (u64, f64), writes: u64, copies: f64) -> (f64, f64) {
         let takes = self.takes(name, takes);
         let read = reads as f64 * share * takes.read_pj / 1000.0;
         let write = writes as f64 * takes.write_pj / 1000.0;
-        let leakage_mw = if leaks { takes.leakage_mw * self.cores } else { 0.0 };
+        let leakage_mw = takes.leakage_mw * copies;
         self.leakage_mw += leakage_mw;
         self.structures.push(StructureEnergy {
             name: name.to_owned(),
@@ -172,22 +172,17 @@ fn array_takes(desc: &ArrayDesc, asid_bits: u8) -> Takes {
 
 /// The energy of a run.
 pub fn report(run: &Run) -> EnergyReport {
-    let mut sum = Sum {
-        known: run.known,
-        cores: f64::from(run.cores),
-        parts: Parts::default(),
-        leakage_mw: 0.0,
-        structures: Vec::new(),
-    };
+    let mut sum = Sum { known: run.known, parts: Parts::default(), leakage_mw: 0.0, structures: Vec::new() };
     for (desc, counts) in run.tlb.iter().zip(run.arrays) {
         let takes = array_takes(desc, run.asid_bits);
+        let copies = if desc.shared { 1.0 } else { f64::from(run.cores) };
         let writes = counts.mirroring.map_or(counts.fills, |m| m.writes);
         let (asked, share) = lookups(desc, counts);
         let looks = counts.mirroring.map_or(0, |m| m.reads);
         // Whole sets read: by lookups, then by fills that look for copies.
         let read_sets = (asked as f64 * share, looks as f64);
         let share = (read_sets.0 + read_sets.1) / (asked + looks).max(1) as f64;
-        let (read, write) = sum.add(&desc.name, takes, (asked + looks, share), writes + counts.invalidations, true);
+        let (read, write) = sum.add(&desc.name, takes, (asked + looks, share), writes + counts.invalidations, copies);
         let per_set = if share == 0.0 { 0.0 } else { read / (read_sets.0 + read_sets.1) };
         let per_write =
             if writes + counts.invalidations == 0 { 0.0 } else { write / (writes + counts.invalidations) as f64 };
@@ -198,7 +193,7 @@ pub fn report(run: &Run) -> EnergyReport {
             let bits = u32::BITS - (desc.sizes.len().max(2) as u32 - 1).leading_zeros();
             let takes = structure::of_sets(predictor.entries, 1, bits, desc.level == 1);
             let name = format!("{}.predictor", desc.name);
-            let (read, write) = sum.add(&name, takes, (did.guesses, 1.0), did.updates, true);
+            let (read, write) = sum.add(&name, takes, (did.guesses, 1.0), did.updates, copies);
             sum.parts.predictor += read + write;
         }
     }
@@ -218,6 +213,7 @@ pub fn report(run: &Run) -> EnergyReport {
 /// Every walk asks all walk caches, reads its entries through the caches, and writes what it read into walk caches.
 fn walks(run: &Run, sum: &mut Sum) {
     let begun = run.walks.instruction.walks + run.walks.data.walks;
+    let copies = if run.walker.shared { 1.0 } else { f64::from(run.cores) };
     for cache in &run.walker.cache {
         let Ok((sets, ways)) = geometry(u64::from(cache.entries), cache.ways, cache.replacement) else { continue };
         let takes = if cache.ways == Ways::Full || sets == 1 {
@@ -227,7 +223,7 @@ fn walks(run: &Run, sum: &mut Sum) {
         };
         let holds = |l: &&mmulab_walker::LevelCounts| cache.levels.contains(&l.level);
         let fills = run.walks.levels.iter().filter(holds).map(|l| l.reads).sum();
-        let (read, write) = sum.add(&cache.name, takes, (begun, 1.0), fills, true);
+        let (read, write) = sum.add(&cache.name, takes, (begun, 1.0), fills, copies);
         sum.parts.walk += read + write;
     }
     // Who served a read was asked after all before it.
@@ -244,7 +240,7 @@ fn walks(run: &Run, sum: &mut Sum) {
         };
         // A dirty bit is written to the nearest.
         let writes = if at == 0 { run.dirty_updates } else { 0 };
-        let (read, write) = sum.add(name, takes, (asked, 1.0), writes, false);
+        let (read, write) = sum.add(name, takes, (asked, 1.0), writes, 0.0);
         sum.parts.walk += read;
         sum.parts.other += write;
     }

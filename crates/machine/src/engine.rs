@@ -9,6 +9,7 @@ use crate::{
     host::{Filled, GUESTS_MAX, Host, PID_BITS, System},
     story::{Nobody, Seen, Story, Watch},
     tally::{Cost, Missed},
+    warps::{Lanes, Waiting},
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Side, Tid, VirtAddr};
 use mmulab_kernel::{Actor, Effects, FaultError, RegionId};
@@ -31,9 +32,13 @@ pub struct Machine {
     pub(crate) ended: Option<Ended>,
     /// How the tables that walks for the programs begin with are read.
     format: Format,
-    who: Actor,
+    pub(crate) who: Actor,
     /// The core each thread is pinned to.
     pinned: BTreeMap<Tid, u16>,
+    /// The instruction whose lanes are being read, where cores run warps.
+    pub(crate) lanes: Option<Box<Lanes>>,
+    /// Whether cores have walker or TLBs in common.
+    shares: bool,
     fx: Effects,
     /// Whether references to unmapped memory are given some (resolved from the options and the trace).
     unmapped: Unmapped,
@@ -42,7 +47,7 @@ pub struct Machine {
     /// The same of the host.
     host_cycles: f64,
     /// References seen.
-    next: u64,
+    pub(crate) next: u64,
     /// Runs the batches in its own way, where a check was asked for.
     checker: Option<Box<Checker>>,
 }
@@ -54,6 +59,8 @@ pub(crate) struct Core {
     pub slots: WalkSlots,
     pub clock: Clock,
     pub instructions: u64,
+    /// Until when its warps wait, if it runs such.
+    pub waiting: Option<Waiting>,
     context: Option<WalkContext>,
 }
 
@@ -109,10 +116,11 @@ impl Machine {
         let core = |index: u16| -> Result<Core, MachineError> {
             Ok(Core {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
-                walker: walker(&m.walker, usize::from(index))?,
+                walker: walker(&m.walker, if m.walker.shared { 0 } else { usize::from(index) })?,
                 slots: WalkSlots::new(m.walker.count),
                 clock: Clock::new(m.core.base_cpi, m.core.window),
                 instructions: 0,
+                waiting: m.gpu.as_ref().map(|gpu| Waiting::new(gpu.warps)),
                 context: None,
             })
         };
@@ -129,6 +137,8 @@ impl Machine {
             format: m.walked_table().format(),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
             pinned: BTreeMap::from([(Tid(1), 0)]),
+            lanes: m.gpu.as_ref().map(|gpu| Box::new(Lanes::new(gpu))),
+            shares: m.walker.shared || m.tlb.iter().any(|array| array.shared),
             fx: Effects::default(),
             unmapped,
             kernel_cycles: 0.0,
@@ -230,8 +240,9 @@ impl Machine {
     pub(crate) fn go<W: Watch>(&mut self, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
         let mut at = 0;
         while at < batch.refs.len() {
-            at = self.stretch(batch, at, watch)?;
+            at = if self.lanes.is_none() { self.stretch(batch, at, watch)? } else { self.warp(batch, at, watch)? };
             if at < batch.refs.len() {
+                self.close_lanes();
                 match batch.refs[at].item() {
                     Item::Event(index) => self.event(&batch.events[index], watch)?,
                     Item::Retire(count) => self.core().instructions += count,
@@ -294,18 +305,24 @@ impl Machine {
 
     /// The tag that a core's translations carry; 0, which is nobody's, while its process has none.
     #[inline]
-    fn asid(&self, cpu: usize) -> Asid {
+    pub(crate) fn asid(&self, cpu: usize) -> Asid {
         self.cores[cpu].context.map_or(Asid(0), |c| c.asid)
     }
 
     #[inline]
-    fn core(&mut self) -> &mut Core {
+    pub(crate) fn core(&mut self) -> &mut Core {
         &mut self.cores[usize::from(self.who.cpu)]
     }
 
     /// A reference that the first level alone did not finish, or that somebody watches.
     #[inline(never)]
-    fn beyond<W: Watch>(&mut self, va: VirtAddr, access: Access, outcome: Outcome, watch: &mut W) -> Result<(), Ended> {
+    pub(crate) fn beyond<W: Watch>(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        outcome: Outcome,
+        watch: &mut W,
+    ) -> Result<(), Ended> {
         let mut p = Pending { va, access, cost: Cost::default(), seen: Seen::of(&outcome) };
         if p.seen.missed_l1() {
             match access.side() {
@@ -411,9 +428,9 @@ impl Machine {
 
     fn wait_for_second_level(&mut self, p: &mut Pending, cycles: u32) {
         let hidden = p.access.side() == Side::Data;
-        let core = self.core();
+        let (pid, core) = (self.who.pid, self.core());
         let now = core.clock.now(core.instructions);
-        let stall = core.clock.wait(now, now + u64::from(cycles), hidden);
+        let stall = core.wait(now, now + u64::from(cycles), hidden, (pid, p.va));
         p.cost.stall_cycles += stall;
         self.counts.l2_hit_cycles += u64::from(cycles);
         self.counts.l2_hit_stalls += stall;
@@ -460,7 +477,7 @@ impl Machine {
         | Nested::Violation(Violation { cycles, .. })) = walk;
         let now = core.clock.now(core.instructions);
         let end = core.slots.schedule(now, cycles);
-        let stall = core.clock.wait(now, end, p.access.side() == Side::Data);
+        let stall = core.wait(now, end, p.access.side() == Side::Data, (self.who.pid, p.va));
         p.cost.walks += 1;
         p.cost.walk_cycles += u64::from(cycles);
         p.cost.walk_reads += core.walker.reads() as u64;
@@ -559,15 +576,30 @@ impl Machine {
         let event = of_guest.as_ref().unwrap_or(event);
         let result = self.system.kernel.event(&mut self.system.mem, self.who, event, &mut self.fx);
         if let Event::Switch { pid, tid } = *event {
-            let next = (self.pinned.len() % self.cores.len()) as u16;
-            let cpu = *self.pinned.entry(tid).or_insert(next);
+            let (cpu, warp) = self.pin(tid);
+            if cpu != self.who.cpu && self.shares {
+                let of = [usize::from(self.who.cpu), usize::from(cpu)];
+                if let Ok([from, to]) = self.cores.get_disjoint_mut(of) {
+                    from.hand_over(to, self.desc.machine.walker.shared);
+                }
+            }
             self.counts.space_switches += u64::from(pid != self.who.pid);
             self.who = Actor { pid, tid, cpu };
+            self.take_up(warp);
         }
         let settled = self.settle(watch);
         self.load_context();
         result.map_err(|e| Ended::Kernel(e.to_string()))?;
         settled
+    }
+
+    /// The core of a thread, and the number that it has there as a warp.
+    fn pin(&mut self, tid: Tid) -> (u16, usize) {
+        if let Some(gpu) = &self.desc.machine.gpu {
+            return Self::place(gpu, self.cores.len(), tid);
+        }
+        let next = (self.pinned.len() % self.cores.len()) as u16;
+        (*self.pinned.entry(tid).or_insert(next), 0)
     }
 
     /// What an event means for the host: another guest may act, daemons may run. Returns the event as the guest sees it,

@@ -21,6 +21,7 @@ mod run;
 mod story;
 mod tally;
 mod touched;
+mod warps;
 
 pub use counts::Counts;
 pub use describe::{MachineDesc, Options, Resolved};
@@ -36,3 +37,4 @@ pub use run::{Control, Limits, Progress, Ran, run, run_watched};
 pub use story::{Answer, Nobody, Seen, Story, Watch};
 pub use tally::{Cost, Tally};
 pub use touched::Touched;
+pub use warps::WarpCounts;

@@ -20,6 +20,10 @@ pub struct Events {
     pub walk_stalls: u64,
     /// Sum of the durations of walks (Intel's WALK_PENDING).
     pub walk_pending: u64,
+    /// Cycles that walks waited for a walker.
+    pub walk_queued: u64,
+    /// When the last core was done, where several work at once: shader cores.
+    pub finished: Option<u64>,
     /// Cycles in which at least one walk was going on (Intel's WALK_ACTIVE).
     pub walk_active: u64,
     /// Cycles of kernel work.
@@ -57,6 +61,8 @@ pub struct Model {
     pub walk_pending: u64,
     /// Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts.
     pub walk_active: u64,
+    /// Cycles that walks waited until a walker was free.
+    pub walk_queued: u64,
     /// Cycles that translation adds: TLB and walk stalls.
     pub translation_cycles: u64,
     /// The same were nothing overlapped: an upper bound for programs whose loads wait for one another.
@@ -65,7 +71,8 @@ pub struct Model {
     pub share_of_time: f64,
     /// The same were nothing overlapped.
     pub share_of_time_serial: f64,
-    /// Seconds at the machine's clock.
+    /// Seconds at the machine's clock: of all cycles, as of one core; of shader cores, which work at once, until the last is
+    /// done, kernel work besides.
     pub seconds: f64,
 }
 
@@ -80,16 +87,18 @@ pub fn model(events: &Events, desc: &Resolved) -> Model {
     let translation = tlb + walk;
     let serial = events.l2_hit_cycles + events.l1_probe_stalls + events.walk_pending;
     let total = base + translation + events.kernel_cycles + events.host_cycles.unwrap_or(0);
+    let elapsed = events.finished.map_or(total, |cycles| cycles + events.kernel_cycles);
     let share = |part: u64| if base + part == 0 { 0.0 } else { part as f64 / (base + part) as f64 };
     Model {
         method,
         cycles: Cycles { base, tlb, walk, kernel: events.kernel_cycles, host: events.host_cycles, total },
         walk_pending: events.walk_pending,
         walk_active: events.walk_active,
+        walk_queued: events.walk_queued,
         translation_cycles: translation,
         translation_cycles_serial: serial,
         share_of_time: share(translation),
         share_of_time_serial: share(serial),
-        seconds: total as f64 / (desc.machine.core.frequency_mhz * 1e6),
+        seconds: elapsed as f64 / (desc.machine.core.frequency_mhz * 1e6),
     }
 }

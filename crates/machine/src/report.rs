@@ -8,8 +8,9 @@ mod places;
 pub(crate) use memory::fmfi;
 
 use crate::{
-    Ended, EndedReport, Machine, Resolved, Touched,
+    Ended, EndedReport, Machine, Resolved, Touched, WarpCounts,
     describe::Assumption,
+    engine::Core,
     host::System,
     model::{self, Events, Model},
     tally::{Cost, Place, Tally},
@@ -70,6 +71,8 @@ struct AllCounts {
     walks: Walks,
     violations: BTreeMap<&'static str, u64>,
     space_switches: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warps: Option<WarpCounts>,
     kernel: KernelCounts,
     memory: MemoryReport,
     #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
@@ -134,6 +137,7 @@ pub fn report(
         walks.add(&core.walker.counts(servers.len(), levels));
         events.instructions += core.instructions;
         events.base_cycles += core.clock.base(core.instructions);
+        events.walk_queued += core.slots.queued();
         events.walk_pending += core.slots.pending();
         events.walk_active += core.slots.active();
     }
@@ -144,7 +148,12 @@ pub fn report(
     events.kernel_cycles = own.kernel_cycles;
     events.host_cycles = machine.host.as_ref().map(|host| host.counts.cycles);
     let host_walks = host::walks(machine, &mut walks)?;
-    events.l1_probe_stalls = probe_stalls(&tlb, &machine.desc.machine.tlb);
+    let warps = machine.lanes.as_mut().map(|lanes| {
+        lanes.close();
+        lanes.counts
+    });
+    events.finished = warps.map(|_| machine.cores.iter().map(Core::finished).max().unwrap_or(0));
+    events.l1_probe_stalls = probe_stalls(&tlb, &machine.desc.machine.tlb) + warps.map_or(0, |warps| warps.port_stalls);
     check(machine, &tlb, &walks)?;
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
@@ -207,6 +216,7 @@ pub fn report(
             },
             violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
+            warps,
             kernel: machine.system.kernel.counts().clone(),
             memory: memory(machine, touched),
             host: host::report(machine, host_walks.clone()),

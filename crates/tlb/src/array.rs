@@ -25,6 +25,8 @@ pub const COALESCED: &str = "coalesced";
 pub struct Array {
     pub name: String,
     pub level: u8,
+    /// One for all cores.
+    pub shared: bool,
     pub placement: Placement,
     pub smash_to: Option<PageOrder>,
     /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page, the
@@ -182,6 +184,7 @@ impl Array {
         Ok(Self {
             name: desc.name.clone(),
             level: desc.level,
+            shared: desc.shared,
             placement: desc.side,
             smash_to: desc.smash_to,
             hit_cycles: std::array::from_fn(|n| desc.hit_cycles * if serial { n as u32 + 1 } else { 1 }),

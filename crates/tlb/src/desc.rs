@@ -200,6 +200,9 @@ pub struct ArrayDesc {
     /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub probe_cycles: u32,
+    /// One array for all cores rather than one for each: of level 2. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,

@@ -437,6 +437,13 @@ impl Hierarchy {
         }
     }
 
+    /// The arrays that all cores have in common go to `to`, a hierarchy of the same description, which acts next.
+    pub fn hand_over(&mut self, to: &mut Self) {
+        for (own, other) in self.arrays.iter_mut().zip(&mut to.arrays).filter(|(own, _)| own.shared) {
+            std::mem::swap(own, other);
+        }
+    }
+
     /// The counts so far.
     pub fn counts(&mut self) -> HierarchyCounts {
         self.unsettle();

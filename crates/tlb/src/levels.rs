@@ -1,6 +1,6 @@
 //! Which arrays a lookup searches, and which a fill writes: worked out once from the description.
 
-use crate::{ArrayDesc, GeometryError, HierarchyDesc, array::Array};
+use crate::{ArrayDesc, GeometryError, HierarchyDesc, Inclusion, array::Array};
 use mmulab_addr::{PageOrder, Side};
 
 /// Most arrays of one level on one side.
@@ -90,6 +90,11 @@ impl Levels {
         for (index, d) in desc.iter().enumerate() {
             if desc[..index].iter().any(|other| other.name == d.name) {
                 return bad(&d.name, "two arrays have this name: rename one".into());
+            }
+            if d.shared && (d.level != 2 || d.victim_of.is_some() || rules.inclusion == Inclusion::Inclusive) {
+                let what =
+                    "shared: an array of level 2, not inclusive and nobody's victim array, can be one for all cores";
+                return bad(&d.name, what.into());
             }
             let Some(of) = &d.victim_of else { continue };
             match desc.iter().position(|other| other.name == *of && other.level == 1) {

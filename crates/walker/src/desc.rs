@@ -31,13 +31,17 @@ pub struct WalkCacheDesc {
     pub assumed: BTreeMap<String, String>,
 }
 
-/// The page walker of a core.
+/// The page walker of a core, or of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WalkerDesc {
     /// Walks that can go on at once. Range 1..=64. Default 1.
     #[serde(default = "one")]
     pub count: u8,
+    /// One walker, with its walk caches, for all cores, rather than one for each; walks beyond `count` wait for their turn.
+    /// Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Its walk caches. All are searched at once; the entry nearest the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,

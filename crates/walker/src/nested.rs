@@ -177,7 +177,13 @@ impl NestedWalker {
     /// # Errors
     /// A geometry that cannot be.
     pub fn new(desc: NestedDesc, core: usize) -> Result<Self, WalkerError> {
-        let host = WalkerDesc { count: 1, cache: desc.caches.to_vec(), source: String::new(), assumed: [].into() };
+        let host = WalkerDesc {
+            count: 1,
+            shared: false,
+            cache: desc.caches.to_vec(),
+            source: String::new(),
+            assumed: [].into(),
+        };
         Ok(Self {
             host: Walker::new(&host, core)?,
             tlb: desc.tlb.map(NestedTlb::new).transpose()?.flatten(),

@@ -8,6 +8,8 @@ pub struct WalkSlots {
     free: Vec<u64>,
     pending: u64,
     active: u64,
+    /// Cycles that walks waited for a walker.
+    queued: u64,
     /// Until when some walk has been counted as active.
     covered: u64,
 }
@@ -15,7 +17,7 @@ pub struct WalkSlots {
 impl WalkSlots {
     /// So many walkers, all free.
     pub fn new(count: u8) -> Self {
-        Self { free: vec![0; usize::from(count.max(1))], pending: 0, active: 0, covered: 0 }
+        Self { free: vec![0; usize::from(count.max(1))], pending: 0, active: 0, queued: 0, covered: 0 }
     }
 
     /// A walk of `cycles` wanted at `now`: it begins when a walker is free. Returns when it ends.
@@ -25,6 +27,7 @@ impl WalkSlots {
         let start = now.max(*earliest);
         let end = start + u64::from(cycles);
         *earliest = end;
+        self.queued += start - now;
         self.pending += end - start;
         self.active += end.saturating_sub(self.covered.max(start));
         self.covered = self.covered.max(end);
@@ -34,6 +37,11 @@ impl WalkSlots {
     /// Cycles of walks, each walk counted.
     pub fn pending(&self) -> u64 {
         self.pending
+    }
+
+    /// Cycles that walks waited until a walker was free.
+    pub fn queued(&self) -> u64 {
+        self.queued
     }
 
     /// Cycles with at least one walk.
@@ -54,7 +62,7 @@ mod tests {
         assert_eq!((s.pending(), s.active()), (200, 150));
         // Both walkers are busy until 100.
         assert_eq!(s.schedule(60, 10), 110);
-        assert_eq!((s.pending(), s.active()), (210, 150));
+        assert_eq!((s.pending(), s.active(), s.queued()), (210, 150, 40));
         assert_eq!(s.schedule(1000, 5), 1005);
         assert_eq!(s.active(), 155);
     }

@@ -43,7 +43,13 @@ impl Bench {
         let mut frames = Bump(0);
         let table = Table::new(&TableDesc::x86(levels).unwrap(), &mut mem, &mut frames).unwrap();
         let rules = CacheRules { data: false, memory_cycles: 100, source: String::new(), assumed: Default::default() };
-        let desc = WalkerDesc { count: 1, cache: walk_caches, source: String::new(), assumed: Default::default() };
+        let desc = WalkerDesc {
+            count: 1,
+            shared: false,
+            cache: walk_caches,
+            source: String::new(),
+            assumed: Default::default(),
+        };
         Self {
             mem,
             frames,

@@ -26,6 +26,7 @@ fn array(name: &str, level: u8, entries: u32, ways: Ways, sizes: &[PageOrder]) -
         mix: None,
         predictor: None,
         probe_cycles: 0,
+        shared: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

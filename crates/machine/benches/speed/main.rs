@@ -103,6 +103,7 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
         mix: None,
         predictor: None,
         probe_cycles: 0,
+        shared: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     };

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreDesc {
-    /// Cores, each with its own TLBs and walker; threads are pinned to them round-robin in order of creation.
+    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to them round-robin in order of
+    /// creation, warps by their number.
     /// Range 1..=1024.
     #[serde(default = "one")]
     pub count: u16,

@@ -2,12 +2,14 @@
 
 mod core;
 mod costs;
+mod gpu;
 mod guest;
 mod perf;
 mod resolve;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;
+pub use gpu::{GpuDesc, Merge};
 pub use guest::{Mode, VirtualDesc};
 pub use mmulab_describe::{DescribeError, find, list, load, nearest, title};
 pub use perf::{Counted, EventDesc, PerfDesc};
@@ -66,6 +68,9 @@ pub struct MachineDesc {
     /// What the machine's own performance counters call what is counted.
     #[serde(default, skip_serializing_if = "PerfDesc::is_empty")]
     pub perf: PerfDesc,
+    /// That the cores are shader cores, which run warps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuDesc>,
     /// Virtual machines, if programs run in such.
     #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub guest: Option<VirtualDesc>,

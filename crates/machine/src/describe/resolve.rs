@@ -242,6 +242,19 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
     {
         return bad(format!("virtual.exit_cycles is {}: give a number of cycles", guest.exit_cycles));
     }
+    if let Some(gpu) = &machine.gpu {
+        gpu.check().or_else(bad)?;
+    }
+    if machine.guest.is_some() {
+        let shared = machine.walker.shared || machine.tlb.iter().any(|array| array.shared);
+        if machine.gpu.is_some() || shared {
+            return bad(
+                "virtual: what cores share, and warps, are modelled for programs on the machine itself: leave out \
+                 [gpu] and shared, or the virtual machines"
+                    .into(),
+            );
+        }
+    }
     machine.energy.check(&machine.tlb, &machine.walker, &machine.cache).or_else(bad)?;
     if let Some(share) = options.savable
         && !(0.0..=1.0).contains(&share)

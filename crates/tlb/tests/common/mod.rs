@@ -57,6 +57,7 @@ pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, s
         mix: None,
         predictor: None,
         probe_cycles: 0,
+        shared: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

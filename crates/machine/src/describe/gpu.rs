@@ -1,0 +1,83 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What of the addresses that the lanes of a warp name together is looked up once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Merge {
+    /// Each base page.
+    #[default]
+    Page,
+    /// Each line of `line_bytes`: what goes to the cache is looked up as it goes.
+    Line,
+    /// Each address.
+    Lane,
+}
+
+/// Cores that run warps: threads of as many lanes, in lock step. A trace's threads are the warps; the loads or stores after a
+/// block of code are those of its lanes, all of one instruction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GpuDesc {
+    /// Lanes of a warp. Range 1..=64.
+    pub lanes: u8,
+    /// Warps that a core has at once: thread T runs on core T / warps, modulo `core.count`. Range 1..=1024.
+    pub warps: u16,
+    /// What of a warp instruction's addresses is one lookup: `page`, `line` or `lane`. Default `page`.
+    #[serde(default)]
+    pub merge: Merge,
+    /// Bytes of a line, a power of two of 16..=4096. Default 128.
+    #[serde(default = "line_bytes")]
+    pub line_bytes: u16,
+    /// Lookups that the first level begins in a cycle: an instruction that needs more keeps its core for as many more
+    /// cycles. Range 1..=64. Default 1.
+    #[serde(default = "one")]
+    pub ports: u8,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+fn line_bytes() -> u16 {
+    128
+}
+
+fn one() -> u8 {
+    1
+}
+
+impl GpuDesc {
+    /// Most lanes of a warp.
+    pub const MAX_LANES: usize = 64;
+
+    /// Address bits within what is looked up once.
+    pub fn shift(&self) -> u32 {
+        match self.merge {
+            Merge::Page => mmulab_addr::BASE_BYTES.trailing_zeros(),
+            Merge::Line => self.line_bytes.trailing_zeros(),
+            Merge::Lane => 0,
+        }
+    }
+
+    /// Says what is out of range.
+    ///
+    /// # Errors
+    /// The key, what it is, and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |key: &str, is: u16, most: u16| match (1..=most).contains(&is) {
+            true => Ok(()),
+            false => Err(format!("gpu.{key} is {is}: give 1 to {most}")),
+        };
+        within("lanes", self.lanes.into(), Self::MAX_LANES as u16)?;
+        within("warps", self.warps, 1024)?;
+        within("ports", self.ports.into(), 64)?;
+        if !self.line_bytes.is_power_of_two() || !(16..=4096).contains(&self.line_bytes) {
+            return Err(format!("gpu.line_bytes is {}: give a power of two from 16 to 4096", self.line_bytes));
+        }
+        Ok(())
+    }
+}

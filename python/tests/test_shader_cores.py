@@ -1,0 +1,139 @@
+"""Shader cores: what must hold of any trace of warps."""
+
+import random
+from typing import Any
+
+import pytest
+from bench import BASE, Bench
+
+from mmulab import UserError
+
+CORES = """
+[core]
+count = 3
+frequency_mhz = 1000
+
+[gpu]
+lanes = {lanes}
+warps = 4
+merge = "{merge}"
+
+[[tlb]]
+name = "TLB"
+level = 1
+side = "both"
+entries = 8
+ways = 2
+sizes = ["4K"]
+
+[[tlb]]
+name = "STLB"
+level = 2
+side = "both"
+entries = 32
+ways = 4
+sizes = ["4K"]
+shared = true
+"""
+
+
+def warps(seed: int, steps: int = 300, pages: int = 64) -> tuple[str, list[tuple[int, list[int]]]]:
+    """A trace of warps, and for each instruction its warp and the addresses of its lanes."""
+    rng = random.Random(seed)
+    lines, done = [f"mmap {BASE:#x} {pages * 4}K rw anon populate"], []
+    for _ in range(steps):
+        warp = rng.randrange(12)
+        start = BASE + 4 * rng.randrange(pages * 1024 - 64)
+        spread = rng.choice([0, 4, 64, 4096])
+        lanes = [BASE + (start - BASE + lane * spread) % (pages * 4096) for lane in range(rng.randint(1, 8))]
+        kind = rng.choice("rw")
+        lines += [f"p 1.{warp}", f"f 0x400000 x{rng.randint(1, 3)}", *(f"{kind} {lane:#x}" for lane in lanes)]
+        done.append((warp, lanes))
+    return "\n".join(lines) + "\n", done
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lookups_are_the_places_that_lanes_name(bench: Bench, seed: int) -> None:
+    """By page, by line and by lane; and a core sees no warp but its own."""
+    trace, done = warps(seed)
+    for merge, shift in (("page", 12), ("line", 7), ("lane", None)):
+        counts = bench.run(bench.machine(CORES.format(lanes=8, merge=merge)), trace)["counts"]
+        places = [lanes if shift is None else list({at >> shift for at in lanes}) for _, lanes in done]
+        assert counts["warps"]["instructions"] == len(done)
+        assert counts["warps"]["lanes"] == sum(len(lanes) for _, lanes in done)
+        assert counts["references"] == counts["warps"]["lookups"] == sum(map(len, places))
+        assert counts["warps"]["port_stalls"] == sum(len(p) - 1 for p in places)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_core_has_its_own_first_level_and_all_one_second(bench: Bench, seed: int) -> None:
+    """The first levels miss as models of their own would, the second as one model that sees all their misses."""
+    trace, done = warps(seed)
+    counts = bench.run(bench.machine(CORES.format(lanes=8, merge="page")), trace)["counts"]
+    first = [Lru(4, 2) for _ in range(3)]
+    second = Lru(8, 4)
+    misses = [0, 0]
+    for warp, lanes in done:
+        for page in dict.fromkeys(at >> 12 for at in lanes):
+            if not first[warp // 4].hit(page):
+                misses[0] += 1
+                misses[1] += not second.hit(page)
+    # The first store to a page walks to set its dirty bit: that is no miss.
+    assert (counts["tlb"]["l1d"]["misses"], counts["tlb"]["l2d"]["misses"]) == tuple(misses)
+
+
+class Lru:
+    """Sets of pages, the one used longest ago goes."""
+
+    def __init__(self, sets: int, ways: int) -> None:
+        self.sets: list[list[int]] = [[] for _ in range(sets)]
+        self.ways = ways
+
+    def hit(self, page: int) -> bool:
+        """Whether it is there; it is then."""
+        held = self.sets[page % len(self.sets)]
+        found = page in held
+        if found:
+            held.remove(page)
+        held.append(page)
+        del held[: -self.ways]
+        return found
+
+
+def test_translations_are_sound(bench: Bench) -> None:
+    """The checker finds nothing stale in any core or in what they share, while the kernel changes rights and mappings."""
+    trace, _ = warps(7, steps=120)
+    lines = trace.splitlines()
+    for at, event in ((200, "mprotect"), (500, "munmap")):
+        length = "64K r" if event == "mprotect" else "64K"
+        lines.insert(next(n for n in range(at, len(lines)) if lines[n].startswith("p ")), f"{event} {BASE:#x} {length}")
+    trace = "\n".join(lines) + "\n"
+    machine = bench.machine(CORES.format(lanes=8, merge="page"))
+    checked = bench.run(machine, trace, check="translations")
+    assert checked["complete"], checked["ended"]
+    plain = bench.run(machine, trace)
+    assert (checked["counts"], checked["model"]) == (plain["counts"], plain["model"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("gpu.lanes=65", "gpu.lanes is 65: give 1 to 64"),
+        ("gpu.warps=0", "gpu.warps is 0: give 1 to 1024"),
+        ("gpu.line_bytes=100", "gpu.line_bytes is 100: give a power of two"),
+        ("tlb.TLB.shared=true", "shared: an array of level 2"),
+        ("tlb_rules.inclusion=inclusive", "shared: an array of level 2, not inclusive"),
+    ],
+)
+def test_what_cannot_be_is_refused(bench: Bench, change: str, says: str) -> None:
+    """With the key, and what it may be."""
+    machine = bench.machine(CORES.format(lanes=8, merge="page"))
+    with pytest.raises(UserError, match=says):
+        bench.run(machine, f"r {BASE:#x}\n", "linux-4k", change)
+
+
+def test_virtual_machines_have_no_shader_cores(bench: Bench) -> None:
+    """Said rather than simulated wrongly."""
+    machine: Any = bench.machine(CORES.format(lanes=8, merge="page"))
+    with pytest.raises(UserError, match="leave out"):
+        bench.run(machine, f"r {BASE:#x}\n", "linux-4k", "virtual.memory.size=32M")
