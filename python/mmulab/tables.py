@@ -78,8 +78,8 @@ def print_result(out: Console, result: Result) -> None:
     )
     if warps := result.counts.get("warps"):
         out.print(
-            f"{show_count(warps['lanes'])} addresses of lanes in {show_count(warps['instructions'])} loads and stores of "
-            "warps: the references are what of them is looked up"
+            f"{show_count(warps['lanes'])} addresses of lanes in {show_count(warps['instructions'])} loads and stores "
+            "of warps: the references are what of them is looked up"
         )
     out.print()
     table = plain()

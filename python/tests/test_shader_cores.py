@@ -101,7 +101,7 @@ class Lru:
 
 
 def test_translations_are_sound(bench: Bench) -> None:
-    """The checker finds nothing stale in any core or in what they share, while the kernel changes rights and mappings."""
+    """The checker finds nothing stale in a core or in what cores share, while rights and mappings change."""
     trace, _ = warps(7, steps=120)
     lines = trace.splitlines()
     for at, event in ((200, "mprotect"), (500, "munmap")):
