@@ -13,6 +13,8 @@ def reshape_words(reshaped: dict[str, Any]) -> str:
         words.append(f"linked anew by {image['linker']} with maxpagesize {image['max_page_size']}")
     if heap := reshaped.get("heap"):
         words.append(f"its heap kept by {heap['kind']}")
+    if reshaped.get("populate"):
+        words.append("its memory populated")
     return ", ".join(words)
 
 

@@ -172,6 +172,12 @@ def _print_host(out: Console, host: dict[str, Any]) -> None:
         f"{show_bytes(memory['resident_bytes_peak'])}, page tables {show_bytes(memory['table_bytes_peak'])}.",
         soft_wrap=True,
     )
+    if host["mode"] == "shadow":
+        out.print(
+            f"Shadow tables: {host['table_writes']:,} entries that guests wrote to their tables and "
+            f"{host['table_loads']:,} tables they loaded, each an exit.",
+            soft_wrap=True,
+        )
     if "nested_tlb" in host:
         tlb = host["nested_tlb"]
         out.print(f"Nested TLB: {tlb['accesses']:,} accesses, {tlb['hits']:,} hits, {tlb['misses']:,} misses.")

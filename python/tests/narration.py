@@ -85,7 +85,10 @@ def add_event(sums: Counter[str], event: Line) -> None:
     elif "flush" in event:
         # INVLPG names any address of a page; the kernel, the first.
         sums["kernel.invalidations"] += not (event["flush"] == "page" and event["va"] % 4096)
-    elif "host" not in event:
+    elif "host" in event:
+        if event["host"].get("event") == "table_writes":
+            sums["virtual.table_writes"] += event["host"]["entries"]
+    else:
         what = event["event"]
         if what == "refused":
             sums[f"kernel.refusals.{event['why']}"] += 1
@@ -122,6 +125,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
         for level in counts["walks"].get(levels, []):
             number = level["level"]
             take(f"walks.{levels}.{number}", {k: v for k, v in level.items() if k != "level"})
+    flat["virtual.table_writes"] = counts.get("virtual", {}).get("table_writes", 0)
     nested_tlb = counts.get("virtual", {}).get("nested_tlb")
     if nested_tlb:
         flat["virtual.nested_tlb.hits"] = nested_tlb["hits"]

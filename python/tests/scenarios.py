@@ -142,7 +142,9 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
         host_policy = str(directory / "h.toml")
         Path(host_policy).write_text(scenario.host_policy, encoding="utf-8")
     job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"), (), host_policy)
-    changes: dict[str, Any] = {key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap")}
+    changes: dict[str, Any] = {
+        key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap", "populate")
+    }
     plain_options = {key: value for key, value in scenario.options.items() if key not in changes}
     if changes["heap"] is not None:
         changes["heap"] = Allocator().convert(changes["heap"], None, None)

@@ -62,16 +62,27 @@ pub struct Work {
     pub count: u64,
 }
 
+/// A run of frames that the kernel stored to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// The first.
+    pub first: Pfn,
+    /// How many.
+    pub frames: u64,
+    /// It is one block, and a node of a page table that merges levels.
+    pub is_node: bool,
+}
+
 /// What the kernel did while it handled one event or fault. The caller empties it between calls.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Translations every core must drop, in order.
     pub invalidations: Vec<Invalidate>,
-    /// Work to be charged.
+    /// Work to be charged, once for each kind.
     pub work: Vec<Work>,
-    /// Memory that was given contents (zeroed, copied to, read into, made a table of), by first frame and size, if
+    /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
-    pub touched: Vec<(Pfn, PageOrder)>,
+    pub touched: Vec<Stored>,
     /// Whether `told` is wanted.
     pub narrate: bool,
     /// What happened, in words, if it is wanted.

@@ -421,7 +421,11 @@ impl Kernel {
         for &kind in WorkKind::ALL {
             let count = self.core.memory.work.get(kind);
             if count > 0 {
-                fx.work.push(Work { kind, count });
+                // A host serves millions of faults before anybody asks what they took.
+                match fx.work.iter_mut().find(|work| work.kind == kind) {
+                    Some(work) => work.count += count,
+                    None => fx.work.push(Work { kind, count }),
+                }
                 self.core.counts.work.add(kind, count);
             }
         }

@@ -43,7 +43,7 @@ pub use desc::{
     AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,
     ThpDesc, ThpEnabled, ThpSize,
 };
-pub use effects::{Actor, Effects, Fault, Told, Work, WorkKind};
+pub use effects::{Actor, Effects, Fault, Stored, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};
 pub use freebsd::FreebsdDesc;
 pub use kernel::{Context, Kernel, KernelDesc, TableMemory};

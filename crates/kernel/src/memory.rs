@@ -4,7 +4,7 @@ use crate::cache::{Cache, ObjectId};
 use crate::freebsd::{Objects, Reservations};
 use crate::pages::{Page, Pages, Use};
 use crate::tally::Tally;
-use crate::{Bytes, TableCounts, Told, WorkKind};
+use crate::{Bytes, Stored, TableCounts, Told, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility};
 use rustc_hash::FxHashMap;
@@ -59,7 +59,7 @@ pub struct Memory {
     pub file_peak: u64,
     pub cache_dropped: u64,
     /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
-    pub touched: Option<Vec<(Pfn, PageOrder)>>,
+    pub touched: Option<Vec<Stored>>,
     /// The processor that allocates.
     pub cpu: u16,
 }
@@ -107,8 +107,19 @@ impl Memory {
     /// The kernel stores to the `order` frames from `pfn` on.
     #[inline]
     pub fn touch(&mut self, pfn: Pfn, order: PageOrder) {
+        let Some(touched) = &mut self.touched else { return };
+        let frames = order.base_pages();
+        // Frames are mostly handed out in order: millions of them are few runs.
+        match touched.last_mut() {
+            Some(last) if !last.is_node && last.first.0 + last.frames == pfn.0 => last.frames += frames,
+            _ => touched.push(Stored { first: pfn, frames, is_node: false }),
+        }
+    }
+
+    /// The same, of a block that page tables are to be merged in.
+    pub fn touch_node(&mut self, pfn: Pfn, order: PageOrder) {
         if let Some(touched) = &mut self.touched {
-            touched.push((pfn, order));
+            touched.push(Stored { first: pfn, frames: order.base_pages(), is_node: true });
         }
     }
 

@@ -50,8 +50,7 @@ pub struct TableCounts {
 }
 
 impl Memory {
-    fn count_table_frames(&mut self, pfn: Pfn, order: PageOrder) {
-        self.touch(pfn, order);
+    fn count_table_frames(&mut self, order: PageOrder) {
         self.table_frames += order.base_pages();
         self.table_frames_peak = self.table_frames_peak.max(self.table_frames);
     }
@@ -62,7 +61,8 @@ impl TableFrames for Memory {
     fn take(&mut self) -> Option<Pfn> {
         let pfn = self.take_of(Mobility::Unmovable)?;
         self.work.add(WorkKind::TableFrame, 1);
-        self.count_table_frames(pfn, PageOrder::P4K);
+        self.touch(pfn, PageOrder::P4K);
+        self.count_table_frames(PageOrder::P4K);
         Some(pfn)
     }
 
@@ -75,7 +75,8 @@ impl TableFrames for Memory {
     /// What it costs is part of the merge.
     fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
         let pfn = self.frames.alloc(order, Mobility::Unmovable, self.cpu)?;
-        self.count_table_frames(pfn, order);
+        self.touch_node(pfn, order);
+        self.count_table_frames(order);
         Some(pfn)
     }
 

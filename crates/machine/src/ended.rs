@@ -84,6 +84,9 @@ pub enum MachineError {
     /// The host's memory or policy cannot be as described.
     #[error("the host: {0}")]
     Host(KernelError),
+    /// The memory or policy of a guest cannot be as described.
+    #[error("the guest: {0}")]
+    Guest(KernelError),
     /// It came to its end before the trace began.
     #[error("{}", .0.report().message)]
     Start(Ended),

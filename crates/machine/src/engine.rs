@@ -11,8 +11,8 @@ use crate::{
     tally::{Cost, Missed},
     warps::{Lanes, Waiting},
 };
-use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Side, Tid, VirtAddr};
-use mmulab_kernel::{Actor, Effects, FaultError, RegionId};
+use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Pid, Side, Tid, VirtAddr};
+use mmulab_kernel::{Actor, Effects, FaultError, RegionId, Stored};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_tlb::{Hierarchy, Outcome};
 use mmulab_trace::{Batch, Event, Item};
@@ -152,6 +152,10 @@ impl Machine {
             host,
             desc,
         };
+        let neighbours = machine.cores.iter().any(|core| core.tlbs.looks_at_neighbours());
+        if let Some(host) = &mut machine.host {
+            host.tell_neighbours(neighbours);
+        }
         // The first guest last: it is the one that runs.
         for vm in (0..machine.host.as_ref().map_or(1, |host| host.count())).rev() {
             machine.enter(vm);
@@ -181,6 +185,7 @@ impl Machine {
         self.fx.narrate = W::ACTIVE;
         if let Some(host) = &mut self.host {
             host.fx.narrate = W::ACTIVE;
+            host.watch_walks(W::ACTIVE);
         }
         let ran = match self.checker.take() {
             None => self.go(batch, watch),
@@ -287,9 +292,14 @@ impl Machine {
             }
             core.instructions += std::mem::take(&mut instructions);
             if let Some(&ahead) = batch.refs.get(at + AHEAD) {
-                core.walker.foresee(&self.system.mem, &self.caches, asid, ahead.va());
-                if let (Some(host), Some(cx), Some(nearer)) = (&self.host, core.context, batch.refs.get(at + NEARER)) {
-                    host.foresee(&core.walker, &self.system.mem, &self.caches, cx, (cpu, nearer.va()));
+                match &self.host {
+                    None => core.walker.foresee(&self.system.mem, &self.caches, asid, ahead.va()),
+                    Some(host) => {
+                        core.walker.foresee_entry(&self.system.mem, asid, ahead.va());
+                        if let (Some(cx), Some(nearer)) = (core.context, batch.refs.get(at + NEARER)) {
+                            host.foresee(&core.walker, &self.system.mem, &self.caches, cx, (cpu, nearer.va()));
+                        }
+                    }
                 }
             }
             if let Err(ended) = self.beyond(va, access, outcome, watch) {
@@ -543,7 +553,7 @@ impl Machine {
             Err(error) => error,
         };
         let count = match error {
-            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(error.to_string())),
+            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(self.in_guest(&error))),
             FaultError::Unmapped { .. } => &mut self.counts.unmapped,
             FaultError::Protection { .. } => &mut self.counts.forbidden,
         };
@@ -551,6 +561,15 @@ impl Machine {
         match self.unmapped {
             Unmapped::Stop => Err(Ended::Violation(error.to_string())),
             _ => Ok(false),
+        }
+    }
+
+    /// An error of a program, with the virtual machine it runs in.
+    #[cold]
+    fn in_guest(&self, error: &FaultError) -> String {
+        match &self.host {
+            Some(host) => format!("virtual machine {}: {error}", host.at()),
+            None => error.to_string(),
         }
     }
 
@@ -584,6 +603,11 @@ impl Machine {
                 }
             }
             self.counts.space_switches += u64::from(pid != self.who.pid);
+            if pid != self.who.pid
+                && let Some(host) = &mut self.host
+            {
+                host.trap_table_load();
+            }
             self.who = Actor { pid, tid, cpu };
             self.take_up(warp);
         }
@@ -657,12 +681,20 @@ impl Machine {
             }
             self.settle_host(watch);
         }
+        let mut trapped = 0;
+        if let Some(host) = &mut self.host {
+            trapped = host.trap_table_writes(&self.fx.work);
+            self.host_cycles += self.desc.machine.costs.guest_table_write * trapped as f64;
+        }
         for work in &self.fx.work {
             self.kernel_cycles += self.desc.machine.costs.cycles(work.kind) * work.count as f64;
         }
         self.counts.kernel_cycles = self.kernel_cycles as u64;
         if W::ACTIVE {
             watch.happened(&self.fx.told, &self.fx.invalidations);
+            if trapped != 0 {
+                watch.trapped_table_writes(trapped);
+            }
         }
         let touched = std::mem::take(&mut self.fx.touched);
         self.fx.clear();
@@ -671,13 +703,13 @@ impl Machine {
 
     /// The kernel of the guest that runs stored to these frames: the host must have them.
     #[cold]
-    fn back<W: Watch>(&mut self, mut touched: Vec<(Pfn, PageOrder)>, watch: &mut W) -> Result<(), Ended> {
+    fn back<W: Watch>(&mut self, mut touched: Vec<Stored>, watch: &mut W) -> Result<(), Ended> {
         let mut result = Ok(());
-        for (pfn, order) in touched.drain(..) {
+        for stored in touched.drain(..) {
             if let Some(host) = &mut self.host
                 && result.is_ok()
             {
-                result = host.back(pfn, order, self.who.cpu);
+                result = host.back(&stored, self.who.cpu);
             }
         }
         self.fx.touched = touched;

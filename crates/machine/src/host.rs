@@ -21,9 +21,9 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc};
+use mmulab_kernel::{Actor, Effects, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc, Stored, WorkKind};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
-use mmulab_trace::{Backing, Event, MapFlags};
+use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};
 use std::{collections::BTreeSet, ops::Range};
 
@@ -79,6 +79,8 @@ pub(crate) struct Host {
     shadows: Option<Shadows>,
     /// What shadow tables no longer say, to be delivered with what the host's kernel changed.
     shadow_stale: Vec<Invalidate>,
+    /// Guests tell it where the merged nodes of their tables are, and it advises huge pages for them.
+    hears_of_nodes: bool,
 }
 
 impl Host {
@@ -110,6 +112,7 @@ impl Host {
             tags,
             shadows: (guest.mode == Mode::Shadow).then(|| Shadows::new(machine.table.clone())),
             shadow_stale: Vec::new(),
+            hears_of_nodes: guest.advise_nodes,
         };
         for vm in 0..count {
             let mut of_guest = KernelDesc {
@@ -121,7 +124,7 @@ impl Host {
             };
             // Guests of one description differ in what is placed at random.
             of_guest.memory.seed = of_guest.memory.seed.wrapping_add(vm as u64);
-            let mut parked = System::new(&of_guest, desc.options.profile)?;
+            let mut parked = System::new(&of_guest, desc.options.profile).map_err(MachineError::Guest)?;
             parked.kernel.tell_touched();
             let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
             let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
@@ -183,6 +186,16 @@ impl Host {
         let nested = &mut self.walkers[usize::from(cpu)];
         let walk = nested.walk(walker, memories, caches, cx, va, access);
         (walk, nested)
+    }
+
+    /// Whether each walk's entries are to be told.
+    pub fn watch_walks(&mut self, watched: bool) {
+        self.walkers.iter_mut().for_each(|walker| walker.watched = watched);
+    }
+
+    /// Whether the neighbours of a page's entry matter to TLBs.
+    pub fn tell_neighbours(&mut self, neighbours: bool) {
+        self.walkers.iter_mut().for_each(|walker| walker.neighbours = neighbours);
     }
 
     /// Hints what a walk for `va` will read of the host.
@@ -257,8 +270,11 @@ impl Host {
     }
 
     /// The kernel of the guest that runs stores to memory: the host must have it.
-    pub fn back(&mut self, pfn: Pfn, order: PageOrder, cpu: u16) -> Result<(), Ended> {
-        let mut frames = pfn.0..pfn.0 + order.base_pages();
+    pub fn back(&mut self, stored: &Stored, cpu: u16) -> Result<(), Ended> {
+        let mut frames = stored.first.0..stored.first.0 + stored.frames;
+        if stored.is_node && self.hears_of_nodes && self.first_missing(&frames).is_some() {
+            self.advise(stored, cpu)?;
+        }
         let mut faults = 0;
         while let Some(gpa) = self.first_missing(&frames) {
             faults = if gpa.pfn().0 == frames.start { faults + 1 } else { 0 };
@@ -270,6 +286,40 @@ impl Host {
             self.serve(gpa, Access::Write, cpu)?;
         }
         Ok(())
+    }
+
+    /// The guest that runs tells where a merged node of its table is, which leaves it: the host advises a huge page there.
+    fn advise(&mut self, node: &Stored, cpu: u16) -> Result<(), Ended> {
+        self.counts.exits += 1;
+        self.counts.nodes_told += 1;
+        let addr = VirtAddr::new(node.first.addr().0);
+        let len = node.frames * PageOrder::P4K.bytes();
+        let event = Event::Madvise { addr, len, advice: Advice::Hugepage };
+        let System { mem, kernel, .. } = &mut self.system;
+        let advised = kernel.event(mem, Self::actor(self.at, cpu), &event, &mut self.fx);
+        advised.map_err(|e| Ended::Kernel(format!("the host: {e}")))
+    }
+
+    /// What the kernel of the guest that runs did to its tables, which shadow tables are made of: the host has them
+    /// write-protected, so each entry written leaves the guest. Returns how many.
+    pub fn trap_table_writes(&mut self, work: &[mmulab_kernel::Work]) -> u64 {
+        if self.shadows.is_none() {
+            return 0;
+        }
+        // A table that comes or goes is an entry of the one above.
+        let is_write = |kind| matches!(kind, WorkKind::EntryWrite | WorkKind::TableFrame);
+        let writes = work.iter().filter(|work| is_write(work.kind)).map(|work| work.count).sum();
+        self.counts.exits += writes;
+        self.counts.table_writes += writes;
+        writes
+    }
+
+    /// The guest that runs loads another table: where shadow tables are, the host must see that.
+    pub fn trap_table_load(&mut self) {
+        if self.shadows.is_some() {
+            self.counts.exits += 1;
+            self.counts.table_loads += 1;
+        }
     }
 
     /// Changes in the host's tables have made translations stale: the host invalidates all that was made with the table of

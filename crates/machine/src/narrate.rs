@@ -87,7 +87,16 @@ enum Happening {
     Flush(Invalidate),
     HostKernel { host: Told },
     HostFlush { host: Invalidate },
+    HostTrapped { host: Trapped },
     Tlb { tlb: &'static str, array: String, va: VirtAddr, bytes: u64 },
+}
+
+/// Why a guest was left, beside walks and violations.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Trapped {
+    /// Its kernel wrote entries of tables that shadow tables are made of.
+    TableWrites { entries: u64 },
 }
 
 impl<F: FnMut(&str)> Narrator<F> {
@@ -235,6 +244,10 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
             let cached = self.server(s.server, walk_caches);
             self.walk.push(Read { entry, first, level: s.level, pa: s.pa, cached, cycles: s.cycles });
         }
+    }
+
+    fn trapped_table_writes(&mut self, count: u64) {
+        self.events.push(Happening::HostTrapped { host: Trapped::TableWrites { entries: count } });
     }
 
     fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {

@@ -28,6 +28,9 @@ pub trait Watch: Observer {
     /// The host's kernel did this, and asked for these invalidations.
     fn happened_in_host(&mut self, _told: &[Told], _invalidations: &[Invalidate]) {}
 
+    /// A guest's kernel wrote so many entries of its tables, each of which left the guest.
+    fn trapped_table_writes(&mut self, _count: u64) {}
+
     /// Whether it wants to see no more: the run ends.
     fn is_over(&self) -> bool {
         false

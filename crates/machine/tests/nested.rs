@@ -153,16 +153,7 @@ fn several_machines_keep_apart_with_tags_and_without() {
 fn a_guest_larger_than_its_host_runs_until_the_host_has_nothing_left() {
     let sets = ["memory.size=16M", "virtual.memory.size=64M", "core.count=1"];
     let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
-    let mut batch = Batch::default();
-    batch.push_event(Event::Mmap {
-        addr: VirtAddr::new(AT),
-        len: 32 << 20,
-        prot: Prot::RW,
-        flags: MapFlags::default(),
-        backing: Backing::Anon,
-    });
-    (0..PAGES).for_each(|page| batch.refs.push(Ref::write(VirtAddr::new(AT + (page << 12)))));
-    m.run(&batch);
+    m.run(&stores(PAGES << 12));
     let ended = m.ended().expect("the host ran out").report();
     assert_eq!(ended.reason, "out-of-memory");
     assert!(
@@ -171,6 +162,74 @@ fn a_guest_larger_than_its_host_runs_until_the_host_has_nothing_left() {
         ended.message
     );
     assert!(ended.message.contains("memory.size"), "{}", ended.message);
+}
+
+#[test]
+fn guests_and_hosts_need_not_have_as_many_levels() {
+    for (guest, host) in [(5, 4), (4, 5), (5, 5)] {
+        let levels = [format!("virtual.table.levels={guest}"), format!("table.levels={host}")];
+        checked("linux-4k", "linux-thp", &[&levels[0], &levels[1]], guest);
+    }
+}
+
+#[test]
+fn memory_that_the_hosts_table_cannot_translate_is_refused() {
+    // Sv39 translates 256 GiB of user addresses; a guest's memory begins at 0.
+    let host =
+        ["isa=riscv64", "memory.size=64M", "table.kind=riscv-sv", "table.levels=3", "virtual.table.kind=riscv-sv"];
+    let with = |memory| {
+        let sets: Vec<&str> = host.into_iter().chain(["virtual.table.levels=5", memory]).collect();
+        machine("linux-4k", "linux-4k", &sets, Options::default())
+    };
+    assert_eq!(with("virtual.memory.size=128G").err(), None);
+    let error = with("virtual.memory.size=512G").err().expect("beyond the table");
+    assert!(error.contains("512G of guest-physical memory do not fit"), "{error}");
+    assert!(error.contains("virtual.memory.size"), "{error}");
+}
+
+#[test]
+fn whose_memory_is_wrong_or_used_up_is_told() {
+    let error = machine("linux-4k", "linux-4k", &["virtual.memory.size=6M"], Options::default()).err();
+    assert!(error.expect("too little").starts_with("the guest: memory.size: '6M'"));
+    // Shadow tables are the host's, and so is what they take.
+    for (sets, whose) in [
+        (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=nested"], "the host is out of memory"),
+        (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=shadow"], "the host is out of memory"),
+        (["memory.size=64M", "virtual.memory.size=16M", "virtual.mode=nested"], "virtual machine 0: out of memory"),
+    ] {
+        let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
+        m.run(&stores(32 << 20));
+        let ended = m.ended().expect("something ran out").report();
+        assert_eq!(ended.reason, "out-of-memory", "{sets:?}");
+        assert!(ended.message.starts_with(whose), "{sets:?}: {}", ended.message);
+    }
+}
+
+/// A store to every page of so many bytes.
+fn stores(bytes: u64) -> Batch {
+    let mut batch = Batch::default();
+    batch.push_event(Event::Mmap {
+        addr: VirtAddr::new(AT),
+        len: bytes,
+        prot: Prot::RW,
+        flags: MapFlags::default(),
+        backing: Backing::Anon,
+    });
+    (0..bytes >> 12).for_each(|page| batch.refs.push(Ref::write(VirtAddr::new(AT + (page << 12)))));
+    batch
+}
+
+#[test]
+fn shadow_tables_trap_what_guests_write_to_their_tables() {
+    let writes = |mode| {
+        let of_host = checked("linux-4k", "linux-4k", &[mode], 5);
+        let count = |key: &str| of_host[key].as_u64().expect("a count");
+        (count("table_writes"), count("exits"))
+    };
+    let (nested, shadow) = (writes("virtual.mode=nested"), writes("virtual.mode=shadow"));
+    assert_eq!(nested.0, 0);
+    assert!(shadow.0 > 500, "{shadow:?}");
+    assert!(shadow.1 > nested.1 + shadow.0, "{shadow:?} {nested:?}");
 }
 
 #[test]

@@ -12,4 +12,7 @@ pub struct ReshapeDesc {
     /// The allocator that keeps its heap. Default: the one it was recorded with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapDesc>,
+    /// Whether its private writable memory is there before it runs, as if mapped with MAP_POPULATE. Default `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub populate: bool,
 }

@@ -1,12 +1,12 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, or with another heap
-//! allocator. What comes out is a
-//! trace like any other; machines and kernels know nothing of it.
+//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap allocator, or
+//! with its memory there from the start. What comes out is a trace like any other; machines and kernels know nothing of it.
 
 mod desc;
 mod error;
 mod headers;
 mod heap;
 mod image;
+mod populate;
 
 pub use desc::ReshapeDesc;
 pub use error::ReshapeError;
@@ -25,8 +25,9 @@ pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn So
         Some(image) => image::reshape(image, source)?,
         None => source,
     };
-    match &desc.heap {
-        Some(heap) => heap::reshape(heap, source),
-        None => Ok(source),
-    }
+    let source = match &desc.heap {
+        Some(heap) => heap::reshape(heap, source)?,
+        None => source,
+    };
+    Ok(if desc.populate { populate::reshape(source) } else { source })
 }

@@ -120,6 +120,11 @@ impl Hierarchy {
         })
     }
 
+    /// Whether any array looks at the entries beside a page's own, so that walks must hand them over.
+    pub fn looks_at_neighbours(&self) -> bool {
+        self.coalesces
+    }
+
     /// Looks a reference up. `asid` is not 0, the tag that global entries carry.
     #[inline(always)]
     pub fn access<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {

@@ -1,7 +1,7 @@
 //! What lies below a table: memory itself, or a host that has the table's frames somewhere else.
 
 use crate::{Caches, StepRecord};
-use mmulab_addr::{Access, PhysAddr, VirtAddr};
+use mmulab_addr::{Access, PageOrder, PhysAddr, VirtAddr};
 use mmulab_pagetable::Walked;
 use std::convert::Infallible;
 
@@ -12,11 +12,16 @@ pub trait Below {
     /// Why it could not be.
     type Refusal;
 
-    /// Where the entry at `entry` lies; the time it took to know is added to `cycles`.
+    /// Where the entry at `entry` lies, and the size of the page it lies in; the time it took to know is added to `cycles`.
     ///
     /// # Errors
     /// It lies nowhere yet.
-    fn place(&mut self, caches: &mut Caches, entry: PhysAddr, cycles: &mut u32) -> Result<PhysAddr, Self::Refusal>;
+    fn place(
+        &mut self,
+        caches: &mut Caches,
+        entry: PhysAddr,
+        cycles: &mut u32,
+    ) -> Result<(PhysAddr, PageOrder), Self::Refusal>;
 
     /// What a finished walk hands to the TLBs, going on from what the table said.
     ///
@@ -43,8 +48,8 @@ impl Below for Flat {
     type Refusal = Infallible;
 
     #[inline(always)]
-    fn place(&mut self, _: &mut Caches, entry: PhysAddr, _: &mut u32) -> Result<PhysAddr, Infallible> {
-        Ok(entry)
+    fn place(&mut self, _: &mut Caches, entry: PhysAddr, _: &mut u32) -> Result<(PhysAddr, PageOrder), Infallible> {
+        Ok((entry, PageOrder::P4K))
     }
 
     #[inline(always)]

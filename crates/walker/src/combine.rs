@@ -26,12 +26,22 @@ const LINE: usize = 8;
 /// The line for designs that look at neighbours is what hardware could see: the guest's entries, each with the host's frame
 /// as far as the same page of the host reaches, or the line of the host's entries that was read with it; the others are
 /// cleared. Where the guest's page is larger than the host's, neighbours in the host's line are neighbours of the program.
-pub fn combine(guest: &Walked, host: &HostPage, va: VirtAddr, gpa: PhysAddr) -> Walked {
+/// Where nobody looks at neighbours, all but the page itself is cleared.
+pub fn combine(guest: &Walked, host: &HostPage, va: VirtAddr, gpa: PhysAddr, neighbours: bool) -> Walked {
     let order = guest.leaf.order.min(host.leaf.order);
     let pa = host.leaf.translate(VirtAddr::new(gpa.0));
     let leaf = Leaf { pfn: pa.pfn().align_down(order), order, ..both(&guest.leaf, &host.leaf) };
     debug_assert_eq!(leaf.translate(va), pa, "pages of both dimensions are aligned to the smaller size");
     let mut line = [0; LINE];
+    if !neighbours {
+        let (slot, level, format) = match host.line {
+            Some((_, slot)) if guest.leaf.order > host.leaf.order => (slot, host.level, host.format),
+            None if guest.leaf.order > host.leaf.order => (0, host.level, host.format),
+            _ => (guest.slot, guest.level, guest.format),
+        };
+        line[usize::from(slot)] = format.encode_leaf(&leaf);
+        return Walked { leaf, line, slot, level, format };
+    }
     if guest.leaf.order > host.leaf.order {
         let (theirs, slot) = host.line.unwrap_or(([0; LINE], 0));
         for (mine, bits) in line.iter_mut().zip(theirs) {
@@ -112,7 +122,7 @@ mod tests {
     fn small_pages_in_a_huge_page_of_the_host_keep_their_neighbours() {
         // Guest pages 0x100..0x108 of the program's 0x10..0x18; the host has 2 MiB at 0x400.
         let g = guest(0x100, 3, PageOrder::P4K);
-        let w = combine(&g, &host(0x400, PageOrder::P2M, None), VirtAddr::new(0x13_000), PhysAddr(0x10_3000));
+        let w = combine(&g, &host(0x400, PageOrder::P2M, None), VirtAddr::new(0x13_000), PhysAddr(0x10_3000), true);
         assert_eq!((w.leaf.pfn.0, w.leaf.order), (0x503, PageOrder::P4K));
         assert_eq!(frames(&w), (0..8).map(|n| Some(0x500 + n)).collect::<Vec<_>>());
     }
@@ -122,10 +132,11 @@ mod tests {
         let g = guest(0x104, 0, PageOrder::P4K);
         // The host's line holds guest frames 0x100..0x108, at frames 70, 71, ...; the guest's line reaches beyond it.
         let line = std::array::from_fn(|n| FORMAT.encode_leaf(&leaf(70 + n as u64, PageOrder::P4K)));
-        let w = combine(&g, &host(74, PageOrder::P4K, Some((line, 4))), VirtAddr::new(0x8000), PhysAddr(0x10_4000));
+        let w =
+            combine(&g, &host(74, PageOrder::P4K, Some((line, 4))), VirtAddr::new(0x8000), PhysAddr(0x10_4000), true);
         assert_eq!(frames(&w), [Some(74), Some(75), Some(76), Some(77), None, None, None, None]);
         // The nested TLB had it: the page alone is known.
-        let w = combine(&g, &host(74, PageOrder::P4K, None), VirtAddr::new(0x8000), PhysAddr(0x10_4000));
+        let w = combine(&g, &host(74, PageOrder::P4K, None), VirtAddr::new(0x8000), PhysAddr(0x10_4000), true);
         assert_eq!(frames(&w), [Some(74), None, None, None, None, None, None, None]);
     }
 
@@ -136,7 +147,7 @@ mod tests {
         g.leaf.dirty = false;
         let line = std::array::from_fn(|n| FORMAT.encode_leaf(&leaf(70 + n as u64, PageOrder::P4K)));
         let page = host(75, PageOrder::P4K, Some((line, 5)));
-        let w = combine(&g, &page, VirtAddr::new(0x40_5000), PhysAddr(0x20_5000));
+        let w = combine(&g, &page, VirtAddr::new(0x40_5000), PhysAddr(0x20_5000), true);
         assert_eq!((w.leaf.pfn.0, w.leaf.order, w.leaf.prot, w.leaf.dirty), (75, PageOrder::P4K, Prot::R, false));
         assert_eq!((w.level, w.slot), (1, 5));
         assert_eq!(frames(&w), (0..8).map(|n| Some(70 + n)).collect::<Vec<_>>());
@@ -150,7 +161,7 @@ mod tests {
                 let gpa = PhysAddr(0x20_5000);
                 let walked = guest(if g == PageOrder::P4K { 0x205 } else { 0x200 }, 0, g);
                 let pfn = if h == PageOrder::P4K { 0x1205 } else { 0x1200 };
-                let w = combine(&walked, &host(pfn, h, None), VirtAddr::new(0x4020_5000), gpa);
+                let w = combine(&walked, &host(pfn, h, None), VirtAddr::new(0x4020_5000), gpa, true);
                 assert_eq!(w.leaf.order, g.min(h));
                 assert_eq!(w.leaf.translate(VirtAddr::new(0x4020_5123)), PhysAddr(0x120_5123));
             }

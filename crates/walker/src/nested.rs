@@ -8,7 +8,7 @@ use crate::{
     combine::{HostPage, combine},
     nested_tlb::NestedTlb,
 };
-use mmulab_addr::{Access, PhysAddr, VirtAddr};
+use mmulab_addr::{Access, PageOrder, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{Invalidate, Walked};
 
@@ -85,6 +85,10 @@ pub struct NestedWalker {
     host: Walker,
     tlb: Option<NestedTlb>,
     steps: Vec<NestedStep>,
+    /// Whether steps are kept: somebody wants to know them.
+    pub watched: bool,
+    /// Whether TLBs look at the neighbours of a page's entry.
+    pub neighbours: bool,
     /// Entries of the host read for walks of each side, and by the last walk.
     reads: [u64; 2],
     last_reads: usize,
@@ -94,7 +98,9 @@ pub struct NestedWalker {
 struct Host<'a> {
     walker: &'a mut Walker,
     tlb: Option<&'a mut NestedTlb>,
-    steps: &'a mut Vec<NestedStep>,
+    /// Where steps are kept, if somebody wants to know them.
+    steps: Option<&'a mut Vec<NestedStep>>,
+    neighbours: bool,
     mem: &'a mut PhysMem,
     cx: WalkContext,
     reads: usize,
@@ -115,15 +121,19 @@ impl Host<'_> {
         if let Some(tlb) = &mut self.tlb
             && let Some(held) = tlb.lookup(self.cx.asid, gpa, access, cycles)
         {
-            let pa = held.leaf.translate(VirtAddr::new(gpa.0));
-            let record = StepRecord { level: held.level, pa, server: Server::NestedTlb, cycles: *cycles - before };
-            self.steps.push(NestedStep { dimension: Dimension::Host, record });
+            if let Some(steps) = &mut self.steps {
+                let pa = held.leaf.translate(VirtAddr::new(gpa.0));
+                let record = StepRecord { level: held.level, pa, server: Server::NestedTlb, cycles: *cycles - before };
+                steps.push(NestedStep { dimension: Dimension::Host, record });
+            }
             return Ok(HostPage { leaf: held.leaf, level: held.level, format, line: None });
         }
         let walk = self.walker.walk(self.mem, caches, self.cx, VirtAddr::new(gpa.0), access);
         self.reads += self.walker.reads();
-        let steps = self.walker.steps().iter();
-        self.steps.extend(steps.map(|&record| NestedStep { dimension: Dimension::Host, record }));
+        if let Some(steps) = &mut self.steps {
+            let read = self.walker.steps().iter();
+            steps.extend(read.map(|&record| NestedStep { dimension: Dimension::Host, record }));
+        }
         match walk {
             Walk::Fault { cycles: took, .. } => {
                 *cycles += took;
@@ -146,9 +156,14 @@ impl Below for Host<'_> {
     type Refusal = Violation;
 
     #[inline]
-    fn place(&mut self, caches: &mut Caches, entry: PhysAddr, cycles: &mut u32) -> Result<PhysAddr, Violation> {
+    fn place(
+        &mut self,
+        caches: &mut Caches,
+        entry: PhysAddr,
+        cycles: &mut u32,
+    ) -> Result<(PhysAddr, PageOrder), Violation> {
         let page = self.find(caches, entry, Access::Write, cycles)?;
-        Ok(page.leaf.translate(VirtAddr::new(entry.0)))
+        Ok((page.leaf.translate(VirtAddr::new(entry.0)), page.leaf.order))
     }
 
     #[inline]
@@ -162,12 +177,14 @@ impl Below for Host<'_> {
     ) -> Result<Walked, Violation> {
         let gpa = walked.leaf.translate(va);
         let page = self.find(caches, gpa, access, cycles)?;
-        Ok(combine(&walked, &page, va, gpa))
+        Ok(combine(&walked, &page, va, gpa, self.neighbours))
     }
 
     #[inline]
     fn note(&mut self, record: &StepRecord) {
-        self.steps.push(NestedStep { dimension: Dimension::Guest, record: *record });
+        if let Some(steps) = &mut self.steps {
+            steps.push(NestedStep { dimension: Dimension::Guest, record: *record });
+        }
     }
 }
 
@@ -188,6 +205,8 @@ impl NestedWalker {
             host: Walker::new(&host, core)?,
             tlb: desc.tlb.map(NestedTlb::new).transpose()?.flatten(),
             steps: Vec::new(),
+            watched: false,
+            neighbours: true,
             reads: [0; 2],
             last_reads: 0,
         })
@@ -217,7 +236,8 @@ impl NestedWalker {
         let mut host = Host {
             walker: &mut self.host,
             tlb: self.tlb.as_mut(),
-            steps: &mut self.steps,
+            steps: self.watched.then_some(&mut self.steps),
+            neighbours: self.neighbours,
             mem: mem.host,
             cx: cx.host,
             reads: 0,
@@ -242,14 +262,19 @@ impl NestedWalker {
         cx: NestedContext,
         va: VirtAddr,
     ) {
-        if let Some(entry) = guest.foreseen(cx.guest.asid, va)
-            && let Some(leaf) = cx.guest.format.decode_leaf(mem.read(entry), 1)
+        let Some(entry) = guest.foreseen(cx.guest.asid, va) else { return };
+        // Caches know the guest's entry by the host's address.
+        if let Some(at) = self.host.foreseen(cx.host.asid, VirtAddr::new(entry.0))
+            && let Some(leaf) = cx.host.format.decode_leaf(host_mem.read(at), 1)
         {
+            caches.prefetch(self.host.core(), leaf.translate(VirtAddr::new(entry.0)));
+        }
+        if let Some(leaf) = cx.guest.format.decode_leaf(mem.read(entry), 1) {
             self.host.foresee(host_mem, caches, cx.host.asid, VirtAddr::new(leaf.translate(va).0));
         }
     }
 
-    /// The entries of the last walk, in order, of both dimensions.
+    /// The entries of the last walk, in order, of both dimensions, if it was watched.
     pub fn steps(&self) -> &[NestedStep] {
         &self.steps
     }

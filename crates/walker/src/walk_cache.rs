@@ -2,7 +2,7 @@ use crate::{
     WalkCacheDesc, WalkerError,
     kept::{Kept, Name},
 };
-use mmulab_addr::{Asid, BASE_BYTES, Pfn, PhysAddr, VirtAddr, VirtRange};
+use mmulab_addr::{Asid, PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Rights};
 
 /// What an upper-level entry said, and what the entries above it had granted.
@@ -12,13 +12,23 @@ pub struct Upper {
     pub rights: Rights,
 }
 
-/// Where the host has a frame of the table that an entry of a guest leads to.
+/// The page of the host that has a frame of the table which an entry of a guest leads to. A node of 2 MiB that merges levels
+/// lies in it whole if it is as large, and else one frame of the node does.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
-    /// The frame as the guest knows it.
+    /// Its first frame as the guest knows it.
     pub table: Pfn,
-    /// The frame as the host knows it.
+    /// Its first frame as the host knows it.
     pub host: Pfn,
+    /// Its size.
+    pub order: PageOrder,
+}
+
+impl Placed {
+    /// The page of `order` at which an entry of the guest lies at `host`.
+    pub fn new(entry: PhysAddr, host: PhysAddr, order: PageOrder) -> Self {
+        Self { table: entry.pfn().align_down(order), host: host.pfn().align_down(order), order }
+    }
 }
 
 /// A cache of upper-level entries.
@@ -66,14 +76,14 @@ impl WalkCache {
 
     /// Makes room for where the tables below are.
     pub fn keep_places(&mut self) {
-        self.placed = vec![Placed { table: Pfn(0), host: Pfn(0) }; self.held.places()];
+        self.placed = vec![Placed { table: Pfn(u64::MAX), host: Pfn(0), order: PageOrder::P4K }; self.held.places()];
     }
 
-    /// Where the host has the guest's `entry`, if it lies in the frame that the held entry at `at` was last followed to.
+    /// Where the host has the guest's `entry`, if it lies in the host's page that the held entry at `at` was last followed to.
     #[inline]
     pub fn place(&self, at: usize, entry: PhysAddr) -> Option<PhysAddr> {
-        let placed = self.placed.get(at)?;
-        (placed.table == entry.pfn()).then(|| PhysAddr(placed.host.addr().0 | (entry.0 & (BASE_BYTES - 1))))
+        let Placed { table, host, order } = *self.placed.get(at)?;
+        (table == entry.pfn().align_down(order)).then(|| PhysAddr(host.addr().0 | (entry.0 & (order.bytes() - 1))))
     }
 
     /// Whether it holds entries of `level`.

@@ -211,7 +211,7 @@ impl Walker {
         let (mut step, known) = self.begin(cx, va, cycles, below);
         let mut at = match known {
             Some(at) => at,
-            None => below.place(caches, step.entry, cycles)?,
+            None => below.place(caches, step.entry, cycles)?.0,
         };
         let walk = loop {
             *cycles += self.read(caches, step, at, below);
@@ -220,7 +220,8 @@ impl Walker {
                 Next::NotPresent => break Walk::Fault { level: step.level, denied: false, cycles: *cycles },
                 Next::Table(next) => {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
-                    at = below.place(caches, next.entry, cycles)?;
+                    let (found, order) = below.place(caches, next.entry, cycles)?;
+                    at = found;
                     let (kept, level) = cx.format.kept(bits, step.level);
                     // It is kept with those that lead to the same level: that is where it saves as much. Of most tables that
                     // is its own.
@@ -230,7 +231,7 @@ impl Walker {
                     }
                     while holders != 0 {
                         if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
-                            let placed = B::NESTED.then(|| Placed { table: next.entry.pfn(), host: at.pfn() });
+                            let placed = B::NESTED.then(|| Placed::new(next.entry, at, order));
                             let upper = Upper { bits: kept, rights: step.rights };
                             cache.insert(cx.format, level, cx.asid, va, upper, placed);
                         }
@@ -269,6 +270,14 @@ impl Walker {
         if let Some(entry) = self.foreseen(asid, va) {
             mem.prefetch(entry);
             caches.prefetch(self.core, entry);
+        }
+    }
+
+    /// The same of a guest's table, whose entries caches know by other addresses.
+    #[inline]
+    pub fn foresee_entry(&self, mem: &PhysMem, asid: Asid, va: VirtAddr) {
+        if let Some(entry) = self.foreseen(asid, va) {
+            mem.prefetch(entry);
         }
     }
 
@@ -331,6 +340,11 @@ impl Walker {
         }
         self.reads += 1;
         cycles
+    }
+
+    /// The number of its core.
+    pub(crate) fn core(&self) -> usize {
+        self.core
     }
 
     /// What the walk caches are called, by place in the description; empty for those without entries.

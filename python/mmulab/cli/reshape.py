@@ -51,6 +51,11 @@ _OPTIONS = [
         help="Have the heap kept by another allocator: jemalloc, glibc or blocks, with parameters as in "
         "jemalloc,dirty_decay_ms=10. Needs a recording made with `record --heap`.",
     ),
+    click.option(
+        "--populate",
+        is_flag=True,
+        help="Have the program's private writable memory there before it runs, as if mapped with MAP_POPULATE.",
+    ),
 ]
 
 
@@ -67,4 +72,6 @@ def reshape_of(taken: dict[str, Any]) -> dict[str, Any] | None:
     change: dict[str, Any] = {"image": image} if image else {}
     if taken["heap"] is not None:
         change["heap"] = taken["heap"]
+    if taken["populate"]:
+        change["populate"] = True
     return change or None

@@ -38,8 +38,13 @@ pub struct VirtualDesc {
     /// the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
-    /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table costs besides
-    /// the host's work. Default 2000.
+    /// Guests tell the host of each 2 MiB node that their page tables merge levels in, and the host advises a huge page for
+    /// it (as `madvise` does): only then can hardware keep the place of a whole node. It takes a policy of the host that
+    /// hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
+    #[serde(default)]
+    pub advise_nodes: bool,
+    /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each
+    /// trap of a host with shadow tables, costs besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]
     pub exit_cycles: f64,
     /// Where the numbers come from.

@@ -9,6 +9,12 @@ pub(crate) struct HostCounts {
     pub walk_violations: u64,
     /// Pages of the host that were made because a guest's kernel stored there.
     pub kernel_violations: u64,
+    /// Of the exits, entries that a guest's kernel wrote to its tables, which shadow tables are made of.
+    pub table_writes: u64,
+    /// Of the exits, tables that a guest loaded into the base register, where the host has shadow tables for them.
+    pub table_loads: u64,
+    /// Merged nodes of guests' tables that the host was told of, each an exit.
+    pub nodes_told: u64,
     /// Times another virtual machine ran than before.
     pub machine_switches: u64,
     /// Times all translations of a virtual machine were dropped, for the host had changed its table.

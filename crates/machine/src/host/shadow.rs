@@ -5,8 +5,10 @@
 //! An entry is made when a walk does not find it: the guest is left, the host reads the guest's table and its own, sets the
 //! accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores through
 //! only once both pages are dirty, so that the first store to a clean page comes to the host too. Entries go with the
-//! guest's own invalidations, each of which leaves the guest; what the guest writes to its tables in between is found by the
-//! walks that fail. Linux traps writes to upper tables as well, which is not charged.
+//! guest's own invalidations, each of which leaves the guest. The host has the guest's tables write-protected, as the VMM of
+//! that paper ("tracing"): each entry that the guest's kernel writes leaves the guest, and so does each table it loads into the
+//! base register. What was written is found by the walks that fail. Linux lets guests write to last-level tables until the
+//! next invalidation ("unsync" pages), and so leaves them less often.
 
 use super::Host;
 use crate::Ended;
