@@ -1,14 +1,16 @@
 """Claims about denser page tables (paper 5), by their numbers."""
 
-import importlib.util
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from bench import Bench, G, K, M, described
 from claims import claim, sized
+
+from mmulab import engine
+from mmulab.reproduce.compendia.cells import POPULATED
+from mmulab.reproduce.compendia.figure_15 import NATIVE_ROOM
+from mmulab.reproduce.compendia.figure_15 import trace as gups
 
 MERGED = "table.kind=compendia"
 RADIX = '[memory]\nsize = "512M"\n'
@@ -42,17 +44,11 @@ def tables(bench: Bench, machine: str, trace: str) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def accesses() -> Callable[..., float]:
-    """Memory accesses per TLB miss of random updates."""
-    path = Path(__file__).parents[2] / "scripts" / "gups_curve.py"
-    spec = importlib.util.spec_from_file_location("gups_curve", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    measure: Callable[..., float] = module.measure
-    return measure
+def accesses(footprint: int, updates: int = 60_000, policy: str = "linux-4k", sets: tuple[str, ...] = ()) -> float:
+    """Entries read a TLB miss of random updates, all pages mapped beforehand."""
+    job = engine.Job("compendia-baseline", policy, (*NATIVE_ROOM, *sets))
+    options = engine.Options(reshape=POPULATED)
+    return engine.run(gups(footprint, updates), [job], options).results[0].accesses_per_walk
 
 
 @claim(
@@ -82,7 +78,7 @@ def test_the_simulated_machine_of_paper_5() -> None:
     "RandomAccess: one access per miss until 128 MiB, more beyond",
     "within 2 %, see [the curve](gups-curve.md)",
 )
-def test_accesses_per_miss_rise_beyond_128_mib(accesses: Callable[..., float]) -> None:
+def test_accesses_per_miss_rise_beyond_128_mib() -> None:
     for size in (16 * M, 32 * M, 64 * M, 128 * M):
         assert accesses(size, updates=60_000) == pytest.approx(1, abs=0.02)
     assert accesses(256 * M, updates=60_000) > 1.4
@@ -94,7 +90,7 @@ def test_accesses_per_miss_rise_beyond_128_mib(accesses: Callable[..., float]) -
     "A larger walk cache moves that point linearly; 2 MiB pages and Compendia move it 512 times each",
     "within 5 %",
 )
-def test_what_moves_the_point(accesses: Callable[..., float]) -> None:
+def test_what_moves_the_point() -> None:
     for entries, limit in ((32, 64 * M), (128, 256 * M)):
         sets = (f"walker.cache.PWC.entries={entries}",)
         assert accesses(limit, 60_000, sets=sets) == pytest.approx(1, abs=0.05)
@@ -268,14 +264,14 @@ def test_what_a_merge_costs(bench: Bench) -> None:
     "in part: random updates of 1 to 32 GiB, at most 1.02",
 )
 @claim("S4-048", "6.2", "Compendia: one access per miss up to 512 times 128 MiB, observed to 32 GiB", "within 2 %")
-def test_compendia_restores_one_access(accesses: Callable[..., float]) -> None:
+def test_compendia_restores_one_access() -> None:
     for size in (256 * M, G, 8 * G):
         assert accesses(size, updates=60_000) > 1.4
         assert accesses(size, updates=60_000, sets=(MERGED,)) == pytest.approx(1, abs=0.02)
 
 
 @claim("S4-025", "4.3", "Merging is never worse than the baseline, caches and all", "direction")
-def test_never_worse(accesses: Callable[..., float]) -> None:
+def test_never_worse() -> None:
     for size in (16 * M, 64 * M, 128 * M, 256 * M, G, 4 * G):
         for sets in ((), ("walker.cache.PWC.levels=[2]",), ("walker.cache.PWC.levels=[3, 4]",)):
             plain, merged = (

@@ -1,43 +1,36 @@
-"""docs/gups-curve.md: memory accesses per TLB miss of random updates, against the closed form."""
-
-import importlib.util
-import re
-from pathlib import Path
-from types import ModuleType
+"""docs/gups-curve.md: entries that walks of random updates read, against the closed form."""
 
 import pytest
+from conftest import CHECKOUT
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "gups_curve.py"
-MIB, GIB = 1 << 20, 1 << 30
+from mmulab import engine
+from mmulab.reproduce.compendia import closed_form, figure_15
+from mmulab.reproduce.compendia.closed_form import GIB, MIB
+from mmulab.reproduce.compendia.figure_15 import WAYS, Way
+
+PAGE = CHECKOUT / "docs" / "gups-curve.md"
+BY_KEY = {way.key: way for way in WAYS}
 
 
-@pytest.fixture(scope="module")
-def curve() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gups_curve", SCRIPT)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def measured(way: Way, footprint: int, updates: int = 60_000) -> float:
+    """Entries a walk."""
+    cell = figure_15.cell(way, footprint, updates)
+    return engine.run(cell.trace, [cell.job], cell.options).results[0].accesses_per_walk
 
 
 @pytest.mark.parametrize("size", [64 * MIB, 128 * MIB, 256 * MIB, 1 * GIB, 4 * GIB, 16 * GIB])
-def test_a_short_run_is_near_the_closed_form(curve: ModuleType, size: int) -> None:
-    assert curve.measure(size, updates=60_000) == pytest.approx(curve.closed_form(size), rel=0.02)
+def test_a_short_run_is_near_the_closed_form(size: int) -> None:
+    assert measured(BY_KEY["4k"], size) == pytest.approx(closed_form.native(size), rel=0.02)
 
 
-def test_the_closed_form_has_the_values_the_page_speaks_of(curve: ModuleType) -> None:
-    assert curve.closed_form(64 * MIB) == 1
-    assert curve.closed_form(128 * MIB) == pytest.approx(1 + 1 / 64)
-    assert curve.closed_form(4 * GIB) == pytest.approx(2 - (64 - 4) / 2048, abs=1e-4)
-    assert curve.closed_form(64 * GIB) == pytest.approx(2.567, abs=2e-3)
+@pytest.mark.parametrize("key", [way.key for way in WAYS if way.nested and not way.huge])
+@pytest.mark.parametrize("size", [64 * MIB, 256 * MIB, 1 * GIB])
+def test_a_short_nested_run_is_near_the_closed_form(key: str, size: int) -> None:
+    assert measured(BY_KEY[key], size, 30_000) == pytest.approx(BY_KEY[key].expected(size), rel=0.02)
 
 
-def test_the_page_has_the_table_of_the_script(curve: ModuleType) -> None:
-    rows = re.findall(r"^\| (\d+ [MG]iB) \| \d+ \| \d+ \| ([\d.]+) \| ([\d.]+) \|", curve.PAGE.read_text("utf-8"), re.M)
-    assert [row[0] for row in rows] == [curve.label(size) for size in curve.SIZES]
-    for size, (_, measured, form) in zip(curve.SIZES, rows, strict=True):
-        assert form == f"{curve.closed_form(size):.3f}"
-        assert float(measured) == pytest.approx(curve.closed_form(size), rel=0.02)
-    measured = [float(row[1]) for row in rows]
-    assert measured == sorted(measured), "accesses rise with the footprint"
+def test_the_closed_form_has_the_values_the_page_speaks_of() -> None:
+    assert closed_form.native(64 * MIB) == 1
+    assert closed_form.native(128 * MIB) == pytest.approx(1 + 1 / 64)
+    assert closed_form.native(4 * GIB) == pytest.approx(2 - (64 - 4) / 2048, abs=1e-4)
+    assert closed_form.native(64 * GIB) == pytest.approx(2.567, abs=2e-3)

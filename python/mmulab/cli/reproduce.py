@@ -8,7 +8,7 @@ import rich_click as click
 from rich.console import Console
 
 from mmulab import engine
-from mmulab.cli import completion, console
+from mmulab.cli import completion, console, reproduce_compendia
 from mmulab.cli.common import (
     CONTEXT,
     Names,
@@ -291,3 +291,7 @@ def mix_sets(trace: str, sets: tuple[str, ...], out: Path | None, as_json: bool,
     with console.progress("running sets", plan.options.max_instructions) as hear:
         rows = all_page_sizes.run_sets(plan, hear)
     _finish(rows, "sets.json", out, as_json)
+
+
+for _command in (reproduce_compendia.figure_15, reproduce_compendia.thresholds, reproduce_compendia.speedup):
+    reproduce.add_command(_command)

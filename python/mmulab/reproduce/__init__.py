@@ -33,4 +33,19 @@ EXPERIMENTS = (
         "MIX TLBs of 16 to 512 sets, with a blind fill and with one that looks",
         "paper 4, section 7.2",
     ),
+    Experiment(
+        "compendia-figure-15",
+        "random updates of 16 MiB to 256 GiB: entries a walk reads, native and nested, tables merged and not",
+        "paper 5, Figure 15",
+    ),
+    Experiment(
+        "compendia-thresholds",
+        "from how many children on page tables should be merged: never, 1/16 to 7/8, always",
+        "paper 5, section 6.1",
+    ),
+    Experiment(
+        "compendia-speedup",
+        "what merging page tables is worth for each program: entries a walk, projected and simulated gain",
+        "paper 5, Figures 14, 16 and 17",
+    ),
 )

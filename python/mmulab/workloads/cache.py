@@ -1,14 +1,18 @@
-"""Where what was fetched for workloads is kept."""
+"""Where what takes long to get or to compute is kept."""
 
 import hashlib
 import os
 from pathlib import Path
 
 
-def root() -> Path:
+def home() -> Path:
     """The user's cache directory (XDG base directory specification) and in it ours."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "mmulab" / "workloads"
+    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "mmulab"
+
+
+def root() -> Path:
+    """What was fetched for workloads."""
+    return home() / "workloads"
 
 
 def directory(workload: str) -> Path:

@@ -1,0 +1,240 @@
+"""What merging is worth for each program (paper 5, figures 14, 16 and 17): entries a walk reads, and the gain projected
+from them by the paper's method (section 5), beside the gain of a simulated core."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mmulab import engine
+from mmulab.reproduce.compendia.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.compendia.workloads import Workload
+
+# Room for the largest program, in the guest and in the host.
+NATIVE_ROOM = ("memory.size=64G",)
+NESTED_ROOM = ("memory.size=80G", "virtual.memory.size=64G")
+GUEST, HOST, TOLD = "virtual.table.kind=compendia", "table.kind=compendia", "virtual.advise_nodes=true"
+SMALL, ADVISED = "linux-4k", "linux-thp-madvise"
+# The core that tells how much of the time walks take: of the generation that the paper measured.
+CORE = "skylake-e3-1240v5"
+# What that core's description does not say of virtual machines.
+CORE_GUEST = (
+    "virtual.cache=[{name='hPDE', levels=[2, 3, 4], entries=64, ways=8}]",
+    "virtual.nested_tlb={entries=64, ways=8}",
+)
+INSTRUCTIONS, QUICK_INSTRUCTIONS = 40_000_000, 400_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """What paper 5 states over all its workloads."""
+
+    before: float
+    after: float
+    gain: float
+    most: float
+
+
+# Abstract and section 6; the conclusion has 42 % for the most.
+PAPER = {"native": Published(1.39, 1.01, 0.055, 0.41), "nested": Published(3.77, 2.04, 0.18, 0.70)}
+
+
+def _nested(sets: Iterable[str], core: bool, told: bool = False) -> engine.Job:
+    sets = (*NESTED_ROOM, *sets, *((TOLD,) if told else ()), *(CORE_GUEST if core else ()))
+    return engine.Job(CORE if core else "compendia-nested", SMALL, sets, ADVISED if told else SMALL)
+
+
+def jobs() -> dict[str, engine.Job]:
+    """The machines: the paper's simulator, and a core."""
+    found = {}
+    for name, core in (("", False), ("core ", True)):
+        machine = CORE if core else "compendia-baseline"
+        found[f"{name}native"] = engine.Job(machine, SMALL, NATIVE_ROOM)
+        found[f"{name}native merged"] = engine.Job(machine, SMALL, (*NATIVE_ROOM, HOST))
+        found[f"{name}nested"] = _nested((), core)
+        found[f"{name}nested merged"] = _nested((GUEST, HOST), core)
+        found[f"{name}nested told"] = _nested((GUEST, HOST), core, told=True)
+    found["nested guest"] = _nested((GUEST,), core=False)
+    found["nested host"] = _nested((HOST,), core=False)
+    return found
+
+
+def projected(share: float, before: float, after: float) -> float:
+    """How much faster a program gets of whose time walks take a `share` that would be saved were they gone.
+
+    Section 5: the time of walks, the share of it that would be saved were they gone, and the entries they read before
+    and after.
+    """
+    return 1 / (1 - share * (1 - after / before)) - 1
+
+
+def _user(figures: Figures) -> float:
+    cycles = figures.cycles
+    return float(cycles["total"] - cycles["kernel"] - cycles.get("host", 0))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program."""
+
+    workload: Workload
+    of: dict[str, Figures]
+
+    def share(self, dimension: str) -> float:
+        """Of the core's user time, what walks stall it."""
+        figures = self.of[f"core {dimension}"]
+        return float(figures.cycles["walk"]) / _user(figures)
+
+    def gain(self, dimension: str, after: str) -> float:
+        """Projected."""
+        return projected(self.share(dimension), self.of[dimension].per_walk, self.of[f"{dimension} {after}"].per_walk)
+
+    def simulated(self, dimension: str, after: str) -> float:
+        """How much faster the core is when its tables are merged."""
+        return _user(self.of[f"core {dimension}"]) / _user(self.of[f"core {dimension} {after}"]) - 1
+
+    def growth(self) -> float:
+        """What merging adds to the program's memory, natively."""
+        before, after = (self.of[key].tables for key in ("native", "native merged"))
+        return float((after["bytes"] - before["bytes"]) / (before["resident"] + before["bytes"]))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run."""
+
+    workloads: tuple[Workload, ...]
+    instructions: int = INSTRUCTIONS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of it, or what there was when it was stopped."""
+
+    plan: Plan
+    rows: list[Row]
+    complete: bool
+
+    @property
+    def counterparts(self) -> list[Row]:
+        """Those that stand for workloads of the paper."""
+        return [row for row in self.rows if row.workload.paper]
+
+    def mean(self, key: str) -> float:
+        """Entries a walk, averaged over the paper's workloads."""
+        rows = self.counterparts
+        return sum(row.of[key].per_walk for row in rows) / len(rows) if rows else 0.0
+
+    def geomean(self, dimension: str, after: str, simulated: bool = False) -> float:
+        """The gain, averaged as the paper does."""
+        rows = self.counterparts
+        gains = [(row.simulated if simulated else row.gain)(dimension, after) for row in rows]
+        return math.exp(sum(map(math.log1p, gains)) / len(gains)) - 1 if gains else 0.0
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        ways = [("native", "merged"), ("nested", "merged"), ("nested", "told")]
+        averages = {
+            f"{dimension} {after}": {
+                "before": self.mean(dimension),
+                "after": self.mean(f"{dimension} {after}"),
+                "projected": self.geomean(dimension, after),
+                "simulated": self.geomean(dimension, after, simulated=True),
+                "paper": vars(PAPER[dimension]),
+            }
+            for dimension, after in ways
+        }
+
+        def one(row: Row) -> dict[str, Any]:
+            gains = {
+                f"{d} {a}": {"share": row.share(d), "projected": row.gain(d, a), "simulated": row.simulated(d, a)}
+                for d, a in ways
+            }
+            accesses = {name: figures.per_walk for name, figures in row.of.items()}
+            return {
+                "workload": vars(row.workload),
+                "accesses_per_walk": accesses,
+                "gains": gains,
+                "growth": row.growth(),
+                "figures": {name: figures.data for name, figures in row.of.items()},
+            }
+
+        return {
+            "experiment": "compendia-speedup",
+            "version": engine.version(),
+            "instructions": self.plan.instructions,
+            "complete": self.complete,
+            "averages": averages,
+            "rows": [one(row) for row in self.rows],
+        }
+
+    def tables(self) -> dict[str, str]:
+        """Markdown tables by their names."""
+        return {"workloads": self._workloads(), "native": self._native(), "nested": self._nested()}
+
+    def _workloads(self) -> str:
+        lines = ["| here | in paper 5 | how it stands | memory |", "|---|---|---|--:|"]
+        for row in self.rows:
+            size = row.of["native"].tables["resident"] / (1 << 20)
+            standing = row.workload.standing
+            lines.append(f"| {row.workload.name} | {row.workload.paper or '–'} | {standing} | {size:,.0f} MiB |")
+        return "\n".join(lines)
+
+    def _native(self) -> str:
+        lines = [
+            "| workload | entries a walk | merged | walks' share of time | gain projected | gain simulated | memory |",
+            "|---|--:|--:|--:|--:|--:|--:|",
+        ]
+        for row in self.rows:
+            gains = f"{row.gain('native', 'merged'):+.1%} | {row.simulated('native', 'merged'):+.1%}"
+            entries = f"{row.of['native'].per_walk:.3f} | {row.of['native merged'].per_walk:.3f}"
+            lines.append(
+                f"| {row.workload.name} | {entries} | {row.share('native'):.1%} | {gains} | {row.growth():+.2%} |"
+            )
+        paper = PAPER["native"]
+        if self.counterparts:
+            gains = f"{self.geomean('native', 'merged'):+.1%} | {self.geomean('native', 'merged', simulated=True):+.1%}"
+            growth = sum(row.growth() for row in self.counterparts) / len(self.counterparts)
+            means = f"{self.mean('native'):.3f} | {self.mean('native merged'):.3f}"
+            lines.append(f"| **average of the paper's** | {means} | | {gains} | {growth:+.2%} |")
+        lines.append(f"| *paper 5* | {paper.before} | {paper.after} | | {paper.gain:+.1%} | | +0.06% |")
+        return "\n".join(lines)
+
+    def _nested(self) -> str:
+        keys = ("nested", "nested guest", "nested host", "nested merged", "nested told")
+        titles = ("neither merged", "guest", "host", "both", "both, nodes told")
+        lines = [
+            f"| workload | {' | '.join(titles)} | walks' share of time | gain projected, both | nodes told "
+            "| gain simulated, both | nodes told |",
+            "|---|" + "--:|" * (len(keys) + 5),
+        ]
+        for row in self.rows:
+            entries = " | ".join(f"{row.of[key].per_walk:.3f}" for key in keys)
+            gains = [row.gain("nested", "merged"), row.gain("nested", "told")]
+            gains += [row.simulated("nested", "merged"), row.simulated("nested", "told")]
+            told = " | ".join(f"{gain:+.1%}" for gain in gains)
+            lines.append(f"| {row.workload.name} | {entries} | {row.share('nested'):.1%} | {told} |")
+        if self.counterparts:
+            means = " | ".join(f"{self.mean(key):.3f}" for key in keys)
+            averages = [self.geomean("nested", after, sim) for sim in (False, True) for after in ("merged", "told")]
+            told = " | ".join(f"{gain:+.1%}" for gain in averages)
+            lines.append(f"| **average of the paper's** | {means} | | {told} |")
+        paper = PAPER["nested"]
+        lines.append(f"| *paper 5* | {paper.before} | | | | {paper.after} | | | {paper.gain:+.0%} | | |")
+        return "\n".join(lines)
+
+
+def run(plan: Plan, store: Store) -> Outcome:
+    """Runs every program on every machine; all machines share one decoding."""
+    rows: list[Row] = []
+    complete = True
+    try:
+        for workload in plan.workloads:
+            kept: dict[str, Figures] = {}
+            names = {f"{workload.name}, {name}": (name, job) for name, job in jobs().items()}
+            options = workload.options(plan.instructions)
+            store.run([Cell(n, workload.trace, job, options) for n, (_, job) in names.items()], kept, together=True)
+            rows.append(Row(workload, {name: kept[n] for n, (name, _) in names.items()}))
+    except Stopped:
+        complete = False
+    return Outcome(plan, rows, complete)
