@@ -27,6 +27,8 @@ fi
 if [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     want redis-server redis-server
     want memcached memcached
+    # So are whole systems; the guest's kernel is fetched when the first is.
+    want qemu-system-x86_64 qemu-system-x86
 fi
 
 if [ ${#packages[@]} -gt 0 ]; then

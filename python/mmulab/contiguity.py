@@ -1,6 +1,7 @@
 """Contiguity of a run's pages at its end, as paper 4 (section 7.1) defines it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mmulab.result import Result
 from mmulab.units import parse_bytes
@@ -47,7 +48,11 @@ def _bytes(size: str) -> int:
 
 def rows(result: Result, percent: int | None = None) -> list[Row]:
     """A row for each page size that is mapped, smallest first."""
-    found = result.counts["memory"]["contiguity"]["by_size"]
+    return rows_of(result.counts["memory"]["contiguity"]["by_size"], percent)
+
+
+def rows_of(found: dict[str, Any], percent: int | None = None) -> list[Row]:
+    """A row for each page size, smallest first, of runs as the engine tells them."""
     total = sum(_bytes(size) * runs["pages"] for size, runs in found.items())
     made = [
         Row(

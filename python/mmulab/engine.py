@@ -186,6 +186,11 @@ def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))
 
 
+def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
+    """Where a recorded system had pages: runs `by_size` (None if it is not told), and whether `with_kernel`."""
+    return cast(Json, json.loads(_core.recorded_pages(path, _hear(progress))))
+
+
 def trace_head(path: str, count: int) -> Json:
     """The first lines of a trace in text form (`text`), and what is wrong with it if it ends before (`problem`)."""
     return cast(Json, json.loads(_core.trace_head(path, count)))

@@ -17,8 +17,8 @@ pub fn mounts() -> Result<(), String> {
     for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/dev/shm")] {
         mount(kind, at)?;
     }
-    if !Path::new("/tmp").exists() {
-        mount("tmpfs", "/tmp")?;
+    for at in ["/run", "/tmp"] {
+        fs::create_dir_all(at).map_err(|e| format!("{at}: {e}"))?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ mod _core {
         reshape_schema, resolve, run, version,
     };
     #[pymodule_export]
-    use crate::trace::{trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};
+    use crate::trace::{recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};
     #[pymodule_export]
     use crate::workload::{fill_braces, list_workloads, workload, workload_schema};
 }

@@ -1,4 +1,5 @@
 use crate::errors::{failure, user};
+use mmulab_kernel::RecordedPages;
 use mmulab_machine::open;
 use mmulab_reshape::{ReshapeDesc, reshape, with_headers};
 use mmulab_trace::{Batch, Format, Progress, Span, TraceError, TraceErrorKind, summarize, write_batch, write_file};
@@ -18,6 +19,9 @@ fn raise(error: TraceError) -> PyErr {
 fn text<T: Serialize>(value: &T) -> PyResult<String> {
     serde_json::to_string(value).map_err(failure)
 }
+
+/// How many batches are read before Ctrl-C is looked for.
+const BATCHES_TOLD: u64 = 64;
 
 /// Tells a callback of progress; false once it raises or Ctrl-C was pressed.
 pub(crate) fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
@@ -58,6 +62,28 @@ pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
         }
     }
     text(&json!({ "text": String::from_utf8(out).map_err(failure)?, "problem": problem }))
+}
+
+/// Where a recorded system had the pages of its programs: runs by page size; null if the trace does not tell.
+#[pyfunction]
+pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let mut source = open(path).map_err(raise)?;
+    let mut pages = RecordedPages::default();
+    let mut batch = Batch::default();
+    let mut seen = 0u64;
+    let read = py.detach(|| {
+        while source.next_batch(&mut batch)? {
+            batch.events.iter().for_each(|event| pages.event(event));
+            seen += 1;
+            if seen.is_multiple_of(BATCHES_TOLD) && !tell(progress.as_ref(), &json!({})) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    read.map_err(raise)?;
+    let by_size = pages.runs().map(|runs| runs.by_size());
+    text(&json!({ "by_size": by_size, "with_kernel": pages.with_kernel() }))
 }
 
 /// Reads all of a trace and says whether it is whole.

@@ -230,6 +230,41 @@ pub struct Record {
     /// QEMU's CPU model, for programs that trip over emulated extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
+    /// Record a whole system that runs it, its kernel too: the program, `server.ready` and `server.drive` run there, and what is
+    /// left out is counted from the first client on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<System>,
+}
+
+/// The system that a recorded program runs in.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// Its memory, such as `2G`; its files are in it, too.
+    #[serde(default = "default_memory")]
+    pub memory: String,
+    /// When it gives transparent huge pages: `always`, `madvise` or `never`. Default: the kernel's own choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thp: Option<Thp>,
+    /// Files and directories it has besides the programs and their libraries: where they are there, by where they are here.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// When Linux gives transparent huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Thp {
+    /// Wherever they fit.
+    Always,
+    /// Where madvise(2) asks for them.
+    Madvise,
+    /// Never.
+    Never,
+}
+
+fn default_memory() -> String {
+    "1G".into()
 }
 
 fn none() -> String {

@@ -8,6 +8,6 @@ mod texts;
 pub use braces::{BraceError, fill};
 pub use desc::{
     Artifact, CrateFile, Expect, Generate, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal,
-    Standing, Step, Value,
+    Standing, Step, System, Thp, Value,
 };
 pub use resolve::{RUN_TIME_NAMES, resolve};

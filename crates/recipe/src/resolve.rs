@@ -118,6 +118,7 @@ fn check(recipe: &Recipe) -> Result<(), DescribeError> {
 fn counts(recipe: &Recipe) -> Vec<(&'static str, &str)> {
     let mut out = vec![("room", recipe.room.as_str())];
     if let Some(record) = &recipe.record {
+        out.extend(record.system.iter().map(|system| ("record.system.memory", system.memory.as_str())));
         out.extend([("record.skip", record.skip.as_str()), ("record.instructions", &record.instructions)]);
     }
     if let Some(generate) = &recipe.generate {

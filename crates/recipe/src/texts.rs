@@ -13,6 +13,8 @@ pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
         out.extend(record.run.iter().map(|text| ("record.run".into(), text.as_str())));
         out.extend(record.input.iter().map(|text| ("record.input".into(), text.as_str())));
         out.extend(record.env.iter().map(|(key, text)| (format!("record.env.{key}"), text.as_str())));
+        let files = record.system.iter().flat_map(|system| &system.files);
+        out.extend(files.flat_map(|(here, there)| [here, there]).map(|t| ("record.system.files".into(), t.as_str())));
     }
     if let Some(server) = &recipe.server {
         out.extend(server.ready.iter().map(|text| ("server.ready".into(), text.as_str())));

@@ -19,6 +19,7 @@ from mmulab.cli import (
     elf,
     explain,
     microbench,
+    pages,
     record,
     reproduce,
     run,
@@ -37,7 +38,7 @@ click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
-        {"name": "Experiments", "commands": ["microbench", "contiguity", "reproduce"]},
+        {"name": "Experiments", "commands": ["microbench", "contiguity", "pages", "reproduce"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
@@ -61,6 +62,7 @@ for command in (
     run.run,
     explain.explain,
     contiguity.command,
+    pages.command,
     microbench.microbench,
     reproduce.reproduce,
     catalog.machines,

@@ -23,8 +23,11 @@ TAIL_LINES = 12
 
 def packages(recipe: Recipe) -> list[Json]:
     """Its Debian packages; the recorder's own need is one of them."""
-    qemu = f"qemu-{platform.machine()}"
-    return [{"package": "qemu-user", "provides": qemu}, *recipe.json["install"]["apt"]]
+    if (recipe.json.get("record") or {}).get("system"):
+        qemu = {"package": "qemu-system-x86", "provides": "qemu-system-x86_64"}
+    else:
+        qemu = {"package": "qemu-user", "provides": f"qemu-{platform.machine()}"}
+    return [qemu, *recipe.json["install"]["apt"]]
 
 
 def is_there(package: Json) -> bool:

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mmulab import Failure, UserError, engine, paths
+from mmulab import Failure, UserError, engine, guest, paths
 from mmulab.engine import ProgressCallback
+from mmulab.units import parse_bytes
 from mmulab.workloads import allocators, install
 from mmulab.workloads.place import LOOPBACK, Place, a_place, tail
 from mmulab.workloads.recipe import Json, Recipe
@@ -58,11 +59,14 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
             place.run(step)
         trace = place.directory / "recording.mmt"
         spec = _spec(place, wanted, trace, skip, limit, options)
+        inside = wanted.get("system")
+        if inside:
+            spec["system"] = _system(place, inside, recipe.server, say)
         stdin = place.directory / place.fill(wanted["input"]) if wanted.get("input") else None
         # Begun before the progress bar, whose thread would not be in the recorder's process.
         recorder = Recorder(place, spec, stdin, place.directory / "program.log")
         with progress(skip + limit) as recorder.hear:
-            if recipe.server:
+            if recipe.server and not inside:
                 _drive(place, recorder, recipe.server)
             else:
                 recorder.wait(lambda: False)
@@ -123,6 +127,26 @@ def _spec(place: Place, wanted: Json, trace: Path, skip: int, limit: int, option
         "cpu": wanted.get("cpu"),
     }
     return {key: value for key, value in spec.items() if value is not None}
+
+
+def _system(place: Place, inside: Json, server: Json | None, say: Say) -> Json:
+    """The system that the program runs in; a server's clients run there with it."""
+    clients: list[list[str]] = []
+    ready: list[str] = []
+    if server:
+        ready = [place.fill(word) for word in server["ready"]]
+        drive = [[place.fill(word) for word in step["run"]] for step in server["drive"]]
+        clients = drive * int(server["times"])
+    files = [(Path(place.fill(here)), Path(place.fill(there))) for here, there in inside["files"].items()]
+    return guest.options(
+        vmlinuz=guest.kernel(say),
+        memory_mb=(parse_bytes(inside["memory"]) or 0) // 2**20,
+        thp=inside.get("thp"),
+        files=files,
+        ready=ready,
+        ready_seconds=int(server["ready_seconds"]) if server else None,
+        clients=clients,
+    )
 
 
 def _drive(place: Place, recorder: Recorder, server: Json) -> None:

@@ -176,6 +176,7 @@ fn begin(world: &mut World, id: Id, told: &Told<'_>, executed: Option<&str>) {
     let Some(process) = world.processes.get_mut(&id) else { return };
     process.guest = Some(told.guest);
     process.recorded = true;
+    process.executing = false;
     process.heap = heap;
     process.told = super::frames::Told::default();
     process.files = told.files.iter().map(|&(fd, path)| (fd, path.to_owned())).collect();

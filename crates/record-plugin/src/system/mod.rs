@@ -23,10 +23,10 @@ use std::{
     path::PathBuf,
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
-use world::{CPU, World, stack_of};
+use world::{CPU, Recorded, World, stack_of};
 
 /// What the next block is preceded by: CR3 was loaded, or translations were dropped.
 static NEWS: AtomicU8 = AtomicU8::new(0);
@@ -34,7 +34,7 @@ const LOADED: u8 = 1;
 const DROPPED: u8 = 2;
 
 /// Whether what runs is recorded.
-static ON: AtomicBool = AtomicBool::new(false);
+static ON: AtomicU8 = AtomicU8::new(Recorded::Nothing as u8);
 /// The kernel stack in use, before anything else is known.
 static STACK: AtomicU64 = AtomicU64::new(0);
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -117,7 +117,7 @@ fn with_world(act: impl FnOnce(&mut World)) {
     let mut guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(world) = &mut *guard {
         act(world);
-        ON.store(world.settle(), Ordering::Relaxed);
+        ON.store(world.settle() as u8, Ordering::Relaxed);
     }
 }
 
@@ -146,7 +146,7 @@ extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     if NEWS.load(Ordering::Relaxed) != 0 {
         take_news();
     }
-    if !ON.load(Ordering::Relaxed) || index != CPU {
+    if ON.load(Ordering::Relaxed) == Recorded::Nothing as u8 || index != CPU {
         return;
     }
     for address in [block.start, block.second] {
@@ -158,7 +158,9 @@ extern "C" fn on_block(index: c_uint, block: *mut c_void) {
 }
 
 extern "C" fn on_access(index: c_uint, info: MemInfo, address: u64, instruction: *mut c_void) {
-    if !ON.load(Ordering::Relaxed) || index != CPU {
+    let on = ON.load(Ordering::Relaxed);
+    let left_out = if address >> 63 == 0 { Recorded::Kernel } else { Recorded::Programs };
+    if on == Recorded::Nothing as u8 || on == left_out as u8 || index != CPU {
         return;
     }
     if !frames::is_known(address) {

@@ -42,6 +42,21 @@ pub struct Process {
     pub heap: Option<u64>,
     pub told: Told,
     pub ended: bool,
+    /// It has the memory of the program it is to be, of which nothing was told yet.
+    pub executing: bool,
+}
+
+/// What of the present is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Recorded {
+    Nothing,
+    All,
+    /// All but references to programs' memory.
+    Kernel,
+    /// All but references to the kernel's memory. Some come while programs run: QEMU calls for the last instruction of a program,
+    /// if that has its accesses made by a function of QEMU's, when such a function serves the kernel (XSAVE).
+    Programs,
 }
 
 /// A system call that a thread is in.
@@ -165,6 +180,9 @@ impl World {
         {
             let id = thread.process;
             self.moves_to(id, root);
+            if let Some(process) = self.processes.get_mut(&id) {
+                process.executing = true;
+            }
         }
     }
 
@@ -305,15 +323,23 @@ impl World {
     }
 
     /// After whatever happened: whether what runs now is recorded; the launcher knows who it is.
-    pub fn settle(&mut self) -> bool {
-        let Some(id) = self.acting().filter(|_| self.begun) else { return false };
-        if !self.processes.get(&id).is_some_and(|p| p.recorded && p.number.is_some()) {
-            return false;
-        }
+    pub fn settle(&mut self) -> Recorded {
+        let Some(id) = self.acting().filter(|_| self.begun) else { return Recorded::Nothing };
+        let Some(process) = self.processes.get(&id).filter(|p| p.recorded && p.number.is_some()) else {
+            return Recorded::Nothing;
+        };
+        // The kernel changes its own code in the lower half of an address space that is nobody's (text_poke).
+        let is_own = process.root == self.root && !process.executing;
+        let recorded = match (is_own, self.with_kernel) {
+            (true, true) => Recorded::All,
+            (true, false) => Recorded::Programs,
+            (false, true) => Recorded::Kernel,
+            (false, false) => Recorded::Nothing,
+        };
         // A thread of the kernel's has no number of its own: it borrows that of the process whose memory it uses.
         let stack = if self.threads.contains_key(&self.stack) { self.stack } else { self.processes[&id].last };
         self.runs(id, stack);
-        true
+        recorded
     }
 
     /// The events that a process's address space begins with: the kernel's half is the same in all.

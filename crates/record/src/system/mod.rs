@@ -25,6 +25,7 @@ const CPU: &str = "max,la57=off";
 const KERNEL_ARGS: &str = "console=ttyS0 nopti quiet panic=-1 random.trust_cpu=on";
 /// For recordings that repeat: nothing is moved about at random, and time is counted in instructions.
 const FIXED_ARGS: &str = "nokaslr norandmaps";
+const FIXED_SEED: &str = "1";
 const FIXED_CLOCK: &str = "shift=0,sleep=off";
 const MEMORY_MB: u64 = 1024;
 /// Lines of the console that an error shows.
@@ -150,6 +151,7 @@ impl Guest {
         option("-append", kernel_args.clone());
         if options.fixed_layout {
             option("-icount", FIXED_CLOCK.into());
+            option("-seed", FIXED_SEED.into());
             option("-rtc", "base=2024-01-01,clock=vm".into());
         }
         guest.args = args;

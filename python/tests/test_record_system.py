@@ -1,0 +1,228 @@
+"""`mmulab record --system`: programs made here, run on a Linux of their own, and what their traces tell."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from mmulab import Failure, UserError, guest
+
+Build = Callable[..., Path]
+SAMPLE = Path(__file__).parents[2] / "tests" / "data" / "system-small.mmt"
+
+# Threads, a copy of itself, another program, and a shell.
+FAMILY = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *from) { volatile char *p = from; for (int i = 0; i < 50000; i++) p[i] += 1; return 0; }
+int main(void) {
+    pthread_t threads[3];
+    char *heap = malloc(1 << 20);
+    for (int i = 0; i < 3; i++) pthread_create(threads + i, 0, work, heap + 200000 * i);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    if (fork() == 0) { work(heap); execl("/bin/echo", "echo", "child", (char *)0); _exit(1); }
+    wait(0);
+    if (system("echo shell") != 0) return 1;
+    return 3;
+}
+"""
+# Says where its pages are, as its kernel tells it.
+FRAMES = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    char *at = mmap(0, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int map = open("/proc/self/pagemap", O_RDONLY);
+    for (int i = 0; i < 8 << 20; i += 4096) at[i] = 1;
+    for (int i = 0; i < 8 << 20; i += 64 << 10) {
+        unsigned long entry;
+        pread(map, &entry, 8, (unsigned long)(at + i) / 4096 * 8);
+        printf("page %lx %lx\\n", (unsigned long)(at + i), entry & ((1ul << 55) - 1));
+    }
+    return 0;
+}
+"""
+# Serves, asks once, or asks often.
+SERVER = """
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+int main(int count, char **args) {
+    struct sockaddr_un place = {AF_UNIX, "/tmp/served"};
+    char word[8] = "word";
+    for (int i = 0; count > 1 && i < atoi(args[1]); i++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (connect(fd, (void *)&place, sizeof place) || write(fd, word, 8) != 8 || read(fd, word, 8) != 8) return 1;
+        close(fd);
+    }
+    if (count > 1) return 0;
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(server, (void *)&place, sizeof place) || listen(server, 5)) return 1;
+    for (;;) {
+        int fd = accept(server, 0, 0);
+        read(fd, word, 8);
+        write(fd, word, 8);
+        close(fd);
+    }
+}
+"""
+
+
+def _kernel() -> Path | None:
+    if shutil.which("qemu-system-x86_64") is None:
+        return None
+    try:
+        return guest.kernel(lambda _: None)
+    except (UserError, Failure):
+        return None
+
+
+live = pytest.mark.skipif(_kernel() is None, reason="needs qemu-system-x86_64 and a kernel for its guest")
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Compiles a program."""
+
+    def compile_it(source: str, *options: str) -> Path:
+        (tmp_path / "program.c").write_text(source)
+        told = ["-O1", "-pthread", "-w", *options]
+        subprocess.run(["cc", *told, "-o", "program", "program.c"], cwd=tmp_path, check=True)
+        return tmp_path / "program"
+
+    return compile_it
+
+
+def complete(cli: Cli, trace: str) -> None:
+    """Every reference of the trace must be to memory that its events map: the address space is whole."""
+    ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json")
+    assert ran.code == 0, ran.err
+
+
+@live
+def test_threads_children_and_the_kernel_are_recorded(cli: Cli, build: Build) -> None:
+    """Each under a number of its own, with its mappings; the kernel works in the address space of whoever asks it."""
+    files = ["--file", "/bin/echo", "--file", "/bin/sh"]
+    ran = cli("record", "--system", "-o", "a.mmt", *files, "--json", "--", build(FAMILY))
+    assert ran.code == 0, ran.err
+    assert "child" in ran.out
+    assert "shell" in ran.out
+    found = json.loads(ran.out[ran.out.index("{") :])
+    assert (found["ended"], found["exit_status"], found["lost"]) == ("exited", 3, [])
+    info = cli("trace", "info", "a.mmt", "--json").json()
+    # The program with its three threads, the copy that becomes echo, and the shell.
+    assert (info["processes"], info["threads"]) == (3, 6)
+    assert (info["events"]["fork"], info["events"]["exec"], info["events"]["clone"]) == (2, 2, 3)
+    kernel = next(m for m in info["mappings"] if m["name"] == "[kernel]")
+    assert kernel["code_pages"] > 100
+    assert not [m for m in info["mappings"] if m["kind"] == "none"]
+    complete(cli, "a.mmt")
+
+
+@live
+def test_frames_are_those_that_the_kernel_tells(cli: Cli, build: Build) -> None:
+    """A program that looks into its own page map finds there what the trace says."""
+    ran = cli("record", "--system", "--user-only", "--thp", "always", "-o", "a.mmt", "--", build(FRAMES, "-static"))
+    assert ran.code == 0, ran.err
+    told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.out)}
+    assert len(told) == 128
+    cli("trace", "convert", "a.mmt", "a.mmtx")
+    recorded: dict[int, int] = {}
+    large = 0
+    pattern = r"^frames 0x(\w+) 0x(\w+) (\w+)(?: x(\d+))?$"
+    for at, physical, size, count in re.findall(pattern, (cli.cwd / "a.mmtx").read_text(), re.MULTILINE):
+        pages = int(count or 1) * (512 if size == "2M" else 1)
+        large += size == "2M" and int(at, 16) in range(min(told) & ~0x1FFFFF, max(told))
+        for i in range(pages):
+            recorded[int(at, 16) + 4096 * i] = (int(physical, 16) >> 12) + i
+    assert {at: recorded.get(at) for at in told} == told
+    assert large >= 3, "of 8 MB, all but the ends are in pages of 2 MB"
+    complete(cli, "a.mmt")
+    rows = cli("pages", "skylake-e3-1240v5", "--trace", "a.mmt", "--policies", "linux-4k,linux-thp", "--json").json()
+    sizes = {kernel: {row["size"]: row["pages"] for row in of} for kernel, of in rows.items()}
+    assert sizes["recorded"]["2M"] == sizes["linux-thp"]["2M"]
+    assert set(sizes["linux-4k"]) == {"4K"}
+
+
+@live
+def test_a_server_and_its_clients(cli: Cli, build: Build) -> None:
+    """Recording begins with the clients; both sides are in it, and it ends with the limit or with them."""
+    program = build(SERVER)
+    asks = ["--ready", f"{program} 1", "--client", f"{program} 300"]
+    ran = cli("record", "--system", "-o", "a.mmt", *asks, "--json", "--", program)
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out[ran.out.index("{") :])
+    assert (found["ended"], found["processes"]) == ("exited", 2)
+    info = cli("trace", "info", "a.mmt", "--json").json()
+    assert info["events"]["switch"] > 300, "each answer is another process's"
+    complete(cli, "a.mmt")
+    ran = cli("record", "--system", "-o", "a.mmt", *asks, "--max-instructions", "1M", "--json", "--", program)
+    found = json.loads(ran.out[ran.out.index("{") :])
+    assert found["ended"] == "limit"
+    assert 1_000_000 <= found["instructions"] < 1_000_200
+
+
+@live
+def test_ctrl_c_keeps_what_there_is(tmp_path: Path, build: Build) -> None:
+    """The machine is stopped, the trace is whole, and nothing is left behind."""
+    program = build("int main(void) { for (volatile int i = 0;; i++); }", "-static")
+    command = [sys.executable, "-m", "mmulab", "record", "--system", "-o", "a.mmt", "--", str(program)]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=env) as process:
+        while not (tmp_path / "a.mmt").exists() or not (tmp_path / "a.mmt").stat().st_size:
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "a.mmt holds what was recorded so far (interrupted)" in err
+    assert Cli(tmp_path)("trace", "verify", "a.mmt").code == 0
+    assert not list(tmp_path.glob("mmulab-system-*"))
+
+
+def test_what_cannot_be_recorded_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """Each with what to do; nothing is left behind."""
+    (tmp_path / "vmlinuz").write_text("not a kernel")
+    system = ["--system", "--kernel", "vmlinuz"]
+    for arguments, message in [
+        (["--thp", "always", "--", "true"], "hint: add --system"),
+        ([*system, "--ready", "x", "--", "true"], "name with --client who uses it"),
+        ([*system, "--file", "no-such", "--", "true"], "no-such: no such file"),
+        ([*system, "--memory", "1000000", "--", "true"], "is no size of memory"),
+        ([*system, "--isa", "riscv64", "--", "true"], "--isa is not for a whole system"),
+        ([*system, "--client", "no-such-client", "--", "true"], "no-such-client: no such program"),
+    ]:
+        ran = cli("record", "-o", "a.mmt", *arguments, TMPDIR=str(tmp_path))
+        assert ran.code == 2, ran.err
+        assert message in ran.err
+    assert not (tmp_path / "a.mmt").exists()
+    assert not list(tmp_path.glob("mmulab-system-*"))
+
+
+def test_real_pages_stand_beside_simulated_ones(cli: Cli) -> None:
+    """In a recording made once: Linux and the simulated kernel gave it as many pages of 2 MB."""
+    ran = cli("pages", "skylake-e3-1240v5", "--trace", SAMPLE, "--set", "memory.size=1G", "--json")
+    assert ran.code == 0, ran.err
+    sizes = {kernel: {row["size"]: row["pages"] for row in of} for kernel, of in ran.json().items()}
+    assert sizes["recorded"]["2M"] == sizes["linux-thp"]["2M"]
+    assert abs(sizes["recorded"]["4K"] - sizes["linux-thp"]["4K"]) <= sizes["recorded"]["4K"] * 0.1
+    refused = cli("pages", "skylake-e3-1240v5", "--trace", "gen:gups?footprint=1M&updates=10")
+    assert refused.code == 2
+    assert "record it with --system --user-only" in refused.err
