@@ -1,6 +1,6 @@
 use crate::{
     layout::{CODE, SITE_BYTES},
-    memory::{Array, Chain, Contents, Kept, Memory, Setup, Word},
+    memory::{Array, Cell, Chain, Contents, Kept, Memory, Setup, Word},
 };
 use mmulab_addr::VirtAddr;
 use mmulab_trace::Ref;
@@ -66,6 +66,12 @@ impl Memory for Emit<'_> {
     }
 
     #[inline(always)]
+    fn init(&mut self, cell: Cell) {
+        self.refs.push(Ref::write(VirtAddr::new(cell.at)));
+        self.contents.set(cell);
+    }
+
+    #[inline(always)]
     fn call(&mut self, chain: &Chain, local: Array<u64>) {
         for i in 0..chain.functions {
             self.refs.push(Ref::fetch(VirtAddr::new(chain.at(i)), Chain::INSTRUCTIONS as u32));
@@ -77,10 +83,11 @@ impl Memory for Emit<'_> {
 }
 
 impl Setup for Contents {
-    fn fill<T: Word>(&mut self, _array: Array<T>, _value: impl Fn(u64) -> T) {}
-
-    fn set<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
-        self.put(kept, index, value);
+    fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]) {
+        // Most are not kept: then there is nothing to do, however many there are.
+        if rows > 0 && row(0).iter().any(Cell::is_kept) {
+            (0..rows).flat_map(row).for_each(|cell| self.set(cell));
+        }
     }
 
     fn code(&mut self, _chain: &Chain) {}

@@ -1,4 +1,5 @@
-use crate::{emit::Emit, kernel::Kernel, memory::Contents};
+use crate::{emit::Emit, kernel::Kernel, memory::Contents, program::Program};
+use mmulab_addr::{Pid, Tid};
 use mmulab_trace::{Batch, Event, Isa, Ref, Sought, Source, TraceError, TraceErrorKind, TraceInfo};
 
 /// Which part of an algorithm's work is told of: part `index` of `count`, as its threads would divide it.
@@ -28,7 +29,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// by turns they are the whole. So no part depends on when another one runs.
 pub struct Generator<K> {
     info: TraceInfo,
-    kernel: K,
+    program: Program<K>,
     part: Part,
     contents: Contents,
     /// The next round, where it began and where it ends.
@@ -41,25 +42,31 @@ pub struct Generator<K> {
     mapped: bool,
     /// Whether the arrays' pages are there from the beginning.
     populate: bool,
-    /// A round that was begun while a place was looked for.
-    pending: Vec<Ref>,
+    /// Who acts, as was told.
+    acting: Tid,
+    /// A round that was begun while a place was looked for, and who does it.
+    pending: Option<(Tid, Vec<Ref>)>,
 }
 
+/// Who acts where nothing else was told: the first thread of the only process.
+const PID: Pid = Pid(1);
+const FIRST: Tid = Tid(1);
+
 impl<K: Kernel> Generator<K> {
-    /// The references of `part` of `kernel`, which the user calls `name`; `identity` is the same for all names of the same.
-    pub fn new(name: String, identity: String, mut kernel: K, part: Part) -> Self {
-        let rounds = kernel.rounds();
+    /// The references of `part` of `program`, which the user calls `name`; `identity` is the same for all names of the same.
+    pub fn new(name: String, identity: String, mut program: Program<K>, part: Part) -> Self {
+        let rounds = program.rounds();
         let (mut first, mut end) = (0, rounds);
         let mut turns = false;
         if part.count > 1 {
             let share =
                 |index: u64| rounds.map(|r| (u128::from(r) * u128::from(index) / u128::from(part.count)) as u64);
             match (share(part.index), share(part.index + 1)) {
-                (Some(from), to) if kernel.seek(from) => (first, end) = (from, to),
+                (Some(from), to) if program.seek(from) => (first, end) = (from, to),
                 _ => turns = true,
             }
         }
-        let before = |round: u64| kernel.instructions_before(round);
+        let before = |round: u64| program.instructions_before(round);
         let instructions = end.filter(|_| !turns).and_then(|end| before(end)?.checked_sub(before(first)?));
         let info = TraceInfo {
             hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
@@ -72,10 +79,10 @@ impl<K: Kernel> Generator<K> {
             ..TraceInfo::default()
         };
         let (ready, mapped) = (false, false);
-        let pending = Vec::new();
+        let (acting, pending) = (FIRST, None);
         let contents = Contents::default();
         let populate = false;
-        Self { info, kernel, part, contents, at: first, first, end, turns, ready, mapped, populate, pending }
+        Self { info, program, part, contents, at: first, first, end, turns, ready, mapped, populate, acting, pending }
     }
 
     /// The same of a program that has filled its arrays before: their pages are there, in order.
@@ -87,8 +94,8 @@ impl<K: Kernel> Generator<K> {
         if self.ready {
             return Ok(());
         }
-        let kept = self.kernel.layout().kept_bytes();
-        let bytes = kept.saturating_add(self.kernel.built_bytes());
+        let kept = self.program.layout().kept_bytes();
+        let bytes = kept.saturating_add(self.program.built_bytes());
         // Asked for and given back at once: a refusal here is an error, and not the end of the process.
         if Vec::<u8>::new().try_reserve_exact(bytes as usize).is_err() {
             let what =
@@ -96,7 +103,8 @@ impl<K: Kernel> Generator<K> {
             return Err(TraceError::new(self.info.name.clone(), "", TraceErrorKind::Request(what)));
         }
         self.contents = Contents::new(kept as usize);
-        self.kernel.prepare(&mut self.contents);
+        self.program.build();
+        self.program.prepare(&mut self.contents);
         self.ready = true;
         Ok(())
     }
@@ -110,20 +118,37 @@ impl<K: Kernel> Generator<K> {
         !self.turns || self.at / Part::TURN % self.part.count == self.part.index
     }
 
-    /// Does rounds until `refs` has a batch of them or none is left.
-    fn fill(&mut self, refs: &mut Vec<Ref>) {
+    /// Tells of the mappings, and of all threads there will be.
+    fn map(&mut self, batch: &mut Batch) {
+        self.program.layout().map(&self.info.program, self.populate, batch);
+        (2..=self.program.threads()).for_each(|tid| batch.push_event(Event::Clone { child: Tid(tid) }));
+        self.mapped = true;
+    }
+
+    /// Tells that `tid` acts, unless it does already.
+    fn act(&mut self, tid: Tid, batch: &mut Batch) {
+        if self.acting != tid {
+            batch.push_event(Event::Switch { pid: PID, tid });
+            self.acting = tid;
+        }
+    }
+
+    /// Does rounds until `batch` is full or none is left.
+    fn fill(&mut self, batch: &mut Batch) {
         let mut scratch = Vec::new();
-        while refs.len() < Batch::TARGET && !self.is_over() {
+        while batch.refs.len() < Batch::TARGET && !self.is_over() {
             let own = self.is_own();
-            let turn = if self.turns { (self.at / Part::TURN + 1) * Part::TURN } else { u64::MAX };
-            let until = turn.min(self.end.unwrap_or(u64::MAX));
-            let mut emit = Emit::new(if own { refs } else { &mut scratch }, &mut self.contents);
-            while self.at < until && emit.len() < Batch::TARGET {
-                if !self.kernel.round(&mut emit) {
-                    self.end = Some(self.at);
-                    break;
-                }
-                self.at += 1;
+            let turn = self.program.turn(self.at);
+            if own {
+                self.act(turn.tid, batch);
+            }
+            let part = if self.turns { (self.at / Part::TURN + 1) * Part::TURN } else { u64::MAX };
+            let until = turn.end.min(part).min(self.end.unwrap_or(u64::MAX));
+            let mut emit = Emit::new(if own { &mut batch.refs } else { &mut scratch }, &mut self.contents);
+            let (done, more) = self.program.run(turn, self.at, until, &mut emit, |emit| emit.len() < Batch::TARGET);
+            self.at += done;
+            if !more {
+                self.end = Some(self.at);
             }
             scratch.clear();
         }
@@ -132,17 +157,17 @@ impl<K: Kernel> Generator<K> {
     /// Goes to the last round at or before `instruction` by arithmetic.
     fn jump(&mut self, instruction: u64) -> Option<u64> {
         let (mut low, mut high) = (self.first, self.end.filter(|_| !self.turns)?);
-        let start = self.kernel.instructions_before(low)?;
+        let start = self.program.instructions_before(low)?;
         while low < high {
             let middle = high - (high - low) / 2;
-            if self.kernel.instructions_before(middle)? - start <= instruction {
+            if self.program.instructions_before(middle)? - start <= instruction {
                 low = middle;
             } else {
                 high = middle - 1;
             }
         }
-        let passed = self.kernel.instructions_before(low)? - start;
-        self.kernel.seek(low).then(|| {
+        let passed = self.program.instructions_before(low)? - start;
+        self.program.seek(low).then(|| {
             self.at = low;
             passed
         })
@@ -158,16 +183,18 @@ impl<K: Kernel> Generator<K> {
                 return Err(TraceError::new(self.info.name.clone(), "", TraceErrorKind::Interrupted));
             }
             let own = self.is_own();
+            let turn = self.program.turn(self.at);
             round.clear();
             let mut emit = Emit::new(&mut round, &mut self.contents);
-            if !self.kernel.round(&mut emit) {
+            let (_, goes_on) = self.program.run(turn, self.at, self.at + 1, &mut emit, |_| true);
+            if !goes_on {
                 self.end = Some(self.at);
                 break;
             }
             let more = emit.instructions;
             self.at += 1;
             if own && passed + more > instruction {
-                self.pending = round;
+                self.pending = Some((turn.tid, round));
                 break;
             }
             passed += if own { more } else { 0 };
@@ -183,16 +210,18 @@ impl<K: Kernel> Source for Generator<K> {
 
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
-        if self.is_over() && self.pending.is_empty() {
+        if self.is_over() && self.pending.is_none() {
             return Ok(false);
         }
         self.get_ready()?;
         if !self.mapped {
-            self.kernel.layout().map(&self.info.program, self.populate, batch);
-            self.mapped = true;
+            self.map(batch);
         }
-        batch.refs.append(&mut self.pending);
-        self.fill(&mut batch.refs);
+        if let Some((tid, mut round)) = self.pending.take() {
+            self.act(tid, batch);
+            batch.refs.append(&mut round);
+        }
+        self.fill(batch);
         Ok(!batch.refs.is_empty())
     }
 
@@ -207,8 +236,8 @@ impl<K: Kernel> Source for Generator<K> {
             None => self.walk(instruction, hear)?,
         };
         let mut before = Batch::default();
-        self.kernel.layout().map(&self.info.program, self.populate, &mut before);
-        self.mapped = true;
+        self.map(&mut before);
+        self.acting = FIRST;
         let events: Vec<Event> = before.events;
         Ok(Some(Sought { instructions, events }))
     }

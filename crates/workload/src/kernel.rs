@@ -4,7 +4,7 @@ use crate::{
 };
 
 /// An algorithm, written once for every memory, as the rounds of its outermost loop.
-pub trait Kernel: Send + 'static {
+pub trait Kernel: Clone + Send + 'static {
     /// Where its arrays lie.
     fn layout(&self) -> &Layout;
 
@@ -22,8 +22,16 @@ pub trait Kernel: Send + 'static {
         0
     }
 
-    /// Makes its data ready.
-    fn prepare(&mut self, setup: &mut impl Setup);
+    /// Makes what is made only once, and takes memory.
+    fn build(&mut self) {}
+
+    /// Tells what its data are before the first round, array by array, in the order a program fills them.
+    fn prepare(&self, setup: &mut impl Setup);
+
+    /// How threads share the rounds.
+    fn sharing(&self) -> Sharing {
+        Sharing::Alone
+    }
 
     /// Goes to the beginning of `round` at once, if it can: a kernel that keeps no contents and whose rounds are known
     /// can; others answer false and stay where they are, and reach a round by doing those before.
@@ -34,4 +42,26 @@ pub trait Kernel: Send + 'static {
 
     /// The next round; false when there was none left, and nothing was done.
     fn round(&mut self, memory: &mut impl Memory) -> bool;
+}
+
+/// How threads share the rounds of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One does them all, as each depends on the one before.
+    Alone,
+    /// Each takes the next ones when it is its turn, as with OpenMP's `schedule(dynamic)`.
+    Turns,
+    /// From round `after` on, all begin a phase of `each` rounds together, and each has a stretch of it, as with OpenMP's
+    /// `schedule(static)`; rounds before are taken in turns. Only for kernels that seek.
+    Stretches {
+        /// Rounds taken in turns.
+        after: u64,
+        /// Rounds of a phase; the last one may have fewer.
+        each: u64,
+    },
+}
+
+impl Sharing {
+    /// All rounds are one phase.
+    pub const STRETCHES: Self = Self::Stretches { after: 0, each: u64::MAX };
 }

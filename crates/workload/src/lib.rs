@@ -4,6 +4,7 @@
 //! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in which
 //! it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
+mod division;
 mod emit;
 mod generator;
 mod graph;
@@ -13,6 +14,7 @@ mod kernels;
 mod layout;
 mod memory;
 mod native;
+mod program;
 mod query;
 mod ranks;
 mod registry;

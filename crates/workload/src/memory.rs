@@ -10,6 +10,12 @@ pub trait Word: Copy + Default {
     fn read(bytes: &[u8]) -> Self;
     /// Into its bytes.
     fn write(self, bytes: &mut [u8]);
+    /// As the low bytes of a number.
+    fn bits(self) -> u64 {
+        let mut bytes = [0; 8];
+        self.write(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
 }
 
 macro_rules! words {
@@ -64,6 +70,12 @@ impl<T: Word> Array<T> {
         self.len == 0
     }
 
+    /// Element `index` with what it holds at first.
+    #[inline(always)]
+    pub fn cell(&self, index: u64, value: T) -> Cell {
+        Cell { at: self.at(index), bytes: T::BYTES, bits: value.bits(), kept: None }
+    }
+
     /// Where element `index` lies.
     #[inline(always)]
     pub fn at(&self, index: u64) -> u64 {
@@ -97,10 +109,36 @@ impl<T: Word> Kept<T> {
     pub fn array(&self) -> Array<T> {
         self.array
     }
+
+    /// Element `index` with what it holds at first.
+    #[inline(always)]
+    pub fn cell(&self, index: u64, value: T) -> Cell {
+        Cell { kept: Some(self.start + index as usize * size_of::<T>()), ..self.array.cell(index, value) }
+    }
+}
+
+/// A word of memory, with what it holds before the algorithm begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// Its address.
+    pub at: u64,
+    /// Its bytes: 1, 2, 4 or 8.
+    pub bytes: u64,
+    /// What they hold, the lowest first.
+    pub bits: u64,
+    /// Where among all that is kept it is.
+    kept: Option<usize>,
+}
+
+impl Cell {
+    /// Whether every memory keeps it.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
 }
 
 /// Contents of kept arrays, packed: what lies between fields of a record is not kept.
-#[derive(Default, Debug)]
+#[derive(Default, Debug, PartialEq)]
 pub struct Contents(Vec<u8>);
 
 impl Contents {
@@ -127,6 +165,15 @@ impl Contents {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (kept, index);
+    }
+
+    /// A cell is as it is at first, if it is kept.
+    #[inline(always)]
+    pub fn set(&mut self, cell: Cell) {
+        if let Some(from) = cell.kept {
+            let bytes = cell.bytes as usize;
+            self.0[from..from + bytes].copy_from_slice(&cell.bits.to_le_bytes()[..bytes]);
+        }
     }
 
     /// Element `index` becomes `value`.
@@ -162,16 +209,23 @@ impl Chain {
     }
 }
 
-/// What holds an algorithm's data while it is made ready.
+/// What takes an algorithm's data before it begins.
 pub trait Setup {
-    /// Every element of `array` is what `value` says: memories that have no contents do nothing.
-    fn fill<T: Word>(&mut self, array: Array<T>, value: impl Fn(u64) -> T);
-
-    /// Element `index` of a kept array is `value`; it is 0 unless told.
-    fn set<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T);
+    /// Rows of words, one after another, of which `row` tells: those of one record, or one of an array.
+    fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]);
 
     /// The code of `chain` is there.
     fn code(&mut self, chain: &Chain);
+
+    /// Every element of `array` is what `value` says.
+    fn fill<T: Word>(&mut self, array: Array<T>, value: impl Fn(u64) -> T) {
+        self.rows(array.len(), |i| [array.cell(i, value(i))]);
+    }
+
+    /// Every element of a kept array is what `value` says; it is 0 unless told.
+    fn fill_kept<T: Word>(&mut self, kept: Kept<T>, value: impl Fn(u64) -> T) {
+        self.rows(kept.array().len(), |i| [kept.cell(i, value(i))]);
+    }
 }
 
 /// What an algorithm runs on: real memory, or a generator that only tells of the references.
@@ -195,6 +249,9 @@ pub trait Memory {
 
     /// Stores element `index` of a kept array.
     fn put<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T);
+
+    /// Stores what a cell holds at first.
+    fn init(&mut self, cell: Cell);
 
     /// Runs the functions of `chain` in turn; each increments the first element of `local`.
     fn call(&mut self, chain: &Chain, local: Array<u64>);

@@ -3,10 +3,14 @@
 use crate::{
     kernel::Kernel,
     layout::Region,
-    memory::{Array, Chain, Kept, Memory, Setup, Word},
+    memory::{Array, Cell, Chain, Kept, Memory, Setup, Word},
+    program::Program,
 };
-use mmulab_addr::Prot;
-use std::{io, ptr};
+use mmulab_addr::{Prot, Tid};
+use std::{
+    io, ptr,
+    sync::{Condvar, Mutex, PoisonError},
+};
 
 /// A page that is unmapped when the data are ready and the algorithm begins: a recording tells of it, so that a reader
 /// knows which references are the algorithm's.
@@ -66,13 +70,8 @@ impl Drop for Native {
 }
 
 impl Setup for Native {
-    fn fill<T: Word>(&mut self, array: Array<T>, value: impl Fn(u64) -> T) {
-        // SAFETY: the array lies in a mapping of ours, and the index was checked.
-        (0..array.len()).for_each(|i| unsafe { self.pointer(&array, i).write_volatile(value(i)) });
-    }
-
-    fn set<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
-        self.put(kept, index, value);
+    fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]) {
+        (0..rows).flat_map(row).for_each(|cell| self.init(cell));
     }
 
     fn code(&mut self, chain: &Chain) {
@@ -149,6 +148,19 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    fn init(&mut self, cell: Cell) {
+        let at = ptr::with_exposed_provenance_mut::<u8>(cell.at as usize);
+        // SAFETY: as above: the cell is an element of an array.
+        unsafe {
+            match cell.bytes {
+                1 => at.write_volatile(cell.bits as u8),
+                4 => at.cast::<u32>().write_volatile(cell.bits as u32),
+                _ => at.cast::<u64>().write_volatile(cell.bits),
+            }
+        }
+    }
+
+    #[inline(always)]
     fn call(&mut self, chain: &Chain, local: Array<u64>) {
         let code: *const () = ptr::with_exposed_provenance(chain.at(0) as usize);
         // SAFETY: `code` wrote there what increments what it is given and returns; `run` refuses where it knows none.
@@ -156,19 +168,54 @@ impl Memory for Native {
     }
 }
 
-/// Runs all rounds of `kernel` in real memory. Returns their number.
+/// A program at work, by the threads that hold it in turn.
+struct Work<K> {
+    program: Program<K>,
+    native: Native,
+    /// The next round, how many there are at most, and whether all are done.
+    at: u64,
+    most: u64,
+    over: bool,
+}
+
+impl<K: Kernel> Work<K> {
+    /// Does what is left of the turn that it is.
+    fn do_turn(&mut self) {
+        let turn = self.program.turn(self.at);
+        let until = turn.end.min(self.most);
+        let (done, goes_on) = self.program.run(turn, self.at, until, &mut self.native, |_| true);
+        self.at += done;
+        self.over = !goes_on || self.at >= self.most;
+    }
+}
+
+/// What each thread does: its turns, until all is done.
+fn take_turns<K: Kernel>(work: &Mutex<Work<K>>, next: &Condvar, tid: Tid) {
+    let mut held = work.lock().unwrap_or_else(PoisonError::into_inner);
+    while !held.over {
+        if held.program.turn(held.at).tid == tid {
+            held.do_turn();
+            next.notify_all();
+        } else {
+            held = next.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Runs all rounds of `program` in real memory. Returns their number.
 ///
 /// # Errors
 /// Its arrays cannot be mapped.
-pub fn run(mut kernel: impl Kernel) -> io::Result<u64> {
+pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<u64> {
     map(GATE, GATE_BYTES)?;
-    let regions = kernel.layout().regions().to_vec();
+    let regions = program.layout().regions().to_vec();
     let mut native = Native::new(&regions).inspect_err(|_| unmap(GATE, GATE_BYTES))?;
     let code = regions.iter().filter(|r| r.prot == Prot::RX);
     if code.clone().next().is_some() && !machine::KNOWN {
         return Err(io::Error::other("its code is written for x86-64 alone"));
     }
-    kernel.prepare(&mut native);
+    program.build();
+    program.prepare(&mut native);
     for region in code {
         let start = ptr::with_exposed_provenance_mut(region.base as usize);
         // SAFETY: a mapping of ours, which is not written to from here on.
@@ -177,10 +224,13 @@ pub fn run(mut kernel: impl Kernel) -> io::Result<u64> {
         }
     }
     unmap(GATE, GATE_BYTES);
-    let most = kernel.rounds().unwrap_or(u64::MAX);
-    let mut done = 0;
-    while done < most && kernel.round(&mut native) {
-        done += 1;
-    }
-    Ok(done)
+    let (threads, most) = (program.threads(), program.rounds().unwrap_or(u64::MAX));
+    let work = Mutex::new(Work { program, native, at: 0, most, over: most == 0 });
+    let next = Condvar::new();
+    std::thread::scope(|scope| {
+        let (work, next) = (&work, &next);
+        (2..=threads).for_each(|tid| drop(scope.spawn(move || take_turns(work, next, Tid(tid)))));
+        take_turns(work, next, Tid(1));
+    });
+    Ok(work.into_inner().unwrap_or_else(PoisonError::into_inner).at)
 }

@@ -4,6 +4,7 @@ use crate::{
     kernels::{self, Describe, NAMES, Visit},
     layout::Region,
     native,
+    program::{Manner, Program},
     query::{count, hint},
 };
 use mmulab_addr::parse_bytes;
@@ -85,6 +86,7 @@ struct Asked<'a> {
     keys: Map<String, Value>,
     part: Part,
     populate: bool,
+    manner: Manner,
 }
 
 fn parse(text: &str) -> Result<Asked<'_>, String> {
@@ -98,8 +100,9 @@ fn parse(text: &str) -> Result<Asked<'_>, String> {
         }
     }
     let part = part(&mut keys)?;
-    let populate = populate(&mut keys)?;
-    Ok(Asked { name, keys, part, populate })
+    let populate = truth("populate", &mut keys)?;
+    let manner = manner(&mut keys)?;
+    Ok(Asked { name, keys, part, populate, manner })
 }
 
 /// `part=K/N`, which all generators take.
@@ -112,10 +115,29 @@ fn part(keys: &mut Map<String, Value>) -> Result<Part, String> {
         .ok_or_else(|| format!("part is '{given}': give K/N, part K (from 0) of N, such as 0/4"))
 }
 
-/// `populate=true`, which all generators take.
-fn populate(keys: &mut Map<String, Value>) -> Result<bool, String> {
-    let Some(Value::String(given)) = keys.remove("populate") else { return Ok(false) };
-    given.parse().map_err(|_| format!("populate is '{given}': give true or false"))
+/// `populate=true` or `init=true`, which all generators take.
+fn truth(key: &str, keys: &mut Map<String, Value>) -> Result<bool, String> {
+    let Some(Value::String(given)) = keys.remove(key) else { return Ok(false) };
+    given.parse().map_err(|_| format!("{key} is '{given}': give true or false"))
+}
+
+/// Most threads.
+const THREADS_MAX: u64 = 1024;
+/// Most rounds of a thread's turn.
+const QUANTUM_MAX: u64 = 1 << 40;
+
+/// `init=true`, which all generators take, and `threads=N` and `quantum=N`, which those take that threads can share.
+fn manner(keys: &mut Map<String, Value>) -> Result<Manner, String> {
+    let init = truth("init", keys)?;
+    let usual = Manner::default();
+    let mut number = |key: &str, usual: u64, most: u64| {
+        let Some(Value::String(given)) = keys.remove(key) else { return Ok(usual) };
+        let found = count(&given).filter(|n| (1..=most).contains(n));
+        found.ok_or_else(|| format!("{key} is '{given}': give 1 to {most}"))
+    };
+    let threads = number("threads", usual.threads, THREADS_MAX)?;
+    let quantum = number("quantum", usual.quantum, QUANTUM_MAX)?;
+    Ok(Manner { init, threads, quantum })
 }
 
 fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, GenerateError> {
@@ -126,14 +148,20 @@ fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, Gene
         .map_err(bad)
 }
 
+/// As [`visit`], where what is done may find a mistake, too.
+fn try_visit<T, V: Visit<Out = Result<T, String>>>(text: &str, asked: Asked<'_>, what: V) -> Result<T, GenerateError> {
+    visit(text, asked, what)?.map_err(|what| GenerateError { text: text.to_owned(), what })
+}
+
 struct Open<'a> {
     text: &'a str,
     part: Part,
     populate: bool,
+    manner: Manner,
 }
 
 impl Visit for Open<'_> {
-    type Out = Box<dyn Source>;
+    type Out = Result<Box<dyn Source>, String>;
 
     fn visit<K: Kernel>(self, kernel: K, mut identity: String) -> Self::Out {
         if self.part != Part::WHOLE {
@@ -142,7 +170,15 @@ impl Visit for Open<'_> {
         if self.populate {
             identity += "&populate=true";
         }
-        Box::new(Generator::new(self.text.to_owned(), identity, kernel, self.part).populated(self.populate))
+        let Manner { init, threads, quantum } = self.manner;
+        if init {
+            identity += "&init=true";
+        }
+        if threads > 1 {
+            identity += &format!("&threads={threads}&quantum={quantum}");
+        }
+        let program = Program::new(kernel, self.manner)?;
+        Ok(Box::new(Generator::new(self.text.to_owned(), identity, program, self.part).populated(self.populate)))
     }
 }
 
@@ -152,8 +188,8 @@ impl Visit for Open<'_> {
 /// An unknown name or key, with the nearest known one, or a value that cannot be.
 pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
     let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
-    let (part, populate) = (asked.part, asked.populate);
-    visit(text, asked, Open { text, part, populate })
+    let Asked { part, populate, manner, .. } = asked;
+    try_visit(text, asked, Open { text, part, populate, manner })
 }
 
 struct Regions;
@@ -166,19 +202,20 @@ impl Visit for Regions {
     }
 }
 
-/// Where the arrays of the generator that `text` names lie.
-pub(crate) fn regions(text: &str) -> Result<Vec<Region>, GenerateError> {
+/// Where the arrays of the generator that `text` names lie, and how many threads it has.
+pub(crate) fn regions(text: &str) -> Result<(Vec<Region>, u64), GenerateError> {
     let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
-    visit(text, asked, Regions)
+    let threads = asked.manner.threads;
+    Ok((visit(text, asked, Regions)?, threads))
 }
 
-struct Run;
+struct Run(Manner);
 
 impl Visit for Run {
-    type Out = std::io::Result<u64>;
+    type Out = Result<std::io::Result<u64>, String>;
 
     fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
-        native::run(kernel)
+        Ok(native::run(Program::new(kernel, self.0)?))
     }
 }
 
@@ -192,7 +229,8 @@ pub fn run_native(text: &str) -> Result<u64, NativeError> {
     if asked.part != Part::WHOLE {
         return Err(bad("a program of its own does all of the work: leave out part".into()).into());
     }
-    visit(text, asked, Run)?.map_err(|error| NativeError::Map { text: text.to_owned(), error })
+    let manner = asked.manner;
+    try_visit(text, asked, Run(manner))?.map_err(|error| NativeError::Map { text: text.to_owned(), error })
 }
 
 #[cfg(test)]
@@ -230,6 +268,9 @@ mod tests {
         assert!(refused("gen:gups?updates=many").contains("invalid type"));
         assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
         assert!(refused("gen:gups?part=4/4").contains("give K/N"));
+        assert!(refused("gen:gups?init=1").contains("init is '1': give true or false"));
+        assert!(refused("gen:gups?threads=0").contains("threads is '0': give 1 to 1024"));
+        assert!(refused("gen:pointer-chase?threads=2").contains("one thread does all"));
     }
 
     #[test]
@@ -241,5 +282,7 @@ mod tests {
         assert_ne!(one, hash("gen:gups?footprint=1G&seed=2"));
         assert_eq!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/1"));
         assert_ne!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/2"));
+        assert_eq!(one, hash("gen:gups?footprint=1G&threads=1&quantum=9&init=false"));
+        assert_ne!(hash("gen:gups?threads=2"), hash("gen:gups?threads=2&quantum=9"));
     }
 }

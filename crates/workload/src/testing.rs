@@ -4,7 +4,7 @@ use crate::{
     emit::Emit,
     kernel::Kernel,
     layout::Layout,
-    memory::{Array, Chain, Contents, Kept, Memory, Setup, Word},
+    memory::{Array, Cell, Chain, Contents, Kept, Memory, Setup, Word},
 };
 use mmulab_trace::{Item, Ref};
 
@@ -30,15 +30,21 @@ impl Vectors {
     fn write<T: Word>(&mut self, at: u64, value: T) {
         value.write(self.bytes(at, T::BYTES));
     }
+
+    /// All there is.
+    pub fn contents(&self) -> &[(u64, Vec<u8>)] {
+        &self.regions
+    }
+
+    fn set(&mut self, cell: Cell) {
+        let bytes = cell.bytes as usize;
+        self.bytes(cell.at, cell.bytes)[..bytes].copy_from_slice(&cell.bits.to_le_bytes()[..bytes]);
+    }
 }
 
 impl Setup for Vectors {
-    fn fill<T: Word>(&mut self, array: Array<T>, value: impl Fn(u64) -> T) {
-        (0..array.len()).for_each(|i| self.write(array.at(i), value(i)));
-    }
-
-    fn set<T: Word>(&mut self, kept: Kept<T>, index: u64, value: T) {
-        self.write(kept.array().at(index), value);
+    fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]) {
+        (0..rows).flat_map(row).for_each(|cell| self.set(cell));
     }
 
     fn code(&mut self, _chain: &Chain) {}
@@ -70,6 +76,11 @@ impl Memory for Vectors {
         self.store(kept.array(), index, || value);
     }
 
+    fn init(&mut self, cell: Cell) {
+        self.done.push((cell.at, true));
+        self.set(cell);
+    }
+
     fn call(&mut self, chain: &Chain, local: Array<u64>) {
         for _ in 0..chain.functions {
             let before = self.load(local, 0, || 0);
@@ -99,7 +110,8 @@ impl<K: Kernel> Model<K> {
     }
 }
 
-fn vectors(layout: &Layout) -> Vectors {
+/// Zeros where the arrays of `layout` are.
+pub fn vectors(layout: &Layout) -> Vectors {
     let regions = layout.regions().iter().map(|r| (r.base, vec![0; r.bytes as usize])).collect();
     Vectors { regions, ..Vectors::default() }
 }
@@ -107,6 +119,7 @@ fn vectors(layout: &Layout) -> Vectors {
 /// A kernel made ready in vectors, before its first round.
 pub fn ready<K: Kernel>(mut kernel: K) -> Model<K> {
     let mut memory = vectors(kernel.layout());
+    kernel.build();
     kernel.prepare(&mut memory);
     Model { kernel, memory }
 }
@@ -121,6 +134,7 @@ pub fn model<K: Kernel>(kernel: K) -> Model<K> {
 /// What the generator tells: addresses and whether each is a store, then the instructions.
 pub fn told<K: Kernel>(mut kernel: K) -> (Vec<(u64, bool)>, u64) {
     let mut contents = Contents::new(kernel.layout().kept_bytes() as usize);
+    kernel.build();
     kernel.prepare(&mut contents);
     let mut refs: Vec<Ref> = Vec::new();
     let mut emit = Emit::new(&mut refs, &mut contents);

@@ -4,6 +4,7 @@ use crate::{layout::Region, native::GATE, registry};
 use mmulab_addr::{Access, BASE_SHIFT};
 use mmulab_trace::{Batch, Event, Source, TraceError};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Why two streams cannot be held against each other.
@@ -65,6 +66,9 @@ pub struct Twins {
     pub generated: Side,
 }
 
+/// A load or store of an array, or a block of its code.
+type Done = (u64, Access);
+
 /// The loads and stores of a source, one at a time.
 struct Walk<'a> {
     source: &'a mut dyn Source,
@@ -74,16 +78,19 @@ struct Walk<'a> {
     stack: Option<(u64, u64)>,
     open: bool,
     side: Side,
+    /// Who acts.
+    tid: u32,
 }
 
 impl<'a> Walk<'a> {
     fn new(source: &'a mut dyn Source, arrays: Vec<Region>, open: bool) -> Self {
         let (batch, at, side) = (Batch::default(), 0, Side::default());
-        Self { source, batch, at, arrays, stack: None, open, side }
+        Self { source, batch, at, arrays, stack: None, open, side, tid: 1 }
     }
 
     fn event(&mut self, index: usize) {
         match &self.batch.events[index] {
+            Event::Switch { tid, .. } => self.tid = tid.0,
             Event::Munmap { addr, .. } if addr.raw() == GATE => self.open = true,
             Event::Mmap { addr, len, flags, .. } if flags.grows_down || flags.label.as_deref() == Some("[stack]") => {
                 // It grows below the page it begins with.
@@ -95,7 +102,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next load or store of an array, or block of its code: address and what it is.
-    fn next(&mut self) -> Result<Option<(u64, Access)>, TraceError> {
+    fn next(&mut self) -> Result<Option<Done>, TraceError> {
         use mmulab_trace::Item;
         loop {
             while let Some(&word) = self.batch.refs.get(self.at) {
@@ -128,44 +135,81 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What each thread of a source does to the arrays, all of it.
+fn by_thread(walk: &mut Walk<'_>) -> Result<Vec<Vec<Done>>, TraceError> {
+    let mut threads: BTreeMap<u32, Vec<Done>> = BTreeMap::new();
+    while let Some(done) = walk.next()? {
+        threads.entry(walk.tid).or_default().push(done);
+    }
+    Ok(threads.into_values().collect())
+}
+
+/// Where streams part, found as they are compared.
+struct Found {
+    same_addresses: bool,
+    difference: Option<Difference>,
+    alike: u64,
+}
+
+impl Found {
+    fn compare(&mut self, real: Option<Done>, made: Option<Done>) {
+        self.same_addresses &= real == made;
+        let page = |one: Option<Done>| one.map(|(at, kind)| (at >> BASE_SHIFT, kind));
+        if self.difference.is_some() {
+            return;
+        }
+        if page(real) == page(made) {
+            self.alike += 1;
+            return;
+        }
+        let tell = |(at, kind): Done| match kind {
+            Access::Fetch => format!("code at {at:#x}"),
+            Access::Read => format!("load {at:#x}"),
+            Access::Write => format!("store {at:#x}"),
+        };
+        self.difference = Some(Difference { after: self.alike, recorded: real.map(tell), generated: made.map(tell) });
+    }
+}
+
 /// Holds `recording`, made of `mmulab-kernel` with the same keys, against the generator that `text` names.
+///
+/// A recording tells what one thread did in order, but not what came between that of others: the threads of a generator
+/// are each held against the one that did most alike. They are kept in memory, 16 bytes a load or store.
 ///
 /// # Errors
 /// A trace that cannot be read, or a recording of something else.
 pub fn compare(recording: &mut dyn Source, text: &str) -> Result<Twins, TwinError> {
     let mut generator = registry::open(text)?;
-    let arrays = registry::regions(text)?;
+    let (arrays, threads) = registry::regions(text)?;
     let name = recording.info().name.clone();
     let mut recorded = Walk::new(recording, arrays.clone(), false);
     let mut generated = Walk::new(generator.as_mut(), arrays, true);
-    let (mut same_addresses, mut difference, mut alike) = (true, None, 0);
-    loop {
-        let (real, made) = (recorded.next()?, generated.next()?);
-        if real.is_none() && made.is_none() {
-            break;
+    let mut found = Found { same_addresses: true, difference: None, alike: 0 };
+    if threads > 1 {
+        let mut real = by_thread(&mut recorded)?;
+        for made in by_thread(&mut generated)? {
+            let alike = |one: &Vec<Done>| one.iter().zip(&made).take_while(|(a, b)| a == b).count();
+            let best = (0..real.len()).max_by_key(|&i| alike(&real[i]));
+            let real = best.map(|i| real.swap_remove(i)).unwrap_or_default();
+            (0..real.len().max(made.len())).for_each(|i| found.compare(real.get(i).copied(), made.get(i).copied()));
         }
-        same_addresses &= real == made;
-        let page = |one: Option<(u64, Access)>| one.map(|(at, kind)| (at >> BASE_SHIFT, kind));
-        if difference.is_none() {
-            if page(real) == page(made) {
-                alike += 1;
-            } else {
-                let tell = |(at, kind): (u64, Access)| match kind {
-                    Access::Fetch => format!("code at {at:#x}"),
-                    Access::Read => format!("load {at:#x}"),
-                    Access::Write => format!("store {at:#x}"),
-                };
-                difference = Some(Difference { after: alike, recorded: real.map(tell), generated: made.map(tell) });
+        real.into_iter().flatten().for_each(|more| found.compare(Some(more), None));
+    } else {
+        loop {
+            let (real, made) = (recorded.next()?, generated.next()?);
+            if real.is_none() && made.is_none() {
+                break;
             }
+            found.compare(real, made);
         }
     }
     if !recorded.open {
         return Err(TwinError::NoGate { name });
     }
     Ok(Twins {
-        same_pages: difference.is_none(),
-        same_addresses,
-        difference,
+        same_pages: found.difference.is_none(),
+        same_addresses: found.same_addresses,
+        difference: found.difference,
         recorded: recorded.side,
         generated: generated.side,
     })

@@ -1,6 +1,6 @@
 //! What holds for every generator: it repeats, it can be entered anywhere, and its parts are the whole.
 
-use mmulab_trace::{Batch, Item, Ref, Source};
+use mmulab_trace::{Batch, Event, Item, Ref, Source};
 use mmulab_workload::{NAMES, open};
 
 /// Keys that make a generator small enough for a test, yet larger than a batch.
@@ -29,26 +29,80 @@ fn small(name: &str) -> String {
     format!("gen:{name}?{keys}")
 }
 
-fn rest(source: &mut dyn Source) -> Vec<Ref> {
-    let (mut all, mut batch) = (Vec::new(), Batch::default());
+/// A word and the thread that does it.
+type Done = (u32, Ref);
+
+fn rest(source: &mut dyn Source) -> Vec<Done> {
+    let (mut all, mut batch, mut acting) = (Vec::new(), Batch::default(), 1);
     while source.next_batch(&mut batch).unwrap() {
-        all.extend(batch.refs.iter().filter(|r| !matches!(r.item(), Item::Event(_))));
+        for word in &batch.refs {
+            match word.item() {
+                Item::Event(i) => {
+                    if let Event::Switch { tid, .. } = batch.events[i] {
+                        acting = tid.0;
+                    }
+                }
+                _ => all.push((acting, *word)),
+            }
+        }
     }
     all
 }
 
-fn whole(text: &str) -> Vec<Ref> {
+fn whole(text: &str) -> Vec<Done> {
     rest(open(text).unwrap().as_mut())
 }
 
-fn instructions(refs: &[Ref]) -> u64 {
-    Batch { refs: refs.to_vec(), events: Vec::new() }.counts().0
+fn instructions(done: &[Done]) -> u64 {
+    Batch { refs: done.iter().map(|(_, word)| *word).collect(), events: Vec::new() }.counts().0
+}
+
+/// A generator as it is, with its beginning, and with threads, if it can have them.
+fn manners(name: &str) -> Vec<String> {
+    let text = small(name);
+    // Filling is two words a row: less is enough. The tables of TPC-C have ten million of them.
+    let less = text.replace("footprint=1M", "footprint=64K").replace("footprint=1000K", "footprint=64000");
+    let all = [text.clone(), format!("{text}&threads=3&quantum=5")].into_iter();
+    let filled = ["&init=true", "&init=true&threads=2"].map(|more| format!("{less}{more}"));
+    all.chain(filled.into_iter().filter(|_| name != "tpcc")).filter(|text| open(text).is_ok()).collect()
+}
+
+/// Whether threads can share the work of the generator called `name`.
+fn is_shared(name: &str) -> bool {
+    open(&format!("{}&threads=3", small(name))).is_ok()
+}
+
+#[test]
+fn threads_take_the_rounds_in_turn() {
+    let shared: Vec<_> = NAMES.iter().filter(|name| is_shared(name)).copied().collect();
+    let stretches = ["gups", "sequential", "stride", "zipf", "sparse", "btree", "hashjoin", "xsbench"];
+    let turns = ["ycsb", "tpcc", "bfs", "pagerank", "graphchi", "canneal", "streamcluster"];
+    assert!(NAMES.iter().all(|n| shared.contains(n) == (stretches.contains(n) || turns.contains(n))), "{shared:?}");
+    for name in shared {
+        let of = |done: &[Done], tid: u32| -> Vec<Ref> { done.iter().filter(|d| d.0 == tid).map(|d| d.1).collect() };
+        let threads = whole(&format!("{}&threads=3&quantum=5", small(name)));
+        let sizes: Vec<usize> = (1..=3).map(|tid| of(&threads, tid).len()).collect();
+        assert!(sizes.iter().all(|n| n * 6 > threads.len()), "{name}: {sizes:?}");
+        // Some kernels do all in another order: the same work.
+        let sorted = |done: &[Done]| {
+            let mut bits: Vec<u64> = done.iter().map(|d| d.1.bits()).collect();
+            bits.sort_unstable();
+            bits
+        };
+        assert!(sorted(&whole(&small(name))) == sorted(&threads), "{name}");
+        // Where threads have stretches of all, each does what that part does.
+        if ["gups", "btree", "xsbench", "ycsb"].contains(&name) && !small(name).contains("workload=D") {
+            for tid in 1..=3 {
+                let part = whole(&format!("{}&part={}/3", small(name), tid - 1));
+                assert!(of(&threads, tid) == of(&part, 1), "{name}, thread {tid}");
+            }
+        }
+    }
 }
 
 #[test]
 fn every_generator_repeats_and_says_how_long_it_is() {
-    for name in NAMES {
-        let text = small(name);
+    for text in NAMES.iter().flat_map(|name| manners(name)) {
         let all = whole(&text);
         assert!(all.len() > Batch::TARGET, "{text}: {} words", all.len());
         assert_eq!(all, whole(&text), "{text}");
@@ -60,11 +114,14 @@ fn every_generator_repeats_and_says_how_long_it_is() {
 
 #[test]
 fn every_generator_can_be_entered_anywhere() {
-    for name in NAMES {
-        let text = small(name);
+    for text in NAMES.iter().flat_map(|name| manners(name)) {
         let all = whole(&text);
         let total = instructions(&all);
-        for asked in [0, 1, 1000, total / 3, total - 1, total, total + 5] {
+        // Beginnings and threads go through the same code: fewer places are enough.
+        let plain = !text.contains("init") && !text.contains("threads");
+        let places = [1000, total / 3, total - 1, 0, 1, total, total + 5];
+        for asked in &places[..if plain { 7 } else { 3 }] {
+            let asked = *asked;
             let mut source = open(&text).unwrap();
             let sought = source.skip_to(asked, &mut |_| true).unwrap().unwrap();
             assert!(sought.instructions <= asked && !sought.events.is_empty(), "{text} from {asked}");
@@ -78,19 +135,18 @@ fn every_generator_can_be_entered_anywhere() {
 
 #[test]
 fn parts_are_the_whole_in_whatever_order_they_run() {
-    for name in NAMES {
-        let text = small(name);
-        for count in [2u64, 3, 7] {
+    for text in NAMES.iter().flat_map(|name| manners(name)) {
+        for count in if text.contains("init") || text.contains("threads") { &[3u64][..] } else { &[2, 3, 7] } {
             let part = |index: u64| format!("{text}&part={index}/{count}");
-            let backwards: Vec<Vec<Ref>> = (0..count).rev().map(|i| whole(&part(i))).collect();
-            let parts: Vec<&Vec<Ref>> = backwards.iter().rev().collect();
-            let mut together: Vec<Ref> = parts.iter().flat_map(|p| p.iter().copied()).collect();
+            let backwards: Vec<Vec<Done>> = (0..*count).rev().map(|i| whole(&part(i))).collect();
+            let parts: Vec<&Vec<Done>> = backwards.iter().rev().collect();
+            let mut together: Vec<Done> = parts.iter().flat_map(|p| p.iter().copied()).collect();
             let mut all = whole(&text);
             if together != all {
                 // They take turns: the same references, each part's in the order of the whole.
                 parts.iter().for_each(|p| assert!(is_within(p, &all), "{text}: not in the order of the whole"));
-                together.sort_by_key(|r| r.bits());
-                all.sort_by_key(|r| r.bits());
+                together.sort_by_key(|(tid, r)| (*tid, r.bits()));
+                all.sort_by_key(|(tid, r)| (*tid, r.bits()));
                 assert_eq!(together.len(), all.len(), "{text} in {count}");
                 assert!(together == all, "{text} in {count}");
             }
@@ -99,7 +155,7 @@ fn parts_are_the_whole_in_whatever_order_they_run() {
 }
 
 /// Whether `part` is `all` with some left out.
-fn is_within(part: &[Ref], all: &[Ref]) -> bool {
+fn is_within(part: &[Done], all: &[Done]) -> bool {
     let mut left = all.iter();
     part.iter().all(|one| left.any(|other| other == one))
 }

@@ -174,7 +174,30 @@ def generators(as_json: bool) -> None:
         table.add_row(f"[bold]{name}[/]", "", "", about)
         for key, default, meaning in keys:
             table.add_row("", key, default, meaning)
+    table.add_row("[bold]each of them[/]", "", "", "And these, whichever it is.")
+    for key, default, meaning in COMMON_KEYS:
+        table.add_row("", key, default, meaning)
     console.out().print(table)
+
+
+# What every generator takes besides its own keys: key, default, meaning.
+COMMON_KEYS = [
+    (
+        "part",
+        "0/1",
+        "K/N: part K (from 0) of N of the work, as N threads would divide it; together the parts are the whole, "
+        "whichever order they run in.",
+    ),
+    ("populate", "false", "Whether all pages of the arrays are there when they are mapped, in order."),
+    ("init", "false", "Whether the arrays are filled first, by the first thread, a store for each word."),
+    (
+        "threads",
+        "1",
+        "Threads that do the work, from 1 to 1024; not of pointer-chase, code-chain, svm, freqmine, astar, events and "
+        "mcf, in which each step depends on the one before.",
+    ),
+    ("quantum", "64", "Rounds that a thread does when it is its turn."),
+]
 
 
 def generator_rows(found: engine.Json) -> list[tuple[str, str, list[tuple[str, str, str]]]]:

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli.catalog import generator_rows
+from mmulab.cli.catalog import COMMON_KEYS, generator_rows
 from mmulab.cli.common import CONTEXT
 from mmulab.cli.console import say
 from mmulab.result import write_text
@@ -157,12 +157,10 @@ def _generators() -> str:
     lines = [
         "# Generators\n",
         "`gen:NAME?key=value&key=value` stands wherever a trace does. A generator makes the references of a real "
-        "algorithm without its data. All of them take `part=K/N`: part K (from 0) of N of the work, as N threads would "
-        "divide it; together the parts are the whole, whichever order they run in. And `populate=true`: the arrays "
-        "were filled in order before the work begins, so all their pages are there. "
-        "[How they work](../concepts/generators.md).\n",
+        "algorithm without its data. [How they work](../concepts/generators.md).\n",
     ]
-    for name, about, keys in generator_rows(engine.generators()):
+    all_of_them = ("All of them", "What each generator takes besides its own keys.", COMMON_KEYS)
+    for name, about, keys in [all_of_them, *generator_rows(engine.generators())]:
         lines += [f"## {name}\n", f"{about}\n", "| key | default | meaning |", "|---|---|---|"]
         lines += [f"| `{key}` | `{default}` | {_cell(text)} |" for key, default, text in keys]
         lines.append("")

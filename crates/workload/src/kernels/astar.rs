@@ -48,6 +48,7 @@ impl Describe for AstarDesc {
 /// A* on a grid of cells with four neighbours (Hart, Nilsson and Raphael, "A formal basis for the heuristic determination of
 /// minimum cost paths", 1968), as astar of SPEC CPU2006 searches its maps: a heap of cells by their way so far and the
 /// Manhattan distance left; for each cell the number of the search that saw it, so that nothing is cleared, and the way to it.
+#[derive(Clone)]
 pub struct Astar {
     layout: Layout,
     map: Array<u8>,
@@ -161,7 +162,7 @@ impl Kernel for Astar {
         None
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.map, |cell| u8::from(self.is_free(cell)));
     }
 

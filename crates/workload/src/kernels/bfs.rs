@@ -1,7 +1,7 @@
 use super::Describe;
 use crate::{
     graph::{Kronecker, Rows},
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     query::between,
@@ -43,6 +43,7 @@ impl Describe for BfsDesc {
 /// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012; `bfs.cc`) on
 /// one thread: from the queue's vertices to their neighbours while the frontier is small, and from vertices without a parent
 /// to any neighbour in the frontier while it is large. The graph is that of Graph500, without double edges and loops.
+#[derive(Clone)]
 pub struct Bfs {
     layout: Layout,
     graph: Kronecker,
@@ -287,10 +288,17 @@ impl Kernel for Bfs {
         self.graph.rows_bytes(true)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn build(&mut self) {
         self.rows = Rows::new(&self.graph, true);
+    }
+
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.offsets, |v| self.rows.offsets[v as usize]);
         setup.fill(self.neighbours, |at| self.rows.neighbours.get(at as usize).copied().unwrap_or(0));
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Turns
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
@@ -45,6 +45,7 @@ impl Describe for BtreeDesc {
 /// Every second number is a key (`CONFIG_DEFAULT_KEY_STRIDE`).
 ///
 /// The benchmark inserts its keys in order, which leaves nodes half full; this tree is loaded full, leaves first.
+#[derive(Clone)]
 pub struct Btree {
     layout: Layout,
     is_leaf: Array<u8>,
@@ -181,13 +182,21 @@ impl Kernel for Btree {
         Some(self.lookups)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
-        setup.fill(self.is_leaf, |node| u8::from(node < self.levels[0].nodes));
-        setup.fill(self.num_keys, |node| self.keys(self.level(node), node));
-        setup.fill(self.keys_at, |node| node * self.words);
-        setup.fill(self.pointers_at, |node| node * self.words + self.keys_words);
+    fn prepare(&self, setup: &mut impl Setup) {
+        setup.rows(self.is_leaf.len(), |node| {
+            [
+                self.pointers_at.cell(node, node * self.words + self.keys_words),
+                self.keys_at.cell(node, node * self.words),
+                self.is_leaf.cell(node, u8::from(node < self.levels[0].nodes)),
+                self.num_keys.cell(node, self.keys(self.level(node), node)),
+            ]
+        });
         setup.fill(self.lines, |at| self.word(at));
         setup.fill(self.records, |element| element);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::STRETCHES
     }
 
     fn seek(&mut self, round: u64) -> bool {

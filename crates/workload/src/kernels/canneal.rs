@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     query::between,
@@ -59,6 +59,7 @@ impl Describe for CannealDesc {
 /// its name; a location is two numbers.
 ///
 /// Nets are permutations of the elements, so that each has as many in as out, and where they come from can be told.
+#[derive(Clone)]
 pub struct Canneal {
     layout: Layout,
     /// Where an element's pointers to others are.
@@ -189,18 +190,28 @@ impl Kernel for Canneal {
         self.steps.checked_mul(self.swaps)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
-        setup.fill(self.fan[0], |element| element * 2 * self.nets);
-        setup.fill(self.fan[1], |element| element * 2 * self.nets + self.nets);
+    fn prepare(&self, setup: &mut impl Setup) {
+        // Locations, then elements and their nets as the file has them, then where each element is.
+        setup.rows(self.elements, |location| {
+            let (x, y) = self.place(location);
+            [self.x.cell(location, x), self.y.cell(location, y)]
+        });
+        let [fan_in, fan_out] = self.fan;
+        setup.rows(self.elements, |element| {
+            let first = element * 2 * self.nets;
+            [fan_in.cell(element, first), fan_out.cell(element, first + self.nets)]
+        });
         setup.fill(self.others, |at| {
             let (element, pointer) = (at / (2 * self.nets), at % (2 * self.nets));
             self.other(element, (pointer / self.nets) as usize, pointer % self.nets)
         });
-        setup.fill(self.x, |location| self.place(location).0);
-        setup.fill(self.y, |location| self.place(location).1);
         // Random places at first.
         let places = Shuffle::new(self.elements, self.key);
-        (0..self.elements).for_each(|element| setup.set(self.location, element, places.forth(element) as u32));
+        setup.fill_kept(self.location, |element| places.forth(element) as u32);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Turns
     }
 
     #[inline(always)]

@@ -48,6 +48,7 @@ impl Describe for ChaseDesc {
 /// The cycle is a full-period linear congruential generator over the next power of two of nodes (Knuth, TAOCP vol. 2,
 /// section 3.2.1.2, theorem A), so that it needs no memory; numbers beyond the last node are passed over. A node holds the
 /// generator's next number, which the place of the next node follows from.
+#[derive(Clone)]
 pub struct Chase {
     layout: Layout,
     next: Array<u64>,
@@ -130,7 +131,7 @@ impl Kernel for Chase {
         round.checked_mul(3)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.next, |node| self.after(unmix(node, self.mask)));
     }
 

@@ -49,6 +49,7 @@ impl Describe for CodeChainDesc {
 /// The microbenchmark of the paper on instruction address translation, section V-A: trivial functions that do nothing but
 /// increment a local variable and go on to the next one, mapped into different but back-to-back superpages, at incrementally
 /// higher offsets, so that the cache holds them all and the TLB may not. Offsets begin anew where a page ends.
+#[derive(Clone)]
 pub struct CodeChain {
     layout: Layout,
     chain: Chain,
@@ -79,7 +80,7 @@ impl Kernel for CodeChain {
         round.checked_mul(self.chain.functions * Chain::INSTRUCTIONS)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.local, |_| 0);
         setup.code(&self.chain);
     }

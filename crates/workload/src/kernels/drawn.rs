@@ -1,16 +1,17 @@
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
 
 /// Which elements are loaded.
-pub trait Draw: Send + 'static {
+pub trait Draw: Clone + Send + 'static {
     /// The element of load `at`: a function of nothing else.
     fn index(&mut self, at: u64) -> u64;
 }
 
 /// Loads of elements that are drawn at random.
+#[derive(Clone)]
 pub struct Drawn<D> {
     layout: Layout,
     elements: Array<u64>,
@@ -43,8 +44,12 @@ impl<D: Draw> Kernel for Drawn<D> {
         round.checked_mul(6)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.elements, |i| i);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::STRETCHES
     }
 
     fn seek(&mut self, round: u64) -> bool {

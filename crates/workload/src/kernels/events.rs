@@ -47,6 +47,7 @@ impl Describe for EventsDesc {
 /// A simulator like omnetpp of SPEC CPU (Varga and Hornig, "An overview of the OMNeT++ simulation environment", 2008): the
 /// future events are a binary heap of messages by their time of arrival; the first is taken out, its module's state changes,
 /// the message is freed, and a new one, from a list of free ones, goes through a gate of the module to the next.
+#[derive(Clone)]
 pub struct Events {
     layout: Layout,
     heap: Heap,
@@ -133,11 +134,11 @@ impl Kernel for Events {
         Some(self.messages + self.events)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.words, |_| 0);
         setup.fill(self.state, |_| 0);
         setup.fill(self.gate, |gate| self.peer(gate));
-        (0..=self.messages).for_each(|i| setup.set(self.next_free, i, (i + 1) as u32));
+        setup.rows(self.messages + 1, |i| [self.next_free.cell(i, (i + 1) as u32)]);
     }
 
     #[inline(always)]

@@ -51,6 +51,7 @@ impl Describe for FreqMineDesc {
 /// enough is a frequent pair. Larger sets would be mined the same way in smaller trees of what was found; this stops at pairs.
 ///
 /// Items are drawn by a Zipf distribution with exponent 1, and numbered in the order of their popularity.
+#[derive(Clone)]
 pub struct FreqMine {
     layout: Layout,
     /// Items of transactions, each in `length` places, NOTHING behind the last.
@@ -284,7 +285,7 @@ impl Kernel for FreqMine {
         None
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         let mut last = (u64::MAX, Vec::new());
         let rows = std::cell::RefCell::new(&mut last);
         setup.fill(self.database, |at| {

@@ -1,7 +1,7 @@
 use super::Describe;
 use crate::{
     graph::Kronecker,
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
@@ -51,6 +51,7 @@ impl Describe for GraphChiDesc {
 /// and the stretch of every other shard that comes from it are parsed; vertices get pointers to the values of their edges
 /// there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped files do, and are
 /// parsed where they lie: GraphChi reads them into buffers that it uses again.
+#[derive(Clone)]
 pub struct GraphChi {
     layout: Layout,
     graph: Kronecker,
@@ -82,7 +83,7 @@ pub struct GraphChi {
 }
 
 /// In- and out-edges of an interval's vertices.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Interval {
     in_first: Vec<u64>,
     out_first: Vec<u64>,
@@ -317,7 +318,7 @@ impl Kernel for GraphChi {
         self.graph.edges * (8 + 16)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn build(&mut self) {
         let (per, shards) = (self.per(), self.shards);
         let mut edges: Vec<(u32, u32)> = (0..self.graph.edges).map(|i| self.graph.edge(i)).collect();
         edges.sort_unstable_by_key(|&(from, to)| (u64::from(to) / per, from, to));
@@ -327,10 +328,17 @@ impl Kernel for GraphChi {
         self.windows = (0..shards).flat_map(|s| (0..=shards).map(move |p| (s, p))).map(|(s, p)| place(s, p)).collect();
         self.parsed = vec![0; shards as usize];
         self.edges = edges;
+    }
+
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.sources, |i| self.edges[i as usize].0);
         setup.fill(self.targets, |i| self.edges[i as usize].1);
         setup.fill(self.values, |_| 1.0);
         setup.fill(self.ranks, |_| 0.0);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Turns
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::power,
@@ -38,6 +38,7 @@ impl Describe for GupsDesc {
 
 /// HPCC RandomAccess: a table is updated at places a shift register gives (HPC Challenge benchmark, RandomAccess
 /// rules; `POLY` 7).
+#[derive(Clone)]
 pub struct Gups {
     layout: Layout,
     table: Array<u64>,
@@ -110,8 +111,12 @@ impl Kernel for Gups {
         round.checked_mul(16)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.table, |i| i);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::STRETCHES
     }
 
     fn seek(&mut self, round: u64) -> bool {

@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
@@ -48,6 +48,7 @@ impl Describe for HashJoinDesc {
 /// hardware", ICDE 2013 (NPO, on one thread, tuples of 16 bytes): buckets of two tuples with a chain for more, as many as
 /// hold the inner relation exactly; the hash is the key's low bits. Keys of the inner relation are unique and dense, in
 /// random order; those of the outer one are random ones of them.
+#[derive(Clone)]
 pub struct HashJoin {
     layout: Layout,
     inner_keys: Array<u64>,
@@ -112,7 +113,7 @@ impl HashJoin {
     }
 
     #[inline(always)]
-    fn build(&self, m: &mut impl Memory, tuple: u64) {
+    fn insert(&self, m: &mut impl Memory, tuple: u64) {
         m.block(0, BUILD_INSTRUCTIONS);
         let key = m.load(self.inner_keys, tuple, || self.order.forth(tuple));
         let bucket = key & (self.inner / 2 - 1);
@@ -159,17 +160,27 @@ impl Kernel for HashJoin {
         Some(built * u64::from(BUILD_INSTRUCTIONS) + probed * u64::from(PROBE_INSTRUCTIONS))
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
-        setup.fill(self.inner_keys, |i| self.order.forth(i));
-        setup.fill(self.inner_payloads, |i| i);
+    fn prepare(&self, setup: &mut impl Setup) {
+        setup.rows(self.inner, |i| [self.inner_keys.cell(i, self.order.forth(i)), self.inner_payloads.cell(i, i)]);
         setup.fill(self.outer_keys, |i| self.outer_key(i));
         if self.builds == 0 {
-            setup.fill(self.counts, |_| 2);
-            for (slot, (keys, payloads)) in self.slots.into_iter().enumerate() {
-                setup.fill(keys, |bucket| self.key_in(bucket, slot));
-                setup.fill(payloads, |bucket| self.order.back(self.key_in(bucket, slot)));
-            }
+            let [(first_keys, first_payloads), (second_keys, second_payloads)] = self.slots;
+            setup.rows(self.inner / 2, |bucket| {
+                let (first, second) = (self.key_in(bucket, 0), self.key_in(bucket, 1));
+                [
+                    self.counts.cell(bucket, 2),
+                    first_keys.cell(bucket, first),
+                    first_payloads.cell(bucket, self.order.back(first)),
+                    second_keys.cell(bucket, second),
+                    second_payloads.cell(bucket, self.order.back(second)),
+                ]
+            });
         }
+    }
+
+    fn sharing(&self) -> Sharing {
+        // Which slot of its bucket a tuple is put in depends on which came before.
+        Sharing::Stretches { after: self.builds, each: u64::MAX }
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -182,7 +193,7 @@ impl Kernel for HashJoin {
         let at = self.at;
         self.at += 1;
         if at < self.builds {
-            self.build(m, at);
+            self.insert(m, at);
         } else {
             self.probe(m, at - self.builds);
         }

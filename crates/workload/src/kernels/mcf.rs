@@ -47,6 +47,7 @@ impl Describe for McfDesc {
 ///
 /// The tree of nodes is given, by a function, and stays as it is: pivots change potentials and where arcs are at (their bound
 /// or the basis), and not who is whose parent.
+#[derive(Clone)]
 pub struct Mcf {
     layout: Layout,
     cost: Array<i64>,
@@ -315,7 +316,7 @@ impl Kernel for Mcf {
         None
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.cost, |arc| self.cost_of(arc));
         setup.fill(self.tail, |arc| self.ends(arc).0);
         setup.fill(self.head, |arc| self.ends(arc).1);
@@ -326,12 +327,8 @@ impl Kernel for Mcf {
         setup.fill(self.sibling, |node| self.sibling_of(node));
         // One arc of as many as there are nodes is in the basis.
         let per = (self.arcs / self.nodes).max(1);
-        for arc in 0..self.arcs {
-            setup.set(self.ident, arc, if arc % per == 0 { BASIC } else { AT_LOWER });
-        }
-        for node in 0..self.nodes {
-            setup.set(self.potential, node, below(nth(self.key ^ 1, node), COSTS) as i64);
-        }
+        setup.rows(self.arcs, |arc| [self.ident.cell(arc, if arc % per == 0 { BASIC } else { AT_LOWER })]);
+        setup.rows(self.nodes, |node| [self.potential.cell(node, below(nth(self.key ^ 1, node), COSTS) as i64)]);
     }
 
     #[inline(always)]

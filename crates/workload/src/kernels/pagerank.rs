@@ -1,13 +1,14 @@
 use super::Describe;
 use crate::{
     graph::{Kronecker, Rows},
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// PageRank of a Kronecker graph, each vertex summing what its neighbours give.
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -42,10 +43,11 @@ impl Describe for PageRankDesc {
 /// PageRank as GAPBS does it (Beamer, Asanović and Patterson, "The GAP benchmark suite", 2015; `pr.cc`, pull, Jacobi): each
 /// pass first divides every score by the degree, then sums what neighbours give. The number of passes is given, and not
 /// found by the error, as runs that are compared do.
+#[derive(Clone)]
 pub struct PageRank {
     layout: Layout,
     graph: Kronecker,
-    rows: Rows,
+    rows: Arc<Rows>,
     offsets: Array<u64>,
     neighbours: Array<u32>,
     scores: Array<f32>,
@@ -65,7 +67,7 @@ impl PageRank {
         let offsets = layout.array(n + 1);
         let neighbours = layout.array(2 * graph.edges);
         let (scores, gives) = (layout.array(n), layout.array(n));
-        Self { layout, graph, rows: Rows::default(), offsets, neighbours, scores, gives, iterations, at: 0 }
+        Self { layout, graph, rows: Arc::default(), offsets, neighbours, scores, gives, iterations, at: 0 }
     }
 
     #[inline(always)]
@@ -89,12 +91,20 @@ impl Kernel for PageRank {
         self.graph.rows_bytes(true)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
-        self.rows = Rows::new(&self.graph, true);
+    fn build(&mut self) {
+        self.rows = Arc::new(Rows::new(&self.graph, true));
+    }
+
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.offsets, |v| self.rows.offsets[v as usize]);
         setup.fill(self.neighbours, |at| self.rows.neighbours.get(at as usize).copied().unwrap_or(0));
         setup.fill(self.scores, |_| 1.0 / self.graph.vertices() as f32);
         setup.fill(self.gives, |_| 0.0);
+    }
+
+    fn sharing(&self) -> Sharing {
+        // Every vertex gives, then every vertex sums.
+        Sharing::Stretches { after: 0, each: self.graph.vertices() }
     }
 
     fn seek(&mut self, round: u64) -> bool {

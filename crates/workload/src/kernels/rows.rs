@@ -23,9 +23,14 @@ impl Rows {
         Self { words: layout.records(len, bytes).words(), bytes }
     }
 
-    /// Fills them all.
-    pub fn fill(&self, setup: &mut impl Setup) {
-        setup.fill(self.words, |word| word);
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.words.len() / (self.bytes / WORD_BYTES)
+    }
+
+    /// Fills the first `rows`.
+    pub fn fill(&self, setup: &mut impl Setup, rows: u64) {
+        setup.rows(rows * self.bytes / WORD_BYTES, |word| [self.words.cell(word, word)]);
     }
 
     #[inline(always)]
@@ -108,8 +113,7 @@ impl Index {
     /// Fills it.
     pub fn fill(&self, setup: &mut impl Setup) {
         setup.fill(self.heads, |key| key);
-        setup.fill(self.keys, |key| key);
-        setup.fill(self.rows, |key| key);
+        setup.rows(self.keys.len(), |key| [self.keys.cell(key, key), self.rows.cell(key, key)]);
     }
 
     /// The row of `key`.

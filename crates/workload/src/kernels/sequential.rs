@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::{size, within},
@@ -62,6 +62,7 @@ impl Describe for StrideDesc {
 }
 
 /// Loads at a fixed distance from one another, round and round.
+#[derive(Clone)]
 pub struct Stride {
     layout: Layout,
     bytes: Array<u8>,
@@ -94,8 +95,12 @@ impl Kernel for Stride {
         round.checked_mul(5)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.bytes, |i| i as u8);
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::STRETCHES
     }
 
     fn seek(&mut self, round: u64) -> bool {

@@ -42,6 +42,7 @@ impl Describe for SparseDesc {
 
 /// Words of random pages of those that are touched at all: each page of the footprint is, with one probability. What a program
 /// does with code of which it needs a part (paper 1, section 5.4).
+#[derive(Clone)]
 pub struct Sparse {
     pages: u64,
     /// A page is touched if its hash is below this.

@@ -1,6 +1,6 @@
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     query::between,
@@ -47,6 +47,7 @@ impl Describe for StreamClusterDesc {
 /// pointer to its coordinates, its centre and its cost.
 ///
 /// No centre is closed again: what is counted for closing is stored, and not used. Costs are sums of products of whole numbers, so that they do not depend on the order of additions.
+#[derive(Clone)]
 pub struct StreamCluster {
     layout: Layout,
     coordinates: Array<f32>,
@@ -214,20 +215,27 @@ impl Kernel for StreamCluster {
         None
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.coordinates, |at| self.coordinate(at));
-        setup.fill(self.coordinates_at, |point| point * self.dimensions);
-        setup.fill(self.weight, |_| 1.0);
         setup.fill(self.center_table, |point| point as i32);
         setup.fill(self.lower, |_| 0.0);
         // The first point is the first centre.
-        setup.set(self.is_center, 0, 1);
-        for i in 0..self.points {
+        setup.fill_kept(self.is_center, |i| u8::from(i == 0));
+        setup.rows(self.points, |i| {
             let from =
                 |point: u64| (point * self.dimensions..(point + 1) * self.dimensions).map(|at| self.coordinate(at));
             let distance: f32 = from(i).zip(from(0)).map(|(a, b)| (a - b) * (a - b)).sum();
-            setup.set(self.cost, i, distance);
-        }
+            [
+                self.weight.cell(i, 1.0),
+                self.coordinates_at.cell(i, i * self.dimensions),
+                self.assign.cell(i, 0),
+                self.cost.cell(i, distance),
+            ]
+        });
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Turns
     }
 
     #[inline(always)]

@@ -56,6 +56,7 @@ impl Describe for SvmDesc {
 ///
 /// Instances have the same number of features, each in a band of its own: low numbers are as much more frequent as bands are
 /// narrower there, as words of a language are.
+#[derive(Clone)]
 pub struct Svm {
     layout: Layout,
     starts: Array<u64>,
@@ -152,7 +153,7 @@ impl Kernel for Svm {
         self.instances.checked_mul(self.inner)?.checked_mul(self.outer)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.starts, |i| i * self.nonzeros);
         setup.fill(self.index, |node| self.feature(node));
         setup.fill(self.value, |node| self.value(node));

@@ -3,7 +3,7 @@ use super::{
     rows::{Index, Rows},
 };
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
@@ -49,6 +49,7 @@ impl Describe for TpccDesc {
 ///
 /// Three customers of a district share each last name; the specification gives the first thousand customers one each and
 /// the rest random ones. New rows go behind the last, so rows of transactions follow in the order they were made.
+#[derive(Clone)]
 pub struct Tpcc {
     layout: Layout,
     warehouse: Rows,
@@ -76,6 +77,7 @@ pub struct Tpcc {
     pub paid: u64,
 }
 
+#[derive(Clone)]
 struct Indexes {
     warehouse: Index,
     district: Index,
@@ -246,9 +248,9 @@ impl Kernel for Tpcc {
         Some(self.transactions)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         for rows in [self.warehouse, self.district, self.customer, self.item, self.stock] {
-            rows.fill(setup);
+            rows.fill(setup, rows.len());
         }
         let i = &self.indexes;
         for index in [i.warehouse, i.district, i.customer, i.item, i.stock] {
@@ -259,6 +261,10 @@ impl Kernel for Tpcc {
             // The last of a name points at nobody.
             if customer % CUSTOMERS + NAMES < CUSTOMERS { customer + NAMES } else { u64::MAX }
         });
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Turns
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 use super::Describe;
 use crate::{
     emit::Emit,
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Contents, Memory, Setup},
     query::{between, hint},
@@ -61,6 +61,7 @@ impl Describe for XsBenchDesc {
 /// In the benchmark a nuclide's energies are random and sorted; here one lies in each of as many equal intervals, at a
 /// place within it that no other nuclide has, so that every energy, and the union's, can be told without sorting. The
 /// searches and the spread of places over all arrays are the same; neighbours in a grid are a little more regular.
+#[derive(Clone)]
 pub struct XsBench {
     layout: Layout,
     num_nucs: Array<i32>,
@@ -69,7 +70,7 @@ pub struct XsBench {
     energies: Array<f64>,
     index: Array<i32>,
     /// The fields of gridpoints: energy, then five cross sections.
-    fields: [Array<f64>; 6],
+    fields: [Array<f64>; FIELDS],
     materials: Vec<Vec<i32>>,
     /// Numbers below `nuclides` that share no divisor with it: multiplying by one is a permutation.
     units: Vec<u64>,
@@ -117,6 +118,8 @@ fn materials(nuclides: u64) -> Vec<Vec<i32>> {
     all.extend([assembly.clone(), assembly]);
     all
 }
+
+const FIELDS: usize = 6;
 
 impl XsBench {
     /// Of so many `nuclides` with so many `gridpoints`.
@@ -303,21 +306,25 @@ impl Kernel for XsBench {
         self.particles.checked_mul(self.lookups)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         let most = self.most();
         let of = |at: u64| &self.materials[(at / most) as usize];
-        setup.fill(self.num_nucs, |i| self.materials[i as usize].len() as i32);
-        setup.fill(self.mats, |at| of(at).get((at % most) as usize).copied().unwrap_or(0));
-        setup.fill(self.concs, |at| self.concentration(at));
+        setup.rows(self.fields[0].len(), |point| {
+            std::array::from_fn::<_, FIELDS, _>(|i| self.fields[i].cell(point, self.field(i, point)))
+        });
         setup.fill(self.energies, |i| self.energy_at(0, i));
         setup.fill(self.index, |i| {
             let (union, nuclide) = (i / self.nuclides, i % self.nuclides);
             let (g, place) = (union / self.nuclides, union % self.nuclides);
             self.low(g, place, self.place(self.interval(g), nuclide))
         });
-        for (i, field) in self.fields.into_iter().enumerate() {
-            setup.fill(field, |point| self.field(i, point));
-        }
+        setup.fill(self.num_nucs, |i| self.materials[i as usize].len() as i32);
+        setup.fill(self.mats, |at| of(at).get((at % most) as usize).copied().unwrap_or(0));
+        setup.fill(self.concs, |at| self.concentration(at));
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::STRETCHES
     }
 
     fn seek(&mut self, round: u64) -> bool {

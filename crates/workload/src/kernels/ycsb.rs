@@ -1,6 +1,6 @@
 use super::{Describe, rows::Rows};
 use crate::{
-    kernel::Kernel,
+    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     query::between,
@@ -94,6 +94,7 @@ const MIXES: [Mix; 6] = [
 /// Keys are drawn by the Zipf distribution and scattered (`ScrambledZipfianGenerator`; the draw itself is exact here, and not
 /// YCSB's approximation). Insertions are one of each 20 operations, at a random place among them, and not one in 20 on the
 /// average, so that how many came before is known at any place.
+#[derive(Clone)]
 pub struct Ycsb {
     layout: Layout,
     workload: Mix,
@@ -270,18 +271,23 @@ impl Kernel for Ycsb {
         Some(self.operations)
     }
 
-    fn prepare(&mut self, setup: &mut impl Setup) {
+    fn prepare(&self, setup: &mut impl Setup) {
         setup.fill(self.heads, |bucket| self.chain(bucket, self.records)[0]);
-        setup.fill(self.keys, |node| node);
-        setup.fill(self.row_of, |node| node);
-        setup.fill(self.next, |node| {
+        // What is inserted later is not yet touched.
+        self.rows.fill(setup, self.records);
+        setup.rows(self.records, |node| {
             let chain = self.chain(self.buckets.forth(node) & (self.capacity / 2 - 1), self.records);
-            if chain[0] == node { chain[1] } else { NONE }
+            let next = if chain[0] == node { chain[1] } else { NONE };
+            [self.keys.cell(node, node), self.next.cell(node, next), self.row_of.cell(node, node)]
         });
-        self.rows.fill(setup);
         if let Some(ordered) = self.ordered {
             setup.fill(ordered, |at| Some(self.order.back(at)).filter(|&key| key < self.records).unwrap_or(NONE));
         }
+    }
+
+    fn sharing(&self) -> Sharing {
+        // What is found depends on what was inserted before.
+        if self.workload.inserts { Sharing::Turns } else { Sharing::STRETCHES }
     }
 
     fn seek(&mut self, round: u64) -> bool {

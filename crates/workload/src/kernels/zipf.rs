@@ -41,6 +41,7 @@ impl Describe for ZipfDesc {
 }
 
 /// Elements whose popularity falls with their rank; ranks are scattered over memory by a multiplicative hash.
+#[derive(Clone)]
 pub struct Zipf {
     ranks: RankSequence,
     /// One less than there are elements.
