@@ -192,7 +192,8 @@ class Teller:
         all_walks = walks(line, self.walk_caches)
         faults = [f"fault {fault['kind']} {fault['size']}" for fault in line["fault"]]
         for number, walk in enumerate(all_walks):
-            parts.append("walk " + " ".join(self.step(step) for step in walk))
+            signs = {None: " ", "together": "+", "behind": "~"}
+            parts.append("walk" + "".join(signs[step.get("pace")] + self.step(step) for step in walk))
             if number < len(faults):
                 parts.append(faults[number])
         if line["pa"] is None:
@@ -253,6 +254,7 @@ class Teller:
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
             "tables_merged": lambda e: f"merge {e['level']}+{e['level'] - 1}",
             "tables_unmerged": lambda e: f"unmerge {e['level']}+{e['level'] - 1}",
+            "table_resized": lambda e: f"resize {e['level']} from {e['from']} to {e['to']}",
             "asid": lambda e: f"tag {e['asid']} for {e['pid']}",
             "failed": lambda e: f"failed {e['error']}",
         }

@@ -51,6 +51,12 @@ def test_merged_nodes_are_drawn(cli: Cli, trace: str) -> None:
         (("table.levels=3",), "levels is 3: a table of kind x86-64-radix has 4 to 5"),
         (("table.kind=armv8-4k", "table.levels=5"), "a table of kind armv8-4k has 3 to 4"),
         (("table.kind=compendia", "table.compendia.merge=9/8"), "such as 1/8"),
+        (("table.cuckoo.ways=3",), 'cuckoo is for kind = "elastic-cuckoo" only'),
+        (("table.kind=hashed", "walker.cache=[]", "table.hashed.grow=1.0"), "less than 1"),
+        (("table.kind=elastic-cuckoo", "walker.cache=[]", "table.cuckoo.ways=5"), "give 2 to 4"),
+        (("table.kind=elastic-cuckoo",), "PWC holds level 2: caches of an elastic cuckoo table hold its guides"),
+        (("table.kind=hashed",), "PWC: a hashed table has nothing that walk caches hold"),
+        (("walker.hash_cycles=2",), "hash_cycles is for page tables found by hashing"),
         (("table.kind=compendia", "table.compendia.unmerge=1/4"), "at most compendia.merge"),
         (("table.kind=compendium",), "did you mean `compendia`"),
     ],
@@ -72,3 +78,77 @@ def test_any_machine_and_policy_takes_compendia(cli: Cli, machine: str, policy: 
     merged = ran.json()["counts"]
     assert merged["memory"]["mapped"] == plain["memory"]["mapped"]
     assert merged["kernel"]["faults"] == plain["kernel"]["faults"]
+
+
+SMALL_CUCKOO = ("table.cuckoo.lines=64", "table.cuckoo.guide_lines=64")
+SMALL_HASHED = ("table.hashed.lines=64",)
+
+
+def test_hashed_tables_are_drawn(cli: Cli, trace: str) -> None:
+    sets = ("table.kind=elastic-cuckoo", "walker.cache=[]", *SMALL_CUCKOO)
+    ran = cli("explain", MACHINE, "--trace", trace, "--policy", "linux-thp", "--tables", *flags(sets))
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert "level 1, pages 4K: 3 x 64 lines" in lines
+    assert "level 5, guide to 2M: 2 x 64 lines" in lines
+    # The slots worked out in docs/scenarios/hashed-tables.md.
+    at = next(n for n, line in enumerate(lines) if line.startswith("    [0] 0x40000000: 2 x 4K rw- at "))
+    assert any(lines[at - 1].startswith(f"  way {way} slot {slot} at ") for way, slot in enumerate((60, 63, 0)))
+    assert any(line.startswith("    [2] 0x40400000: 2M rw- at ") for line in lines)
+    assert any(line.startswith("    [0] 0x40000000: 4K 2M, 2M in way ") for line in lines)
+
+
+def flags(sets: tuple[str, ...]) -> list[str]:
+    return [part for one in sets for part in ("--set", one)]
+
+
+SEARCHED = [("elastic-cuckoo", SMALL_CUCKOO), ("hashed", SMALL_HASHED)]
+
+
+@pytest.mark.parametrize(("machine", "small"), SEARCHED)
+@pytest.mark.parametrize("policy", ["linux-4k", "linux-thp", "linux-mthp", "freebsd-reserv"])
+def test_hashed_tables_map_what_trees_do(cli: Cli, machine: str, small: tuple[str, ...], policy: str) -> None:
+    trace = "gen:gups?footprint=256M&updates=3000"
+    few = (*small, "memory.size=2G", "core.count=1")
+    run = ("run", machine, "--trace", trace, "--policy", policy, "--json", "--set", "memory.size=2G")
+    hashed = cli(*run, *flags(few))
+    assert hashed.code == 0, hashed.err
+    tree = cli(*run, *flags(("table={kind='x86-64-radix'}", "walker.hash_cycles=0", "walker.cache=[]", "core.count=1")))
+    assert tree.code == 0, tree.err
+    counts, plain = hashed.json()["counts"], tree.json()["counts"]
+    assert counts["memory"]["mapped"] == plain["memory"]["mapped"]
+    assert counts["kernel"]["faults"] == plain["kernel"]["faults"]
+    assert counts["tlb"] == plain["tlb"]
+    if policy == "linux-4k":
+        assert counts["memory"]["tables"]["rehashed_lines"] > 0
+
+
+@pytest.mark.parametrize(("machine", "small"), SEARCHED)
+@pytest.mark.parametrize("guest", ["x86-64-radix", "elastic-cuckoo", "hashed"])
+@pytest.mark.parametrize("mode", ["nested", "shadow"])
+def test_hashed_tables_in_virtual_machines_are_sound(
+    cli: Cli, machine: str, small: tuple[str, ...], guest: str, mode: str
+) -> None:
+    sets = (
+        *small,
+        "core.count=1",
+        "memory.size=256M",
+        "walker.cache=[]",
+        "virtual.memory.size=64M",
+        f"virtual.table.kind={guest}",
+        f"virtual.mode={mode}",
+    )
+    trace = "gen:gups?footprint=2M&updates=300"
+    options = ("--policy", "linux-thp", "--check", "translations", "--json")
+    ran = cli("run", machine, "--trace", trace, *options, *flags(sets))
+    assert ran.code == 0, ran.err
+    assert ran.json()["complete"]
+
+
+@pytest.mark.parametrize(("kind", "small"), SEARCHED)
+def test_lines_of_hashed_tables_coalesce_soundly(cli: Cli, kind: str, small: tuple[str, ...]) -> None:
+    sets = (f"table.kind={kind}", *small, "walker.cache=[]", "core.count=1", "memory.size=64M")
+    trace = "gen:gups?footprint=2M&updates=300"
+    ran = cli("run", "zen3-5900x", "--trace", trace, "--check", "translations", "--json", *flags(sets))
+    assert ran.code == 0, ran.err
+    assert ran.json()["complete"]

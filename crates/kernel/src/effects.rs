@@ -36,6 +36,8 @@ named! {
         TableFrame = "table_frame",
         /// Two levels of a page table merged into one, or taken apart again.
         TableMerge = "table_merge",
+        /// A line of a hashed page table moved to another place.
+        TableLine = "table_line",
         /// A page-table entry looked at by a daemon.
         EntryScan = "entry_scan",
         /// A page-table entry written.
@@ -193,6 +195,17 @@ pub enum Told {
     TablesUnmerged {
         /// The level of the upper ones.
         level: u8,
+    },
+    /// A hashed page table got ways of another size, to which its lines move by and by.
+    TableResized {
+        /// Its level.
+        level: u8,
+        /// Lines of a way before; 0 if there were none.
+        from: u64,
+        /// Lines of a way from now on.
+        to: u64,
+        /// Pieces of memory of a way.
+        pieces: u64,
     },
     /// A process got an address-space tag.
     Asid {

@@ -127,8 +127,7 @@ impl Space {
 
     /// Whether every bit above those the table translates is a copy of the highest one.
     pub fn is_canonical(&self, va: u64) -> bool {
-        // 12 bits of offset and 9 per level (Intel SDM vol. 3A, section 4.5).
-        let shift = 64 - (12 + 9 * u32::from(self.table.format().levels()));
+        let shift = 64 - u32::from(self.table.format().address_bits());
         ((va << shift) as i64 >> shift) as u64 == va
     }
 

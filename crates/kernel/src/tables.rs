@@ -2,7 +2,7 @@
 
 use crate::memory::Memory;
 use crate::{Told, WorkKind};
-use mmulab_addr::{PageOrder, Pfn};
+use mmulab_addr::{LINE_BYTES, PageOrder, Pfn};
 use mmulab_frames::Mobility;
 use mmulab_pagetable::{TableEvent, TableFrames};
 use serde::{Serialize, Serializer};
@@ -32,7 +32,7 @@ impl Serialize for ByLevels {
     }
 }
 
-/// What page tables did of their own accord, in a run. All zero but for those that merge levels.
+/// What page tables did of their own accord, in a run. All zero but for those that merge levels, or are found by hashing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TableCounts {
     /// How often a table was looked at, whether it should be merged with its children.
@@ -47,6 +47,18 @@ pub struct TableCounts {
     pub refused_no_block: u64,
     /// Nodes that were not taken apart, because there were too few free frames.
     pub refused_no_frames: u64,
+    /// Ways of hashed tables made, or begun to be made larger.
+    pub grown: u64,
+    /// Begun to be made smaller.
+    pub shrunk: u64,
+    /// Lines pushed aside by others, or moved up where one went.
+    pub kicked_lines: u64,
+    /// Lines moved to ways of another size.
+    pub rehashed_lines: u64,
+    /// Changes written to guides (cuckoo walk tables).
+    pub guide_writes: u64,
+    /// Tables that stayed as large as they were, because there was no memory for another size.
+    pub refused_resize: u64,
 }
 
 impl Memory {
@@ -72,10 +84,15 @@ impl TableFrames for Memory {
         self.frames.free(pfn, PageOrder::P4K, self.cpu);
     }
 
-    /// What it costs is part of the merge.
+    /// What it costs is part of the merge or resize.
     fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
         let pfn = self.frames.alloc(order, Mobility::Unmovable, self.cpu)?;
-        self.touch_node(pfn, order);
+        // Nodes are of 2 MiB. So are large pieces of hashed tables, which a huge page of a host suits as well.
+        if order >= PageOrder::P2M {
+            self.touch_node(pfn, order)
+        } else {
+            self.touch(pfn, order)
+        }
         self.count_table_frames(order);
         Some(pfn)
     }
@@ -103,6 +120,27 @@ impl TableFrames for Memory {
             }
             TableEvent::NoBlock { .. } => counts.refused_no_block += 1,
             TableEvent::NoFrames { .. } => counts.refused_no_frames += 1,
+            TableEvent::Kicked { lines, .. } => {
+                counts.kicked_lines += lines;
+                self.work.add(WorkKind::TableLine, lines);
+            }
+            TableEvent::Rehashed { lines, .. } => {
+                counts.rehashed_lines += lines;
+                self.work.add(WorkKind::TableLine, lines);
+            }
+            TableEvent::Resized { level, ways, from, to, pieces } => {
+                let count = if to > from { &mut counts.grown } else { &mut counts.shrunk };
+                *count += 1;
+                let ways = u64::from(ways);
+                self.work.add(WorkKind::LargeBlock, ways * pieces);
+                self.work.add(WorkKind::ZeroBytes, ways * to * LINE_BYTES);
+                self.table_news.push(Told::TableResized { level, from, to, pieces });
+            }
+            TableEvent::Guided => {
+                counts.guide_writes += 1;
+                self.work.add(WorkKind::EntryWrite, 1);
+            }
+            TableEvent::NoResize { .. } => counts.refused_resize += 1,
         }
     }
 }

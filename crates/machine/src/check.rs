@@ -10,10 +10,10 @@ use crate::{
     host::{Host, PID_BITS},
     story::{Story, Watch},
 };
-use mmulab_addr::{Asid, PhysAddr, Pid, Prot, VirtAddr};
+use mmulab_addr::{Asid, BASE_BYTES, PhysAddr, Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::Told;
-use mmulab_pagetable::{Format, Invalidate, Leaf, Next, Step};
+use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_tlb::{Coalescing, Entry, Observer};
 use mmulab_trace::{Batch, Event, Item, Ref};
 use mmulab_walker::{NestedStep, StepRecord, WalkContext};
@@ -24,8 +24,6 @@ use std::{
 
 /// Entries of a table frame that share a line.
 const LINE_ENTRIES: u64 = 8;
-/// Lines of a table frame.
-const TABLE_LINES: u64 = 64;
 
 /// Checks a machine as it runs.
 pub(crate) struct Checker {
@@ -203,21 +201,22 @@ impl Checker {
     fn same_path(&self, machine: &Machine, va: VirtAddr, around: bool) -> Result<(), String> {
         let (Some(mine), Some(theirs)) = (machine.context(), self.twin.context()) else { return Ok(()) };
         same(mine.root, theirs.root, "the root of the table")?;
-        let mut step = mine.format.start(mine.root, va);
-        loop {
-            let bits = machine.system.mem.read(step.entry);
-            differ(&machine.system.mem, &self.twin.system.mem, step)?;
-            match mine.format.next(bits, step, va) {
-                Next::Table(next) => step = next,
-                _ if around => {
-                    let first = PhysAddr(step.entry.0 & !(TABLE_LINES * LINE_ENTRIES * 8 - 1));
-                    let entries = (0..TABLE_LINES * LINE_ENTRIES).map(|n| PhysAddr(first.0 + n * 8));
-                    return entries.into_iter().try_for_each(|entry| {
-                        differ(&machine.system.mem, &self.twin.system.mem, Step { entry, ..step })
-                    });
-                }
-                _ => return Ok(()),
+        let (mem, twins) = (&machine.system.mem, &self.twin.system.mem);
+        let (mut read, mut last) = (Ok(()), None);
+        mine.format.path(mem, mine.root, va, |level, at| {
+            if read.is_ok() {
+                read = differ(mem, twins, level, at);
             }
+            last = Some((level, at));
+        });
+        read?;
+        match last {
+            Some((level, at)) if around => {
+                // Of a tree all of its last table, of others as much around the line.
+                let first = PhysAddr(at.0 & !(BASE_BYTES - 1));
+                (0..BASE_BYTES / 8).try_for_each(|n| differ(mem, twins, level, PhysAddr(first.0 + n * 8)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -226,8 +225,7 @@ impl Checker {
         match (machine.system.kernel.context(pid), self.twin.system.kernel.context(pid)) {
             (Some(mine), Some(theirs)) => {
                 same(mine.root, theirs.root, "the root of the table")?;
-                let start = mine.format.start(mine.root, VirtAddr::default());
-                sweep(&machine.system.mem, &self.twin.system.mem, mine.format, start, VirtAddr::default())
+                sweep(&machine.system.mem, &self.twin.system.mem, mine.format, mine.root)
             }
             (mine, theirs) => same(mine.is_some(), theirs.is_some(), "whether the process has a table"),
         }
@@ -240,8 +238,7 @@ impl Checker {
         let (Some(mine), Some(theirs)) = (&machine.host, &self.twin.host) else { return Ok(()) };
         for ((vm, cx), (_, other)) in mine.contexts().zip(theirs.contexts()) {
             same(cx.root, other.root, "the root of the host's table")?;
-            let start = cx.format.start(cx.root, VirtAddr::default());
-            sweep(&mine.system.mem, &theirs.system.mem, cx.format, start, VirtAddr::default())
+            sweep(&mine.system.mem, &theirs.system.mem, cx.format, cx.root)
                 .map_err(|why| format!("in the host, for virtual machine {vm}: {why}"))?;
         }
         Ok(())
@@ -305,32 +302,24 @@ fn held_by_nested_tlbs(host: &Host) -> Result<(), String> {
     wrong
 }
 
-/// Compares a table and all below it; `step` is its first entry, for `va`.
-fn sweep(mine: &PhysMem, theirs: &PhysMem, format: Format, step: Step, va: VirtAddr) -> Result<(), String> {
-    for line in 0..TABLE_LINES {
-        let at = PhysAddr(step.entry.0 + line * LINE_ENTRIES * 8);
-        let (bits, others) = (mine.line(at), theirs.line(at));
-        if bits == others && bits.iter().all(|&b| b == 0) {
-            continue;
+/// Compares all memory of a table.
+fn sweep(mine: &PhysMem, theirs: &PhysMem, format: Format, root: PhysAddr) -> Result<(), String> {
+    let mut all = Ok(());
+    format.each_line(mine, root, &mut |level, line| {
+        if all.is_ok() && mine.line(line) != theirs.line(line) {
+            let entries = (0..LINE_ENTRIES).map(|n| PhysAddr(line.0 + n * 8));
+            all = entries.into_iter().try_for_each(|entry| differ(mine, theirs, level, entry));
         }
-        for (n, &bits) in (0..LINE_ENTRIES).zip(bits) {
-            let here = Step { entry: PhysAddr(at.0 + n * 8), ..step };
-            differ(mine, theirs, here)?;
-            let va = VirtAddr::new(va.raw() + (line * LINE_ENTRIES + n) * step.covers.bytes());
-            if let Next::Table(next) = format.next(bits, here, va) {
-                sweep(mine, theirs, format, next, va)?;
-            }
-        }
-    }
-    Ok(())
+    });
+    all
 }
 
-fn differ(mine: &PhysMem, theirs: &PhysMem, step: Step) -> Result<(), String> {
-    let (mine, theirs) = (mine.read(step.entry), theirs.read(step.entry));
+fn differ(mine: &PhysMem, theirs: &PhysMem, level: u8, entry: PhysAddr) -> Result<(), String> {
+    let (mine, theirs) = (mine.read(entry), theirs.read(entry));
     if mine == theirs {
         return Ok(());
     }
-    Err(format!("the entry of level {} at {} is {mine:#x}, and {theirs:#x} without coalescing", step.level, step.entry))
+    Err(format!("the entry of level {level} at {entry} is {mine:#x}, and {theirs:#x} without coalescing"))
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(mine: T, theirs: T, what: &str) -> Result<(), String> {
@@ -339,14 +328,7 @@ fn same<T: PartialEq + std::fmt::Debug>(mine: T, theirs: T, what: &str) -> Resul
 
 /// What the tables say of `va`.
 pub(crate) fn lookup(mem: &PhysMem, cx: WalkContext, va: VirtAddr) -> Option<Leaf> {
-    let mut step = cx.format.start(cx.root, va);
-    loop {
-        match cx.format.next(mem.read(step.entry), step, va) {
-            Next::Table(next) => step = next,
-            Next::Leaf(leaf) => return Some(leaf),
-            Next::NotPresent => return None,
-        }
-    }
+    cx.format.find(mem, cx.root, va).map(|found| found.leaf)
 }
 
 /// Whether the tables bear an entry out: its frames, no more rights than they grant, and no store without a dirty bit.

@@ -98,7 +98,8 @@ impl Host {
             asid_bits: u16::BITS as u8,
         };
         let system = System::new(&of_host, false).map_err(MachineError::Host)?;
-        let caches = NestedDesc { caches: &guest.cache, tlb: guest.nested_tlb.as_ref() };
+        let hash_cycles = machine.walker.hash_cycles;
+        let caches = NestedDesc { caches: &guest.cache, hash_cycles, tlb: guest.nested_tlb.as_ref() };
         let mut host = Self {
             system,
             fx: Effects::default(),
@@ -306,9 +307,14 @@ impl Host {
         if self.shadows.is_none() {
             return 0;
         }
-        // A table that comes or goes is an entry of the one above.
-        let is_write = |kind| matches!(kind, WorkKind::EntryWrite | WorkKind::TableFrame);
-        let writes = work.iter().filter(|work| is_write(work.kind)).map(|work| work.count).sum();
+        let writes_of = |kind| match kind {
+            // A table that comes or goes is an entry of the one above.
+            WorkKind::EntryWrite | WorkKind::TableFrame => 1,
+            // A line is written in one place and cleared in another.
+            WorkKind::TableLine => 2,
+            _ => 0,
+        };
+        let writes = work.iter().map(|work| work.count * writes_of(work.kind)).sum();
         self.counts.exits += writes;
         self.counts.table_writes += writes;
         writes

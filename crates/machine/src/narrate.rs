@@ -8,7 +8,7 @@ use mmulab_addr::{Access, PhysAddr, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Entry, Observer};
-use mmulab_walker::{Dimension, NestedStep, Server, StepRecord};
+use mmulab_walker::{Dimension, NestedStep, Pace, Server, StepRecord};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -28,6 +28,8 @@ pub struct Narrator<F> {
     /// Those of the host below guests.
     host_caches: Vec<String>,
     caches: Vec<String>,
+    /// The table walks begin with is found by hashing: levels do not tell where one begins.
+    is_searched: bool,
     filled: Vec<Filled>,
     walk: Vec<Read>,
     fault: Vec<Told>,
@@ -67,6 +69,17 @@ struct Read {
     pa: PhysAddr,
     cached: String,
     cycles: u32,
+    /// Of lines of hashed tables: `together` with the one before it, or `behind`, if the walk does not wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace: Option<&'static str>,
+}
+
+fn pace(of: Pace) -> Option<&'static str> {
+    match of {
+        Pace::Next => None,
+        Pace::Together => Some("together"),
+        Pace::Behind => Some("behind"),
+    }
 }
 
 /// An entry that was written into a TLB.
@@ -111,6 +124,7 @@ impl<F: FnMut(&str)> Narrator<F> {
             walk_caches: core.walker.names(),
             host_caches: machine.host.as_ref().map(|h| h.walkers()[0].names()).unwrap_or_default(),
             caches: machine.caches.names(),
+            is_searched: machine.desc.machine.walked_table().format().is_searched(),
             filled: Vec::new(),
             walk: Vec::new(),
             fault: Vec::new(),
@@ -227,9 +241,17 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
     }
 
     fn walked(&mut self, steps: &[StepRecord]) {
-        for s in steps {
+        for (at, s) in steps.iter().enumerate() {
             let cached = self.server(s.server, &self.walk_caches);
-            self.walk.push(Read { entry: None, first: false, level: s.level, pa: s.pa, cached, cycles: s.cycles });
+            self.walk.push(Read {
+                entry: None,
+                first: self.is_searched && at == 0,
+                level: s.level,
+                pa: s.pa,
+                cached,
+                cycles: s.cycles,
+                pace: pace(s.pace),
+            });
         }
     }
 
@@ -242,7 +264,15 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
             let s = step.record;
             let (entry, first) = (Some(format!("{letter}L{}", s.level)), at == 0);
             let cached = self.server(s.server, walk_caches);
-            self.walk.push(Read { entry, first, level: s.level, pa: s.pa, cached, cycles: s.cycles });
+            self.walk.push(Read {
+                entry,
+                first,
+                level: s.level,
+                pa: s.pa,
+                cached,
+                cycles: s.cycles,
+                pace: pace(s.pace),
+            });
         }
     }
 

@@ -1,4 +1,5 @@
-use crate::{CompendiaDesc, Format};
+use crate::hashed::{FIRST_GUIDE, TABLES};
+use crate::{CompendiaDesc, CuckooDesc, Format, OpenDesc, Probing};
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,26 @@ pub enum TableKind {
     /// Armv8's radix tree with 4 KiB granule: leaves of 4 KiB, 2 MiB and 1 GiB, and of 64 KiB and 32 MiB (Contiguous bit).
     #[serde(rename = "armv8-4k")]
     Arm,
+    /// Elastic cuckoo page tables: a hashed table for each page size, whose ways are read at once, with guides that tell which
+    /// to read (Skarlatos and others, ASPLOS 2020). Leaves of 4 KiB, 2 MiB and 1 GiB.
+    #[serde(rename = "elastic-cuckoo")]
+    Cuckoo,
+    /// A hashed table for each page size, with open addressing and lines of eight entries (Yaniv and Tsafrir, SIGMETRICS
+    /// 2016). Leaves of 4 KiB, 2 MiB and 1 GiB.
+    #[serde(rename = "hashed")]
+    Hashed,
 }
 
 impl TableKind {
+    /// The levels whose lines walk caches can hold, of tables found by hashing; others have a tree's.
+    pub const fn guide_levels(self) -> Option<std::ops::Range<u8>> {
+        match self {
+            Self::X86Radix | Self::Compendia | Self::Riscv | Self::Arm => None,
+            Self::Cuckoo => Some(FIRST_GUIDE..TABLES as u8 + 1),
+            Self::Hashed => Some(0..0),
+        }
+    }
+
     /// Its name in descriptions, and the levels it may have.
     fn levels(self) -> (&'static str, std::ops::RangeInclusive<u8>) {
         match self {
@@ -29,6 +47,8 @@ impl TableKind {
             Self::Compendia => ("compendia", 4..=5),
             Self::Riscv => ("riscv-sv", 3..=5),
             Self::Arm => ("armv8-4k", 3..=4),
+            Self::Cuckoo => ("elastic-cuckoo", 4..=5),
+            Self::Hashed => ("hashed", 4..=5),
         }
     }
 }
@@ -59,16 +79,24 @@ impl From<Levels> for u8 {
 pub struct TableDesc {
     /// The kind of table. Default `x86-64-radix`.
     pub kind: TableKind,
-    /// Levels: 4 (48-bit addresses) or 5 (57-bit, not `armv8-4k`); 3 (39-bit) with `riscv-sv` and `armv8-4k`. Default 4.
+    /// Levels: 4 (48-bit addresses) or 5 (57-bit, not `armv8-4k`); 3 (39-bit) with `riscv-sv` and `armv8-4k`. Hashed tables
+    /// have none, and it only tells the bits of an address. Default 4.
     pub levels: Levels,
     /// When a `compendia` table merges its levels. Only with that kind; absent, it goes by the paper's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compendia: Option<CompendiaDesc>,
+    /// The ways of an `elastic-cuckoo` table, and when they are resized. Only with that kind; absent, it goes by the paper's
+    /// values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuckoo: Option<CuckooDesc>,
+    /// The size of a `hashed` table, and when it is resized. Only with that kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<OpenDesc>,
 }
 
 impl Default for TableDesc {
     fn default() -> Self {
-        Self { kind: TableKind::X86Radix, levels: Levels(4), compendia: None }
+        Self { kind: TableKind::X86Radix, levels: Levels(4), compendia: None, cuckoo: None, hashed: None }
     }
 }
 
@@ -78,7 +106,7 @@ impl TableDesc {
     /// # Errors
     /// Any other number of levels.
     pub fn new(kind: TableKind, levels: u8) -> Result<Self, String> {
-        Self { kind, levels: levels.try_into()?, compendia: None }.complete()
+        Self { kind, levels: levels.try_into()?, ..Self::default() }.complete()
     }
 
     /// A four- or five-level x86-64 table.
@@ -94,7 +122,8 @@ impl TableDesc {
     /// # Errors
     /// Any other number of levels, or parameters that cannot be followed.
     pub fn of_compendia(levels: u8, desc: CompendiaDesc) -> Result<Self, String> {
-        Self { kind: TableKind::Compendia, levels: levels.try_into()?, compendia: Some(desc) }.complete()
+        Self { kind: TableKind::Compendia, levels: levels.try_into()?, compendia: Some(desc), ..Self::default() }
+            .complete()
     }
 
     /// The same with everything it leaves open filled in.
@@ -107,15 +136,51 @@ impl TableDesc {
             let (from, to) = (levels.start(), levels.end());
             return Err(format!("levels is {given}: a table of kind {name} has {from} to {to}"));
         }
-        match (self.kind, &self.compendia) {
-            (TableKind::Compendia, desc) => {
-                let desc = desc.clone().unwrap_or_default();
+        let strange =
+            |key: &str, kind: &str| Err(format!("{key} is for kind = \"{kind}\" only: set the kind, or leave it out"));
+        if self.compendia.is_some() && self.kind != TableKind::Compendia {
+            return strange("compendia", "compendia");
+        }
+        if self.cuckoo.is_some() && self.kind != TableKind::Cuckoo {
+            return strange("cuckoo", "elastic-cuckoo");
+        }
+        if self.hashed.is_some() && self.kind != TableKind::Hashed {
+            return strange("hashed", "hashed");
+        }
+        match self.kind {
+            TableKind::X86Radix | TableKind::Riscv | TableKind::Arm => Ok(self),
+            TableKind::Compendia => {
+                let desc = self.compendia.clone().unwrap_or_default();
                 desc.check()?;
                 Ok(Self { compendia: Some(desc), ..self })
             }
-            (_, Some(_)) => Err("compendia is for kind = \"compendia\" only: set the kind, or leave it out".into()),
-            (_, None) => Ok(self),
+            TableKind::Cuckoo => {
+                let desc = self.cuckoo.clone().unwrap_or_default();
+                desc.check()?;
+                Ok(Self { cuckoo: Some(desc), ..self })
+            }
+            TableKind::Hashed => {
+                let desc = self.hashed.clone().unwrap_or_default();
+                desc.check()?;
+                Ok(Self { hashed: Some(desc), ..self })
+            }
         }
+    }
+
+    /// An elastic cuckoo table for 48-bit addresses.
+    ///
+    /// # Errors
+    /// Parameters that cannot be followed.
+    pub fn of_cuckoo(desc: CuckooDesc) -> Result<Self, String> {
+        Self { kind: TableKind::Cuckoo, cuckoo: Some(desc), ..Self::default() }.complete()
+    }
+
+    /// A hashed table for 48-bit addresses.
+    ///
+    /// # Errors
+    /// Parameters that cannot be followed.
+    pub fn of_hashed(desc: OpenDesc) -> Result<Self, String> {
+        Self { kind: TableKind::Hashed, hashed: Some(desc), ..Self::default() }.complete()
     }
 
     /// How hardware reads it.
@@ -125,6 +190,11 @@ impl TableDesc {
             TableKind::Compendia => Format::Compendia { levels: self.levels.0 },
             TableKind::Riscv => Format::Riscv { levels: self.levels.0 },
             TableKind::Arm => Format::Arm { levels: self.levels.0 },
+            TableKind::Cuckoo => Format::Cuckoo { levels: self.levels.0 },
+            TableKind::Hashed => {
+                let sizes = self.hashed.as_ref().map_or(Probing::default(), |desc| desc.sizes);
+                Format::Open { levels: self.levels.0, together: sizes == Probing::Parallel }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
-use crate::{Format, Leaf, Next, Rights, Step};
+use crate::{Format, Leaf, Next, Rights, Step, hashed};
 use mmulab_addr::{PhysAddr, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
@@ -35,8 +35,12 @@ struct Drawing<'a> {
     text: String,
 }
 
-/// Draws the tree at `root`: a line for each table, and for each run of pages that lie one after another.
+/// Draws the tree at `root`: a line for each table, and for each run of pages that lie one after another. Of hashed tables,
+/// the lines.
 pub fn draw(format: Format, root: PhysAddr, mem: &PhysMem) -> String {
+    if format.is_searched() {
+        return hashed::draw(root, mem);
+    }
     let va = VirtAddr::new(0);
     let step = format.start(root, va);
     let skipped = format.levels() - step.level;

@@ -1,5 +1,6 @@
-use crate::{Leaf, Next, Step, arm, compendia::entry as compendia, riscv, x86};
-use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr};
+use crate::{Found, Leaf, Next, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
+use mmulab_addr::{LINE_BYTES, PageOrder, Pfn, PhysAddr, VirtAddr};
+use mmulab_frames::PhysMem;
 
 /// How hardware reads a table: one variant per kind and geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,18 +25,110 @@ pub enum Format {
         /// Levels (3 or 4).
         levels: u8,
     },
+    /// Elastic cuckoo tables: x86-64's entries, found by hashing.
+    Cuckoo {
+        /// Levels of a tree for as many bits of address (4 or 5).
+        levels: u8,
+    },
+    /// Open addressing: x86-64's entries, found by hashing.
+    Open {
+        /// Levels of a tree for as many bits of address (4 or 5).
+        levels: u8,
+        /// The tables of all page sizes are read at once.
+        together: bool,
+    },
 }
 
 impl Format {
-    /// Levels of a full walk to a base page.
+    /// Levels of a full walk to a base page. Those of hashed tables are the tables: 1 to 3 of pages of 4 KiB, 2 MiB and
+    /// 1 GiB, 4 to 6 the guides to them.
     #[inline(always)]
     pub const fn levels(self) -> u8 {
         match self {
             Self::X86 { levels } | Self::Compendia { levels } | Self::Riscv { levels } | Self::Arm { levels } => levels,
+            Self::Cuckoo { .. } => hashed::TABLES as u8,
+            Self::Open { .. } => hashed::SIZES as u8,
         }
     }
 
-    /// The first entry of a walk from the root.
+    /// Bits of a virtual address.
+    pub const fn address_bits(self) -> u8 {
+        let (Self::X86 { levels }
+        | Self::Compendia { levels }
+        | Self::Riscv { levels }
+        | Self::Arm { levels }
+        | Self::Cuckoo { levels }
+        | Self::Open { levels, .. }) = self;
+        // 12 bits of offset and 9 per level (Intel SDM vol. 3A, section 4.5).
+        12 + 9 * levels
+    }
+
+    /// Whether it is searched by groups of reads, instead of descended entry by entry.
+    #[inline(always)]
+    pub const fn is_searched(self) -> bool {
+        matches!(self, Self::Cuckoo { .. } | Self::Open { .. })
+    }
+
+    /// A search for `va` in a table that is searched.
+    #[inline]
+    pub fn search(self, root: PhysAddr, va: VirtAddr) -> Search {
+        Search::new(self, root, va)
+    }
+
+    /// The entry that maps `va`, as a walk without caches finds it.
+    #[inline]
+    pub fn find(self, mem: &PhysMem, root: PhysAddr, va: VirtAddr) -> Option<Found> {
+        self.path(mem, root, va, |_, _| {})
+    }
+
+    /// The same; `seen` is told the level and address of every entry, or line, that is read for it.
+    pub fn path(
+        self,
+        mem: &PhysMem,
+        root: PhysAddr,
+        va: VirtAddr,
+        mut seen: impl FnMut(u8, PhysAddr),
+    ) -> Option<Found> {
+        if self.is_searched() {
+            return self.search(root, va).run(mem, |read| seen(read.level, read.line));
+        }
+        let mut step = self.start(root, va);
+        loop {
+            seen(step.level, step.entry);
+            let bits = mem.read(step.entry);
+            match self.next(bits, step, va) {
+                Next::Table(next) => step = next,
+                Next::Leaf(leaf) => return Some(Found { entry: step.entry, level: step.level, bits, leaf }),
+                Next::NotPresent => return None,
+            }
+        }
+    }
+
+    /// Calls `each` for every line of memory that the table at `root` consists of, with its level.
+    pub fn each_line(self, mem: &PhysMem, root: PhysAddr, each: &mut impl FnMut(u8, PhysAddr)) {
+        if self.is_searched() {
+            return hashed::each_line(mem, root, each);
+        }
+        let va = VirtAddr::default();
+        let first = self.start(root, va);
+        self.lines_below(mem, Step { entry: PhysAddr(first.entry.0 & !(x86::TABLE_BYTES - 1)), ..first }, va, each);
+    }
+
+    /// Those of the 4 KiB of entries that begin at `step`, the first for `va`, and of all they point to.
+    fn lines_below(self, mem: &PhysMem, step: Step, va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
+        for at in (0..x86::TABLE_BYTES).step_by(8) {
+            let entry = PhysAddr(step.entry.0 + at);
+            if at % LINE_BYTES == 0 {
+                each(step.level, entry);
+            }
+            let va = VirtAddr::new(va.raw() + at / 8 * step.covers.bytes());
+            if let Next::Table(next) = self.next(mem.read(entry), Step { entry, ..step }, va) {
+                self.lines_below(mem, next, va, each);
+            }
+        }
+    }
+
+    /// The first entry of a walk from the root of a tree.
     #[inline(always)]
     pub fn start(self, root: PhysAddr, va: VirtAddr) -> Step {
         match self {
@@ -43,14 +136,16 @@ impl Format {
             Self::Compendia { levels } => compendia::start(levels, root, va),
             // Their tables have the same shape.
             Self::Riscv { levels } | Self::Arm { levels } => x86::start(levels, root, va),
+            // These have no tree: a walk of one would end at its first entry.
+            Self::Cuckoo { .. } | Self::Open { .. } => x86::start(1, root, va),
         }
     }
 
-    /// What the bits of the entry at `step` mean for `va`.
+    /// What the bits of the entry at `step` of a tree mean for `va`.
     #[inline(always)]
     pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         match self {
-            Self::X86 { .. } => x86::next(bits, step, va),
+            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::next(bits, step, va),
             Self::Compendia { .. } => compendia::next(bits, step, va),
             Self::Riscv { .. } => riscv::next(bits, step, va),
             Self::Arm { .. } => arm::next(bits, step, va),
@@ -62,7 +157,7 @@ impl Format {
     pub const fn accessed(self, bits: u64, leaf: bool) -> u64 {
         match self {
             // All levels have the bit, in the same place.
-            Self::X86 { .. } | Self::Compendia { .. } => {
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
                 let _ = leaf;
                 bits | x86::A
             }
@@ -75,7 +170,9 @@ impl Format {
     #[inline(always)]
     pub const fn dirtied(self, bits: u64) -> u64 {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => bits | x86::A | x86::D,
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
+                bits | x86::A | x86::D
+            }
             Self::Riscv { .. } => riscv::dirtied(bits),
             Self::Arm { .. } => arm::dirtied(bits),
         }
@@ -85,7 +182,7 @@ impl Format {
     #[inline(always)]
     pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
         match self {
-            Self::X86 { .. } => x86::decode_leaf(bits, level),
+            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::decode_leaf(bits, level),
             Self::Compendia { .. } => compendia::decode_leaf(bits, level),
             Self::Riscv { .. } => riscv::decode_leaf(bits, level),
             Self::Arm { .. } => arm::decode_leaf(bits, level),
@@ -103,6 +200,7 @@ impl Format {
     pub const fn kept(self, bits: u64, level: u8) -> (u64, u8) {
         match self {
             Self::X86 { .. } | Self::Riscv { .. } | Self::Arm { .. } => (bits, level),
+            Self::Cuckoo { .. } | Self::Open { .. } => (bits, level),
             Self::Compendia { .. } => compendia::kept(bits, level),
         }
     }
@@ -110,7 +208,9 @@ impl Format {
     /// The bits of an entry that maps `leaf` by itself, of one of the format's sizes.
     pub fn encode_leaf(self, leaf: &Leaf) -> u64 {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => x86::encode_leaf(leaf),
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
+                x86::encode_leaf(leaf)
+            }
             Self::Riscv { .. } => riscv::encode_leaf(leaf),
             Self::Arm { .. } => arm::encode_leaf(leaf, 0),
         }
@@ -121,6 +221,7 @@ impl Format {
     pub const fn covers(self, level: u8) -> PageOrder {
         match self {
             Self::X86 { .. } | Self::Compendia { .. } | Self::Riscv { .. } | Self::Arm { .. } => x86::covers(level),
+            Self::Cuckoo { .. } | Self::Open { .. } => hashed::covers(level),
         }
     }
 
@@ -128,7 +229,9 @@ impl Format {
     #[inline]
     pub fn leaf_at(self, order: PageOrder) -> Option<(u8, u32)> {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => x86::leaf_level(order).map(|level| (level, 1)),
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
+                x86::leaf_level(order).map(|level| (level, 1))
+            }
             Self::Riscv { levels } => riscv::leaf_at(levels, order),
             Self::Arm { .. } => arm::leaf_at(order),
         }
@@ -138,7 +241,7 @@ impl Format {
     #[inline(always)]
     pub(crate) fn widest_at(self, level: u8) -> PageOrder {
         let wider = match self {
-            Self::X86 { .. } | Self::Compendia { .. } => 0,
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => 0,
             Self::Riscv { .. } => riscv::group_at(level),
             Self::Arm { .. } => arm::group_at(level),
         };
@@ -156,7 +259,9 @@ impl Format {
     /// The bits of an entry that points to a table.
     pub(crate) fn encode_table(self, table: Pfn) -> u64 {
         match self {
-            Self::X86 { .. } | Self::Compendia { .. } => x86::encode_table(table),
+            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
+                x86::encode_table(table)
+            }
             Self::Riscv { .. } => riscv::encode_table(table),
             Self::Arm { .. } => arm::encode_table(table),
         }

@@ -5,6 +5,9 @@
 //! that entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state
 //! but the bytes.
 //!
+//! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and [`Format::next`]. A hashed
+//! table is searched by groups of reads, each made at once: [`Format::search`]. [`Format::find`] does either.
+//!
 //! A new kind of table is a new file and one line in [`Format`] and [`TableKind`].
 
 mod arm;
@@ -14,6 +17,7 @@ mod draw;
 mod flush;
 mod format;
 mod hardware;
+mod hashed;
 mod radix;
 mod riscv;
 mod table;
@@ -25,4 +29,5 @@ pub use draw::draw;
 pub use flush::{Flush, Invalidate};
 pub use format::Format;
 pub use hardware::{Leaf, Next, Rights, Step, Walked};
+pub use hashed::{CuckooDesc, Found, Group, Hash, Learned, OpenDesc, Part, Probing, Read, Search, hash};
 pub use table::{Census, MapError, Probe, Table, TableEvent, TableFrames};

@@ -1,4 +1,9 @@
-use crate::{Flush, Format, Leaf, TableDesc, TableKind, compendia::Compendia, radix::Radix};
+use crate::{
+    Flush, Format, Leaf, TableDesc, TableKind,
+    compendia::Compendia,
+    hashed::{Hashed, HashedDesc},
+    radix::Radix,
+};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
@@ -46,6 +51,40 @@ pub enum TableEvent {
         /// Of the upper ones.
         level: u8,
     },
+    /// Lines of the table of `level` were pushed aside to make room for another, or moved up to fill its place.
+    Kicked {
+        /// Its level.
+        level: u8,
+        /// How many.
+        lines: u64,
+    },
+    /// Lines of the table of `level` were moved to ways of another size.
+    Rehashed {
+        /// Its level.
+        level: u8,
+        /// How many.
+        lines: u64,
+    },
+    /// The table of `level` got memory for ways of another size, which are zeroed; at first, for any.
+    Resized {
+        /// Its level.
+        level: u8,
+        /// Its ways.
+        ways: u8,
+        /// Lines of a way before; 0 if there were none.
+        from: u64,
+        /// Lines of a way from now on.
+        to: u64,
+        /// Pieces of memory of a way.
+        pieces: u64,
+    },
+    /// The table of `level` stayed as large as it is, because there was no memory for another.
+    NoResize {
+        /// Its level.
+        level: u8,
+    },
+    /// A guide to a hashed table was written.
+    Guided,
     /// A node stayed as it is, because there were not enough frames for tables.
     NoFrames {
         /// Of the upper tables.
@@ -132,6 +171,8 @@ pub enum Table {
     Radix(Radix),
     /// A tree whose dense parts are merged.
     Compendia(Compendia),
+    /// Tables found by hashing.
+    Hashed(Box<Hashed>),
 }
 
 impl Table {
@@ -148,6 +189,13 @@ impl Table {
                 let compendia = desc.compendia.clone().unwrap_or_default();
                 Compendia::new(desc.levels.into(), compendia, mem, frames).map(Self::Compendia)
             }
+            TableKind::Cuckoo | TableKind::Hashed => {
+                let of = match desc.kind {
+                    TableKind::Cuckoo => HashedDesc::Cuckoo(desc.cuckoo.clone().unwrap_or_default()),
+                    _ => HashedDesc::Open(desc.hashed.clone().unwrap_or_default()),
+                };
+                Hashed::new(desc.levels.into(), of, mem, frames).map(|table| Self::Hashed(Box::new(table)))
+            }
         }
     }
 
@@ -157,6 +205,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.format(),
             Self::Compendia(t) => t.format(),
+            Self::Hashed(t) => t.format(),
         }
     }
 
@@ -166,6 +215,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.root(),
             Self::Compendia(t) => t.root(),
+            Self::Hashed(t) => t.root(),
         }
     }
 
@@ -184,6 +234,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.map(mem, frames, vpn, leaf),
             Self::Compendia(t) => t.map(mem, frames, vpn, leaf),
+            Self::Hashed(t) => t.map(mem, frames, vpn, leaf),
         }
     }
 
@@ -199,6 +250,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.unmap(mem, frames, vpn, order),
             Self::Compendia(t) => t.unmap(mem, frames, vpn, order),
+            Self::Hashed(t) => t.unmap(mem, frames, vpn, order),
         }
     }
 
@@ -207,6 +259,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.set(mem, vpn, leaf),
             Self::Compendia(t) => t.set(mem, vpn, leaf),
+            Self::Hashed(t) => t.set(mem, vpn, leaf),
         }
     }
 
@@ -219,6 +272,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.split(mem, frames, vpn),
             Self::Compendia(t) => t.split(mem, frames, vpn),
+            Self::Hashed(t) => t.split(mem, frames, vpn),
         }
     }
 
@@ -228,6 +282,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.probe(mem, vpn),
             Self::Compendia(t) => t.probe(mem, vpn),
+            Self::Hashed(t) => t.probe(mem, vpn),
         }
     }
 
@@ -236,6 +291,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.lookup(mem, vpn),
             Self::Compendia(t) => t.lookup(mem, vpn),
+            Self::Hashed(t) => t.lookup(mem, vpn),
         }
     }
 
@@ -244,6 +300,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.for_each_leaf(mem, range, &mut each),
             Self::Compendia(t) => t.for_each_leaf(mem, range, &mut each),
+            Self::Hashed(t) => t.for_each_leaf(mem, range, &mut each),
         }
     }
 
@@ -252,6 +309,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.table_frames(),
             Self::Compendia(t) => t.table_frames(),
+            Self::Hashed(t) => t.table_frames(),
         }
     }
 
@@ -260,6 +318,7 @@ impl Table {
         match self {
             Self::Radix(t) => Census { tables: t.table_frames(), nodes: 0, unmerged: t.table_frames() },
             Self::Compendia(t) => t.census(),
+            Self::Hashed(t) => Census { tables: t.table_frames(), nodes: 0, unmerged: t.table_frames() },
         }
     }
 
@@ -268,6 +327,7 @@ impl Table {
         match self {
             Self::Radix(t) => t.free(mem, frames),
             Self::Compendia(t) => t.free(mem, frames),
+            Self::Hashed(t) => t.free(mem, frames),
         }
     }
 }

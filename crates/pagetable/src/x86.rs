@@ -24,6 +24,8 @@ pub const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
 /// 1 GiB leaves at level 3 are the largest.
 pub const HIGHEST_LEAF: u8 = 3;
+/// Bytes of a table.
+pub const TABLE_BYTES: u64 = 4096;
 /// Bits of index per level.
 const INDEX_BITS: u32 = 9;
 

@@ -5,7 +5,9 @@ mod common;
 use common::{Counter, Model, hardware, holder, leaf};
 use mmulab_addr::{PageOrder, Pfn, Prot, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{CompendiaDesc, Leaf, MapError, Share, Table, TableDesc, TableKind};
+use mmulab_pagetable::{
+    CompendiaDesc, CuckooDesc, Leaf, MapError, OpenDesc, Part, Probing, Share, Table, TableDesc, TableKind,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -45,6 +47,33 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Tables found by hashing, as small as they can be, so that they are resized.
+fn searched() -> impl Strategy<Value = TableDesc> {
+    let sizes = vec![PageOrder::P4K, PageOrder::P2M, PageOrder::P1G];
+    let guides = prop::sample::subsequence(sizes, 0..=3);
+    let cuckoo = (2u8..=4, 100u16..=800, 1u16..20, guides).prop_map(|(ways, grow, kicks, guides)| CuckooDesc {
+        ways,
+        lines: 64,
+        grow: Part::thousandths(grow),
+        shrink: Part::thousandths(grow / 2),
+        kicks,
+        guides,
+        guide_lines: 64,
+        ..CuckooDesc::default()
+    });
+    let open = (50u16..=900, any::<bool>()).prop_map(|(grow, together)| OpenDesc {
+        lines: 64,
+        grow: Part::thousandths(grow),
+        shrink: Part::thousandths(grow / 3),
+        sizes: if together { Probing::Parallel } else { Probing::Sequential },
+        ..OpenDesc::default()
+    });
+    prop_oneof![
+        2 => cuckoo.prop_map(|desc| TableDesc::of_cuckoo(desc).unwrap()),
+        1 => open.prop_map(|desc| TableDesc::of_hashed(desc).unwrap()),
+    ]
+}
+
 /// Tables of every kind, those that merge doing so for few entries.
 fn table() -> impl Strategy<Value = TableDesc> {
     let share = |whole| Share::new(1, whole).unwrap();
@@ -54,10 +83,11 @@ fn table() -> impl Strategy<Value = TableDesc> {
         CompendiaDesc { merge: share(merge), unmerge: share(512), strict, merge_levels, direct }
     });
     prop_oneof![
-        (4u8..=5).prop_map(|levels| TableDesc::x86(levels).unwrap()),
-        (3u8..=5).prop_map(|levels| TableDesc::new(TableKind::Riscv, levels).unwrap()),
-        (3u8..=4).prop_map(|levels| TableDesc::new(TableKind::Arm, levels).unwrap()),
-        (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
+        1 => (4u8..=5).prop_map(|levels| TableDesc::x86(levels).unwrap()),
+        1 => (3u8..=5).prop_map(|levels| TableDesc::new(TableKind::Riscv, levels).unwrap()),
+        1 => (3u8..=4).prop_map(|levels| TableDesc::new(TableKind::Arm, levels).unwrap()),
+        1 => (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
+        2 => searched(),
     ]
 }
 
@@ -132,7 +162,11 @@ proptest! {
         for (first, l) in model {
             table.unmap(&mut mem, &mut frames, Vpn(first), l.order).1.lazy("no TLB here");
         }
-        prop_assert_eq!(frames.out, 1, "an empty table is its root");
+        if table.format().is_searched() {
+            prop_assert_eq!(frames.out, table.table_frames());
+        } else {
+            prop_assert_eq!(frames.out, 1, "an empty tree is its root");
+        }
         table.free(&mut mem, &mut frames);
         prop_assert_eq!((frames.out, mem.resident_frames()), (0, 0));
     }

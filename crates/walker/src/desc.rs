@@ -11,7 +11,8 @@ pub struct WalkCacheDesc {
     /// What reports call it; unique in the machine.
     pub name: String,
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
-    /// PGD (PML4E).
+    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of guides (it is a cuckoo walk cache): 4 is the one to pages of
+    /// 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
     pub levels: Vec<u8>,
     /// Entries in all. 0 means that there is none: every walk starts above.
     pub entries: u32,
@@ -20,7 +21,7 @@ pub struct WalkCacheDesc {
     /// Which entry of a full set goes: `lru`, `tree-plru` or `random`. Default `lru`.
     #[serde(default)]
     pub replacement: Replacement,
-    /// Latency of a hit, in cycles. Default 0.
+    /// Latency of a hit, in cycles. Before a search of a hashed table all are asked first, and a miss takes as long. Default 0.
     #[serde(default)]
     pub hit_cycles: u32,
     /// Where the numbers come from.
@@ -45,12 +46,19 @@ pub struct WalkerDesc {
     /// Its walk caches. All are searched at once; the entry nearest the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
+    /// Cycles to compute the hashes for each group of reads; only for page tables found by hashing. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hash_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
     /// Keys of this table that no source states, each with the reason for the value.
     #[serde(default)]
     pub assumed: BTreeMap<String, String>,
+}
+
+fn is_zero(cycles: &u32) -> bool {
+    *cycles == 0
 }
 
 fn one() -> u8 {

@@ -3,6 +3,8 @@
 //! In a virtual machine a walk has two dimensions ([`NestedWalker`]): the same walk over the guest's table, with each
 //! entry's address translated by the same walk over the host's.
 //!
+//! Tables found by hashing are searched by groups of reads, each made at once: the walk waits for the slowest.
+//!
 //! It reads entries out of [`mmulab_frames::PhysMem`] a line at a time, and writes accessed and dirty bits there. It
 //! never sees the kernel. The rules are in `docs/concepts/walks.md`.
 
@@ -15,6 +17,7 @@ mod error;
 mod kept;
 mod nested;
 mod nested_tlb;
+mod search;
 mod slots;
 mod walk_cache;
 mod walker;
@@ -26,4 +29,4 @@ pub use error::WalkerError;
 pub use nested::{Dimension, Memories, Nested, NestedContext, NestedDesc, NestedStep, NestedWalker, Violation};
 pub use nested_tlb::{NestedTlbCounts, NestedTlbDesc};
 pub use slots::WalkSlots;
-pub use walker::{Server, StepRecord, Walk, WalkContext, Walker};
+pub use walker::{Pace, Server, StepRecord, Walk, WalkContext, Walker};

@@ -2,8 +2,8 @@
 //! tells is guest-physical, and has to be translated by the host's before anything can be read there.
 
 use crate::{
-    Caches, NestedTlbCounts, NestedTlbDesc, Server, StepRecord, Walk, WalkCacheDesc, WalkContext, WalkCounts, Walker,
-    WalkerDesc, WalkerError,
+    Caches, NestedTlbCounts, NestedTlbDesc, Pace, Server, StepRecord, Walk, WalkCacheDesc, WalkContext, WalkCounts,
+    Walker, WalkerDesc, WalkerError,
     below::Below,
     combine::{HostPage, combine},
     nested_tlb::NestedTlb,
@@ -17,6 +17,8 @@ use mmulab_pagetable::{Invalidate, Walked};
 pub struct NestedDesc<'a> {
     /// Caches of the host's entries above the leaves.
     pub caches: &'a [WalkCacheDesc],
+    /// What computing hashes takes for each group of reads, where the host's table is found by hashing.
+    pub hash_cycles: u32,
     /// The cache of whole translations.
     pub tlb: Option<&'a NestedTlbDesc>,
 }
@@ -123,7 +125,8 @@ impl Host<'_> {
         {
             if let Some(steps) = &mut self.steps {
                 let pa = held.leaf.translate(VirtAddr::new(gpa.0));
-                let record = StepRecord { level: held.level, pa, server: Server::NestedTlb, cycles: *cycles - before };
+                let (level, cycles) = (held.level, *cycles - before);
+                let record = StepRecord { level, pa, server: Server::NestedTlb, cycles, pace: Pace::Next };
                 steps.push(NestedStep { dimension: Dimension::Host, record });
             }
             return Ok(HostPage { leaf: held.leaf, level: held.level, format, line: None });
@@ -198,6 +201,7 @@ impl NestedWalker {
             count: 1,
             shared: false,
             cache: desc.caches.to_vec(),
+            hash_cycles: desc.hash_cycles,
             source: String::new(),
             assumed: [].into(),
         };

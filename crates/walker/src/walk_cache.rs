@@ -3,7 +3,7 @@ use crate::{
     kept::{Kept, Name},
 };
 use mmulab_addr::{Asid, PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange};
-use mmulab_pagetable::{Format, Invalidate, Rights};
+use mmulab_pagetable::{Format, Invalidate, Learned, Rights};
 
 /// What an upper-level entry said, and what the entries above it had granted.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,8 @@ pub struct WalkCache {
     held: Kept<Upper>,
     /// By place, in a guest only: where the tables below were.
     placed: Vec<Placed>,
+    /// By place, of guides to hashed tables only: copies of their lines.
+    lines: Vec<[u64; 8]>,
 }
 
 /// Level, address-space tag and the address above what the entry spans.
@@ -71,6 +73,7 @@ impl WalkCache {
             levels: desc.levels.iter().fold(0, |m, l| m | 1 << l),
             held: Kept::new(place, (desc.entries, desc.ways), desc.replacement, seed, nothing)?,
             placed: Vec::new(),
+            lines: Vec::new(),
         }))
     }
 
@@ -113,6 +116,22 @@ impl WalkCache {
         if let (Some(placed), Some(room)) = (placed, self.placed.get_mut(at)) {
             *room = placed;
         }
+    }
+
+    /// The copy of a guide's line for `va`, used, and where the line was.
+    pub fn guide(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<([u64; 8], PhysAddr)> {
+        let (held, at) = self.lookup(format, level, asid, va)?;
+        self.lines.get(at).map(|line| (*line, PhysAddr(held.bits)))
+    }
+
+    /// Keeps a copy of a guide's line.
+    pub fn keep_guide(&mut self, format: Format, asid: Asid, va: VirtAddr, learned: &Learned) {
+        if self.lines.is_empty() {
+            self.lines = vec![[0; 8]; self.held.places()];
+        }
+        let upper = Upper { bits: learned.at.0, rights: Rights::ALL };
+        let at = self.held.keep(name(format, learned.level, asid, va), upper);
+        self.lines[at] = learned.line;
     }
 
     /// Forgets what must not be used any more. Invalidating a page drops every entry on its path, as INVLPG does (Intel SDM

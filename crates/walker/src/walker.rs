@@ -36,7 +36,18 @@ pub enum Server {
     NestedTlb,
 }
 
-/// One entry on a walk's way.
+/// When an entry on a walk's way was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// After those before it.
+    Next,
+    /// At once with the one before it of the same table: the walk waits for the slowest of such.
+    Together,
+    /// Likewise, but the walk does not wait for it.
+    Behind,
+}
+
+/// One entry on a walk's way; of tables found by hashing, one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepRecord {
     /// Its level.
@@ -47,6 +58,8 @@ pub struct StepRecord {
     pub server: Server,
     /// How long that took.
     pub cycles: u32,
+    /// When that was.
+    pub pace: Pace,
 }
 
 /// How a walk ended. Cycles are those of the walk alone.
@@ -94,23 +107,27 @@ impl Foresight {
 /// The page walker of one core.
 pub struct Walker {
     /// By place in the description; absent where the description gives no entries.
-    walk_caches: Vec<Option<WalkCache>>,
-    core: usize,
+    pub(crate) walk_caches: Vec<Option<WalkCache>>,
+    pub(crate) core: usize,
     /// The entries of the last walk, and how many of them were read rather than had from a walk cache.
     steps: [StepRecord; MAX_STEPS],
     taken: usize,
-    reads: usize,
+    pub(crate) reads: usize,
+    /// The lines of the last walk, if it was a search. There is no most of them.
+    pub(crate) searched: Vec<StepRecord>,
+    /// What computing hashes takes for each group of reads.
+    pub(crate) hash_cycles: u32,
     /// By level: the walk caches that hold its entries, a bit each.
-    holders: [u8; MAX_LEVELS + 1],
+    pub(crate) holders: [u8; MAX_LEVELS + 1],
     sides: [SideWalks; 2],
-    levels: [Level; MAX_LEVELS],
+    pub(crate) levels: [Level; MAX_LEVELS],
     foresight: Foresight,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Level {
-    from_walk_cache: u64,
-    served_by: [u64; Caches::MAX_LEVELS + 1],
+pub(crate) struct Level {
+    pub(crate) from_walk_cache: u64,
+    pub(crate) served_by: [u64; Caches::MAX_LEVELS + 1],
 }
 
 impl Walker {
@@ -135,7 +152,7 @@ impl Walker {
             };
             walk_caches.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
         };
-        let nothing = StepRecord { level: 0, pa: PhysAddr(0), server: Server::Cache(0), cycles: 0 };
+        let nothing = StepRecord { level: 0, pa: PhysAddr(0), server: Server::Cache(0), cycles: 0, pace: Pace::Next };
         Ok(Self {
             holders: std::array::from_fn(holds),
             walk_caches,
@@ -143,6 +160,8 @@ impl Walker {
             steps: [nothing; MAX_STEPS],
             taken: 0,
             reads: 0,
+            searched: Vec::new(),
+            hash_cycles: desc.hash_cycles,
             sides: Default::default(),
             levels: Default::default(),
             foresight: Foresight::new(),
@@ -184,8 +203,13 @@ impl Walker {
         below: &mut B,
     ) -> Result<Walk, B::Refusal> {
         (self.taken, self.reads) = (0, 0);
+        self.searched.clear();
         let mut cycles = 0;
-        let walk = self.descend(mem, caches, cx, (va, access), &mut cycles, below);
+        let walk = if cx.format.is_searched() {
+            self.search(mem, caches, cx, (va, access), &mut cycles, below)
+        } else {
+            self.descend(mem, caches, cx, (va, access), &mut cycles, below)
+        };
         let reads = self.reads;
         let side = &mut self.sides[access.side() as usize];
         side.walks += 1;
@@ -317,7 +341,7 @@ impl Walker {
                     let known = if B::NESTED { cache.place(at, next.entry) } else { None };
                     let server = Server::WalkCache(index as u8);
                     let pa = known.unwrap_or(next.entry);
-                    self.steps[0] = StepRecord { level, pa, server, cycles: cache.hit_cycles };
+                    self.steps[0] = StepRecord { level, pa, server, cycles: cache.hit_cycles, pace: Pace::Next };
                     self.taken = 1;
                     below.note(&self.steps[0]);
                     return (next, known);
@@ -331,7 +355,7 @@ impl Walker {
     fn read<B: Below>(&mut self, caches: &mut Caches, step: Step, at: PhysAddr, below: &mut B) -> u32 {
         let Served { by, cycles } = caches.read(self.core, at);
         self.levels[usize::from(step.level) - 1].served_by[usize::from(by)] += 1;
-        let record = StepRecord { level: step.level, pa: at, server: Server::Cache(by), cycles };
+        let record = StepRecord { level: step.level, pa: at, server: Server::Cache(by), cycles, pace: Pace::Next };
         below.note(&record);
         // A table has fewer levels than there is room for.
         if let Some(room) = self.steps.get_mut(self.taken) {
@@ -360,7 +384,7 @@ impl Walker {
 
     /// The entries of the last walk, in order.
     pub fn steps(&self) -> &[StepRecord] {
-        &self.steps[..self.taken]
+        if self.searched.is_empty() { &self.steps[..self.taken] } else { &self.searched }
     }
 
     /// Forgets what the walk caches must not use any more. Invalidating a page drops every entry on its path, as INVLPG

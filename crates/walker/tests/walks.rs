@@ -2,7 +2,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Invalidate, Leaf, Table, TableDesc, TableFrames};
+use mmulab_pagetable::{CuckooDesc, Invalidate, Leaf, Table, TableDesc, TableFrames};
 use mmulab_sets::{Replacement, Ways};
 use mmulab_walker::{CacheRules, Caches, Server, Walk, WalkCacheDesc, WalkContext, Walker, WalkerDesc};
 
@@ -14,6 +14,11 @@ impl TableFrames for Bump {
         Some(Pfn(self.0))
     }
     fn give_back(&mut self, _: Pfn) {}
+    fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
+        let first = (self.0 + 1).next_multiple_of(order.base_pages());
+        self.0 = first + order.base_pages();
+        Some(Pfn(first))
+    }
 }
 
 struct Bench {
@@ -39,14 +44,19 @@ fn walk_cache(levels: &[u8]) -> WalkCacheDesc {
 
 impl Bench {
     fn new(levels: u8, walk_caches: Vec<WalkCacheDesc>) -> Self {
+        Self::of(&TableDesc::x86(levels).unwrap(), walk_caches)
+    }
+
+    fn of(desc: &TableDesc, walk_caches: Vec<WalkCacheDesc>) -> Self {
         let mut mem = PhysMem::new(1 << 32);
         let mut frames = Bump(0);
-        let table = Table::new(&TableDesc::x86(levels).unwrap(), &mut mem, &mut frames).unwrap();
+        let table = Table::new(desc, &mut mem, &mut frames).unwrap();
         let rules = CacheRules { data: false, memory_cycles: 100, source: String::new(), assumed: Default::default() };
         let desc = WalkerDesc {
             count: 1,
             shared: false,
             cache: walk_caches,
+            hash_cycles: 2,
             source: String::new(),
             assumed: Default::default(),
         };
@@ -69,7 +79,7 @@ impl Bench {
         let cx = WalkContext { format: self.table.format(), root: self.table.root(), asid: Asid(1) };
         let walk = self.walker.walk(&mut self.mem, &mut self.caches, cx, VirtAddr::new(va), access);
         let reads = self.walker.steps().iter().filter(|s| matches!(s.server, Server::Cache(_))).count();
-        self.walker.counts(1, 5).check().unwrap();
+        self.walker.counts(1, 6).check().unwrap();
         (walk, reads)
     }
 }
@@ -147,4 +157,37 @@ fn the_last_entry_of_the_root_is_dropped_like_any_other() {
     let invalidate = Invalidate::Page { asid: Asid(1), va: VirtAddr::new(last), order: PageOrder::P4K };
     b.walker.invalidate(b.table.format(), &invalidate);
     assert_eq!(b.walk(last, Access::Read).1, 5, "what it spans ends where addresses wrap");
+}
+
+#[test]
+fn a_search_waits_for_the_slowest_of_each_group_and_not_for_guides() {
+    let desc = CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() };
+    let mut b = Bench::of(&TableDesc::of_cuckoo(desc).unwrap(), vec![walk_cache(&[5]), walk_cache(&[6])]);
+    b.map(GIB, PageOrder::P4K, Prot::RW);
+    b.map(GIB + (16 << 20), PageOrder::P2M, Prot::RW);
+    let cycles = |walk: Walk| match walk {
+        Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. } => cycles,
+    };
+    // One cycle for the caches, two for the hashes, a hundred for memory: three ways of two sizes, two of two guides.
+    let (walk, reads) = b.walk(GIB, Access::Read);
+    assert_eq!((cycles(walk), reads), (103, 6 + 4));
+    // The guides are known: 16 MiB of 4 KiB pages alone, then 16 MiB of a 2 MiB page alone.
+    let (walk, reads) = b.walk(GIB + 0x800, Access::Write);
+    assert_eq!((cycles(walk), reads), (103, 3));
+    let (walk, reads) = b.walk(GIB + (16 << 20), Access::Read);
+    assert_eq!((cycles(walk), reads), (103, 1));
+    let Walk::Mapped { walked, .. } = walk else { panic!("it is mapped") };
+    assert_eq!((walked.level, walked.leaf.order, walked.leaf.accessed), (2, PageOrder::P2M, true));
+    let leaf = b.table.lookup(&b.mem, VirtAddr::new(GIB).vpn()).unwrap().1;
+    assert!(leaf.accessed && leaf.dirty);
+    // A page that came since: nothing is where the guide says, and all else is read, guides too.
+    b.map(GIB + (18 << 20), PageOrder::P4K, Prot::R);
+    let (walk, reads) = b.walk(GIB + (18 << 20), Access::Read);
+    assert_eq!((cycles(walk), reads), (103 + 102, 1 + 5 + 4));
+    assert_eq!(b.walk(GIB + (18 << 20), Access::Read).1, 3 + 1);
+    assert!(matches!(b.walk(GIB + (18 << 20), Access::Write).0, Walk::Fault { level: 1, denied: true, .. }));
+    // A flush of a page of it drops what is known of the GiB.
+    let invalidate = Invalidate::Page { asid: Asid(1), va: VirtAddr::new(GIB), order: PageOrder::P4K };
+    b.walker.invalidate(b.table.format(), &invalidate);
+    assert_eq!(b.walk(GIB, Access::Read).1, 6 + 4);
 }

@@ -9,7 +9,7 @@
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told, Usage};
-use mmulab_pagetable::{CompendiaDesc, Invalidate, Leaf, Next, Share, TableDesc, TableKind};
+use mmulab_pagetable::{CompendiaDesc, CuckooDesc, Invalidate, Leaf, OpenDesc, Share, TableDesc, TableKind};
 use mmulab_trace::{Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,8 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
         1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
         1 => Just(TableDesc::new(TableKind::Riscv, 4).expect("four levels")),
         1 => Just(TableDesc::new(TableKind::Arm, 4).expect("four levels")),
+        1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() }).expect("fits")),
+        1 => Just(TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).expect("fits")),
     ]
 }
 
@@ -110,24 +112,15 @@ impl World {
     pub fn walk(&mut self, pid: u32, va: u64, set: Option<Access>) -> Option<Leaf> {
         let context = self.kernel.context(Pid(pid))?;
         let va = VirtAddr::new(va);
-        let mut step = context.format.start(context.root, va);
-        loop {
-            let bits = self.mem.read(step.entry);
-            match context.format.next(bits, step, va) {
-                Next::Table(below) => step = below,
-                Next::NotPresent => return None,
-                Next::Leaf(leaf) => {
-                    let bits = match set {
-                        Some(access) if !leaf.prot.allows(access) => return Some(leaf),
-                        Some(Access::Write) => context.format.dirtied(bits),
-                        Some(_) => context.format.accessed(bits, true),
-                        None => return Some(leaf),
-                    };
-                    self.mem.write(step.entry, bits);
-                    return context.format.decode_leaf(bits, step.level);
-                }
-            }
-        }
+        let found = context.format.find(&self.mem, context.root, va)?;
+        let bits = match set {
+            Some(access) if !found.leaf.prot.allows(access) => return Some(found.leaf),
+            Some(Access::Write) => context.format.dirtied(found.bits),
+            Some(_) => context.format.accessed(found.bits, true),
+            None => return Some(found.leaf),
+        };
+        self.mem.write(found.entry, bits);
+        context.format.decode_leaf(bits, found.level)
     }
 
     /// The base frame behind `va`.

@@ -81,12 +81,9 @@ fn what_the_table_does_not_bear_out_is_found() {
         m.run(&batch);
         assert_eq!(m.ended, None);
         let cx = m.context().unwrap();
-        let mut step = cx.format.start(cx.root, page(5));
-        while let Next::Table(next) = cx.format.next(m.system.mem.read(step.entry), step, page(5)) {
-            step = next;
-        }
-        let bits = spoil(m.system.mem.read(step.entry));
-        m.system.mem.write(step.entry, bits);
+        let entry = cx.format.find(&m.system.mem, cx.root, page(5)).unwrap().entry;
+        let bits = spoil(m.system.mem.read(entry));
+        m.system.mem.write(entry, bits);
         let mut next = Batch::default();
         next.push_event(Event::Invlpg { addr: page(40) });
         m.run(&next);
@@ -100,13 +97,10 @@ fn other_bits_than_without_coalescing_are_found() {
     let mut m = machine(Check::Translations);
     m.run(&program());
     let cx = m.context().unwrap();
-    let mut step = cx.format.start(cx.root, page(50));
-    while let Next::Table(next) = cx.format.next(m.system.mem.read(step.entry), step, page(50)) {
-        step = next;
-    }
+    let entry = cx.format.find(&m.system.mem, cx.root, page(50)).unwrap().entry;
     // An accessed bit lost: no entry is wrong for it.
-    let bits = m.system.mem.read(step.entry) & !(1 << 5);
-    m.system.mem.write(step.entry, bits);
+    let bits = m.system.mem.read(entry) & !(1 << 5);
+    m.system.mem.write(entry, bits);
     let mut next = Batch::default();
     next.refs.push(Ref::read(page(50)));
     m.run(&next);

@@ -29,6 +29,8 @@ pub struct CostsDesc {
     /// Cycles to merge two levels of a page table into a node of 2 MiB, or to take it apart: its block, zeroing and copying
     /// included.
     pub table_merge: f64,
+    /// Cycles to move a line of a hashed page table to another place.
+    pub table_line: f64,
     /// Cycles of a daemon to look at a page-table entry and the page it maps.
     pub entry_scan: f64,
     /// Cycles to write a page-table entry, with the bookkeeping of the page it maps.
@@ -67,6 +69,7 @@ impl Default for CostsDesc {
                 "table_merge",
                 "20 us at 3.5 GHz (paper 5, section 5, measured a merge); taking a node apart is taken to cost the same",
             ),
+            ("table_line", "about 60 ns: a line read where it is likely to be in memory, and written to another"),
             ("entry_scan", "about 10 ns: the entry and the page's description"),
             ("entry_write", "about 15 ns with the reverse map"),
             ("read_bytes", "2 bytes a cycle; waiting for storage is not modelled"),
@@ -90,6 +93,7 @@ impl Default for CostsDesc {
             pool_page: 500.0,
             table_frame: 612.0,
             table_merge: 70_000.0,
+            table_line: 200.0,
             entry_scan: 35.0,
             entry_write: 50.0,
             read_bytes: 0.5,
@@ -117,6 +121,7 @@ impl CostsDesc {
             WorkKind::PoolPage => self.pool_page,
             WorkKind::TableFrame => self.table_frame,
             WorkKind::TableMerge => self.table_merge,
+            WorkKind::TableLine => self.table_line,
             WorkKind::EntryScan => self.entry_scan,
             WorkKind::EntryWrite => self.entry_write,
             WorkKind::ReadBytes => self.read_bytes,

@@ -170,6 +170,7 @@ pub fn resolve(
     let of_guest = machine.guest.as_ref().map(|guest| guest.table.clone().complete());
     let of_guest = of_guest.transpose().map_err(|message| impossible("virtual.table", message))?;
     machine.table = table;
+    walk_caches(&machine).map_err(|message| impossible("walker", message))?;
     if let (Some(guest), Some(table)) = (&mut machine.guest, of_guest) {
         guest.table = table;
     }
@@ -260,6 +261,30 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
         && !(0.0..=1.0).contains(&share)
     {
         return bad(format!("savable is {share}: give a share from 0 to 1"));
+    }
+    Ok(())
+}
+
+/// Whether the walker has what its tables need, and nothing else.
+fn walk_caches(machine: &MachineDesc) -> Result<(), String> {
+    let below = machine.guest.iter().flat_map(|guest| guest.cache.iter().map(|cache| (&machine.table, cache)));
+    let own = machine.walker.cache.iter().map(|cache| (machine.walked_table(), cache));
+    for (table, cache) in own.chain(below).filter(|(_, cache)| cache.entries > 0) {
+        let Some(held) = table.kind.guide_levels() else { continue };
+        if let Some(level) = cache.levels.iter().find(|level| !held.contains(level)) {
+            let name = &cache.name;
+            return Err(if held.is_empty() {
+                format!("{name}: a hashed table has nothing that walk caches hold: give it 0 entries")
+            } else {
+                format!(
+                    "{name} holds level {level}: caches of an elastic cuckoo table hold its guides: 4 (4K), 5 (2M), 6 (1G)"
+                )
+            });
+        }
+    }
+    let tables = [Some(&machine.table), machine.guest.as_ref().map(|guest| &guest.table)];
+    if machine.walker.hash_cycles > 0 && !tables.into_iter().flatten().any(|table| table.format().is_searched()) {
+        return Err("hash_cycles is for page tables found by hashing: leave it out, or set table.kind".into());
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::Host;
 use crate::Ended;
 use mmulab_addr::{Access, Asid, PageOrder, PhysAddr, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Invalidate, Leaf, MapError, Next, Table, TableDesc};
+use mmulab_pagetable::{Invalidate, Leaf, MapError, Table, TableDesc};
 use mmulab_walker::WalkContext;
 use std::collections::BTreeMap;
 
@@ -39,26 +39,13 @@ impl Shadows {
     }
 }
 
-/// The leaf that translates `va`, marked as the processor marks what it uses.
+/// The leaf that translates `va`, marked as the processor marks what it uses. Entries above are marked when they are made.
 fn used(mem: &mut PhysMem, cx: WalkContext, va: VirtAddr, access: Access) -> Option<Leaf> {
-    let mut step = cx.format.start(cx.root, va);
-    loop {
-        let bits = mem.read(step.entry);
-        match cx.format.next(bits, step, va) {
-            Next::NotPresent => return None,
-            Next::Table(next) => {
-                mem.write(step.entry, cx.format.accessed(bits, false));
-                step = next;
-            }
-            Next::Leaf(leaf) if !leaf.allows(access) => return None,
-            Next::Leaf(leaf) => {
-                let is_store = access == Access::Write;
-                let marked = if is_store { cx.format.dirtied(bits) } else { cx.format.accessed(bits, true) };
-                mem.write(step.entry, marked);
-                return Some(Leaf { accessed: true, dirty: leaf.dirty || is_store, ..leaf });
-            }
-        }
-    }
+    let found = cx.format.find(mem, cx.root, va).filter(|found| found.leaf.allows(access))?;
+    let is_store = access == Access::Write;
+    let marked = if is_store { cx.format.dirtied(found.bits) } else { cx.format.accessed(found.bits, true) };
+    mem.write(found.entry, marked);
+    Some(Leaf { accessed: true, dirty: found.leaf.dirty || is_store, ..found.leaf })
 }
 
 impl Host {

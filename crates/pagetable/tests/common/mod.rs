@@ -13,9 +13,11 @@ pub struct Counter {
     next: u64,
     spare: Vec<Pfn>,
     blocks: u64,
-    spare_blocks: Vec<Pfn>,
+    spare_blocks: Vec<(Pfn, PageOrder)>,
     pub out: u64,
     pub limit: Option<u64>,
+    /// The largest blocks there are.
+    pub largest: Option<PageOrder>,
     pub events: Vec<TableEvent>,
 }
 
@@ -66,18 +68,22 @@ impl TableFrames for Counter {
     }
 
     fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
-        assert_eq!(order, PageOrder::P2M);
+        if self.largest.is_some_and(|largest| order > largest) {
+            return None;
+        }
         self.reserve(order.base_pages()).then(|| {
-            self.spare_blocks.pop().unwrap_or_else(|| {
-                self.blocks += 1;
-                Pfn(BLOCKS + self.blocks * order.base_pages())
-            })
+            if let Some(at) = self.spare_blocks.iter().rposition(|&(_, of)| of == order) {
+                return self.spare_blocks.remove(at).0;
+            }
+            let first = (BLOCKS + self.blocks).next_multiple_of(order.base_pages());
+            self.blocks = first + order.base_pages() - BLOCKS;
+            Pfn(first)
         })
     }
 
     fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
         self.out -= order.base_pages();
-        self.spare_blocks.push(pfn);
+        self.spare_blocks.push((pfn, order));
     }
 
     fn happened(&mut self, what: TableEvent) {
@@ -87,17 +93,9 @@ impl TableFrames for Counter {
 
 /// What hardware finds for a page, and how many entries it reads.
 pub fn hardware(table: &Table, mem: &PhysMem, vpn: Vpn) -> (Option<Leaf>, Vec<u8>) {
-    let (format, va) = (table.format(), vpn.addr());
-    let mut step = format.start(table.root(), va);
     let mut levels = Vec::new();
-    loop {
-        levels.push(step.level);
-        match format.next(mem.line(step.entry)[(step.entry.0 as usize >> 3) & 7], step, va) {
-            Next::Table(below) => step = below,
-            Next::Leaf(leaf) => return (Some(leaf), levels),
-            Next::NotPresent => return (None, levels),
-        }
-    }
+    let found = table.format().path(mem, table.root(), vpn.addr(), |level, _| levels.push(level));
+    (found.map(|found| found.leaf), levels)
 }
 
 /// A walk cache without bounds: what it holds after the flushes must never mislead a walk.
