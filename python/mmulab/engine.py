@@ -68,13 +68,30 @@ def version() -> str:
     return _core.version()
 
 
-def _spec(trace: str, jobs: Sequence[Job], options: Options) -> str:
+def trace(name: str) -> str:
+    """What the engine knows a trace by: a mix (`mix:NAME?key=value`, or a recipe's file) with its members found.
+
+    Raises UserError where it is a mix and cannot be had.
+    """
+    recipe = mix_of(name)
+    return name if recipe is None else _core.mix(recipe, _workload_dirs())
+
+
+def mix_of(name: str) -> str | None:
+    """The recipe that a trace's name stands for, with what is set in it; None if it names no mix."""
+    if name.startswith("mix:") and not name.startswith("mix:{"):
+        return name.removeprefix("mix:")
+    return name if name.partition("?")[0].endswith(".toml") else None
+
+
+def _spec(name: str, jobs: Sequence[Job], options: Options) -> str:
+    own = options.spec()
     return json.dumps(
         {
-            "trace": trace,
+            "trace": trace(name),
             "jobs": [j.spec() for j in jobs],
             "search": paths.search(),
-            "options": options.spec(),
+            "options": {**own, "vms": [trace(vm) for vm in options.vms]},
             "reshape": options.reshape or {},
         }
     )
@@ -84,28 +101,28 @@ def _hear(progress: ProgressCallback | None) -> Callable[[str], None] | None:
     return None if progress is None else lambda text: progress(json.loads(text))
 
 
-def run(trace: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
-    """Runs every job over one decoding of the trace."""
-    answer = json.loads(_core.run(_spec(trace, jobs, options), _hear(progress)))
+def run(name: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
+    """Runs every job over one decoding of the trace `name`."""
+    answer = json.loads(_core.run(_spec(name, jobs, options), _hear(progress)))
     return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}))
 
 
 def misses(
-    trace: str, job: Job, options: Options, target: str, progress: ProgressCallback | None = None
+    name: str, job: Job, options: Options, target: str, progress: ProgressCallback | None = None
 ) -> tuple[Result, Json]:
     """Runs one job and writes the references its TLBs did not serve to `target`: the result, and what was written."""
-    answer = json.loads(_core.misses(_spec(trace, [job], options), target, _hear(progress)))
+    answer = json.loads(_core.misses(_spec(name, [job], options), target, _hear(progress)))
     return Result(answer["result"]), answer["written"]
 
 
-def explain(trace: str, job: Job, options: Options, line: Callable[[str], None]) -> Result:
+def explain(name: str, job: Job, options: Options, line: Callable[[str], None]) -> Result:
     """Runs one job, giving `line` one JSON object for each reference."""
-    return Result(json.loads(_core.explain(_spec(trace, [job], options), line)))
+    return Result(json.loads(_core.explain(_spec(name, [job], options), line)))
 
 
-def draw_tables(trace: str, job: Job, options: Options) -> tuple[str, Result]:
+def draw_tables(name: str, job: Job, options: Options) -> tuple[str, Result]:
     """Runs one job; the page tables it ends with, as text, and its result."""
-    drawn = json.loads(_core.draw_tables(_spec(trace, [job], options)))
+    drawn = json.loads(_core.draw_tables(_spec(name, [job], options)))
     return drawn["drawing"], Result(drawn["result"])
 
 
@@ -166,6 +183,11 @@ def workloads() -> list[Json]:
     return cast(list[Json], json.loads(_core.list_workloads(_workload_dirs())))
 
 
+def mixes() -> list[str]:
+    """The names of the recipes that mix others."""
+    return [str(row["name"]) for row in workloads() if row["mix"]]
+
+
 def workload(name: str, sets: Sequence[str]) -> Json:
     """A recipe (`recipe`) with its parameters set, and its file (`path`)."""
     return cast(Json, json.loads(_core.workload(name, list(sets), _workload_dirs())))
@@ -183,22 +205,22 @@ def fill_braces(text: str, values: dict[str, str]) -> str:
 
 def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads a whole trace and summarises it."""
-    return cast(Json, json.loads(_core.trace_info(path, _hear(progress))))
+    return cast(Json, json.loads(_core.trace_info(trace(path), _hear(progress))))
 
 
 def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
     """Where a recorded system had pages: runs `by_size` (None if it is not told), and whether `with_kernel`."""
-    return cast(Json, json.loads(_core.recorded_pages(path, _hear(progress))))
+    return cast(Json, json.loads(_core.recorded_pages(trace(path), _hear(progress))))
 
 
 def trace_head(path: str, count: int) -> Json:
     """The first lines of a trace in text form (`text`), and what is wrong with it if it ends before (`problem`)."""
-    return cast(Json, json.loads(_core.trace_head(path, count)))
+    return cast(Json, json.loads(_core.trace_head(trace(path), count)))
 
 
 def trace_verify(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads all of a trace and checks every checksum."""
-    return cast(Json, json.loads(_core.trace_verify(path, _hear(progress))))
+    return cast(Json, json.loads(_core.trace_verify(trace(path), _hear(progress))))
 
 
 def trace_format(path: str) -> str | None:
@@ -217,7 +239,7 @@ def trace_copy(
 ) -> Json:
     """Writes the stretch between two instruction counts in the format `form`, changed as `change` says."""
     asked = json.dumps(change or {})
-    return cast(Json, json.loads(_core.trace_copy(source, target, form, start, end, asked, _hear(progress))))
+    return cast(Json, json.loads(_core.trace_copy(trace(source), target, form, start, end, asked, _hear(progress))))
 
 
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:

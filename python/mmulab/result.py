@@ -77,6 +77,11 @@ class Result:
         return str(self.data["machine"]["name"])
 
     @property
+    def members(self) -> list[dict[str, Any]]:
+        """What each member had, where the trace is a mix."""
+        return list(self.data.get("members", []))
+
+    @property
     def machine_title(self) -> str:
         """The name people know it by."""
         return str(self.data["machine"].get("title") or self.machine)

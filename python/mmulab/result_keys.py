@@ -172,6 +172,14 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "and whether it is modelled; source.",
     ),
     (
+        "members[]",
+        "",
+        "Where the trace is a mix, each of its members: name, trace, vm (if it has one of its own), instructions, "
+        "references, costs as of a region summed over its processes' regions, bytes mapped at the end by page size, "
+        "and modelled cycles: base, translation, kernel (while it acted), host, total. Costs of memory that no "
+        "mapping held are nobody's.",
+    ),
+    (
         "regions[]",
         "",
         "Costs by region of the program's memory: vm (where there are several virtual machines), id (the same under "

@@ -98,11 +98,33 @@ def print_result(out: Console, result: Result) -> None:
     out.print(table)
     out.print()
     _print_walks(out, result)
+    if result.members:
+        _print_members(out, result.members)
     if result.host is not None:
         _print_host(out, result.host)
     _print_time(out, result)
     _print_memory(out, result)
     _print_energy(out, result)
+
+
+def _print_members(out: Console, members: list[dict[str, Any]]) -> None:
+    table = plain()
+    table.add_column("Member")
+    for column in ("instructions", "L1 misses", "walks", "walks per 1000 instr.", "cycles", "cycles per instr."):
+        table.add_column(column, justify="right")
+    for each in members:
+        instructions = each["instructions"]
+        table.add_row(
+            escape(each["name"]),
+            show_count(instructions),
+            f"{each['l1i_misses'] + each['l1d_misses']:,}",
+            f"{each['walks']:,}",
+            show_rate(each["walks"] * 1000 / max(1, instructions)),
+            show_count(each["cycles"]["total"]),
+            f"{each['cycles']['total'] / max(1, instructions):.3f}",
+        )
+    out.print(table)
+    out.print()
 
 
 def _print_energy(out: Console, result: Result) -> None:

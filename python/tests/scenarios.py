@@ -40,6 +40,9 @@ class Scenario:
     host_policy: str = ""
     options: dict[str, str] = field(default_factory=dict)
     trace: str | None = None
+    # A recipe of a mix, and its members' traces by name.
+    mix: str = ""
+    members: dict[str, str] = field(default_factory=dict)
     narration: Block | None = None
     result: Block | None = None
 
@@ -90,7 +93,7 @@ def scenarios(page: Path, plain: Scenario) -> list[Scenario]:
     out: list[Scenario] = []
     for part in blocks(page.read_text(encoding="utf-8")):
         if isinstance(part, str):
-            current = replace(current, title=part, trace=None, narration=None, result=None)
+            current = replace(current, title=part, trace=None, mix="", members={}, narration=None, result=None)
             continue
         what = part.info[-1] if part.info[:1] == ["toml"] else part.info[0] if part.info else ""
         if what == "machine":
@@ -101,6 +104,11 @@ def scenarios(page: Path, plain: Scenario) -> list[Scenario]:
             current.host_policy = part.text
         elif what == "options":
             current.options = dict(re.findall(r"(\w+) *= *(\S+)", part.text))
+        elif what == "mix":
+            current.mix = part.text
+            out.append(current)
+        elif what == "trace" and len(part.info) > 1:
+            current.members[part.info[1]] = part.text
         elif what == "trace":
             assert current.trace is None, f"{page.name}: '{current.title}' has two traces: give the second a heading"
             current.trace = part.text
@@ -149,7 +157,14 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
     if changes["heap"] is not None:
         changes["heap"] = Allocator().convert(changes["heap"], None, None)
     options = engine.Options(reshape=reshape_of(changes), **plain_options)  # type: ignore[arg-type]
-    result = engine.explain(str(directory / "t.mmtx"), job, options, lambda line: lines.append(json.loads(line))).data
+    trace = str(directory / "t.mmtx")
+    if scenario.mix:
+        for name, text in scenario.members.items():
+            directory.joinpath(f"{name}.mmtx").write_text(text, encoding="utf-8")
+        trace = str(directory / "mix.toml")
+        recipe = 'name = "mix"\ntitle = "Mix"\nstanding = "own"\nwhy = "a case"\n' + scenario.mix
+        Path(trace).write_text(recipe, encoding="utf-8")
+    result = engine.explain(trace, job, options, lambda line: lines.append(json.loads(line))).data
     columns = scenario.narration.info[1:] if scenario.narration else []
     assert set(columns) <= set(COLUMNS), f"columns are {', '.join(COLUMNS)}"
     teller = Teller(result["machine"], columns)

@@ -80,6 +80,8 @@ pub struct Stored {
 pub struct Effects {
     /// Translations every core must drop, in order.
     pub invalidations: Vec<Invalidate>,
+    /// Whether only the core that acts must drop them: a switch of address space without tags.
+    pub local: bool,
     /// Work to be charged, once for each kind.
     pub work: Vec<Work>,
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
@@ -95,6 +97,7 @@ impl Effects {
     /// Empties it, keeping memory and `narrate`.
     pub fn clear(&mut self) {
         self.invalidations.clear();
+        self.local = false;
         self.work.clear();
         self.touched.clear();
         self.told.clear();

@@ -56,7 +56,12 @@ impl Kernel {
         match event {
             Event::Switch { pid, .. } => {
                 let slot = self.slot_or_new(mem, *pid, fx)?;
-                self.core.memory.work.add(WorkKind::SpaceSwitch, u64::from(*pid != who.pid));
+                let cpu = self.cpu();
+                let before = self.on[cpu].pid.replace(*pid);
+                self.core
+                    .memory
+                    .work
+                    .add(WorkKind::SpaceSwitch, u64::from(before.is_some_and(|before| before != *pid)));
                 self.tag(slot, fx);
                 return Ok(());
             }
@@ -65,7 +70,8 @@ impl Kernel {
                 let now = self.wakes_at().unwrap_or(0);
                 return self.wake(mem, now, fx);
             }
-            Event::Invlpg { .. }
+            Event::Pin { .. }
+            | Event::Invlpg { .. }
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }
@@ -114,6 +120,7 @@ impl Kernel {
             }
             Event::Clone { .. } | Event::ExitThread => Ok(()),
             Event::Switch { .. }
+            | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Tick
             | Event::Lost { .. }

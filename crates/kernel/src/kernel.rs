@@ -103,9 +103,17 @@ pub struct Kernel {
     asids: Asids,
     /// TLBs have no tags: an address space gets its own when it runs, and what ran before is flushed.
     pub(crate) tagless: bool,
-    /// The address space that ran last, when TLBs have no tags.
-    running: Option<u64>,
+    /// What each processor runs.
+    pub(crate) on: Vec<OnCpu>,
     serials: u64,
+}
+
+/// What a processor runs, once it has run anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OnCpu {
+    pub pid: Option<Pid>,
+    /// The serial number of the address space whose translations it may hold, when TLBs have no tags.
+    space: Option<u64>,
 }
 
 /// No slot.
@@ -171,7 +179,7 @@ impl Kernel {
             last: Cell::new((Pid(0), NOWHERE)),
             asids: Asids::new(desc.asid_bits),
             tagless: desc.asid_bits == 0,
-            running: None,
+            on: vec![OnCpu::default(); usize::from(desc.cpus.max(1))],
             serials: 0,
         })
     }
@@ -374,13 +382,25 @@ impl Kernel {
         }
     }
 
+    /// The processor on which the kernel works.
+    pub(crate) fn cpu(&self) -> usize {
+        usize::from(self.core.memory.cpu) % self.on.len()
+    }
+
+    /// The process that runs on a processor, if one has yet.
+    pub fn running(&self, cpu: u16) -> Option<Pid> {
+        self.on[usize::from(cpu) % self.on.len()].pid
+    }
+
     /// Makes sure an address space has a tag, and is flushed to if tags cannot tell it apart.
     pub(crate) fn tag(&mut self, slot: usize, fx: &mut Effects) {
+        let cpu = self.cpu();
         let Some(space) = &mut self.spaces[slot] else { return };
         if self.tagless {
             space.asid = Some(Asid(1));
-            if self.running.replace(space.serial).is_some_and(|last| last != space.serial) {
+            if self.on[cpu].space.replace(space.serial).is_some_and(|last| last != space.serial) {
                 self.core.memory.work.add(WorkKind::FlushSpace, 1);
+                fx.local = true;
                 fx.invalidations.push(Invalidate::Asid(Asid(1)));
             }
             return;

@@ -184,7 +184,11 @@ impl Checker {
             }
         }
         let mut wrong = Ok(());
-        for core in &machine.cores {
+        for (core, cpu) in machine.cores.iter().zip(0..) {
+            if machine.desc.machine.tlb_rules.asid_bits == 0 {
+                // One tag for all: a core holds what the process has that it runs.
+                spaces = running(machine, cpu).map(|tables| (tables.cx.asid, tables)).into_iter().collect();
+            }
             core.tlbs.each_entry(|array, tag, entry| {
                 // A tag that no address space has now is used by nobody; global entries are used by whoever acts.
                 let acting = || machine.context().map(|cx| Tables::acting(machine, cx));
@@ -243,6 +247,16 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// The tables of the process that a core runs.
+fn running(machine: &Machine, cpu: u16) -> Option<Tables<'_>> {
+    let kernel = &machine.system.kernel;
+    let context = kernel.context(kernel.running(cpu)?)?;
+    let vm = machine.host.as_ref().map_or(0, |host| host.at());
+    let asid = machine.host.as_ref().map_or(context.asid, |host| host.tag_of(vm, context.asid));
+    let cx = WalkContext { format: context.format, root: context.root, asid };
+    Some(Tables { mem: &machine.system.mem, cx, host: machine.host.as_deref(), vm })
 }
 
 /// What the page tables say of an address space: one table, or a guest's over the host's.

@@ -27,10 +27,8 @@ use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};
 use std::{collections::BTreeSet, ops::Range};
 
-/// Bits of the number of a process in a trace; what is above is the number of its virtual machine.
-pub(crate) const PID_BITS: u32 = 24;
-/// Virtual machines there can be.
-pub(crate) const GUESTS_MAX: usize = 1 << (32 - PID_BITS);
+pub(crate) use mmulab_mix::{MACHINES_MAX as GUESTS_MAX, PID_BITS};
+
 /// How often the same guest-physical address may fault in the host before something is broken, as in the engine.
 const MAX_FAULTS: u32 = 8;
 
@@ -115,12 +113,14 @@ impl Host {
             shadow_stale: Vec::new(),
             hears_of_nodes: guest.advise_nodes,
         };
+        // Shadow tables are told by tag alone: without tags, no two address spaces of a guest may be in use at once.
+        let one_at_a_time = tags.is_none() && guest.mode == Mode::Shadow;
         for vm in 0..count {
             let mut of_guest = KernelDesc {
                 memory: guest.memory.clone(),
                 table: guest.table.clone(),
                 policy: desc.policy.clone(),
-                cpus: machine.core.count,
+                cpus: if one_at_a_time { 1 } else { machine.cpus_apart() },
                 asid_bits: tags.guest_bits(),
             };
             // Guests of one description differ in what is placed at random.

@@ -16,6 +16,7 @@ mod misses;
 mod model;
 mod narrate;
 mod open;
+mod portions;
 mod report;
 mod run;
 mod story;

@@ -1,6 +1,7 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
 mod host;
+mod members;
 mod memory;
 mod perf;
 mod places;
@@ -16,6 +17,7 @@ use crate::{
     tally::{Cost, Place, Tally},
 };
 use host::HostReport;
+use members::{MemberReport, members};
 use memory::{MemoryReport, memory};
 use mmulab_energy::EnergyReport;
 use mmulab_kernel::{KernelCounts, Region};
@@ -52,6 +54,8 @@ pub struct Report {
     energy: EnergyReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     perf: Option<PerfReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<MemberReport>,
     regions: Vec<RegionReport>,
     heat: Places,
     code: Places,
@@ -126,6 +130,7 @@ pub fn report(
     trace_ended: &Ended,
     touched: Option<&Touched>,
 ) -> Result<Report, ReportError> {
+    machine.close_portion();
     machine.enter(0);
     let mut tlb = HierarchyCounts::default();
     let mut walks = WalkCounts::default();
@@ -224,6 +229,7 @@ pub fn report(
         model,
         energy,
         perf,
+        members: members(machine, info),
         regions: regions(machine),
         heat: places(machine.system.tally.heat()),
         code: places(machine.system.tally.code()),

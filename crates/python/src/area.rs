@@ -1,5 +1,5 @@
 use crate::{
-    errors::user,
+    errors::{request, user},
     simulate::{Job, Search, text},
 };
 use mmulab_energy::{Wanted, area, fit};
@@ -17,7 +17,7 @@ pub fn machine_fit(
     sets: Vec<String>,
     search: &str,
 ) -> PyResult<String> {
-    let search: Search = serde_json::from_str(search).map_err(user)?;
+    let search: Search = serde_json::from_str(search).map_err(request)?;
     let job = Job::of(machine, "linux-4k", sets);
     let resolved = job.resolve(&Options::default(), &search)?;
     // What cannot be built has no area.

@@ -1,4 +1,4 @@
-use crate::errors::{failure, user};
+use crate::errors::{failure, request, user};
 use mmulab_elf::{ElfError, Linker, Part, PlacedSegment, Segment, layout, libraries, phase_of, read};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ struct LayoutSpec {
 /// Where a linker would place segments.
 #[pyfunction]
 pub fn elf_layout(spec: &str) -> PyResult<String> {
-    let spec: LayoutSpec = serde_json::from_str(spec).map_err(user)?;
+    let spec: LayoutSpec = serde_json::from_str(spec).map_err(request)?;
     let mut parts = spec.parts;
     if let Some(path) = &spec.file {
         let file = read(path).map_err(|e| user(format!("{}: {e}", path.display())))?;

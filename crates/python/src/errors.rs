@@ -13,3 +13,10 @@ pub fn user(error: impl Display) -> PyErr {
 pub fn failure(error: impl Display) -> PyErr {
     Failure::new_err(error.to_string())
 }
+
+/// A request that is none. The user wrote a value of it and never saw its text, so where in that it stands says nothing.
+pub fn request(error: serde_json::Error) -> PyErr {
+    let told = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    user(told.strip_suffix(&place).unwrap_or(&told))
+}

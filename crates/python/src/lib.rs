@@ -32,5 +32,5 @@ mod _core {
     #[pymodule_export]
     use crate::trace::{recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};
     #[pymodule_export]
-    use crate::workload::{fill_braces, list_workloads, workload, workload_schema};
+    use crate::workload::{fill_braces, list_workloads, mix, workload, workload_schema};
 }

@@ -1,5 +1,5 @@
 use crate::{
-    errors::{failure, user},
+    errors::{failure, request, user},
     simulate::{Job, Search},
 };
 use mmulab_machine::{Machine, Options};
@@ -42,7 +42,7 @@ impl Spec {
 /// Runs the microbenchmark, simulated or live.
 #[pyfunction]
 pub fn microbench(py: Python<'_>, spec: &str) -> PyResult<String> {
-    let mut spec: Spec = serde_json::from_str(spec).map_err(user)?;
+    let mut spec: Spec = serde_json::from_str(spec).map_err(request)?;
     let ran: Result<Report, TargetError> = match &spec.job {
         None => {
             let program = spec.program(None)?;

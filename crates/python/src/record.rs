@@ -1,4 +1,4 @@
-use crate::errors::{failure, user};
+use crate::errors::{failure, request, user};
 use mmulab_record::{Ended, RecordOptions, record as record_program};
 use pyo3::prelude::*;
 
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 /// which keeps what it has.
 #[pyfunction]
 pub fn record(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let options: RecordOptions = serde_json::from_str(spec).map_err(user)?;
+    let options: RecordOptions = serde_json::from_str(spec).map_err(request)?;
     let report = py.detach(|| {
         record_program(&options, |p| {
             Python::attach(|py| {

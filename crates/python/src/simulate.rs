@@ -1,11 +1,11 @@
-use crate::errors::{failure, user};
+use crate::errors::{failure, request, user};
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
     Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Nobody, Options, Resolved, Touched, describe,
     describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
-use mmulab_trace::{Format, Source, Span, write_file};
+use mmulab_trace::{Format, Source, Span, TraceInfo, write_file};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -60,10 +60,11 @@ impl Job {
 
 impl Spec {
     fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
-        let spec: Self = serde_json::from_str(text).map_err(user)?;
+        let mut spec: Self = serde_json::from_str(text).map_err(request)?;
         let one = |name: &String| reshape(&spec.reshape, open(name).map_err(user)?).map_err(user);
-        let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one).collect::<PyResult<_>>()?;
-        let source = interleave(sources, spec.options.quantum).map_err(user)?;
+        let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one);
+        let source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
+        spec.take_machines(source.info())?;
         let with_space = source.info().has_address_space;
         let of_misses = source.info().misses_of.is_some();
         let machines = spec.jobs.iter().map(|job| {
@@ -73,6 +74,17 @@ impl Spec {
         });
         let machines = machines.collect::<PyResult<_>>()?;
         Ok((spec, source, machines))
+    }
+
+    /// What a mix says of virtual machines is as if each had been named.
+    fn take_machines(&mut self, info: &TraceInfo) -> PyResult<()> {
+        let Some(mix) = info.mix.as_ref().filter(|_| self.options.vms.is_empty()) else { return Ok(()) };
+        if self.options.quantum.is_some() {
+            let what = "this mix has turns of its own, which --quantum does not change: set them in its name, as in";
+            return Err(user(format!("{what} mix:NAME?quantum=10k")));
+        }
+        self.options.vms = mix.members.iter().filter(|m| m.vm.is_some()).skip(1).map(|m| m.trace.clone()).collect();
+        Ok(())
     }
 
     fn limits(&self) -> Limits {
@@ -191,7 +203,7 @@ pub fn draw_tables(py: Python<'_>, spec: &str) -> PyResult<String> {
 }
 
 fn search(text: &str) -> PyResult<Search> {
-    serde_json::from_str(text).map_err(user)
+    serde_json::from_str(text).map_err(request)
 }
 
 /// A job's descriptions with every value known.

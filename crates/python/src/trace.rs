@@ -1,4 +1,4 @@
-use crate::errors::{failure, user};
+use crate::errors::{failure, request, user};
 use mmulab_kernel::RecordedPages;
 use mmulab_machine::open;
 use mmulab_reshape::{ReshapeDesc, reshape, with_headers};
@@ -124,7 +124,7 @@ pub fn trace_copy(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let format: Format = fmt.parse().map_err(user)?;
-    let change: Change = serde_json::from_str(change).map_err(user)?;
+    let change: Change = serde_json::from_str(change).map_err(request)?;
     let mut source = open(src).map_err(raise)?;
     if change.program_headers {
         source = with_headers(source);

@@ -1,11 +1,11 @@
-use crate::errors::{failure, user};
+use crate::errors::{failure, request, user};
 use mmulab_describe as describe;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::{collections::BTreeMap, path::PathBuf};
 
 fn directories(text: &str) -> PyResult<Vec<PathBuf>> {
-    serde_json::from_str(text).map_err(user)
+    serde_json::from_str(text).map_err(request)
 }
 
 /// The recipes in `dirs`: names, titles and files.
@@ -15,7 +15,8 @@ pub fn list_workloads(dirs: &str) -> PyResult<String> {
         .into_iter()
         .map(|(name, path)| {
             let title = describe::title(&path).unwrap_or_default();
-            json!({ "name": name, "title": title, "path": path })
+            let table = describe::load(&path).and_then(|text| describe::table(&text, &name));
+            json!({ "name": name, "title": title, "path": path, "mix": table.is_ok_and(|t| t.contains_key("mix")) })
         })
         .collect();
     serde_json::to_string(&rows).map_err(failure)
@@ -26,6 +27,13 @@ pub fn list_workloads(dirs: &str) -> PyResult<String> {
 pub fn workload(name: &str, sets: Vec<String>, dirs: &str) -> PyResult<String> {
     let (recipe, path) = mmulab_recipe::resolve(name, &directories(dirs)?, &sets).map_err(user)?;
     serde_json::to_string(&json!({ "recipe": recipe, "path": path })).map_err(failure)
+}
+
+/// The mix that a user calls `name`, as `run` and all that takes a trace take it.
+#[pyfunction]
+pub fn mix(name: &str, dirs: &str) -> PyResult<String> {
+    let mix = mmulab_recipe::mix(name, &directories(dirs)?).map_err(user)?;
+    Ok(format!("mix:{}", serde_json::to_string(&mix).map_err(failure)?))
 }
 
 /// The schema of recipes.

@@ -1,3 +1,4 @@
+use crate::Mix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,7 +50,10 @@ pub struct Recipe {
     /// The generator that stands for the program, in place of `record`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate: Option<Generate>,
-    /// The recorded program. Absent in a recipe that is refused or generated.
+    /// Other workloads that run beside each other, in place of `record`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mix>,
+    /// The recorded program. Absent in a recipe that is refused, generated or a mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
     /// That the recorded program is a server, and what drives it.

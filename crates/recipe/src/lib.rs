@@ -2,6 +2,8 @@
 
 mod braces;
 mod desc;
+mod expand;
+mod mix;
 mod resolve;
 mod texts;
 
@@ -10,4 +12,6 @@ pub use desc::{
     Artifact, CrateFile, Expect, Generate, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal,
     Standing, Step, System, Thp, Value,
 };
+pub use expand::mix;
+pub use mix::{Member, Mix};
 pub use resolve::{RUN_TIME_NAMES, resolve};

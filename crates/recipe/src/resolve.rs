@@ -3,11 +3,15 @@ use crate::{
     braces::{BraceError, fill},
     texts::texts,
 };
-use mmulab_describe::{DescribeError, find, load, nearest, text};
+use mmulab_describe::{DescribeError, find, load, nearest, text, typed};
 use std::{collections::BTreeMap, path::PathBuf};
+use toml::Table;
 
 /// Names that stand for what is only known when a recipe runs.
 pub const RUN_TIME_NAMES: [&str; 4] = ["work", "files", "cache", "port"];
+
+/// The name that stands for the number of a member's instance in a mix, from 1.
+const INSTANCE: &str = "instance";
 
 /// Reads the recipe `name` (a path, or a name in one of `dirs`), gives its parameters the values of `sets` (`key=value`) and
 /// checks that it makes sense. Afterwards each parameter's `default` is its value.
@@ -19,16 +23,37 @@ pub fn resolve(name: &str, dirs: &[PathBuf], sets: &[String]) -> Result<(Recipe,
     let path = find("workload", name, dirs)?;
     let mut recipe: Recipe = text(&load(&path)?, &path.display().to_string())?;
     for assignment in sets {
-        set(&mut recipe.parameter, assignment)?;
+        set(&mut recipe, assignment)?;
     }
     check(&recipe)?;
     Ok((recipe, path))
 }
 
-fn set(parameters: &mut BTreeMap<String, crate::Parameter>, assignment: &str) -> Result<(), DescribeError> {
-    let wrong = |message: String| DescribeError::Malformed { place: format!("--set {assignment}"), message };
+/// Keys of a mix that can be set.
+const OF_MIX: [&str; 7] = ["as", "quantum", "unit", "cores", "migrate", "end", "instructions"];
+
+fn set(recipe: &mut Recipe, assignment: &str) -> Result<(), DescribeError> {
+    let place = format!("--set {assignment}");
+    let wrong = |message: String| DescribeError::Malformed { place: place.clone(), message };
     let (key, value) = assignment.split_once('=').ok_or_else(|| wrong("write it as key=value".into()))?;
-    let known: Vec<String> = parameters.keys().cloned().collect();
+    let mut known: Vec<String> = recipe.parameter.keys().cloned().collect();
+    if let Some(mix) = recipe.mix.as_mut().filter(|_| !recipe.parameter.contains_key(key)) {
+        if OF_MIX.contains(&key) {
+            let mut table = Table::try_from(&*mix).map_err(|e| wrong(e.to_string()))?;
+            // Counts are texts, though they look like numbers.
+            let value = match key {
+                "migrate" => {
+                    value.parse().map(toml::Value::Boolean).map_err(|_| wrong("write true or false".into()))?
+                }
+                _ => toml::Value::String(value.to_owned()),
+            };
+            table.insert(key.to_owned(), value);
+            *mix = typed(table, &place)?;
+            return Ok(());
+        }
+        known.extend(OF_MIX.map(str::to_owned));
+    }
+    let parameters: &mut BTreeMap<String, crate::Parameter> = &mut recipe.parameter;
     let Some(parameter) = parameters.get_mut(key) else {
         let hint = nearest(key, known.iter().map(String::as_str));
         let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
@@ -50,18 +75,36 @@ fn check(recipe: &Recipe) -> Result<(), DescribeError> {
             return bad(format!("parameter `{name}`: the name stands for something else; choose another"));
         }
     }
-    match (&recipe.record, &recipe.generate) {
-        (None, None) if recipe.refused.is_none() => {
-            return bad("nothing is recorded: give a [record] or [generate] table, or `refused` with the reason".into());
+    let ways = [
+        ("[record]", recipe.record.is_some()),
+        ("[generate]", recipe.generate.is_some()),
+        ("[mix]", recipe.mix.is_some()),
+    ];
+    let ways: Vec<&str> = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    if ways.is_empty() && recipe.refused.is_none() {
+        return bad(
+            "nothing is recorded: give a [record], [generate] or [mix] table, or `refused` with the reason".into()
+        );
+    }
+    if ways.len() > 1 {
+        return bad(format!("{}: one of them is the workload; remove the other", ways.join(" and ")));
+    }
+    if recipe.record.as_ref().is_some_and(|record| record.run.is_empty()) {
+        return bad("record.run is empty: name a program".into());
+    }
+    if let Some(generate) = recipe.generate.as_ref().filter(|generate| !generate.trace.starts_with("gen:")) {
+        return bad(format!("generate.trace is '{}': write it as gen:NAME?key=value", generate.trace));
+    }
+    if let Some(mix) = &recipe.mix {
+        if mix.member.is_empty() {
+            return bad("mix.member is empty: name what is mixed".into());
         }
-        (Some(_), Some(_)) => {
-            return bad("[record] and [generate]: one of them is the workload; remove the other".into());
+        if mix.member.iter().any(|member| member.workload.is_some() == member.trace.is_some()) {
+            return bad("a member of the mix has neither `workload` nor `trace`, or both: name one".into());
         }
-        (Some(record), None) if record.run.is_empty() => return bad("record.run is empty: name a program".into()),
-        (None, Some(generate)) if !generate.trace.starts_with("gen:") => {
-            return bad(format!("generate.trace is '{}': write it as gen:NAME?key=value", generate.trace));
+        if recipe.parameter.contains_key(INSTANCE) {
+            return bad(format!("parameter `{INSTANCE}`: the name stands for something else; choose another"));
         }
-        _ => {}
     }
     if recipe.server.is_some() && recipe.record.is_none() && recipe.refused.is_none() {
         return bad("a [server] without [record]: say how it is started".into());
@@ -72,7 +115,10 @@ fn check(recipe: &Recipe) -> Result<(), DescribeError> {
         return bad("server.drive is empty: a server that nobody asks does nothing".into());
     }
     let texts = texts(recipe);
-    let known = |name: &str| RUN_TIME_NAMES.contains(&name) || recipe.parameter.contains_key(name);
+    let known = |name: &str| {
+        let otherwise = if recipe.mix.is_some() { name == INSTANCE } else { RUN_TIME_NAMES.contains(&name) };
+        otherwise || recipe.parameter.contains_key(name)
+    };
     for (place, text) in &texts {
         match fill(text, |name| known(name).then(String::new)) {
             Ok(_) => {}
@@ -161,7 +207,7 @@ instructions = "1M"
     fn read(text: &str, sets: &[&str]) -> Result<Recipe, String> {
         let mut recipe: Recipe = mmulab_describe::text(text, "small.toml").map_err(|e| e.to_string())?;
         for assignment in sets {
-            set(&mut recipe.parameter, assignment).map_err(|e| e.to_string())?;
+            set(&mut recipe, assignment).map_err(|e| e.to_string())?;
         }
         check(&recipe).map_err(|e| e.to_string())?;
         Ok(recipe)

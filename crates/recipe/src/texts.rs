@@ -1,4 +1,4 @@
-use crate::{Recipe, Step};
+use crate::{Member, Recipe, Step, Value};
 
 /// Every text of a recipe in which names may stand in braces, with its place.
 pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
@@ -8,6 +8,30 @@ pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
     }
     if let Some(generate) = &recipe.generate {
         out.push(("generate.trace".into(), generate.trace.as_str()));
+    }
+    if let Some(mix) = &recipe.mix {
+        out.push(("mix.quantum".into(), mix.quantum.as_str()));
+        out.extend(mix.instructions.iter().map(|text| ("mix.instructions".into(), text.as_str())));
+        out.extend(of_value(&mix.cores).map(|text| ("mix.cores".into(), text)));
+        for (i, member) in mix.member.iter().enumerate() {
+            let place = |key: &str| format!("mix.member {}, {key}", i + 1);
+            let Member { name, workload, trace, skip, instructions, after, stagger, .. } = member;
+            let plain = [
+                ("name", name),
+                ("workload", workload),
+                ("trace", trace),
+                ("skip", skip),
+                ("instructions", instructions),
+                ("after", after),
+                ("stagger", stagger),
+            ];
+            out.extend(plain.iter().filter_map(|(key, text)| Some((place(key), text.as_ref()?.as_str()))));
+            out.extend(of_value(&member.count).map(|text| (place("count"), text)));
+            out.extend(of_value(&member.core).map(|text| (place("core"), text)));
+            let texts =
+                member.set.iter().filter_map(|(key, value)| Some((place(&format!("set.{key}")), as_text(value)?)));
+            out.extend(texts);
+        }
     }
     if let Some(record) = &recipe.record {
         out.extend(record.run.iter().map(|text| ("record.run".into(), text.as_str())));
@@ -28,4 +52,15 @@ pub fn texts(recipe: &Recipe) -> Vec<(String, &str)> {
 fn of_step<'a>(place: &str, step: &'a Step, out: &mut Vec<(String, &'a str)>) {
     out.extend(step.run.iter().chain(&step.output).map(|text| (place.to_owned(), text.as_str())));
     out.extend(step.env.iter().map(|(key, text)| (format!("{place}, env.{key}"), text.as_str())));
+}
+
+fn of_value(value: &Option<Value>) -> impl Iterator<Item = &str> {
+    value.iter().filter_map(as_text)
+}
+
+fn as_text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::Number(_) => None,
+    }
 }

@@ -194,6 +194,13 @@ pub enum Event {
         /// Its exit status.
         status: i32,
     },
+    /// The thread runs on this processor from here on, modulo those that there are (sched_setaffinity(2) with one of them).
+    Pin {
+        /// The thread: any, not only the acting one.
+        tid: Tid,
+        /// The processor, from 0.
+        cpu: u16,
+    },
     /// INVLPG: the page's translation is dropped from the acting core's TLBs.
     Invlpg {
         /// Any address in it.

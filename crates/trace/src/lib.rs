@@ -19,14 +19,14 @@ mod text;
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
-pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, write_file};
+pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, stretch, write_file};
 pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
 pub use native::{
     ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op, Sought,
     Variant, VariantId, sealed_chunk, write_index,
 };
 pub use refs::{Item, Ref};
-pub use source::{Isa, Source, TraceInfo, Verified};
+pub use source::{Isa, Member, Mixed, Source, TraceInfo, Verified};
 pub use summary::{MappingSummary, Summary, summarize};
 pub use text::{TextReader, line_of_event, write_batch, write_description};
 

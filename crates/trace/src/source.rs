@@ -54,6 +54,9 @@ pub struct TraceInfo {
     /// such a trace is a walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses_of: Option<String>,
+    /// Where several traces are told in turns: which, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mixed>,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
@@ -61,6 +64,31 @@ pub struct TraceInfo {
     /// What was changed of it on its way here, by who changed it: nothing if it is told as it was made.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub reshaped: Map<String, Value>,
+}
+
+/// Several traces told in turns.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mixed {
+    /// How they take turns, as whoever mixed them describes it.
+    pub schedule: Map<String, Value>,
+    /// The traces, in order.
+    pub members: Vec<Member>,
+}
+
+/// One of several traces told in turns.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// What it is called, unlike all others.
+    pub name: String,
+    /// Its trace.
+    pub trace: String,
+    /// The number of its virtual machine, where each has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<u32>,
+    /// The least and the greatest number that its processes can have; within its virtual machine, if it has one.
+    pub pids: [u32; 2],
 }
 
 /// What [`Source::verify`] found.

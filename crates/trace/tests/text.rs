@@ -78,6 +78,7 @@ fn event() -> impl Strategy<Value = Event> {
         (any::<u32>(), any::<bool>()).prop_map(|(c, vm)| Event::Fork { child: Pid(c), shares_memory: vm }),
         any::<u32>().prop_map(|c| Event::Clone { child: Tid(c) }),
         text().prop_map(|path| Event::Exec { path }),
+        (any::<u32>(), any::<u16>()).prop_map(|(tid, cpu)| Event::Pin { tid: Tid(tid), cpu }),
         Just(Event::ExitThread),
         any::<i32>().prop_map(|status| Event::Exit { status }),
         va().prop_map(|addr| Event::Invlpg { addr }),

@@ -10,7 +10,8 @@ import rich_click as click
 
 from mmulab import UserError, units
 from mmulab.cli.reshape import reshape_of, reshape_options
-from mmulab.engine import Options
+from mmulab.engine import Options, mix_of
+from mmulab.engine import trace as find_trace
 from mmulab.result import Result, json_text
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -159,10 +160,13 @@ def set_option(function: F) -> F:
 
 
 def existing_trace(trace: str) -> str:
-    """Refuses a missing trace file before anything else is done; `gen:` texts pass."""
-    if not trace.startswith("gen:") and not Path(trace).exists():
+    """Refuses a missing trace file or mix before anything else is done; `gen:` texts pass."""
+    if mix_of(trace) is not None:
+        find_trace(trace)
+    elif not trace.startswith("gen:") and not Path(trace).exists():
         raise click.UsageError(
             f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
-            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them)"
+            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them) "
+            "or a mix such as mix:two-gups (`mmulab workloads` lists them)"
         )
     return trace

@@ -50,7 +50,9 @@ def workload(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
 
 
 def trace(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """A file, or a generator."""
+    """A file, a generator or a mix."""
+    if incomplete.startswith("mix:"):
+        return [CompletionItem(f"mix:{name}") for name in engine.mixes() if f"mix:{name}".startswith(incomplete)]
     if incomplete.startswith("gen:"):
         return [CompletionItem(f"gen:{name}") for name in engine.generators() if f"gen:{name}".startswith(incomplete)]
     return [CompletionItem(incomplete, type="file")]

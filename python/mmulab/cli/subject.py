@@ -14,7 +14,7 @@ trace_option = click.option(
     "--trace",
     required=True,
     metavar="FILE",
-    help="A trace of any format, or gen:NAME?key=value.",
+    help="A trace of any format, gen:NAME?key=value, or mix:NAME?key=value.",
     shell_complete=completion.trace,
 )
 

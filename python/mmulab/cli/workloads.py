@@ -9,7 +9,7 @@ import rich_click as click
 from rich.table import Table
 from rich.text import Text
 
-from mmulab import Failure, engine
+from mmulab import Failure, UserError, engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Count, F, print_json
 from mmulab.engine import ProgressCallback
@@ -78,6 +78,7 @@ def _listing(as_json: bool) -> None:
             "title": each.json["title"],
             "standing": each.json["standing"],
             "generated": each.trace is not None,
+            "mix": each.mix is not None,
             "missing": [] if each.trace else install.missing_packages(each),
             "refused": each.json.get("refused"),
             "path": str(each.path),
@@ -144,6 +145,8 @@ def _shown(recipe: Recipe) -> list[tuple[str, str]]:
     if said.get("refused"):
         return [*rows, ("cannot be recorded", said["refused"]), ("file", str(recipe.path))]
     part = ("part", f"{show_count(recipe.instructions)} instructions after {show_count(recipe.skip)}")
+    if recipe.mix:
+        return [*rows, *_mixed(recipe), ("file", str(recipe.path))]
     if recipe.trace:
         return [*rows, ("generated", recipe.trace), part, ("file", str(recipe.path))]
     needs = [f"{p['package']}{'' if install.is_there(p) else ' (missing)'}" for p in install.packages(recipe)]
@@ -156,6 +159,32 @@ def _shown(recipe: Recipe) -> list[tuple[str, str]]:
     if recipe.server:
         rows += [("driven by", " ".join(step["run"])) for step in recipe.server["drive"]]
     return [*rows, part, ("file", str(recipe.path))]
+
+
+def _mixed(recipe: Recipe) -> list[tuple[str, str]]:
+    said = recipe.json["mix"]
+    apart = {"processes": "processes of one system", "machines": "each in a virtual machine of its own"}[said["as"]]
+    cores = f", on {said['cores']} cores" if said.get("cores") else ""
+    ends = {
+        "all": "until all have ended",
+        "first": "until the first ends",
+        "restart": "until all have ended once, those that end before starting again",
+    }
+    quantum = engine.fill_braces(said["quantum"], recipe.parameters)
+    rows = [
+        ("mixed", f"{apart}, in turns of {quantum} {said['unit']}{engine.fill_braces(cores, recipe.parameters)}"),
+        ("ends", ends[said["end"]]),
+    ]
+    try:
+        members = recipe.mixed()["members"]
+    except UserError as missing:
+        return [*rows, ("members", str(missing))]
+    for each in members:
+        part = f"{show_count(each['instructions'])} instructions" if each["instructions"] else "all"
+        after = f", {show_count(each['after'])} later" if each["after"] else ""
+        trace = each["trace"] if not each["trace"].startswith("mix:{") else "a mix itself"
+        rows.append(("member", f"{each['name']}: {trace} ({part}{after})"))
+    return [*rows, ("run it by", f"mmulab run MACHINE --trace mix:{recipe.name}")]
 
 
 @workloads.command("record", context_settings=CONTEXT)
@@ -206,7 +235,8 @@ def workloads_record(
 def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json: bool, **taken: Any) -> None:
     """Record a short part of a workload and see whether its pages are what its recipe expects.
 
-    One that is generated is compared with a recording of the same algorithm as a program of its own.
+    One that is generated is compared with a recording of the same algorithm as a program of its own; of a mix, all
+    members must be there.
     """
     recipe = Recipe.load(name, sets)
     found = check(recipe, Options(may_install=not no_install, **taken), console.say, _progress)
@@ -227,7 +257,7 @@ def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json:
         console.out().print(rows)
     if recipe.trace:
         if not found["ok"]:
-            raise Failure(f"{name}: the generator and its recording part")
+            raise Failure(f"{name}: {found['summary'] if recipe.mix else 'the generator and its recording part'}")
         return
     if not found["all_mapped"]:
         raise Failure(f"{name}: the recording refers to memory that it does not map")

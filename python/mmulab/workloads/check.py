@@ -1,5 +1,6 @@
 """Whether a short recording is what its recipe says it is, and a generator what a recording of its algorithm is."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from mmulab.workloads import twins
 from mmulab.workloads.recipe import Json, Recipe
 from mmulab.workloads.record import Options, Progress, Say, record
 
+# What a mix must have as often as its members have it alone.
+OF_MEMBERS = ("instructions", "references", "code_pages", "data_pages", "processes")
 FIGURES = ("code_pages", "data_pages", "processes", "threads")
 
 
@@ -20,6 +23,34 @@ def _beside_its_twin(recipe: Recipe) -> Json:
     with _silent_program():
         found = twins.check(str(recipe.json["generate"].get("twin") or recipe.trace))
     return {"workload": recipe.name, "twin": asdict(found), "summary": found.summary(), "ok": found.same_pages}
+
+
+def _beside_its_members(recipe: Recipe) -> Json:
+    """Holds what a mix refers to, run until all have ended, to the sum of what its members refer to alone."""
+    mixed = recipe.mixed()
+    mixed["schedule"] = {**mixed["schedule"], "end": "all", "instructions": None}
+
+    def info(members: list[Json]) -> Json:
+        return engine.trace_info(f"mix:{json.dumps({**mixed, 'members': members})}")
+
+    found = info(mixed["members"])
+    alone = [info([{**member, "core": None, "after": 0}]) for member in mixed["members"]]
+    sums = {key: sum(each[key] for each in alone) for key in OF_MEMBERS}
+    figures = [
+        {"figure": key, "found": found[key], "alone": sums[key], "ok": found[key] == sums[key]} for key in OF_MEMBERS
+    ]
+    return {
+        "workload": recipe.name,
+        "members": [member["name"] for member in mixed["members"]],
+        "figures": figures,
+        "summary": f"{len(alone)} members: " + ", ".join(_beside(each) for each in figures),
+        "ok": all(each["ok"] for each in figures),
+    }
+
+
+def _beside(figure: Json) -> str:
+    same = "" if figure["ok"] else f" (alone {figure['alone']:,})"
+    return f"{figure['found']:,} {figure['figure'].replace('_', ' ')}{same}"
 
 
 @contextmanager
@@ -37,6 +68,8 @@ def _silent_program() -> Iterator[None]:
 
 def check(recipe: Recipe, options: Options, say: Say, progress: Progress) -> Json:
     """Records a part of it and holds its figures to what is expected; `ok` is whether they are all within."""
+    if recipe.mix:
+        return _beside_its_members(recipe)
     if recipe.trace:
         return _beside_its_twin(recipe)
     expect = recipe.expect

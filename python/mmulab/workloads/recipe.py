@@ -1,5 +1,6 @@
 """A recipe as the rest of this package sees it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,13 @@ class Recipe:
 
     json: Json
     path: Path
+    sets: tuple[str, ...] = ()
 
     @staticmethod
     def load(name: str, sets: tuple[str, ...] = ()) -> "Recipe":
         """Reads it by its name or its file's path. Raises UserError."""
         found = engine.workload(name, sets)
-        return Recipe(found["recipe"], Path(found["path"]))
+        return Recipe(found["recipe"], Path(found["path"]), sets)
 
     @property
     def name(self) -> str:
@@ -53,12 +55,29 @@ class Recipe:
 
     @property
     def trace(self) -> str | None:
-        """The generator that stands for the program, with its keys; None if a program is recorded."""
+        """What stands for the program: a generator with its keys, or a mix; None if a program is recorded."""
+        if self.mix:
+            keys = "&".join(self.sets)
+            return f"mix:{self.path}" + (f"?{keys}" if keys else "")
         generate = self.json.get("generate")
         return engine.fill_braces(str(generate["trace"]), self.parameters) if generate else None
 
     @property
+    def mix(self) -> Json | None:
+        """How other workloads take turns, if that is what it is."""
+        return self.json.get("mix")
+
+    def mixed(self) -> Json:
+        """The mix with everything known: schedule and members. Raises UserError if a member is not there."""
+        return dict(json.loads(engine.trace(str(self.trace)).removeprefix("mix:")))
+
+    @property
     def _part(self) -> Json:
+        if self.mix:
+            return {
+                "skip": "0",
+                "instructions": engine.fill_braces(self.mix.get("instructions") or "1G", self.parameters),
+            }
         return dict(self.json.get("generate") or self.record)
 
     @property

@@ -24,7 +24,11 @@ class Kernel:
         self.asid_bits: int = machine["tlb_rules"]["asid_bits"]
         self.owners: dict[int, Space] = {}
         self.next_asid = 1
-        self.running: Space | None = None
+        # By core: the address space whose translations it may hold, where there are no tags. And the core that acts.
+        self.running: dict[int, Space] = {}
+        self.core = 0
+        # Whether what is flushed is the acting core's affair alone.
+        self.is_local = False
         self.spaces: dict[int, Space] = {}
         self.serials = 0
         self.files: dict[str, Object] = {}
@@ -77,9 +81,10 @@ class Kernel:
         """Makes sure that it has a tag; without tags, that the TLBs hold nothing of the last one's."""
         if self.asid_bits == 0:
             space.asid = 1
-            if self.running is not None and self.running is not space:
+            if self.running.get(self.core, space) is not space:
                 self.flushes.append({"flush": "asid", "asid": 1})
-            self.running = space
+                self.is_local = True
+            self.running[self.core] = space
             return
         if space.asid is not None:
             return

@@ -82,19 +82,22 @@ class Machine:
 
     def event(self, words: list[str]) -> None:
         """The program did something to its address space, or another thread acts."""
-        self.kernel.event(self.pid, words)
         if words[0] == "p":
             pid, _, tid = words[1].partition(".")
             self.pid, self.tid = int(pid), int(tid or pid)
             self.pinned.setdefault(self.tid, len(self.pinned) % len(self.clocks))
+        self.kernel.core = self.core
+        self.kernel.event(self.pid, words)
         self.apply()
 
     def apply(self) -> None:
         """Delivers what the kernel asked for, and tells what it did."""
+        cores = [self.core] if self.kernel.is_local else range(len(self.tlbs))
         for what in self.kernel.flushes:
-            for tlbs, walker in zip(self.tlbs, self.walkers, strict=True):
-                tlbs.invalidate(what)
-                walker.invalidate(what)
+            for core in cores:
+                self.tlbs[core].invalidate(what)
+                self.walkers[core].invalidate(what)
+        self.kernel.is_local = False
         for told in self.kernel.told:
             if told["event"] == "fault":
                 self.faults.append({**told, "pfn": self.frame_of_fault(*told["pfn"])})

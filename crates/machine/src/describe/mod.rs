@@ -87,6 +87,16 @@ impl MachineDesc {
         self.guest.as_ref().filter(|guest| guest.mode == Mode::Nested).map_or(&self.table, |guest| &guest.table)
     }
 
+    /// Whether cores have walker or TLBs in common.
+    pub fn shares(&self) -> bool {
+        self.walker.shared || self.tlb.iter().any(|array| array.shared)
+    }
+
+    /// Processors that a kernel sees. Without tags, cores that share TLBs must not hold two address spaces at once.
+    pub(crate) fn cpus_apart(&self) -> u16 {
+        if self.tlb_rules.asid_bits == 0 && self.shares() { 1 } else { self.core.count }
+    }
+
     /// Base pages that the first level's data side coalesces, if it does so in groups.
     pub fn data_group(&self) -> Option<u16> {
         let serves = |a: &&ArrayDesc| a.level == 1 && a.side.serves(Side::Data);

@@ -197,7 +197,7 @@ impl Resolved {
             memory: self.machine.memory.clone(),
             policy: self.policy.clone(),
             table: self.machine.table.clone(),
-            cpus: self.machine.core.count,
+            cpus: self.machine.cpus_apart(),
             asid_bits: self.machine.tlb_rules.asid_bits,
         }
     }

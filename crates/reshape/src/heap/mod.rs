@@ -190,6 +190,7 @@ impl Anew {
             Event::Image { .. }
             | Event::Clone { .. }
             | Event::ExitThread
+            | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Tick
             | Event::Frames { .. }

@@ -151,7 +151,7 @@ pub fn copy<W: Write>(
     span: Span,
     mut hear: impl FnMut(&Progress) -> bool,
 ) -> io::Result<Copied> {
-    let mut cut = Cut { span, at: 0, begun: span.start == 0, switch: None, instructions: 0, references: 0 };
+    let mut cut = Cut::new(span);
     let (mut batch, mut kept) = (Batch::default(), Batch::default());
     let mut stopped = None;
     let mut beat = Beat::new();
@@ -184,10 +184,10 @@ pub fn copy<W: Write>(
 }
 
 /// Takes a span out of a stream of words.
-struct Cut {
-    span: Span,
+pub(super) struct Cut {
+    pub span: Span,
     /// Instructions of the source so far.
-    at: u64,
+    pub at: u64,
     /// Whether a word of the span has been met.
     begun: bool,
     /// Who acts at the beginning of the span, when that has not been written.
@@ -198,8 +198,13 @@ struct Cut {
 }
 
 impl Cut {
+    /// Nothing taken yet.
+    pub fn new(span: Span) -> Self {
+        Self { span, at: 0, begun: span.start == 0, switch: None, instructions: 0, references: 0 }
+    }
+
     /// Moves what belongs to the span from `batch` to `kept`; true when the span is over.
-    fn take(&mut self, batch: &mut Batch, kept: &mut Batch) -> bool {
+    pub fn take(&mut self, batch: &mut Batch, kept: &mut Batch) -> bool {
         let end = self.span.end.unwrap_or(u64::MAX);
         for &word in &batch.refs {
             let (retired, is_reference) = match word.item() {
@@ -226,7 +231,7 @@ impl Cut {
             }
             let (word, retired) = match word.item() {
                 Item::Retire(_) => {
-                    let inside = self.at.min(end) - before.max(self.span.start.min(self.at));
+                    let inside = self.at.min(end).saturating_sub(before.max(self.span.start.min(self.at)));
                     (Ref::retire(inside), inside)
                 }
                 _ => (word, retired),
@@ -239,7 +244,7 @@ impl Cut {
     }
 
     /// Keeps `event` if it is in the span or shapes what the span finds.
-    fn event(&mut self, event: Event, kept: &mut Batch) {
+    pub fn event(&mut self, event: Event, kept: &mut Batch) {
         if self.begun {
             kept.push_event(event);
             return;

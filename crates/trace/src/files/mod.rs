@@ -4,12 +4,14 @@ mod copy;
 mod format;
 mod open;
 mod packed;
+mod stretch;
 mod write;
 
 pub(crate) use copy::Beat;
 pub use copy::{Copied, Progress, Sink, Span, Stopped, copy};
 pub use format::Format;
 pub use open::open_file;
+pub use stretch::stretch;
 pub use write::{Written, write_file};
 
 use std::io::{self, Read};

@@ -173,6 +173,7 @@ fn name(event: &Event) -> &'static str {
         Event::Exec { .. } => "exec",
         Event::ExitThread => "exit-thread",
         Event::Exit { .. } => "exit",
+        Event::Pin { .. } => "pin",
         Event::Invlpg { .. } => "invlpg",
         Event::Tick => "tick",
         Event::Lost { .. } => "lost",

@@ -3,7 +3,8 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 24] = [
+    "pin",
     "image",
     "mmap",
     "munmap",
@@ -102,6 +103,7 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
                 }
             },
         },
+        "pin" => Event::Pin { tid: Tid(words.number("a thread number")?), cpu: words.number("a processor number")? },
         "exit-thread" => Event::ExitThread,
         "invlpg" => Event::Invlpg { addr: words.address()? },
         "tick" => Event::Tick,

@@ -1,0 +1,265 @@
+//! What becomes of a reference that the first level alone does not finish.
+
+use super::Machine;
+use crate::{
+    Ended,
+    describe::Unmapped,
+    host::Filled,
+    story::{Seen, Story, Watch},
+    tally::{Cost, Missed},
+};
+use mmulab_addr::{Access, PageOrder, PhysAddr, Side, VirtAddr};
+use mmulab_kernel::{FaultError, RegionId};
+use mmulab_tlb::Outcome;
+use mmulab_trace::Event;
+use mmulab_walker::{Nested, Violation, Walk, WalkContext};
+
+/// A reference on its way through the slow path.
+struct Pending {
+    va: VirtAddr,
+    access: Access,
+    cost: Cost,
+    seen: Seen,
+}
+
+/// How a walk ended, for the reference that wanted it.
+enum Came {
+    /// The TLBs hold its translation.
+    Through,
+    /// The kernel must do something.
+    Fault,
+    /// The host must.
+    Violation(Violation),
+    /// The host has done what it must.
+    Again,
+}
+
+/// How often one reference may fault before something is broken: a write to a page that was not there, was then mapped
+/// read-only for want of a better idea, then copied, takes three.
+const MAX_FAULTS: u32 = 8;
+/// The same of a guest, where each of those walks may find that the host lacks any of up to five tables and the page.
+const MAX_GUEST_FAULTS: u32 = MAX_FAULTS * 7;
+
+impl Machine {
+    /// A reference that the first level alone did not finish, or that somebody watches.
+    #[inline(never)]
+    pub(crate) fn beyond<W: Watch>(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        outcome: Outcome,
+        watch: &mut W,
+    ) -> Result<(), Ended> {
+        let mut p = Pending { va, access, cost: Cost::default(), seen: Seen::of(&outcome) };
+        if p.seen.missed_l1() {
+            match access.side() {
+                Side::Instruction => p.cost.l1i_misses = 1,
+                Side::Data => p.cost.l1d_misses = 1,
+            }
+        }
+        let result = self.resolve(&mut p, outcome, watch);
+        // The code that data-side misses are charged to.
+        let (pid, block) = (self.who.pid, self.core().tlbs.code);
+        if p.cost != Cost::default() {
+            let region = self.system.kernel.region_at(pid, va);
+            // Now, for a process that ends takes its regions with it.
+            let code =
+                if self.system.tally.has_profile() { self.system.kernel.region_at(pid, block) } else { RegionId::NONE };
+            self.system.tally.add(region, &Missed { pid, va, block, code, cost: p.cost });
+        }
+        if W::ACTIVE {
+            watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });
+        }
+        let host_wakes = self.host.as_ref().is_some_and(|host| host.system.kernel.wakes_at().is_some());
+        if self.system.kernel.wakes_at().is_some() || host_wakes {
+            self.daemons(watch)?;
+        }
+        result
+    }
+
+    /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.
+    fn resolve<W: Watch>(&mut self, p: &mut Pending, outcome: Outcome, watch: &mut W) -> Result<(), Ended> {
+        match outcome {
+            Outcome::L1 { entry } => {
+                self.translated(p, entry.translate(p.va), entry.order);
+                return Ok(());
+            }
+            Outcome::L2 { entry, cycles } => {
+                self.wait_for_second_level(p, cycles);
+                self.translated(p, entry.translate(p.va), entry.order);
+                return Ok(());
+            }
+            Outcome::Miss { cycles } => self.wait_for_second_level(p, cycles),
+            Outcome::NeedDirty { cycles, .. } => {
+                self.counts.dirty_updates += 1;
+                self.wait_for_second_level(p, cycles);
+            }
+            Outcome::Denied { cycles, .. } => {
+                self.counts.denied_rechecks += 1;
+                self.wait_for_second_level(p, cycles);
+            }
+        }
+        let most = if self.host.is_some() { MAX_GUEST_FAULTS } else { MAX_FAULTS };
+        for _ in 0..most {
+            match self.walk(p, watch)? {
+                Came::Through => return Ok(()),
+                Came::Fault => {
+                    if !self.fault(p, watch)? {
+                        return Ok(());
+                    }
+                }
+                Came::Violation(what) => self.violation(&what, watch)?,
+                Came::Again => {}
+            }
+            self.counts.replays += 1;
+        }
+        Err(Ended::Stuck { va: p.va, access: p.access })
+    }
+
+    /// The reference has its physical address.
+    fn translated(&mut self, p: &mut Pending, pa: PhysAddr, order: PageOrder) {
+        p.seen.pa = Some(pa);
+        p.seen.size = order.bytes();
+        if self.desc.machine.cache_rules.data {
+            let served = self.caches.read(usize::from(self.who.cpu), pa);
+            self.counts.data_cycles += u64::from(served.cycles);
+        }
+    }
+
+    fn wait_for_second_level(&mut self, p: &mut Pending, cycles: u32) {
+        let hidden = p.access.side() == Side::Data;
+        let (pid, core) = (self.who.pid, self.core());
+        let now = core.clock.now(core.instructions);
+        let stall = core.wait(now, now + u64::from(cycles), hidden, (pid, p.va));
+        p.cost.stall_cycles += stall;
+        self.counts.l2_hit_cycles += u64::from(cycles);
+        self.counts.l2_hit_stalls += stall;
+    }
+
+    /// Walks. If a page was found that may be used so, the TLBs then hold it.
+    fn walk<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<Came, Ended> {
+        let cx = match self.core().context {
+            Some(cx) => cx,
+            None => match self.revive(watch)? {
+                Some(cx) => cx,
+                None => return Ok(Came::Fault),
+            },
+        };
+        let cpu = self.who.cpu;
+        let core = &mut self.cores[usize::from(cpu)];
+        let walk = match &mut self.host {
+            None => {
+                let walk = core.walker.walk(&mut self.system.mem, &mut self.caches, cx, p.va, p.access);
+                if W::ACTIVE {
+                    watch.walked(core.walker.steps());
+                }
+                Nested::Guest(walk)
+            }
+            Some(host) if host.has_shadows() => {
+                let shadow = host.shadow(cx)?;
+                let walk = core.walker.walk(&mut host.system.mem, &mut self.caches, shadow, p.va, p.access);
+                if W::ACTIVE {
+                    watch.walked(core.walker.steps());
+                }
+                Nested::Guest(walk)
+            }
+            Some(host) => {
+                let (mem, caches) = (&mut self.system.mem, &mut self.caches);
+                let (walk, nested) = host.walk(&mut core.walker, mem, caches, cx, (cpu, p.va, p.access));
+                p.cost.walk_reads += nested.reads() as u64;
+                if W::ACTIVE {
+                    watch.walked_nested(nested.steps());
+                }
+                walk
+            }
+        };
+        let (Nested::Guest(Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. })
+        | Nested::Violation(Violation { cycles, .. })) = walk;
+        let now = core.clock.now(core.instructions);
+        let end = core.slots.schedule(now, cycles);
+        let stall = core.wait(now, end, p.access.side() == Side::Data, (self.who.pid, p.va));
+        p.cost.walks += 1;
+        p.cost.walk_cycles += u64::from(cycles);
+        p.cost.walk_reads += core.walker.reads() as u64;
+        p.cost.stall_cycles += stall;
+        self.counts.walk_stalls += stall;
+        Ok(match walk {
+            Nested::Violation(what) => Came::Violation(what),
+            Nested::Guest(Walk::Fault { .. }) if self.host.is_some() => return self.fill_shadow(p, cx, watch),
+            Nested::Guest(Walk::Fault { .. }) => Came::Fault,
+            Nested::Guest(Walk::Mapped { walked, .. }) => {
+                core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
+                self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
+                Came::Through
+            }
+        })
+    }
+
+    /// A guest's walk failed: where the walker reads a shadow table, the host looks whether the guest's has the page.
+    #[cold]
+    fn fill_shadow<W: Watch>(&mut self, p: &Pending, cx: WalkContext, watch: &mut W) -> Result<Came, Ended> {
+        let Some(host) = self.host.as_mut().filter(|host| host.has_shadows()) else { return Ok(Came::Fault) };
+        let filled = host.fill(&mut self.system.mem, cx, (self.who.cpu, p.va, p.access));
+        self.settle_host(watch);
+        Ok(if filled? == Filled::Yes { Came::Again } else { Came::Fault })
+    }
+
+    /// The host serves a violation of its table.
+    #[cold]
+    fn violation<W: Watch>(&mut self, what: &Violation, watch: &mut W) -> Result<(), Ended> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        host.counts.walk_violations += 1;
+        let served = host.serve(what.gpa, what.access, self.who.cpu);
+        self.settle_host(watch);
+        served
+    }
+
+    /// References of a process that has ended: it comes back, with nothing mapped.
+    #[cold]
+    fn revive<W: Watch>(&mut self, watch: &mut W) -> Result<Option<WalkContext>, Ended> {
+        let again = Event::Switch { pid: self.who.pid, tid: self.who.tid };
+        let made = self.system.kernel.event(&mut self.system.mem, self.who, &again, &mut self.fx);
+        self.settle(watch)?;
+        self.load_context();
+        Ok(made.ok().and(self.core().context))
+    }
+
+    /// The kernel serves a page fault; false when it cannot and the reference is passed over.
+    fn fault<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<bool, Ended> {
+        let mut served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+        self.settle(watch)?;
+        if matches!(served, Err(FaultError::Unmapped { .. })) && self.unmapped == Unmapped::Map {
+            let made = self.system.kernel.map_implicit(&mut self.system.mem, self.who, p.va, &mut self.fx);
+            self.settle(watch)?;
+            made.map_err(|e| Ended::Kernel(e.to_string()))?;
+            served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+            self.settle(watch)?;
+        }
+        let error = match served {
+            Ok(_) => {
+                self.load_context();
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        let count = match error {
+            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(self.in_guest(&error))),
+            FaultError::Unmapped { .. } => &mut self.counts.unmapped,
+            FaultError::Protection { .. } => &mut self.counts.forbidden,
+        };
+        *count += 1;
+        match self.unmapped {
+            Unmapped::Stop => Err(Ended::Violation(error.to_string())),
+            _ => Ok(false),
+        }
+    }
+
+    /// An error of a program, with the virtual machine it runs in.
+    #[cold]
+    fn in_guest(&self, error: &FaultError) -> String {
+        match &self.host {
+            Some(host) => format!("virtual machine {}: {error}", host.at()),
+            None => error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What each of several programs had of a run, where a mix was run.
+
+use crate::{Machine, tally::Cost};
+use mmulab_addr::Pid;
+use mmulab_trace::{Member, TraceInfo};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Serialize)]
+pub(super) struct MemberReport {
+    name: String,
+    trace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vm: Option<u32>,
+    instructions: u64,
+    references: u64,
+    #[serde(flatten)]
+    cost: Cost,
+    /// Bytes mapped at the end, by page size.
+    mapped: BTreeMap<String, u64>,
+    cycles: MemberCycles,
+}
+
+#[derive(Debug, Serialize)]
+struct MemberCycles {
+    base: u64,
+    translation: u64,
+    kernel: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<u64>,
+    total: u64,
+}
+
+pub(super) fn members(machine: &Machine, info: &TraceInfo) -> Vec<MemberReport> {
+    info.mix.iter().flat_map(|mix| &mix.members).map(|member| of(machine, member)).collect()
+}
+
+fn of(machine: &Machine, member: &Member) -> MemberReport {
+    let is_its = |vm: usize, pid: Pid| {
+        member.vm.is_none_or(|its| its as usize == vm) && (member.pids[0]..=member.pids[1]).contains(&pid.0)
+    };
+    let portion = machine.portions.sum(is_its);
+    let mut cost = Cost::default();
+    let mut mapped = BTreeMap::new();
+    for (vm, system) in machine.systems() {
+        for region in system.kernel.regions().iter().filter(|region| is_its(vm, region.pid)) {
+            cost.add(&system.tally.region(region.id));
+            for (order, now, _) in region.mapped.iter() {
+                *mapped.entry(order.to_string()).or_insert(0) += now;
+            }
+        }
+    }
+    let base = (portion.instructions as f64 * machine.desc.machine.core.base_cpi) as u64;
+    let (kernel, host) = (portion.kernel_cycles as u64, portion.host_cycles as u64);
+    MemberReport {
+        name: member.name.clone(),
+        trace: member.trace.clone(),
+        vm: member.vm,
+        instructions: portion.instructions,
+        references: portion.references,
+        cost,
+        mapped,
+        cycles: MemberCycles {
+            base,
+            translation: cost.stall_cycles,
+            kernel,
+            host: machine.host.is_some().then_some(host),
+            total: base + cost.stall_cycles + kernel + host,
+        },
+    }
+}

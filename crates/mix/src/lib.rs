@@ -1,0 +1,13 @@
+//! Several traces told in turns, as programs that run beside each other on one machine: each a process (or several) of it,
+//! or each in a virtual machine of its own. The turns follow from the description alone, so a mix is as deterministic as its
+//! members, and what it tells does not depend on the batches that they come in.
+
+mod desc;
+mod lane;
+mod numbers;
+mod queues;
+mod source;
+
+pub use desc::{Apart, Counted, End, MemberDesc, MixDesc, Schedule};
+pub use numbers::{MACHINES_MAX, MEMBERS_MAX, NUMBERS, PID_BITS};
+pub use source::{Part, mix};
