@@ -211,8 +211,8 @@ impl World {
         self.stack = stack;
         let owner = self.spaces.get(&self.root).copied();
         if let Some(thread) = self.threads.get(&stack) {
-            let ended = self.processes.get(&thread.process).is_none_or(|p| p.ended);
-            if !ended {
+            // A thread runs in its process's address space; one that ended leaves its stack to another.
+            if self.processes.get(&thread.process).is_some_and(|p| !p.ended && p.root == self.root) {
                 return;
             }
             self.threads.remove(&stack);
@@ -245,10 +245,12 @@ impl World {
     /// The kernel is about to return to a program: whoever it is, it is a thread.
     pub fn returns(&mut self, stack: u64) {
         self.stack = stack;
-        if self.threads.contains_key(&stack) {
+        let Some(&process) = self.spaces.get(&self.root) else { return };
+        if let Some(thread) = self.threads.get(&stack)
+            && self.processes.get(&thread.process).is_some_and(|p| !p.ended && p.root == self.root)
+        {
             return;
         }
-        let Some(&process) = self.spaces.get(&self.root) else { return };
         // One that borrows its maker's memory, which waits for it, or else a thread.
         let of = |c: &Coming| self.threads.get(&c.maker).map(|t| t.process);
         let borrower = |c: &Coming| c.became.is_none() && c.shares_memory && of(c) == Some(process);
