@@ -23,7 +23,7 @@ const CPU: &str = "max,la57=off";
 /// A kernel that keeps its half of memory mapped for programs, as on processors without Meltdown, says nothing on its console
 /// unless it fails, and does not wait then.
 const KERNEL_ARGS: &str = "console=ttyS0 nopti quiet panic=-1 random.trust_cpu=on";
-/// For recordings that repeat: nothing is moved about at random, and time is counted in instructions.
+/// For recordings that are alike: nothing is moved about at random, and time is counted in instructions.
 const FIXED_ARGS: &str = "nokaslr norandmaps";
 const FIXED_SEED: &str = "1";
 const FIXED_CLOCK: &str = "shift=0,sleep=off";
