@@ -53,7 +53,8 @@ MANNERS = {
 
 def test_every_generator_has_a_twin() -> None:
     """None is forgotten below."""
-    assert sorted(SMALL) == sorted(engine.generators())
+    # Those of GPUs have no program for processors.
+    assert sorted(SMALL) == sorted(name for name in engine.generators() if not name.startswith("gpu-"))
 
 
 def alike(generator: str, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ pub enum Wanted {
     HashRehash,
     /// One skewed array, with a predictor.
     Skew,
+    /// The same arrays, of which those for 4 KiB coalesce as AMD's do.
+    Zen,
     /// The same arrays, of which those for 4 KiB coalesce.
     Colt,
     /// The same arrays, all of which coalesce.
@@ -38,12 +40,13 @@ pub enum Wanted {
 
 impl Wanted {
     /// All, by name.
-    pub const NAMES: [(&str, Self); 8] = [
+    pub const NAMES: [(&str, Self); 9] = [
         ("mix", Self::Mix),
         ("mix-merged", Self::MixMerged),
         ("mix+colt", Self::MixColt),
         ("hash-rehash", Self::HashRehash),
         ("skew", Self::Skew),
+        ("zen", Self::Zen),
         ("colt", Self::Colt),
         ("colt++", Self::ColtPlus),
         ("ideal", Self::Ideal),
@@ -92,7 +95,7 @@ pub fn fit(tlb: &[ArrayDesc], asid_bits: u8, wanted: Wanted, group: [u16; 2]) ->
 fn level(arrays: &[&ArrayDesc], asid_bits: u8, wanted: Wanted, group: u16) -> Result<Vec<ArrayDesc>, FitError> {
     let room: f64 = arrays.iter().map(|a| array_area(a, asid_bits).cells).sum();
     match wanted {
-        Wanted::Colt | Wanted::ColtPlus => {
+        Wanted::Zen | Wanted::Colt | Wanted::ColtPlus => {
             return arrays
                 .iter()
                 .map(|a| shrink(&coalescing(a, wanted), array_area(a, asid_bits).cells, asid_bits))
@@ -176,13 +179,17 @@ fn largest_ideal(base: &ArrayDesc, entries: u32) -> ArrayDesc {
     ArrayDesc { entries: sets * ways, ways: Ways::Count(ways), ..base.clone() }
 }
 
-/// The array, coalescing what it can: groups of 4, as paper 4 (section 7.2) has them.
+/// The array, coalescing what it can: groups of 4, as paper 4 (section 7.2) and AMD's processors (paper 1, section 3.2) have them.
 fn coalescing(array: &ArrayDesc, wanted: Wanted) -> ArrayDesc {
     let small = array.sizes.contains(&PageOrder::P4K);
-    if wanted == Wanted::Colt && !small {
+    if wanted != Wanted::ColtPlus && !small {
         return array.clone();
     }
-    let design = if wanted == Wanted::Colt { Design::ColtSa } else { Design::ColtPlus };
+    let design = match wanted {
+        Wanted::Zen => Design::Zen,
+        Wanted::Colt => Design::ColtSa,
+        _ => Design::ColtPlus,
+    };
     // These designs are searched at once; what a serial search's probes took is the latency of the first.
     ArrayDesc { design, group: Some(4), probe: Probe::Parallel, ..array.clone() }
 }

@@ -7,6 +7,7 @@
 mod division;
 mod emit;
 mod generator;
+mod gpu;
 mod graph;
 mod heap;
 mod kernel;

@@ -1,5 +1,6 @@
 use crate::{
     generator::{Generator, Part},
+    gpu,
     kernel::Kernel,
     kernels::{self, Describe, NAMES, Visit},
     layout::Region,
@@ -9,8 +10,8 @@ use crate::{
 };
 use mmulab_addr::parse_bytes;
 use mmulab_trace::Source;
-use schemars::schema_for;
-use serde::Serialize;
+use schemars::{JsonSchema, schema_for};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -41,12 +42,24 @@ pub enum NativeError {
 
 /// The generators with the schemas of their parameters, as JSON.
 pub fn list() -> Value {
-    let all = kernels::schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema.to_value()));
+    let all =
+        kernels::schemas().into_iter().chain(gpu::schemas()).map(|(name, schema)| (name.to_owned(), schema.to_value()));
     Value::Object(all.collect())
 }
 
 /// A kernel as `keys` describe it, and the one text of all that describe the same.
-pub(crate) fn built<D: Describe>(mut keys: Map<String, Value>) -> Result<(D::Kernel, String), String> {
+pub(crate) fn built<D: Describe>(keys: Map<String, Value>) -> Result<(D::Kernel, String), String> {
+    let (desc, identity): (D, String) = described(D::NAME, keys)?;
+    let kernel = desc.kernel()?;
+    kernel.layout().check()?;
+    Ok((kernel, identity))
+}
+
+/// The description of a generator called `name` that `keys` are, and the one text of all that describe the same.
+pub(crate) fn described<D>(name: &str, mut keys: Map<String, Value>) -> Result<(D, String), String>
+where
+    D: DeserializeOwned + Serialize + JsonSchema,
+{
     let schema = schema_for!(D).to_value();
     // Sizes and names are texts even when they are written as plain numbers.
     for (key, value) in &mut keys {
@@ -64,9 +77,8 @@ pub(crate) fn built<D: Describe>(mut keys: Map<String, Value>) -> Result<(D::Ker
             _ => message,
         }
     })?;
-    let kernel = desc.kernel()?;
-    kernel.layout().check()?;
-    Ok((kernel, canonical(D::NAME, &desc)))
+    let identity = canonical(name, &desc);
+    Ok((desc, identity))
 }
 
 /// The one text of all that name the same references: every key, in the order of the alphabet, sizes in bytes.
@@ -89,7 +101,8 @@ struct Asked<'a> {
     manner: Manner,
 }
 
-fn parse(text: &str) -> Result<Asked<'_>, String> {
+/// The name that a `gen:` text has, and its keys.
+fn split(text: &str) -> Result<(&str, Map<String, Value>), String> {
     let rest = text.strip_prefix("gen:").ok_or("a generator is written gen:NAME?key=value")?;
     let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut keys = Map::new();
@@ -99,6 +112,11 @@ fn parse(text: &str) -> Result<Asked<'_>, String> {
             return Err(format!("{key} is given twice"));
         }
     }
+    Ok((name, keys))
+}
+
+fn parse(text: &str) -> Result<Asked<'_>, String> {
+    let (name, mut keys) = split(text)?;
     let part = part(&mut keys)?;
     let populate = truth("populate", &mut keys)?;
     let manner = manner(&mut keys)?;
@@ -143,9 +161,14 @@ fn manner(keys: &mut Map<String, Value>) -> Result<Manner, String> {
 fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, GenerateError> {
     let bad = |what: String| GenerateError { text: text.to_owned(), what };
     let Asked { name, keys, .. } = asked;
-    kernels::with(name, keys, what)
-        .ok_or_else(|| bad(format!("no generator '{name}'{}; known: {}", hint(name, NAMES), NAMES.join(", "))))?
-        .map_err(bad)
+    let unknown = || match gpu::is_known(name) {
+        true => format!("{name} is told of warps, and has no program for processors"),
+        false => {
+            let known: Vec<&str> = NAMES.iter().chain(gpu::NAMES).copied().collect();
+            format!("no generator '{name}'{}; known: {}", hint(name, &known), known.join(", "))
+        }
+    };
+    kernels::with(name, keys, what).ok_or_else(|| bad(unknown()))?.map_err(bad)
 }
 
 /// As [`visit`], where what is done may find a mistake, too.
@@ -187,6 +210,12 @@ impl Visit for Open<'_> {
 /// # Errors
 /// An unknown name or key, with the nearest known one, or a value that cannot be.
 pub fn open(text: &str) -> Result<Box<dyn Source>, GenerateError> {
+    let bad = |what: String| GenerateError { text: text.to_owned(), what };
+    if let Ok((name, keys)) = split(text)
+        && gpu::is_known(name)
+    {
+        return gpu::open(name, text, keys).map_err(bad);
+    }
     let asked = parse(text).map_err(|what| GenerateError { text: text.to_owned(), what })?;
     let Asked { part, populate, manner, .. } = asked;
     try_visit(text, asked, Open { text, part, populate, manner })

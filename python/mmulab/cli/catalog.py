@@ -96,7 +96,7 @@ def machines_show(name: str, as_json: bool) -> None:
 @click.option(
     "--design",
     metavar="DESIGN",
-    help="mix, mix-merged, mix+colt, hash-rehash, skew, colt, colt++ or ideal. Without, only the area.",
+    help="mix, mix-merged, mix+colt, hash-rehash, skew, zen, colt, colt++ or ideal. Without, only the area.",
 )
 @click.option(
     "--group",
@@ -174,8 +174,11 @@ def generators(as_json: bool) -> None:
         table.add_row(f"[bold]{name}[/]", "", "", about)
         for key, default, meaning in keys:
             table.add_row("", key, default, meaning)
-    table.add_row("[bold]each of them[/]", "", "", "And these, whichever it is.")
+    table.add_row("[bold]all but gpu-*[/]", "", "", "And these, whichever it is.")
     for key, default, meaning in COMMON_KEYS:
+        table.add_row("", key, default, meaning)
+    table.add_row("[bold]all of gpu-*[/]", "", "", "And these.")
+    for key, default, meaning in GPU_KEYS:
         table.add_row("", key, default, meaning)
     console.out().print(table)
 
@@ -197,6 +200,12 @@ COMMON_KEYS = [
         "mcf, in which each step depends on the one before.",
     ),
     ("quantum", "64", "Rounds that a thread does when it is its turn."),
+]
+# What generators of GPU programs take instead.
+GPU_KEYS = [
+    ("cores", "16", "Shader cores that the program runs on, from 1 to 1024."),
+    ("warps", "32", "Warps of a core, from those of a block to 1024; `gpu.warps` of the machine must be the same."),
+    ("populate", "true", "Whether all pages of the arrays are there, in order: the host copied its input."),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli.catalog import COMMON_KEYS, generator_rows
+from mmulab.cli.catalog import COMMON_KEYS, GPU_KEYS, generator_rows
 from mmulab.cli.common import CONTEXT
 from mmulab.cli.console import say
 from mmulab.result import write_text
@@ -159,8 +159,9 @@ def _generators() -> str:
         "`gen:NAME?key=value&key=value` stands wherever a trace does. A generator makes the references of a real "
         "algorithm without its data. [How they work](../concepts/generators.md).\n",
     ]
-    all_of_them = ("All of them", "What each generator takes besides its own keys.", COMMON_KEYS)
-    for name, about, keys in [all_of_them, *generator_rows(engine.generators())]:
+    of_processors = ("All but gpu-*", "What each takes besides its own keys.", COMMON_KEYS)
+    of_gpus = ("All of gpu-*", "Programs of warps, for [shader cores](../concepts/shader-cores.md).", GPU_KEYS)
+    for name, about, keys in [of_processors, of_gpus, *generator_rows(engine.generators())]:
         lines += [f"## {name}\n", f"{about}\n", "| key | default | meaning |", "|---|---|---|"]
         lines += [f"| `{key}` | `{default}` | {_cell(text)} |" for key, default, text in keys]
         lines.append("")

@@ -48,4 +48,9 @@ EXPERIMENTS = (
         "what merging page tables is worth for each program: entries a walk, projected and simulated gain",
         "paper 5, Figures 14, 16 and 17",
     ),
+    Experiment(
+        "together",
+        "coalescing TLBs, merged page tables and kernels that keep memory together, each with each",
+        "papers 1, 3, 4 and 5 on one machine: no paper shows it",
+    ),
 )

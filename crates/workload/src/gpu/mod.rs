@@ -1,0 +1,8 @@
+//! Programs of GPUs: grids of warps, told for a machine with so many shader cores.
+
+mod grid;
+mod programs;
+mod registry;
+mod schedule;
+
+pub use registry::{NAMES, is_known, open, schemas};

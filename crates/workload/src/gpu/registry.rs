@@ -1,0 +1,109 @@
+use super::{
+    grid::Grid,
+    programs::{
+        backprop::BackpropDesc, bfs::GpuBfsDesc, btree::GpuBtreeDesc, hotspot::HotspotDesc, kmeans::KmeansDesc,
+        lud::LudDesc, nw::NwDesc, pathfinder::PathfinderDesc, srad::SradDesc, streamcluster::GpuStreamclusterDesc,
+    },
+    schedule::{Schedule, Shape},
+};
+use crate::{query::count, registry::described};
+use mmulab_trace::Source;
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+/// What describes a GPU program.
+pub trait Describe: DeserializeOwned + Serialize + JsonSchema {
+    /// What it is called.
+    const NAME: &str;
+    /// What it describes.
+    type Grid: Grid;
+
+    /// The program.
+    ///
+    /// # Errors
+    /// Which key cannot be as it is, and what it may be.
+    fn grid(&self) -> Result<Self::Grid, String>;
+}
+
+/// Cores and warps of a core, unless told: those of `machines/gpu-mix-baseline.toml`.
+const USUAL: Shape = Shape { cores: 16, warps: 32 };
+/// Most cores, and most warps of one: what a machine may have.
+const MOST: u64 = 1024;
+
+macro_rules! programs {
+    ($($desc:ty),* $(,)?) => {
+        /// The names of all.
+        pub const NAMES: &[&str] = &[$(<$desc as Describe>::NAME),*];
+
+        /// The schemas of all, by name.
+        pub fn schemas() -> Vec<(&'static str, Schema)> {
+            vec![$((<$desc as Describe>::NAME, schema_for!($desc))),*]
+        }
+
+        fn source(name: &str, text: &str, asked: Asked) -> Result<Box<dyn Source>, String> {
+            match name {
+                $(<$desc as Describe>::NAME => schedule::<$desc>(text, asked),)*
+                _ => Err(format!("no generator '{name}'")),
+            }
+        }
+    };
+}
+
+programs![
+    BackpropDesc,
+    GpuBfsDesc,
+    GpuBtreeDesc,
+    HotspotDesc,
+    KmeansDesc,
+    LudDesc,
+    NwDesc,
+    PathfinderDesc,
+    SradDesc,
+    GpuStreamclusterDesc,
+];
+
+/// Whether it is one of these.
+pub fn is_known(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+struct Asked {
+    keys: Map<String, Value>,
+    shape: Shape,
+    populate: bool,
+}
+
+fn schedule<D: Describe>(text: &str, asked: Asked) -> Result<Box<dyn Source>, String> {
+    let Asked { keys, shape, populate } = asked;
+    let (desc, mut identity): (D, String) = described(D::NAME, keys)?;
+    let grid = desc.grid()?;
+    grid.layout().check()?;
+    let most = (0..).map_while(|n| grid.launch(n)).take(3).map(|launch| launch.warps()).max().unwrap_or(1);
+    if shape.warps < most {
+        return Err(format!("warps is {}, and a block of {} has {most}: give as many at least", shape.warps, D::NAME));
+    }
+    identity += &format!("&cores={}&warps={}&populate={populate}", shape.cores, shape.warps);
+    Ok(Box::new(Schedule::new(text.to_owned(), identity, grid, shape, populate)))
+}
+
+/// The program called `name` with `keys`, its own and `cores`, `warps` and `populate`.
+///
+/// # Errors
+/// A key or value that cannot be.
+pub fn open(name: &str, text: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Source>, String> {
+    let mut number = |key: &str, usual: u64| {
+        let Some(Value::String(given)) = keys.remove(key) else { return Ok(usual) };
+        let found = count(&given).filter(|n| (1..=MOST).contains(n));
+        found.ok_or_else(|| format!("{key} is '{given}': give 1 to {MOST}"))
+    };
+    let shape = Shape { cores: number("cores", USUAL.cores)?, warps: number("warps", USUAL.warps)? };
+    // A program copies its input to the GPU before it starts anything there.
+    let populate = match keys.remove("populate") {
+        Some(Value::String(given)) => {
+            given.parse().map_err(|_| format!("populate is '{given}': give true or false"))?
+        }
+        _ => true,
+    };
+    source(name, text, Asked { keys, shape, populate })
+}

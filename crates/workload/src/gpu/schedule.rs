@@ -1,0 +1,169 @@
+//! Warps in time: blocks come to cores, and the warps on a core take turns.
+
+use super::grid::{Grid, Lanes, Launch, Warp};
+use mmulab_addr::{Pid, Tid};
+use mmulab_trace::{Batch, Event, Isa, Source, TraceError, TraceInfo};
+
+/// The machine that a program is told for: what is on it at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Shader cores.
+    pub cores: u64,
+    /// Warps of a core.
+    pub warps: u64,
+}
+
+/// The warps that a place for one has, in turn.
+#[derive(Clone, Copy)]
+struct Running {
+    warp: Warp,
+    step: u64,
+}
+
+/// A GPU program's references, launch by launch. A launch's blocks go to the first place free, core by core, so that cores have
+/// equally many; a place is as many warps as a block has. Every warp on every core makes a step by turns, and a place whose warps
+/// have all ended takes the next block. The next launch begins when all have ended.
+pub struct Schedule<G> {
+    info: TraceInfo,
+    grid: G,
+    shape: Shape,
+    launch: Option<Launch>,
+    number: u64,
+    next_block: u64,
+    /// By thread, the warps of core 0 first.
+    running: Vec<Option<Running>>,
+    /// The turn: of the first warp of each core, then of the second ones.
+    turn: u64,
+    /// Warps that have not ended.
+    left: u64,
+    mapped: bool,
+    populate: bool,
+    acting: Tid,
+}
+
+const PID: Pid = Pid(1);
+
+impl<G: Grid> Schedule<G> {
+    /// The references of `grid`, which the user calls `name`; `identity` is the same for all names of the same.
+    pub fn new(name: String, identity: String, grid: G, shape: Shape, populate: bool) -> Self {
+        let info = TraceInfo {
+            hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
+            name: name.clone(),
+            format: "generator".into(),
+            program: name,
+            isa: Isa::default(),
+            has_address_space: true,
+            ..TraceInfo::default()
+        };
+        Self {
+            info,
+            grid,
+            shape,
+            launch: None,
+            number: 0,
+            next_block: 0,
+            running: vec![None; (shape.cores * shape.warps) as usize],
+            turn: 0,
+            left: 0,
+            mapped: false,
+            populate,
+            acting: Tid(1),
+        }
+    }
+
+    fn slots(&self) -> u64 {
+        self.shape.cores * self.shape.warps
+    }
+
+    /// The thread whose turn it is: warps of all cores in the same place go one after another.
+    fn thread(&self, turn: u64) -> u64 {
+        turn % self.shape.cores * self.shape.warps + turn / self.shape.cores
+    }
+
+    /// Begins the next launch, if there is one.
+    fn begin(&mut self) -> bool {
+        self.launch = self.grid.launch(self.number);
+        self.number += 1;
+        (self.next_block, self.turn) = (0, 0);
+        let Some(launch) = self.launch else { return false };
+        for place in 0..self.shape.warps / launch.warps() {
+            for core in 0..self.shape.cores {
+                self.admit(launch, core * self.shape.warps + place * launch.warps());
+            }
+        }
+        true
+    }
+
+    /// The next block comes to the place that begins with thread `first`.
+    fn admit(&mut self, launch: Launch, first: u64) {
+        if self.next_block == launch.blocks {
+            return;
+        }
+        for index in 0..launch.warps() {
+            let warp = Warp { launch: self.number - 1, block: self.next_block, index };
+            self.running[(first + index) as usize] = Some(Running { warp, step: 0 });
+        }
+        self.left += launch.warps();
+        self.next_block += 1;
+    }
+
+    /// A warp has ended: with the last of its block the place is free.
+    fn end(&mut self, launch: Launch, thread: u64) {
+        self.running[thread as usize] = None;
+        self.left -= 1;
+        let (core, slot) = (thread / self.shape.warps, thread % self.shape.warps);
+        let first = core * self.shape.warps + slot / launch.warps() * launch.warps();
+        if (first..first + launch.warps()).all(|t| self.running[t as usize].is_none()) {
+            self.admit(launch, first);
+        }
+    }
+
+    /// The warp whose turn it is makes its step.
+    fn step(&mut self, launch: Launch, batch: &mut Batch) {
+        let thread = self.thread(self.turn);
+        self.turn = (self.turn + 1) % self.slots();
+        let Some(Running { warp, step }) = self.running[thread as usize] else { return };
+        let tid = Tid(thread as u32);
+        let (words, events) = (batch.refs.len(), batch.events.len());
+        if self.acting != tid {
+            batch.push_event(Event::Switch { pid: PID, tid });
+        }
+        let begun = batch.refs.len();
+        let goes_on = self.grid.step(warp, step, &mut Lanes::new(&mut batch.refs));
+        if batch.refs.len() <= begun + 1 {
+            // No lane was on: nothing is loaded or stored.
+            batch.refs.truncate(words);
+            batch.events.truncate(events);
+        } else {
+            self.acting = tid;
+        }
+        match goes_on {
+            true => self.running[thread as usize] = Some(Running { warp, step: step + 1 }),
+            false => self.end(launch, thread),
+        }
+    }
+}
+
+impl<G: Grid> Source for Schedule<G> {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        batch.clear();
+        if !self.mapped {
+            self.grid.prepare();
+            self.grid.layout().map(&self.info.program, self.populate, batch);
+            self.mapped = true;
+        }
+        while !batch.is_full() {
+            if self.left == 0 && !self.begin() {
+                break;
+            }
+            if let Some(launch) = self.launch {
+                self.step(launch, batch);
+            }
+        }
+        Ok(!batch.refs.is_empty())
+    }
+}

@@ -1,0 +1,76 @@
+"""What no paper shows: coalescing TLBs, merged page tables, and kernels that keep memory together, each with each."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmulab import engine
+from mmulab.reproduce.all_page_sizes import BASELINE, MEMORY, SPLIT, Cell, tlb_set
+
+DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
+# The format as the machine has it, and with levels merged.
+TABLES = {"radix": (), "compendia": ("table.kind=compendia",)}
+# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped.
+POLICIES = ("linux-4k", "linux-mthp", "freebsd-reserv", "linux-thp")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run."""
+
+    trace: str
+    machine: str = BASELINE
+    designs: tuple[str, ...] = DESIGNS
+    policies: tuple[str, ...] = POLICIES
+    sets: tuple[str, ...] = ()
+    options: engine.Options = field(default_factory=engine.Options)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All designs over one table under one policy."""
+
+    policy: str
+    table: str
+    cells: list[Cell]
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        made = {"policy": self.policy, "table": self.table}
+        return made | {"designs": [cell.data() | accesses(cell) for cell in self.cells]}
+
+
+def accesses(cell: Cell) -> dict[str, float]:
+    """Walks, and the entries that one reads."""
+    result = cell.result
+    walks = result.walk_count
+    read = result.counts["walks"]["instruction"]["accesses"] + result.counts["walks"]["data"]["accesses"]
+    return {
+        "walks_per_kilo_instruction": walks * 1000 / max(result.instructions, 1),
+        "accesses_per_walk": read / walks if walks else 0.0,
+    }
+
+
+def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
+    """Every design, over every table, under every policy; gains are over the split design and radix table there."""
+    designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
+    common = (MEMORY, *plan.sets)
+    fitted = {d: () if d == SPLIT else (tlb_set(_fitted(plan, d, common)),) for d in designs}
+    places = [(policy, table) for policy in plan.policies for table in TABLES]
+    jobs = [
+        engine.Job(plan.machine, policy, (*common, *TABLES[table], *fitted[design]))
+        for policy, table in places
+        for design in designs
+    ]
+    results = engine.run(plan.trace, jobs, plan.options, hear).results
+    # The first of the policy's: the split design over the radix table.
+    base = {policy: results[at * len(designs)] for at, (policy, table) in enumerate(places) if table == "radix"}
+    rows = []
+    for at, (policy, table) in enumerate(places):
+        of = results[at * len(designs) : (at + 1) * len(designs)]
+        rows.append(Row(policy, table, [Cell(d, r, base[policy]) for d, r in zip(designs, of, strict=True)]))
+    return rows
+
+
+def _fitted(plan: Plan, design: str, sets: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = engine.fit(plan.machine, design, sets=sets)["fitted"]["tlb"]
+    return rows
