@@ -137,7 +137,7 @@ fn model(members: &[Vec<Word>], quantum: u64, end: End) -> Vec<(Pid, Word)> {
             if end == End::First || end == End::Restart && ends.iter().all(|&n| n > 0) {
                 return out;
             }
-            let acted = members[m].len() > 0;
+            let acted = !members[m].is_empty();
             if end == End::Restart && acted {
                 out.push((pid(m), Word::Event(Event::Exit { status: 0 })));
             }
@@ -249,8 +249,8 @@ proptest! {
                 prop_assert!(sum >= quantum, "{sum} of {quantum}");
             }
             let mut before = 0;
-            let heads = words.iter().enumerate().filter(|(_, w)| matches!(w, Word::Ref(r) if r.is_fetch() && r.instructions() > 0));
-            if !alone && !is_last && let Some((last, _)) = heads.last() {
+            let mut heads = words.iter().enumerate().filter(|(_, w)| matches!(w, Word::Ref(r) if r.is_fetch() && r.instructions() > 0));
+            if !alone && !is_last && let Some((last, _)) = heads.next_back() {
                 before = words[..last].iter().map(instructions).sum();
             }
             prop_assert!(is_last || before < quantum);

@@ -87,7 +87,7 @@ impl Grid for Hotspot {
         let cell = |t: u64| Some(self.side * place(by, t / BLOCK)? + place(bx, t % BLOCK)?);
         let kept = iteration..BLOCK - iteration;
         let written = |t: u64| if kept.contains(&(t % BLOCK)) && kept.contains(&(t / BLOCK)) { cell(t) } else { None };
-        let [from, to] = if warp.launch % 2 == 0 { [0, 1] } else { [1, 0] };
+        let [from, to] = if warp.launch.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         match step {
             0 => lanes.load(0).each(self.temperature[from], all, cell),
             1 => lanes.load(1).each(self.power, all, cell),

@@ -73,7 +73,7 @@ impl Grid for Pathfinder {
         let inner = BLOCK - 2 * self.pyramid;
         let column = |t: u64| (inner * warp.block + t).checked_sub(self.pyramid).filter(|&x| x < self.columns);
         let within = |t: u64, border: u64| if (border..BLOCK - border).contains(&t) { column(t) } else { None };
-        let [from, to] = if warp.launch % 2 == 0 { [0, 1] } else { [1, 0] };
+        let [from, to] = if warp.launch.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         match step {
             0 => lanes.load(0).each(self.result[from], all, column),
             row if row <= iteration => {
