@@ -163,5 +163,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     take("kernel.happenings", {k: kernel["happenings"][k] for k in told})
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]
-    flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]
+    # A core that runs warps stands still at a warp's next instruction, of which no line tells.
+    if "warps" not in counts:
+        flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]
     return {key: value for key, value in flat.items() if value}

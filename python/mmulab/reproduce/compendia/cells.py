@@ -91,14 +91,15 @@ def _tables(memory: dict[str, Any]) -> dict[str, Any]:
     found = memory["tables"]
     names = ("small_bytes", "node_bytes", "unmerged_bytes", "refused_no_block")
     events = {what: sum(found[what].values()) for what in ("merges", "unmerges")}
-    mapped = sum(size["now"] for size in memory["mapped"].values())
-    resident = memory["resident_bytes"]
+    # At the peak: a program that has ended has given all back.
+    mapped = sum(size["peak"] for size in memory["mapped"].values())
+    resident = memory["resident_bytes_peak"]
     by_level = {level: count for level, count in found["merges"].items() if count}
     return {
         **{n: found[n] for n in names},
         **events,
         "merges_by_level": by_level,
-        "bytes": memory["table_bytes"],
+        "bytes": memory["table_bytes_peak"],
         "mapped": mapped,
         "resident": resident,
     }
