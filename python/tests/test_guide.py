@@ -28,7 +28,7 @@ int main(void) {
 
 
 def _commands(page: Path) -> list[list[str]]:
-    """The commands of mmulab on a page, but those that need another tool's trace or a guest, which has tests of its own."""
+    """The commands of mmulab on a page, but those that need another tool's trace, or a guest: it has its own tests."""
     lines = re.findall(r"^\$ (?:\.venv/bin/)?mmulab (.*)$", page.read_text("utf-8"), re.MULTILINE)
     found = [shlex.split(line, comments=True) for line in lines]
     # Without QEMU what needs no recording is run on the shipped one.

@@ -302,9 +302,6 @@ def mix_sets(trace: str, sets: tuple[str, ...], out: Path | None, as_json: bool,
     help="Whose TLBs, and whose area.",
     shell_complete=completion.machine,
 )
-@click.option(
-    "--policies", type=Names(), default=together.POLICIES, show_default=",".join(together.POLICIES), help="Kernels."
-)
 @set_option
 @_out
 @_json
@@ -312,7 +309,6 @@ def mix_sets(trace: str, sets: tuple[str, ...], out: Path | None, as_json: bool,
 def together_(
     trace: str,
     machine: str,
-    policies: tuple[str, ...],
     sets: tuple[str, ...],
     out: Path | None,
     as_json: bool,
@@ -326,7 +322,7 @@ def together_(
 
     Example: mmulab reproduce together --trace 'gen:gups?footprint=2G&init=true'
     """
-    plan = together.Plan(existing_trace(trace), machine, policies=policies, sets=sets, options=options_of(others))
+    plan = together.Plan(existing_trace(trace), machine, sets=sets, options=options_of(others))
     with console.progress("running systems", plan.options.max_instructions) as hear:
         rows = together.run(plan, hear)
     results = [cell.result for row in rows for cell in row.cells]
@@ -356,7 +352,7 @@ def _show_together(rows: list[together.Row]) -> None:
         for cell in rows[0].cells:
             table.add_column(cell.design, justify="right")
         for row in rows:
-            table.add_row(row.policy, row.table, *map(of, row.cells))
+            table.add_row(row.kernel, row.table, *map(of, row.cells))
         console.out().print(table)
         console.out().print()
 

@@ -9,8 +9,13 @@ from mmulab.reproduce.all_page_sizes import BASELINE, MEMORY, SPLIT, Cell, tlb_s
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
 # The format as the machine has it, and with levels merged.
 TABLES = {"radix": (), "compendia": ("table.kind=compendia",)}
-# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped.
-POLICIES = ("linux-4k", "linux-mthp", "freebsd-reserv", "linux-thp")
+# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped. Each a policy, and what is set.
+KERNELS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "linux-4k": ("linux-4k", ()),
+    "linux-mthp-64k": ("linux-mthp", ("policy.thp.sizes.2M=never",)),
+    "freebsd-reserv": ("freebsd-reserv", ()),
+    "linux-thp": ("linux-thp", ()),
+}
 
 
 @dataclass(frozen=True)
@@ -20,22 +25,22 @@ class Plan:
     trace: str
     machine: str = BASELINE
     designs: tuple[str, ...] = DESIGNS
-    policies: tuple[str, ...] = POLICIES
+    kernels: tuple[str, ...] = tuple(KERNELS)
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
 
 
 @dataclass(frozen=True)
 class Row:
-    """All designs over one table under one policy."""
+    """All designs over one table under one kernel."""
 
-    policy: str
+    kernel: str
     table: str
     cells: list[Cell]
 
     def data(self) -> dict[str, Any]:
         """For a file."""
-        made = {"policy": self.policy, "table": self.table}
+        made = {"kernel": self.kernel, "table": self.table}
         return made | {"designs": [cell.data() | accesses(cell) for cell in self.cells]}
 
 
@@ -51,23 +56,23 @@ def accesses(cell: Cell) -> dict[str, float]:
 
 
 def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
-    """Every design, over every table, under every policy; gains are over the split design and radix table there."""
+    """Every design, over every table, under every kernel; gains are over the split design and radix table there."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
     common = (MEMORY, *plan.sets)
     fitted = {d: () if d == SPLIT else (tlb_set(_fitted(plan, d, common)),) for d in designs}
-    places = [(policy, table) for policy in plan.policies for table in TABLES]
+    places = [(kernel, table) for kernel in plan.kernels for table in TABLES]
     jobs = [
-        engine.Job(plan.machine, policy, (*common, *TABLES[table], *fitted[design]))
-        for policy, table in places
+        engine.Job(plan.machine, KERNELS[kernel][0], (*common, *KERNELS[kernel][1], *TABLES[table], *fitted[design]))
+        for kernel, table in places
         for design in designs
     ]
     results = engine.run(plan.trace, jobs, plan.options, hear).results
-    # The first of the policy's: the split design over the radix table.
-    base = {policy: results[at * len(designs)] for at, (policy, table) in enumerate(places) if table == "radix"}
+    # The split design over the radix table.
+    base = {kernel: results[at * len(designs)] for at, (kernel, table) in enumerate(places) if table == "radix"}
     rows = []
-    for at, (policy, table) in enumerate(places):
+    for at, (kernel, table) in enumerate(places):
         of = results[at * len(designs) : (at + 1) * len(designs)]
-        rows.append(Row(policy, table, [Cell(d, r, base[policy]) for d, r in zip(designs, of, strict=True)]))
+        rows.append(Row(kernel, table, [Cell(d, r, base[kernel]) for d, r in zip(designs, of, strict=True)]))
     return rows
 
 
