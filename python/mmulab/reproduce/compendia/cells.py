@@ -91,15 +91,16 @@ def _tables(memory: dict[str, Any]) -> dict[str, Any]:
     found = memory["tables"]
     names = ("small_bytes", "node_bytes", "unmerged_bytes", "refused_no_block")
     events = {what: sum(found[what].values()) for what in ("merges", "unmerges")}
-    # At the peak: a program that has ended has given all back.
-    mapped = sum(size["peak"] for size in memory["mapped"].values())
-    resident = memory["resident_bytes_peak"]
+    # A program that has ended has given all back: of it, what there was at the peak.
+    when, suffix = ("now", "") if memory["table_bytes"] else ("peak", "_peak")
+    mapped = sum(size[when] for size in memory["mapped"].values())
+    resident = memory[f"resident_bytes{suffix}"]
     by_level = {level: count for level, count in found["merges"].items() if count}
     return {
         **{n: found[n] for n in names},
         **events,
         "merges_by_level": by_level,
-        "bytes": memory["table_bytes_peak"],
+        "bytes": memory[f"table_bytes{suffix}"],
         "mapped": mapped,
         "resident": resident,
     }
