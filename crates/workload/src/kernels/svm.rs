@@ -168,6 +168,9 @@ impl Kernel for Svm {
         let label = self.label(i);
         let (mut product, mut square) = (0.0, 0.0);
         for slot in 0..self.nonzeros {
+            m.foresee(self.weights, || self.feature_at(from + slot, slot) as u64);
+        }
+        for slot in 0..self.nonzeros {
             let node = from + slot;
             m.block(1, 7);
             let feature = m.load(self.index, node, || self.feature_at(node, slot)) as u32;
