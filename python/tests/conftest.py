@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from bench import Bench
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A program small enough for any test: 2000 rounds of a fetch, a load and a store.
 SMALL = "gen:gups?footprint=1M&updates=2000"
+# Compiles C with options; the program.
+Build = Callable[..., Path]
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,27 @@ def study_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert ran.code == 0, ran.err
     return directory / "out"
+
+
+def complete(cli: Cli, trace: str, *others: str) -> None:
+    """Every reference of the trace must be to memory that its events map: the address space is whole."""
+    ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json", *others)
+    assert ran.code == 0, ran.err
+    assert ran.json()["complete"]
+    if others:
+        image = ran.json()["trace"]["reshaped"]["image"]
+        assert image["left"] == []
+        assert len(image["files"]) >= 3
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Compiles a program."""
+
+    def compile_it(source: str, *options: str) -> Path:
+        (tmp_path / "program.c").write_text(source)
+        told = ["-O1", "-pthread", "-w", *options]
+        subprocess.run(["cc", *told, "-o", "program", "program.c"], cwd=tmp_path, check=True)
+        return tmp_path / "program"
+
+    return compile_it

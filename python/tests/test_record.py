@@ -8,13 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli
-
-Build = Callable[..., Path]
+from conftest import Build, Cli, complete
 
 QEMU = f"qemu-{platform.machine()}"
 
@@ -115,28 +112,6 @@ if shutil.which(QEMU) is None:
         assert "install the package `qemu-user`" in ran.err
 
 else:
-
-    @pytest.fixture
-    def build(tmp_path: Path) -> Build:
-        """Compiles a program."""
-
-        def compile_it(source: str, *options: str) -> Path:
-            (tmp_path / "program.c").write_text(source)
-            told = ["-O1", "-pthread", "-w", *options]
-            subprocess.run(["cc", *told, "-o", "program", "program.c"], cwd=tmp_path, check=True)
-            return tmp_path / "program"
-
-        return compile_it
-
-    def complete(cli: Cli, trace: str, *others: str) -> None:
-        """Every reference of the trace must be to memory that its events map: the address space is whole."""
-        ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json", *others)
-        assert ran.code == 0, ran.err
-        assert ran.json()["complete"]
-        if others:
-            image = ran.json()["trace"]["reshaped"]["image"]
-            assert image["left"] == []
-            assert len(image["files"]) >= 3
 
     def test_threads_children_and_programs_they_become(cli: Cli, build: Build) -> None:
         """All of them are in the trace as themselves, and none is lost."""

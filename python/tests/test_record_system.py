@@ -8,15 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Build, Cli, complete
 
 from mmulab import Failure, UserError, guest
 
-Build = Callable[..., Path]
 SAMPLE = Path(__file__).parents[2] / "tests" / "data" / "system-small.mmt"
 
 # Threads, a copy of itself, another program, and a shell.
@@ -94,25 +92,6 @@ def _kernel() -> Path | None:
 
 
 live = pytest.mark.skipif(_kernel() is None, reason="needs qemu-system-x86_64 and a kernel for its guest")
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Build:
-    """Compiles a program."""
-
-    def compile_it(source: str, *options: str) -> Path:
-        (tmp_path / "program.c").write_text(source)
-        told = ["-O1", "-pthread", "-w", *options]
-        subprocess.run(["cc", *told, "-o", "program", "program.c"], cwd=tmp_path, check=True)
-        return tmp_path / "program"
-
-    return compile_it
-
-
-def complete(cli: Cli, trace: str) -> None:
-    """Every reference of the trace must be to memory that its events map: the address space is whole."""
-    ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--unmapped", "stop", "--json")
-    assert ran.code == 0, ran.err
 
 
 @live

@@ -73,6 +73,11 @@ def tlb_set(rows: list[dict[str, Any]]) -> str:
     return f"tlb={toml_value(rows)}"
 
 
+def fitted_tlb(machine: str, design: str, groups: tuple[int, int], sets: tuple[str, ...]) -> str:
+    """A design in the area of a machine's TLBs, as what is set."""
+    return tlb_set(engine.fit(machine, design, groups, sets)["fitted"]["tlb"])
+
+
 @dataclass(frozen=True)
 class Cell:
     """A design under a regime, beside the split design there."""
@@ -144,7 +149,10 @@ def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     """Runs every design under every regime; those with equally many virtual machines over one decoding of the trace."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
     common = (MEMORY, *plan.sets)
-    fitted = {design: () if design == SPLIT else (_fitted(plan, design, common),) for design in designs}
+    fitted = {
+        design: () if design == SPLIT else (fitted_tlb(plan.machine, design, plan.groups, common),)
+        for design in designs
+    }
     rows = []
     for vms, some in groupby(regimes(plan.memhog, plan.vms), lambda regime: regime.vms):
         wanted = list(some)
@@ -155,11 +163,6 @@ def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
             of = results[at * len(designs) : (at + 1) * len(designs)]
             rows.append(Row(regime.name, [Cell(d, r, of[0]) for d, r in zip(designs, of, strict=True)]))
     return rows
-
-
-def _fitted(plan: Plan, design: str, sets: tuple[str, ...]) -> str:
-    rows = engine.fit(plan.machine, design, plan.groups, sets)["fitted"]["tlb"]
-    return tlb_set(rows)
 
 
 def run_sets(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:

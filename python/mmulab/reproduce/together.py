@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.all_page_sizes import BASELINE, MEMORY, SPLIT, Cell, tlb_set
+from mmulab.reproduce.all_page_sizes import BASELINE, MEMORY, SPLIT, Cell, fitted_tlb
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
 # The format as the machine has it, and with levels merged.
@@ -59,7 +59,7 @@ def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     """Every design, over every table, under every kernel; gains are over the split design and radix table there."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
     common = (MEMORY, *plan.sets)
-    fitted = {d: () if d == SPLIT else (tlb_set(_fitted(plan, d, common)),) for d in designs}
+    fitted = {d: () if d == SPLIT else (fitted_tlb(plan.machine, d, engine.MIX_GROUPS, common),) for d in designs}
     places = [(kernel, table) for kernel in plan.kernels for table in TABLES]
     jobs = [
         engine.Job(plan.machine, KERNELS[kernel][0], (*common, *KERNELS[kernel][1], *TABLES[table], *fitted[design]))
@@ -73,9 +73,4 @@ def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     for at, (kernel, table) in enumerate(places):
         of = results[at * len(designs) : (at + 1) * len(designs)]
         rows.append(Row(kernel, table, [Cell(d, r, base[kernel]) for d, r in zip(designs, of, strict=True)]))
-    return rows
-
-
-def _fitted(plan: Plan, design: str, sets: tuple[str, ...]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = engine.fit(plan.machine, design, sets=sets)["fitted"]["tlb"]
     return rows

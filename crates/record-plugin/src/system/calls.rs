@@ -1,7 +1,7 @@
 //! The system calls of the guest's programs, read from the registers that its kernel saves, as they return.
 
 use super::world::{Coming, Inside, Process, World, stack_of};
-use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, advice, mapping_flags};
+use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, MREMAP_DONTUNMAP, advice, mapping_flags};
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_trace::{Backing, Event};
 use std::collections::BTreeMap;
@@ -34,7 +34,6 @@ const CLONE3: u64 = 435;
 const OPENAT2: u64 = 437;
 
 const CLONE_THREAD: u64 = 0x1_0000;
-const MREMAP_DONTUNMAP: u64 = 4;
 /// fcntl(2): F_DUPFD and F_DUPFD_CLOEXEC.
 const DUPLICATES: [u64; 2] = [0, 1030];
 
