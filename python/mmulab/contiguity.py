@@ -7,11 +7,12 @@ from mmulab.result import Result
 from mmulab.units import parse_bytes
 
 
-def memhog(percent: int) -> tuple[str, ...]:
-    """What is set so that another program holds so much of memory, in pages at random."""
+def memhog(percent: int, chunk: str | None = None) -> tuple[str, ...]:
+    """What is set so that another program holds so much of memory, in chunks at random."""
     if percent == 0:
         return ("memory.fragment.kind=none",)
-    return ("memory.fragment.kind=memhog", f"memory.fragment.percent={percent}")
+    size = (f"memory.fragment.chunk={chunk}",) if chunk else ()
+    return ("memory.fragment.kind=memhog", f"memory.fragment.percent={percent}", *size)
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Row:
     average: float
     # Runs by their length in pages.
     lengths: dict[int, int]
+    # Of base pages, those in whole aligned blocks of each size that lie in an aligned block of frames.
+    in_blocks: dict[str, int]
+    # What the memory is for; None where all is counted together.
+    kind: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What its pages map."""
+        return self.pages * _bytes(self.size)
 
     @property
     def cdf(self) -> list[tuple[int, float]]:
@@ -51,7 +61,17 @@ def rows(result: Result, percent: int | None = None) -> list[Row]:
     return rows_of(result.counts["memory"]["contiguity"]["by_size"], percent)
 
 
-def rows_of(found: dict[str, Any], percent: int | None = None) -> list[Row]:
+def by_kind(result: Result) -> list[Row]:
+    """A row for each page size of each kind of memory."""
+    return rows_by_kind(result.counts["memory"]["contiguity"]["by_kind"])
+
+
+def rows_by_kind(found: dict[str, Any]) -> list[Row]:
+    """A row for each page size of each kind of memory, of runs as the engine tells them."""
+    return [row for kind, by_size in found.items() for row in rows_of(by_size, kind=kind)]
+
+
+def rows_of(found: dict[str, Any], percent: int | None = None, kind: str | None = None) -> list[Row]:
     """A row for each page size, smallest first, of runs as the engine tells them."""
     total = sum(_bytes(size) * runs["pages"] for size, runs in found.items())
     made = [
@@ -63,6 +83,8 @@ def rows_of(found: dict[str, Any], percent: int | None = None) -> list[Row]:
             runs["runs"],
             runs["average"],
             {int(length): count for length, count in runs["lengths"].items()},
+            runs.get("in_blocks", {}),
+            kind,
         )
         for size, runs in found.items()
     ]

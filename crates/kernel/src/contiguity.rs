@@ -1,10 +1,12 @@
 //! How well base pages lie together: what TLBs that coalesce entries live on.
 
 use crate::{
-    runs::{Running, Runs},
+    MemoryKind,
+    runs::{Running, Runs, RunsByKind},
     space::Space,
+    vma::{Back, Vma},
 };
-use mmulab_addr::{PageOrder, Pfn, VirtAddr};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Leaf;
 use serde::Serialize;
@@ -25,6 +27,21 @@ pub struct Contiguity {
     pub grouped: [u64; GROUPS.len()],
     /// Runs of pages of every size.
     pub by_size: Runs,
+    /// The same by what the memory is for.
+    pub by_kind: RunsByKind,
+}
+
+/// What a mapping of `space` that begins at `start` is for.
+fn kind(space: &Space, start: u64, vma: &Vma) -> MemoryKind {
+    match vma.back {
+        _ if vma.grows_down => MemoryKind::Stack,
+        Back::Object(..) if vma.prot.has(Prot::X) => MemoryKind::Code,
+        Back::Object(..) => MemoryKind::File,
+        Back::Anon if space.heap.is_some_and(|(from, to)| (from & !(BASE_BYTES - 1)..to).contains(&start)) => {
+            MemoryKind::Heap
+        }
+        Back::Anon => MemoryKind::Anon,
+    }
 }
 
 impl Contiguity {
@@ -38,6 +55,7 @@ impl Contiguity {
         self.pages += other.pages;
         self.runs += other.runs;
         self.by_size.merge(&other.by_size);
+        self.by_kind.merge(&other.by_kind);
         for (mine, others) in self.grouped.iter_mut().zip(other.grouped) {
             *mine += others;
         }
@@ -50,11 +68,18 @@ impl Contiguity {
         // Pages of the aligned group of each size that continue each other from its first page on.
         let mut whole = [0; GROUPS.len()];
         let mut running = Running::default();
+        let mut alike = (MemoryKind::Code, Running::default());
         for span in space.vmas.iter() {
+            let kind = kind(space, span.start, &span.value);
+            if kind != alike.0 {
+                alike.1.end(out.by_kind.of(alike.0));
+                alike.0 = kind;
+            }
             let mut next = span.start;
             while let Some((va, leaf)) = space.next_leaf(mem, next, span.end) {
                 next = va + leaf.order.bytes();
                 running.next(VirtAddr::new(va).vpn().0, leaf, &mut out.by_size);
+                alike.1.next(VirtAddr::new(va).vpn().0, leaf, out.by_kind.of(kind));
                 if leaf.order != PageOrder::P4K {
                     last = None;
                     continue;
@@ -82,13 +107,14 @@ impl Contiguity {
             }
         }
         running.end(&mut out.by_size);
+        alike.1.end(out.by_kind.of(alike.0));
         out
     }
 }
 
 impl Serialize for Contiguity {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut out = s.serialize_struct("Contiguity", 7)?;
+        let mut out = s.serialize_struct("Contiguity", 8)?;
         out.serialize_field("pages", &self.pages)?;
         out.serialize_field("runs", &self.runs)?;
         out.serialize_field("average_run", &self.average_run())?;
@@ -96,6 +122,7 @@ impl Serialize for Contiguity {
         out.serialize_field("pages_in_32K", &self.grouped[1])?;
         out.serialize_field("pages_in_64K", &self.grouped[2])?;
         out.serialize_field("by_size", &self.by_size.by_size())?;
+        out.serialize_field("by_kind", &self.by_kind.by_kind())?;
         out.end()
     }
 }

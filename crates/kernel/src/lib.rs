@@ -51,7 +51,7 @@ pub use kernel::{Context, Kernel, KernelDesc, TableMemory};
 pub use mmulab_addr::Bytes;
 pub use recorded::RecordedPages;
 pub use region::{BySize, Region, RegionId, RegionKind};
-pub use runs::{Runs, RunsOfSize};
+pub use runs::{MemoryKind, Runs, RunsByKind, RunsOfSize};
 pub use tables::{ByLevels, TableCounts};
 pub use tally::{Name, Tally};
 pub use usage::{ProcessUsage, Usage};

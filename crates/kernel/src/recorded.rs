@@ -1,8 +1,12 @@
 //! Where a real kernel had a recorded program's pages, from the events that tell it, counted as ours are.
 
-use crate::Runs;
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pid, Prot};
-use mmulab_trace::Event;
+use crate::{
+    MemoryKind,
+    runs::{Running, Runs, RunsByKind},
+};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Pid, Prot};
+use mmulab_pagetable::Leaf;
+use mmulab_trace::{Backing, Event};
 use std::collections::BTreeMap;
 
 /// The pages of all processes: of those that ended as they were at the end.
@@ -10,9 +14,45 @@ use std::collections::BTreeMap;
 pub struct RecordedPages {
     acting: Option<Pid>,
     spaces: BTreeMap<Pid, Space>,
-    ended: Runs,
+    ended: Counted,
     told: bool,
     with_kernel: bool,
+}
+
+/// Runs, and runs by what memory is for.
+#[derive(Clone, Default)]
+struct Counted {
+    runs: Runs,
+    by_kind: RunsByKind,
+}
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    Anon,
+    File,
+    Heap,
+    Stack,
+}
+
+/// What is mapped from an address on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Map {
+    end: u64,
+    prot: Prot,
+    shows: Shows,
+}
+
+impl Map {
+    fn kind(self) -> MemoryKind {
+        match self.shows {
+            Shows::File if self.prot.has(Prot::X) => MemoryKind::Code,
+            Shows::File => MemoryKind::File,
+            Shows::Heap => MemoryKind::Heap,
+            Shows::Stack => MemoryKind::Stack,
+            Shows::Anon => MemoryKind::Anon,
+        }
+    }
 }
 
 /// An address space.
@@ -20,27 +60,39 @@ pub struct RecordedPages {
 struct Space {
     /// Frames by the first base page: where a page lies, and its size.
     pages: BTreeMap<u64, (u64, PageOrder)>,
-    /// Ends and rights of what is mapped, by where it begins, in bytes.
-    maps: BTreeMap<u64, (u64, Prot)>,
+    /// What is mapped, by where it begins, in bytes.
+    maps: BTreeMap<u64, Map>,
     heap: Option<(u64, u64)>,
 }
 
 impl Space {
-    /// Nothing is mapped in a range any more; with `prot`, that is.
-    fn map(&mut self, start: u64, bytes: u64, prot: Option<Prot>) {
+    /// Nothing is mapped in a range any more; with rights, that is.
+    fn map(&mut self, start: u64, bytes: u64, new: Option<(Prot, Shows)>) {
         let end = start.saturating_add(bytes).next_multiple_of(BASE_BYTES);
-        let met: Vec<_> = self.maps.range(..end).filter(|(_, m)| m.0 > start).map(|(&s, &m)| (s, m)).collect();
-        for (from, (to, rights)) in met {
+        for (from, map) in self.over(start, end) {
             self.maps.remove(&from);
             if from < start {
-                self.maps.insert(from, (start, rights));
+                self.maps.insert(from, Map { end: start, ..map });
             }
-            if to > end {
-                self.maps.insert(end, (to, rights));
+            if map.end > end {
+                self.maps.insert(end, map);
             }
         }
-        if let Some(prot) = prot {
-            self.maps.insert(start, (end, prot));
+        if let Some((prot, shows)) = new {
+            self.maps.insert(start, Map { end, prot, shows });
+        }
+    }
+
+    /// What is mapped in a range, with what reaches into it.
+    fn over(&self, start: u64, end: u64) -> Vec<(u64, Map)> {
+        self.maps.range(..end).filter(|(_, map)| map.end > start).map(|(&from, &map)| (from, map)).collect()
+    }
+
+    fn protect(&mut self, start: u64, bytes: u64, prot: Prot) {
+        let end = start.saturating_add(bytes).next_multiple_of(BASE_BYTES);
+        for (from, map) in self.over(start, end) {
+            let (from, to) = (from.max(start), map.end.min(end));
+            self.map(from, to - from, Some((prot, map.shows)));
         }
     }
 
@@ -61,33 +113,29 @@ impl Space {
         }
     }
 
-    fn rights(&self, page: u64) -> Option<Prot> {
+    fn map_at(&self, page: u64) -> Option<Map> {
         let address = page << BASE_SHIFT;
-        self.maps.range(..=address).next_back().filter(|(_, m)| m.0 > address).map(|(_, m)| m.1)
+        self.maps.range(..=address).next_back().map(|(_, &map)| map).filter(|map| map.end > address)
     }
 
     /// Counts its runs.
-    fn count(&self, into: &mut Runs) {
-        let mut run: Option<(u64, u64, PageOrder, Option<Prot>, u64)> = None;
-        for (&page, &(frame, size)) in &self.pages {
-            let (rights, pages) = (self.rights(page), size.base_pages());
-            match &mut run {
-                Some((next, after, order, prot, length))
-                    if (*next, *after, *order, *prot) == (page, frame, size, rights) =>
-                {
-                    (*next, *after, *length) = (page + pages, frame + pages, *length + 1);
-                }
-                _ => {
-                    if let Some((_, _, order, _, length)) = run.take() {
-                        into.add(order, length);
-                    }
-                    run = Some((page + pages, frame + pages, size, rights, 1));
-                }
+    fn count(&self, into: &mut Counted) {
+        let mut running = Running::default();
+        let mut alike = (MemoryKind::Anon, Running::default());
+        for (&page, &(frame, order)) in &self.pages {
+            let map = self.map_at(page);
+            let (prot, kind) = map.map_or((Prot::NONE, MemoryKind::Anon), |map| (map.prot, map.kind()));
+            let pfn = Pfn(frame);
+            let leaf = Leaf { pfn, order, prot, user: true, accessed: true, dirty: true, global: false };
+            if kind != alike.0 {
+                alike.1.end(into.by_kind.of(alike.0));
+                alike.0 = kind;
             }
+            running.next(page, leaf, &mut into.runs);
+            alike.1.next(page, leaf, into.by_kind.of(kind));
         }
-        if let Some((_, _, order, _, length)) = run {
-            into.add(order, length);
-        }
+        running.end(&mut into.runs);
+        alike.1.end(into.by_kind.of(alike.0));
     }
 }
 
@@ -107,20 +155,25 @@ impl RecordedPages {
                     space.pages.insert((addr.raw() >> BASE_SHIFT) + i * pages, (pfn.0 + i * pages, *size));
                 }
             }
-            Event::Mmap { addr, len, prot, .. } => {
-                space.map(addr.raw(), *len, Some(*prot));
+            Event::Mmap { addr, len, prot, flags, backing } => {
+                let shows = match backing {
+                    _ if flags.grows_down => Shows::Stack,
+                    Backing::File { .. } => Shows::File,
+                    Backing::Anon => Shows::Anon,
+                };
+                space.map(addr.raw(), *len, Some((*prot, shows)));
                 space.drop_pages(addr.raw(), *len);
             }
             Event::Munmap { addr, len } => {
                 space.map(addr.raw(), *len, None);
                 space.drop_pages(addr.raw(), *len);
             }
-            Event::Mprotect { addr, len, prot } => space.map(addr.raw(), *len, Some(*prot)),
+            Event::Mprotect { addr, len, prot } => space.protect(addr.raw(), *len, *prot),
             Event::Mremap { old, old_len, new, new_len, .. } => {
-                let rights = space.rights(old.raw() >> BASE_SHIFT);
+                let map = space.map_at(old.raw() >> BASE_SHIFT);
                 space.map(old.raw(), *old_len, None);
                 space.drop_pages(old.raw(), *old_len);
-                space.map(new.raw(), *new_len, rights);
+                space.map(new.raw(), *new_len, map.map(|map| (map.prot, map.shows)));
             }
             Event::Madvise { addr, len, advice: mmulab_trace::Advice::Dontneed } => {
                 space.drop_pages(addr.raw(), *len);
@@ -134,7 +187,7 @@ impl RecordedPages {
                 space.map(
                     start.raw() & !(BASE_BYTES - 1),
                     end.raw() - (start.raw() & !(BASE_BYTES - 1)),
-                    Some(Prot::RW),
+                    Some((Prot::RW, Shows::Heap)),
                 );
             }
             Event::Fork { child, .. } => {
@@ -150,11 +203,20 @@ impl RecordedPages {
         }
     }
 
-    /// The runs of all pages; `None` if no event told where they lie.
-    pub fn runs(&self) -> Option<Runs> {
+    fn counted(&self) -> Counted {
         let mut out = self.ended.clone();
         self.spaces.values().for_each(|space| space.count(&mut out));
-        self.told.then_some(out)
+        out
+    }
+
+    /// The runs of all pages; `None` if no event told where they lie.
+    pub fn runs(&self) -> Option<Runs> {
+        self.told.then(|| self.counted().runs)
+    }
+
+    /// The same by what memory is for.
+    pub fn by_kind(&self) -> RunsByKind {
+        self.counted().by_kind
     }
 
     /// Whether the kernel's own pages were told, too; they are not among those counted.
@@ -188,6 +250,22 @@ mod tests {
         let runs = found.runs().unwrap().by_size();
         assert_eq!(runs["4K"].lengths, BTreeMap::from([(1, 2), (2, 1)]));
         assert_eq!((runs["2M"].pages, runs.len(), found.with_kernel()), (1, 2, true));
+    }
+
+    #[test]
+    fn runs_are_told_by_what_memory_is_for() {
+        // Neighbours in both memories throughout: code, constants, the heap; and, apart, a stack.
+        let found = counted(
+            "mmap 0x1000 8K rx file:/x@0\nmmap 0x3000 8K rw file:/x@8192\nmprotect 0x3000 4K r\nbrk 0x5000 0x8000\n\
+             mmap 0x100000 8K rw anon growsdown\nframes 0x1000 0x7000 4K x7\nframes 0x100000 0x20000 4K\n",
+        );
+        let by_kind = found.by_kind().by_kind();
+        let pages = |kind| by_kind[&kind]["4K"].lengths.clone();
+        assert_eq!(pages(MemoryKind::Code), BTreeMap::from([(2, 1)]));
+        assert_eq!(pages(MemoryKind::File), BTreeMap::from([(1, 2)]), "one of them can be written");
+        assert_eq!(pages(MemoryKind::Heap), BTreeMap::from([(3, 1)]));
+        assert_eq!(pages(MemoryKind::Stack), BTreeMap::from([(1, 1)]));
+        assert_eq!(by_kind.len(), 4);
     }
 
     #[test]

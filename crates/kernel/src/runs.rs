@@ -5,9 +5,59 @@ use mmulab_pagetable::Leaf;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Orders of the aligned blocks of base pages that are counted: 8K to 1M, the sizes that Linux gives between base pages and huge
+/// ones (Documentation/admin-guide/mm/transhuge.rst, multi-size THP; 8K for files only).
+const BLOCKS: std::ops::RangeInclusive<u8> = 1..=8;
+const BLOCK_COUNT: usize = 8;
+
 /// How many runs of each length there are, by page size.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Runs(BTreeMap<PageOrder, BTreeMap<u64, u64>>);
+pub struct Runs(BTreeMap<PageOrder, OfSize>);
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct OfSize {
+    lengths: BTreeMap<u64, u64>,
+    blocks: [u64; BLOCK_COUNT],
+}
+
+/// What a piece of memory is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryKind {
+    /// A file that can be executed.
+    Code,
+    /// A file that cannot: constants, and data, of which a program has pages of its own once it wrote to them.
+    File,
+    /// The brk heap.
+    Heap,
+    /// A stack that grows.
+    Stack,
+    /// All else: anonymous mappings.
+    Anon,
+}
+
+/// Runs by what the memory is for; a run ends where that changes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunsByKind(BTreeMap<MemoryKind, Runs>);
+
+impl RunsByKind {
+    /// The runs of a kind.
+    pub(crate) fn of(&mut self, kind: MemoryKind) -> &mut Runs {
+        self.0.entry(kind).or_default()
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (&kind, runs) in &other.0 {
+            self.of(kind).merge(runs);
+        }
+    }
+
+    /// By kind and page size, as both are written.
+    pub fn by_kind(&self) -> BTreeMap<MemoryKind, BTreeMap<String, RunsOfSize>> {
+        let told = self.0.iter().map(|(&kind, runs)| (kind, runs.by_size()));
+        told.filter(|(_, by_size)| !by_size.is_empty()).collect()
+    }
+}
 
 /// Runs of pages of one size.
 #[derive(Debug, PartialEq, Serialize)]
@@ -21,27 +71,43 @@ pub struct RunsOfSize {
     pub average: f64,
     /// Runs by length.
     pub lengths: BTreeMap<u64, u64>,
+    /// Of base pages: those in whole aligned blocks of each size that lie in an aligned block of frames.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_blocks: BTreeMap<PageOrder, u64>,
 }
 
 impl Runs {
-    /// Adds a run of `pages` pages of `order`.
-    pub fn add(&mut self, order: PageOrder, pages: u64) {
-        *self.0.entry(order).or_default().entry(pages).or_default() += 1;
+    /// Adds a run of `pages` pages of `order`, from base page `first` on, which lies in `frame`.
+    pub fn add(&mut self, order: PageOrder, first: u64, frame: u64, pages: u64) {
+        let mine = self.0.entry(order).or_default();
+        *mine.lengths.entry(pages).or_default() += 1;
+        if order == PageOrder::P4K {
+            for (count, block) in mine.blocks.iter_mut().zip(BLOCKS) {
+                let size = PageOrder::new(block).base_pages();
+                if first % size == frame % size {
+                    *count += ((first + pages) / size).saturating_sub(first.div_ceil(size)) * size;
+                }
+            }
+        }
     }
 
     /// Together with another's.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (&order, lengths) in &other.0 {
+        for (&order, others) in &other.0 {
             let mine = self.0.entry(order).or_default();
-            for (&length, runs) in lengths {
-                *mine.entry(length).or_default() += runs;
+            for (&length, runs) in &others.lengths {
+                *mine.lengths.entry(length).or_default() += runs;
+            }
+            for (count, more) in mine.blocks.iter_mut().zip(others.blocks) {
+                *count += more;
             }
         }
     }
 
     /// By page size, as sizes are written.
     pub fn by_size(&self) -> BTreeMap<String, RunsOfSize> {
-        let of = |lengths: &BTreeMap<u64, u64>| {
+        let of = |order: PageOrder, found: &OfSize| {
+            let OfSize { lengths, blocks } = found;
             let (mut pages, mut runs, mut squares) = (0, 0, 0u128);
             for (&length, &count) in lengths {
                 pages += length * count;
@@ -49,9 +115,11 @@ impl Runs {
                 squares += u128::from(length) * u128::from(length) * u128::from(count);
             }
             let average = if pages == 0 { 0.0 } else { squares as f64 / pages as f64 };
-            RunsOfSize { pages, runs, average, lengths: lengths.clone() }
+            let blocks = blocks.iter().zip(BLOCKS).filter(|_| order == PageOrder::P4K);
+            let in_blocks = blocks.map(|(&pages, block)| (PageOrder::new(block), pages)).collect();
+            RunsOfSize { pages, runs, average, lengths: lengths.clone(), in_blocks }
         };
-        self.0.iter().map(|(order, lengths)| (order.to_string(), of(lengths))).collect()
+        self.0.iter().map(|(&order, found)| (order.to_string(), of(order, found))).collect()
     }
 }
 
@@ -77,8 +145,9 @@ impl Running {
 
     /// There are no more pages.
     pub fn end(&mut self, into: &mut Runs) {
-        if let Some((_, leaf, length)) = self.0.take() {
-            into.add(leaf.order, length);
+        if let Some((page, leaf, length)) = self.0.take() {
+            let before = (length - 1) * leaf.order.base_pages();
+            into.add(leaf.order, page - before, leaf.pfn.0 - before, length);
         }
     }
 }
@@ -110,5 +179,19 @@ mod tests {
         let of = &runs.by_size()["2M"];
         assert_eq!((of.pages, of.runs, of.average), (4, 3, 1.5));
         assert_eq!(of.lengths, BTreeMap::from([(1, 2), (2, 1)]));
+        assert!(of.in_blocks.is_empty());
+    }
+
+    /// Pages 14 to 47 in frames 30 to 63 have two whole blocks of 16 (from 16 and 32 on), four of 8, eight of 4 and all of 2;
+    /// the same pages in frames 31 to 64 have none of any.
+    #[test]
+    fn whole_aligned_blocks_are_counted() {
+        let mut runs = Runs::default();
+        runs.add(PageOrder::P4K, 14, 30, 34);
+        runs.add(PageOrder::P4K, 14, 31, 34);
+        let of = &runs.by_size()["4K"];
+        let found: Vec<u64> = of.in_blocks.values().copied().collect();
+        assert_eq!(found, [34, 32, 32, 32, 0, 0, 0, 0]);
+        assert_eq!((of.pages, of.runs), (68, 2));
     }
 }

@@ -64,7 +64,8 @@ pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
     text(&json!({ "text": String::from_utf8(out).map_err(failure)?, "problem": problem }))
 }
 
-/// Where a recorded system had the pages of its programs: runs by page size; null if the trace does not tell.
+/// Where a recorded system had the pages of its programs: runs by page size (null if the trace does not tell), and by what
+/// memory is for.
 #[pyfunction]
 pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(raise)?;
@@ -83,7 +84,8 @@ pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -
     });
     read.map_err(raise)?;
     let by_size = pages.runs().map(|runs| runs.by_size());
-    text(&json!({ "by_size": by_size, "with_kernel": pages.with_kernel() }))
+    let by_kind = pages.by_kind().by_kind();
+    text(&json!({ "by_size": by_size, "by_kind": by_kind, "with_kernel": pages.with_kernel() }))
 }
 
 /// Reads all of a trace and says whether it is whole.

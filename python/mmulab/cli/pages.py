@@ -11,6 +11,8 @@ from mmulab.cli.subject import machine_argument, trace_option
 from mmulab.tables import plain
 
 REAL = "recorded"
+# The blocks that the table tells of: sixteen base pages, which is what an entry with Arm's contiguous bit is one of.
+BLOCK = "64K"
 
 
 @click.command("pages", context_settings=CONTEXT)
@@ -23,16 +25,32 @@ REAL = "recorded"
     show_default="linux-4k,linux-thp",
     help="The simulated kernels' page policies.",
 )
+@click.option("--by-kind", is_flag=True, help="Tell code, files, heap, stacks and anonymous mappings apart.")
+@click.option(
+    "--memhog",
+    type=click.IntRange(0, 95),
+    metavar="PERCENT",
+    help="Have so much of the simulated memory held, as record --memhog had of the real one.",
+)
+@click.option("--memhog-chunk", metavar="SIZE", help="In chunks of this size. Default: the machine's, or 2M.")
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, with every length of runs.")
 @engine_options
 def command(
-    machine: str, trace: str, policies: tuple[str, ...], sets: tuple[str, ...], as_json: bool, **others: Any
+    machine: str,
+    trace: str,
+    policies: tuple[str, ...],
+    by_kind: bool,
+    memhog: int | None,
+    memhog_chunk: str | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+    **others: Any,
 ) -> None:
     """Compare the pages that Linux gave a recorded program with those that simulated kernels give it on MACHINE.
 
     The trace must tell where pages lay: record it with --system --user-only. Average contiguity is the length of the
-    run that a page is in, over all pages of a size.
+    run that a page is in, over all pages of a size; blocks of 64K are aligned in both memories.
 
     Example: mmulab pages skylake-e3-1240v5 --trace prog.mmt --set memory.size=1G
     """
@@ -46,24 +64,39 @@ def command(
             f"{trace}: it tells of the kernel, too, whose pages a simulated kernel keeps among the programs'\n"
             "hint: record it with --system --user-only"
         )
+    if memhog is not None:
+        sets = (*sets, *contiguity.memhog(memhog, memhog_chunk))
+    elif memhog_chunk:
+        raise click.UsageError("--memhog-chunk says how memory is held\nhint: say with --memhog how much")
     options = options_of(others)
     with console.progress("running", options.max_instructions) as hear:
         ran = engine.run(path, [engine.Job(machine, policy, sets) for policy in policies], options, hear)
-    rows = {REAL: contiguity.rows_of(real["by_size"])}
+    rows = {REAL: contiguity.rows_by_kind(real["by_kind"]) if by_kind else contiguity.rows_of(real["by_size"])}
     for policy, result in zip(policies, ran.results, strict=True):
         result.check()
-        rows[policy] = contiguity.rows(result)
+        rows[policy] = contiguity.by_kind(result) if by_kind else contiguity.rows(result)
     if as_json:
         print_json({kernel: [vars(row) | {"cdf": row.cdf} for row in of] for kernel, of in rows.items()})
         return
     table = plain()
     table.add_column("kernel")
+    if by_kind:
+        table.add_column("kind")
     table.add_column("pages of")
-    for name in ("pages", "of the footprint", "runs", "average"):
+    for name in ("pages", "of the footprint", "runs", "average", f"in blocks of {BLOCK}"):
         table.add_column(name, justify="right")
     for kernel, of in rows.items():
+        total = sum(row.bytes for row in of)
         for row in of:
+            blocks = f"{row.in_blocks[BLOCK] / row.pages:.1%}" if BLOCK in row.in_blocks else ""
             table.add_row(
-                kernel, row.size, f"{row.pages:,}", f"{row.share:.1%}", f"{row.runs:,}", f"{row.average:,.1f}"
+                kernel,
+                *([row.kind] if by_kind else []),
+                row.size,
+                f"{row.pages:,}",
+                f"{row.bytes / total:.1%}",
+                f"{row.runs:,}",
+                f"{row.average:,.1f}",
+                blocks,
             )
     console.out().print(table)
