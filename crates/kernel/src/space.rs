@@ -13,7 +13,7 @@ use crate::{Effects, FaultError, LinuxDesc, Told, Wanted, WorkKind};
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 pub use mmulab_pagetable::Probe as Found;
-use mmulab_pagetable::{Leaf, MapError, Table};
+use mmulab_pagetable::{Format, Leaf, MapError, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything outside the address space that an operation on it may need.
@@ -125,9 +125,14 @@ impl Space {
         None
     }
 
-    /// Whether every bit above those the table translates is a copy of the highest one.
+    /// Whether every bit above those the table translates is a copy of the highest one. On Arm programs have all addresses
+    /// without such bits: the kernel's have a table of their own there (Arm ARM, D8.1, TTBR0_EL1 and TTBR1_EL1).
     pub fn is_canonical(&self, va: u64) -> bool {
-        let shift = 64 - u32::from(self.table.format().address_bits());
+        let format = self.table.format();
+        let shift = 64 - u32::from(format.address_bits());
+        if matches!(format, Format::Arm { .. }) && va << shift >> shift == va {
+            return true;
+        }
         ((va << shift) as i64 >> shift) as u64 == va
     }
 

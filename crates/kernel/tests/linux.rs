@@ -5,9 +5,10 @@ mod common;
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, Tid, VirtAddr};
 use mmulab_kernel::{
-    AppliesTo, Bytes, EventError, FaultError, FaultKind, Happening, HugeZeroWrite, HugetlbDesc, KernelError, PageCache,
-    PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
+    AppliesTo, Bytes, EventError, FaultError, FaultKind, Happening, HugeZeroWrite, HugetlbDesc, KernelDesc,
+    KernelError, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
 };
+use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 
 const HUGE: u64 = 2 << 20;
@@ -46,6 +47,19 @@ fn munmap(addr: u64, len: u64) -> Event {
 
 fn fork(child: u32) -> Event {
     Event::Fork { child: Pid(child), shares_memory: false }
+}
+
+/// On Arm a program's stack lies right below 2^48; on x86-64 such addresses are nobody's.
+#[test]
+fn arm_programs_have_all_48_bits() {
+    let address = 0xffff_f1ac_6000;
+    for (kind, is_mapped) in [(TableKind::Arm, true), (TableKind::X86Radix, false)] {
+        let table = TableDesc::new(kind, 4).expect("four levels");
+        let mut w = World::new(&KernelDesc { table, ..desc(PolicyDesc::linux_4k(), 256) }, 256);
+        w.event(1, &mmap(BASE, PAGE, Prot::RW));
+        w.event(1, &mmap(address, 16 * PAGE, Prot::RW));
+        assert_eq!(w.access(1, address + PAGE, Access::Write).is_ok(), is_mapped, "{kind:?}");
+    }
 }
 
 /// Every position of a mapping against the aligned region: huge only if the region is wholly inside.
