@@ -23,6 +23,7 @@ build: $(STAMP) ## build the engine, the recorder and the Python package into .v
 	RUSTFLAGS="-C target-cpu=generic" cargo build --release --quiet -p mmulab-workload  # QEMU must know its instructions
 	# The first program of a guest that has no libraries.
 	[ "$$(uname -m)" != x86_64 ] || RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --quiet -p mmulab-guest-agent --target x86_64-unknown-linux-gnu
+	scripts/arm-agent.sh
 	scripts/assemble.sh
 	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
 	$(PYTHON) scripts/link.py

@@ -16,10 +16,12 @@ for pair in record_plugin:record record_heap:heap; do
     cp "${CARGO_TARGET_DIR:-target}/release/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"
     mv "$lib/libmmulab_${pair#*:}.so.new" "$lib/libmmulab_${pair#*:}.so"
 done
-agent=${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/release/mmulab-guest-agent
-if [ -e "$agent" ]; then
-    cp "$agent" "$lib/mmulab-guest-agent.new"
-    mv "$lib/mmulab-guest-agent.new" "$lib/mmulab-guest-agent"
-fi
+for pair in x86_64:x86-64 aarch64:aarch64; do
+    agent=${CARGO_TARGET_DIR:-target}/${pair%:*}-unknown-linux-gnu/release/mmulab-guest-agent
+    if [ -e "$agent" ]; then
+        cp "$agent" "$lib/mmulab-guest-agent-${pair#*:}.new"
+        mv "$lib/mmulab-guest-agent-${pair#*:}.new" "$lib/mmulab-guest-agent-${pair#*:}"
+    fi
+done
 cp "${CARGO_TARGET_DIR:-target}/release/mmulab-kernel" "$lib/mmulab-kernel.new"
 mv "$lib/mmulab-kernel.new" "$lib/mmulab-kernel"

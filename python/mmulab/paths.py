@@ -54,9 +54,9 @@ def kernel() -> Path:
     return _PACKAGE / "_lib" / "mmulab-kernel"
 
 
-def guest_agent() -> Path:
-    """The first program of a system that is recorded."""
-    return _PACKAGE / "_lib" / "mmulab-guest-agent"
+def guest_agent(isa: str) -> Path:
+    """The first program of a system of this instruction set that is recorded."""
+    return _PACKAGE / "_lib" / f"mmulab-guest-agent-{isa}"
 
 
 def plugin() -> Path:

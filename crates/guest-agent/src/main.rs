@@ -4,6 +4,7 @@
 //! What it does itself is left out of the recording: it tells the recorder by a message at once that it is who it is.
 
 mod bell;
+mod memhog;
 mod plan;
 mod prepare;
 mod processes;

@@ -1,7 +1,12 @@
 //! What a kernel leaves to its first program.
 
-use crate::plan::Plan;
-use std::{ffi::CString, fs, io, path::Path};
+use crate::{memhog, plan::Plan};
+use std::{
+    ffi::CString,
+    fs,
+    io::{self, Write},
+    path::Path,
+};
 
 fn mount(kind: &str, at: &str) -> Result<(), String> {
     let refused = |e: io::Error| format!("{at}: {e}");
@@ -37,19 +42,33 @@ pub fn system(plan: &Plan) -> Result<(), String> {
         }
     }
     if let Some(thp) = &plan.thp {
-        let path = "/sys/kernel/mm/transparent_hugepage/enabled";
-        fs::write(path, thp).map_err(|e| format!("{path}: {e}"))?;
+        tell_kernel("/sys/kernel/mm/transparent_hugepage/enabled", thp)?;
     }
-    Ok(())
+    for (path, value) in &plan.tune {
+        tell_kernel(path, value)?;
+    }
+    plan.memhog.map_or(Ok(()), memhog::hold)
 }
+
+/// Writes to a file of the kernel's.
+pub fn tell_kernel(path: &str, value: &str) -> Result<(), String> {
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => format!("{path}: this kernel has no such file"),
+        _ => format!("{path}: {e}"),
+    })?;
+    (&file).write_all(value.as_bytes()).map_err(|e| format!("{path}: '{value}': {e}"))
+}
+
+/// The serial line that is not the kernel's console.
+const LINE: &std::ffi::CStr = if cfg!(target_arch = "x86_64") { c"/dev/ttyS1" } else { c"/dev/ttyS0" };
 
 /// What programs say goes to the second serial line, byte by byte as they say it.
 fn terminal() -> Result<(), String> {
     // SAFETY: system calls on a descriptor of our own, with structures of our own.
     unsafe {
-        let fd = libc::open(c"/dev/ttyS1".as_ptr(), libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        let fd = libc::open(LINE.as_ptr(), libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
         if fd < 0 {
-            return Err(format!("/dev/ttyS1: {}", io::Error::last_os_error()));
+            return Err(format!("{}: {}", LINE.to_string_lossy(), io::Error::last_os_error()));
         }
         let mut settings: libc::termios = std::mem::zeroed();
         libc::tcgetattr(fd, &raw mut settings);

@@ -2,10 +2,10 @@
 
 use std::{fmt::Write as _, fs, io, os::unix::fs::FileExt};
 
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// Of an entry of /proc/PID/pagemap: the frame, and whether there is one (Documentation/admin-guide/mm/pagemap.rst).
-const FRAME: u64 = (1 << 55) - 1;
-const PRESENT: u64 = 1 << 63;
+pub const FRAME: u64 = (1 << 55) - 1;
+pub const PRESENT: u64 = 1 << 63;
 
 /// Processes other than this one that run a program of the user's.
 pub fn others() -> Vec<u32> {

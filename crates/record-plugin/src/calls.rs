@@ -75,7 +75,7 @@ const MAP_HUGE_SHIFT: u32 = 26;
 pub const MREMAP_DONTUNMAP: u64 = 4;
 pub const CLONE_VM: u64 = 0x100;
 pub const CLONE_VFORK: u64 = 0x4000;
-const SHM_RDONLY: u64 = 0x1000;
+pub const SHM_RDONLY: u64 = 0x1000;
 
 thread_local! {
     /// The call the thread is in, with its arguments.

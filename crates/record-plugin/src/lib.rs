@@ -88,16 +88,15 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         let Some(system) = settings.system.clone() else {
             return Err("QEMU emulates a whole system, and the launcher wants a program".into());
         };
-        if isa != Isa::X86_64 {
-            return Err(format!("systems for {target} are not supported"));
-        }
         let session =
             session::Session { arena, arena_path, settings, api, isa, program: PathBuf::new(), before: Vec::new() };
         session::start(session, &image)?;
-        if let Some(session) = session::current() {
-            system::install(&session.api, id, system.monitor, system.with_kernel);
-        }
-        return Ok(());
+        return match session::current() {
+            Some(session) if !system::install(&session.api, id, isa, system.monitor, system.with_kernel) => {
+                Err(format!("systems for {target} are not supported"))
+            }
+            _ => Ok(()),
+        };
     }
     let program = program().ok_or("QEMU's command line names no program")?;
     let before = initial::mappings();

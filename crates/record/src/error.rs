@@ -1,3 +1,4 @@
+use mmulab_trace::Isa;
 use mmulab_trace::TraceError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -29,8 +30,13 @@ pub enum RecordError {
     #[error("{0}: the recorder's plugin is not there; build it with `cargo build --release -p mmulab-record-plugin`")]
     NoPlugin(PathBuf),
     /// QEMU for systems is missing.
-    #[error("qemu-system-x86_64 is not in PATH: install the package `qemu-system-x86` (Debian, Ubuntu)")]
-    NoSystemQemu,
+    #[error(
+        "{0} is not in PATH: install the package `qemu-system-x86`, or for aarch64 `qemu-system-arm` (Debian, Ubuntu)"
+    )]
+    NoSystemQemu(&'static str),
+    /// There is no guest of this instruction set.
+    #[error("systems are recorded for x86-64 and aarch64, not for {0}")]
+    NoSystem(Isa),
     /// A part of the recorder is missing.
     #[error("{file}: {what} is not there; build it with `make build`")]
     NoPart {
@@ -99,7 +105,8 @@ impl RecordError {
                 | Self::NotEmulated { .. }
                 | Self::NoQemu { .. }
                 | Self::NoPlugin(_)
-                | Self::NoSystemQemu
+                | Self::NoSystemQemu(_)
+                | Self::NoSystem(_)
                 | Self::NoPart { .. }
                 | Self::NoKernel(_)
                 | Self::OddWord(_)

@@ -29,4 +29,4 @@ pub use message::{Image, Message, Settings, SystemSettings};
 pub use options::RecordOptions;
 pub use process::is_alive;
 pub use report::{Ended, Progress, RecordReport};
-pub use system::{SystemOptions, Thp};
+pub use system::{Memhog, SystemOptions, Thp};

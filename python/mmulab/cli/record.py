@@ -85,6 +85,52 @@ class GuestFile(click.ParamType["tuple[Path, Path]"]):
         return absolute, Path(inside) if inside else absolute
 
 
+class Mthp(click.ParamType["tuple[str, str]"]):
+    """When transparent pages of a size between 4K and 2M are given: SIZE=WHEN."""
+
+    name = "SIZE=WHEN"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        size, _, when = str(value).partition("=")
+        found = parse_bytes(size)
+        if not found or found < 2**13 or found & (found - 1):
+            self.fail(f"'{value}': write a size of pages and when they are given, such as 64K=always", param, ctx)
+        if when not in guest.MTHP:
+            self.fail(f"'{value}': pages are given {', '.join(guest.MTHP[:-1])} or {guest.MTHP[-1]}", param, ctx)
+        return guest.mthp(found, when)
+
+
+class Tuned(click.ParamType["tuple[str, str]"]):
+    """A file of the guest's kernel and what is written to it: FILE=VALUE."""
+
+    name = "FILE=VALUE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        path, equals, text = str(value).partition("=")
+        if not equals or not path.startswith("/"):
+            self.fail(f"'{value}': write a path in the guest and a value: /proc/sys/vm/swappiness=10", param, ctx)
+        return path, text
+
+
+class Chunk(click.ParamType["int"]):
+    """Bytes that lie together, in whole pages: 2M, 4K."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Reads it."""
+        found = value if isinstance(value, int) else parse_bytes(str(value))
+        if not found or found % 2**12:
+            self.fail(f"'{value}' is no size of chunks: write 2M or 4K", param, ctx)
+        return found
+
+
 _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--system",
@@ -96,6 +142,27 @@ _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option("--memory", type=Memory(), help="The system's memory; its files are in it, too. Default: 1G."),
     click.option("--thp", type=click.Choice(guest.THP), help="When the system gives transparent huge pages."),
+    click.option(
+        "--mthp",
+        "mthp",
+        type=Mthp(),
+        multiple=True,
+        help="When it gives pages of a size between 4K and 2M, such as 64K=always: from Linux 6.8 on. Repeatable.",
+    ),
+    click.option(
+        "--memhog",
+        type=click.IntRange(1, 95),
+        metavar="PERCENT",
+        help="Hold so much of its free memory, at random.",
+    ),
+    click.option("--memhog-chunk", type=Chunk(), help="What is held lies in chunks of this size. Default: 2M."),
+    click.option(
+        "--tune",
+        "tune",
+        type=Tuned(),
+        multiple=True,
+        help="Write VALUE to FILE, below /sys or /proc/sys in the system, before PROGRAM starts. Repeatable.",
+    ),
     click.option(
         "--file",
         "files",
@@ -122,27 +189,50 @@ def system_options(function: F) -> F:
     return function
 
 
+_SYSTEM_KEYS = (
+    "kernel",
+    "memory",
+    "thp",
+    "mthp",
+    "memhog",
+    "memhog_chunk",
+    "tune",
+    "files",
+    "ready",
+    "clients",
+    "user_only",
+)
+
+
 def _system(taken: dict[str, Any]) -> dict[str, Any] | None:
     """What the engine takes of them; nothing if a program is recorded alone."""
     given = [
         f"--{key.rstrip('s') if key in ('files', 'clients') else key.replace('_', '-')}"
-        for key in ("kernel", "memory", "thp", "files", "ready", "clients", "user_only")
+        for key in _SYSTEM_KEYS
         if taken.get(key)
     ]
     if not taken.get("system"):
         if given:
             raise click.UsageError(f"{given[0]} is for a whole system\nhint: add --system")
         return None
-    for key in ("isa", "heap"):
-        if taken.get(key):
-            raise click.UsageError(f"--{key} is not for a whole system: it is of x86-64, and its heaps are not told")
+    if taken.get("heap"):
+        raise click.UsageError("--heap is not for a whole system, whose heaps are not told")
+    isa = str(taken.get("isa") or guest.NATIVE)
+    if isa not in guest.ISAS:
+        raise click.UsageError(f"--isa {isa} is not for a whole system: {' and '.join(guest.ISAS)} are")
     if taken.get("ready") and not taken.get("clients"):
         raise click.UsageError("--ready says that PROGRAM serves\nhint: name with --client who uses it")
-    vmlinuz = Path(taken["kernel"]) if taken.get("kernel") else guest.kernel(console.say)
+    if taken.get("memhog_chunk") and not taken.get("memhog"):
+        raise click.UsageError("--memhog-chunk says how memory is held\nhint: say with --memhog how much")
+    vmlinuz = Path(taken["kernel"]) if taken.get("kernel") else guest.kernel(console.say, isa)
     return guest.options(
         vmlinuz=vmlinuz,
+        isa=isa,
         memory_mb=int(taken["memory"]) // 2**20 if taken.get("memory") else None,
         thp=taken.get("thp"),
+        tune=[*(taken.get("mthp") or ()), *(taken.get("tune") or ())],
+        memhog=taken.get("memhog"),
+        memhog_chunk=taken.get("memhog_chunk"),
         files=taken.get("files") or (),
         ready=shlex.split(taken.get("ready") or ""),
         clients=[shlex.split(each) for each in taken.get("clients") or ()],

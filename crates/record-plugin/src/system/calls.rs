@@ -1,12 +1,12 @@
 //! The system calls of the guest's programs, read from the registers that its kernel saves, as they return.
 
 use super::world::{Coming, Inside, Process, World, stack_of};
-use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, MREMAP_DONTUNMAP, advice, mapping_flags};
+use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, MREMAP_DONTUNMAP, SHM_RDONLY, advice, mapping_flags};
 use mmulab_addr::{Prot, VirtAddr};
-use mmulab_trace::{Backing, Event};
+use mmulab_trace::{Backing, Event, MapFlags};
 use std::collections::BTreeMap;
 
-// Linux's numbers: arch/x86/entry/syscalls/syscall_64.tbl.
+// Linux's numbers: arch/x86/entry/syscalls/syscall_64.tbl. Other instruction sets' are translated to these.
 const OPEN: u64 = 2;
 const MMAP: u64 = 9;
 const MPROTECT: u64 = 10;
@@ -14,6 +14,7 @@ const MUNMAP: u64 = 11;
 const BRK: u64 = 12;
 const MREMAP: u64 = 25;
 const MADVISE: u64 = 28;
+const SHMGET: u64 = 29;
 const SHMAT: u64 = 30;
 const DUP: u64 = 32;
 const DUP2: u64 = 33;
@@ -22,6 +23,7 @@ const FORK: u64 = 57;
 const VFORK: u64 = 58;
 pub const EXECVE: u64 = 59;
 const EXIT: u64 = 60;
+const SHMDT: u64 = 67;
 const FCNTL: u64 = 72;
 const CREAT: u64 = 85;
 const EXIT_GROUP: u64 = 231;
@@ -37,30 +39,14 @@ const CLONE_THREAD: u64 = 0x1_0000;
 /// fcntl(2): F_DUPFD and F_DUPFD_CLOEXEC.
 const DUPLICATES: [u64; 2] = [0, 1030];
 
-/// Where registers lie (arch/x86/include/uapi/asm/ptrace.h, pt_regs), in bytes from %r15's.
-mod at {
-    pub const R9: u64 = 64;
-    pub const R8: u64 = 72;
-    pub const RAX: u64 = 80;
-    pub const RDX: u64 = 96;
-    pub const RSI: u64 = 104;
-    pub const RDI: u64 = 112;
-    pub const ORIG_RAX: u64 = 120;
-    pub const CS: u64 = 136;
-    pub const R10: u64 = 56;
-}
-/// The privilege level that a code segment says: 3 is a program's.
-const PROGRAMS: u64 = 3;
-
 /// A thread entered the kernel by a system call; its registers lie at `place`.
 pub fn enter(world: &mut World, place: u64) {
-    let register = |offset| world.ram.u64(world.root, place + offset).unwrap_or_default();
-    let number = register(at::ORIG_RAX);
-    let args = [at::RDI, at::RSI, at::RDX, at::R10, at::R8, at::R9].map(register);
+    let Some((number, args)) = world.arch.call(&world.ram, world.root, place) else { return };
     let path = match number {
         OPEN | CREAT | EXECVE | MEMFD_CREATE => world.ram.text(world.root, args[0]),
         OPENAT | OPENAT2 | EXECVEAT => world.ram.text(world.root, args[1]),
-        MMAP | MPROTECT | MUNMAP | BRK | MREMAP | MADVISE | SHMAT | DUP | DUP2 | DUP3 | FCNTL | PKEY_MPROTECT => None,
+        MMAP | MPROTECT | MUNMAP | BRK | MREMAP | MADVISE | DUP | DUP2 | DUP3 | FCNTL | PKEY_MPROTECT => None,
+        SHMGET | SHMAT | SHMDT => None,
         CLONE | CLONE3 | FORK | VFORK | EXIT | EXIT_GROUP => None,
         _ => return,
     };
@@ -102,14 +88,11 @@ pub fn enter(world: &mut World, place: u64) {
     }
 }
 
-/// The kernel restores the registers at `place`: to go back to a program, if they are a program's.
+/// The kernel restores the registers at `place`, a program's, to go back to it.
 pub fn leave(world: &mut World, place: u64) {
     let (root, stack) = (world.root, stack_of(place));
-    if world.ram.u64(root, place + at::CS).unwrap_or_default() & PROGRAMS != PROGRAMS {
-        return;
-    }
     world.returns(stack);
-    let result = world.ram.u64(root, place + at::RAX).unwrap_or_default();
+    let result = world.arch.result(&world.ram, root, place);
     let Some(thread) = world.threads.get_mut(&stack) else { return };
     let id = thread.process;
     let Some(inside) = thread.inside.take_if(|inside| inside.at == place) else { return };
@@ -120,7 +103,13 @@ pub fn leave(world: &mut World, place: u64) {
         return;
     }
     let Some(process) = world.processes.get_mut(&id).filter(|_| !failed) else { return };
-    if let Some(event) = event(process, &inside, result) {
+    if inside.number == SHMGET {
+        // One that is there already may be asked for by less than it has, or by nothing.
+        let bytes = world.segments.entry(result).or_default();
+        *bytes = inside.args[1].max(*bytes);
+        return;
+    }
+    if let Some(event) = event(process, &world.segments, &inside, result) {
         world.emit(id, vec![event]);
     }
 }
@@ -140,8 +129,13 @@ fn made(world: &mut World, maker: u64, failed: bool, guest: u32) {
     }
 }
 
-/// What a call that succeeded did.
-fn event(process: &mut Process, inside: &Inside, result: u64) -> Option<Event> {
+/// What files that show a segment of shared memory are called: by its number, since several may have one key.
+pub fn segment(id: u64) -> String {
+    format!("/SYSV#{id}")
+}
+
+/// What a call that succeeded did; `segments` of shared memory have so many bytes.
+fn event(process: &mut Process, segments: &BTreeMap<u64, u64>, inside: &Inside, result: u64) -> Option<Event> {
     let [a, b, c, d, e, f] = inside.args;
     let prot = |bits: u64| Prot::from_bits((bits & 7) as u8);
     let va = VirtAddr::new;
@@ -175,7 +169,21 @@ fn event(process: &mut Process, inside: &Inside, result: u64) -> Option<Event> {
             Event::Mremap { old: va(a), old_len: b, new: va(result), new_len: c, keep_old: d & MREMAP_DONTUNMAP != 0 }
         }
         MADVISE => Event::Madvise { addr: va(a), len: b, advice: advice(c as i32) },
-        SHMAT => Event::Lost { what: format!("shared memory attached at {result:#x}: its length is not known").into() },
+        SHMAT => {
+            let Some(&len) = segments.get(&a).filter(|&&len| len > 0) else {
+                let what = format!("shared memory attached at {result:#x}: its length is not known");
+                return Some(Event::Lost { what: what.into() });
+            };
+            process.attached.insert(result, len);
+            Event::Mmap {
+                addr: va(result),
+                len,
+                prot: if c & SHM_RDONLY != 0 { Prot::R } else { Prot::RW },
+                flags: MapFlags { shared: true, ..MapFlags::default() },
+                backing: Backing::File { path: segment(a).into(), offset: 0 },
+            }
+        }
+        SHMDT => Event::Munmap { addr: va(a), len: process.attached.remove(&a)? },
         _ => return None,
     })
 }
@@ -198,16 +206,30 @@ mod tests {
 
     #[test]
     fn mappings_name_the_files_that_were_opened() {
-        let mut process = Process::default();
-        assert_eq!(event(&mut process, &call(OPENAT, [0; 6], Some("/lib/x.so")), 3), None);
-        assert_eq!(event(&mut process, &call(DUP2, [3, 7, 0, 0, 0, 0], None), 7), None);
-        let mapped = event(&mut process, &call(MMAP, [0, 0x2000, 5, 2, 7, 0x1000], None), 0x7000_0000);
+        let (mut process, none) = (Process::default(), BTreeMap::new());
+        assert_eq!(event(&mut process, &none, &call(OPENAT, [0; 6], Some("/lib/x.so")), 3), None);
+        assert_eq!(event(&mut process, &none, &call(DUP2, [3, 7, 0, 0, 0, 0], None), 7), None);
+        let mapped = event(&mut process, &none, &call(MMAP, [0, 0x2000, 5, 2, 7, 0x1000], None), 0x7000_0000);
         let Some(Event::Mmap { addr, len, prot, backing, .. }) = mapped else { panic!("a mapping") };
         assert_eq!((addr.raw(), len, prot), (0x7000_0000, 0x2000, Prot::RX));
         assert_eq!(backing, Backing::File { path: "/lib/x.so".into(), offset: 0x1000 });
-        let brk = |process: &mut Process, result| event(process, &call(BRK, [0; 6], None), result);
+        let brk = |process: &mut Process, result| event(process, &none, &call(BRK, [0; 6], None), result);
         brk(&mut process, 0x5000);
         let grown = brk(&mut process, 0x9000);
         assert_eq!(grown, Some(Event::Brk { start: VirtAddr::new(0x5000), end: VirtAddr::new(0x9000) }));
+    }
+
+    #[test]
+    fn shared_memory_is_attached_by_its_number_and_detached_whole() {
+        let (mut process, segments) = (Process::default(), BTreeMap::from([(7, 0x2_0000)]));
+        let mut told = |number, args| event(&mut process, &segments, &call(number, args, None), 0x7000_0000);
+        let attached = told(SHMAT, [7, 0, SHM_RDONLY, 0, 0, 0]);
+        let Some(Event::Mmap { addr, len, prot, flags, backing }) = attached else { panic!("a mapping") };
+        assert_eq!((addr.raw(), len, prot, flags.shared), (0x7000_0000, 0x2_0000, Prot::R, true));
+        assert_eq!(backing, Backing::File { path: segment(7).into(), offset: 0 });
+        let detach = [0x7000_0000, 0, 0, 0, 0, 0];
+        assert_eq!(told(SHMDT, detach), Some(Event::Munmap { addr: VirtAddr::new(0x7000_0000), len: 0x2_0000 }));
+        assert_eq!(told(SHMDT, detach), None);
+        assert!(matches!(told(SHMAT, [8, 0, 0, 0, 0, 0]), Some(Event::Lost { .. })), "nobody saw it made");
     }
 }

@@ -12,6 +12,9 @@ const PLACES: usize = 8192;
 /// Bits of a place that say in which generation it was filled; the rest are the page's number, of 45 bits.
 const GENERATION_BITS: u32 = 19;
 
+/// Orders of pages larger than a base page: 64 KiB, 2 MiB, 32 MiB and 1 GiB.
+const LARGE: [u8; 4] = [4, 9, 13, 18];
+
 static REMEMBERED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
@@ -59,11 +62,12 @@ impl Told {
             for i in 1..1u64 << order {
                 self.0.remove(&(page + i));
             }
-        } else if let Some(large) = [9, 18].into_iter().find(|&large| {
+        }
+        for large in LARGE.into_iter().filter(|&large| large > order) {
             let first = page >> large << large;
-            first != page && self.0.get(&first).is_some_and(|&(_, order)| order == large)
-        }) {
-            self.0.remove(&(page >> large << large));
+            if first != page && self.0.get(&first).is_some_and(|&(_, order)| order == large) {
+                self.0.remove(&first);
+            }
         }
         true
     }
@@ -101,6 +105,10 @@ mod tests {
         assert!(told.note(0x200, 0x400, 9), "collapsed");
         assert!(told.note(0x201, 9, 0), "split again");
         assert!(told.note(0x200, 0x400, 9), "and collapsed again");
+        assert!(
+            told.note(0x400, 0x40, 4) && told.note(0x403, 0x43, 0) && told.note(0x400, 0x40, 4),
+            "as one, split, as one"
+        );
         let mapped = Stretch { address: 0x1000, pfn: 1, order: 0, count: 4 };
         told.note(2, 2, 0);
         let [a, b] = told.news(&[mapped])[..] else { panic!("before and after the one that was told") };

@@ -81,8 +81,12 @@ struct Map<'a> {
     prot: Prot,
     shared: bool,
     offset: u64,
+    inode: u64,
     name: &'a str,
 }
+
+/// What files that show System V shared memory are called; their inodes are the segments' numbers.
+const SEGMENT: &str = "/SYSV";
 
 fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
@@ -94,11 +98,16 @@ impl<'a> Map<'a> {
         let (start, end) = fields.next()?.split_once('-')?;
         let rights = fields.next()?.as_bytes();
         let offset = fields.next()?;
-        let name = fields.nth(2).unwrap_or_default().trim();
+        let inode = fields.nth(1).and_then(|field| field.parse().ok()).unwrap_or_default();
+        let name = fields.next().unwrap_or_default().trim();
         let has = |at: usize, letter, right| if rights.get(at) == Some(&letter) { right } else { Prot::NONE };
         let prot = has(0, b'r', Prot::R).with(has(1, b'w', Prot::W)).with(has(2, b'x', Prot::X));
         let shared = rights.get(3) == Some(&b's');
-        Some(Self { start: hex(start)?, end: hex(end)?, prot, shared, offset: hex(offset)?, name })
+        Some(Self { start: hex(start)?, end: hex(end)?, prot, shared, offset: hex(offset)?, inode, name })
+    }
+
+    fn is_segment(&self) -> bool {
+        self.shared && self.name.starts_with(SEGMENT)
     }
 
     fn event(&self) -> Event {
@@ -107,7 +116,8 @@ impl<'a> Map<'a> {
         if self.name == "[heap]" {
             return Event::Brk { start: addr, end: VirtAddr::new(self.end) };
         }
-        let path = self.name.trim_end_matches(" (deleted)");
+        let segment = super::calls::segment(self.inode);
+        let path = if self.is_segment() { &segment } else { self.name.trim_end_matches(" (deleted)") };
         Event::Mmap {
             addr,
             len,
@@ -178,6 +188,8 @@ fn begin(world: &mut World, id: Id, told: &Told<'_>, executed: Option<&str>) {
     process.recorded = true;
     process.executing = false;
     process.heap = heap;
+    let segments = told.maps.iter().filter(|map| map.is_segment());
+    process.attached = segments.map(|map| (map.start, map.end - map.start)).collect();
     process.told = super::frames::Told::default();
     process.files = told.files.iter().map(|&(fd, path)| (fd, path.to_owned())).collect();
     if !world.begun {
@@ -220,6 +232,10 @@ mod tests {
     fn what_the_agent_tells_is_read() {
         let text = "process 77 0x7ffc000 0x1a2\nexe /bin/x\nfd 3 /tmp/a b\n\
             map 400000-401000 r-xp 00001000 00:02 12   /bin/x\nmap 7000-9000 rw-p 00000000 00:00 0 [stack]\nend\n";
+        let line = "7f00000-7f20000 rw-s 00000000 00:01 32769                      /SYSV00000000 (deleted)";
+        let shared = Map::parse(line).map(|map| map.event());
+        let backed = |path: &str| Backing::File { path: path.into(), offset: 0 };
+        assert!(matches!(shared, Some(Event::Mmap { backing, .. }) if backing == backed("/SYSV#32769")));
         let [told] = &Told::all(text).collect::<Vec<_>>()[..] else { panic!("one process") };
         assert_eq!((told.guest, told.page, told.frame, told.exe), (77, 0x7ff_c000, 0x1a2, "/bin/x"));
         assert_eq!(told.files, [(3, "/tmp/a b")]);

@@ -2,10 +2,10 @@
 //! and an access are words as ever; who runs is told between them.
 //!
 //! The plugin API that all QEMUs have gives no registers. What is needed of them is in the guest's memory: the kernel saves a
-//! program's registers there when it enters, and page tables lie there. Only CR3 is asked of QEMU's monitor, after each load.
+//! program's registers there when it enters, and page tables lie there. Only their root is asked of QEMU's monitor, after each load.
 
+mod arch;
 mod calls;
-mod code;
 mod frames;
 mod letters;
 mod monitor;
@@ -16,22 +16,33 @@ use crate::{
     api::{Api, Id, MemInfo, Tb},
     blocks, session, thread,
 };
+use arch::{Arch, Load};
 use mmulab_record::words;
+use mmulab_trace::Isa;
+use monitor::Monitor;
 use std::{
     cell::RefCell,
     ffi::{c_uint, c_void},
     path::PathBuf,
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 use world::{CPU, Recorded, World, stack_of};
 
-/// What the next block is preceded by: CR3 was loaded, or translations were dropped.
-static NEWS: AtomicU8 = AtomicU8::new(0);
-const LOADED: u8 = 1;
-const DROPPED: u8 = 2;
+/// What the next block is preceded by: a root was loaded, and which, or translations were dropped.
+static NEWS: AtomicU32 = AtomicU32::new(0);
+const DROPPED: u32 = 1;
+const LOADED: u32 = 2;
+const LOADED_KERNEL: u32 = 4;
+/// From here on: one more than the number of the register that the root was loaded from.
+const FROM_SHIFT: u32 = 8;
+
+/// Where the kernel's half and the programs' were last known to have their tables.
+static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+static ROOT: AtomicU64 = AtomicU64::new(0);
+static MONITOR: Mutex<Option<Monitor>> = Mutex::new(None);
 
 /// Whether what runs is recorded.
 static ON: AtomicU8 = AtomicU8::new(Recorded::Nothing as u8);
@@ -41,6 +52,7 @@ static WORLD: Mutex<Option<World>> = Mutex::new(None);
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 struct Settings {
+    arch: Arch,
     monitor: PathBuf,
     with_kernel: bool,
 }
@@ -56,11 +68,13 @@ struct Block {
 /// What a block's execution does that matters.
 const PLAIN: u64 = 0;
 
-/// Registers what is called for a system, recorded as the launcher's settings say.
-pub fn install(api: &Api, id: Id, monitor: PathBuf, with_kernel: bool) {
-    let _ = SETTINGS.set(Settings { monitor, with_kernel });
+/// Registers what is called for a system, recorded as the launcher's settings say; false if such systems cannot be followed.
+pub fn install(api: &Api, id: Id, isa: Isa, monitor: PathBuf, with_kernel: bool) -> bool {
+    let Some(arch) = Arch::of(isa) else { return false };
+    let _ = SETTINGS.set(Settings { arch, monitor, with_kernel });
     session::told_already();
     api.on_translation(id, on_translate);
+    true
 }
 
 extern "C" fn on_translate(_: Id, tb: Tb) {
@@ -78,7 +92,7 @@ extern "C" fn on_translate(_: Id, tb: Tb) {
         }
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let slices: Vec<&[u8]> = starts.zip(ends.iter()).map(|(from, &to)| &bytes[from..to]).collect();
-        let found = code::look(&slices);
+        let found = settings.arch.look(&slices);
         let start = api.start(tb);
         let is_kernel = start >> 63 == 1;
         if settings.with_kernel || !is_kernel {
@@ -93,8 +107,13 @@ extern "C" fn on_translate(_: Id, tb: Tb) {
         } else {
             api.on_execution(tb, on_quiet_block, PLAIN);
         }
-        if found.loads_root || found.drops {
-            let news = if found.loads_root { LOADED | DROPPED } else { DROPPED };
+        let number = |from: Option<u8>| from.map_or(0, |register| u32::from(register) + 1) << FROM_SHIFT;
+        let news = match found.loads {
+            Some(Load::Root(from)) => LOADED | DROPPED | number(from),
+            Some(Load::KernelRoot(from)) => LOADED_KERNEL | DROPPED | number(from),
+            None => u32::from(found.drops) * DROPPED,
+        };
+        if news != 0 {
             api.on_execution(tb, on_news, u64::from(news));
         }
         for (insn, index) in api.instructions(tb).zip(0usize..) {
@@ -122,16 +141,52 @@ fn with_world(act: impl FnOnce(&mut World)) {
 }
 
 extern "C" fn on_news(_: c_uint, news: *mut c_void) {
-    NEWS.fetch_or(news as u64 as u8, Ordering::Relaxed);
+    NEWS.store(NEWS.load(Ordering::Relaxed) & DROPPED | news as u64 as u32, Ordering::Relaxed);
 }
 
 #[cold]
 fn take_news() {
     let news = NEWS.swap(0, Ordering::Relaxed);
     frames::forget();
-    if news & LOADED != 0 {
-        with_world(World::root_loaded);
+    if news & (LOADED | LOADED_KERNEL) == 0 {
+        return;
     }
+    let Some(settings) = SETTINGS.get() else { return };
+    let from = (news >> FROM_SHIFT).checked_sub(1).map(|register| register as u8);
+    if settings.arch == Arch::X86 && !is_followed() {
+        // CR3 can be asked for when it is needed first.
+        return;
+    }
+    if settings.arch == Arch::Arm64 && from.is_none() {
+        return;
+    }
+    let Ok(root) = loaded_root(settings, from) else {
+        session::lose("address spaces: QEMU's monitor does not answer");
+        return;
+    };
+    let place = if news & LOADED == 0 { &KERNEL_ROOT } else { &ROOT };
+    place.store(root, Ordering::Relaxed);
+    with_world(|world| {
+        if news & LOADED == 0 {
+            world.ram.kernel_root = root;
+        } else {
+            world.root_loaded(root);
+        }
+    });
+}
+
+fn is_followed() -> bool {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// What the monitor says of the root that was just loaded.
+fn loaded_root(settings: &Settings, from: Option<u8>) -> std::io::Result<u64> {
+    let mut monitor = MONITOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let monitor = match &mut *monitor {
+        Some(monitor) => monitor,
+        none => none.insert(Monitor::connect(&settings.monitor)?),
+    };
+    monitor.root(from)
 }
 
 extern "C" fn on_quiet_block(_: c_uint, _: *mut c_void) {
@@ -184,19 +239,27 @@ fn meet(address: u64) {
 
 extern "C" fn on_switch(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
     with_world(|world| {
-        if let Some(pointer) = world.ram.u64(world.root, address) {
+        if let Some(pointer) = world.ram.u64(world.root, world.arch.pointer(address)) {
             world.switched_to(stack_of(pointer));
         }
     });
 }
 
 extern "C" fn on_enter(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
-    with_world(|world| calls::enter(world, address));
+    with_world(|world| {
+        if let Some(place) = world.arch.entered(&world.ram, world.root, address) {
+            calls::enter(world, place);
+        }
+    });
 }
 
 extern "C" fn on_leave(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
     STACK.store(stack_of(address), Ordering::Relaxed);
-    with_world(|world| calls::leave(world, address));
+    with_world(|world| {
+        if let Some(place) = world.arch.leaves(&world.ram, world.root, address) {
+            calls::leave(world, place);
+        }
+    });
 }
 
 extern "C" fn on_ring(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
@@ -218,7 +281,11 @@ extern "C" fn on_ring(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
 
 fn first_world() -> Result<World, String> {
     let settings = SETTINGS.get().ok_or("it was not prepared")?;
-    let ram = ram::Ram::find().ok_or("its memory is not in QEMU's memory map")?;
-    let monitor = monitor::Monitor::connect(&settings.monitor).map_err(|e| format!("QEMU's monitor: {e}"))?;
-    World::new(ram, monitor, STACK.load(Ordering::Relaxed), settings.with_kernel).map_err(|e| e.to_string())
+    let mut ram = ram::Ram::find(settings.arch).ok_or("its memory is not in QEMU's memory map")?;
+    ram.kernel_root = KERNEL_ROOT.load(Ordering::Relaxed);
+    let root = match settings.arch {
+        Arch::X86 => loaded_root(settings, None).map_err(|e| format!("QEMU's monitor: {e}"))?,
+        Arch::Arm64 => ROOT.load(Ordering::Relaxed),
+    };
+    Ok(World::new(settings.arch, ram, root, STACK.load(Ordering::Relaxed), settings.with_kernel))
 }

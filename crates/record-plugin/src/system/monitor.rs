@@ -1,4 +1,4 @@
-//! QEMU's monitor, asked for the one register that the plugin API (before version 4) does not give: CR3.
+//! QEMU's monitor, asked for the one register that the plugin API (before version 4) does not give: the root of page tables.
 
 use std::{
     io::{self, Read, Write},
@@ -7,8 +7,9 @@ use std::{
 };
 
 const PROMPT: &[u8] = b"(qemu) ";
-/// CR3's low bits say what tag its translations have, bit 63 whether to keep them: neither is part of the root's address.
-const ROOT: u64 = 0x000f_ffff_ffff_f000;
+/// The bits beside say what tag translations have and whether to keep them (CR3), or the tag alone (TTBR0_EL1): no part of the
+/// root's address, which has no more than 48 bits on the machines that are emulated.
+const ROOT: u64 = 0x0000_ffff_ffff_f000;
 
 /// A connection. The thread that asks is the one whose register it is, between two blocks, so the answer holds.
 pub struct Monitor(UnixStream);
@@ -33,16 +34,17 @@ impl Monitor {
         Ok(said)
     }
 
-    /// The root of the page tables in use.
-    pub fn root(&mut self) -> io::Result<u64> {
+    /// The root of the page tables that were just loaded: from CR3, or from the numbered register that it was loaded from.
+    pub fn root(&mut self, from: Option<u8>) -> io::Result<u64> {
         self.0.write_all(b"info registers\n")?;
-        let said = self.until_prompt()?;
-        parse(&String::from_utf8_lossy(&said)).ok_or_else(|| io::Error::other("QEMU's monitor tells no CR3"))
+        let said = String::from_utf8_lossy(&self.until_prompt()?).into_owned();
+        let name = from.map_or("CR3=".into(), |number| format!("X{number:02}="));
+        parse(&said, &name).ok_or_else(|| io::Error::other(format!("QEMU's monitor tells no {name}")))
     }
 }
 
-fn parse(said: &str) -> Option<u64> {
-    let (_, rest) = said.split_once("CR3=")?;
+fn parse(said: &str, name: &str) -> Option<u64> {
+    let (_, rest) = said.split_once(name)?;
     let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
     Some(u64::from_str_radix(digits, 16).ok()? & ROOT)
 }
@@ -53,7 +55,8 @@ mod tests {
 
     #[test]
     fn the_root_is_read_without_its_tag() {
-        assert_eq!(parse("CR0=80050033 CR2=00005555 CR3=0000000002f3c805 CR4=00750ef0\r\n"), Some(0x2f3_c000));
-        assert_eq!(parse("EAX=0"), None);
+        assert_eq!(parse("CR0=80050033 CR2=00005555 CR3=0000000002f3c805 CR4=00750ef0\r\n", "CR3="), Some(0x2f3_c000));
+        assert_eq!(parse("PC=ffff X00=0 X01=\r\nX02=0012000041abc001 X03=", "X02="), Some(0x41ab_c000));
+        assert_eq!(parse("EAX=0", "CR3="), None);
     }
 }

@@ -1,6 +1,7 @@
-//! The guest's memory, which is a part of QEMU's, and what the guest's page tables say of it (Intel SDM volume 3, 4.5: four
-//! levels; the launcher turns five off).
+//! The guest's memory, which is a part of QEMU's, and what the guest's page tables say of it (Intel SDM volume 3, 4.5, four levels:
+//! the launcher turns five off; Arm Architecture Reference Manual, D8, base pages of 4 KB and four levels).
 
+use super::arch::Arch;
 use mmulab_addr::PageOrder;
 
 /// The memory file that the launcher has QEMU make, as it is named in QEMU's own memory map.
@@ -10,19 +11,38 @@ const LOW_WHOLE: u64 = 0xe000_0000;
 /// ... up to this one, and the rest from 4 GiB on.
 const LOW_SPLIT: u64 = 0xc000_0000;
 const HIGH: u64 = 1 << 32;
+/// Its Arm board has all of it from here on (hw/arm/virt.c, VIRT_MEM).
+const ARM_BASE: u64 = 1 << 30;
 
 const PAGE: u64 = 4096;
 const PRESENT: u64 = 1;
+/// On x86-64: a page above the last level. On Arm, at any level: no block, but a table or a page.
 const LARGE: u64 = 1 << 7;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// Of the root's 512 entries, those of user addresses.
+const NO_BLOCK: u64 = 1 << 1;
+/// On Arm: one of sixteen neighbours that lie together, aligned, and may be kept as one.
+const CONTIGUOUS: u64 = 1 << 52;
+const CONTIGUOUS_ORDER: u8 = 4;
+const X86_ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+const ARM_ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+/// Of the root's 512 entries on x86-64, those of user addresses.
 const USER_ENTRIES: u64 = 256;
+const ENTRIES: u64 = 512;
 
 /// The guest's memory.
 pub struct Ram {
+    arch: Arch,
     base: *const u8,
     bytes: u64,
     low: u64,
+    /// The root of the tables of the kernel's half, where it has its own.
+    pub kernel_root: u64,
+}
+
+/// What an entry of a page table says.
+enum Entry {
+    Table(u64),
+    /// A page's address and order.
+    Page(u64, u8),
 }
 
 // SAFETY: it is memory that QEMU shares among all of its threads; every read of it is volatile.
@@ -43,7 +63,7 @@ pub struct Stretch {
 
 impl Ram {
     /// Finds it in this process.
-    pub fn find() -> Option<Self> {
+    pub fn find(arch: Arch) -> Option<Self> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let (mut start, mut end) = (u64::MAX, 0);
         for line in maps.lines().filter(|line| line.contains(NAME)) {
@@ -52,12 +72,14 @@ impl Ram {
             end = end.max(u64::from_str_radix(to, 16).ok()?);
         }
         let bytes = end.checked_sub(start)?;
-        Some(Self { base: start as *const u8, bytes, low: if bytes >= LOW_WHOLE { LOW_SPLIT } else { bytes } })
+        let low = if bytes >= LOW_WHOLE { LOW_SPLIT } else { bytes };
+        Some(Self { arch, base: start as *const u8, bytes, low, kernel_root: 0 })
     }
 
     /// The number at a physical address.
     fn number(&self, physical: u64) -> Option<u64> {
         let at = match physical {
+            _ if self.arch == Arch::Arm64 => physical.checked_sub(ARM_BASE)?,
             _ if physical < self.low => physical,
             _ if physical >= HIGH => physical - HIGH + self.low,
             _ => return None,
@@ -66,19 +88,46 @@ impl Ram {
         (at + 8 <= self.bytes).then(|| unsafe { self.base.add(at as usize).cast::<u64>().read_unaligned() })
     }
 
+    /// What the entry at a physical address says, in a table of this level (0: of base pages).
+    fn entry(&self, at: u64, level: u32) -> Option<Entry> {
+        let bits = self.number(at).filter(|e| e & PRESENT != 0)?;
+        let order = 9 * level as u8;
+        let (address, is_table, together) = match self.arch {
+            Arch::X86 => (bits & X86_ADDRESS, level > 0 && (level == 3 || bits & LARGE == 0), 0),
+            Arch::Arm64 if level == 0 && bits & NO_BLOCK == 0 => return None,
+            Arch::Arm64 => {
+                let together = if bits & CONTIGUOUS == 0 { 0 } else { CONTIGUOUS_ORDER };
+                (bits & ARM_ADDRESS, level > 0 && bits & NO_BLOCK != 0, together)
+            }
+        };
+        Some(if is_table {
+            Entry::Table(address)
+        } else {
+            Entry::Page(address & !((PAGE << order) - 1), order + together)
+        })
+    }
+
     /// Where `address` lies under `root`: its physical address, and the order of its page.
     pub fn translate(&self, root: u64, address: u64) -> Option<(u64, u8)> {
-        let mut table = root & ADDRESS;
+        let mut table = self.root(root, address) & ARM_ADDRESS;
         for level in (0..4u32).rev() {
             let shift = 12 + 9 * level;
-            let entry = self.number(table + (address >> shift & 511) * 8).filter(|e| e & PRESENT != 0)?;
-            if level == 0 || level < 3 && entry & LARGE != 0 {
-                let inside = (1u64 << shift) - 1;
-                return Some((entry & ADDRESS & !inside | address & inside, 9 * level as u8));
+            match self.entry(table + (address >> shift & (ENTRIES - 1)) * 8, level)? {
+                Entry::Table(below) => table = below,
+                Entry::Page(page, order) => return Some((page | address & ((1 << shift) - 1), order)),
             }
-            table = entry & ADDRESS;
         }
         None
+    }
+
+    /// The root that an address is translated by.
+    fn root(&self, root: u64, address: u64) -> u64 {
+        if self.arch == Arch::Arm64 && address >> 63 == 1 { self.kernel_root } else { root }
+    }
+
+    /// Whether nothing at all is mapped under `root`: Arm's kernel loads such a one while it changes to another.
+    pub fn is_empty(&self, root: u64) -> bool {
+        (0..ENTRIES).all(|entry| self.number((root & ARM_ADDRESS) + entry * 8) == Some(0))
     }
 
     /// Reads memory of an address space; how many bytes there are up to the first page that is not there.
@@ -115,25 +164,32 @@ impl Ram {
     /// All that user addresses translate to under `root`, in order.
     pub fn mapped(&self, root: u64) -> Vec<Stretch> {
         let mut out = Vec::new();
-        for entry in 0..USER_ENTRIES {
-            self.below(root & ADDRESS, 3, entry, 0, &mut out);
+        let entries = if self.arch == Arch::X86 { USER_ENTRIES } else { ENTRIES };
+        for entry in 0..entries {
+            self.below(root & ARM_ADDRESS, 3, entry, 0, &mut out);
         }
         out
     }
 
     fn below(&self, table: u64, level: u32, index: u64, base: u64, out: &mut Vec<Stretch>) {
-        let Some(entry) = self.number(table + index * 8).filter(|e| e & PRESENT != 0) else { return };
-        let shift = 12 + 9 * level;
-        let address = base | index << shift;
-        if level > 0 && (level == 3 || entry & LARGE == 0) {
-            (0..512).for_each(|i| self.below(entry & ADDRESS, level - 1, i, address, out));
+        let address = base | index << (12 + 9 * level);
+        let (page, order) = match self.entry(table + index * 8, level) {
+            None => return,
+            Some(Entry::Table(below)) => {
+                (0..ENTRIES).for_each(|i| self.below(below, level - 1, i, address, out));
+                return;
+            }
+            Some(Entry::Page(page, order)) => (page, order),
+        };
+        let bytes = PAGE << order;
+        if !address.is_multiple_of(bytes) {
+            // One of several that are one page, told with the first.
             return;
         }
-        let (pfn, order) = ((entry & ADDRESS & !((1 << shift) - 1)) >> 12, 9 * level as u8);
-        let pages = 1u64 << order;
+        let (pfn, pages) = (page >> 12, 1u64 << order);
         if let Some(last) = out.last_mut()
             && last.order == order
-            && last.address + last.count * pages * PAGE == address
+            && last.address + last.count * bytes == address
             && last.pfn + last.count * pages == pfn
         {
             last.count += 1;
@@ -172,7 +228,8 @@ mod tests {
     #[test]
     fn tables_are_walked_and_memory_read_through_them() {
         let words = memory();
-        let ram = Ram { base: words.as_ptr().cast(), bytes: words.len() as u64 * 8, low: u64::MAX };
+        let (base, bytes) = (words.as_ptr().cast(), words.len() as u64 * 8);
+        let ram = Ram { arch: Arch::X86, base, bytes, low: u64::MAX, kernel_root: 0 };
         assert_eq!(ram.translate(0x1000, 0x40_1234), Some((0x9234, 0)));
         assert_eq!(ram.translate(0x1000, 0x7f_fff0), Some((0x5f_fff0, 9)));
         assert_eq!(ram.translate(0x1000, 0x40_2000), None);
@@ -180,5 +237,35 @@ mod tests {
         let [small, large] = ram.mapped(0x1000)[..] else { panic!("two stretches") };
         assert_eq!(small, Stretch { address: 0x40_0000, pfn: 8, order: 0, count: 2 });
         assert_eq!(large, Stretch { address: 0x60_0000, pfn: 0x400, order: 9, count: 1 });
+    }
+
+    /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, a block of 2 MB;
+    /// and the kernel's half, under a root of its own.
+    #[test]
+    fn arm_tables_tell_of_pages_that_are_kept_as_one() {
+        const TABLE: u64 = PRESENT | NO_BLOCK;
+        let mut words = vec![0u64; 8 * 512];
+        let mut set = |table: u64, index: usize, entry: u64| words[table as usize / 8 + index] = entry;
+        set(0x1000, 0, (ARM_BASE + 0x2000) | TABLE);
+        set(0x2000, 0, (ARM_BASE + 0x3000) | TABLE);
+        set(0x3000, 0, (ARM_BASE + 0x4000) | TABLE);
+        set(0x3000, 1, 0x8020_0000 | PRESENT);
+        for i in 0..16 {
+            set(0x4000, 16 + i, CONTIGUOUS | (0x4002_0000 + i as u64 * PAGE) | TABLE);
+        }
+        set(0x4000, 32, 0x4005_5000 | TABLE);
+        set(0x4000, 33, 0x4005_6000 | PRESENT);
+        set(0x5000, 511, (ARM_BASE + 0x2000) | TABLE);
+        let (base, bytes) = (words.as_ptr().cast(), words.len() as u64 * 8);
+        let ram = Ram { arch: Arch::Arm64, base, bytes, low: bytes, kernel_root: ARM_BASE + 0x5000 };
+        let root = ARM_BASE + 0x1000;
+        assert_eq!(ram.translate(root, 0x1_2345), Some((0x4002_2345, CONTIGUOUS_ORDER)));
+        assert_eq!(ram.translate(root, 0x2_0001), Some((0x4005_5001, 0)));
+        assert_eq!(ram.translate(root, 0x2_1000), None);
+        assert_eq!(ram.translate(root, 0xffff_ff80_0020_0008), Some((0x8020_0008, 9)));
+        let [together, one, block] = ram.mapped(root)[..] else { panic!("three stretches") };
+        assert_eq!(together, Stretch { address: 0x1_0000, pfn: 0x4_0020, order: CONTIGUOUS_ORDER, count: 1 });
+        assert_eq!((one.address, one.order, block.pfn, block.order), (0x2_0000, 0, 0x8_0200, 9));
+        assert!(!ram.is_empty(root) && ram.is_empty(ARM_BASE + 0x6000));
     }
 }

@@ -1,8 +1,8 @@
 //! The guest's processes and threads, and who of them runs: followed by address spaces, which are the roots of their page
 //! tables, and by the kernel's stacks, of which each thread has one.
 
-use super::{frames::Told, monitor::Monitor, ram::Ram};
-use crate::session::{self, say};
+use super::{arch::Arch, frames::Told, ram::Ram};
+use crate::session::say;
 use crate::thread;
 use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
 use mmulab_record::Message;
@@ -10,14 +10,13 @@ use mmulab_trace::{Backing, Event, MapFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A kernel stack is 16 KiB, aligned (arch/x86/include/asm/page_64_types.h, THREAD_SIZE).
+/// A kernel stack is 16 KiB, aligned (THREAD_SIZE of arch/x86/include/asm/page_64_types.h and arch/arm64/include/asm/memory.h).
 const STACK_SHIFT: u32 = 14;
 /// Address spaces remembered, for those whose process is not known yet.
 const ROOTS: usize = 4096;
 /// QEMU's number of the only CPU.
 pub const CPU: u32 = 0;
-/// The upper half, which is the kernel's, but for the last page.
-const KERNEL_START: u64 = 0xffff_8000_0000_0000;
+/// The upper half is the kernel's, but for the last page.
 const KERNEL_END: u64 = 0xffff_ffff_ffff_f000;
 
 /// A process, by a number of our own.
@@ -40,6 +39,8 @@ pub struct Process {
     /// Files it has open.
     pub files: BTreeMap<i32, String>,
     pub heap: Option<u64>,
+    /// Shared memory it has attached: how many bytes, by address.
+    pub attached: BTreeMap<u64, u64>,
     pub told: Told,
     pub ended: bool,
     /// It has the memory of the program it is to be, of which nothing was told yet.
@@ -91,8 +92,8 @@ pub struct Coming {
 
 /// All that is known.
 pub struct World {
+    pub arch: Arch,
     pub ram: Ram,
-    monitor: Monitor,
     pub root: u64,
     /// The kernel stack in use.
     pub stack: u64,
@@ -102,6 +103,8 @@ pub struct World {
     pub threads: FxHashMap<u64, Thread>,
     pub coming: Vec<Coming>,
     pub kernel: Told,
+    /// Bytes of the segments of System V shared memory, by their numbers.
+    pub segments: BTreeMap<u64, u64>,
     next_id: Id,
     next_number: u32,
     next_tid: u32,
@@ -118,11 +121,10 @@ pub fn stack_of(address: u64) -> u64 {
 
 impl World {
     /// The world as the agent's first word finds it: the agent runs, and nothing else is known.
-    pub fn new(ram: Ram, mut monitor: Monitor, stack: u64, with_kernel: bool) -> std::io::Result<Self> {
-        let root = monitor.root()?;
+    pub fn new(arch: Arch, ram: Ram, root: u64, stack: u64, with_kernel: bool) -> Self {
         let mut this = Self {
+            arch,
             ram,
-            monitor,
             root,
             stack,
             roots: vec![root],
@@ -131,6 +133,7 @@ impl World {
             threads: FxHashMap::default(),
             coming: Vec::new(),
             kernel: Told::default(),
+            segments: BTreeMap::new(),
             next_id: 0,
             next_number: 1,
             next_tid: 1,
@@ -140,7 +143,7 @@ impl World {
         };
         let agent = this.new_process(root, Process::default());
         this.threads.insert(stack, Thread { process: agent, ..Thread::default() });
-        Ok(this)
+        this
     }
 
     pub fn new_process(&mut self, root: u64, process: Process) -> Id {
@@ -160,12 +163,11 @@ impl World {
         }
     }
 
-    /// CR3 was loaded.
-    pub fn root_loaded(&mut self) {
-        let Ok(root) = self.monitor.root() else {
-            session::lose("address spaces: QEMU's monitor does not answer");
+    /// Another root of page tables was loaded.
+    pub fn root_loaded(&mut self, root: u64) {
+        if self.arch == Arch::Arm64 && self.ram.is_empty(root) {
             return;
-        };
+        }
         self.root = root;
         self.roots.retain(|&r| r != root);
         if self.roots.len() >= ROOTS {
@@ -229,7 +231,8 @@ impl World {
         let Some(maker) = self.threads.get(&maker).map(|t| t.process) else { return };
         let from = &self.processes[&maker];
         let (recorded, files, heap, told) = (from.recorded, from.files.clone(), from.heap, from.told.clone());
-        let copy = Process { guest, recorded, files, heap, told, ..Process::default() };
+        let attached = from.attached.clone();
+        let copy = Process { guest, recorded, files, heap, attached, told, ..Process::default() };
         let id = self.new_process(self.root, copy);
         if recorded && self.begun {
             let child = Pid(self.number(id));
@@ -351,8 +354,8 @@ impl World {
         }
         let flags = MapFlags { shared: true, global: true, label: Some("[kernel]".into()), ..MapFlags::default() };
         vec![Event::Mmap {
-            addr: VirtAddr::new(KERNEL_START),
-            len: KERNEL_END - KERNEL_START,
+            addr: VirtAddr::new(self.arch.kernel_start()),
+            len: KERNEL_END - self.arch.kernel_start(),
             prot: Prot::RW.with(Prot::X),
             flags,
             backing: Backing::File { path: "[kernel]".into(), offset: 0 },

@@ -17,12 +17,44 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-const QEMU: &str = "qemu-system-x86_64";
-/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there.
-const CPU: &str = "max,la57=off";
-/// A kernel that keeps its half of memory mapped for programs, as on processors without Meltdown, says nothing on its console
-/// unless it fails, and does not wait then.
-const KERNEL_ARGS: &str = "console=ttyS0 nopti quiet panic=-1 random.trust_cpu=on";
+/// What a machine of an instruction set is made of.
+struct Board {
+    qemu: &'static str,
+    machine: &'static str,
+    cpu: &'static str,
+    /// The kernel's console, and what else its command line says.
+    kernel_args: &'static str,
+    /// The serial line that programs write to, where it is not the board's second.
+    line: Option<&'static str>,
+}
+
+/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there. A kernel that keeps its
+/// half of memory mapped for programs, as on processors without Meltdown, says nothing on its console unless it fails, and does
+/// not wait then.
+const PC: Board = Board {
+    qemu: "qemu-system-x86_64",
+    machine: "pc,memory-backend=ram",
+    cpu: "max,la57=off",
+    kernel_args: "console=ttyS0 nopti quiet panic=-1 random.trust_cpu=on",
+    line: None,
+};
+/// The board has one serial line, the kernel's. The processor has addresses of 48 bits and four levels.
+const ARM: Board = Board {
+    qemu: "qemu-system-aarch64",
+    machine: "virt,memory-backend=ram",
+    cpu: "neoverse-n1",
+    kernel_args: "console=ttyAMA0 kpti=off quiet panic=-1 random.trust_cpu=on",
+    line: Some("pci-serial,chardev=line"),
+};
+
+fn board(isa: Isa) -> Option<&'static Board> {
+    match isa {
+        Isa::X86_64 => Some(&PC),
+        Isa::Aarch64 => Some(&ARM),
+        _ => None,
+    }
+}
+
 /// For recordings that are alike: nothing is moved about at random, and time is counted in instructions.
 const FIXED_ARGS: &str = "nokaslr norandmaps";
 const FIXED_SEED: &str = "1";
@@ -36,7 +68,7 @@ const TAIL_BYTES: u64 = 8 * 1024;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemOptions {
-    /// The kernel (`vmlinuz`) that QEMU boots: Linux for x86-64.
+    /// The kernel (`vmlinuz`) that QEMU boots: Linux for x86-64 or, with that `isa`, for aarch64.
     pub kernel: PathBuf,
     /// The guest's first program (`mmulab-guest-agent`), linked statically.
     pub agent: PathBuf,
@@ -46,6 +78,12 @@ pub struct SystemOptions {
     /// What is written to /sys/kernel/mm/transparent_hugepage/enabled. Default: the kernel's own choice.
     #[serde(default)]
     pub thp: Option<Thp>,
+    /// More that is written to files of the guest's kernel, such as those below /sys and /proc/sys: each with its value.
+    #[serde(default)]
+    pub tune: Vec<(String, String)>,
+    /// Memory that is held before anything runs, so that the rest is fragmented. Default: none.
+    #[serde(default)]
+    pub memhog: Option<Memhog>,
     /// Files and directories of this machine that the guest has, and where.
     #[serde(default)]
     pub files: Vec<(PathBuf, PathBuf)>,
@@ -82,6 +120,21 @@ pub enum Thp {
     Never,
 }
 
+/// Memory of a guest that is held by its agent, in chunks at random places, where it stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Memhog {
+    /// So many percent of what is free when the guest has booted (1..=95).
+    pub percent: u8,
+    /// How much lies together, in KiB: whole pages. Default 2048, as in a simulated machine's `memory.fragment`.
+    #[serde(default = "chunk_kb")]
+    pub chunk_kb: u64,
+}
+
+fn chunk_kb() -> u64 {
+    2048
+}
+
 /// A guest about to be started: its files, in a directory that is gone with it.
 pub(crate) struct Guest {
     directory: PathBuf,
@@ -104,6 +157,8 @@ impl Guest {
     /// Makes the guest's file system, and says how it is started.
     pub fn prepare(options: &RecordOptions, system: &SystemOptions) -> Result<Self, RecordError> {
         let name = options.command.first().ok_or(RecordError::NoCommand)?;
+        let isa = options.isa.unwrap_or(Isa::X86_64);
+        let board = board(isa).ok_or(RecordError::NoSystem(isa))?;
         for (file, what) in [(&options.plugin, "the recorder's plugin"), (&system.agent, "the guest's agent")] {
             if !file.is_file() {
                 return Err(RecordError::NoPart { file: file.clone(), what });
@@ -114,7 +169,7 @@ impl Guest {
         }
         let qemu = match &options.qemu {
             Some(qemu) => qemu.clone(),
-            None => elf::find(QEMU).ok_or(RecordError::NoSystemQemu)?,
+            None => elf::find(board.qemu).ok_or(RecordError::NoSystemQemu(board.qemu))?,
         };
         let directory = std::env::temp_dir().join(format!("mmulab-system-{}", std::process::id()));
         let failed = |e| RecordError::io(format!("cannot make the guest's files in {}", directory.display()), e);
@@ -127,11 +182,11 @@ impl Guest {
             program: elf::find(name).unwrap_or_else(|| name.into()),
             missing: Vec::new(),
         };
-        let commands = Commands { options, system };
+        let commands = Commands { options, system, isa };
         guest.missing = commands.write(&guest.initrd())?;
         let memory = system.memory_mb.unwrap_or(MEMORY_MB);
         let fixed = if options.fixed_layout { FIXED_ARGS } else { "" };
-        let kernel_args = [KERNEL_ARGS, fixed, &system.kernel_args].join(" ").trim().to_owned();
+        let kernel_args = [board.kernel_args, fixed, &system.kernel_args].join(" ").trim().to_owned();
         let monitor = directory.join("monitor");
         // In QEMU's option lists a comma within a value is written twice.
         let list = |path: &Path| path.display().to_string().replace(',', ",,");
@@ -139,13 +194,19 @@ impl Guest {
             .map(str::to_owned)
             .into();
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
-        option("-cpu", options.cpu.clone().unwrap_or_else(|| CPU.into()));
+        option("-cpu", options.cpu.clone().unwrap_or_else(|| board.cpu.into()));
         option("-m", format!("{memory}M"));
         option("-object", format!("memory-backend-memfd,id=ram,size={memory}M,share=on"));
-        option("-machine", "pc,memory-backend=ram".into());
+        option("-machine", board.machine.into());
         option("-monitor", format!("unix:{},server=on,wait=off", list(&monitor)));
         option("-serial", format!("file:{}", guest.console().display()));
-        option("-serial", "stdio".into());
+        match board.line {
+            Some(line) => {
+                option("-chardev", "stdio,id=line".into());
+                option("-device", line.into());
+            }
+            None => option("-serial", "stdio".into()),
+        }
         option("-kernel", system.kernel.display().to_string());
         option("-initrd", guest.initrd().display().to_string());
         option("-append", kernel_args.clone());
@@ -158,13 +219,13 @@ impl Guest {
         let description = Description {
             program: guest.program.display().to_string(),
             args: options.command[1..].to_vec(),
-            isa: Isa::X86_64,
+            isa,
             cpu: options.cpu.clone(),
             has_address_space: true,
             has_heap: false,
             misses_of: None,
             writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
-            source: format!("{QEMU} -m {memory}M, {}: {kernel_args}", system.kernel.display()),
+            source: format!("{} -m {memory}M, {}: {kernel_args}", board.qemu, system.kernel.display()),
         };
         let system = SystemSettings { monitor, with_kernel: !system.user_only };
         let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());

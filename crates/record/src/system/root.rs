@@ -3,6 +3,7 @@
 
 use super::{SystemOptions, Thp, cpio::Archive};
 use crate::{RecordError, RecordOptions, elf};
+use mmulab_trace::Isa;
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -19,6 +20,7 @@ const RECORD: char = '\x1e';
 pub(super) struct Commands<'a> {
     pub options: &'a RecordOptions,
     pub system: &'a SystemOptions,
+    pub isa: Isa,
 }
 
 impl Commands<'_> {
@@ -69,15 +71,13 @@ impl Commands<'_> {
         let absolute = std::path::absolute(program).map_err(failed)?;
         archive.add(&absolute, &absolute).map_err(failed)?;
         match elf::examine(&absolute).map_err(failed)? {
-            elf::Program::Elf(file) if elf::is_native(file.isa) && file.isa == mmulab_trace::Isa::X86_64 => {
-                linked(archive, &absolute, missing).map_err(failed)
-            }
+            elf::Program::Elf(file) if file.isa == self.isa => linked(archive, &absolute, missing).map_err(failed),
             elf::Program::Script { interpreter, .. } if Path::new(&interpreter) != absolute => {
                 self.program(archive, Path::new(&interpreter), missing)
             }
             elf::Program::Elf(file) => Err(RecordError::NotEmulated {
                 program: absolute,
-                why: format!("it is for {}; systems are recorded for x86-64", file.isa),
+                why: format!("it is for {}, and the system for {}: say --isa", file.isa, self.isa),
             }),
             elf::Program::Script { .. } => Ok(()),
             elf::Program::Other(why) => Err(RecordError::NotEmulated { program: absolute, why }),
@@ -104,6 +104,12 @@ impl Commands<'_> {
                     Thp::Never => "never",
                 }],
             );
+        }
+        for (path, value) in &system.tune {
+            tell("tune", &[path, value]);
+        }
+        if let Some(held) = system.memhog {
+            tell("memhog", &[&held.percent.to_string(), &held.chunk_kb.to_string()]);
         }
         let directory = system.directory.as_deref().unwrap_or(Path::new("/")).display().to_string();
         tell("directory", &[&directory]);
@@ -133,7 +139,8 @@ impl Commands<'_> {
             let command = fields(command);
             tell(name, &command.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        let words = self.all().flatten().chain(self.options.env.iter().flat_map(|(k, v)| [k, v]));
+        let pairs = self.options.env.iter().chain(&system.tune);
+        let words = self.all().flatten().chain(pairs.flat_map(|(k, v)| [k, v]));
         match words.into_iter().find(|word| word.contains([FIELD, RECORD, '\0'])) {
             Some(word) => Err(RecordError::OddWord(word.clone())),
             None => Ok(out),

@@ -1,25 +1,25 @@
-//! Instructions by which a Linux kernel for x86-64 can be followed from outside, found by their bytes. None of it depends on
+//! x86-64: instructions by which a Linux kernel for x86-64 can be followed from outside, found by their bytes. None of it depends on
 //! where a kernel has its code or how it lays out its structures.
 
-/// What of a block is to be heard of. Numbers are indices of instructions.
-#[derive(Default, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// It loads CR3: another address space.
-    pub loads_root: bool,
-    /// It drops translations: INVLPG, or a load of CR4.
-    pub drops: bool,
-    /// The load of another task's stack pointer (`__switch_to_asm`).
-    pub switches: Option<usize>,
-    /// The last push of a system call's registers (`entry_SYSCALL_64`): they lie from its address on.
-    pub entered: Option<usize>,
-    /// The first pop of registers on the way out of the kernel (POP_REGS): they lie from its address on.
-    pub leaves: Option<usize>,
-    /// The store of the guest agent's by which it hands a message over.
-    pub rings: Option<usize>,
-}
+use super::{Found, Load};
 
 /// The agent's no-operation before that store.
 const BELL: [u8; 8] = [0x0f, 0x1f, 0x84, 0, 0x31, 0x75, 0x6d, 0x6d];
+/// Where registers lie (arch/x86/include/uapi/asm/ptrace.h, pt_regs), in bytes from %r15's.
+pub mod at {
+    pub const R10: u64 = 56;
+    pub const R9: u64 = 64;
+    pub const R8: u64 = 72;
+    pub const RAX: u64 = 80;
+    pub const RDX: u64 = 96;
+    pub const RSI: u64 = 104;
+    pub const RDI: u64 = 112;
+    pub const ORIG_RAX: u64 = 120;
+    pub const CS: u64 = 136;
+}
+/// The privilege level that a code segment says: 3 is a program's.
+pub const PROGRAMS: u64 = 3;
+
 /// push %rax, %rdi, %rsi, %rdx, %rcx, -ENOSYS: arch/x86/entry/calling.h, PUSH_AND_CLEAR_REGS of a system call.
 const PUSHES: [&[u8]; 6] = [&[0x50], &[0x57], &[0x56], &[0x52], &[0x51], &[0x6a, 0xda]];
 /// push %r15.
@@ -35,7 +35,9 @@ pub fn look(instructions: &[&[u8]]) -> Found {
         match without_rex(bytes) {
             // mov %reg, %cr3 and %cr4.
             [0x0f, 0x22, modrm] => {
-                found.loads_root |= modrm & 0xf8 == 0xd8;
+                if modrm & 0xf8 == 0xd8 {
+                    found.loads = Some(Load::Root(None));
+                }
                 found.drops |= modrm & 0xf8 == 0xe0;
             }
             // invlpg: 0f 01 /7 with a memory operand.
@@ -86,7 +88,8 @@ mod tests {
         entry.extend([&[0x41, 0x50][..], LAST_PUSH, &[0x31, 0xf6]]);
         assert_eq!(look(&entry).entered, Some(8));
         assert_eq!(look(&POPS).leaves, Some(0));
-        assert!(look(&[&[0x0f, 0x22, 0xdf]]).loads_root && look(&[&[0x41, 0x0f, 0x22, 0xdc]]).loads_root);
+        assert_eq!(look(&[&[0x0f, 0x22, 0xdf]]).loads, Some(Load::Root(None)));
+        assert_eq!(look(&[&[0x41, 0x0f, 0x22, 0xdc]]).loads, Some(Load::Root(None)));
         assert!(look(&[&[0x0f, 0x01, 0x3f]]).drops && !look(&[&[0x0f, 0x01, 0xf8]]).drops, "the latter is swapgs");
         assert_eq!(look(&[&BELL, &[0x48, 0x89, 0x00]]).rings, Some(1));
     }
