@@ -13,7 +13,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::{fs, io, os::unix::fs::FileExt, ptr};
 
-/// Left alone, in bytes: what the kernel needs for page tables and this program for its lists.
+/// Left alone, in bytes: what the kernel needs for page tables.
 const LEFT: u64 = 3 << 20;
 /// Taken at a time at most, in bytes.
 const STEP: u64 = 32 << 20;
@@ -23,6 +23,9 @@ const WATERMARK: &str = "/proc/sys/vm/min_free_kbytes";
 /// Memory of each zone that others must leave to it.
 const RESERVES: &str = "/proc/sys/vm/lowmem_reserve_ratio";
 const NO_RESERVES: &str = "0 0 0 0 0";
+/// How much a CPU keeps of what is given back, as one part in so many of a zone: next to nothing, so that free pages meet.
+const KEPT: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+const NONE_KEPT: &str = "1000000";
 /// Entries of the page map read at a time.
 const ENTRIES: usize = 4096;
 const SEED: u128 = 0x6d65_6d68_6f67;
@@ -32,9 +35,11 @@ const MLOCK_ONFAULT: libc::c_uint = 1;
 
 /// Holds `percent` of what is free in chunks at random places.
 pub fn hold(how: Memhog) -> Result<(), String> {
-    let before = [WATERMARK, RESERVES].map(fs::read_to_string);
-    tell_kernel(WATERMARK, LOW_WATERMARK_KB)?;
-    tell_kernel(RESERVES, NO_RESERVES)?;
+    let during = [(WATERMARK, LOW_WATERMARK_KB), (RESERVES, NO_RESERVES), (KEPT, NONE_KEPT)];
+    let before = during.map(|(path, _)| fs::read_to_string(path));
+    for (path, value) in during {
+        tell_kernel(path, value)?;
+    }
     let held = Area::reserve(meminfo("MemTotal:")?)?;
     held.advise(0, held.bytes, libc::MADV_NOHUGEPAGE)?;
     // A child that is about to become another program has no use for it.
@@ -54,9 +59,11 @@ pub fn hold(how: Memhog) -> Result<(), String> {
         }
         first += run;
     }
+    // Given back, they would be the largest block there is.
+    std::mem::forget(lists);
     held.lock()?;
     tell_kernel("/proc/sys/vm/compact_unevictable_allowed", "0")?;
-    for (path, value) in [WATERMARK, RESERVES].into_iter().zip(before) {
+    for ((path, _), value) in during.into_iter().zip(before) {
         tell_kernel(path, value.map_err(|e| format!("{path}: {e}"))?.trim())?;
     }
     Ok(())
