@@ -104,8 +104,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "counts.memory.contiguity",
         "pages",
         "Base pages, and for every page size (by_size) pages, runs of neighbours that lie in neighbouring frames, runs "
-        "by length, the average length of the run that a page is in, and base pages in whole aligned blocks; the same by "
-        "what memory is for (by_kind).",
+        "by length, the average length of the run that a page is in, and base pages in whole aligned blocks; the same "
+        "by what memory is for (by_kind).",
     ),
     (
         "counts.memory.touched_bytes",
