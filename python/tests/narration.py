@@ -58,7 +58,8 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             sums[f"walks.{side}.completed"] += done
             sums[f"walks.{side}.faulted"] += len(all_walks) - done
             sums["walks.replays"] += max(0, len(all_walks) - 1)
-            sums["rewalks"] += bool(all_walks) and "hit" in (line["l1"], line["l2"])
+            sums["warps.joined"] += line.get("joined", False)
+            sums["rewalks"] += bool(all_walks or line.get("joined")) and "hit" in (line["l1"], line["l2"])
             sums["violations"] += line["pa"] is None
             for step in line["walk"]:
                 of_host = step.get("entry", "").startswith("h")
@@ -163,6 +164,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     take("kernel.happenings", {k: kernel["happenings"][k] for k in told})
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]
+    flat["warps.joined"] = counts.get("warps", {}).get("joined", 0)
     # A core that runs warps stands still at a warp's next instruction, of which no line tells.
     if "warps" not in counts:
         flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]

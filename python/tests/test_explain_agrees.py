@@ -46,7 +46,23 @@ def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
     address space."""
     held: dict[str, set[tuple[int, int]]] = {a["name"]: set() for a in machine["tlb"]}
     hits: Counter[str] = Counter()
+
+    def drop(line: Line, what: tuple[str, ...]) -> None:
+        for event in line["events"]:
+            if event.get("tlb") in what:
+                held[event["array"]].discard((event["va"], event["bytes"]))
+
+    def fill(line: Line) -> None:
+        for filled in line["filled"]:
+            held[filled["array"]].add((filled["va"], filled["bytes"]))
+
     for line in lines:
+        if line["i"] is None:
+            continue
+        if machine["gpu"]:
+            # Before a warp's lookup comes what walks have brought meanwhile; what a fault drops, after it.
+            drop(line, ("evicted",))
+            fill(line)
         side = "instruction" if line["kind"] == "fetch" else "data"
         for level in (1, 2):
             if line[f"l{level}"] != "hit":
@@ -58,11 +74,9 @@ def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
                 if sizes:
                     hits[f"{array['name']}.{sizes[0]}"] += 1
                     break
-        for event in line["events"]:
-            if "tlb" in event:
-                held[event["array"]].discard((event["va"], event["bytes"]))
-        for filled in line["filled"]:
-            held[filled["array"]].add((filled["va"], filled["bytes"]))
+        drop(line, ("invalidated",) if machine["gpu"] else ("evicted", "invalidated"))
+        if not machine["gpu"]:
+            fill(line)
     return hits
 
 

@@ -10,6 +10,7 @@ pub mod describe;
 mod draw;
 mod ended;
 mod engine;
+mod flights;
 mod host;
 mod interleave;
 mod misses;

@@ -50,6 +50,9 @@ struct Line<'a> {
     l1: Answer,
     l2: Answer,
     walk: &'a [Read],
+    /// It waits for a walk that was under way.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    joined: bool,
     fault: &'a [Told],
     filled: &'a [Filled],
     events: &'a [Happening],
@@ -138,7 +141,7 @@ impl<F: FnMut(&str)> Narrator<F> {
     /// # Errors
     /// A reference that could not be told; none after it was.
     pub fn finish(mut self) -> Result<(), NarrateError> {
-        if !self.events.is_empty() || !self.fault.is_empty() {
+        if !self.events.is_empty() || !self.fault.is_empty() || !self.filled.is_empty() {
             self.tell(None);
         }
         self.failed.map_or(Ok(()), Err)
@@ -155,6 +158,7 @@ impl<F: FnMut(&str)> Narrator<F> {
             l1: story.map_or(Answer::NotAsked, |s| s.seen.l1),
             l2: story.map_or(Answer::NotAsked, |s| s.seen.l2),
             walk: &self.walk,
+            joined: story.is_some_and(|s| s.seen.joined),
             fault: &self.fault,
             filled: &self.filled,
             events: &self.events,

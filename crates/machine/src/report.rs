@@ -14,6 +14,7 @@ use crate::{
     engine::Core,
     host::System,
     model::{self, Events, Model},
+    story::Nobody,
     tally::{Cost, Place, Tally},
 };
 use host::HostReport;
@@ -132,6 +133,7 @@ pub fn report(
 ) -> Result<Report, ReportError> {
     machine.close_portion();
     machine.enter(0);
+    machine.land_all(&mut Nobody);
     let mut tlb = HierarchyCounts::default();
     let mut walks = WalkCounts::default();
     let mut events = Events::default();
@@ -284,8 +286,9 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
         if a == b { Ok(()) } else { Err(ReportError(format!("{what}: {a} and {b}"))) }
     };
     let begun = walks.instruction.walks + walks.data.walks;
+    let joined = machine.lanes.as_ref().map_or(0, |lanes| lanes.counts.joined);
     let reasons = tlb.l2i.misses + tlb.l2d.misses + own.replays + own.dirty_updates + own.denied_rechecks;
-    same("walks, and second-level misses with replays, dirty updates and rechecks", begun, reasons)?;
+    same("walks, and second-level misses with replays, dirty updates and rechecks", begun + joined, reasons)?;
     // What a miss may end in without a translation: a reference to what is not there, one against its rights, or the end.
     let walked = [&tlb.reloads_i, &tlb.reloads_d].map(|r| r.l2_misses.values().sum::<u64>());
     let left = (tlb.l2i.misses + tlb.l2d.misses) - walked.iter().sum::<u64>();

@@ -77,6 +77,8 @@ pub struct Seen {
     pub pa: Option<PhysAddr>,
     /// Bytes the entry used or filled covers.
     pub size: u64,
+    /// It waits for a walk that was under way.
+    pub joined: bool,
 }
 
 impl Seen {
@@ -88,7 +90,7 @@ impl Seen {
             Some(_) => (Answer::Miss, Answer::Hit),
             None => (Answer::Miss, Answer::Miss),
         };
-        Self { l1, l2, pa: None, size: 0 }
+        Self { l1, l2, ..Self::default() }
     }
 
     /// Whether the first level did not hold the translation.

@@ -4,6 +4,7 @@ use crate::{
     Ended, Machine,
     describe::GpuDesc,
     engine::Core,
+    flights::Flights,
     story::Watch,
     tally::{Cost, Missed},
 };
@@ -24,6 +25,8 @@ pub struct WarpCounts {
     pub lookups: u64,
     /// Cycles that cores were kept by lookups beyond those that the first level begins at once.
     pub port_stalls: u64,
+    /// Lookups that found nothing and waited for a walk that was under way.
+    pub joined: u64,
 }
 
 /// The instruction whose lanes are being read; it may go on in the next batch.
@@ -102,6 +105,8 @@ impl Lanes {
 pub(crate) struct Waiting {
     warps: Vec<Until>,
     acting: usize,
+    /// What of its walks is under way.
+    pub flights: Flights,
 }
 
 /// Until when a warp waits, and for which page.
@@ -114,7 +119,7 @@ struct Until {
 
 impl Waiting {
     pub fn new(warps: u16) -> Self {
-        Self { warps: vec![Until::default(); usize::from(warps)], acting: 0 }
+        Self { warps: vec![Until::default(); usize::from(warps)], ..Self::default() }
     }
 
     /// The acting warp has what it wants at `va` at `cycle`.
@@ -139,6 +144,16 @@ impl Machine {
         ((core % cores) as u16, warp)
     }
 
+    /// What cores have in common goes to core `cpu`, which acts next.
+    pub(crate) fn hand_over(&mut self, cpu: u16) {
+        let of = [usize::from(self.who.cpu), usize::from(cpu)];
+        if self.shares
+            && let Ok([from, to]) = self.cores.get_disjoint_mut(of)
+        {
+            from.hand_over(to, self.desc.machine.walker.shared);
+        }
+    }
+
     /// Another warp acts, on the core that is now the acting one.
     pub(crate) fn take_up(&mut self, warp: usize) {
         if let Some(waiting) = &mut self.core().waiting {
@@ -158,16 +173,22 @@ impl Machine {
         }
     }
 
-    /// The acting warp begins an instruction: its core stands still until the last one has what it wanted.
+    /// The acting warp begins an instruction: its core stands still until the last one has what it wanted. What walks have
+    /// brought meanwhile is there.
     #[inline]
-    fn begin(&mut self) {
+    fn begin<W: Watch>(&mut self, watch: &mut W) {
         let core = &mut self.cores[usize::from(self.who.cpu)];
         let Some(waiting) = &core.waiting else { return };
         let until = waiting.warps[waiting.acting];
-        let now = core.clock.now(core.instructions);
+        let mut now = core.clock.now(core.instructions);
+        let next = waiting.flights.next();
         if until.cycle > now {
             let stall = core.clock.wait(now, until.cycle, false);
+            now += stall;
             self.charge(until, stall);
+        }
+        if next <= now {
+            self.land(now, watch);
         }
     }
 
@@ -198,7 +219,7 @@ impl Machine {
                 let core = &mut self.cores[cpu];
                 core.instructions += u64::from(word.instructions());
                 core.tlbs.code = va;
-                self.begin();
+                self.begin(watch);
                 continue;
             }
             let write = word.is_write();
@@ -206,7 +227,7 @@ impl Machine {
                 self.close_lanes();
             }
             if self.lanes.as_ref().is_some_and(|lanes| lanes.is_closed()) {
-                self.begin();
+                self.begin(watch);
             }
             if !self.lanes.as_mut().is_some_and(|lanes| lanes.add(va, write)) {
                 continue;
@@ -239,7 +260,7 @@ impl Core {
     }
 
     /// What is one for all cores goes to the one that acts next.
-    pub(crate) fn hand_over(&mut self, to: &mut Self, walker_is_shared: bool) {
+    fn hand_over(&mut self, to: &mut Self, walker_is_shared: bool) {
         self.tlbs.hand_over(&mut to.tlbs);
         if walker_is_shared {
             std::mem::swap(&mut self.walker, &mut to.walker);

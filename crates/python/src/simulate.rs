@@ -156,6 +156,7 @@ pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> 
             Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
         })
     });
+    machine.land_all(&mut narrator);
     let told = narrator.finish();
     if let Some(error) = raised {
         return Err(error);

@@ -187,7 +187,7 @@ impl Hierarchy {
                 } else {
                     self.put(0, q, value, order, true, obs)
                 };
-                self.reloaded(q.side, SECOND_LEVEL, first);
+                self.reloaded(q.side, SECOND_LEVEL, first, 1);
                 return self.answer(q, 2, cycles, value, order, first);
             }
         }
@@ -261,12 +261,37 @@ impl Hierarchy {
     #[inline(never)]
     pub fn fill<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, walked: &Walked, obs: &mut O) {
         let q = Query::new(asid, va, access);
+        let missed = self.missed[q.side] == q.vpn.0;
+        self.fill_for(q, walked, u64::from(missed), obs);
+    }
+
+    /// As [`Self::fill`], for a walk that ended only now: other lookups came between, and so many misses waited for it.
+    pub fn fill_late<O: Observer>(
+        &mut self,
+        asid: Asid,
+        va: VirtAddr,
+        access: Access,
+        walked: &Walked,
+        misses: u64,
+        obs: &mut O,
+    ) {
+        self.fill_for(Query::new(asid, va, access), walked, misses, obs);
+    }
+
+    /// A walk that so many misses waited for ended in a translation that no array takes any more.
+    pub fn brought_nothing(&mut self, side: Side, misses: u64) {
+        self.unheld[side as usize][WALK] += misses;
+    }
+
+    /// Takes in what a walk found that so many second-level misses waited for.
+    #[inline(always)]
+    fn fill_for<O: Observer>(&mut self, q: Query, walked: &Walked, misses: u64, obs: &mut O) {
         let value = Value::of(&walked.leaf);
         let order = walked.leaf.order;
-        let absent = self.absent[q.side] == page_of(asid, va);
+        let absent = self.absent[q.side] == page_of(q.asid, q.va);
         self.settle_for(q.side);
         self.absent = [NOBODY; 2];
-        let missed = std::mem::replace(&mut self.missed[q.side], NOBODY) == q.vpn.0;
+        self.missed[q.side] = NOBODY;
         if self.coalesces {
             if self.guesses {
                 self.learn(1, q.side, order);
@@ -282,9 +307,7 @@ impl Hierarchy {
             };
             self.take(1, q, known, absent, obs);
             let first = self.take(0, q, known, absent, obs);
-            if missed {
-                self.reloaded(q.side, WALK, first);
-            }
+            self.reloaded(q.side, WALK, first, misses);
             return;
         }
         if self.guesses {
@@ -293,17 +316,17 @@ impl Hierarchy {
         }
         self.put(1, q, value, order, absent, obs);
         let first = self.put(0, q, value, order, absent, obs);
-        if missed {
-            self.reloaded(q.side, WALK, first);
-        }
+        self.reloaded(q.side, WALK, first, misses);
     }
 
-    /// A miss of the first level has ended in an entry there.
+    /// So many misses of the first level have ended in an entry there.
     #[inline(always)]
-    fn reloaded(&mut self, side: usize, origin: usize, first: Option<(u8, Slot)>) {
+    fn reloaded(&mut self, side: usize, origin: usize, first: Option<(u8, Slot)>, misses: u64) {
         match first {
-            Some((array, slot)) => self.arrays[usize::from(array)].reloads[side][origin][usize::from(slot.size)] += 1,
-            None => self.unheld[side][origin] += 1,
+            Some((array, slot)) => {
+                self.arrays[usize::from(array)].reloads[side][origin][usize::from(slot.size)] += misses;
+            }
+            None => self.unheld[side][origin] += misses,
         }
     }
 

@@ -19,6 +19,8 @@ impl Machine {
     pub(super) fn event<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<(), Ended> {
         if let Event::Invlpg { addr } = event {
             // A core drops its own translation only.
+            let cpu = usize::from(self.who.cpu);
+            self.divert(cpu..=cpu);
             let core = &mut self.cores[usize::from(self.who.cpu)];
             if let Some(cx) = core.context {
                 let what = Invalidate::Page { asid: cx.asid, va: *addr, order: PageOrder::P4K };
@@ -53,12 +55,7 @@ impl Machine {
         if let Event::Switch { pid, tid } = *event {
             let (cpu, warp) = self.pin(tid);
             self.close_portion();
-            if cpu != self.who.cpu && self.shares {
-                let of = [usize::from(self.who.cpu), usize::from(cpu)];
-                if let Ok([from, to]) = self.cores.get_disjoint_mut(of) {
-                    from.hand_over(to, self.desc.machine.walker.shared);
-                }
-            }
+            self.hand_over(cpu);
             self.who = Actor { pid, tid, cpu };
             self.take_up(warp);
             let now = self.portion();
@@ -66,6 +63,7 @@ impl Machine {
             let before = self.core().pid.replace(pid);
             if before.is_some_and(|before| before != pid) {
                 self.counts.space_switches += 1;
+                self.divert(usize::from(cpu)..=usize::from(cpu));
                 if let Some(host) = &mut self.host {
                     host.trap_table_load();
                 }

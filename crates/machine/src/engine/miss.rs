@@ -4,8 +4,9 @@ use super::Machine;
 use crate::{
     Ended,
     describe::Unmapped,
+    flights::{Flight, Joined},
     host::Filled,
-    story::{Seen, Story, Watch},
+    story::{Answer, Seen, Story, Watch},
     tally::{Cost, Missed},
 };
 use mmulab_addr::{Access, PageOrder, PhysAddr, Side, VirtAddr};
@@ -99,6 +100,9 @@ impl Machine {
                 self.wait_for_second_level(p, cycles);
             }
         }
+        if self.lanes.is_some() && self.join_walk(p) {
+            return Ok(());
+        }
         let most = if self.host.is_some() { MAX_GUEST_FAULTS } else { MAX_FAULTS };
         for _ in 0..most {
             match self.walk(p, watch)? {
@@ -114,6 +118,22 @@ impl Machine {
             self.counts.replays += 1;
         }
         Err(Ended::Stuck { va: p.va, access: p.access })
+    }
+
+    /// A warp's lookup waits for a walk under way that brings its page, if there is one.
+    fn join_walk(&mut self, p: &mut Pending) -> bool {
+        let asid = self.asid(usize::from(self.who.cpu));
+        let misses = u64::from(p.seen.l2 == Answer::Miss);
+        let Some(Joined { end, walked }) = self.join(asid, p.va, p.access, misses) else { return false };
+        if let Some(lanes) = &mut self.lanes {
+            lanes.counts.joined += 1;
+        }
+        let (pid, core) = (self.who.pid, self.core());
+        let now = core.clock.now(core.instructions);
+        core.wait(now, end, false, (pid, p.va));
+        p.seen.joined = true;
+        self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
+        true
     }
 
     /// The reference has its physical address.
@@ -188,7 +208,12 @@ impl Machine {
             Nested::Guest(Walk::Fault { .. }) if self.host.is_some() => return self.fill_shadow(p, cx, watch),
             Nested::Guest(Walk::Fault { .. }) => Came::Fault,
             Nested::Guest(Walk::Mapped { walked, .. }) => {
-                core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
+                if core.waiting.is_none() {
+                    core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
+                } else {
+                    let (code, misses) = (core.tlbs.code, u64::from(p.seen.l2 == Answer::Miss));
+                    self.depart(end, Flight { asid: cx.asid, va: p.va, access: p.access, walked, code, misses });
+                }
                 self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
                 Came::Through
             }

@@ -11,6 +11,7 @@ use crate::{
     counts::Counts,
     describe::{Check, Resolved, Unmapped},
     ended::{Ended, MachineError},
+    flights::Common,
     host::{Host, System},
     portions::{Portion, Portions},
     story::{Nobody, Watch},
@@ -43,7 +44,9 @@ pub struct Machine {
     /// The instruction whose lanes are being read, where cores run warps.
     pub(crate) lanes: Option<Box<Lanes>>,
     /// Whether cores have walker or TLBs in common.
-    shares: bool,
+    pub(crate) shares: bool,
+    /// Walks under way, where cores that run warps have the second level in common.
+    pub(crate) common: Option<Box<Common>>,
     /// What each process had of the run.
     pub(crate) portions: Portions,
     fx: Effects,
@@ -117,6 +120,7 @@ impl Machine {
             pinned: BTreeMap::from([(Tid(1), 0)]),
             lanes: m.gpu.as_ref().map(|gpu| Box::new(Lanes::new(gpu))),
             shares: m.shares(),
+            common: (m.gpu.is_some() && m.tlb.iter().any(|array| array.shared)).then(Box::default),
             portions: Portions::default(),
             fx: Effects::default(),
             unmapped,

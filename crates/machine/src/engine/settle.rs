@@ -10,6 +10,9 @@ impl Machine {
     /// that a guest's kernel stored to.
     pub(super) fn settle<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
         let format = self.format;
+        if self.lanes.is_some() && !self.fx.invalidations.is_empty() {
+            self.divert(0..=self.cores.len() - 1);
+        }
         for what in &self.fx.invalidations {
             // Without tags, the core that switches drops its own; shadow tables and what cores share are all cores'.
             let own = self.fx.local && !self.shares && self.host.as_ref().is_none_or(|host| !host.has_shadows());

@@ -1,0 +1,178 @@
+//! Walks under way on a core that runs warps: what each will bring, and when.
+
+use crate::{Machine, engine::Core, story::Watch};
+use mmulab_addr::{Access, Asid, Side, VirtAddr};
+use mmulab_pagetable::Walked;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// A walk under way: what the TLBs take when it ends.
+pub(crate) struct Flight {
+    pub asid: Asid,
+    pub va: VirtAddr,
+    pub access: Access,
+    pub walked: Walked,
+    /// The code that wanted it, for page-size predictors.
+    pub code: VirtAddr,
+    /// Second-level misses that it serves: its own, if it had one, and those that joined it.
+    pub misses: u64,
+}
+
+impl Flight {
+    /// Whether what it brings lets `access` through.
+    fn serves(&self, access: Access) -> bool {
+        serves(&self.walked, access)
+    }
+}
+
+fn serves(walked: &Walked, access: Access) -> bool {
+    walked.leaf.allows(access) && (walked.leaf.dirty || access != Access::Write)
+}
+
+/// When a walk ends, and its number among those of its core.
+type Arrival = (u64, u64);
+
+/// The walks under way of a core, found by base page: how large a page is, only the end of its walk tells.
+#[derive(Default)]
+pub(crate) struct Flights {
+    by_page: FxHashMap<u64, Arrival>,
+    due: BTreeMap<Arrival, Flight>,
+    begun: u64,
+}
+
+fn page_of(asid: Asid, va: VirtAddr) -> u64 {
+    (va.vpn().0 << 16) | u64::from(asid.0)
+}
+
+impl Flights {
+    /// A walk that ends at `end` has begun.
+    pub fn begin(&mut self, end: u64, flight: Flight) {
+        self.begun += 1;
+        self.by_page.insert(page_of(flight.asid, flight.va), (end, self.begun));
+        self.due.insert((end, self.begun), flight);
+    }
+
+    /// The walk under way for the page of `va` that will let `access` through, and when it ends.
+    fn find(&mut self, asid: Asid, va: VirtAddr, access: Access) -> Option<(u64, &mut Flight)> {
+        let arrival = *self.by_page.get(&page_of(asid, va))?;
+        self.due.get_mut(&arrival).filter(|flight| flight.serves(access)).map(|flight| (arrival.0, flight))
+    }
+
+    /// When the first of them ends.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.due.first_key_value().map_or(u64::MAX, |(&(end, _), _)| end)
+    }
+
+    /// Takes out the one that ends first, if it has ended at `now`.
+    fn take_ended(&mut self, now: u64) -> Option<(u64, Flight)> {
+        let (arrival, flight) = self.due.first_entry().filter(|first| first.key().0 <= now)?.remove_entry();
+        let page = page_of(flight.asid, flight.va);
+        // A later walk for the same page, with more rights, is found in its place.
+        if self.by_page.get(&page) == Some(&arrival) {
+            self.by_page.remove(&page);
+        }
+        Some((arrival.0, flight))
+    }
+}
+
+/// Walks under way by base page, where cores have the second level in common: a core may join another one's.
+#[derive(Default)]
+pub(crate) struct Common(FxHashMap<u64, (u64, Walked)>);
+
+/// How a lookup found the walk that it joins.
+pub(crate) struct Joined {
+    /// When that one ends.
+    pub end: u64,
+    pub walked: Walked,
+}
+
+impl Machine {
+    /// A walk for `flight` ends at `end` on the acting core: until then its translation is not there.
+    pub(crate) fn depart(&mut self, end: u64, flight: Flight) {
+        if let Some(common) = &mut self.common {
+            common.0.insert(page_of(flight.asid, flight.va), (end, flight.walked));
+        }
+        if let Some(waiting) = &mut self.core().waiting {
+            waiting.flights.begin(end, flight);
+        }
+    }
+
+    /// The walk under way that brings what a lookup on the acting core did not find, if there is one. `misses`: second-level
+    /// misses of that lookup.
+    pub(crate) fn join(&mut self, asid: Asid, va: VirtAddr, access: Access, misses: u64) -> Option<Joined> {
+        let cpu = usize::from(self.who.cpu);
+        let core = &mut self.cores[cpu];
+        let waiting = core.waiting.as_mut()?;
+        if let Some((end, flight)) = waiting.flights.find(asid, va, access) {
+            flight.misses += misses;
+            return Some(Joined { end, walked: flight.walked });
+        }
+        let common = self.common.as_mut()?;
+        let page = page_of(asid, va);
+        let (end, walked) = *common.0.get(&page).filter(|(_, walked)| serves(walked, access))?;
+        let now = core.clock.now(core.instructions);
+        if end <= now {
+            // It has ended, and the core that began it has not acted since: this one takes what it brought.
+            common.0.remove(&page);
+        }
+        waiting.flights.begin(end, Flight { asid, va, access, walked, code: core.tlbs.code, misses });
+        Some(Joined { end, walked })
+    }
+
+    /// What has ended on the acting core at `now` is there.
+    #[cold]
+    pub(crate) fn land<W: Watch>(&mut self, now: u64, watch: &mut W) {
+        let core = &mut self.cores[usize::from(self.who.cpu)];
+        let Some(waiting) = &mut core.waiting else { return };
+        while let Some((end, flight)) = waiting.flights.take_ended(now) {
+            let Flight { asid, va, access, walked, code, misses } = flight;
+            let page = page_of(asid, va);
+            if let Some(common) = &mut self.common
+                && common.0.get(&page).is_some_and(|&(theirs, _)| theirs == end)
+            {
+                common.0.remove(&page);
+            }
+            let now_runs = std::mem::replace(&mut core.tlbs.code, code);
+            core.tlbs.fill_late(asid, va, access, &walked, misses, watch);
+            core.tlbs.code = now_runs;
+        }
+    }
+
+    /// The trace is over: what is under way on any core ends.
+    pub fn land_all<W: Watch>(&mut self, watch: &mut W) {
+        let acting = self.who.cpu;
+        for cpu in 0..self.cores.len() as u16 {
+            if self.cores[usize::from(cpu)].has_flights() {
+                self.hand_over(cpu);
+                self.who.cpu = cpu;
+                self.land(u64::MAX, watch);
+            }
+        }
+        self.hand_over(acting);
+        self.who.cpu = acting;
+    }
+
+    /// An invalidation, or another process: what is under way on these cores brings nothing.
+    #[cold]
+    pub(crate) fn divert(&mut self, cpus: std::ops::RangeInclusive<usize>) {
+        if let Some(common) = &mut self.common {
+            common.0.clear();
+        }
+        self.cores[cpus].iter_mut().for_each(Core::divert);
+    }
+}
+
+impl Core {
+    fn has_flights(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.flights.due.is_empty())
+    }
+
+    fn divert(&mut self) {
+        let Some(waiting) = &mut self.waiting else { return };
+        waiting.flights.by_page.clear();
+        for (_, flight) in std::mem::take(&mut waiting.flights.due) {
+            self.tlbs.brought_nothing(Side::Data, flight.misses);
+        }
+    }
+}
