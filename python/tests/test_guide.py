@@ -39,7 +39,8 @@ def _commands(page: Path) -> list[list[str]]:
 
 @pytest.fixture
 def prepared(cli: Cli, tmp_path: Path) -> Cli:
-    """A directory with `my-program`, its recording and a study of it."""
+    """A directory with `my-program`, its recording and a study of it, and traces of a GPU."""
+    shutil.copytree(CHECKOUT / "tests" / "data" / "accel-sim", tmp_path / "traces")
     if not RECORDS:
         shutil.copy(CHECKOUT / "tests" / "data" / "cc1-small.mmt", tmp_path / "prog.mmt")
         assert cli("trace", "slice", "prog.mmt", "prog.mmtx", "--end", "100k").code == 0

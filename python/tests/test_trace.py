@@ -292,3 +292,54 @@ def test_ctrl_c_leaves_a_valid_file_or_none(cli: Cli, tmp_path: Path, target: st
     if kept:
         assert cli("trace", "verify", target).code == 0
         assert any("interrupted" in w for w in cli("trace", "info", target, "--json").json()["warnings"])
+
+
+def test_accel_sims_kernels_become_traces_of_warps(cli: Cli, tmp_path: Path) -> None:
+    """The list, whichever way its blocks are dealt out, and what it is converted to, run alike."""
+    kernels = Path(__file__).parents[2] / "tests" / "data" / "accel-sim" / "kernelslist.g"
+    dealt = f"accel-sim:{kernels}?cores=2&warps=2"
+    assert cli("trace", "convert", dealt, "k.mmt").code == 0
+    assert cli("trace", "convert", "k.mmt", "k.mmtx").code == 0
+    lines = (tmp_path / "k.mmtx").read_text().splitlines()
+    assert "#: warps 2" in lines
+    assert "#: mappings untold" in lines
+    # A load or store a line, the first one of the first core; and instructions that end warps.
+    told = [line for line in lines if line.startswith("warp ")]
+    assert told[0] == "warp 0.0 0x100000010 x2 r 0xffffffff 0x7f3000000000+4"
+    assert told[2] == "warp 0.1 0x100000010 r 0x7 0x7f3000001000,0x7f3000002000,0x7f3000000000"
+    assert len(told) == 5
+    sets = ("--set", "gpu.warps=2", "--set", "core.count=2")
+    ran = [cli("run", "gpu-mix-baseline", "--trace", name, *sets, "--json") for name in (dealt, "k.mmt", "k.mmtx")]
+    assert [result.code for result in ran] == [0, 0, 0]
+    found = [result.json()["counts"] for result in ran]
+    assert found[0] == found[1] == found[2]
+    assert found[0]["warps"]["instructions"] == 5
+    assert found[0]["warps"]["lanes"] == 32 + 16 + 3 + 2 + 1
+    assert found[0]["instructions"] == 12
+    assert cli("trace", "info", str(kernels), "--json").json()["format"] == "accel-sim"
+    hashes = {cli("trace", "info", name, "--json").json()["hash"] for name in (dealt, f"accel-sim:{kernels}?cores=3")}
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("accel-sim:no-such-file", "no-such-file: no such trace"),
+        ("accel-sim:k.traceg?core=2", "'core' is no key of it: cores and warps are"),
+        ("accel-sim:k.traceg?warps=0", "warps is '0': give 1 to 1024"),
+        ("accel-sim:k.traceg?warps=1", "a block has 2 warps, and a core 1"),
+        ("accel-sim:k.mmtx?warps=4", "its blocks cannot be dealt anew"),
+        ("list.g", "kernel-9.traceg"),
+        ("wrong.g", "line 2: damaged: 'kernel-1.trace' is not grouped by thread blocks"),
+    ],
+)
+def test_what_is_wrong_with_a_gpus_trace_is_said(cli: Cli, tmp_path: Path, name: str, says: str) -> None:
+    """With its place, and what to do."""
+    kernel = Path(__file__).parents[2] / "tests" / "data" / "accel-sim" / "kernel-1.traceg"
+    (tmp_path / "k.traceg").write_text(kernel.read_text())
+    (tmp_path / "k.mmtx").write_text("r 0x1000\n")
+    (tmp_path / "list.g").write_text("kernel-9.traceg\n")
+    (tmp_path / "wrong.g").write_text("MemcpyHtoD,0x1000,4\nkernel-1.trace\n")
+    ran = cli("trace", "convert", name, "out.mmt")
+    assert ran.code != 0
+    assert says in ran.err

@@ -1,12 +1,14 @@
 use mmulab_mix::{MixDesc, Part, mix};
-use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, open_file, stretch};
+use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, WarpShape, open_file, open_warps, stretch};
 use std::path::Path;
 
 /// What a mix's name begins with.
 const MIX: &str = "mix:";
+/// The same of a file of thread blocks.
+const WARPS: &str = "accel-sim:";
 
-/// Opens whatever a user names as a trace: a file of any format that is read, `gen:NAME?key=value`, or `mix:` with the JSON
-/// of a [`MixDesc`].
+/// Opens whatever a user names as a trace: a file of any format that is read, `gen:NAME?key=value`, `accel-sim:FILE?cores=N&warps=N`,
+/// or `mix:` with the JSON of a [`MixDesc`].
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
@@ -18,7 +20,35 @@ pub fn open(name: &str) -> Result<Box<dyn Source>, TraceError> {
     if let Some(described) = name.strip_prefix(MIX) {
         return open_mix(described);
     }
+    if let Some(described) = name.strip_prefix(WARPS) {
+        return open_blocks(name, described);
+    }
     open_file(Path::new(name))
+}
+
+/// A file of thread blocks, and the cores that they are dealt to: `FILE?cores=N&warps=N`.
+fn open_blocks(name: &str, described: &str) -> Result<Box<dyn Source>, TraceError> {
+    let wrong = |what: String| TraceError::new(name, "", TraceErrorKind::Request(what));
+    let (file, keys) = described.split_once('?').unwrap_or((described, ""));
+    let mut shape = WarpShape::default();
+    for pair in keys.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let place = match key {
+            "cores" => &mut shape.cores,
+            "warps" => &mut shape.warps,
+            _ => return Err(wrong(format!("'{key}' is no key of it: cores and warps are"))),
+        };
+        let most = WarpShape::MOST;
+        let given = value.parse().ok().filter(|n| (1..=most).contains(n));
+        *place = given.ok_or_else(|| wrong(format!("{key} is '{value}': give 1 to {most}")))?;
+    }
+    let source = open_warps(Path::new(file), shape)?;
+    match source.info().warps {
+        Some(warps) if warps == shape.warps => Ok(source),
+        _ => Err(wrong(
+            "its blocks cannot be dealt anew: only those of Accel-Sim's kernelslist.g and .traceg can".into(),
+        )),
+    }
 }
 
 fn open_mix(described: &str) -> Result<Box<dyn Source>, TraceError> {

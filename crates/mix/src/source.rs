@@ -140,6 +140,8 @@ fn info(name: &str, parts: &[Part], schedule: &Schedule) -> Result<TraceInfo, St
         has_address_space: first.has_address_space,
         has_heap: infos.iter().all(|i| i.has_heap),
         misses_of: first.misses_of.clone(),
+        // Threads are renumbered.
+        warps: None,
         mix: Some(Mixed { schedule: described, members: members.collect() }),
         hash: hashes.map(|h| format!("mix {turns} {} of {}", placed.join(" "), h.join(" + "))),
         warnings,

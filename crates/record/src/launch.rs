@@ -267,6 +267,7 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         has_address_space: true,
         has_heap: options.heap.is_some(),
         misses_of: None,
+        warps: None,
         writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
         source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
     };

@@ -19,8 +19,10 @@ mod text;
 pub use batch::Batch;
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
-pub use files::{Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, stretch, write_file};
-pub use foreign::{ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader};
+pub use files::{
+    Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, stretch, write_file,
+};
+pub use foreign::{AccelSimReader, ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader, WarpShape};
 pub use native::{
     ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op, Sought,
     Variant, VariantId, sealed_chunk, write_index,
@@ -28,6 +30,6 @@ pub use native::{
 pub use refs::{Item, Ref};
 pub use source::{Isa, Member, Mixed, Source, TraceInfo, Verified};
 pub use summary::{MappingSummary, Summary, summarize};
-pub use text::{TextReader, line_of_event, write_batch, write_description};
+pub use text::{TextReader, TextWriter, line_of_event, write_batch, write_description};
 
 pub(crate) use files::read_up_to;

@@ -34,7 +34,7 @@ impl fmt::Display for Isa {
 pub struct TraceInfo {
     /// Where it comes from: a path, or the `gen:` text.
     pub name: String,
-    /// `native`, `text`, `champsim`, `drmemtrace-view`, `lackey` or `generator`.
+    /// `native`, `text`, `champsim`, `drmemtrace-view`, `lackey`, `accel-sim` or `generator`.
     pub format: String,
     /// The recorded program.
     pub program: String,
@@ -54,6 +54,9 @@ pub struct TraceInfo {
     /// such a trace is a walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses_of: Option<String>,
+    /// Where threads are warps of shader cores: how many a core has. Thread T is warp T % warps of core T / warps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warps: Option<u16>,
     /// Where several traces are told in turns: which, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixed>,
@@ -154,9 +157,11 @@ pub trait Source: Send {
 
     /// What a copy of it says at its start.
     fn description(&self) -> Description {
-        let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, format, .. } = self.info().clone();
+        let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, warps, format, .. } =
+            self.info().clone();
         let writer = concat!("mmulab ", env!("CARGO_PKG_VERSION")).into();
-        Description { program, args, isa, has_address_space, has_heap, misses_of, writer, source: format, cpu: None }
+        let source = format;
+        Description { program, args, isa, has_address_space, has_heap, misses_of, warps, writer, source, cpu: None }
     }
 
     /// What it says at its end, where that can be known beforehand.

@@ -3,8 +3,8 @@
 
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{
-    Batch, ChampSimReader, Description, DrmemtraceReader, EndInfo, Event, Item, LackeyReader, NativeReader,
-    NativeWriter, Ref, Source, TextReader, open_file, sealed_chunk, summarize,
+    AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, EndInfo, Event, Item, LackeyReader,
+    NativeReader, NativeWriter, Ref, Source, TextReader, WarpShape, open_file, sealed_chunk, summarize,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -135,6 +135,11 @@ const TEXT: &str = "#: program /bin/x\n#: isa aarch64\nmmap 0x400000 2M rx file:
     r 0x7f0000001000\nn 100\nmadvise 0x7f0000000000 64K hugepage\nmremap 0x1000 4K 0x2000 8K keep\nmunmap 0x2000 8K\n\
     mprotect 0x600000 4K r\nfork 7\np 7.8\nclone 9\nexec /bin/y%20z\nexit 3\nexit-thread\ninvlpg 0x1000\ntick\nlost x\n";
 
+const WARPS: &str = "#: warps 4\nwarp 1.3 0x400100 x40 r 0xff 0x7f0000000000+4\nwarp 0.2 0x400100 w 0x5 0x1000,0x2000\n\
+    warp 0.2 0x400100 r 0xffffffffffffffff 0x7f0000000000-64\np 2.1\nwarp 0.0 0x8 x2 w 0x1 0x3000\n";
+
+const KERNEL: &str = include_str!("../../../tests/data/accel-sim/kernel-1.traceg");
+
 const LACKEY: &str = "==7== Lackey, an example Valgrind tool\n==7== Command: /bin/ls /\n==7== \nI  0401ab70,3\n\
     I  0401afff,5\n S 1fff000678,8\n L 1fff000678,16\n M 04033ffc,8\n==7== Exit code:       0\n";
 
@@ -171,11 +176,16 @@ type Sample = (&'static str, Vec<u8>, fn(&[u8]));
 #[test]
 fn damaged_traces_are_survived() {
     let mut random = Random(20_240_601);
-    let samples: [Sample; 5] = [
+    let samples: [Sample; 7] = [
         ("native", native_sample(), native),
         ("text", TEXT.into(), |b| drain(TextReader::new(Cursor::new(b.to_vec()), "t".into()))),
         ("lackey", LACKEY.into(), |b| drain(LackeyReader::new(Cursor::new(b.to_vec()), "t".into()))),
         ("view", VIEW.into(), |b| drain(DrmemtraceReader::new(Cursor::new(b.to_vec()), "t".into()))),
+        ("warps", WARPS.into(), |b| drain(TextReader::new(Cursor::new(b.to_vec()), "t".into()))),
+        ("accel-sim", KERNEL.into(), |b| {
+            let input = Box::new(Cursor::new(b.to_vec()));
+            drain(AccelSimReader::new(input, "t".into(), WarpShape { cores: 2, warps: 4 }));
+        }),
         ("champsim", champsim_sample(), |b| drain(ChampSimReader::new(Cursor::new(b.to_vec()), "t".into()))),
     ];
     for (name, sample, read) in &samples {
@@ -238,8 +248,16 @@ fn damaged_files_are_opened_by_content_or_refused() {
         packer.finish().unwrap()
     };
     let champsim = champsim_sample();
-    let samples =
-        [native_sample(), TEXT.into(), LACKEY.into(), VIEW.into(), gzip(&champsim), xz(&champsim), champsim.clone()];
+    let samples = [
+        native_sample(),
+        TEXT.into(),
+        LACKEY.into(),
+        VIEW.into(),
+        KERNEL.into(),
+        gzip(&champsim),
+        xz(&champsim),
+        champsim.clone(),
+    ];
     let mut opened = 0;
     for (i, sample) in samples.iter().enumerate() {
         for name in ["a.mmt", "a.mmtx", "a.champsim", "a"] {

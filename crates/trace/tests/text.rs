@@ -1,7 +1,10 @@
 //! The text form reads back as what was written, and says where it is wrong.
 
 use mmulab_addr::{PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
-use mmulab_trace::{Advice, Backing, Batch, Event, ImageSegment, MapFlags, Ref, Source, TextReader, write_batch};
+use mmulab_trace::{
+    Advice, Backing, Batch, Description, Event, ImageSegment, MapFlags, Ref, Source, TextReader, TextWriter,
+    write_batch,
+};
 use proptest::prelude::*;
 
 fn va() -> impl Strategy<Value = VirtAddr> {
@@ -130,6 +133,36 @@ proptest! {
     }
 
     #[test]
+    fn warps_are_written_a_line_each_and_read_as_they_were(
+        steps in prop::collection::vec((step(), prop::option::of(any_item())), 0..30), cut in any::<prop::sample::Index>()
+    ) {
+        let mut batch = Batch::default();
+        for ((tid, words), between) in steps {
+            batch.push_event(Event::Switch { pid: Pid(1), tid: Tid(tid) });
+            batch.refs.extend(words);
+            match between {
+                Some(Any::Ref(r)) => batch.refs.push(r),
+                Some(Any::Event(e)) => batch.push_event(e),
+                None => {}
+            }
+        }
+        let description = Description { has_address_space: true, warps: Some(4), ..Description::default() };
+        let mut writer = TextWriter::new(Vec::new(), &description).unwrap();
+        // Wherever a batch ends.
+        let at = cut.index(batch.refs.len() + 1);
+        for part in [&batch.refs[..at], &batch.refs[at..]] {
+            writer.push_batch(&Batch { refs: part.to_vec(), events: batch.events.clone() }).unwrap();
+        }
+        let text = writer.finish().unwrap();
+        let mut reader = TextReader::new(text.as_slice(), "t".into());
+        prop_assert_eq!(reader.info().warps, Some(4));
+        let mut again = Batch::default();
+        reader.next_batch(&mut again).unwrap();
+        prop_assert_eq!(again.refs, batch.refs);
+        prop_assert_eq!(again.events, batch.events);
+    }
+
+    #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = read(&bytes);
     }
@@ -138,6 +171,49 @@ proptest! {
     fn no_words_make_it_panic(text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}") {
         let _ = read(text.as_bytes());
     }
+}
+
+/// A warp's thread, and an instruction of it.
+fn step() -> impl Strategy<Value = (u32, Vec<Ref>)> {
+    let stride = prop_oneof![Just(0i64), Just(4), Just(-8), -70_000i64..70_000];
+    let lanes = prop_oneof![
+        prop::collection::vec(va(), 1..70),
+        (va(), stride, any::<u64>()).prop_map(|(base, stride, mask)| {
+            let on = (0..64).filter(|lane| mask >> lane & 1 == 1);
+            on.map(|lane| VirtAddr::new(base.raw().wrapping_add_signed(stride * lane))).collect()
+        }),
+    ];
+    (0u32..3, va(), 0u32..80, lanes, any::<bool>()).prop_map(|(tid, code, count, lanes, write)| {
+        let mut batch = Batch::default();
+        batch.push_block(code, 1, count);
+        batch.refs.extend(lanes.into_iter().map(|va| if write { Ref::write(va) } else { Ref::read(va) }));
+        (tid, batch.refs)
+    })
+}
+
+#[test]
+fn a_warps_line_is_its_instruction() {
+    let text = b"#: warps 4\nwarp 2.1 0x400100 x4 r 0xb 0x1000+8\nwarp 2.1 0x400104 w 0x5 0x9000,0x8000\n";
+    let batch = read(text).unwrap();
+    let mut plain = Vec::new();
+    write_batch(&batch, &mut plain).unwrap();
+    let expected = "p 1.9\nf 0x400100 x4\nr 0x1000\nr 0x1008\nr 0x1018\nf 0x400104\nw 0x9000\nw 0x8000\n";
+    assert_eq!(String::from_utf8(plain).unwrap(), expected);
+    let wrong = |line: &str| read(format!("#: warps 4\n{line}\n").as_bytes()).unwrap_err();
+    for (line, says) in [
+        ("warp 2.4 0x10 r 0x1 0x20", "column 6: '2.4' is no warp of a core that has 4, from 0 on"),
+        ("warp 2 0x10 r 0x1 0x20", "'2' is no warp: write CORE.WARP"),
+        ("warp 2.0 0x10 q 0x1 0x20", "'q' is neither r, for a load, nor w"),
+        ("warp 2.0 0x10 r 0 0x20", "'0' is no mask: write 0x"),
+        ("warp 2.0 0x10 r 0x0 0x20", "no lane is on"),
+        ("warp 2.0 0x10 r 0x3 0x20", "1 addresses for 2 lanes: write BASE+STRIDE, or one for each lane"),
+        ("warp 2.0 0x10 r 0x3 0x20+x", "'+x' is no stride"),
+        ("warp 4294967295.0 0x10 r 0x1 0x20", "has a core beyond any"),
+    ] {
+        let error = wrong(line);
+        assert!(error.contains(says), "{line}: {error}");
+    }
+    assert!(read(b"warp 0.0 0x10 r 0x1 0x20").unwrap_err().contains("needs a line '#: warps N'"));
 }
 
 #[test]

@@ -14,6 +14,9 @@ from mmulab.engine import Options, mix_of
 from mmulab.engine import trace as find_trace
 from mmulab.result import Result, json_text
 
+# What a trace is called that says how its thread blocks are dealt out.
+ACCEL_SIM = "accel-sim:"
+
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,11 +162,16 @@ def set_option(function: F) -> F:
     )(function)
 
 
+def _file_of(trace: str) -> str:
+    """The file of a trace that may say how it is read: `accel-sim:FILE?cores=16`."""
+    return trace.removeprefix(ACCEL_SIM).partition("?")[0] if trace.startswith(ACCEL_SIM) else trace
+
+
 def existing_trace(trace: str) -> str:
     """Refuses a missing trace file or mix before anything else is done; `gen:` texts pass."""
     if mix_of(trace) is not None:
         find_trace(trace)
-    elif not trace.startswith("gen:") and not Path(trace).exists():
+    elif not trace.startswith("gen:") and not Path(_file_of(trace)).exists():
         raise click.UsageError(
             f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
             "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them) "

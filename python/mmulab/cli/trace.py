@@ -27,8 +27,9 @@ _to = click.option(
 def trace() -> None:
     """Look at, check, convert and cut traces.
 
-    FILE is a native trace (.mmt), a text trace (.mmtx), a trace of ChampSim, DynamoRIO (drmemtrace's view tool) or
-    Valgrind (lackey), each also packed with gzip, xz or zstd, or gen:NAME?key=value.
+    FILE is a native trace (.mmt), a text trace (.mmtx), a trace of ChampSim, DynamoRIO (drmemtrace's view tool),
+    Valgrind (lackey) or Accel-Sim (kernelslist.g, .traceg), each also packed with gzip, xz or zstd, or
+    gen:NAME?key=value. accel-sim:FILE?cores=16&warps=32 says how many cores thread blocks are dealt to.
     """
 
 

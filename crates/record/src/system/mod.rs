@@ -224,6 +224,7 @@ impl Guest {
             has_address_space: true,
             has_heap: false,
             misses_of: None,
+            warps: None,
             writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
             source: format!("{} -m {memory}M, {}: {kernel_args}", board.qemu, system.kernel.display()),
         };

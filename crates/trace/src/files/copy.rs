@@ -1,6 +1,6 @@
 use crate::{
-    Batch, ChampSimWriter, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TraceError,
-    TraceErrorKind, write_batch, write_description,
+    Batch, ChampSimWriter, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TextWriter,
+    TraceError, TraceErrorKind,
 };
 use serde::Serialize;
 use std::{
@@ -70,7 +70,7 @@ pub enum Sink<W: Write> {
     /// As the native format.
     Native(Box<NativeWriter<W>>),
     /// As text.
-    Text(W),
+    Text(TextWriter<W>),
     /// As ChampSim's records.
     ChampSim(ChampSimWriter<W>),
 }
@@ -80,22 +80,19 @@ impl<W: Write> Sink<W> {
     ///
     /// # Errors
     /// The writer's, or `Unsupported` for a format that is only read.
-    pub fn new(format: Format, mut out: W, description: &Description) -> io::Result<Self> {
+    pub fn new(format: Format, out: W, description: &Description) -> io::Result<Self> {
         Ok(match format {
             Format::Native => Self::Native(Box::new(NativeWriter::new(out, description)?)),
-            Format::Text => {
-                write_description(description, &mut out)?;
-                Self::Text(out)
-            }
+            Format::Text => Self::Text(TextWriter::new(out, description)?),
             Format::ChampSim => Self::ChampSim(ChampSimWriter::new(out)),
-            Format::Drmemtrace | Format::Lackey => return Err(io::ErrorKind::Unsupported.into()),
+            Format::Drmemtrace | Format::Lackey | Format::AccelSim => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 
     fn push(&mut self, batch: &Batch) -> io::Result<()> {
         match self {
             Self::Native(writer) => writer.push_batch(batch),
-            Self::Text(out) => write_batch(batch, out),
+            Self::Text(writer) => writer.push_batch(batch),
             Self::ChampSim(writer) => writer.push_batch(batch),
         }
     }
@@ -107,13 +104,12 @@ impl<W: Write> Sink<W> {
     pub fn finish(self, end: EndInfo) -> io::Result<(W, Vec<String>)> {
         match self {
             Self::Native(writer) => Ok((writer.finish(end)?, Vec::new())),
-            Self::Text(mut out) => {
+            Self::Text(mut writer) => {
                 let mut last = Batch::default();
                 let told = end.ended_early.into_iter().map(|why| format!("the rest: {why}"));
                 told.chain(end.lost).for_each(|what| last.push_event(Event::Lost { what: what.into() }));
-                write_batch(&last, &mut out)?;
-                out.flush()?;
-                Ok((out, Vec::new()))
+                writer.push_batch(&last)?;
+                Ok((writer.finish()?, Vec::new()))
             }
             Self::ChampSim(writer) => writer.finish(),
         }

@@ -14,6 +14,8 @@ pub enum Format {
     Drmemtrace,
     /// Valgrind's lackey.
     Lackey,
+    /// GPU kernels as Accel-Sim takes them.
+    AccelSim,
 }
 
 /// Bytes of a file's beginning by which its format is known.
@@ -21,12 +23,13 @@ pub(super) const START: usize = 64 << 10;
 
 impl Format {
     /// All, each with the name it is chosen by.
-    const ALL: [(Self, &str); 5] = [
+    const ALL: [(Self, &str); 6] = [
         (Self::Native, "native"),
         (Self::Text, "text"),
         (Self::ChampSim, "champsim"),
         (Self::Drmemtrace, "drmemtrace-view"),
         (Self::Lackey, "lackey"),
+        (Self::AccelSim, "accel-sim"),
     ];
 
     /// The format to write to `path` when none is asked for: by the ends of its name.
@@ -57,6 +60,9 @@ impl Format {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.starts_with(b"==") && line.windows(7).any(|w| w == b" Lackey") || foreign::is_lackey_line(line) {
                 return Some(Self::Lackey);
+            }
+            if foreign::is_list_line(line) || foreign::is_kernel_line(line) {
+                return Some(Self::AccelSim);
             }
             if foreign::is_drmemtrace_line(line) {
                 return Some(Self::Drmemtrace);
@@ -107,6 +113,8 @@ mod tests {
         assert_eq!(known(b"I  0401ab70,3\n"), Some(Format::Lackey));
         assert_eq!(known(b"Output format:\n"), Some(Format::Drmemtrace));
         assert_eq!(known(b"    12   3:   W0.T12 ifetch 3 byte(s) @ 0x12\n"), Some(Format::Drmemtrace));
+        assert_eq!(known(b"-kernel name = _Z3addPfS_\n-kernel id = 1\n"), Some(Format::AccelSim));
+        assert_eq!(known(b"MemcpyHtoD,0x0000000502000000,800000\n"), Some(Format::AccelSim));
         assert_eq!(known(b"hello, world\n"), None);
         assert_eq!(known(b"\x7fELF\0\0\0\0"), None);
         assert_eq!(known(b""), None);

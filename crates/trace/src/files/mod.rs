@@ -10,7 +10,8 @@ mod write;
 pub(crate) use copy::Beat;
 pub use copy::{Copied, Progress, Sink, Span, Stopped, copy};
 pub use format::Format;
-pub use open::open_file;
+pub(crate) use open::open_unpacked;
+pub use open::{open_file, open_warps};
 pub use stretch::stretch;
 pub use write::{Written, write_file};
 

@@ -4,8 +4,9 @@ use super::{
     read_up_to,
 };
 use crate::{
-    Batch, ChampSimReader, DrmemtraceReader, LackeyReader, NativeReader, Source, TextReader, TraceError,
-    TraceErrorKind, TraceInfo, foreign::unpacking_error,
+    AccelSimReader, Batch, ChampSimReader, DrmemtraceReader, LackeyReader, NativeReader, Source, TextReader,
+    TraceError, TraceErrorKind, TraceInfo, WarpShape,
+    foreign::{is_list_line, kernels_of, unpacking_error},
 };
 use std::{
     fs::File,
@@ -24,6 +25,14 @@ use xxhash_rust::xxh3::Xxh3;
 /// # Errors
 /// It cannot be read, or is of no known format.
 pub fn open_file(path: &Path) -> Result<Box<dyn Source>, TraceError> {
+    open_warps(path, WarpShape::default())
+}
+
+/// As [`open_file`]; if the file holds thread blocks, they are dealt to cores of this shape.
+///
+/// # Errors
+/// It cannot be read, or is of no known format.
+pub fn open_warps(path: &Path, shape: WarpShape) -> Result<Box<dyn Source>, TraceError> {
     let name = path.display().to_string();
     let failed = |e| TraceError::io(path, e);
     let file = File::open(path).map_err(failed)?;
@@ -61,7 +70,7 @@ pub fn open_file(path: &Path) -> Result<Box<dyn Source>, TraceError> {
     }
     let of_name = Format::of_name(path).filter(|f| *f != Format::Text || !start.contains(&0));
     let format = Format::of_content(&start).or(of_name);
-    let hash = match size {
+    let mut hash = match size {
         Some(_) => Some(content_hash(path).map_err(failed)?),
         None => None,
     };
@@ -75,14 +84,67 @@ pub fn open_file(path: &Path) -> Result<Box<dyn Source>, TraceError> {
         Some(Format::ChampSim) => Box::new(ChampSimReader::new(input, name)),
         Some(Format::Drmemtrace) => Box::new(DrmemtraceReader::new(input, name)),
         Some(Format::Lackey) => Box::new(LackeyReader::new(input, name)),
+        Some(Format::AccelSim) => {
+            let mut input = input;
+            let is_list =
+                input.fill_buf().ok().and_then(|start| start.split(|&b| b == b'\n').next()).is_some_and(is_list_line);
+            if is_list {
+                return open_list(path, input, shape, hash);
+            }
+            hash = hash.map(|hash| dealt(&hash, shape));
+            Box::new(AccelSimReader::new(Box::new(input), name, shape))
+        }
         None => {
-            let known = "it begins as none of these do: native (.mmt), text (.mmtx), ChampSim, drmemtrace view, lackey";
+            let known = "it begins as none of these do: native (.mmt), text (.mmtx), ChampSim, drmemtrace view, lackey, Accel-Sim";
             return Err(foreign(name, known));
         }
     };
     let info = TraceInfo { hash, ..source.info().clone() };
     Ok(Box::new(FileSource { source, info, consumed, size }))
 }
+
+/// Opens a list of kernels, whose hash is that of all the files.
+fn open_list(
+    path: &Path,
+    input: impl Read,
+    shape: WarpShape,
+    hash: Option<String>,
+) -> Result<Box<dyn Source>, TraceError> {
+    let mut list = String::new();
+    input
+        .take(LIST_MAX)
+        .read_to_string(&mut list)
+        .map_err(|e| unpacking_error(&path.display().to_string(), String::new(), e))?;
+    let mut reader = AccelSimReader::of_list(path, &list, shape)?;
+    let mut all = Xxh3::new();
+    all.update(hash.unwrap_or_default().as_bytes());
+    for file in kernels_of(path, &list).unwrap_or_default() {
+        all.update(content_hash(&file).map_err(|e| TraceError::io(&file, e))?.as_bytes());
+    }
+    reader.set_hash(dealt(&format!("{:032x}", all.digest128()), shape));
+    Ok(Box::new(reader))
+}
+
+/// The identity of a trace is its files and the cores that its blocks were dealt to.
+fn dealt(hash: &str, WarpShape { cores, warps }: WarpShape) -> String {
+    format!("{hash} cores={cores} warps={warps}")
+}
+
+/// What the file at `path` holds, unpacked.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn open_unpacked(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
+    let failed = |e| TraceError::io(path, e);
+    let mut packed = BufReader::new(File::open(path).map_err(failed)?);
+    Ok(match Packing::of(packed.fill_buf().map_err(failed)?) {
+        Some(packing) => Box::new(BufReader::new(packing.unpack(packed).map_err(failed)?)),
+        None => Box::new(packed),
+    })
+}
+
+/// Longest list of kernels taken: of a million of them.
+const LIST_MAX: u64 = 64 << 20;
 
 /// The first bytes, and why there are no more of them.
 fn read_start(input: &mut impl Read) -> (Vec<u8>, Option<io::Error>) {

@@ -55,6 +55,9 @@ pub struct Description {
     /// The machine and policy whose TLBs served all other references, where only the rest is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses_of: Option<String>,
+    /// Where threads are warps of shader cores: how many a core has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warps: Option<u16>,
     /// What wrote the trace: name and version.
     pub writer: String,
     /// What the references came from: `qemu-x86_64 ...`, or the format converted from.

@@ -233,6 +233,7 @@ impl NativeReader {
         info.has_address_space = self.description.has_address_space;
         info.has_heap = self.description.has_heap;
         info.misses_of.clone_from(&self.description.misses_of);
+        info.warps = self.description.warps;
         info.instructions = Some(sum(|e| e.instructions));
         info.references = Some(sum(|e| e.references));
         info.hash = Some(content_hash(&self.entries));

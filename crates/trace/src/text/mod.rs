@@ -2,10 +2,11 @@
 
 mod parse;
 mod read;
+mod warps;
 mod words;
 mod write;
 
 pub use read::TextReader;
-pub use write::{line_of_event, write_batch, write_description};
+pub use write::{TextWriter, line_of_event, write_batch, write_description};
 
 pub(crate) use parse::begins_an_event;

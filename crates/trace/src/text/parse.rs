@@ -1,9 +1,13 @@
-use super::words::{Words, Wrong, letters, unescaped};
+use super::{
+    warps::Acting,
+    words::{Words, Wrong, letters, unescaped},
+};
 use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags, Ref};
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 25] = [
+    "warp",
     "pin",
     "image",
     "mmap",
@@ -38,7 +42,7 @@ pub(crate) fn begins_an_event(line: &[u8]) -> Option<bool> {
 }
 
 /// Appends what `line` tells.
-pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
+pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> Result<(), Wrong> {
     let line = line.split('#').next().unwrap_or("");
     let mut words = Words::new(line);
     let Some((column, verb)) = words.next() else { return Ok(()) };
@@ -67,6 +71,7 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
             batch.refs.push(Ref::retire(count));
             return words.end();
         }
+        "warp" => return acting.take(&mut words, batch),
         "mmap" => {
             let (addr, len, prot) = (words.address()?, words.length()?, words.rights()?);
             let backing = backing(&mut words)?;
@@ -115,6 +120,7 @@ pub(super) fn take_line(line: &str, batch: &mut Batch) -> Result<(), Wrong> {
         }
     };
     words.end()?;
+    acting.follow(&event);
     batch.push_event(event);
     Ok(())
 }

@@ -1,5 +1,6 @@
 use super::{
     parse::take_line,
+    warps::Acting,
     words::{Words, Wrong},
 };
 use crate::{
@@ -16,6 +17,7 @@ pub(super) const DESCRIBES: &str = "#:";
 pub struct TextReader<R> {
     lines: Lines<R>,
     info: TraceInfo,
+    acting: Acting,
     ended: bool,
     /// What was wrong in the description, told with the first batch.
     wrong: Option<TraceError>,
@@ -25,8 +27,9 @@ impl<R: BufRead + Send> TextReader<R> {
     /// Reads `input`, called `name` in errors.
     pub fn new(input: R, name: String) -> Self {
         let info = TraceInfo { name, format: "text".into(), has_address_space: true, ..TraceInfo::default() };
-        let mut this = Self { lines: Lines::new(input), info, ended: false, wrong: None };
+        let mut this = Self { lines: Lines::new(input), info, acting: Acting::new(None), ended: false, wrong: None };
         this.wrong = this.describe().err();
+        this.acting = Acting::new(this.info.warps);
         this
     }
 
@@ -73,7 +76,11 @@ impl<R: BufRead + Send> TextReader<R> {
                 self.ended = true;
                 return Ok(());
             }
-            if let Err(Wrong(column, message)) = take_line(self.text()?, batch) {
+            // Not `self.text()`: who acts is written to meanwhile.
+            let Self { lines, acting, .. } = self;
+            let taken = str::from_utf8(lines.line()).map(|line| take_line(line, acting, batch));
+            let Ok(taken) = taken else { return self.text().map(drop) };
+            if let Err(Wrong(column, message)) = taken {
                 return Err(self.error(column, TraceErrorKind::Syntax(message)));
             }
         }
@@ -95,11 +102,16 @@ fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
                 .find(|isa| isa.to_string() == word)
                 .ok_or_else(|| Wrong(column, format!("'{word}' is none of x86-64, aarch64, riscv64")))?;
         }
+        "warps" => {
+            let (column, word) = words.need("how many warps a core has")?;
+            let warps = word.parse().ok().filter(|&warps| warps != 0);
+            info.warps = Some(warps.ok_or_else(|| Wrong(column, format!("'{word}' is not 1 to 65535 warps")))?);
+        }
         "mappings" => info.has_address_space = is_told(&mut words)?,
         "heap" => info.has_heap = is_told(&mut words)?,
         "misses" => info.misses_of = Some(words.text("a machine")?.to_string()),
         _ => {
-            let what = format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses do");
+            let what = format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses, warps do");
             return Err(Wrong(column, what));
         }
     }

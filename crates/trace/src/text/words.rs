@@ -31,17 +31,7 @@ impl<'a> Words<'a> {
 
     pub fn address(&mut self) -> Result<VirtAddr, Wrong> {
         let (column, word) = self.need("an address")?;
-        let raw = match word.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => word.parse().ok(),
-        };
-        let raw =
-            raw.ok_or_else(|| Wrong(column, format!("'{word}' is no address: write 0x and hexadecimal digits")))?;
-        let va = VirtAddr::new(raw);
-        if va.raw() != raw {
-            return Err(Wrong(column, format!("'{word}' is not a canonical address of 57 bits")));
-        }
-        Ok(va)
+        address_of(word).map_err(|what| Wrong(column, what))
     }
 
     pub fn length(&mut self) -> Result<u64, Wrong> {
@@ -81,6 +71,20 @@ impl<'a> Words<'a> {
             Some((column, word)) => Err(Wrong(column, format!("'{word}' is one word too many"))),
         }
     }
+}
+
+/// The address that `word` is.
+pub(super) fn address_of(word: &str) -> Result<VirtAddr, String> {
+    let raw = match word.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => word.parse().ok(),
+    };
+    let raw = raw.ok_or_else(|| format!("'{word}' is no address: write 0x and hexadecimal digits"))?;
+    let va = VirtAddr::new(raw);
+    if va.raw() != raw {
+        return Err(format!("'{word}' is not a canonical address of 57 bits"));
+    }
+    Ok(va)
 }
 
 /// The rights that letters of `rwx` and `-` name.

@@ -1,4 +1,4 @@
-use super::read::DESCRIBES;
+use super::{read::DESCRIBES, warps::Acting};
 use crate::{Advice, Backing, Batch, Description, Event, ImageSegment, Item, MALLOC_ALIGN, MapFlags};
 use mmulab_addr::{Access, Prot};
 use std::{fmt::Write as _, io};
@@ -112,7 +112,7 @@ fn push_flags(line: &mut String, flags: &MapFlags) {
 /// # Errors
 /// Those of `out`.
 pub fn write_description(description: &Description, out: &mut impl io::Write) -> io::Result<()> {
-    let Description { program, args, isa, has_address_space, has_heap, misses_of, .. } = description;
+    let Description { program, args, isa, has_address_space, has_heap, misses_of, warps, .. } = description;
     if !program.is_empty() {
         writeln!(out, "{DESCRIBES} program {}", escaped(program))?;
     }
@@ -129,6 +129,9 @@ pub fn write_description(description: &Description, out: &mut impl io::Write) ->
     if let Some(of) = misses_of {
         writeln!(out, "{DESCRIBES} misses {}", escaped(of))?;
     }
+    if let Some(warps) = warps {
+        writeln!(out, "{DESCRIBES} warps {warps}")?;
+    }
     Ok(())
 }
 
@@ -137,15 +140,64 @@ pub fn write_description(description: &Description, out: &mut impl io::Write) ->
 /// # Errors
 /// Those of `out`.
 pub fn write_batch(batch: &Batch, out: &mut impl io::Write) -> io::Result<()> {
-    for word in &batch.refs {
-        match word.item() {
-            Item::Access(Access::Fetch, va, 1) => writeln!(out, "f {va}")?,
-            Item::Access(Access::Fetch, va, n) => writeln!(out, "f {va} x{n}")?,
-            Item::Access(Access::Read, va, _) => writeln!(out, "r {va}")?,
-            Item::Access(Access::Write, va, _) => writeln!(out, "w {va}")?,
-            Item::Retire(n) => writeln!(out, "n {n}")?,
-            Item::Event(index) => writeln!(out, "{}", line_of_event(&batch.events[index]))?,
-        }
+    batch.refs.iter().try_for_each(|word| write_item(word.item(), batch, out))
+}
+
+fn write_item(item: Item, batch: &Batch, out: &mut impl io::Write) -> io::Result<()> {
+    match item {
+        Item::Access(Access::Fetch, va, 1) => writeln!(out, "f {va}"),
+        Item::Access(Access::Fetch, va, n) => writeln!(out, "f {va} x{n}"),
+        Item::Access(Access::Read, va, _) => writeln!(out, "r {va}"),
+        Item::Access(Access::Write, va, _) => writeln!(out, "w {va}"),
+        Item::Retire(n) => writeln!(out, "n {n}"),
+        Item::Event(index) => writeln!(out, "{}", line_of_event(&batch.events[index])),
     }
-    Ok(())
+}
+
+/// Writes a whole trace as text; of a trace of warps, a line for each of their instructions.
+pub struct TextWriter<W> {
+    out: W,
+    acting: Acting,
+}
+
+impl<W: io::Write> TextWriter<W> {
+    /// Begins with the lines that describe the trace.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, description: &Description) -> io::Result<Self> {
+        write_description(description, &mut out)?;
+        Ok(Self { out, acting: Acting::new(description.warps) })
+    }
+
+    /// Appends all of a batch.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn push_batch(&mut self, batch: &Batch) -> io::Result<()> {
+        let mut at = 0;
+        while at < batch.refs.len() {
+            if let Some((line, words)) = self.acting.line(batch, at) {
+                writeln!(self.out, "{line}")?;
+                at += words;
+                continue;
+            }
+            let item = batch.refs[at].item();
+            if let Item::Event(index) = item {
+                self.acting.follow(&batch.events[index]);
+            }
+            write_item(item, batch, &mut self.out)?;
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes out what is left; the writer.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
 }

@@ -13,6 +13,15 @@ pub struct Shape {
     pub warps: u64,
 }
 
+/// How a program is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// All pages of the arrays are there when it starts.
+    pub populate: bool,
+    /// Instructions that each load or store is the last of.
+    pub instructions: u32,
+}
+
 /// The warps that a place for one has, in turn.
 #[derive(Clone, Copy)]
 struct Running {
@@ -37,7 +46,7 @@ pub struct Schedule<G> {
     /// Warps that have not ended.
     left: u64,
     mapped: bool,
-    populate: bool,
+    told: Told,
     acting: Tid,
 }
 
@@ -45,7 +54,7 @@ const PID: Pid = Pid(1);
 
 impl<G: Grid> Schedule<G> {
     /// The references of `grid`, which the user calls `name`; `identity` is the same for all names of the same.
-    pub fn new(name: String, identity: String, grid: G, shape: Shape, populate: bool) -> Self {
+    pub fn new(name: String, identity: String, grid: G, shape: Shape, told: Told) -> Self {
         let info = TraceInfo {
             hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
             name: name.clone(),
@@ -53,6 +62,7 @@ impl<G: Grid> Schedule<G> {
             program: name,
             isa: Isa::default(),
             has_address_space: true,
+            warps: u16::try_from(shape.warps).ok(),
             ..TraceInfo::default()
         };
         Self {
@@ -66,7 +76,7 @@ impl<G: Grid> Schedule<G> {
             turn: 0,
             left: 0,
             mapped: false,
-            populate,
+            told,
             acting: Tid(1),
         }
     }
@@ -129,7 +139,7 @@ impl<G: Grid> Schedule<G> {
             batch.push_event(Event::Switch { pid: PID, tid });
         }
         let begun = batch.refs.len();
-        let goes_on = self.grid.step(warp, step, &mut Lanes::new(&mut batch.refs));
+        let goes_on = self.grid.step(warp, step, &mut Lanes::new(&mut batch.refs, self.told.instructions));
         if batch.refs.len() <= begun + 1 {
             // No lane was on: nothing is loaded or stored.
             batch.refs.truncate(words);
@@ -153,7 +163,7 @@ impl<G: Grid> Source for Schedule<G> {
         batch.clear();
         if !self.mapped {
             self.grid.prepare();
-            self.grid.layout().map(&self.info.program, self.populate, batch);
+            self.grid.layout().map(&self.info.program, self.told.populate, batch);
             self.mapped = true;
         }
         while !batch.is_full() {

@@ -1,0 +1,160 @@
+//! Traces of GPU kernels as Accel-Sim takes them: what its NVBit tracer wrote, grouped by thread blocks.
+//!
+//! A list (`kernelslist.g`) names a file for each kernel, in order; a kernel's file (`kernel-1.traceg`) describes it in lines
+//! that begin with `-`, and then tells its blocks, warp by warp. The format is that of accel-sim-framework:
+//! util/tracer_nvbit/tracer_tool/tracer_tool.cu and traces-processing/post-traces-processing.cpp write it,
+//! gpu-simulator/trace-parser/trace_parser.cc reads it.
+
+mod deal;
+mod kernel;
+mod line;
+
+use super::line_reader::until_ended;
+use crate::{Batch, Source, TraceError, TraceErrorKind, TraceInfo, files::open_unpacked};
+use deal::Deal;
+use kernel::Kernel;
+use std::{
+    io::BufRead,
+    path::{Path, PathBuf},
+};
+
+/// The cores that thread blocks are dealt to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WarpShape {
+    /// Shader cores. Range 1..=1024.
+    pub cores: u16,
+    /// Warps of a core. Range 1..=1024.
+    pub warps: u16,
+}
+
+impl WarpShape {
+    /// Most of either.
+    pub const MOST: u16 = 1024;
+}
+
+impl Default for WarpShape {
+    /// Those of `machines/gpu-mix-baseline.toml`.
+    fn default() -> Self {
+        Self { cores: 16, warps: 32 }
+    }
+}
+
+type Input = Box<dyn BufRead + Send>;
+
+/// Reads Accel-Sim's traces.
+///
+/// A kernel's blocks are dealt to the cores in the order of the file: one to each core, then a second one to each, while a core
+/// has places; a place is as many warps as a block has. Every warp of every core makes a step by turns, those in the same place of
+/// all cores one after another: a step is one load or store of global memory, and what instructions come before it. A place
+/// whose warps have all ended takes the next block. The next kernel begins when all blocks have ended.
+///
+/// Loads and stores of shared and constant memory are instructions only. Those of local memory too, for their addresses are a
+/// thread's own, and those by generic addresses if the file does not say which are whose; that something is left out is told.
+pub struct AccelSimReader {
+    info: TraceInfo,
+    /// Files of the kernels that come, the last one first.
+    left: Vec<PathBuf>,
+    all: usize,
+    deal: Deal,
+    ended: bool,
+}
+
+impl AccelSimReader {
+    /// Reads one kernel, called `name` in errors.
+    pub fn new(input: Input, name: String, shape: WarpShape) -> Self {
+        let mut this = Self::of(&name, Vec::new(), shape);
+        this.deal.begin(Kernel::new(input, name));
+        this.all = 1;
+        this
+    }
+
+    /// Reads the kernels that the list at `path` names, whose lines are `list`.
+    ///
+    /// # Errors
+    /// A line that names nothing.
+    pub fn of_list(path: &Path, list: &str, shape: WarpShape) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let files = kernels_of(path, list)
+            .map_err(|(line, what)| TraceError::new(&name, format!("line {line}"), TraceErrorKind::Damaged(what)))?;
+        Ok(Self::of(&name, files, shape))
+    }
+
+    /// What its files come to.
+    pub(crate) fn set_hash(&mut self, hash: String) {
+        self.info.hash = Some(hash);
+    }
+
+    fn of(name: &str, mut left: Vec<PathBuf>, shape: WarpShape) -> Self {
+        left.reverse();
+        let info = TraceInfo {
+            name: name.into(),
+            format: "accel-sim".into(),
+            warps: Some(shape.warps),
+            ..TraceInfo::default()
+        };
+        Self { info, all: left.len(), left, deal: Deal::new(shape), ended: false }
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        while !batch.is_full() {
+            if self.deal.step(batch)? {
+                continue;
+            }
+            let Some(next) = self.left.pop() else { return Ok(false) };
+            self.deal.begin(Kernel::new(open_unpacked(&next)?, next.display().to_string()));
+        }
+        Ok(true)
+    }
+}
+
+impl Source for AccelSimReader {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        let mut ended = self.ended;
+        let more = until_ended(&mut ended, batch, |batch| self.fill(batch));
+        self.ended = ended;
+        more
+    }
+
+    fn progress(&self) -> Option<f64> {
+        // The last one taken is under way.
+        let begun = self.all - self.left.len();
+        Some(begun.saturating_sub(usize::from(!self.ended)) as f64 / self.all.max(1) as f64)
+    }
+}
+
+/// The files that a list names; or the line that is none of a list, and why. What is copied to the GPU maps nothing here.
+pub(crate) fn kernels_of(path: &Path, list: &str) -> Result<Vec<PathBuf>, (usize, String)> {
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let mut files = Vec::new();
+    for (line, number) in list.lines().map(str::trim).zip(1..) {
+        match line {
+            "" => {}
+            copy if copy.starts_with("Memcpy") => {}
+            kernel if kernel.starts_with("kernel") && kernel.contains(".traceg") => files.push(beside.join(kernel)),
+            kernel if kernel.starts_with("kernel") => {
+                let what =
+                    "is not grouped by thread blocks: run Accel-Sim's post-traces-processing, and give kernelslist.g";
+                return Err((number, format!("'{kernel}' {what}")));
+            }
+            other => return Err((number, format!("'{other}' names no kernel: kernel-N.traceg does"))),
+        }
+    }
+    Ok(files)
+}
+
+/// Whether `line` could be in a list of kernels.
+pub(crate) fn is_list_line(line: &[u8]) -> bool {
+    line.starts_with(b"MemcpyHtoD,0x") || (line.starts_with(b"kernel-") && line.windows(7).any(|w| w == b".traceg"))
+}
+
+/// Whether `line` is one of those that a kernel's file begins with.
+pub(crate) fn is_kernel_line(line: &[u8]) -> bool {
+    line.starts_with(b"-kernel name =") || line == b"#BEGIN_TB"
+}
+
+#[cfg(test)]
+mod tests;
