@@ -201,10 +201,17 @@ COMMON_KEYS = [
     ),
     ("quantum", "64", "Rounds that a thread does when it is its turn."),
 ]
+# What generators of GPU programs all assume.
+GPU_ASSUMED = "Each load or store is assumed to be the last of 4 instructions (instructions)."
 # What generators of GPU programs take instead.
 GPU_KEYS = [
     ("cores", "16", "Shader cores that the program runs on, from 1 to 1024."),
     ("warps", "32", "Warps of a core, from those of a block to 1024; `gpu.warps` of the machine must be the same."),
+    (
+        "instructions",
+        "4",
+        "Instructions that each load or store of a warp is the last of, 1 to 31: assumed, alike of all programs.",
+    ),
     ("populate", "true", "Whether all pages of the arrays are there, in order: the host copied its input."),
 ]
 
@@ -217,5 +224,6 @@ def generator_rows(found: engine.Json) -> list[tuple[str, str, list[tuple[str, s
             (key, str(field.get("default", "")), " ".join(str(field.get("description", "")).split()))
             for key, field in schema.get("properties", {}).items()
         ]
-        rows.append((name, " ".join(str(schema.get("description", "")).split()), keys))
+        about = " ".join(str(schema.get("description", "")).split())
+        rows.append((name, f"{about} {GPU_ASSUMED}" if name.startswith("gpu-") else about, keys))
     return rows

@@ -54,18 +54,20 @@ pub trait Grid: Send + 'static {
     fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool;
 }
 
-/// Instructions that a load or store is the last of, address arithmetic and all: assumed alike of all programs.
-const INSTRUCTIONS: u32 = 4;
+/// Instructions that a load or store is the last of, address arithmetic and all, unless told: assumed alike of all programs.
+pub const INSTRUCTIONS: u32 = 4;
 
 /// What the lanes of an instruction name.
 pub struct Lanes<'a> {
     refs: &'a mut Vec<Ref>,
+    instructions: u32,
     write: bool,
 }
 
 impl<'a> Lanes<'a> {
-    pub fn new(refs: &'a mut Vec<Ref>) -> Self {
-        Self { refs, write: false }
+    /// Each load or store is the last of so many instructions.
+    pub fn new(refs: &'a mut Vec<Ref>, instructions: u32) -> Self {
+        Self { refs, instructions, write: false }
     }
 
     /// The lanes load, by the instruction at `site` (0..=63).
@@ -80,7 +82,7 @@ impl<'a> Lanes<'a> {
 
     fn begin(&mut self, site: u64, write: bool) -> &mut Self {
         debug_assert!(site < 64, "beyond the page of code");
-        self.refs.push(Ref::fetch(VirtAddr::new(CODE + site * SITE_BYTES), INSTRUCTIONS));
+        self.refs.push(Ref::fetch(VirtAddr::new(CODE + site * SITE_BYTES), self.instructions));
         self.write = write;
         self
     }

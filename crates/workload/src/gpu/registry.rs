@@ -1,13 +1,13 @@
 use super::{
-    grid::Grid,
+    grid::{Grid, INSTRUCTIONS},
     programs::{
         backprop::BackpropDesc, bfs::GpuBfsDesc, btree::GpuBtreeDesc, hotspot::HotspotDesc, kmeans::KmeansDesc,
         lud::LudDesc, nw::NwDesc, pathfinder::PathfinderDesc, srad::SradDesc, streamcluster::GpuStreamclusterDesc,
     },
-    schedule::{Schedule, Shape},
+    schedule::{Schedule, Shape, Told},
 };
 use crate::{query::count, registry::described};
-use mmulab_trace::Source;
+use mmulab_trace::{Ref, Source};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -71,11 +71,11 @@ pub fn is_known(name: &str) -> bool {
 struct Asked {
     keys: Map<String, Value>,
     shape: Shape,
-    populate: bool,
+    told: Told,
 }
 
 fn schedule<D: Describe>(text: &str, asked: Asked) -> Result<Box<dyn Source>, String> {
-    let Asked { keys, shape, populate } = asked;
+    let Asked { keys, shape, told } = asked;
     let (desc, mut identity): (D, String) = described(D::NAME, keys)?;
     let grid = desc.grid()?;
     grid.layout().check()?;
@@ -83,21 +83,26 @@ fn schedule<D: Describe>(text: &str, asked: Asked) -> Result<Box<dyn Source>, St
     if shape.warps < most {
         return Err(format!("warps is {}, and a block of {} has {most}: give as many at least", shape.warps, D::NAME));
     }
+    let Told { populate, instructions } = told;
     identity += &format!("&cores={}&warps={}&populate={populate}", shape.cores, shape.warps);
-    Ok(Box::new(Schedule::new(text.to_owned(), identity, grid, shape, populate)))
+    if instructions != INSTRUCTIONS {
+        identity += &format!("&instructions={instructions}");
+    }
+    Ok(Box::new(Schedule::new(text.to_owned(), identity, grid, shape, told)))
 }
 
-/// The program called `name` with `keys`, its own and `cores`, `warps` and `populate`.
+/// The program called `name` with `keys`, its own and `cores`, `warps`, `instructions` and `populate`.
 ///
 /// # Errors
 /// A key or value that cannot be.
 pub fn open(name: &str, text: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Source>, String> {
-    let mut number = |key: &str, usual: u64| {
+    let mut number = |key: &str, usual: u64, most: u64| {
         let Some(Value::String(given)) = keys.remove(key) else { return Ok(usual) };
-        let found = count(&given).filter(|n| (1..=MOST).contains(n));
-        found.ok_or_else(|| format!("{key} is '{given}': give 1 to {MOST}"))
+        let found = count(&given).filter(|n| (1..=most).contains(n));
+        found.ok_or_else(|| format!("{key} is '{given}': give 1 to {most}"))
     };
-    let shape = Shape { cores: number("cores", USUAL.cores)?, warps: number("warps", USUAL.warps)? };
+    let shape = Shape { cores: number("cores", USUAL.cores, MOST)?, warps: number("warps", USUAL.warps, MOST)? };
+    let instructions = number("instructions", INSTRUCTIONS.into(), Ref::MAX_BLOCK.into())? as u32;
     // A program copies its input to the GPU before it starts anything there.
     let populate = match keys.remove("populate") {
         Some(Value::String(given)) => {
@@ -105,5 +110,5 @@ pub fn open(name: &str, text: &str, mut keys: Map<String, Value>) -> Result<Box<
         }
         _ => true,
     };
-    source(name, text, Asked { keys, shape, populate })
+    source(name, text, Asked { keys, shape, told: Told { populate, instructions } })
 }

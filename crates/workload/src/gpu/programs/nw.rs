@@ -103,7 +103,7 @@ mod tests {
             for block in 0..launch.blocks {
                 let warp = Warp { launch: n, block, index: 0 };
                 let mut refs = Vec::new();
-                (0..).take_while(|&s| nw.step(warp, s, &mut Lanes::new(&mut refs))).count();
+                (0..).take_while(|&s| nw.step(warp, s, &mut Lanes::new(&mut refs, 1))).count();
                 for word in refs.iter().filter(|word| word.is_write()) {
                     let cell = (word.va().raw() - nw.items.at(0)) / 4;
                     let (row, column) = (cell / nw.columns, cell % nw.columns);
