@@ -8,7 +8,7 @@ import rich_click as click
 from rich.console import Console
 
 from mmulab import engine
-from mmulab.cli import completion, console, reproduce_compendia
+from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu
 from mmulab.cli.common import (
     CONTEXT,
     Names,
@@ -359,3 +359,4 @@ def _show_together(rows: list[together.Row]) -> None:
 
 for _command in (reproduce_compendia.figure_15, reproduce_compendia.thresholds, reproduce_compendia.speedup):
     reproduce.add_command(_command)
+reproduce.add_command(reproduce_gpu.gpu_tlbs)

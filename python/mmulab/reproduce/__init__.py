@@ -34,6 +34,11 @@ EXPERIMENTS = (
         "paper 4, section 7.2",
     ),
     Experiment(
+        "gpu-tlbs",
+        "the same designs on shader cores: Rodinia's programs, by page size and beside memhog",
+        "paper 4, Figures 9, 11 and 14 to 17",
+    ),
+    Experiment(
         "compendia-figure-15",
         "random updates of 16 MiB to 256 GiB: entries a walk reads, native and nested, tables merged and not",
         "paper 5, Figure 15",
