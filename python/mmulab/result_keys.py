@@ -96,10 +96,10 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory.tables",
         "",
-        "small_bytes in tables of a frame each, node_bytes in nodes of 2 MiB, unmerged_bytes that the same mappings "
-        "take without nodes; what Compendia tables did: checks, merges and unmerges by level, copied_entries, "
-        "refusals; and what hashed ones did: grown, shrunk, kicked_lines, rehashed_lines, guide_writes, "
-        "refused_resize.",
+        "small_bytes in tables of a frame each, node_bytes in nodes of 2 MiB or 1 GiB, unmerged_bytes that the same "
+        "mappings take without nodes; what Compendia tables did: checks, merges and unmerges by levels, "
+        "copied_entries, refusals; and what hashed ones did: grown, shrunk, kicked_lines, rehashed_lines, "
+        "guide_writes, refused_resize.",
     ),
     (
         "counts.memory.contiguity",

@@ -20,6 +20,12 @@ OTHERS = [DOCS / "concepts" / "trace-of-a-reference.md"]
 COLUMNS = ("fills", "evictions", "drops", "flushes", "kernel", "frames", "cycles")
 
 
+def _levels(event: dict[str, Any]) -> str:
+    """The levels that are merged, uppermost first."""
+    top = event["level"]
+    return "+".join(str(level) for level in range(top, top - event["levels"], -1))
+
+
 @dataclass
 class Block:
     """A fenced block: what is written behind the fence, its lines, and where it begins."""
@@ -271,8 +277,8 @@ class Teller:
             "moved": lambda e: "moved",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
-            "tables_merged": lambda e: f"merge {e['level']}+{e['level'] - 1}",
-            "tables_unmerged": lambda e: f"unmerge {e['level']}+{e['level'] - 1}",
+            "tables_merged": lambda e: f"merge {_levels(e)}",
+            "tables_unmerged": lambda e: f"unmerge {_levels(e)}",
             "table_resized": lambda e: f"resize {e['level']} from {e['from']} to {e['to']}",
             "asid": lambda e: f"tag {e['asid']} for {e['pid']}",
             "failed": lambda e: f"failed {e['error']}",

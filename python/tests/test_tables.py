@@ -1,5 +1,6 @@
 """`mmulab explain --tables`, and the ways to ask for a page table."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_a_radix_tree_is_drawn(cli: Cli, trace: str) -> None:
     assert ["[2]", "0x40400000:", "2M", "rw-"] in lines
 
 
+@pytest.mark.parametrize(("marks", "frame"), [("ignored-bits", 0), ("frame-index", 1)])
+def test_entries_that_lead_to_nodes_are_drawn(cli: Cli, trace: str, marks: str, frame: int) -> None:
+    sets = ("--set", "table.kind=compendia", *FEW, "--set", f"table.compendia.marks={marks}")
+    ran = cli("explain", MACHINE, "--trace", trace, "--policy", "linux-thp", "--tables", *sets)
+    lines = ran.out.splitlines()
+    entry = next(n for n, line in enumerate(lines) if "-> by " in line)
+    bits, node = (int(line.split()[-1], 16) for line in lines[entry : entry + 2])
+    # H is bit 52; or bit 7 (PSE) is set, and it is bit 13.
+    assert bits == node | 0x67 | (0x2080 if frame else 1 << 52)
+
+
+def test_three_levels_are_drawn(cli: Cli, trace: str) -> None:
+    sets = ("--set", "table.kind=compendia", *FEW, "--set", "table.compendia.merge=1/512")
+    lines = drawn(cli, trace, *sets, "--set", "table.compendia.merge_three=3")
+    assert ["level", "3+2+1", "node", "of", "134217728", "entries"] in lines
+    assert ["[262144]", "0x40000000:", "2", "x", "4K", "rw-"] in lines
+
+
 def test_merged_nodes_are_drawn(cli: Cli, trace: str) -> None:
     lines = drawn(cli, trace, "--set", "table.kind=compendia", *FEW)
     assert ["level", "2+1", "node", "of", "262144", "entries"] in lines
@@ -58,6 +77,7 @@ def test_merged_nodes_are_drawn(cli: Cli, trace: str) -> None:
         (("table.kind=hashed",), "PWC: a hashed table has nothing that walk caches hold"),
         (("walker.hash_cycles=2",), "hash_cycles is for page tables found by hashing"),
         (("table.kind=compendia", "table.compendia.unmerge=1/4"), "at most compendia.merge"),
+        (("table.kind=compendia", "table.compendia.merge_three=5"), "levels 3 to 4 have two levels of tables below"),
         (("table.kind=compendium",), "did you mean `compendia`"),
     ],
 )
@@ -143,6 +163,55 @@ def test_hashed_tables_in_virtual_machines_are_sound(
     ran = cli("run", machine, "--trace", trace, *options, *flags(sets))
     assert ran.code == 0, ran.err
     assert ran.json()["complete"]
+
+
+MERGED = ("compendia.merge=1/512", "compendia.unmerge=0/1")
+# Tables, and what a walk of them reads for a page of 4 KiB without caches: docs/scenarios/nested-walks.md.
+READS = {
+    "hashed": (("kind=hashed", "hashed.lines=262144"), 1),
+    "merged by pairs": (("kind=compendia", *MERGED), 2),
+    "three merged": (("kind=compendia", *MERGED, "compendia.merge_three=3"), 2),
+    "Armv8 of 39 bits": (("kind=armv8-4k", "levels=3"), 3),
+    "elastic cuckoo": (("kind=elastic-cuckoo", "cuckoo.lines=64", "cuckoo.guide_lines=64"), 3),
+    "x86-64": (("kind=x86-64-radix",), 4),
+    "Sv48": (("kind=riscv-sv", "levels=4"), 4),
+    "Sv57": (("kind=riscv-sv", "levels=5"), 5),
+}
+
+
+PAIRS = [(guest, host) for guest in READS for host in READS if "three merged" not in (guest, host)]
+
+
+@pytest.mark.parametrize(("guest", "host"), [*PAIRS, ("three merged", "x86-64"), ("x86-64", "three merged")])
+def test_any_table_below_any_other_reads_as_many(cli: Cli, tmp_path: Path, guest: str, host: str) -> None:
+    path = tmp_path / "page.mmtx"
+    path.write_text("mmap 0x40000000 4K rw anon populate\nr 0x40000000\n", encoding="utf-8")
+    (guests, g), (hosts, h) = READS[guest], READS[host]
+    sets = (
+        *(f"table.{one}" for one in hosts),
+        *(f"virtual.table.{one}" for one in guests),
+        *("walker.cache=[]", "virtual.cache=[]", "memory.size=8G", "virtual.memory.size=4G"),
+    )
+    policies = ("--guest-policy", "linux-4k", "--host-policy", "linux-4k")
+    ran = cli("explain", "compendia-nested", "--trace", str(path), *policies, *flags(sets))
+    assert ran.code == 0, ran.err
+    assert len(json.loads(ran.out.splitlines()[-1])["walk"]) == (g + 1) * (h + 1) - 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "next_page", "cold", "warm"), [("linux-thp", "0x40200000", 30, 3), ("linux-4k", "0x40001000", 35, 7)]
+)
+def test_the_nested_cuckoo_machine_reads_what_its_guides_leave(
+    cli: Cli, tmp_path: Path, policy: str, next_page: str, cold: int, warm: int
+) -> None:
+    """docs/scenarios/hashed-tables.md; of 4 KiB pages the guest has no guide: (3 + 1) (1 + 1) - 1."""
+    path = tmp_path / "pages.mmtx"
+    path.write_text(f"mmap 0x40000000 4M rw anon populate\nr 0x40000000\nr {next_page}\n", encoding="utf-8")
+    policies = ("--guest-policy", policy, "--host-policy", policy)
+    ran = cli("explain", "elastic-cuckoo-nested", "--trace", str(path), *policies)
+    assert ran.code == 0, ran.err
+    walks = [json.loads(line)["walk"] for line in ran.out.splitlines()]
+    assert [sum(not step["cached"].endswith("CWC") for step in walk) for walk in walks] == [cold, warm]
 
 
 @pytest.mark.parametrize(("kind", "small"), SEARCHED)

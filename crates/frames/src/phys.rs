@@ -80,6 +80,11 @@ impl PhysMem {
         }
     }
 
+    /// Whether something was written to a frame; another reads as zeros.
+    pub fn holds(&self, pfn: Pfn) -> bool {
+        self.slot(pfn).is_some()
+    }
+
     /// The 64-byte line that holds `pa`, as hardware reads it.
     #[inline(always)]
     pub fn line(&self, pa: PhysAddr) -> &[u64; 8] {

@@ -150,6 +150,7 @@ impl Space {
         cx.regions.moved(region, pages.start, pages.end);
         self.places.insert(pages.start, pages.end, Lies(region));
         self.vmas.insert(pages.start, pages.end, vma);
+        self.table.requested(pages.range());
     }
 
     /// Moves what is mapped (`move_page_tables` in mm/mremap.c). A large page moves whole if its new place is aligned

@@ -191,13 +191,17 @@ pub enum Told {
     },
     /// A page table's tables of a level and those below became one node.
     TablesMerged {
-        /// The level of the upper ones.
+        /// The level of the uppermost ones.
         level: u8,
+        /// How many levels.
+        levels: u8,
     },
     /// Such a node became tables again.
     TablesUnmerged {
-        /// The level of the upper ones.
+        /// The level of the uppermost ones.
         level: u8,
+        /// How many levels.
+        levels: u8,
     },
     /// A hashed page table got ways of another size, to which its lines move by and by.
     TableResized {

@@ -7,7 +7,7 @@ use crate::region::{Identity, Prot3, RegionKind};
 use crate::space::Space;
 use crate::vma::{Back, Vma};
 use crate::{Actor, Effects, FaultError, KernelError, WorkKind};
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pid, Prot, VirtAddr, VirtRange};
 use mmulab_frames::PhysMem;
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 
@@ -19,6 +19,11 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// The same as a range of addresses.
+    pub(crate) fn range(self) -> VirtRange {
+        VirtRange::sized(VirtAddr::new(self.start), self.end.wrapping_sub(self.start))
+    }
+
     /// The pages a system call means by an address and a length: the address must be aligned, the length is rounded
     /// up. `Err` is EINVAL.
     fn exact(space: &Space, addr: VirtAddr, len: u64) -> Result<Self, EventError> {

@@ -56,6 +56,7 @@ impl Space {
     /// again. Private pages lose their right to be stored to in both, so that the first store copies.
     fn copy_to(&mut self, cx: &mut Cx, child: &mut Space) -> Result<(), FaultError> {
         child.vmas = self.vmas.clone();
+        child.table.inherit(&self.table);
         for object in self.anon_objects() {
             cx.memory.objects.share(object);
         }

@@ -34,6 +34,7 @@ impl Space {
         let region = cx.regions.place(self.serial, identity, pages.start, pages.end, cx.pid);
         self.places.insert(pages.start, pages.end, Lies(region));
         self.vmas.insert(pages.start, pages.end, vma);
+        self.table.requested(pages.range());
     }
 
     /// Faults all pages of a new mapping in (`populate_vma_page_range`): for stores, if it is private and may be stored
@@ -71,6 +72,7 @@ impl Space {
         }
         self.split_at(cx, pages.start)?;
         self.split_at(cx, pages.end)?;
+        self.table.forgotten(pages.range());
         let mut gather = Gather::default();
         let gone = self.vmas.cut(pages.start, pages.end);
         for span in &gone {

@@ -7,28 +7,41 @@ use mmulab_frames::Mobility;
 use mmulab_pagetable::{TableEvent, TableFrames};
 use serde::{Serialize, Serializer};
 
-/// How often something happened between a level of a page table and the level below.
+/// How often something happened between a level of a page table and the level below, or the two below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ByLevels([u64; Self::LEVELS]);
+pub struct ByLevels {
+    two: [u64; Self::LEVELS],
+    three: [u64; Self::LEVELS],
+}
 
 impl ByLevels {
     /// Levels a table can have.
     const LEVELS: usize = 5;
 
-    fn add(&mut self, level: u8) {
-        self.0[usize::from(level) - 1] += 1;
+    fn add(&mut self, level: u8, levels: u8) {
+        let counts = if levels == 2 { &mut self.two } else { &mut self.three };
+        counts[usize::from(level) - 1] += 1;
     }
 
-    /// Where `level` is the upper one.
+    /// Of two levels, where `level` is the upper one.
     pub fn get(&self, level: u8) -> u64 {
-        self.0[usize::from(level) - 1]
+        self.two[usize::from(level) - 1]
     }
 }
 
+/// Levels as a node of them is called: `"2+1"` stands for PMD and PTE.
+pub fn levels_name(level: u8, levels: u8) -> String {
+    let names: Vec<_> = (0..levels).map(|down| (level - down).to_string()).collect();
+    names.join("+")
+}
+
 impl Serialize for ByLevels {
-    /// As a map: `"2+1"` stands for PMD and PTE.
+    /// As a map by names of levels. Of three levels only what happened: few tables merge so many.
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_map((2..=Self::LEVELS as u8).map(|level| (format!("{level}+{}", level - 1), self.get(level))))
+        let all = 2..=Self::LEVELS as u8;
+        let two = all.clone().map(|level| (levels_name(level, 2), self.get(level)));
+        let three = all.map(|level| (level, self.three[usize::from(level) - 1])).filter(|(_, count)| *count > 0);
+        s.collect_map(two.chain(three.map(|(level, count)| (levels_name(level, 3), count))))
     }
 }
 
@@ -43,7 +56,7 @@ pub struct TableCounts {
     pub unmerges: ByLevels,
     /// Entries copied for both.
     pub copied_entries: u64,
-    /// Tables that were not merged, because no block of 2 MiB was free.
+    /// Tables that were not merged, because no block of 2 MiB, or 1 GiB, was free.
     pub refused_no_block: u64,
     /// Nodes that were not taken apart, because there were too few free frames.
     pub refused_no_frames: u64,
@@ -62,6 +75,17 @@ pub struct TableCounts {
 }
 
 impl Memory {
+    /// A block is a table's from now on.
+    fn table_block(&mut self, pfn: Pfn, order: PageOrder) {
+        // Nodes are of 2 MiB, or 1 GiB. So are large pieces of hashed tables, which a huge page of a host suits as well.
+        if order >= PageOrder::P2M {
+            self.touch_node(pfn, order)
+        } else {
+            self.touch(pfn, order)
+        }
+        self.count_table_frames(order);
+    }
+
     fn count_table_frames(&mut self, order: PageOrder) {
         self.table_frames += order.base_pages();
         self.table_frames_peak = self.table_frames_peak.max(self.table_frames);
@@ -87,36 +111,45 @@ impl TableFrames for Memory {
     /// What it costs is part of the merge or resize.
     fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
         let pfn = self.frames.alloc(order, Mobility::Unmovable, self.cpu)?;
-        // Nodes are of 2 MiB. So are large pieces of hashed tables, which a huge page of a host suits as well.
-        if order >= PageOrder::P2M {
-            self.touch_node(pfn, order)
-        } else {
-            self.touch(pfn, order)
-        }
-        self.count_table_frames(order);
+        self.table_block(pfn, order);
+        Some(pfn)
+    }
+
+    fn take_contiguous(&mut self, order: PageOrder) -> Option<Pfn> {
+        let pfn = self.frames.alloc_contiguous(order)?;
+        self.table_block(pfn, order);
         Some(pfn)
     }
 
     fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
         self.table_frames -= order.base_pages();
-        self.frames.free(pfn, order, self.cpu);
+        if order.get() > self.frames.max_order() {
+            self.frames.free_run(pfn, order.base_pages());
+        } else {
+            self.frames.free(pfn, order, self.cpu);
+        }
     }
 
     fn happened(&mut self, what: TableEvent) {
         let counts = &mut self.table_counts;
         match what {
             TableEvent::Checked => counts.checks += 1,
-            TableEvent::Merged { level, written } => {
-                counts.merges.add(level);
+            TableEvent::Merged { level, levels, written } => {
+                counts.merges.add(level, levels);
+                if levels > 2 {
+                    // What a merge costs is said of 2 MiB (paper 5, section 5): zeroing 1 GiB comes besides.
+                    self.work.add(WorkKind::LargeBlock, 1);
+                    self.work.add(WorkKind::ZeroBytes, PageOrder::P1G.bytes());
+                }
                 counts.copied_entries += written;
                 self.work.add(WorkKind::TableMerge, 1);
-                self.table_news.push(Told::TablesMerged { level });
+                self.table_news.push(Told::TablesMerged { level, levels });
             }
-            TableEvent::Unmerged { level, written } => {
-                counts.unmerges.add(level);
+            TableEvent::Unmerged { level, levels, written } => {
+                counts.unmerges.add(level, levels);
                 counts.copied_entries += written;
                 self.work.add(WorkKind::TableMerge, 1);
-                self.table_news.push(Told::TablesUnmerged { level });
+                self.table_news.push(Told::TablesUnmerged { level, levels });
             }
             TableEvent::NoBlock { .. } => counts.refused_no_block += 1,
             TableEvent::NoFrames { .. } => counts.refused_no_frames += 1,

@@ -1,5 +1,5 @@
 use crate::{BySize, Contiguity, Kernel, TableCounts};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pid};
+use mmulab_addr::{BASE_BYTES, Pid};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Census;
 use serde::Serialize;
@@ -103,7 +103,7 @@ impl Kernel {
             table_bytes_peak: memory.table_frames_peak * BASE_BYTES,
             tables: TableUsage {
                 small_bytes: census.tables * BASE_BYTES,
-                node_bytes: census.nodes * PageOrder::P2M.bytes(),
+                node_bytes: census.nodes * BASE_BYTES,
                 unmerged_bytes: census.unmerged * BASE_BYTES,
                 counts: memory.table_counts.clone(),
             },

@@ -1,5 +1,5 @@
 use crate::hashed::{FIRST_GUIDE, TABLES};
-use crate::{CompendiaDesc, CuckooDesc, Format, OpenDesc, Probing};
+use crate::{CompendiaDesc, CuckooDesc, Format, Marks, OpenDesc, Probing};
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,7 +151,7 @@ impl TableDesc {
             TableKind::X86Radix | TableKind::Riscv | TableKind::Arm => Ok(self),
             TableKind::Compendia => {
                 let desc = self.compendia.clone().unwrap_or_default();
-                desc.check()?;
+                desc.check(self.levels.0)?;
                 Ok(Self { compendia: Some(desc), ..self })
             }
             TableKind::Cuckoo => {
@@ -187,7 +187,10 @@ impl TableDesc {
     pub fn format(&self) -> Format {
         match self.kind {
             TableKind::X86Radix => Format::X86 { levels: self.levels.0 },
-            TableKind::Compendia => Format::Compendia { levels: self.levels.0 },
+            TableKind::Compendia => {
+                let marks = self.compendia.as_ref().map_or(Marks::default(), |desc| desc.marks);
+                Format::Compendia { levels: self.levels.0, marks }
+            }
             TableKind::Riscv => Format::Riscv { levels: self.levels.0 },
             TableKind::Arm => Format::Arm { levels: self.levels.0 },
             TableKind::Cuckoo => Format::Cuckoo { levels: self.levels.0 },

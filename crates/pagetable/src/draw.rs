@@ -6,7 +6,7 @@ use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Entries of a table, and of a merged node.
+/// Entries of a table, and of a frame of a merged node.
 const ENTRIES: u64 = 512;
 
 /// A table or node to be drawn.
@@ -24,8 +24,8 @@ struct Node {
 enum Run {
     /// Pages that lie one after another.
     Leaves(Leaf),
-    /// A table or a node, which all of them point to.
-    Below(Node),
+    /// A table or a node, which all of them point to, and the bits they do so by if it is a node.
+    Below(Node, Option<u64>),
 }
 
 struct Drawing<'a> {
@@ -56,7 +56,9 @@ impl Drawing<'_> {
         let name = if node.entries == ENTRIES {
             format!("level {} table", node.level)
         } else {
-            format!("level {}+{} node of {} entries", node.level + 1, node.level, node.entries)
+            let upper = node.level + node.entries.ilog(ENTRIES) as u8;
+            let levels: Vec<_> = (node.level..upper).rev().map(|level| level.to_string()).collect();
+            format!("level {} node of {} entries", levels.join("+"), node.entries)
         };
         let again = if self.drawn.insert(node.at.0) { "" } else { ", drawn above" };
         let _ = writeln!(self.text, "{indent}{name} at {:#x}{again}", node.at.0);
@@ -64,7 +66,10 @@ impl Drawing<'_> {
             return;
         }
         let mut run: Option<(u64, u64, Run)> = None;
-        for index in 0..node.entries {
+        // Of nodes most frames may have nothing.
+        let frames = (0..node.entries / ENTRIES).map(|part| part * ENTRIES);
+        let written = frames.filter(|first| self.mem.holds(PhysAddr(node.at.0 + first * 8).pfn()));
+        for index in written.flat_map(|first| first..first + ENTRIES) {
             let what = self.entry(node, index);
             match (&mut run, what) {
                 (Some((first, count, of)), Some(what)) if continues(*of, *count, *first + *count == index, what) => {
@@ -98,7 +103,8 @@ impl Drawing<'_> {
                 let from = va.align_down(format.covers(level));
                 let Next::Table(below) = format.next(bits, Step { level, ..step }, from) else { return None };
                 let entries = ENTRIES.pow(u32::from(level - below.level));
-                Some(Run::Below(Node { at: below.entry, level: below.level, entries, va: from }))
+                let by = (entries > ENTRIES).then(|| self.mem.read(step.entry));
+                Some(Run::Below(Node { at: below.entry, level: below.level, entries, va: from }, by))
             }
         }
     }
@@ -109,9 +115,10 @@ impl Drawing<'_> {
         let indent = "  ".repeat(depth);
         let times = |n: u64| if n == 1 { String::new() } else { format!("{n} x ") };
         match of {
-            Run::Below(below) => {
+            Run::Below(below, marked) => {
                 let _ = write!(self.text, "{indent}[{first}] {va:#x}: ");
-                let _ = writeln!(self.text, "{}->", times(count));
+                let bits = marked.map_or(String::new(), |bits| format!(" by {bits:#x}"));
+                let _ = writeln!(self.text, "{}->{bits}", times(count));
                 self.node(below, depth + 1);
             }
             Run::Leaves(leaf) => {
@@ -146,7 +153,7 @@ fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CompendiaDesc, Share, Table, TableDesc, TableFrames};
+    use crate::{CompendiaDesc, Marks, Share, Table, TableDesc, TableFrames};
     use mmulab_addr::{PageOrder, Pfn, Vpn};
 
     struct Bump(u64);
@@ -205,11 +212,30 @@ level 4 table at 0x1000
 level 4 table at 0x1000
   [0] 0x0: ->
     level 3 table at 0x2000
-      [0] 0x0: ->
+      [0] 0x0: -> by 0x10000000200067
         level 2+1 node of 262144 entries at 0x200000
           [0] 0x0: 2 x 4K rw- at 0x5000000
           [512] 0x200000: 2M rw- at 0x6000000 (512 entries)
           [1024] 0x400000: 4K rw- at 0x7000000
+";
+        assert_eq!(drawn(&TableDesc::of_compendia(4, desc.clone()).unwrap()), expected);
+        let elsewhere = CompendiaDesc { marks: Marks::FrameIndex, ..desc };
+        let expected = expected.replace("0x10000000200067", "0x2020e7");
+        assert_eq!(drawn(&TableDesc::of_compendia(4, elsewhere).unwrap()), expected);
+    }
+
+    #[test]
+    fn a_node_of_three_levels() {
+        let share = |n| Share::new(n, 512).unwrap();
+        let desc =
+            CompendiaDesc { merge: share(1), unmerge: share(1), merge_three: Some(3), ..CompendiaDesc::default() };
+        let expected = "\
+level 4 table at 0x1000
+  [0] 0x0: -> by 0x50000040000067
+    level 3+2+1 node of 134217728 entries at 0x40000000
+      [0] 0x0: 2 x 4K rw- at 0x5000000
+      [512] 0x200000: 2M rw- at 0x6000000 (512 entries)
+      [1024] 0x400000: 4K rw- at 0x7000000
 ";
         assert_eq!(drawn(&TableDesc::of_compendia(4, desc).unwrap()), expected);
     }

@@ -1,4 +1,4 @@
-use crate::{Found, Leaf, Next, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
+use crate::{Found, Leaf, Marks, Next, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 
@@ -14,6 +14,8 @@ pub enum Format {
     Compendia {
         /// Levels.
         levels: u8,
+        /// Where entries tell that they point to such.
+        marks: Marks,
     },
     /// RISC-V's Sv39, Sv48 and Sv57, with Svnapot.
     Riscv {
@@ -45,7 +47,9 @@ impl Format {
     #[inline(always)]
     pub const fn levels(self) -> u8 {
         match self {
-            Self::X86 { levels } | Self::Compendia { levels } | Self::Riscv { levels } | Self::Arm { levels } => levels,
+            Self::X86 { levels } | Self::Compendia { levels, .. } | Self::Riscv { levels } | Self::Arm { levels } => {
+                levels
+            }
             Self::Cuckoo { .. } => hashed::TABLES as u8,
             Self::Open { .. } => hashed::SIZES as u8,
         }
@@ -54,7 +58,7 @@ impl Format {
     /// Bits of a virtual address.
     pub const fn address_bits(self) -> u8 {
         let (Self::X86 { levels }
-        | Self::Compendia { levels }
+        | Self::Compendia { levels, .. }
         | Self::Riscv { levels }
         | Self::Arm { levels }
         | Self::Cuckoo { levels }
@@ -111,19 +115,28 @@ impl Format {
         }
         let va = VirtAddr::default();
         let first = self.start(root, va);
-        self.lines_below(mem, Step { entry: PhysAddr(first.entry.0 & !(x86::TABLE_BYTES - 1)), ..first }, va, each);
+        self.lines_below(mem, (first, self.levels() + 1 - first.level), va, each);
     }
 
-    /// Those of the 4 KiB of entries that begin at `step`, the first for `va`, and of all they point to.
-    fn lines_below(self, mem: &PhysMem, step: Step, va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
-        for at in (0..x86::TABLE_BYTES).step_by(8) {
-            let entry = PhysAddr(step.entry.0 + at);
-            if at % LINE_BYTES == 0 {
+    /// Those of the table or node whose first entry, for `va`, is at `step`, and of all it points to. A node merges so many
+    /// levels.
+    fn lines_below(self, mem: &PhysMem, (step, levels): (Step, u8), va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
+        const ENTRIES: u64 = x86::TABLE_BYTES / 8;
+        let mut last = None;
+        for index in 0..ENTRIES.pow(levels.into()) {
+            let entry = PhysAddr(step.entry.0 + index * 8);
+            if entry.0.is_multiple_of(LINE_BYTES) {
                 each(step.level, entry);
             }
-            let va = VirtAddr::new(va.raw() + at / 8 * step.covers.bytes());
-            if let Next::Table(next) = self.next(mem.read(entry), Step { entry, ..step }, va) {
-                self.lines_below(mem, next, va, each);
+            let va = VirtAddr::new(va.raw() + (index << step.covers.shift()));
+            let bits = mem.read(entry);
+            let Next::Table(_) = self.next(bits, Step { entry, ..step }, va) else { continue };
+            // As a walk cache keeps it: a pointer that is the same for many entries begins where the first does.
+            let (bits, level) = self.kept(bits, step.level);
+            let from = va.align_down(self.covers(level));
+            let Next::Table(next) = self.next(bits, Step { entry, level, ..step }, from) else { continue };
+            if last.replace(next.entry) != Some(next.entry) {
+                self.lines_below(mem, (next, level - next.level), from, each);
             }
         }
     }
@@ -133,7 +146,7 @@ impl Format {
     pub fn start(self, root: PhysAddr, va: VirtAddr) -> Step {
         match self {
             Self::X86 { levels } => x86::start(levels, root, va),
-            Self::Compendia { levels } => compendia::start(levels, root, va),
+            Self::Compendia { levels, .. } => compendia::start(levels, root, va),
             // Their tables have the same shape.
             Self::Riscv { levels } | Self::Arm { levels } => x86::start(levels, root, va),
             // These have no tree: a walk of one would end at its first entry.
@@ -146,7 +159,7 @@ impl Format {
     pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         match self {
             Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::next(bits, step, va),
-            Self::Compendia { .. } => compendia::next(bits, step, va),
+            Self::Compendia { marks, .. } => compendia::next(marks, bits, step, va),
             Self::Riscv { .. } => riscv::next(bits, step, va),
             Self::Arm { .. } => arm::next(bits, step, va),
         }
@@ -183,25 +196,25 @@ impl Format {
     pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
         match self {
             Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::decode_leaf(bits, level),
-            Self::Compendia { .. } => compendia::decode_leaf(bits, level),
+            Self::Compendia { marks, .. } => compendia::decode_leaf(marks, bits, level),
             Self::Riscv { .. } => riscv::decode_leaf(bits, level),
             Self::Arm { .. } => arm::decode_leaf(bits, level),
         }
     }
 
-    /// Whether an entry can lead further than to the next level.
+    /// How many levels an entry can pass over.
     #[inline(always)]
-    pub const fn skips_levels(self) -> bool {
-        matches!(self, Self::Compendia { .. })
+    pub const fn skips_levels(self) -> u8 {
+        if matches!(self, Self::Compendia { .. }) { 2 } else { 0 }
     }
 
     /// What a walk cache keeps of an entry that points to a table, and as an entry of which level.
     #[inline(always)]
-    pub const fn kept(self, bits: u64, level: u8) -> (u64, u8) {
+    pub fn kept(self, bits: u64, level: u8) -> (u64, u8) {
         match self {
             Self::X86 { .. } | Self::Riscv { .. } | Self::Arm { .. } => (bits, level),
             Self::Cuckoo { .. } | Self::Open { .. } => (bits, level),
-            Self::Compendia { .. } => compendia::kept(bits, level),
+            Self::Compendia { marks, .. } => compendia::kept(marks, bits, level),
         }
     }
 

@@ -23,7 +23,7 @@ mod riscv;
 mod table;
 mod x86;
 
-pub use compendia::{CompendiaDesc, Share};
+pub use compendia::{CompendiaDesc, Marks, Share};
 pub use desc::{TableDesc, TableKind};
 pub use draw::draw;
 pub use flush::{Flush, Invalidate};

@@ -1,5 +1,6 @@
+use crate::table::aligned;
 use crate::{Flush, Format, Leaf, MapError, Next, Probe, Step, TableFrames};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
 
@@ -124,9 +125,7 @@ impl Radix {
     ) -> Result<Flush, MapError> {
         let order = leaf.order;
         let (level, entries) = self.format.leaf_at(order).ok_or(MapError::NoSuchSize(order))?;
-        if vpn.align_down(order) != vpn || leaf.pfn.align_down(order) != leaf.pfn {
-            return Err(MapError::Unaligned);
-        }
+        aligned(vpn, &leaf)?;
         let va = vpn.addr();
         let mut step = self.format.start(self.root(), va);
         while step.level > level {
@@ -224,13 +223,6 @@ impl Radix {
         Ok(flush)
     }
 
-    pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
-        match self.probe(mem, vpn) {
-            Probe::Leaf(leaf) => Some((vpn.align_down(leaf.order), leaf)),
-            Probe::Hole(_) => None,
-        }
-    }
-
     #[inline]
     pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
         let va = vpn.addr();
@@ -255,10 +247,6 @@ impl Radix {
         let first = PhysAddr(step.entry.0 & !(entries * ENTRY - 1));
         let empty = |part| mem.read(PhysAddr(first.0 + part * ENTRY)) == 0;
         if (0..entries).all(empty) { widest } else { step.covers }
-    }
-
-    pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {
-        crate::table::for_each_leaf(range, |vpn| self.probe(mem, vpn), each);
     }
 
     pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {

@@ -19,6 +19,10 @@ pub trait TableFrames {
     fn take_block(&mut self, _order: PageOrder) -> Option<Pfn> {
         None
     }
+    /// The same of a block that may be larger than the allocator's own, as what is in nobody's use lies: 1 GiB.
+    fn take_contiguous(&mut self, order: PageOrder) -> Option<Pfn> {
+        self.take_block(order)
+    }
     /// A block a table no longer needs.
     fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
         (0..order.base_pages()).for_each(|i| self.give_back(Pfn(pfn.0 + i)));
@@ -32,17 +36,21 @@ pub trait TableFrames {
 pub enum TableEvent {
     /// It was decided anew whether a table should be merged with its children.
     Checked,
-    /// The tables of `level` and below became one node.
+    /// Tables of `level` and those below became one node.
     Merged {
-        /// Of the upper ones.
+        /// Of the uppermost ones.
         level: u8,
+        /// Levels of them: two, or three.
+        levels: u8,
         /// Entries copied into it.
         written: u64,
     },
     /// A node became tables again.
     Unmerged {
-        /// Of the upper ones.
+        /// Of the uppermost ones.
         level: u8,
+        /// Levels of them: two, or three.
+        levels: u8,
         /// Entries copied out of it.
         written: u64,
     },
@@ -106,7 +114,7 @@ pub enum Probe {
 pub struct Census {
     /// Frames of 4 KiB.
     pub tables: u64,
-    /// Nodes of 2 MiB.
+    /// Frames in nodes.
     pub nodes: u64,
     /// Frames of 4 KiB it would consist of without nodes.
     pub unmerged: u64,
@@ -121,8 +129,14 @@ impl Census {
     }
 }
 
+/// Whether a page may lie there by its size.
+pub(crate) fn aligned(vpn: Vpn, leaf: &Leaf) -> Result<(), MapError> {
+    let is_aligned = vpn.align_down(leaf.order) == vpn && leaf.pfn.align_down(leaf.order) == leaf.pfn;
+    if is_aligned { Ok(()) } else { Err(MapError::Unaligned) }
+}
+
 /// Calls `each` for every page that meets `range`, in order, as `probe` finds them.
-pub(crate) fn for_each_leaf(range: VirtRange, probe: impl Fn(Vpn) -> Probe, each: &mut impl FnMut(Vpn, Leaf)) {
+fn for_each_leaf(range: VirtRange, probe: impl Fn(Vpn) -> Probe, each: &mut impl FnMut(Vpn, Leaf)) {
     if range.is_empty() {
         return;
     }
@@ -288,19 +302,35 @@ impl Table {
 
     /// The page that holds `vpn`: its first base page and its leaf.
     pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
-        match self {
-            Self::Radix(t) => t.lookup(mem, vpn),
-            Self::Compendia(t) => t.lookup(mem, vpn),
-            Self::Hashed(t) => t.lookup(mem, vpn),
+        match self.probe(mem, vpn) {
+            Probe::Leaf(leaf) => Some((vpn.align_down(leaf.order), leaf)),
+            Probe::Hole(_) => None,
         }
     }
 
     /// Calls `each` for every page that meets `range`, in order.
     pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, mut each: impl FnMut(Vpn, Leaf)) {
-        match self {
-            Self::Radix(t) => t.for_each_leaf(mem, range, &mut each),
-            Self::Compendia(t) => t.for_each_leaf(mem, range, &mut each),
-            Self::Hashed(t) => t.for_each_leaf(mem, range, &mut each),
+        for_each_leaf(range, |vpn| self.probe(mem, vpn), &mut each);
+    }
+
+    /// A mapping of `range` was asked for at once, of which nothing is mapped so far. Some tables prepare for that.
+    pub fn requested(&mut self, range: VirtRange) {
+        if let Self::Compendia(t) = self {
+            t.requested(range);
+        }
+    }
+
+    /// What was asked for in `range` is not any more.
+    pub fn forgotten(&mut self, range: VirtRange) {
+        if let Self::Compendia(t) = self {
+            t.forgotten(range);
+        }
+    }
+
+    /// An empty table begins as a copy of the address space that `from` translates: what was asked for there, was here.
+    pub fn inherit(&mut self, from: &Self) {
+        if let (Self::Compendia(t), Self::Compendia(from)) = (self, from) {
+            t.inherit(from);
         }
     }
 

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Counter, Model, WalkCache, hardware, holder, leaf};
-use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr, VirtRange, Vpn};
+use mmulab_addr::{Bytes, PageOrder, Pfn, Prot, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{CompendiaDesc, Leaf, Share, Table, TableDesc, TableEvent, TableKind};
+use mmulab_pagetable::{CompendiaDesc, Leaf, Marks, Share, Table, TableDesc, TableEvent, TableKind};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -275,6 +275,142 @@ fn without_a_block_tables_stay_and_without_frames_nodes_do() {
     assert_eq!((b.frames.out, b.table.table_frames()), (1, 1), "an empty table is its root");
 }
 
+/// Three entries merge two levels, and three such merge three.
+fn three_levels(level: u8) -> CompendiaDesc {
+    CompendiaDesc { merge_three: Some(level), ..entries(3, 2) }
+}
+
+#[test]
+fn three_levels_become_one_when_enough_are_two() {
+    let mut b = Bench::new(4, three_levels(3));
+    for gib in 0..3 {
+        assert_eq!(b.walk(0).len(), if gib == 0 { 1 } else { 3 });
+        (0..3).for_each(|child| _ = b.map(gib * PUD + child * PMD, P4K));
+    }
+    // A PGD entry, and one that 27 bits choose: the root and the node are all there is.
+    assert_eq!((b.walk(0), b.walk(PUD), b.table.table_frames()), (vec![4, 1], vec![4, 1], 1 + PUD));
+    assert_eq!(b.frames.count(|e| matches!(e, TableEvent::Merged { level: 3, levels: 3, .. })), 1);
+    assert_eq!(b.walk(7 * PUD), [4, 1], "nothing is found where nothing is");
+    let mut cache = WalkCache::default();
+    let mut reads = |page| cache.walk(&b.table, &mut b.mem, Vpn(page), false).1;
+    assert_eq!((reads(0), reads(2 * PUD)), (vec![4, 1], vec![1]), "a PGD entry leads to every PTE");
+    // A sparse GiB has its part of it too, and changes of PTEs decide nothing.
+    assert!(!b.map(5 * PUD, P4K));
+    assert_eq!(b.walk(5 * PUD), [4, 1]);
+    // Two of three children are what a middle table stays for; with one left, as many as are too few.
+    b.unmap(0, P4K);
+    assert_eq!(b.walk(PMD), [4, 1]);
+    b.unmap(PMD, P4K);
+    assert_eq!(b.walk(2 * PMD), [4, 1], "two dense GiBs are enough to stay");
+    (0..2).for_each(|child| b.unmap(PUD + child * PMD, P4K));
+    assert_eq!((b.walk(2 * PMD), b.walk(2 * PUD)), (vec![4, 3, 2, 1], vec![4, 3, 1]), "one is dense, and keeps a node");
+    assert_eq!(b.frames.count(|e| matches!(e, TableEvent::Unmerged { level: 3, levels: 3, .. })), 1);
+}
+
+#[test]
+fn three_levels_below_merged_ones_are_found_past_them() {
+    let mut b = Bench::new(5, CompendiaDesc { merge_levels: vec![2, 5], ..three_levels(3) });
+    for gib in 0..3 {
+        (0..3).for_each(|child| _ = b.map(gib * PUD + child * PMD, P4K));
+    }
+    assert_eq!(b.walk(0), [5, 4, 1]);
+    (1..4).for_each(|at| _ = b.map(at * PGD5, P4K));
+    assert_eq!(
+        (b.walk(0), b.walk(PGD5)),
+        (vec![4, 1], vec![4, 3, 2, 1]),
+        "PGD and P4D, PUD to PTE: two reads of five levels"
+    );
+    // P4D and PUD merged over it: all places of the PUD point to the one node, with O.
+    let mut b = Bench::new(5, CompendiaDesc { merge_levels: vec![2, 4], ..three_levels(3) });
+    for gib in 0..3 {
+        (0..3).for_each(|child| _ = b.map(gib * PUD + child * PMD, P4K));
+    }
+    (1..4).for_each(|at| _ = b.map(at * P4D5, P4K));
+    assert_eq!((b.walk(0), b.walk(P4D5)), (vec![5, 3, 1], vec![5, 3, 2, 1]));
+    let mut cache = WalkCache::default();
+    let mut reads = |page| cache.walk(&b.table, &mut b.mem, Vpn(page), false).1;
+    assert_eq!((reads(0), reads(2 * PUD)), (vec![5, 3, 1], vec![1]), "the base serves all 512 GiB");
+}
+
+#[test]
+fn the_root_can_be_in_a_node_of_three_levels() {
+    let mut b = Bench::new(4, CompendiaDesc { merge_levels: vec![3], ..three_levels(4) });
+    for at in 0..3 {
+        (0..3).for_each(|child| _ = b.map(at * PGD + child * PUD, P2M));
+        (0..3).for_each(|child| _ = b.map(at * PGD + child * PUD + PMD, P4K));
+    }
+    assert_eq!((b.walk(0), b.walk(PGD + PMD)), (vec![2], vec![2, 1]), "a huge page in one read");
+}
+
+#[test]
+fn pages_of_all_sizes_are_found_in_a_node_of_three_levels() {
+    let mut b = Bench::new(4, three_levels(3));
+    b.map(5 * PUD, P1G);
+    b.map(3 * PMD, P2M);
+    for gib in 0..3 {
+        (0..3).for_each(|child| _ = b.map(gib * PUD + child * PMD, P4K));
+    }
+    b.map(6 * PUD, P1G);
+    b.map(7 * PUD + PMD, P2M);
+    for page in [3 * PMD + 77, 5 * PUD + 99_999, 6 * PUD, 7 * PUD + PMD] {
+        assert_eq!(b.walk(page), [4, 1]);
+        assert_eq!(hardware(&b.table, &b.mem, Vpn(page)).0, b.table.lookup(&b.mem, Vpn(page)).map(|found| found.1));
+    }
+    b.table.split(&mut b.mem, &mut b.frames, Vpn(6 * PUD)).unwrap().lazy("no TLB here");
+    b.unmap(6 * PUD + 5 * PMD, P2M);
+    assert!(hardware(&b.table, &b.mem, Vpn(6 * PUD + 5 * PMD)).0.is_none());
+    assert!(hardware(&b.table, &b.mem, Vpn(6 * PUD + 4 * PMD)).0.is_some_and(|leaf| leaf.order == P2M));
+}
+
+#[test]
+fn without_a_gibibyte_two_levels_stay_merged() {
+    let mut b = Bench::new(4, three_levels(3));
+    b.frames.largest = Some(P2M);
+    for gib in 0..4 {
+        (0..3).for_each(|child| _ = b.map(gib * PUD + child * PMD, P4K));
+    }
+    assert_eq!((b.walk(0), b.frames.count(|e| *e == TableEvent::NoBlock { level: 3 })), (vec![4, 3, 1], 3));
+    b.frames.largest = None;
+    (0..3).for_each(|child| _ = b.map(4 * PUD + child * PMD, P4K));
+    assert_eq!(b.walk(0), [4, 1], "tried again with the next");
+    // There is no room to take it apart, and so it stays until it is empty.
+    b.frames.limit = Some(b.frames.out);
+    for gib in 0..5 {
+        assert_eq!(b.walk(4 * PUD), [4, 1]);
+        (0..3).for_each(|child| b.unmap(gib * PUD + child * PMD, P4K));
+    }
+    assert!(b.frames.count(|e| *e == TableEvent::NoFrames { level: 3 }) > 0);
+    assert_eq!((b.frames.out, b.table.table_frames()), (1, 1));
+}
+
+#[test]
+fn what_is_asked_for_at_once_is_merged_at_once() {
+    let range = |first: u64, pages: u64| VirtRange::sized(Vpn(first).addr(), pages << 12);
+    let desc = |request| CompendiaDesc { request: Some(Bytes(request)), ..CompendiaDesc::default() };
+    // 128 MiB are 64 entries of a PMD table.
+    let mut b = Bench::new(4, desc(128 << 20));
+    b.table.requested(range(0, 64 * PMD - 1));
+    b.table.requested(range(PUD, 64 * PMD));
+    b.table.requested(range(2 * PUD + 1, 64 * PMD));
+    b.table.requested(range(3 * PUD, 64 * PMD));
+    b.table.forgotten(range(3 * PUD, PMD));
+    let merged = [0, 1, 2, 3].map(|gib| b.map(gib * PUD + 70 * PMD, P4K));
+    assert_eq!(merged, [false, true, true, false], "too small; just large enough; the same; no longer all of it");
+    assert_eq!(b.walk(PUD + 70 * PMD), [4, 3, 1]);
+    // It stays while something is there, and huge pages still gain nothing.
+    b.map(PUD, P4K);
+    b.unmap(PUD + 70 * PMD, P4K);
+    assert_eq!(b.walk(PUD), [4, 3, 1]);
+    b.unmap(PUD, P4K);
+    b.map(PUD, P2M);
+    assert_eq!(b.walk(PUD), [4, 3, 2]);
+    // 64 GiB are 64 entries of a PUD table.
+    let mut b = Bench::new(4, CompendiaDesc { merge_three: Some(3), ..desc(1 << 30) });
+    b.table.requested(range(0, 64 * PUD));
+    assert!(b.map(5 * PMD, P4K));
+    assert_eq!((b.walk(5 * PMD), b.table.table_frames()), (vec![4, 1], 1 + PUD));
+}
+
 /// Random edits and walks with a walk cache that forgets only what it is told to, against a flat map.
 fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
     let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::default());
@@ -374,6 +510,15 @@ fn long_runs_translate_like_a_flat_map() {
             assert!(merged > 20 && unmerged > 20, "level {level}: {merged} merges, {unmerged} unmerges");
         }
         assert!(frames.count(|e| matches!(e, TableEvent::NoBlock { .. })) > 0);
+    }
+    let base = |merge, unmerge| CompendiaDesc { marks: Marks::FrameIndex, ..entries(merge, unmerge) };
+    for (levels, three, desc, seed) in [(4, 3, base(2, 1), 7), (5, 3, base(2, 2), 8), (4, 4, base(2, 1), 9)] {
+        let desc = CompendiaDesc { merge_three: Some(three), ..desc };
+        let desc = if three == 4 { CompendiaDesc { merge_levels: vec![3, 4], ..desc } } else { desc };
+        let frames = long_run(&TableDesc::of_compendia(levels, desc).unwrap(), 30_000, seed);
+        let merged = frames.count(|e| matches!(e, TableEvent::Merged { levels: 3, .. }));
+        let unmerged = frames.count(|e| matches!(e, TableEvent::Unmerged { levels: 3, .. }));
+        assert!(merged > 10 && unmerged > 10, "{levels} levels: {merged} merges, {unmerged} unmerges");
     }
     for (kind, levels, seed) in [(TableKind::X86Radix, 4, 4), (TableKind::Riscv, 4, 5), (TableKind::Arm, 4, 6)] {
         long_run(&TableDesc::new(kind, levels).unwrap(), 200_000, seed);

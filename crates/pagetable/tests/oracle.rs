@@ -6,7 +6,7 @@ use common::{Counter, Model, hardware, holder, leaf};
 use mmulab_addr::{PageOrder, Pfn, Prot, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{
-    CompendiaDesc, CuckooDesc, Leaf, MapError, OpenDesc, Part, Probing, Share, Table, TableDesc, TableKind,
+    CompendiaDesc, CuckooDesc, Leaf, MapError, Marks, OpenDesc, Part, Probing, Share, Table, TableDesc, TableKind,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -77,16 +77,23 @@ fn searched() -> impl Strategy<Value = TableDesc> {
 /// Tables of every kind, those that merge doing so for few entries.
 fn table() -> impl Strategy<Value = TableDesc> {
     let share = |whole| Share::new(1, whole).unwrap();
-    let options = (prop_oneof![Just(512), Just(256), Just(128)], any::<bool>(), 2u8..5, any::<bool>());
-    let compendia = options.prop_map(move |(merge, strict, from, direct)| {
-        let merge_levels = (from..=5).collect();
-        CompendiaDesc { merge: share(merge), unmerge: share(512), strict, merge_levels, direct }
+    let few = prop_oneof![Just(512), Just(256), Just(128)];
+    let options = (few, any::<bool>(), 2u8..5, any::<bool>(), prop::option::of(3u8..5), any::<bool>());
+    let compendia = options.prop_map(move |(merge, strict, from, direct, three, low)| CompendiaDesc {
+        merge: share(merge),
+        unmerge: share(512),
+        strict,
+        merge_levels: (from..=5).collect(),
+        direct,
+        merge_three: three.filter(|three| *three > from),
+        request: None,
+        marks: if low { Marks::FrameIndex } else { Marks::IgnoredBits },
     });
     prop_oneof![
         1 => (4u8..=5).prop_map(|levels| TableDesc::x86(levels).unwrap()),
         1 => (3u8..=5).prop_map(|levels| TableDesc::new(TableKind::Riscv, levels).unwrap()),
         1 => (3u8..=4).prop_map(|levels| TableDesc::new(TableKind::Arm, levels).unwrap()),
-        1 => (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
+        2 => (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
         2 => searched(),
     ]
 }
@@ -95,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn bytes_agree_with_a_map(desc in table(), ops in prop::collection::vec(op(), 1..60)) {
-        let mut mem = PhysMem::new(1 << 34);
+        let mut mem = PhysMem::new(1 << 40);
         let mut frames = Counter::default();
         let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
         let mut model = Model::new();

@@ -325,9 +325,9 @@ impl Walker {
     ) -> (Step, Option<PhysAddr>) {
         for level in 2..=cx.format.levels() {
             let mut holders = self.holders[usize::from(level)];
-            if cx.format.skips_levels() {
-                // Entries that pass over a level are kept with those of the level below.
-                holders |= self.holders[usize::from(level) - 1];
+            for below in 1..=cx.format.skips_levels() {
+                // Entries that pass over levels are kept with those of the level they lead to.
+                holders |= self.holders[usize::from(level.saturating_sub(below))];
             }
             while holders != 0 {
                 let index = holders.trailing_zeros() as usize;

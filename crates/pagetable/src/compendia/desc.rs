@@ -1,3 +1,4 @@
+use mmulab_addr::{Bytes, VirtRange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,18 @@ impl From<Share> for String {
     }
 }
 
+/// Where the entries of a Compendia table tell that they point to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Marks {
+    /// In bits that x86-64 ignores: H, O and T are bits 52, 53 and 54 (paper 5, section 4.2, figure 7).
+    #[default]
+    IgnoredBits,
+    /// Bit 7, of a large page elsewhere, is set, and the low bits of the frame index, zero in what is aligned to 2 MiB, have
+    /// H, O and T as bits 13, 14 and 15; bit 16 tells copies of leaves (the alternative of section 4.2).
+    FrameIndex,
+}
+
 /// When a Compendia table merges two of its levels into nodes of 2 MiB (paper 5, section 4.1).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -66,21 +79,43 @@ pub struct CompendiaDesc {
     /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default true;
     /// false walks through three nodes there (figure 11a).
     pub direct: bool,
+    /// The level whose tables may be merged with their children and those of these, into nodes of 1 GiB: 3 merges PUD, PMD and
+    /// PTE, 4 PGD, PUD and PMD (P4D, PUD and PMD with five levels), 5 PGD, P4D and PUD. It happens once as many of a table's
+    /// children as `merge` says are merged with theirs, and is undone when as few as `unmerge` says would be. Default none
+    /// (paper 5, section 4.1, leaves it to the future).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merge_three: Option<u8>,
+    /// A mapping that is asked for at once and is at least so large counts as if it were in use: tables of which it covers
+    /// as much as `merge` says are merged with their first child that gains by it (paper 5, section 4.1: "when a large
+    /// contiguous block is requested all at once"). Default none: what is in use decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Bytes>,
+    /// Where entries have their marks. No count depends on it; `explain --tables` shows it. Default `ignored-bits`.
+    pub marks: Marks,
 }
 
 impl Default for CompendiaDesc {
     fn default() -> Self {
         let share = |whole| Share { part: 1, whole };
-        Self { merge: share(8), unmerge: share(16), strict: false, merge_levels: vec![2, 3, 4, 5], direct: true }
+        Self {
+            merge: share(8),
+            unmerge: share(16),
+            strict: false,
+            merge_levels: vec![2, 3, 4, 5],
+            direct: true,
+            merge_three: None,
+            request: None,
+            marks: Marks::default(),
+        }
     }
 }
 
 impl CompendiaDesc {
-    /// Whether it can be followed.
+    /// Whether a table of `levels` can follow it.
     ///
     /// # Errors
     /// Thresholds that contradict each other, or a level that cannot be merged.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self, levels: u8) -> Result<(), String> {
         if self.merge.part == 0 {
             return Err("compendia.merge is 0: give at least 1/512, which merges always".into());
         }
@@ -88,16 +123,36 @@ impl CompendiaDesc {
             let (unmerge, merge) = (String::from(self.unmerge), String::from(self.merge));
             return Err(format!("compendia.unmerge is {unmerge}: give at most compendia.merge, which is {merge}"));
         }
-        match self.merge_levels.iter().find(|level| !(2..=5).contains(*level)) {
-            Some(level) => Err(format!("compendia.merge_levels names {level}: levels 2 to 5 have tables below them")),
-            None => Ok(()),
+        if let Some(level) = self.merge_levels.iter().find(|level| !(2..=5).contains(*level)) {
+            return Err(format!("compendia.merge_levels names {level}: levels 2 to 5 have tables below them"));
+        }
+        match self.merge_three {
+            Some(level) if !(3..=levels).contains(&level) => Err(format!(
+                "compendia.merge_three is {level}: levels 3 to {levels} have two levels of tables below them"
+            )),
+            Some(level) if !self.merge_levels.contains(&(level - 1)) => Err(format!(
+                "compendia.merge_three is {level}, which merges what is merged from level {} on: name that in \
+                 compendia.merge_levels",
+                level - 1
+            )),
+            _ => Ok(()),
         }
     }
 
     /// Whether tables of `level` of which `entries` gain by it are to be merged.
     pub(super) fn merges(&self, level: u8, entries: u16) -> bool {
+        self.merge_levels.contains(&level) && self.is_dense(entries)
+    }
+
+    /// Whether so many entries are what merging takes.
+    pub(super) fn is_dense(&self, entries: u16) -> bool {
         let compared = self.merge.compared_to(entries);
-        self.merge_levels.contains(&level) && if self.strict { compared.is_gt() } else { compared.is_ge() }
+        if self.strict { compared.is_gt() } else { compared.is_ge() }
+    }
+
+    /// Whether a mapping of `range` counts as in use from when it is asked for.
+    pub(super) fn is_request(&self, range: VirtRange) -> bool {
+        self.request.is_some_and(|least| range.bytes() >= least.0)
     }
 
     /// Whether merged ones are to be unmerged.
@@ -127,10 +182,15 @@ mod tests {
             assert!(share(odd).unwrap_err().contains("such as 1/8"), "{odd}");
         }
         let desc = CompendiaDesc { unmerge: share("1/4").unwrap(), ..CompendiaDesc::default() };
-        assert!(desc.check().unwrap_err().contains("at most compendia.merge"));
+        assert!(desc.check(4).unwrap_err().contains("at most compendia.merge"));
         let desc = CompendiaDesc { merge: share("0/1").unwrap(), ..CompendiaDesc::default() };
-        assert!(desc.check().unwrap_err().contains("1/512"));
+        assert!(desc.check(4).unwrap_err().contains("1/512"));
         let desc = CompendiaDesc { merge_levels: vec![1], ..CompendiaDesc::default() };
-        assert!(desc.check().unwrap_err().contains("names 1"));
+        assert!(desc.check(4).unwrap_err().contains("names 1"));
+        let three = |level| CompendiaDesc { merge_three: Some(level), ..CompendiaDesc::default() };
+        assert!(three(3).check(4).is_ok() && three(5).check(5).is_ok());
+        assert!(three(5).check(4).unwrap_err().contains("levels 3 to 4"));
+        let desc = CompendiaDesc { merge_levels: vec![3, 4], ..three(3) };
+        assert!(desc.check(4).unwrap_err().contains("name that in"));
     }
 }

@@ -1,9 +1,11 @@
 //! What hardware reads: x86-64 entries with two bits more (paper 5, section 4.2 and figure 7).
 //!
 //! The paper puts H and O into "the currently ignored region" and names no bits; here they are the lowest two of bits
-//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19). The base
-//! register carries H in the same place.
+//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of nodes of
+//! three levels, is the next. The base register carries them in the same place. This file knows entries with the marks
+//! there; [`Marks`] turns those that have them elsewhere into such.
 
+use super::desc::Marks;
 use crate::{Leaf, Next, Rights, Step, x86};
 use mmulab_addr::{PhysAddr, VirtAddr};
 
@@ -13,13 +15,56 @@ pub const H: u64 = 1 << 52;
 /// In a leaf: one of 512 copies of the leaf of the level above.
 pub const O: u64 = 1 << 53;
 
-/// Bits of index into a merged node.
-const INDEX_BITS: u32 = 18;
+/// With H or O: the node is of 1 GiB and merges three levels, so that 9 bits more of the address choose the entry, and one
+/// level more is passed over. With O in a leaf: one of 262,144 copies of the leaf two levels above.
+pub const T: u64 = 1 << 54;
+/// All of them.
+const MARKS: u64 = H | O | T;
 
-/// The entry of `level` for `va` in the merged node at `node`.
+/// Where [`Marks::FrameIndex`] has H, O, T and, next to them, the mark of copies of leaves. Bit 12, the lowest of the frame
+/// index, is the PAT bit of large leaves.
+const LOW: u32 = 13;
+/// How far that is from where this file knows them.
+const LOWERED: u32 = 52 - LOW;
+/// A copy of a leaf, in [`Marks::FrameIndex`]: where bit 7 is set of nodes too, it does not tell leaves from them.
+const COPY: u64 = 1 << (LOW + 3);
+
+impl Marks {
+    /// An entry as it is in memory, with its marks where this file knows them.
+    #[inline(always)]
+    pub fn read(self, bits: u64) -> u64 {
+        let low = bits & (MARKS >> LOWERED | COPY);
+        if self == Self::IgnoredBits || bits & x86::PS == 0 || low == 0 {
+            return bits;
+        }
+        let leaf = if low & COPY != 0 { x86::PS } else { 0 };
+        (bits & !(low | x86::PS)) | ((low & !COPY) << LOWERED) | leaf
+    }
+
+    /// What is written of an entry that points to a table.
+    #[inline(always)]
+    pub fn pointer(self, bits: u64) -> u64 {
+        let marks = bits & MARKS;
+        if self == Self::IgnoredBits || marks == 0 { bits } else { (bits & !marks) | marks >> LOWERED | x86::PS }
+    }
+
+    /// What is written of a copy of a leaf.
+    pub fn leaf(self, bits: u64) -> u64 {
+        if self == Self::IgnoredBits { bits } else { self.pointer(bits) | COPY }
+    }
+}
+
+/// How many levels a node merges, beyond the first.
 #[inline(always)]
-fn entry(node: PhysAddr, level: u8, va: VirtAddr) -> PhysAddr {
-    let index = (va.raw() >> x86::covers(level).shift()) & ((1 << INDEX_BITS) - 1);
+fn passed(bits: u64) -> u8 {
+    if bits & T == 0 { 1 } else { 2 }
+}
+
+/// The entry of `level` for `va` in the node at `node`, which merges `passed` more.
+#[inline(always)]
+fn entry(node: PhysAddr, level: u8, passed: u8, va: VirtAddr) -> PhysAddr {
+    let index_bits = 9 * (u32::from(passed) + 1);
+    let index = (va.raw() >> x86::covers(level).shift()) & ((1 << index_bits) - 1);
     PhysAddr(node.0 + index * 8)
 }
 
@@ -28,18 +73,20 @@ pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     if root.0 & H == 0 {
         return x86::start(levels, root, va);
     }
-    let level = levels - 1;
-    let entry = entry(PhysAddr(root.0 & !H), level, va);
+    let passed = passed(root.0);
+    let level = levels - passed;
+    let entry = entry(PhysAddr(root.0 & !MARKS), level, passed, va);
     Step { level, covers: x86::covers(level), entry, rights: Rights::ALL }
 }
 
 #[inline(always)]
-pub fn next(bits: u64, step: Step, va: VirtAddr) -> Next {
+pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
+    let bits = marks.read(bits);
     if bits & (H | O) == 0 || bits & x86::P == 0 {
         return x86::next(bits, step, va);
     }
     if step.level == 1 || bits & x86::PS != 0 {
-        return match decode_leaf(bits, step.level) {
+        return match leaf_of(bits, step.level) {
             Some(leaf) => {
                 let rights = step.rights.and(Rights { prot: leaf.prot, user: leaf.user });
                 Next::Leaf(Leaf { prot: rights.prot, user: rights.user, ..leaf })
@@ -47,8 +94,10 @@ pub fn next(bits: u64, step: Step, va: VirtAddr) -> Next {
             None => Next::NotPresent,
         };
     }
-    // H passes over a level; O comes to the next one with the index of the one it was read from.
-    let level = if bits & O != 0 { step.level - 1 } else { step.level - 2 };
+    // H passes over a level; O comes to the next one with the index of the one it was read from. With T, both pass over one
+    // more.
+    let passed = passed(bits);
+    let level = step.level.saturating_sub(passed + u8::from(bits & O == 0));
     if level == 0 {
         // H above leaves is reserved: nothing is there.
         return Next::NotPresent;
@@ -56,7 +105,7 @@ pub fn next(bits: u64, step: Step, va: VirtAddr) -> Next {
     Next::Table(Step {
         level,
         covers: x86::covers(level),
-        entry: entry(PhysAddr(bits & x86::FRAME), level, va),
+        entry: entry(PhysAddr(bits & x86::FRAME), level, passed, va),
         rights: step.rights.and(x86::rights(bits)),
     })
 }
@@ -65,27 +114,33 @@ pub fn next(bits: u64, step: Step, va: VirtAddr) -> Next {
 /// it points to: it is kept as the entry with H of the level above would be, so that the next walk into the node needs one
 /// access wherever it goes (paper 5, section 4.4.2, figure 10).
 #[inline(always)]
-pub const fn kept(bits: u64, level: u8) -> (u64, u8) {
-    if bits & O == 0 { (bits, level) } else { (bits & !O | H, level + 1) }
+pub fn kept(marks: Marks, bits: u64, level: u8) -> (u64, u8) {
+    let known = marks.read(bits);
+    if known & O == 0 { (bits, level) } else { (marks.pointer(known & !O | H), level + 1) }
 }
 
 #[inline(always)]
-pub fn decode_leaf(bits: u64, level: u8) -> Option<Leaf> {
+pub fn decode_leaf(marks: Marks, bits: u64, level: u8) -> Option<Leaf> {
+    leaf_of(marks.read(bits), level)
+}
+
+#[inline(always)]
+fn leaf_of(bits: u64, level: u8) -> Option<Leaf> {
     if bits & O == 0 {
         return x86::decode_leaf(bits, level);
     }
     // Bit 7 of a PTE is its PAT bit, elsewhere it tells leaves from tables.
-    if level > 1 && bits & x86::PS == 0 { None } else { x86::decode_leaf(bits | x86::PS, level + 1) }
+    if level > 1 && bits & x86::PS == 0 { None } else { x86::decode_leaf(bits | x86::PS, level + passed(bits)) }
 }
 
-/// A leaf's bits among the entries of the level below.
-pub fn overlapping_leaf(bits: u64, below: u8) -> u64 {
-    O | if below == 1 { bits & !x86::PS } else { bits }
+/// A leaf's bits among the entries of `level`, so many levels down.
+pub fn overlapping_leaf(bits: u64, level: u8, down: u8) -> u64 {
+    O | if down == 2 { T } else { 0 } | if level == 1 { bits & !x86::PS } else { bits }
 }
 
-/// The bits of the leaf above that `bits` is a copy of, found at level `below`.
-pub fn whole_leaf(bits: u64, below: u8) -> u64 {
-    (bits & !O) | if below == 1 { x86::PS } else { 0 }
+/// The bits of the leaf above that `bits` is a copy of, found at `level`.
+pub fn whole_leaf(bits: u64, level: u8) -> u64 {
+    (bits & !(O | T)) | if level == 1 { x86::PS } else { 0 }
 }
 
 #[cfg(test)]
@@ -99,37 +154,72 @@ mod tests {
         Step { level, covers: x86::covers(level), entry: PhysAddr(0), rights: Rights::ALL }
     }
 
+    const NODE: u64 = 0x4000_0000;
+    const BOTH: [Marks; 2] = [Marks::IgnoredBits, Marks::FrameIndex];
+
     fn below(bits: u64, level: u8) -> (u8, u64) {
-        match next(bits, at(level), VA) {
-            Next::Table(step) => (step.level, (step.entry.0 - 0x20_0000) / 8),
+        let found = BOTH.map(|marks| match next(marks, marks.pointer(bits), at(level), VA) {
+            Next::Table(step) => (step.level, (step.entry.0 - NODE) / 8),
             other => panic!("{other:?}"),
-        }
+        });
+        assert_eq!(found[0], found[1], "{bits:#x}");
+        found[0]
     }
 
     #[test]
     fn h_and_o_choose_eighteen_bits() {
-        let table = x86::encode_table(Pfn(0x200));
-        assert_eq!(table | H, 0x0010_0000_0020_0067);
-        assert_eq!(table | O, 0x0020_0000_0020_0067);
+        let table = x86::encode_table(PhysAddr(NODE).pfn());
+        assert_eq!(
+            [table | H, table | O, table | T],
+            [0x10 << 48, 0x20 << 48, 0x40 << 48].map(|mark| mark | 0x4000_0067)
+        );
         // H in the base register, in a PGD entry and in a PUD entry (paper 5, section 4.2).
-        let step = start(4, PhysAddr(0x20_0000 | H), VA);
-        assert_eq!((step.level, (step.entry.0 - 0x20_0000) / 8), (3, (1 << 9) | 2));
+        let step = start(4, PhysAddr(NODE | H), VA);
+        assert_eq!((step.level, (step.entry.0 - NODE) / 8), (3, (1 << 9) | 2));
         assert_eq!(below(table | H, 4), (2, (2 << 9) | 3));
         assert_eq!(below(table | H, 3), (1, (3 << 9) | 4));
         // O goes one level down, with the index it was read with before the next one.
         assert_eq!(below(table | O, 2), (1, (3 << 9) | 4));
         assert_eq!(below(table | O, 3), (2, (2 << 9) | 3));
         assert_eq!(below(table, 2), (1, 4));
-        assert_eq!(next(table | H, at(2), VA), Next::NotPresent, "there is no level below the leaves");
+        let above_leaves = next(Marks::IgnoredBits, table | H, at(2), VA);
+        assert_eq!(above_leaves, Next::NotPresent, "there is no level below the leaves");
+    }
+
+    #[test]
+    fn t_chooses_twenty_seven() {
+        let table = x86::encode_table(PhysAddr(NODE).pfn());
+        let all = (2 << 18) | (3 << 9) | 4;
+        // PUD, PMD and PTE, from a PGD entry, and from a PUD entry of a node of PGD and PUD.
+        assert_eq!((below(table | H | T, 4), below(table | O | T, 3)), ((1, all), (1, all)));
+        // PGD, PUD and PMD, from the base register.
+        let step = start(4, PhysAddr(NODE | H | T), VA);
+        assert_eq!((step.level, (step.entry.0 - NODE) / 8), (2, (1 << 18) | (2 << 9) | 3));
+        for bits in [table | H | T, table | O | T] {
+            assert_eq!(next(Marks::IgnoredBits, bits, at(2), VA), Next::NotPresent);
+        }
+        assert_eq!(next(Marks::IgnoredBits, table | H | T, at(3), VA), Next::NotPresent);
+    }
+
+    #[test]
+    fn marks_in_the_frame_index_come_with_bit_7() {
+        let (low, table) = (Marks::FrameIndex, x86::encode_table(PhysAddr(NODE).pfn()));
+        assert_eq!([H, O, H | T].map(|mark| low.pointer(table | mark)), [0x4000_20e7, 0x4000_40e7, 0x4000_a0e7]);
+        assert_eq!(low.pointer(table), table, "ordinary tables are as ever");
+        for bits in [table | H, table | O | T] {
+            assert_eq!(low.read(low.pointer(bits)), bits);
+        }
     }
 
     #[test]
     fn what_is_kept_of_an_overlap_leads_to_the_same_entry() {
-        let table = x86::encode_table(Pfn(0x200)) | O;
-        let (bits, level) = kept(table, 2);
-        assert_eq!((bits, level), (x86::encode_table(Pfn(0x200)) | H, 3));
-        assert_eq!(below(bits, level), below(table, 2));
-        assert_eq!(kept(x86::encode_table(Pfn(7)), 2), (x86::encode_table(Pfn(7)), 2));
+        let table = x86::encode_table(PhysAddr(NODE).pfn());
+        for marks in BOTH {
+            assert_eq!(kept(marks, marks.pointer(table | O), 2), (marks.pointer(table | H), 3));
+            assert_eq!(kept(marks, marks.pointer(table | O | T), 3), (marks.pointer(table | H | T), 4));
+            assert_eq!(kept(marks, table, 2), (table, 2));
+        }
+        assert_eq!(below(table | H, 3), below(table | O, 2));
     }
 
     #[test]
@@ -143,13 +233,15 @@ mod tests {
             dirty: false,
             global: false,
         };
-        for (order, level) in [(PageOrder::P2M, 2), (PageOrder::P1G, 3)] {
-            let bits = x86::encode_leaf(&leaf(order));
-            let copy = overlapping_leaf(bits, level - 1);
-            assert_eq!(decode_leaf(copy, level - 1), Some(leaf(order)));
-            assert_eq!(next(copy, at(level - 1), VA), Next::Leaf(leaf(order)));
-            assert_eq!(whole_leaf(copy, level - 1), bits);
+        for (order, level, down) in [(PageOrder::P2M, 2, 1), (PageOrder::P1G, 3, 1), (PageOrder::P1G, 3, 2)] {
+            let (bits, at_level) = (x86::encode_leaf(&leaf(order)), level - down);
+            for marks in BOTH {
+                let copy = marks.leaf(overlapping_leaf(bits, at_level, down));
+                assert_eq!(decode_leaf(marks, copy, at_level), Some(leaf(order)));
+                assert_eq!(next(marks, copy, at(at_level), VA), Next::Leaf(leaf(order)));
+                assert_eq!(whole_leaf(marks.read(copy), at_level), bits);
+            }
         }
-        assert_eq!(overlapping_leaf(x86::encode_leaf(&leaf(PageOrder::P2M)), 1), 0x8020_0000_c000_0027);
+        assert_eq!(overlapping_leaf(x86::encode_leaf(&leaf(PageOrder::P2M)), 1, 1), 0x8020_0000_c000_0027);
     }
 }

@@ -1,14 +1,11 @@
 //! Merging a table with its children, and taking a merged node apart.
 
 use super::table::Compendia;
-use super::tree::{Child, ENTRIES, Id};
-use super::write::{move_words, part, read_leaf, refresh_above, refresh_all, word, write_leaf};
+use super::tree::{Child, ENTRIES, GIANT, Id, NODE};
+use super::write::{frames_of, move_words, part, read_leaf, refresh_above, refresh_all, word, write_leaf};
 use crate::{TableEvent, TableFrames};
 use mmulab_addr::{PageOrder, Pfn};
 use mmulab_frames::PhysMem;
-
-/// The size of a merged node.
-pub const NODE: PageOrder = PageOrder::P2M;
 
 impl Compendia {
     /// Decides anew, from table `lowest` up to that of level `upto`, and above as far as a decision changes what its reasons
@@ -30,7 +27,10 @@ impl Compendia {
             if level > upto {
                 break;
             }
-            if level > 1 && self.decide_one(mem, frames, id) {
+            if self.tree.in_giant(id) {
+                // It is merged as long as its parent is, which depends on what is below this one.
+                upto = upto.max(level + 1);
+            } else if level > 1 && self.decide_one(mem, frames, id) {
                 highest = Some(level);
                 // The parent's entry points elsewhere, and its own parent may gain more or less by being merged.
                 upto = upto.max(level + 2);
@@ -43,26 +43,57 @@ impl Compendia {
     /// Whether the table was merged or unmerged.
     fn decide_one(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> bool {
         frames.happened(TableEvent::Checked);
-        let node = self.tree.get(id);
-        match node.block {
-            None if self.desc.merges(node.level, node.gain()) => self.merge(mem, frames, id),
-            Some(block) if self.desc.unmerges(node.gain()) => self.unmerge(mem, frames, id, block),
+        if let Some(done) = self.decide_three(mem, frames, id) {
+            return done;
+        }
+        match self.tree.get(id).block {
+            None if self.merges(id) => {
+                let Some(block) = self.take_block(frames, id, NODE) else { return false };
+                let written = self.merge(mem, frames, id, block);
+                let level = self.tree.get(id).level;
+                frames.happened(TableEvent::Merged { level, levels: 2, written });
+                true
+            }
+            Some(block) if !self.stays(id) => self.unmerge(mem, frames, id, block),
             _ => false,
         }
     }
 
-    fn merge(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> bool {
-        let level = self.tree.get(id).level;
-        let Some(block) = frames.take_block(NODE) else {
-            frames.happened(TableEvent::NoBlock { level });
-            return false;
-        };
+    /// Whether a table is to be merged with its children, if it is not.
+    fn merges(&self, id: Id) -> bool {
+        let node = self.tree.get(id);
+        let gain = node.gain();
+        self.desc.merges(node.level, gain)
+            || (gain > 0 && self.desc.request.is_some() && self.desc.merges(node.level, self.asked_for(id)))
+    }
+
+    /// Whether a table that is merged with its children is to stay so.
+    pub(super) fn stays(&self, id: Id) -> bool {
+        !self.desc.unmerges(self.tree.get(id).gain()) || self.merges(id)
+    }
+
+    /// A block for the node that table `id` is to be merged into.
+    pub(super) fn take_block(&mut self, frames: &mut impl TableFrames, id: Id, order: PageOrder) -> Option<Pfn> {
+        let block = if order == GIANT { frames.take_contiguous(order) } else { frames.take_block(order) };
+        match block {
+            Some(_) => *self.count_of(order) += 1,
+            None => frames.happened(TableEvent::NoBlock { level: self.tree.get(id).level }),
+        }
+        block
+    }
+
+    pub(super) fn count_of(&mut self, order: PageOrder) -> &mut u64 {
+        if order == GIANT { &mut self.giants } else { &mut self.blocks }
+    }
+
+    /// Merges a table with its children into `block`; how many words that took.
+    pub(super) fn merge(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id, block: Pfn) -> u64 {
         let mut written = 0;
         for slot in 0..ENTRIES {
             let into = part(block, slot);
             mem.clear(into);
             if let Child::Table(below) = self.tree.child(id, slot) {
-                match self.tree.get(below).frame.filter(|_| self.tree.get(below).block.is_none()) {
+                match self.tree.get(below).frame.filter(|_| !self.tree.get(below).is_merged()) {
                     Some(from) => {
                         written += move_words(mem, from, into);
                         self.give(frames, from);
@@ -74,7 +105,6 @@ impl Compendia {
             }
         }
         self.tree.set_block(id, Some(block));
-        self.blocks += 1;
         for slot in 0..ENTRIES {
             if self.tree.child(id, slot) == Child::Leaf {
                 let frame = self.tree.get(id).frame;
@@ -82,16 +112,22 @@ impl Compendia {
                 written += write_leaf(&self.tree, mem, id, slot, bits);
             }
         }
+        written + self.told_above(mem, frames, id)
+    }
+
+    /// What leads to a table that was just merged: its entries in its parent's node, if that is merged too, and else only
+    /// what points to it. How many words that took.
+    pub(super) fn told_above(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> u64 {
+        let mut written = 0;
         if self.tree.in_parent(id) {
             refresh_all(&self.tree, mem, id);
-            written += ENTRIES as u64;
+            written = ENTRIES as u64;
         } else if let Some(own) = self.tree.get_mut(id).frame.take() {
             mem.clear(own);
             self.give(frames, own);
         }
         refresh_above(&self.tree, mem, id);
-        frames.happened(TableEvent::Merged { level, written });
-        true
+        written
     }
 
     /// Writes the entries of the merged table `id` into `into`; how many words that took.
@@ -107,18 +143,43 @@ impl Compendia {
         ENTRIES as u64
     }
 
-    fn unmerge(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id, block: Pfn) -> bool {
+    /// Takes a node apart, if there are frames for its tables.
+    pub(super) fn unmerge(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id, block: Pfn) -> bool {
         let level = self.tree.get(id).level;
-        let below: Vec<_> = (0..ENTRIES).map(|slot| self.tree.child(id, slot)).collect();
-        let is_whole = |child: &Child| matches!(child, Child::Table(t) if self.tree.get(*t).block.is_none());
-        let needed = below.iter().filter(|child| is_whole(child)).count() + usize::from(!self.tree.in_parent(id));
-        let mut got: Vec<Pfn> = std::iter::from_fn(|| frames.take()).take(needed).collect();
-        if got.len() < needed {
-            got.into_iter().for_each(|frame| frames.give_back(frame));
+        let needed = self.frames_apart(id, self.tree.in_parent(id));
+        let Some(got) = self.take_frames(frames, needed) else {
             frames.happened(TableEvent::NoFrames { level });
             return false;
+        };
+        let written = self.take_apart(mem, id, block, got);
+        self.drop_block(mem, frames, block, NODE);
+        refresh_above(&self.tree, mem, id);
+        frames.happened(TableEvent::Unmerged { level, levels: 2, written });
+        true
+    }
+
+    /// How many frames table `id`, which is merged with its children, consists of without that. Its own entries need none if
+    /// they are in its parent's node.
+    pub(super) fn frames_apart(&self, id: Id, in_parent: bool) -> usize {
+        let is_whole = |slot: &usize| matches!(self.tree.child(id, *slot), Child::Table(below) if !self.tree.get(below).is_merged());
+        (0..ENTRIES).filter(is_whole).count() + usize::from(!in_parent)
+    }
+
+    /// So many frames, or none.
+    pub(super) fn take_frames(&mut self, frames: &mut impl TableFrames, needed: usize) -> Option<Vec<Pfn>> {
+        let got: Vec<Pfn> = std::iter::from_fn(|| frames.take()).take(needed).collect();
+        if got.len() < needed {
+            got.into_iter().for_each(|frame| frames.give_back(frame));
+            return None;
         }
         self.frames += needed as u64;
+        Some(got)
+    }
+
+    /// Moves what is in the node that table `id` and its children are merged into to the frames in `got`; how many words that
+    /// took. What points to the table is as it was.
+    pub(super) fn take_apart(&mut self, mem: &mut PhysMem, id: Id, block: Pfn, mut got: Vec<Pfn>) -> u64 {
+        let below: Vec<_> = (0..ENTRIES).map(|slot| self.tree.child(id, slot)).collect();
         let mut next = || got.pop().expect("as many as are needed were taken");
         let leaves: Vec<_> = (0..ENTRIES)
             .filter(|&slot| below[slot] == Child::Leaf)
@@ -127,7 +188,7 @@ impl Compendia {
         let mut written = leaves.len() as u64;
         for (slot, child) in below.iter().enumerate() {
             let Child::Table(table) = *child else { continue };
-            if self.tree.get(table).block.is_some() {
+            if self.tree.get(table).is_merged() {
                 written += self.leave_shadow(mem, table);
                 continue;
             }
@@ -146,10 +207,7 @@ impl Compendia {
         for (slot, bits) in leaves {
             write_leaf(&self.tree, mem, id, slot, bits);
         }
-        self.drop_block(mem, frames, block);
-        refresh_above(&self.tree, mem, id);
-        frames.happened(TableEvent::Unmerged { level, written });
-        true
+        written
     }
 
     /// The entries of the merged table `id` for those who come through its parent go: what hardware marked in leaves among
@@ -162,10 +220,16 @@ impl Compendia {
         leaves.into_iter().map(|(slot, bits)| write_leaf(&self.tree, mem, id, slot, bits)).sum()
     }
 
-    /// Gives the 2 MiB of a node back.
-    pub(super) fn drop_block(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, block: Pfn) {
-        (0..ENTRIES).for_each(|slot| mem.clear(part(block, slot)));
-        frames.give_back_block(block, NODE);
-        self.blocks -= 1;
+    /// Gives the memory of a node back.
+    pub(super) fn drop_block(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        block: Pfn,
+        order: PageOrder,
+    ) {
+        frames_of(block, order).for_each(|frame| mem.clear(frame));
+        frames.give_back_block(block, order);
+        *self.count_of(order) -= 1;
     }
 }

@@ -1,10 +1,11 @@
 use super::CompendiaDesc;
-use super::entry::H;
-use super::merge::NODE;
-use super::tree::{Child, ENTRIES, Id, Tree};
-use super::write::{clear_leaf, part, read_leaf, refresh, refresh_above, word, write_leaf};
+use super::entry::{H, T};
+use super::requests::Requests;
+use super::tree::{Child, ENTRIES, GIANT, Id, NODE, Tree};
+use super::write::{clear_leaf, frames_of, middle, part, read_leaf, refresh, refresh_above, write_leaf};
+use crate::table::aligned;
 use crate::{Census, Flush, Format, Leaf, MapError, Probe, TableFrames, x86};
-use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 
 /// A tree of tables whose dense parts are merged.
@@ -16,6 +17,10 @@ pub struct Compendia {
     pub(super) frames: u64,
     /// Blocks of 2 MiB in use.
     pub(super) blocks: u64,
+    /// Blocks of 1 GiB in use.
+    pub(super) giants: u64,
+    /// Large mappings that were asked for at once.
+    requests: Requests,
 }
 
 impl std::fmt::Debug for Compendia {
@@ -40,30 +45,60 @@ impl Compendia {
     ) -> Result<Self, MapError> {
         let root = frames.take().ok_or(MapError::OutOfFrames)?;
         mem.clear(root);
-        let tree = Tree::new(levels, root, desc.direct);
-        Ok(Self { levels, desc, tree, frames: 1, blocks: 0 })
+        let tree = Tree::new(levels, root, &desc);
+        Ok(Self { levels, desc, tree, frames: 1, blocks: 0, giants: 0, requests: Requests::default() })
     }
 
     #[inline(always)]
     pub fn format(&self) -> Format {
-        Format::Compendia { levels: self.levels }
+        Format::Compendia { levels: self.levels, marks: self.desc.marks }
     }
 
     #[inline(always)]
     pub fn root(&self) -> PhysAddr {
         let root = self.tree.get(Tree::ROOT);
-        match (root.block, root.frame) {
-            (Some(block), _) => PhysAddr(block.addr().0 | H),
-            (None, frame) => frame.expect("a root that is not merged has its frame").addr(),
+        match (root.giant, root.block, root.frame) {
+            (Some(giant), _, _) => PhysAddr(giant.addr().0 | H | T),
+            (None, Some(block), _) => PhysAddr(block.addr().0 | H),
+            (None, None, frame) => frame.expect("a root that is not merged has its frame").addr(),
         }
     }
 
     pub fn table_frames(&self) -> u64 {
-        self.frames + self.blocks * NODE.base_pages()
+        self.frames + self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages()
     }
 
     pub fn census(&self) -> Census {
-        Census { tables: self.frames, nodes: self.blocks, unmerged: self.tree.tables() }
+        let nodes = self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages();
+        Census { tables: self.frames, nodes, unmerged: self.tree.tables() }
+    }
+
+    /// A page of an address space as the tree has it: of the bits that it translates.
+    fn within(&self, range: VirtRange) -> VirtRange {
+        let bits = self.format().address_bits();
+        VirtRange::sized(VirtAddr::new(range.start.raw() & ((1 << bits) - 1)), range.bytes())
+    }
+
+    /// A mapping of `range` was asked for.
+    pub fn requested(&mut self, range: VirtRange) {
+        if self.desc.is_request(range) {
+            self.requests.add(self.within(range));
+        }
+    }
+
+    /// Nothing is mapped in `range` any more.
+    pub fn forgotten(&mut self, range: VirtRange) {
+        self.requests.forget(self.within(range));
+    }
+
+    /// What was asked for there is in this copy of it too.
+    pub fn inherit(&mut self, from: &Self) {
+        self.requests = from.requests.clone();
+    }
+
+    /// How many entries of table `id` lie in large mappings that were asked for at once.
+    pub(super) fn asked_for(&self, id: Id) -> u16 {
+        self.requests.entries(self.tree.first_page(id).0, x86::covers(self.tree.get(id).level))
     }
 
     /// Gives a frame of its own back.
@@ -114,9 +149,7 @@ impl Compendia {
         leaf: Leaf,
     ) -> Result<Flush, MapError> {
         let level = x86::leaf_level(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
-        if vpn.align_down(leaf.order) != vpn || leaf.pfn.align_down(leaf.order) != leaf.pfn {
-            return Err(MapError::Unaligned);
-        }
+        aligned(vpn, &leaf)?;
         let mut table = Tree::ROOT;
         // The highest table that gets an entry which points to a table.
         let mut changed = None;
@@ -129,11 +162,10 @@ impl Compendia {
                 Child::Nothing if at == level => break slot,
                 Child::Table(below) => table = below,
                 Child::Nothing => {
-                    let Ok(frame) = self.take_below(mem, frames, table, slot) else {
+                    let Ok(below) = self.add_below(mem, frames, table, slot) else {
                         self.remove_empty(mem, frames, table);
                         return Err(MapError::OutOfFrames);
                     };
-                    let below = self.tree.add_below(table, slot, frame);
                     refresh(&self.tree, mem, table, slot);
                     changed = changed.or(Some(at));
                     table = below;
@@ -150,23 +182,30 @@ impl Compendia {
         Ok(Self::owed(vpn, moved, Flush::nothing()))
     }
 
-    /// The 4 KiB for the entries of a table below entry `slot`, all zeros: a frame, or the entry's part of a node.
-    fn take_below(
+    /// Adds an empty table below entry `slot`. Its entries get a frame, or the part of a node that the entry stands for.
+    fn add_below(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         table: Id,
         slot: usize,
-    ) -> Result<Pfn, MapError> {
-        let frame = match self.tree.get(table).block {
+    ) -> Result<Id, MapError> {
+        let node = self.tree.get(table);
+        if let Some(giant) = node.giant {
+            let below = self.tree.add_below(table, slot, None);
+            self.tree.set_block(below, Some(middle(giant, slot)));
+            return Ok(below);
+        }
+        let frame = match node.block {
             Some(block) => part(block, slot),
             None => {
+                let frame = frames.take().ok_or(MapError::OutOfFrames)?;
                 self.frames += 1;
-                frames.take().ok_or(MapError::OutOfFrames).inspect_err(|_| self.frames -= 1)?
+                frame
             }
         };
         mem.clear(frame);
-        Ok(frame)
+        Ok(self.tree.add_below(table, slot, Some(frame)))
     }
 
     pub fn unmap(
@@ -207,7 +246,15 @@ impl Compendia {
     fn remove(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, table: Id) {
         if let Some(block) = self.tree.get(table).block {
             self.tree.set_block(table, None);
-            self.drop_block(mem, frames, block);
+            if self.tree.in_giant(table) {
+                frames_of(block, NODE).for_each(|frame| mem.clear(frame));
+            } else {
+                self.drop_block(mem, frames, block, NODE);
+            }
+        }
+        if let Some(giant) = self.tree.get(table).giant {
+            self.tree.set_giant(table, None);
+            self.drop_block(mem, frames, giant, GIANT);
         }
         let own = !self.tree.in_parent(table);
         if let Some(frame) = self.tree.get(table).frame {
@@ -235,13 +282,12 @@ impl Compendia {
         if level == 1 {
             return Err(MapError::NoSuchSize(leaf.order));
         }
-        let frame = self.take_below(mem, frames, table, slot)?;
-        let below = self.tree.add_below(table, slot, frame);
+        let below = self.add_below(mem, frames, table, slot)?;
         let order = x86::covers(level - 1);
         for i in 0..ENTRIES {
             let part = Leaf { pfn: Pfn(leaf.pfn.0 + i as u64 * order.base_pages()), order, ..leaf };
             self.tree.set_child(below, i, Child::Leaf);
-            mem.write(word(frame, i), x86::encode_leaf(&part));
+            write_leaf(&self.tree, mem, below, i, x86::encode_leaf(&part));
         }
         self.tree.get_mut(below).used = ENTRIES as u16;
         refresh_above(&self.tree, mem, below);
@@ -250,25 +296,15 @@ impl Compendia {
         Ok(Self::owed(vpn, moved, Flush::page(vpn.addr(), leaf.order)))
     }
 
-    pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
-        self.find(mem, vpn).ok().map(|found| (vpn.align_down(found.leaf.order), found.leaf))
-    }
-
-    pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {
-        crate::table::for_each_leaf(range, |vpn| self.probe(mem, vpn), each);
-    }
-
     pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
         let mut all = self.tree.memory();
         // In a fixed order, so that later allocations do not depend on how the tree grew.
         all.sort_unstable_by(|a, b| b.cmp(a));
-        for (pfn, is_node) in all {
-            if is_node {
-                (0..ENTRIES).for_each(|slot| mem.clear(part(pfn, slot)));
-                frames.give_back_block(pfn, NODE);
-            } else {
-                mem.clear(pfn);
-                frames.give_back(pfn);
+        for (pfn, order) in all {
+            frames_of(pfn, order).for_each(|frame| mem.clear(frame));
+            match order {
+                PageOrder::P4K => frames.give_back(pfn),
+                _ => frames.give_back_block(pfn, order),
             }
         }
     }

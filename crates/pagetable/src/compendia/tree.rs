@@ -2,7 +2,14 @@
 //!
 //! It is what a kernel keeps in the `struct page` of a table; hardware never sees it.
 
-use mmulab_addr::{Pfn, Vpn};
+use super::desc::{CompendiaDesc, Marks};
+use crate::x86;
+use mmulab_addr::{PageOrder, Pfn, Vpn};
+
+/// The size of a node of two levels.
+pub const NODE: PageOrder = PageOrder::P2M;
+/// The size of a node of three levels.
+pub const GIANT: PageOrder = PageOrder::P1G;
 
 /// Entries of a table.
 pub const ENTRIES: usize = 512;
@@ -34,8 +41,11 @@ pub struct Node {
     /// The 4 KiB that hold its 512 entries: a frame of its own, or a part of the node its parent is merged into. Of a
     /// merged table only the latter is left, for walks that come through the parent.
     pub frame: Option<Pfn>,
-    /// If it is merged with its children: the 2 MiB that hold their entries.
+    /// If it is merged with its children: the 2 MiB that hold their entries. They are a part of its parent's 1 GiB, where
+    /// that is merged with them all.
     pub block: Option<Pfn>,
+    /// If it is merged with its children and theirs: the 1 GiB that holds the latters' entries.
+    pub giant: Option<Pfn>,
     /// Entries that are something.
     pub used: u16,
     /// Of those, tables.
@@ -48,15 +58,21 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it is merged with its children, or with theirs too.
+    pub fn is_merged(&self) -> bool {
+        self.block.is_some() || self.giant.is_some()
+    }
+
     /// Tables below that gain by this one being merged with its children.
     pub fn gain(&self) -> u16 {
         self.tables - self.idle
     }
 
     /// Whether its parent gains nothing by being merged with it. Who goes through a merged table has skipped a level there,
-    /// and skips no second one but on the way to a merged table further down (paper 5, section 4.4.3).
+    /// and skips no second one but on the way to a merged table further down (paper 5, section 4.4.3). Of a giant all is
+    /// reached at once.
     pub fn is_idle(&self) -> bool {
-        self.block.is_some() && self.merged == 0
+        self.giant.is_some() || (self.block.is_some() && self.merged == 0)
     }
 }
 
@@ -64,6 +80,8 @@ impl Node {
 pub struct Tree {
     /// Whether merged tables are pointed to from two levels above.
     pub direct: bool,
+    /// Where entries have their marks.
+    pub marks: Marks,
     nodes: Vec<Node>,
     spare: Vec<Id>,
 }
@@ -72,9 +90,9 @@ impl Tree {
     pub const ROOT: Id = Id(0);
 
     /// A tree of its root, whose entries are in `frame`.
-    pub fn new(levels: u8, frame: Pfn, direct: bool) -> Self {
-        let mut tree = Self { direct, nodes: Vec::new(), spare: Vec::new() };
-        tree.add(levels, None, frame);
+    pub fn new(levels: u8, frame: Pfn, desc: &CompendiaDesc) -> Self {
+        let mut tree = Self { direct: desc.direct, marks: desc.marks, nodes: Vec::new(), spare: Vec::new() };
+        tree.add(levels, None, Some(frame));
         tree
     }
 
@@ -118,10 +136,10 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, level: u8, parent: Option<(Id, u16)>, frame: Pfn) -> Id {
+    fn add(&mut self, level: u8, parent: Option<(Id, u16)>, frame: Option<Pfn>) -> Id {
         let children = (level > 1).then(|| Box::new([Packed(NOTHING); ENTRIES]));
-        let node =
-            Node { level, parent, frame: Some(frame), block: None, used: 0, tables: 0, merged: 0, idle: 0, children };
+        let (block, giant, used, tables, merged, idle) = (None, None, 0, 0, 0, 0);
+        let node = Node { level, parent, frame, block, giant, used, tables, merged, idle, children };
         match self.spare.pop() {
             Some(id) => {
                 *self.get_mut(id) = node;
@@ -135,7 +153,7 @@ impl Tree {
     }
 
     /// Adds a table below entry `slot`, which counts as used from now on.
-    pub fn add_below(&mut self, parent: Id, slot: usize, frame: Pfn) -> Id {
+    pub fn add_below(&mut self, parent: Id, slot: usize, frame: Option<Pfn>) -> Id {
         let id = self.add(self.get(parent).level - 1, Some((parent, slot as u16)), frame);
         if self.child(parent, slot) == Child::Nothing {
             self.get_mut(parent).used += 1;
@@ -156,13 +174,25 @@ impl Tree {
         self.spare.push(id);
     }
 
-    /// Notes that a table is merged, or is not any more.
+    /// Notes that a table is merged with its children, or is not any more.
     pub fn set_block(&mut self, id: Id, block: Option<Pfn>) {
-        let parent = self.get(id).parent.map(|(parent, _)| parent);
-        self.counted(id, |tree| tree.get_mut(id).block = block);
-        if let Some(parent) = parent {
-            let change = |above: &mut Node| if block.is_some() { above.merged += 1 } else { above.merged -= 1 };
-            self.counted(parent, |tree| change(tree.get_mut(parent)));
+        self.set_merged(id, |node| node.block = block);
+    }
+
+    /// Notes that a table is merged with its children and theirs, or is not any more.
+    pub fn set_giant(&mut self, id: Id, giant: Option<Pfn>) {
+        self.set_merged(id, |node| node.giant = giant);
+    }
+
+    fn set_merged(&mut self, id: Id, change: impl FnOnce(&mut Node)) {
+        let before = self.get(id).is_merged();
+        self.counted(id, |tree| change(tree.get_mut(id)));
+        let after = self.get(id).is_merged();
+        if let Some((parent, _)) = self.get(id).parent {
+            self.counted(parent, |tree| {
+                let merged = &mut tree.get_mut(parent).merged;
+                *merged = *merged + u16::from(after) - u16::from(before);
+            });
         }
     }
 
@@ -182,14 +212,30 @@ impl Tree {
         self.get(id).parent.is_some_and(|(parent, _)| self.get(parent).block.is_some())
     }
 
-    /// Frames of its own and blocks of every table, the latter marked.
-    pub fn memory(&self) -> Vec<(Pfn, bool)> {
+    /// Whether table `id` is the middle of three that are merged: its node is a part of its parent's.
+    pub fn in_giant(&self, id: Id) -> bool {
+        self.get(id).parent.is_some_and(|(parent, _)| self.get(parent).giant.is_some())
+    }
+
+    /// The first page that table `id` translates.
+    pub fn first_page(&self, mut id: Id) -> Vpn {
+        let mut first = 0;
+        while let Some((parent, slot)) = self.get(id).parent {
+            first |= u64::from(slot) << x86::covers(self.get(parent).level).get();
+            id = parent;
+        }
+        Vpn(first)
+    }
+
+    /// The memory that the tables are in, by blocks of their sizes.
+    pub fn memory(&self) -> Vec<(Pfn, PageOrder)> {
         let mut all = Vec::new();
         let mut stack = vec![Self::ROOT];
         while let Some(id) = stack.pop() {
             let node = self.get(id);
-            all.extend(node.frame.filter(|_| !self.in_parent(id)).map(|frame| (frame, false)));
-            all.extend(node.block.map(|block| (block, true)));
+            all.extend(node.frame.filter(|_| !self.in_parent(id)).map(|frame| (frame, PageOrder::P4K)));
+            all.extend(node.block.filter(|_| !self.in_giant(id)).map(|block| (block, NODE)));
+            all.extend(node.giant.map(|giant| (giant, GIANT)));
             stack.extend((0..ENTRIES).filter_map(|slot| match self.child(id, slot) {
                 Child::Table(below) => Some(below),
                 _ => None,

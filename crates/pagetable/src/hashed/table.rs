@@ -6,8 +6,9 @@ use super::open::{self, Open};
 use super::sections::{Sections, encode, section_of};
 use super::store::{Plan, Store};
 use super::{GUIDE_BITS, HashedDesc, LINE_BITS, Probing, SIZE_BITS, SIZES, order_of};
+use crate::table::aligned;
 use crate::{Flush, Format, Leaf, MapError, Probe, TableEvent, TableFrames, x86};
-use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -130,14 +131,6 @@ impl Hashed {
                 .hole(vpn)
                 .unwrap_or_else(|| if self.find(mem, 0, key_of(vpn, 0)).is_some() { PageOrder::P4K } else { line }),
         )
-    }
-
-    pub fn lookup(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Vpn, Leaf)> {
-        self.holder(mem, vpn).map(|(_, _, leaf)| (vpn.align_down(leaf.order), leaf))
-    }
-
-    pub fn for_each_leaf(&self, mem: &PhysMem, range: VirtRange, each: &mut impl FnMut(Vpn, Leaf)) {
-        crate::table::for_each_leaf(range, |vpn| self.probe(mem, vpn), each);
     }
 
     /// Lines of a way of a table at first, and its ways and their pieces at most.
@@ -330,9 +323,7 @@ impl Hashed {
         leaf: Leaf,
     ) -> Result<Flush, MapError> {
         let size = size_of(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
-        if vpn.align_down(leaf.order) != vpn || leaf.pfn.align_down(leaf.order) != leaf.pfn {
-            return Err(MapError::Unaligned);
-        }
+        aligned(vpn, &leaf)?;
         if let Some((_, _, there)) = self.holder(mem, vpn) {
             return Err(if there.order < leaf.order {
                 MapError::TableThere
