@@ -1,6 +1,7 @@
+use crate::retold::{Retold, Teller};
 use mmulab_addr::{BASE_BYTES, Prot};
 use mmulab_elf::ElfFile;
-use mmulab_trace::{Backing, Batch, Description, EndInfo, Event, Item, Source, TraceError, TraceErrorKind, TraceInfo};
+use mmulab_trace::{Backing, Batch, Event, Item, Source, TraceError, TraceErrorKind, TraceInfo};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// `source` with what the program headers of its ELF files say, as a recorder tells it, for recordings that lack it. The
@@ -8,7 +9,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 /// say ends the trace with an error. Files that are gone are in the warnings.
 pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
     let info = source.info().clone();
-    Box::new(WithHeaders { source, info, files: BTreeMap::new(), said: Batch::default(), over: false })
+    Box::new(Retold::new(WithHeaders { source, info, files: BTreeMap::new(), said: Batch::default() }))
 }
 
 struct WithHeaders {
@@ -17,7 +18,6 @@ struct WithHeaders {
     /// By path; none for those whose headers the recording tells, or that are no ELF files.
     files: BTreeMap<Arc<str>, Option<ElfFile>>,
     said: Batch,
-    over: bool,
 }
 
 impl WithHeaders {
@@ -66,55 +66,46 @@ fn maps_code(file: &ElfFile, offset: u64, len: u64) -> bool {
     })
 }
 
-impl Source for WithHeaders {
+impl Teller for WithHeaders {
+    fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn source_mut(&mut self) -> &mut dyn Source {
+        &mut *self.source
+    }
+
     fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+        if batch.events.is_empty() {
+            return Ok(());
+        }
+        std::mem::swap(batch, &mut self.said);
         batch.clear();
-        if self.over {
-            return Ok(false);
-        }
-        let read = self.source.next_batch(batch);
+        let mut events = std::mem::take(&mut self.said.events).into_iter();
+        let mut words = std::mem::take(&mut self.said.refs);
         let mut told = Ok(());
-        if !batch.events.is_empty() {
-            std::mem::swap(batch, &mut self.said);
-            batch.clear();
-            let mut events = std::mem::take(&mut self.said.events).into_iter();
-            let mut words = std::mem::take(&mut self.said.refs);
-            for &word in &words {
-                match word.item() {
-                    Item::Event(_) => {
-                        let Some(event) = events.next() else { break };
-                        match self.before(&event) {
-                            Ok(before) => before.into_iter().for_each(|event| batch.push_event(event)),
-                            Err(what) => {
-                                told = Err(TraceError::new(&self.info.name, "", TraceErrorKind::Request(what)));
-                                break;
-                            }
+        for &word in &words {
+            match word.item() {
+                Item::Event(_) => {
+                    let Some(event) = events.next() else { break };
+                    match self.before(&event) {
+                        Ok(before) => before.into_iter().for_each(|event| batch.push_event(event)),
+                        Err(what) => {
+                            told = Err(TraceError::new(&self.info.name, "", TraceErrorKind::Request(what)));
+                            break;
                         }
-                        batch.push_event(event);
                     }
-                    _ => batch.refs.push(word),
+                    batch.push_event(event);
                 }
+                _ => batch.refs.push(word),
             }
-            words.clear();
-            self.said.refs = words;
         }
-        self.over = !matches!((&read, &told), (Ok(true), Ok(())));
-        told.and(read)
-    }
-
-    fn progress(&self) -> Option<f64> {
-        self.source.progress()
-    }
-
-    fn description(&self) -> Description {
-        self.source.description()
-    }
-
-    fn end(&self) -> Option<&EndInfo> {
-        self.source.end()
+        words.clear();
+        self.said.refs = words;
+        told
     }
 }

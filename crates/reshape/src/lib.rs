@@ -7,6 +7,7 @@ mod headers;
 mod heap;
 mod image;
 mod populate;
+mod retold;
 
 pub use desc::ReshapeDesc;
 pub use error::ReshapeError;

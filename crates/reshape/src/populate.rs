@@ -1,15 +1,16 @@
 //! A program whose memory was there before it ran: every private, writable, anonymous mapping is made with all its pages
 //! (MAP_POPULATE), so that no first touch is among what is measured. What a program does not touch takes memory then, too.
 
+use crate::retold::{Retold, Teller};
 use mmulab_addr::Prot;
-use mmulab_trace::{Backing, Batch, Event, Sought, Source, TraceError, TraceInfo};
+use mmulab_trace::{Backing, Batch, Description, Event, Source, TraceError, TraceInfo};
 use serde_json::json;
 
 /// `source` with its mappings populated.
 pub fn reshape(source: Box<dyn Source>) -> Box<dyn Source> {
     let mut info = source.info().clone();
     info.reshaped.insert("populate".into(), json!(true));
-    Box::new(Populated { source, info })
+    Box::new(Retold::new(Populated { source, info }))
 }
 
 struct Populated {
@@ -17,13 +18,20 @@ struct Populated {
     info: TraceInfo,
 }
 
-impl Source for Populated {
+impl Teller for Populated {
+    fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn source_mut(&mut self) -> &mut dyn Source {
+        &mut *self.source
+    }
+
     fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-        let read = self.source.next_batch(batch);
+    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
         for event in &mut batch.events {
             if let Event::Mmap { prot, flags, backing: Backing::Anon, .. } = event
                 && prot.has(Prot::W)
@@ -33,15 +41,15 @@ impl Source for Populated {
             }
         }
         self.info.warnings.clone_from(&self.source.info().warnings);
-        read
+        Ok(())
     }
 
-    fn progress(&self) -> Option<f64> {
-        self.source.progress()
+    fn describe(&self, description: &mut Description) {
+        description.source.push_str("; its memory there before it runs");
     }
 
-    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
-        self.source.skip_to(instruction, hear)
+    fn can_skip(&self) -> bool {
+        true
     }
 }
 

@@ -19,11 +19,10 @@ mod window;
 pub use desc::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
 
 use crate::ReshapeError;
+use crate::retold::{Retold, Teller};
 use desc::WINDOW_BYTES;
 use mmulab_addr::{VirtAddr, VirtRange};
-use mmulab_trace::{
-    Backing, Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo,
-};
+use mmulab_trace::{Backing, Batch, Description, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
 use objects::Found;
 use serde_json::json;
 use space::Spaces;
@@ -54,10 +53,9 @@ pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Sourc
         instructions_per_ms,
         moved: 0,
         between: 0,
-        over: false,
     };
     anew.report();
-    Ok(Box::new(anew))
+    Ok(Box::new(Retold::new(anew)))
 }
 
 /// In place of a reference that is left out.
@@ -78,7 +76,6 @@ struct Anew {
     /// Loads and stores in objects; and in what the recorded allocator keeps between them.
     moved: u64,
     between: u64,
-    over: bool,
 }
 
 impl Anew {
@@ -131,8 +128,8 @@ impl Anew {
         self.between += between;
     }
 
-    /// Tells what was said.
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), String> {
+    /// Tells what was said, among which are events.
+    fn tell_events(&mut self, batch: &mut Batch) -> Result<(), String> {
         let mut raw = std::mem::take(&mut self.raw);
         let mut rest = raw.refs.as_mut_slice();
         let mut done = Ok(());
@@ -210,17 +207,20 @@ impl Anew {
     }
 }
 
-impl Source for Anew {
+impl Teller for Anew {
+    fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn source_mut(&mut self) -> &mut dyn Source {
+        &mut *self.source
+    }
+
     fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-        batch.clear();
-        if self.over {
-            return Ok(false);
-        }
-        let read = self.source.next_batch(batch);
+    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
         // Many batches have no events: they are told in place.
         let told = if batch.events.is_empty() {
             self.move_all(&mut batch.refs);
@@ -228,36 +228,24 @@ impl Source for Anew {
         } else {
             std::mem::swap(batch, &mut self.raw);
             batch.clear();
-            self.tell(batch)
+            self.tell_events(batch)
         };
         if self.desc.bookkeeping() == Bookkeeping::Drop {
             batch.refs.retain(|&word| word != NOTHING);
         }
         self.report();
-        self.over = !matches!((&read, &told), (Ok(true), Ok(())));
         told.map_err(|what| {
             let at = format!("instruction {}", self.instructions);
             TraceError::new(self.info.name.clone(), at, TraceErrorKind::Request(what))
-        })?;
-        read
+        })
     }
 
-    fn progress(&self) -> Option<f64> {
-        self.source.progress()
-    }
-
-    fn description(&self) -> Description {
-        let mut description = self.source.description();
+    fn describe(&self, description: &mut Description) {
         let kind = match &self.desc {
             HeapDesc::Jemalloc(_) => "jemalloc",
             HeapDesc::Glibc(_) => "glibc",
             HeapDesc::Blocks(_) => "blocks",
         };
         description.source.push_str(&format!("; its heap kept as by {kind}"));
-        description
-    }
-
-    fn end(&self) -> Option<&EndInfo> {
-        self.source.end()
     }
 }

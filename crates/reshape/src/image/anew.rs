@@ -4,7 +4,8 @@ use super::{
     spaces::Spaces,
     spans::{Kind, Span},
 };
-use mmulab_trace::{Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
+use crate::retold::Teller;
+use mmulab_trace::{Batch, Description, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
 use serde_json::json;
 
 /// A trace of programs whose files are linked anew.
@@ -18,7 +19,6 @@ pub struct Anew {
     told: Vec<Event>,
     /// References to bytes beside segments, told as others of their pages.
     beside: u64,
-    over: bool,
 }
 
 impl Anew {
@@ -27,8 +27,7 @@ impl Anew {
         let info = source.info().clone();
         let files = Files::new(desc.clone());
         let spaces = Spaces::new(window);
-        let mut this =
-            Self { source, info, files, spaces, said: Batch::default(), told: Vec::new(), beside: 0, over: false };
+        let mut this = Self { source, info, files, spaces, said: Batch::default(), told: Vec::new(), beside: 0 };
         this.report();
         this
     }
@@ -64,7 +63,7 @@ impl Anew {
     }
 
     /// Tells what was said, of which `from` words have moved.
-    fn tell(&mut self, mut from: usize, out: &mut Batch) -> Result<(), TraceError> {
+    fn tell_rest(&mut self, mut from: usize, out: &mut Batch) -> Result<(), TraceError> {
         let mut words = std::mem::take(&mut self.said.refs);
         out.refs.extend_from_slice(&words[..from]);
         let mut done = Ok(());
@@ -133,48 +132,40 @@ impl Anew {
     }
 }
 
-impl Source for Anew {
+impl Teller for Anew {
+    fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn source_mut(&mut self) -> &mut dyn Source {
+        &mut *self.source
+    }
+
     fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-        batch.clear();
-        if self.over {
-            return Ok(false);
-        }
+    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
         let before = self.beside;
-        let read = self.source.next_batch(batch);
         // Most batches have no events: they are told in place.
         let moved = if batch.events.is_empty() { self.move_all(&mut batch.refs) } else { 0 };
         let mut told = Ok(());
         if moved < batch.refs.len() {
             std::mem::swap(batch, &mut self.said);
             batch.clear();
-            told = self.tell(moved, batch);
+            told = self.tell_rest(moved, batch);
         }
         if self.files.changed || self.info.warnings.len() != self.source.info().warnings.len() {
             self.report();
         } else if self.beside != before {
             self.info.reshaped["image"]["references_beside_segments"] = json!(self.beside);
         }
-        self.over = !matches!((&read, &told), (Ok(true), Ok(())));
-        told.and(read)
+        told
     }
 
-    fn progress(&self) -> Option<f64> {
-        self.source.progress()
-    }
-
-    fn description(&self) -> Description {
-        let mut description = self.source.description();
+    fn describe(&self, description: &mut Description) {
         let image = &self.info.reshaped["image"];
         let (linker, size) = (image["linker"].as_str().unwrap_or(""), image["max_page_size"].as_str().unwrap_or(""));
         description.source.push_str(&format!("; laid out anew as {linker} links with maxpagesize {size}"));
-        description
-    }
-
-    fn end(&self) -> Option<&EndInfo> {
-        self.source.end()
     }
 }

@@ -18,6 +18,7 @@ mod spans;
 pub use desc::ImageDesc;
 
 use crate::ReshapeError;
+use crate::retold::Retold;
 use anew::Anew;
 use mmulab_elf::layout;
 use mmulab_trace::Source;
@@ -30,5 +31,5 @@ pub fn reshape(desc: &ImageDesc, source: Box<dyn Source>) -> Result<Box<dyn Sour
     if !source.info().has_address_space {
         return Err(ReshapeError::NoMappings(source.info().name.clone()));
     }
-    Ok(Box::new(Anew::new(desc, window, source)))
+    Ok(Box::new(Retold::new(Anew::new(desc, window, source))))
 }
