@@ -20,7 +20,7 @@ SAMPLE = DATA / "system-small.mmt"
 ARM_SAMPLE = DATA / "system-arm.mmt"
 # How far the simulated kernel may be from a real one: pages of 2 MB; and others, as a share of the real number.
 LARGE_APART = 1
-SMALL_APART = 0.1
+SMALL_APART = 0.01
 # As a kernel with --thp never --mthp 64K=always.
 MTHP_ONLY = ("--set", "policy.thp.sizes={2M='never',64K='always'}")
 

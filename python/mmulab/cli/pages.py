@@ -13,6 +13,8 @@ from mmulab.tables import plain
 REAL = "recorded"
 # The blocks that the table tells of: sixteen base pages, which is what an entry with Arm's contiguous bit is one of.
 BLOCK = "64K"
+# A recorded system has its files in memory from its boot on.
+AS_RECORDED = ("policy.linux.page_cache=warm",)
 
 
 @click.command("pages", context_settings=CONTEXT)
@@ -49,7 +51,8 @@ def command(
 ) -> None:
     """Compare the pages that Linux gave a recorded program with those that simulated kernels give it on MACHINE.
 
-    The trace must tell where pages lay: record it with --system --user-only. Average contiguity is the length of the
+    The trace must tell where pages lay: record it with --system --user-only. Files are in memory before the program
+    starts, as they were then, unless policy.linux.page_cache is set. Average contiguity is the length of the
     run that a page is in, over all pages of a size; blocks of 64K are aligned in both memories.
 
     Example: mmulab pages skylake-e3-1240v5 --trace prog.mmt --set memory.size=1G
@@ -64,6 +67,7 @@ def command(
             f"{trace}: it tells of the kernel, too, whose pages a simulated kernel keeps among the programs'\n"
             "hint: record it with --system --user-only"
         )
+    sets = (*AS_RECORDED, *sets)
     if memhog is not None:
         sets = (*sets, *contiguity.memhog(memhog, memhog_chunk))
     elif memhog_chunk:
