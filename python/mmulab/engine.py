@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from mmulab import _core, paths
@@ -68,13 +69,17 @@ def version() -> str:
     return _core.version()
 
 
-def trace(name: str) -> str:
+# Where recordings that mixes name are looked for; the second is where `mmulab workloads table` keeps them.
+RECORDINGS = (Path(), Path("build/workloads"))
+
+
+def trace(name: str, recordings: Sequence[Path] = RECORDINGS) -> str:
     """What the engine knows a trace by: a mix (`mix:NAME?key=value`, or a recipe's file) with its members found.
 
-    Raises UserError where it is a mix and cannot be had.
+    Recorded members are looked for in `recordings`. Raises UserError where it is a mix and cannot be had.
     """
     recipe = mix_of(name)
-    return name if recipe is None else _core.mix(recipe, _workload_dirs())
+    return name if recipe is None else _core.mix(recipe, _workload_dirs(), list(recordings))
 
 
 def mix_of(name: str) -> str | None:

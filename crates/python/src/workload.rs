@@ -29,10 +29,11 @@ pub fn workload(name: &str, sets: Vec<String>, dirs: &str) -> PyResult<String> {
     serde_json::to_string(&json!({ "recipe": recipe, "path": path })).map_err(failure)
 }
 
-/// The mix that a user calls `name`, as `run` and all that takes a trace take it.
+/// The mix that a user calls `name`, as `run` and all that takes a trace take it; its members' recordings are in `recordings`.
 #[pyfunction]
-pub fn mix(name: &str, dirs: &str) -> PyResult<String> {
-    let mix = mmulab_recipe::mix(name, &directories(dirs)?).map_err(user)?;
+pub fn mix(name: &str, dirs: &str, recordings: Vec<PathBuf>) -> PyResult<String> {
+    let places = mmulab_recipe::Places { recipes: &directories(dirs)?, recordings: &recordings };
+    let mix = mmulab_recipe::mix(name, places).map_err(user)?;
     Ok(format!("mix:{}", serde_json::to_string(&mix).map_err(failure)?))
 }
 

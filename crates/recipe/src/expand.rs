@@ -5,23 +5,29 @@ use mmulab_describe::DescribeError;
 use mmulab_mix::{MEMBERS_MAX, MemberDesc, MixDesc, Schedule};
 use std::path::{Path, PathBuf};
 
-/// Where recordings of workloads are looked for, in order; the second is where `mmulab workloads table` keeps them.
-const RECORDINGS: [&str; 2] = ["", "build/workloads/"];
+/// Where things that mixes name are looked for, each list in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The directories of recipes.
+    pub recipes: &'a [PathBuf],
+    /// The directories where recordings of workloads are, as `NAME.mmt`.
+    pub recordings: &'a [PathBuf],
+}
 
 /// The mix that a user calls `name`: a recipe by its name or its file's path, with what is to be set behind a question mark
 /// (`pair?quantum=10k&cores=2`).
 ///
 /// # Errors
 /// It is no recipe of a mix, contradicts itself, or a member of it is not there.
-pub fn mix(name: &str, dirs: &[PathBuf]) -> Result<MixDesc, DescribeError> {
+pub fn mix(name: &str, places: Places) -> Result<MixDesc, DescribeError> {
     let (recipe, sets) = name.split_once('?').unwrap_or((name, ""));
     let sets: Vec<String> = sets.split('&').filter(|set| !set.is_empty()).map(str::to_owned).collect();
-    of(recipe, &sets, dirs, &mut Vec::new())
+    of(recipe, &sets, places, &mut Vec::new())
 }
 
 /// `within`: the mixes that this one is a member of.
-fn of(name: &str, sets: &[String], dirs: &[PathBuf], within: &mut Vec<PathBuf>) -> Result<MixDesc, DescribeError> {
-    let (recipe, path) = resolve(name, dirs, sets)?;
+fn of(name: &str, sets: &[String], places: Places, within: &mut Vec<PathBuf>) -> Result<MixDesc, DescribeError> {
+    let (recipe, path) = resolve(name, places.recipes, sets)?;
     let bad = |message: String| DescribeError::Impossible { name: recipe.name.clone(), message };
     let Some(mix) = &recipe.mix else {
         return Err(bad("it is no mix: its recipe has no [mix] table; record it, or name its generator".into()));
@@ -40,7 +46,7 @@ fn of(name: &str, sets: &[String], dirs: &[PathBuf], within: &mut Vec<PathBuf>) 
         };
         for instance in 1..=count {
             let filled = Filled { recipe: &recipe, instance };
-            members.push(one(member, count, &filled, &path, dirs, within)?);
+            members.push(one(member, count, &filled, &path, places, within)?);
         }
     }
     within.pop();
@@ -78,11 +84,11 @@ fn one(
     count: u64,
     filled: &Filled,
     path: &Path,
-    dirs: &[PathBuf],
+    places: Places,
     within: &mut Vec<PathBuf>,
 ) -> Result<MemberDesc, DescribeError> {
     let mut desc = match (&member.workload, &member.trace) {
-        (Some(workload), _) => of_workload(&filled.text(workload)?, member, filled, dirs, within)?,
+        (Some(workload), _) => of_workload(&filled.text(workload)?, member, filled, places, within)?,
         (None, Some(trace)) => of_trace(filled.text(trace)?, path),
         (None, None) => return Err(filled.bad("a member of the mix has neither `workload` nor `trace`".into())),
     };
@@ -120,12 +126,12 @@ fn of_workload(
     name: &str,
     member: &Member,
     filled: &Filled,
-    dirs: &[PathBuf],
+    places: Places,
     within: &mut Vec<PathBuf>,
 ) -> Result<MemberDesc, DescribeError> {
     let sets = member.set.iter().map(|(key, value)| Ok(format!("{key}={}", filled.text(&value.to_string())?)));
     let sets: Vec<String> = sets.collect::<Result<_, DescribeError>>()?;
-    let (recipe, _) = resolve(name, dirs, &sets)?;
+    let (recipe, _) = resolve(name, places.recipes, &sets)?;
     let mut desc = MemberDesc {
         name: recipe.name.clone(),
         trace: String::new(),
@@ -135,7 +141,7 @@ fn of_workload(
         core: None,
     };
     if recipe.mix.is_some() {
-        let inner = of(name, &sets, dirs, within)?;
+        let inner = of(name, &sets, places, within)?;
         let json = serde_json::to_string(&inner).map_err(|e| filled.bad(e.to_string()))?;
         desc.trace = format!("mix:{json}");
         return Ok(desc);
@@ -157,14 +163,15 @@ fn of_workload(
             sets[0]
         )));
     }
-    let candidates = RECORDINGS.map(|directory| format!("{directory}{}.mmt", recipe.name));
-    match candidates.iter().find(|candidate| Path::new(candidate).exists()) {
-        Some(found) => desc.trace = found.clone(),
+    let file = format!("{}.mmt", recipe.name);
+    let candidates: Vec<PathBuf> = places.recordings.iter().map(|directory| directory.join(&file)).collect();
+    match candidates.iter().find(|candidate| candidate.exists()) {
+        Some(found) => desc.trace = found.display().to_string(),
         None => {
+            let looked: Vec<String> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
             return Err(filled.bad(format!(
-                "its member {name} has not been recorded: neither {} nor {} is here; record it with `mmulab workloads record \
-                 {name}`",
-                candidates[0], candidates[1]
+                "its member {name} has not been recorded: there is no {}; record it with `mmulab workloads record {name}`",
+                looked.join(" and no ")
             )));
         }
     }
@@ -256,7 +263,8 @@ mod tests {
         }
 
         fn mix(&self, name: &str) -> Result<MixDesc, String> {
-            mix(name, std::slice::from_ref(&self.0)).map_err(|e| e.to_string())
+            let own = std::slice::from_ref(&self.0);
+            mix(name, Places { recipes: own, recordings: own }).map_err(|e| e.to_string())
         }
 
         fn refused(&self, name: &str) -> String {
@@ -337,7 +345,11 @@ mod tests {
                 ("both", &format!("{recorded}{}", of("trace = \"gen:gups\""))),
             ],
         );
-        assert!(place.refused("absent").contains("record it with `mmulab workloads record never-recorded`"));
+        let (absent, recording) = (place.refused("absent"), place.0.join("never-recorded.mmt"));
+        assert!(absent.contains(&format!("there is no {}; record it with", recording.display())), "{absent}");
+        assert!(absent.contains("`mmulab workloads record never-recorded`"), "{absent}");
+        std::fs::write(&recording, "").expect("a recording");
+        assert_eq!(place.mix("absent").expect("a mix").members[0].trace, recording.display().to_string());
         assert!(place.refused("set").contains("this workload has no parameter `n`"));
         assert!(place.refused("empty").contains("neither `workload` nor `trace`"));
         assert!(place.refused("none").contains("mix.member is empty"));

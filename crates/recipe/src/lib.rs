@@ -12,6 +12,6 @@ pub use desc::{
     Artifact, CrateFile, Expect, Generate, Install, Package, Paper, Parameter, Recipe, Record, Server, Signal,
     Standing, Step, System, Thp, Value,
 };
-pub use expand::mix;
+pub use expand::{Places, mix};
 pub use mix::{Member, Mix};
 pub use resolve::{RUN_TIME_NAMES, resolve};

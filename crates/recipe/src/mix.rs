@@ -52,7 +52,8 @@ pub struct Member {
     /// What results call it. Default: the workload's name, or the generator's, or the file's. Instances are numbered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A workload by its name. One that is recorded is looked for as `NAME.mmt`, then `build/workloads/NAME.mmt`.
+    /// A workload by its name. One that is recorded is looked for as `NAME.mmt`, then `build/workloads/NAME.mmt`
+    /// (by `mmulab workloads table` in its `--traces`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Parameters of that workload; not of one that is recorded.

@@ -38,7 +38,7 @@ def measure(recipes: list[Recipe], traces: Path, options: Options, say: Say, pro
         trace = traces / f"{recipe.name}.mmt"
         try:
             if recipe.mix:
-                rows.append(_figures(recipe, str(recipe.trace)))
+                rows.append(_figures(recipe, engine.trace(str(recipe.trace), (traces, *engine.RECORDINGS))))
                 continue
             if not trace.exists():
                 say(f"recording {recipe.name}")
