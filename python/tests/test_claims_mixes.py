@@ -21,10 +21,9 @@ CC1 = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
 )
 def test_hyperthreads_take_tlb_entries_from_each_other(tmp_path: Path) -> None:
     def share(instances: int) -> float:
-        members = f'[mix]\nquantum = "50"\ncores = 1\n[[mix.member]]\ntrace = "{CC1}"\ncount = {instances}\n'
+        members = f'[mix]\nquantum = "50"\ncores = 2\n[[mix.member]]\ntrace = "{CC1}"\ncount = {instances}\n'
         members += 'stagger = "1M"\ninstructions = "3M"\n'
-        # Two hyperthreads are not switched between: both address spaces are loaded at once.
-        job = engine.Job("skylake-e3-1240v5", "linux-4k", ("costs.space_switch=0", "core.count=1"))
+        job = engine.Job("skylake-e3-1240v5", "linux-4k", ("core.count=1", "core.threads=2"))
         path = tmp_path / "m.toml"
         path.write_text('name = "m"\ntitle = "M"\nstanding = "own"\nwhy = "a test"\n' + members, encoding="utf-8")
         found = engine.run(str(path), [job]).results[0].data

@@ -38,6 +38,8 @@ pub struct Run<'a> {
     pub seconds: f64,
     /// Cores, each with TLBs and a walker.
     pub cores: u16,
+    /// Hardware threads of each.
+    pub threads: u16,
 }
 
 /// Energy by what it went to, in nJ.
@@ -175,7 +177,11 @@ pub fn report(run: &Run) -> EnergyReport {
     let mut sum = Sum { known: run.known, parts: Parts::default(), leakage_mw: 0.0, structures: Vec::new() };
     for (desc, counts) in run.tlb.iter().zip(run.arrays) {
         let takes = array_takes(desc, run.asid_bits);
-        let copies = if desc.shared { 1.0 } else { f64::from(run.cores) };
+        let copies = match (desc.shared, desc.per_thread) {
+            (true, _) => 1.0,
+            (_, false) => f64::from(run.cores),
+            (_, true) => f64::from(run.cores) * f64::from(run.threads),
+        };
         let writes = counts.mirroring.map_or(counts.fills, |m| m.writes);
         let (asked, share) = lookups(desc, counts);
         let looks = counts.mirroring.map_or(0, |m| m.reads);

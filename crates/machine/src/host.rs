@@ -92,7 +92,7 @@ impl Host {
             memory: machine.memory.clone(),
             table: machine.table.clone(),
             policy: policy.clone(),
-            cpus: machine.core.count,
+            cpus: machine.core.cpus(),
             asid_bits: u16::BITS as u8,
         };
         let system = System::new(&of_host, false).map_err(MachineError::Host)?;
@@ -180,11 +180,11 @@ impl Host {
         mem: &mut PhysMem,
         caches: &mut Caches,
         guest: WalkContext,
-        (cpu, va, access): (u16, VirtAddr, Access),
+        (core, va, access): (u16, VirtAddr, Access),
     ) -> (Nested, &NestedWalker) {
         let cx = NestedContext { guest, host: self.guests[self.at].context };
         let memories = Memories { guest: mem, host: &mut self.system.mem };
-        let nested = &mut self.walkers[usize::from(cpu)];
+        let nested = &mut self.walkers[usize::from(core)];
         let walk = nested.walk(walker, memories, caches, cx, va, access);
         (walk, nested)
     }
@@ -207,10 +207,10 @@ impl Host {
         mem: &PhysMem,
         caches: &Caches,
         guest: WalkContext,
-        (cpu, va): (usize, VirtAddr),
+        (core, va): (usize, VirtAddr),
     ) {
         let cx = NestedContext { guest, host: self.guests[self.at].context };
-        self.walkers[cpu].foresee(walker, (mem, &self.system.mem), caches, cx, va);
+        self.walkers[core].foresee(walker, (mem, &self.system.mem), caches, cx, va);
     }
 
     /// What the host's table says of an address of the guest that runs.

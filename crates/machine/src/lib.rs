@@ -20,6 +20,7 @@ mod open;
 mod portions;
 mod report;
 mod run;
+mod siblings;
 mod story;
 mod tally;
 mod touched;

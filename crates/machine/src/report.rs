@@ -134,13 +134,12 @@ pub fn report(
     machine.close_portion();
     machine.enter(0);
     machine.land_all(&mut Nobody);
-    let mut tlb = HierarchyCounts::default();
+    let tlb = HierarchyCounts::of(&mut machine.cores.iter_mut().map(|core| &mut core.tlbs).collect::<Vec<_>>());
     let mut walks = WalkCounts::default();
     let mut events = Events::default();
     let servers = machine.caches.names();
     let levels = machine.desc.machine.walked_table().format().levels();
     for core in &mut machine.cores {
-        tlb.add(&core.tlbs.counts());
         walks.add(&core.walker.counts(servers.len(), levels));
         events.instructions += core.instructions;
         events.base_cycles += core.clock.base(core.instructions);
@@ -187,6 +186,7 @@ pub fn report(
         dirty_updates: own.dirty_updates,
         seconds: model.seconds,
         cores: desc.core.count,
+        threads: desc.core.threads,
     });
     let per_kilo = |n: u64| n as f64 * 1000.0 / events.instructions.max(1) as f64;
     Ok(Report {

@@ -144,16 +144,6 @@ impl Machine {
         ((core % cores) as u16, warp)
     }
 
-    /// What cores have in common goes to core `cpu`, which acts next.
-    pub(crate) fn hand_over(&mut self, cpu: u16) {
-        let of = [usize::from(self.who.cpu), usize::from(cpu)];
-        if self.shares
-            && let Ok([from, to]) = self.cores.get_disjoint_mut(of)
-        {
-            from.hand_over(to, self.desc.machine.walker.shared);
-        }
-    }
-
     /// Another warp acts, on the core that is now the acting one.
     pub(crate) fn take_up(&mut self, warp: usize) {
         if let Some(waiting) = &mut self.core().waiting {
@@ -260,7 +250,7 @@ impl Core {
     }
 
     /// What is one for all cores goes to the one that acts next.
-    fn hand_over(&mut self, to: &mut Self, walker_is_shared: bool) {
+    pub(crate) fn hand_over(&mut self, to: &mut Self, walker_is_shared: bool) {
         self.tlbs.hand_over(&mut to.tlbs);
         if walker_is_shared {
             std::mem::swap(&mut self.walker, &mut to.walker);

@@ -27,6 +27,8 @@ pub struct Array {
     pub level: u8,
     /// One for all cores.
     pub shared: bool,
+    /// One for each thread of a core.
+    pub per_thread: bool,
     pub placement: Placement,
     pub smash_to: Option<PageOrder>,
     /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page, the
@@ -185,6 +187,7 @@ impl Array {
             name: desc.name.clone(),
             level: desc.level,
             shared: desc.shared,
+            per_thread: desc.per_thread,
             placement: desc.side,
             smash_to: desc.smash_to,
             hit_cycles: std::array::from_fn(|n| desc.hit_cycles * if serial { n as u32 + 1 } else { 1 }),

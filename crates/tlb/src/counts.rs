@@ -36,7 +36,7 @@ pub struct CoalescingCounts {
 }
 
 impl CoalescingCounts {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.coalesced += other.coalesced;
         self.destroyed += other.destroyed;
         self.missing += other.missing;
@@ -62,7 +62,7 @@ pub struct MirrorCounts {
 }
 
 impl MirrorCounts {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.writes += other.writes;
         self.reads += other.reads;
         self.extended += other.extended;
@@ -120,17 +120,7 @@ pub struct Reloads {
 /// The name for misses whose page no first-level array holds.
 pub const UNHELD: &str = "unheld";
 
-impl Reloads {
-    fn add(&mut self, other: &Self) {
-        for (mine, theirs) in [(&mut self.l2_hits, &other.l2_hits), (&mut self.l2_misses, &other.l2_misses)] {
-            for (size, count) in theirs {
-                *mine.entry(size.clone()).or_default() += count;
-            }
-        }
-    }
-}
-
-/// What the hierarchy of one core did.
+/// What the hierarchies of one core, or of all, did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HierarchyCounts {
     /// First level, fetches.
@@ -150,8 +140,8 @@ pub struct HierarchyCounts {
 }
 
 impl SideCounts {
-    /// Adds another core's.
-    pub fn add(&mut self, other: &Self) {
+    /// Adds another's.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.accesses += other.accesses;
         self.hits += other.hits;
         self.misses += other.misses;
@@ -159,43 +149,6 @@ impl SideCounts {
 }
 
 impl HierarchyCounts {
-    /// Adds another core's counts, of the same machine.
-    pub fn add(&mut self, other: &Self) {
-        self.l1i.add(&other.l1i);
-        self.l1d.add(&other.l1d);
-        self.l2i.add(&other.l2i);
-        self.l2d.add(&other.l2d);
-        self.reloads_i.add(&other.reloads_i);
-        self.reloads_d.add(&other.reloads_d);
-        if self.arrays.is_empty() {
-            self.arrays = other.arrays.clone();
-            return;
-        }
-        for (mine, theirs) in self.arrays.iter_mut().zip(&other.arrays) {
-            mine.accesses += theirs.accesses;
-            mine.hits += theirs.hits;
-            mine.misses += theirs.misses;
-            mine.fills += theirs.fills;
-            mine.evictions += theirs.evictions;
-            mine.invalidations += theirs.invalidations;
-            if let (Some(mine), Some(theirs)) = (&mut mine.coalescing, &theirs.coalescing) {
-                mine.add(theirs);
-            }
-            if let (Some(mine), Some(theirs)) = (&mut mine.mirroring, &theirs.mirroring) {
-                mine.add(theirs);
-            }
-            if let (Some(mine), Some(theirs)) = (&mut mine.probes, &theirs.probes) {
-                *mine += theirs;
-            }
-            if let (Some(mine), Some(theirs)) = (&mut mine.predictor, &theirs.predictor) {
-                mine.add(theirs);
-            }
-            for (size, hits) in &theirs.hits_by_size {
-                *mine.hits_by_size.entry(size.clone()).or_default() += hits;
-            }
-        }
-    }
-
     /// Checks that hits and misses make up the accesses, level by level and array by array.
     ///
     /// # Errors

@@ -203,6 +203,9 @@ pub struct ArrayDesc {
     /// One array for all cores rather than one for each: of level 2. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Each hardware thread of a core (`core.threads`) has one of its own, rather than all one together. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_thread: bool,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,

@@ -1,8 +1,9 @@
 //! Two levels of arrays, as one core has them.
 
+mod sum;
+
 use crate::{
-    ArrayCounts, ArrayDesc, Entry, GeometryError, HierarchyCounts, HierarchyDesc, Inclusion, Observer, Outcome,
-    Reloads, SideCounts, UNHELD,
+    ArrayDesc, Entry, GeometryError, HierarchyDesc, Inclusion, Observer, Outcome, SideCounts,
     array::Array,
     design::{Change, Known, Line},
     key::Value,
@@ -11,7 +12,6 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr, VirtRange, Vpn};
 use mmulab_pagetable::{Invalidate, Walked};
-use std::collections::BTreeMap;
 
 /// The TLBs of one core.
 pub struct Hierarchy {
@@ -472,67 +472,13 @@ impl Hierarchy {
         }
     }
 
-    /// The counts so far.
-    pub fn counts(&mut self) -> HierarchyCounts {
+    /// The arrays that the threads of a core have in common go to `to`, the hierarchy of the thread that acts next.
+    pub fn hand_over_core(&mut self, to: &mut Self) {
         self.unsettle();
-        let accesses = |a: &Array| -> u64 {
-            [Side::Instruction, Side::Data]
-                .into_iter()
-                .filter(|&side| a.placement.serves(side))
-                .map(|side| self.counts[usize::from(a.level) - 1][side as usize])
-                .map(|c| c.accesses)
-                .sum()
-        };
-        // Arrays of a level are searched together, so a lookup that one answers is a miss of its neighbours.
-        let array = |a: &Array| {
-            let hits: u64 = a.hits.iter().sum();
-            let by_size: BTreeMap<_, _> = a.classes.iter().cloned().zip(a.hits).collect();
-            let [fills, evictions, invalidations] = a.traffic();
-            ArrayCounts {
-                name: a.name.clone(),
-                level: a.level,
-                side: format!("{:?}", a.placement).to_lowercase(),
-                accesses: accesses(a),
-                hits,
-                misses: accesses(a) - hits,
-                fills,
-                evictions,
-                invalidations,
-                hits_by_size: by_size,
-                coalescing: a.coalescing(),
-                mirroring: a.mirroring(),
-                probes: a.probes(accesses(a) - hits),
-                predictor: a.predicted(),
-            }
-        };
-        let [reloads_i, reloads_d] = [Side::Instruction, Side::Data].map(|side| self.reloads(side));
-        HierarchyCounts {
-            reloads_i,
-            reloads_d,
-            l1i: self.counts[0][0],
-            l1d: self.counts[0][1],
-            l2i: self.counts[1][0],
-            l2d: self.counts[1][1],
-            arrays: self.arrays.iter().map(array).collect(),
+        to.unsettle();
+        for (own, other) in self.arrays.iter_mut().zip(&mut to.arrays).filter(|(own, _)| !own.per_thread) {
+            std::mem::swap(own, other);
         }
-    }
-
-    fn reloads(&self, side: Side) -> Reloads {
-        let from = |origin: usize| {
-            let mut by_size = BTreeMap::new();
-            for a in self.arrays.iter().filter(|a| a.level == 1 && a.placement.serves(side)) {
-                for class in 0..a.classes.len() {
-                    *by_size.entry(a.reload_name(class).to_owned()).or_default() +=
-                        a.reloads[side as usize][origin][class];
-                }
-            }
-            let unheld = self.unheld[side as usize][origin];
-            if unheld != 0 {
-                by_size.insert(UNHELD.to_owned(), unheld);
-            }
-            by_size
-        };
-        Reloads { l2_hits: from(SECOND_LEVEL), l2_misses: from(WALK) }
     }
 
     /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages are

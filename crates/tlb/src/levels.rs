@@ -96,6 +96,12 @@ impl Levels {
                     "shared: an array of level 2, not inclusive and nobody's victim array, can be one for all cores";
                 return bad(&d.name, what.into());
             }
+            if d.per_thread && d.shared {
+                return bad(
+                    &d.name,
+                    "an array for each thread is not one for all cores: leave out per_thread or shared".into(),
+                );
+            }
             let Some(of) = &d.victim_of else { continue };
             match desc.iter().position(|other| other.name == *of && other.level == 1) {
                 Some(above) if d.level == 2 && d.smash_to.is_none() => victims[above].push(index),

@@ -34,6 +34,13 @@ impl WalkSlots {
         end
     }
 
+    /// Another clock counts from here on, which shows `after` where the one so far shows `before`.
+    pub fn rebase(&mut self, before: u64, after: u64) {
+        for time in self.free.iter_mut().chain([&mut self.covered]) {
+            *time = time.saturating_sub(before) + after;
+        }
+    }
+
     /// Cycles of walks, each walk counted.
     pub fn pending(&self) -> u64 {
         self.pending
@@ -65,6 +72,19 @@ mod tests {
         assert_eq!((s.pending(), s.active(), s.queued()), (210, 150, 40));
         assert_eq!(s.schedule(1000, 5), 1005);
         assert_eq!(s.active(), 155);
+    }
+
+    #[test]
+    fn walks_go_on_under_another_clock() {
+        let mut s = WalkSlots::new(1);
+        assert_eq!(s.schedule(1000, 100), 1100);
+        // Sixty cycles of it are left, by either clock.
+        s.rebase(1040, 7);
+        assert_eq!(s.schedule(7, 10), 77);
+        assert_eq!((s.pending(), s.active(), s.queued()), (110, 110, 60));
+        // What ended long ago ended by now.
+        s.rebase(5000, 2);
+        assert_eq!(s.schedule(2, 10), 12);
     }
 
     #[test]

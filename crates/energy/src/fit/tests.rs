@@ -27,6 +27,7 @@ fn array(name: &str, level: u8, entries: u32, ways: Ways, sizes: &[PageOrder]) -
         predictor: None,
         probe_cycles: 0,
         shared: false,
+        per_thread: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

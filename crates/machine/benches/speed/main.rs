@@ -121,6 +121,7 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
         predictor: None,
         probe_cycles: 0,
         shared: false,
+        per_thread: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     };

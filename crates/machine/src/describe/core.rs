@@ -6,11 +6,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreDesc {
-    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to them round-robin in order of
-    /// creation, warps by their number.
+    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to their CPUs round-robin in
+    /// order of creation, warps by their number.
     /// Range 1..=1024.
     #[serde(default = "one")]
     pub count: u16,
+    /// Hardware threads of each core (hyperthreads), each a CPU to the kernel. They have the core's walker, its walk caches,
+    /// its caches and all TLB arrays in common but those that are `per_thread`, told apart by the address spaces' tags. CPUs are
+    /// numbered through all cores before any has a second, so that programs' threads have cores to themselves while
+    /// there are enough. Each CPU has a clock of its own: what threads take from each other outside translation is for
+    /// `base_cpi` to say. Range 1..=8; 1024 CPUs in all.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads: u16,
     /// Clock, in MHz. Turns cycles into seconds.
     pub frequency_mhz: f64,
     /// Cycles per instruction without any cost of translation. Measure it for your program (`perf stat` with huge
@@ -29,8 +36,19 @@ pub struct CoreDesc {
     pub assumed: BTreeMap<String, String>,
 }
 
+impl CoreDesc {
+    /// CPUs: threads of all cores.
+    pub fn cpus(&self) -> u16 {
+        self.count * self.threads
+    }
+}
+
 fn one() -> u16 {
     1
+}
+
+fn is_one(n: &u16) -> bool {
+    *n == 1
 }
 
 fn one_cpi() -> f64 {

@@ -92,9 +92,9 @@ impl MachineDesc {
         self.walker.shared || self.tlb.iter().any(|array| array.shared)
     }
 
-    /// Processors that a kernel sees. Without tags, cores that share TLBs must not hold two address spaces at once.
+    /// CPUs that a kernel sees. Without tags, cores that share TLBs must not hold two address spaces at once.
     pub(crate) fn cpus_apart(&self) -> u16 {
-        if self.tlb_rules.asid_bits == 0 && self.shares() { 1 } else { self.core.count }
+        if self.tlb_rules.asid_bits == 0 && self.shares() { 1 } else { self.core.cpus() }
     }
 
     /// Base pages that the first level's data side coalesces, if it does so in groups.

@@ -1,7 +1,7 @@
 use super::{DescribeError, MachineDesc, find, load};
 use mmulab_describe as read;
 use mmulab_kernel::{KernelDesc, PolicyDesc};
-use mmulab_tlb::Coalescing;
+use mmulab_tlb::{Coalescing, Inclusion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -230,6 +230,32 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
     let core = &machine.core;
     if !(1..=1024).contains(&core.count) {
         return bad(format!("core.count is {}: give 1 to 1024", core.count));
+    }
+    if !(1..=8).contains(&core.threads) || u32::from(core.count) * u32::from(core.threads) > 1024 {
+        let (threads, count) = (core.threads, core.count);
+        return bad(format!(
+            "core.threads is {threads}, of {count} cores: give 1 to 8, and no more than 1024 CPUs in all"
+        ));
+    }
+    if core.threads > 1 && machine.gpu.is_some() {
+        return bad("core.threads: shader cores run warps; leave it out, or [gpu]".into());
+    }
+    if core.threads > 1
+        && machine.tlb_rules.inclusion == Inclusion::Inclusive
+        && let Some(own) = machine.tlb.iter().find(|array| array.per_thread)
+    {
+        return bad(format!(
+            "{} is per_thread, and inclusion is modelled for one thread's arrays: set tlb_rules.inclusion to none, or \
+             core.threads to 1",
+            own.name
+        ));
+    }
+    if core.threads > 1 && machine.tlb_rules.asid_bits == 0 {
+        return bad(format!(
+            "core.threads is {}, and tlb_rules.asid_bits 0: entries of two threads in one array could not be told apart; \
+             give asid_bits",
+            core.threads
+        ));
     }
     if !(core.base_cpi.is_finite() && core.base_cpi > 0.0) {
         return bad(format!("core.base_cpi is {}: give a positive number of cycles per instruction", core.base_cpi));

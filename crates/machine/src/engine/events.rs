@@ -18,7 +18,7 @@ impl Machine {
     #[cold]
     pub(super) fn event<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<(), Ended> {
         if let Event::Invlpg { addr } = event {
-            // A core drops its own translation only.
+            // A CPU drops its own translation only.
             let cpu = usize::from(self.who.cpu);
             self.divert(cpu..=cpu);
             let core = &mut self.cores[usize::from(self.who.cpu)];
@@ -76,7 +76,7 @@ impl Machine {
         settled
     }
 
-    /// The core of a thread, and the number that it has there as a warp.
+    /// The CPU of a thread, and the number that it has there as a warp.
     fn pin(&mut self, tid: Tid) -> (u16, usize) {
         if let Some(gpu) = &self.desc.machine.gpu {
             return Self::place(gpu, self.cores.len(), tid);

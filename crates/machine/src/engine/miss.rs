@@ -141,7 +141,7 @@ impl Machine {
         p.seen.pa = Some(pa);
         p.seen.size = order.bytes();
         if self.desc.machine.cache_rules.data {
-            let served = self.caches.read(usize::from(self.who.cpu), pa);
+            let served = self.caches.read(usize::from(self.acting_core()), pa);
             self.counts.data_cycles += u64::from(served.cycles);
         }
     }
@@ -165,8 +165,8 @@ impl Machine {
                 None => return Ok(Came::Fault),
             },
         };
-        let cpu = self.who.cpu;
-        let core = &mut self.cores[usize::from(cpu)];
+        let at = self.acting_core();
+        let core = &mut self.cores[usize::from(self.who.cpu)];
         let walk = match &mut self.host {
             None => {
                 let walk = core.walker.walk(&mut self.system.mem, &mut self.caches, cx, p.va, p.access);
@@ -185,7 +185,7 @@ impl Machine {
             }
             Some(host) => {
                 let (mem, caches) = (&mut self.system.mem, &mut self.caches);
-                let (walk, nested) = host.walk(&mut core.walker, mem, caches, cx, (cpu, p.va, p.access));
+                let (walk, nested) = host.walk(&mut core.walker, mem, caches, cx, (at, p.va, p.access));
                 p.cost.walk_reads += nested.reads() as u64;
                 if W::ACTIVE {
                     watch.walked_nested(nested.steps());

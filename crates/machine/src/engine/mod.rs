@@ -14,6 +14,7 @@ use crate::{
     flights::Common,
     host::{Host, System},
     portions::{Portion, Portions},
+    siblings::Siblings,
     story::{Nobody, Watch},
     warps::{Lanes, Waiting},
 };
@@ -33,14 +34,17 @@ pub struct Machine {
     /// What lies below guests.
     pub(crate) host: Option<Box<Host>>,
     pub(crate) caches: Caches,
+    /// By CPU.
     pub(crate) cores: Vec<Core>,
     pub(crate) counts: Counts,
     pub(crate) ended: Option<Ended>,
     /// How the tables that walks for the programs begin with are read.
     format: Format,
     pub(crate) who: Actor,
-    /// The core each thread is pinned to.
+    /// The CPU each thread is pinned to.
     pinned: BTreeMap<Tid, u16>,
+    /// Which CPUs are threads of one core.
+    pub(crate) siblings: Siblings,
     /// The instruction whose lanes are being read, where cores run warps.
     pub(crate) lanes: Option<Box<Lanes>>,
     /// Whether cores have walker or TLBs in common.
@@ -62,7 +66,7 @@ pub struct Machine {
     checker: Option<Box<Checker>>,
 }
 
-/// One core: its TLBs, its walker, its time.
+/// One CPU, which is a core or a thread of one: its TLBs, its walker, its time.
 pub(crate) struct Core {
     pub tlbs: Hierarchy,
     pub walker: Walker,
@@ -83,7 +87,7 @@ impl Machine {
     /// A geometry or memory that cannot be.
     pub fn new(desc: Arc<Resolved>, has_address_space: bool) -> Result<Self, MachineError> {
         let m = &desc.machine;
-        let cores = m.core.count;
+        let siblings = Siblings::new(m.core.count);
         let (host, system) = match (&m.guest, &desc.host_policy) {
             (Some(guest), Some(policy)) => {
                 let (host, first) = Host::new(&desc, guest, policy)?;
@@ -93,7 +97,8 @@ impl Machine {
         };
         let nested = m.guest.as_ref().is_some_and(|guest| guest.is_nested());
         let walker = if nested { NestedWalker::guest } else { Walker::new };
-        let core = |index: u16| -> Result<Core, MachineError> {
+        let core = |cpu: u16| -> Result<Core, MachineError> {
+            let index = siblings.core_of(cpu);
             Ok(Core {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
                 walker: walker(&m.walker, if m.walker.shared { 0 } else { usize::from(index) })?,
@@ -111,13 +116,14 @@ impl Machine {
             chosen => chosen,
         };
         let mut machine = Self {
-            caches: Caches::new(&m.cache, &m.cache_rules, cores)?,
-            cores: (0..cores).map(core).collect::<Result<_, _>>()?,
+            caches: Caches::new(&m.cache, &m.cache_rules, m.core.count)?,
+            cores: (0..m.core.cpus()).map(core).collect::<Result<_, _>>()?,
             counts: Counts::default(),
             ended: None,
             format: m.walked_table().format(),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
             pinned: BTreeMap::from([(Tid(1), 0)]),
+            siblings,
             lanes: m.gpu.as_ref().map(|gpu| Box::new(Lanes::new(gpu))),
             shares: m.shares(),
             common: (m.gpu.is_some() && m.tlb.iter().any(|array| array.shared)).then(Box::default),
@@ -222,12 +228,12 @@ impl Machine {
         self.next
     }
 
-    /// The acting process's table, as its core has it.
+    /// The acting process's table, as its CPU has it.
     pub(crate) fn context(&self) -> Option<WalkContext> {
         self.cores[usize::from(self.who.cpu)].context
     }
 
-    /// The tag that a core's translations carry; 0, which is nobody's, while its process has none.
+    /// The tag that a CPU's translations carry; 0, which is nobody's, while its process has none.
     #[inline]
     pub(crate) fn asid(&self, cpu: usize) -> Asid {
         self.cores[cpu].context.map_or(Asid(0), |c| c.asid)

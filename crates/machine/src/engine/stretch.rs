@@ -34,7 +34,7 @@ impl Machine {
     #[inline]
     fn stretch<W: Watch>(&mut self, batch: &Batch, from: usize, watch: &mut W) -> Result<usize, Ended> {
         let through_caches = self.desc.machine.cache_rules.data;
-        let cpu = usize::from(self.who.cpu);
+        let (cpu, at_core) = (usize::from(self.who.cpu), usize::from(self.acting_core()));
         let mut asid = self.asid(cpu);
         let mut at = from;
         let (mut instructions, mut writes) = (0u64, 0u64);
@@ -68,7 +68,7 @@ impl Machine {
                     Some(host) => {
                         core.walker.foresee_entry(&self.system.mem, asid, ahead.va());
                         if let (Some(cx), Some(nearer)) = (core.context, batch.refs.get(at + NEARER)) {
-                            host.foresee(&core.walker, &self.system.mem, &self.caches, cx, (cpu, nearer.va()));
+                            host.foresee(&core.walker, &self.system.mem, &self.caches, cx, (at_core, nearer.va()));
                         }
                     }
                 }

@@ -58,6 +58,7 @@ pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, s
         predictor: None,
         probe_cycles: 0,
         shared: false,
+        per_thread: false,
         source: String::new(),
         assumed: BTreeMap::new(),
     }

@@ -1,0 +1,97 @@
+//! What hierarchies counted, added up.
+
+use super::{Hierarchy, SECOND_LEVEL, WALK};
+use crate::{ArrayCounts, CoalescingCounts, HierarchyCounts, Reloads, SideCounts, UNHELD, array::Array};
+use mmulab_addr::Side;
+use std::collections::BTreeMap;
+
+impl Hierarchy {
+    /// The counts so far.
+    pub fn counts(&mut self) -> HierarchyCounts {
+        HierarchyCounts::of(&mut [self])
+    }
+}
+
+impl HierarchyCounts {
+    /// What hierarchies of one description did. Arrays that several have in common keep their counts wherever they go, while
+    /// lookups are counted where they were made: so only the counts of all together add up.
+    pub fn of(all: &mut [&mut Hierarchy]) -> Self {
+        all.iter_mut().for_each(|tlbs| tlbs.unsettle());
+        let all: Vec<&Hierarchy> = all.iter().map(|tlbs| &**tlbs).collect();
+        let side = |level: usize, side: Side| {
+            all.iter().fold(SideCounts::default(), |mut sum, tlbs| {
+                sum.add(&tlbs.counts[level][side as usize]);
+                sum
+            })
+        };
+        let arrays = all.first().map_or(0, |tlbs| tlbs.arrays.len());
+        let array = |index: usize| {
+            let copies: Vec<&Array> = all.iter().map(|tlbs| &tlbs.arrays[index]).collect();
+            let sides = [Side::Instruction, Side::Data].into_iter().filter(|&side| copies[0].placement.serves(side));
+            let accesses = sides.map(|s| side(usize::from(copies[0].level) - 1, s).accesses).sum();
+            array(&copies, accesses)
+        };
+        Self {
+            l1i: side(0, Side::Instruction),
+            l1d: side(0, Side::Data),
+            l2i: side(1, Side::Instruction),
+            l2d: side(1, Side::Data),
+            reloads_i: reloads(&all, Side::Instruction),
+            reloads_d: reloads(&all, Side::Data),
+            arrays: (0..arrays).map(array).collect(),
+        }
+    }
+}
+
+/// What an array did that `copies` hierarchies have, of `accesses` lookups.
+fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
+    let first = copies[0];
+    let hits: u64 = copies.iter().flat_map(|a| a.hits).sum();
+    // Arrays of a level are searched together, so a lookup that one answers is a miss of its neighbours.
+    let misses = accesses - hits;
+    let traffic = |n: usize| copies.iter().map(|a| a.traffic()[n]).sum();
+    let of_class = |class: usize| copies.iter().map(|a| a.hits[class]).sum();
+    let add_up = |mut sum: CoalescingCounts, each| {
+        sum.add(&each);
+        sum
+    };
+    ArrayCounts {
+        name: first.name.clone(),
+        level: first.level,
+        side: format!("{:?}", first.placement).to_lowercase(),
+        accesses,
+        hits,
+        misses,
+        fills: traffic(0),
+        evictions: traffic(1),
+        invalidations: traffic(2),
+        hits_by_size: first.classes.iter().cloned().zip((0..).map(of_class)).collect(),
+        coalescing: copies.iter().filter_map(|a| a.coalescing()).reduce(add_up),
+        mirroring: copies.iter().filter_map(|a| a.mirroring()).reduce(|mut sum, each| {
+            sum.add(&each);
+            sum
+        }),
+        probes: (0..).zip(copies).filter_map(|(n, a)| a.probes(if n == 0 { misses } else { 0 })).reduce(|a, b| a + b),
+        predictor: copies.iter().filter_map(|a| a.predicted()).reduce(|mut sum, each| {
+            sum.add(&each);
+            sum
+        }),
+    }
+}
+
+fn reloads(all: &[&Hierarchy], side: Side) -> Reloads {
+    let from = |origin: usize| {
+        let mut by_size = BTreeMap::new();
+        for a in all.iter().flat_map(|tlbs| &tlbs.arrays).filter(|a| a.level == 1 && a.placement.serves(side)) {
+            for class in 0..a.classes.len() {
+                *by_size.entry(a.reload_name(class).to_owned()).or_default() += a.reloads[side as usize][origin][class];
+            }
+        }
+        let unheld: u64 = all.iter().map(|tlbs| tlbs.unheld[side as usize][origin]).sum();
+        if unheld != 0 {
+            by_size.insert(UNHELD.to_owned(), unheld);
+        }
+        by_size
+    };
+    Reloads { l2_hits: from(SECOND_LEVEL), l2_misses: from(WALK) }
+}
