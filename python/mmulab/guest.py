@@ -15,12 +15,23 @@ META_PACKAGE = "linux-image-cloud-{}"
 # Instruction sets of systems, by Debian's names.
 ISAS = {"x86-64": "amd64", "aarch64": "arm64"}
 NATIVE = "x86-64"
+# Where an ELF file says what it is for, and what it says.
+ELF_MACHINE = slice(18, 20)
+EM_AARCH64 = b"\xb7\0"
 THP = ("always", "madvise", "never")
 # What is written to /sys/kernel/mm/transparent_hugepage/hugepages-*/enabled (Linux 6.8 and later).
 MTHP = (*THP, "inherit")
 # How much of the memory held lies together, in bytes, as in a simulated machine's memory.fragment.
 MEMHOG_CHUNK = 2 << 20
 HINT = "hint: name one with --kernel FILE: the vmlinuz of any Linux for it that unpacks an initial file system"
+
+
+def isa_of(program: Path) -> str:
+    """The instruction set of a system that runs the program: read from its ELF header (e_machine)."""
+    with program.open("rb") as file:
+        head = file.read(ELF_MACHINE.stop)
+    is_arm = head.startswith(b"\x7fELF") and head[ELF_MACHINE] == EM_AARCH64
+    return "aarch64" if is_arm else NATIVE
 
 
 def kernel(say: Callable[[str], None], isa: str = NATIVE) -> Path:

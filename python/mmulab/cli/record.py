@@ -204,8 +204,8 @@ _SYSTEM_KEYS = (
 )
 
 
-def _system(taken: dict[str, Any]) -> dict[str, Any] | None:
-    """What the engine takes of them; nothing if a program is recorded alone."""
+def _system(program: str, taken: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """What the engine takes of them, and the system's instruction set; nothing if a program is recorded alone."""
     given = [
         f"--{key.rstrip('s') if key in ('files', 'clients') else key.replace('_', '-')}"
         for key in _SYSTEM_KEYS
@@ -217,7 +217,8 @@ def _system(taken: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if taken.get("heap"):
         raise click.UsageError("--heap is not for a whole system, whose heaps are not told")
-    isa = str(taken.get("isa") or guest.NATIVE)
+    found = shutil.which(program)
+    isa = str(taken.get("isa") or (guest.isa_of(Path(found)) if found else guest.NATIVE))
     if isa not in guest.ISAS:
         raise click.UsageError(f"--isa {isa} is not for a whole system: {' and '.join(guest.ISAS)} are")
     if taken.get("ready") and not taken.get("clients"):
@@ -237,7 +238,7 @@ def _system(taken: dict[str, Any]) -> dict[str, Any] | None:
         ready=shlex.split(taken.get("ready") or ""),
         clients=[shlex.split(each) for each in taken.get("clients") or ()],
         user_only=bool(taken.get("user_only")),
-    )
+    ), isa
 
 
 class TakesProgram(click.RichCommand):
@@ -259,7 +260,7 @@ def make_recording(
     elsewhere = any(Path(program[0]).is_relative_to(inside) for _, inside in taken.get("files") or ())
     if shutil.which(program[0]) is None and not elsewhere:
         raise UserError(f"{program[0]}: no such program\nhint: give a path, or a name that is in PATH")
-    system = _system(taken)
+    system = _system(program[0], taken)
     plugin = paths.plugin()
     if not plugin.exists():
         raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
@@ -274,9 +275,10 @@ def make_recording(
         "max_instructions": max_instructions,
         "env": [list(pair) for pair in taken.get("env") or ()],
         "heap": str(paths.heap_library()) if taken.get("heap") else None,
-        "system": system,
         **wanted,
     }
+    if system is not None:
+        spec["system"], spec["isa"] = system
     with console.progress("recording", max_instructions) as hear:
         return engine.record({key: value for key, value in spec.items() if value is not None}, hear)
 
