@@ -179,18 +179,7 @@ def test_arm_systems_tell_pages_that_are_kept_as_one(cli: Cli, tmp_path: Path) -
     """Sixteen pages of 4 KB with the contiguous bit are told as one, and lie where the kernel says."""
     (tmp_path / "frames.c").write_text(FRAMES)
     subprocess.run([ARM_CC, "-O1", "-static", "-o", "frames", "frames.c"], cwd=tmp_path, check=True)
-    system = [
-        "--system",
-        "--isa",
-        "aarch64",
-        "--user-only",
-        "--memory",
-        "512M",
-        "--thp",
-        "never",
-        "--mthp",
-        "64K=always",
-    ]
+    system = ["--system", "--user-only", "--memory", "512M", "--thp", "never", "--mthp", "64K=always"]
     ran = cli("record", *system, "-o", "a.mmt", "--", tmp_path / "frames")
     assert ran.code == 0, ran.err
     told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.out)}
