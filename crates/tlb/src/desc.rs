@@ -214,6 +214,40 @@ pub struct ArrayDesc {
     pub assumed: BTreeMap<String, String>,
 }
 
+impl ArrayDesc {
+    /// An array as most are: of one entry a page, least recently used first out, which looks at all its sizes at once and
+    /// costs nothing to hit.
+    pub fn plain(
+        name: &str,
+        (level, side): (u8, Placement),
+        (entries, ways): (u32, Ways),
+        sizes: &[PageOrder],
+    ) -> Self {
+        Self {
+            name: name.into(),
+            level,
+            side,
+            entries,
+            ways,
+            sizes: sizes.to_vec(),
+            replacement: Replacement::Lru,
+            probe: Probe::Parallel,
+            hit_cycles: 0,
+            smash_to: None,
+            victim_of: None,
+            design: Design::Plain,
+            group: None,
+            mix: None,
+            predictor: None,
+            probe_cycles: 0,
+            shared: false,
+            per_thread: false,
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        }
+    }
+}
+
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }

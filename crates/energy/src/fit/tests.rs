@@ -1,7 +1,6 @@
 use super::*;
 use crate::area;
 use mmulab_tlb::{Hierarchy, HierarchyDesc};
-use std::collections::BTreeMap;
 
 const P4K: PageOrder = PageOrder::P4K;
 const P2M: PageOrder = PageOrder::P2M;
@@ -10,26 +9,13 @@ const ASID_BITS: u8 = 12;
 
 fn array(name: &str, level: u8, entries: u32, ways: Ways, sizes: &[PageOrder]) -> ArrayDesc {
     ArrayDesc {
-        name: name.into(),
-        level,
-        side: if level == 1 { Placement::Data } else { Placement::Both },
-        entries,
-        ways,
-        sizes: sizes.to_vec(),
-        replacement: Replacement::Lru,
-        probe: Probe::Parallel,
         hit_cycles: if level == 1 { 0 } else { 6 },
-        smash_to: None,
-        victim_of: None,
-        design: Design::Plain,
-        group: None,
-        mix: None,
-        predictor: None,
-        probe_cycles: 0,
-        shared: false,
-        per_thread: false,
-        source: String::new(),
-        assumed: BTreeMap::new(),
+        ..ArrayDesc::plain(
+            name,
+            (level, if level == 1 { Placement::Data } else { Placement::Both }),
+            (entries, ways),
+            sizes,
+        )
     }
 }
 

@@ -10,12 +10,11 @@ use bare::Bare;
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_machine::{Control, Limits, Machine, Options, Touched, describe, open, run};
 use mmulab_pagetable::{Format, Leaf, Walked};
-use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, Hierarchy, HierarchyDesc, Outcome, Placement, Probe, Silent};
+use mmulab_sets::Ways;
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Outcome, Placement, Silent};
 use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
 use patterns::{DATA, pattern};
 use std::{
-    collections::BTreeMap,
     hint::black_box,
     path::{Path, PathBuf},
     sync::Arc,
@@ -103,27 +102,8 @@ fn batches(footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<R
 
 /// The arrays of the bare loop, filled without a walk. They hold the same pages, or this is no comparison.
 fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
-    let array = |name: &str, level, side, entries, ways| ArrayDesc {
-        name: name.into(),
-        level,
-        side,
-        entries,
-        ways: Ways::Count(ways),
-        sizes: vec![PageOrder::P4K],
-        replacement: Replacement::Lru,
-        probe: Probe::Parallel,
-        hit_cycles: 0,
-        smash_to: None,
-        victim_of: None,
-        design: Design::Plain,
-        group: None,
-        mix: None,
-        predictor: None,
-        probe_cycles: 0,
-        shared: false,
-        per_thread: false,
-        source: String::new(),
-        assumed: BTreeMap::new(),
+    let array = |name: &str, level, side, entries, ways| {
+        ArrayDesc::plain(name, (level, side), (entries, Ways::Count(ways)), &[PageOrder::P4K])
     };
     let arrays = [
         array("ITLB", 1, Placement::Instruction, 64, 4),

@@ -9,7 +9,7 @@ pub mod mixed;
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Side, VirtAddr, Vpn};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
+use mmulab_tlb::{ArrayDesc, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
 use std::collections::BTreeMap;
 
 /// What an observer is told, and what the model tells.
@@ -41,26 +41,8 @@ impl Observer for Listener {
 
 pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, sizes: &[PageOrder]) -> ArrayDesc {
     ArrayDesc {
-        name: name.into(),
-        level,
-        side,
-        entries,
-        ways,
-        sizes: sizes.to_vec(),
-        replacement: Replacement::Lru,
-        probe: Probe::Parallel,
         hit_cycles: if level == 1 { 0 } else { 7 },
-        smash_to: None,
-        victim_of: None,
-        design: Design::Plain,
-        group: None,
-        mix: None,
-        predictor: None,
-        probe_cycles: 0,
-        shared: false,
-        per_thread: false,
-        source: String::new(),
-        assumed: BTreeMap::new(),
+        ..ArrayDesc::plain(name, (level, side), (entries, ways), sizes)
     }
 }
 
