@@ -116,3 +116,21 @@ def test_a_defect_is_one_line_and_how_to_see_more(
     monkeypatch.setenv("MMULAB_TRACEBACK", "1")
     assert invoke(["machines", "list"]) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (("memory.size=32M", "virtual.memory.size=128M"), ["the host is out of memory", "(memory.size)"]),
+        (("memory.size=256M", "virtual.memory.size=32M"), ["virtual machine 0 is out", "(virtual.memory.size)"]),
+        (("memory.size=32M", "virtual.memory.size=1T", "virtual.mode=shadow", "virtual.cache=[]"), ["the host is out"]),
+    ],
+)
+def test_memory_that_runs_out_is_said_whose(cli: Cli, sets: tuple[str, ...], said: list[str]) -> None:
+    """A guest may believe in more than its host has, and runs as long as there is some."""
+    flags = [part for one in sets for part in ("--set", one)]
+    ran = cli("run", "compendia-nested", "--trace", "gen:gups?footprint=64M&updates=40000", *flags)
+    assert ran.code == 1
+    assert "PARTIAL" in ran.out
+    for words in said:
+        assert words in ran.err

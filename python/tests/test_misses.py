@@ -71,6 +71,49 @@ def test_misses_can_be_walked_under_other_tables(tmp_path: Path) -> None:
     assert whole["walks"]["levels"] == again["walks"]["levels"]
 
 
+TABLES = {
+    "hashed": (("table.kind=hashed", "walker.cache=[]"), ("table.kind=hashed", "virtual.cache=[]")),
+    "elastic cuckoo": (
+        ("table.kind=elastic-cuckoo", "walker.cache=[]"),
+        ("virtual.table.kind=elastic-cuckoo", "walker.cache=[]"),
+    ),
+    "RISC-V": (("table.kind=riscv-sv",), ("table.kind=riscv-sv", "virtual.table.kind=armv8-4k")),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_misses_can_be_walked_under_any_table_in_both_dimensions(tmp_path: Path, table: str) -> None:
+    for machine, sets in zip(("compendia-baseline", "compendia-nested"), TABLES[table], strict=True):
+        target = str(tmp_path / f"{machine}.mmt")
+        engine.misses(GUPS, engine.Job(machine, "linux-4k"), engine.Options(), target)
+        whole, again = (walks(trace, *sets, machine=machine) for trace in (GUPS, target))
+        for key in ("instruction", "data", "levels", "replays"):
+            assert whole["walks"][key] == again["walks"][key]
+        if machine == "compendia-nested":
+            assert whole["virtual"]["walks"] == again["virtual"]["walks"]
+
+
+def test_a_table_that_merges_walks_again_for_what_it_flushed(tmp_path: Path) -> None:
+    """docs/guide/traces.md: a merge flushes the TLBs, of which misses know nothing."""
+    target = str(tmp_path / "misses.mmt")
+    machine, trace = "compendia-baseline", "gen:gups?footprint=256M&updates=40000"
+    engine.misses(trace, engine.Job(machine, "linux-4k"), engine.Options(), target)
+    whole, again = (walks(t, "table.kind=compendia", machine=machine) for t in (trace, target))
+    merges = whole["memory"]["tables"]["merges"]["2+1"]
+    assert merges == again["memory"]["tables"]["merges"]["2+1"] == 1
+    assert 0 <= whole["walks"]["data"]["walks"] - again["walks"]["data"]["walks"] <= merges * 64
+
+
+def test_shader_cores_have_no_misses_to_be_walked_again(tmp_path: Path) -> None:
+    target = str(tmp_path / "misses.mmt")
+    job = engine.Job("gpu-mix-baseline", "linux-4k")
+    with pytest.raises(UserError, match=r"take a machine without \[gpu\]"):
+        engine.misses(GUPS, job, engine.Options(), target)
+    engine.misses(GUPS, engine.Job("skylake-e3-1240v5", "linux-4k"), engine.Options(), target)
+    with pytest.raises(UserError, match="one walk serves several"):
+        engine.run(target, [job])
+
+
 def test_misses_of_misses_are_refused(tmp_path: Path) -> None:
     target = str(tmp_path / "misses.mmt")
     job = engine.Job("skylake-e3-1240v5", "linux-4k")

@@ -69,6 +69,9 @@ impl Spec {
         let of_misses = source.info().misses_of.is_some();
         let machines = spec.jobs.iter().map(|job| {
             let resolved = job.resolve(&spec.options, &spec.search)?;
+            if of_misses {
+                alone(&resolved)?;
+            }
             let resolved = if of_misses { resolved.without_tlbs() } else { resolved };
             Machine::new(Arc::new(resolved), with_space).map_err(user)
         });
@@ -94,6 +97,16 @@ impl Spec {
     fn touched(&self) -> Option<Touched> {
         self.options.touched.then(Touched::new)
     }
+}
+
+/// Whether each walk of a machine is for one reference, so that misses say all that walkers do.
+fn alone(resolved: &Resolved) -> PyResult<()> {
+    if resolved.machine.gpu.is_some() {
+        let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not tell what they \
+                    walk for";
+        return Err(user(format!("{}: {what}; take a machine without [gpu]", resolved.machine.name)));
+    }
+    Ok(())
 }
 
 pub fn text<T: Serialize>(value: &T) -> PyResult<String> {
@@ -169,10 +182,13 @@ pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> 
 #[pyfunction]
 pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let (spec, source, mut machines) = Spec::open(spec)?;
-    let [machine] = machines.as_mut_slice() else { return Err(user("misses are written of one job")) };
+    let ([job], [machine]) = (spec.jobs.as_slice(), machines.as_mut_slice()) else {
+        return Err(user("misses are written of one job"));
+    };
     if source.info().misses_of.is_some() {
         return Err(user("this trace holds misses only: they are what would be written"));
     }
+    alone(&job.resolve(&spec.options, &spec.search)?)?;
     let target = Path::new(target);
     let format = match Format::of_name(target) {
         Some(format @ (Format::Native | Format::Text)) => format,

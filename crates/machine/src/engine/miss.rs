@@ -268,7 +268,7 @@ impl Machine {
             Err(error) => error,
         };
         let count = match error {
-            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(self.in_guest(&error))),
+            FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(self.out_of_memory(&error))),
             FaultError::Unmapped { .. } => &mut self.counts.unmapped,
             FaultError::Protection { .. } => &mut self.counts.forbidden,
         };
@@ -279,12 +279,16 @@ impl Machine {
         }
     }
 
-    /// An error of a program, with the virtual machine it runs in.
+    /// That frames ran out, of the machine or of the virtual machine that runs.
     #[cold]
-    fn in_guest(&self, error: &FaultError) -> String {
-        match &self.host {
-            Some(host) => format!("virtual machine {}: {error}", host.at()),
-            None => error.to_string(),
+    fn out_of_memory(&self, error: &FaultError) -> String {
+        match (&self.host, error) {
+            (Some(host), FaultError::OutOfMemory { pid, va, wanted, free_frames }) => format!(
+                "virtual machine {} is out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames free: give it \
+                 more (virtual.memory.size), or less fragmentation",
+                host.at()
+            ),
+            _ => error.to_string(),
         }
     }
 }
