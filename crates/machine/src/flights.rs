@@ -4,9 +4,10 @@ use crate::{Machine, engine::Core, story::Watch};
 use mmulab_addr::{Access, Asid, Side, VirtAddr};
 use mmulab_pagetable::Walked;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// A walk under way: what the TLBs take when it ends.
+#[derive(Clone, Copy)]
 pub(crate) struct Flight {
     pub asid: Asid,
     pub va: VirtAddr,
@@ -29,14 +30,17 @@ fn serves(walked: &Walked, access: Access) -> bool {
     walked.leaf.allows(access) && (walked.leaf.dirty || access != Access::Write)
 }
 
-/// When a walk ends, and its number among those of its core.
-type Arrival = (u64, u64);
+/// When a walk ends, its number among those of its core, and where it is kept.
+type Arrival = (u64, u64, u32);
 
 /// The walks under way of a core, found by base page: how large a page is, only the end of its walk tells.
 #[derive(Default)]
 pub(crate) struct Flights {
-    by_page: FxHashMap<u64, Arrival>,
-    due: BTreeMap<Arrival, Flight>,
+    by_page: FxHashMap<u64, u32>,
+    due: BinaryHeap<Reverse<Arrival>>,
+    /// Those that are under way, and places for others: they are too large to be moved about.
+    kept: Vec<(u64, Flight)>,
+    free: Vec<u32>,
     begun: u64,
 }
 
@@ -48,31 +52,52 @@ impl Flights {
     /// A walk that ends at `end` has begun.
     pub fn begin(&mut self, end: u64, flight: Flight) {
         self.begun += 1;
-        self.by_page.insert(page_of(flight.asid, flight.va), (end, self.begun));
-        self.due.insert((end, self.begun), flight);
+        let page = page_of(flight.asid, flight.va);
+        let at = self.free.pop().unwrap_or(self.kept.len() as u32);
+        match self.kept.get_mut(at as usize) {
+            Some(place) => *place = (end, flight),
+            None => self.kept.push((end, flight)),
+        }
+        self.by_page.insert(page, at);
+        self.due.push(Reverse((end, self.begun, at)));
     }
 
     /// The walk under way for the page of `va` that will let `access` through, and when it ends.
     fn find(&mut self, asid: Asid, va: VirtAddr, access: Access) -> Option<(u64, &mut Flight)> {
-        let arrival = *self.by_page.get(&page_of(asid, va))?;
-        self.due.get_mut(&arrival).filter(|flight| flight.serves(access)).map(|flight| (arrival.0, flight))
+        let at = *self.by_page.get(&page_of(asid, va))?;
+        let (end, flight) = &mut self.kept[at as usize];
+        flight.serves(access).then_some((*end, flight))
     }
 
     /// When the first of them ends.
     #[inline]
     pub fn next(&self) -> u64 {
-        self.due.first_key_value().map_or(u64::MAX, |(&(end, _), _)| end)
+        self.due.peek().map_or(u64::MAX, |Reverse((end, ..))| *end)
     }
 
     /// Takes out the one that ends first, if it has ended at `now`.
     fn take_ended(&mut self, now: u64) -> Option<(u64, Flight)> {
-        let (arrival, flight) = self.due.first_entry().filter(|first| first.key().0 <= now)?.remove_entry();
+        if self.next() > now {
+            return None;
+        }
+        let Reverse((end, _, at)) = self.due.pop()?;
+        let (_, flight) = self.kept[at as usize];
+        self.free.push(at);
         let page = page_of(flight.asid, flight.va);
         // A later walk for the same page, with more rights, is found in its place.
-        if self.by_page.get(&page) == Some(&arrival) {
+        if self.by_page.get(&page) == Some(&at) {
             self.by_page.remove(&page);
         }
-        Some((arrival.0, flight))
+        Some((end, flight))
+    }
+
+    /// Forgets all; the misses that waited for them.
+    fn forget(&mut self) -> u64 {
+        let misses = self.due.drain().map(|Reverse((.., at))| self.kept[at as usize].1.misses).sum();
+        self.by_page.clear();
+        self.kept.clear();
+        self.free.clear();
+        misses
     }
 }
 
@@ -170,9 +195,52 @@ impl Core {
 
     fn divert(&mut self) {
         let Some(waiting) = &mut self.waiting else { return };
-        waiting.flights.by_page.clear();
-        for (_, flight) in std::mem::take(&mut waiting.flights.due) {
-            self.tlbs.brought_nothing(Side::Data, flight.misses);
+        let misses = waiting.flights.forget();
+        self.tlbs.brought_nothing(Side::Data, misses);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmulab_addr::{PageOrder, Pfn, Prot};
+    use mmulab_pagetable::{Format, Leaf};
+
+    fn flight(page: u64, dirty: bool, misses: u64) -> Flight {
+        let leaf = Leaf {
+            pfn: Pfn(page),
+            order: PageOrder::P4K,
+            prot: Prot::RW,
+            user: true,
+            accessed: true,
+            dirty,
+            global: false,
+        };
+        let walked = Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::X86 { levels: 4 } };
+        let va = VirtAddr::new(page << 12);
+        Flight { asid: Asid(1), va, access: Access::Read, walked, code: VirtAddr::default(), misses }
+    }
+
+    #[test]
+    fn walks_end_in_their_order_and_are_found_until_then() {
+        let mut flights = Flights::default();
+        let va = VirtAddr::new(7 << 12);
+        assert_eq!(flights.next(), u64::MAX);
+        for (end, page, dirty) in [(30, 7, false), (20, 8, true), (30, 9, true), (40, 7, true)] {
+            flights.begin(end, flight(page, dirty, 1));
         }
+        // A store joins no walk that leaves the page clean; the later walk for the page does not.
+        let (end, found) = flights.find(Asid(1), va, Access::Write).expect("the store's own walk");
+        assert!(end == 40 && found.walked.leaf.dirty);
+        assert!(flights.find(Asid(2), va, Access::Read).is_none());
+        let mut ended = Vec::new();
+        while let Some((end, flight)) = flights.take_ended(30) {
+            ended.push((end, flight.va.vpn().0));
+        }
+        assert_eq!(ended, [(20, 8), (30, 7), (30, 9)]);
+        assert!(flights.find(Asid(1), va, Access::Read).is_some(), "the other one is still under way");
+        flights.begin(35, flight(5, false, 2));
+        assert_eq!((flights.next(), flights.forget(), flights.next()), (35, 3, u64::MAX));
+        assert!(flights.find(Asid(1), va, Access::Read).is_none());
     }
 }
