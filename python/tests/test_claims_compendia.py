@@ -8,7 +8,7 @@ from bench import Bench, G, K, M, described
 from claims import claim, sized
 
 from mmulab import engine
-from mmulab.reproduce.compendia.cells import POPULATED
+from mmulab.reproduce.cells import POPULATED
 from mmulab.reproduce.compendia.figure_15 import NATIVE_ROOM
 from mmulab.reproduce.compendia.figure_15 import trace as gups
 

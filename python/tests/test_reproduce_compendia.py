@@ -8,8 +8,8 @@ import pytest
 from conftest import Cli
 
 from mmulab import UserError, engine
+from mmulab.reproduce.cells import Cell, Stopped, Store
 from mmulab.reproduce.compendia import figure_15, speedup, thresholds, workloads
-from mmulab.reproduce.compendia.cells import Cell, Stopped, Store
 from mmulab.reproduce.compendia.closed_form import MIB
 from mmulab.reproduce.pages import fill, marks
 

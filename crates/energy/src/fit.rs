@@ -3,7 +3,9 @@
 use crate::area::array_area;
 use mmulab_addr::PageOrder;
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, Mirrors, MixDesc, Placement, PredictorDesc, Probe};
+use mmulab_tlb::{
+    ArrayDesc, Design, GeometryError, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
+};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
@@ -70,13 +72,16 @@ pub enum FitError {
         /// Its smallest.
         smallest: f64,
     },
+    /// What is asked for cannot be built, however much room there is.
+    #[error("{0}")]
+    Impossible(#[from] GeometryError),
 }
 
 /// The arrays of a design that take no more area, level by level, than those of `tlb` which serve loads and stores. Arrays that
 /// serve fetches alone stay as they are.
 ///
 /// # Errors
-/// A level too small for any.
+/// A level too small for any; a `group` that no array can have.
 pub fn fit(tlb: &[ArrayDesc], asid_bits: u8, wanted: Wanted, group: [u16; 2]) -> Result<Vec<ArrayDesc>, FitError> {
     let (mut out, mut levels) = (Vec::new(), [Vec::new(), Vec::new()]);
     for array in tlb {
@@ -89,6 +94,7 @@ pub fn fit(tlb: &[ArrayDesc], asid_bits: u8, wanted: Wanted, group: [u16; 2]) ->
     for (at, arrays) in levels.iter().enumerate().filter(|(_, arrays)| !arrays.is_empty()) {
         out.extend(level(arrays, asid_bits, wanted, group[at])?);
     }
+    Hierarchy::new(&out, &HierarchyDesc::default())?;
     Ok(out)
 }
 
@@ -191,8 +197,9 @@ fn coalescing(array: &ArrayDesc, wanted: Wanted) -> ArrayDesc {
         Wanted::Colt => Design::ColtSa,
         _ => Design::ColtPlus,
     };
-    // These designs are searched at once; what a serial search's probes took is the latency of the first.
-    ArrayDesc { design, group: Some(4), probe: Probe::Parallel, ..array.clone() }
+    // AMD's are searched at once; CoLT's as the array was: by sizes in turn, if it was.
+    let probe = if wanted == Wanted::Zen { Probe::Parallel } else { array.probe };
+    ArrayDesc { design, group: Some(4), probe, ..array.clone() }
 }
 
 /// The array with as many sets as fit.

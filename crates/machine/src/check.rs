@@ -22,6 +22,8 @@ use std::{
     sync::Arc,
 };
 
+/// What is said when only the checked machine has ended.
+const GOES_ON: &str = "the run has ended, and goes on without coalescing";
 /// Entries of a table frame that share a line.
 const LINE_ENTRIES: u64 = 8;
 
@@ -138,15 +140,18 @@ impl Checker {
             self.log.clear();
             let ran = machine.go(&self.one, &mut Beside(&mut self.log, watch));
             self.twin.run(&self.one);
-            self.verify(machine, item)
-                .map_err(|what| Ended::Unsound(format!("after {}: {what}", place.text(machine))))?;
-            ran?;
+            let unsound = |what| Ended::Unsound(format!("after {}: {what}", place.text(machine)));
+            if let Err(ended) = ran {
+                // What ends a run ends it without coalescing too.
+                return Err(if self.twin.ended.is_some() { ended } else { unsound(GOES_ON.into()) });
+            }
+            self.verify(machine, item).map_err(unsound)?;
         }
         Ok(())
     }
 
     fn verify(&self, machine: &Machine, item: Item) -> Result<(), String> {
-        if machine.ended.is_none() && self.twin.ended.is_some() {
+        if self.twin.ended.is_some() {
             return Err(format!("without coalescing the run has ended: {:?}", self.twin.ended));
         }
         if let (Some((va, pa)), Some(cx)) = (self.log.translated, machine.context()) {

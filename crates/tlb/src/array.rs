@@ -46,6 +46,8 @@ pub struct Array {
     pub reloads: [[[u64; MAX_CLASSES]; 2]; 2],
     /// Whether sizes are searched one after another.
     serial: bool,
+    /// The probe that finds an entry of each class, where sizes are searched in turn.
+    turns: [u32; MAX_CLASSES],
     /// Latency of one probe.
     probe_cycles: u32,
     guessing: Option<Box<Guessing>>,
@@ -176,6 +178,12 @@ impl Array {
             (_, true) => 2,
             _ => 1,
         };
+        if desc.probe_cycles != 0 && most_probes == 1 {
+            return bad("each lookup takes one probe, which the pipeline hides: leave out probe_cycles".into());
+        }
+        // Small pages and groups of them lie in the same set.
+        let several = u32::from(spans.is_some() && classes.len() > sizes.len());
+        let turns = std::array::from_fn(|class| (class as u32 + 1 - several).max(1));
         let kind = match spans {
             Some(spans) => Kind::Spans(Box::new(spans)),
             None => {
@@ -190,7 +198,8 @@ impl Array {
             per_thread: desc.per_thread,
             placement: desc.side,
             smash_to: desc.smash_to,
-            hit_cycles: std::array::from_fn(|n| desc.hit_cycles * if serial { n as u32 + 1 } else { 1 }),
+            hit_cycles: turns.map(|turn| desc.hit_cycles * if serial { turn } else { 1 }),
+            turns,
             miss_cycles: desc.hit_cycles * most_probes + guess_cycles,
             serial,
             probe_cycles: desc.hit_cycles,
@@ -265,7 +274,7 @@ impl Array {
         match (&self.guessing, self.serial) {
             (Some(guessing), _) => Some(guessing.probes),
             (None, true) => {
-                let hits: u64 = self.hits.iter().zip(1..).map(|(&hits, probes)| hits * probes).sum();
+                let hits: u64 = self.hits.iter().zip(self.turns).map(|(&hits, turn)| hits * u64::from(turn)).sum();
                 Some(hits + misses * self.sizes.len() as u64)
             }
             (None, false) => None,

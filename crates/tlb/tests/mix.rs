@@ -6,20 +6,23 @@ mod common;
 use common::{
     array,
     flat::{A, D, P, RW, US},
-    mixed::{Core, Ended, HUGE, pde},
+    mixed::{Core, Ended, GIANT, HUGE, pde, pdpte},
 };
 use mmulab_addr::{Access, PageOrder};
 use mmulab_sets::Ways;
 use mmulab_tlb::{
-    ArrayDesc, Bundle, Design, Frames, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
-    Span,
+    ArrayDesc, Bundle, Design, Frames, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Outcome, Placement, PredictorDesc,
+    Probe, Span,
 };
 use proptest::prelude::*;
 
 const P4K: PageOrder = PageOrder::P4K;
 const P2M: PageOrder = PageOrder::P2M;
+const P1G: PageOrder = PageOrder::P1G;
 /// Superpages of the tests' address space, two lines of entries and a bit.
 const SUPERS: u64 = 18;
+/// 1 GiB pages behind it, a line of entries and a bit, the first of which its page tables hold the place of.
+const GIANTS: std::ops::Range<u64> = 1..11;
 
 fn mix(level: u8, sets: u32, ways: u32, group: u16, options: MixDesc) -> ArrayDesc {
     let name = if level == 1 { "L1" } else { "L2" };
@@ -297,6 +300,14 @@ fn what_cannot_be_is_refused_with_the_arithmetic() {
         )
         .is_ok()
     );
+    let surplus = refused(mix(1, 16, 4, 8, MixDesc { extra_bits: 65, ..MixDesc::default() }));
+    assert!(surplus.contains("widest bitmap has 64"), "{surplus}");
+    let once = ArrayDesc {
+        design: Design::Skew,
+        probe_cycles: 1,
+        ..array("S", 1, Placement::Both, 24, Ways::Count(4), &[P4K, P2M])
+    };
+    assert!(refused(once).contains("takes one probe"));
     assert!(refused(mix(1, 0, 4, 8, MixDesc::default())).contains("0 entries"));
     assert!(refused(mix(1, 16, 4, 12, MixDesc::default())).contains("power of two"));
     let predictor = Some(PredictorDesc { entries: 3, cycles: 0 });
@@ -308,12 +319,38 @@ fn what_cannot_be_is_refused_with_the_arithmetic() {
     assert!(refused(ArrayDesc { design: Design::Skew, ways: Ways::Count(3), ..skew }).contains("as many ways"));
 }
 
+#[test]
+fn colt_leaves_superpages_single_and_searches_in_turn() {
+    let second = ArrayDesc {
+        design: Design::ColtSa,
+        group: Some(4),
+        probe: Probe::Serial,
+        hit_cycles: 6,
+        ..array("L2", 2, Placement::Both, 16, Ways::Count(2), &[P4K, P2M])
+    };
+    let mut core = core(&[array("L1", 1, Placement::Both, 1, Ways::Full, &[P4K, P2M]), second]);
+    core.small.extend((0..8).map(|page| (page, P | US | RW | A | (page + 32) << 12)));
+    core.huge.extend((1..8).map(|n| (n, pde(n + 3, RW | A))));
+    core.read(1);
+    core.read(2 * HUGE);
+    assert_eq!((0..8).map(|page| core.copies(1, page, P4K)).sum::<usize>(), 4);
+    assert_eq!((1..8).map(|n| core.copies(1, n * HUGE, P2M)).sum::<usize>(), 1);
+    let cycles = |core: &mut Core, page| match core.look(page) {
+        Outcome::L2 { cycles, .. } | Outcome::Miss { cycles } => cycles,
+        _ => 0,
+    };
+    // A probe for small pages, one more for superpages, and both for what is nowhere.
+    assert_eq!([3, 2 * HUGE, 4 * HUGE].map(|page| cycles(&mut core, page)), [6, 12, 12]);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Touch { page: u64, access: Access },
+    Giant { number: u64, frame: u64, rights: u64 },
     Huge { number: u64, frame: u64, rights: u64 },
     Small { page: u64, frame: u64, rights: u64 },
     Clear { number: u64, count: u64 },
+    Age { number: u64 },
     Loosen { number: u64 },
     Unmap { number: u64 },
     Drop { page: u64 },
@@ -322,15 +359,23 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let number = || 0..SUPERS;
     // A few regions of each superpage, in different sets.
-    let page = || (0..SUPERS, prop_oneof![0u64..10, 500u64..512]).prop_map(|(n, at)| n * HUGE + at);
+    let near = || (0..SUPERS, prop_oneof![0u64..10, 500u64..512]).prop_map(|(n, at)| n * HUGE + at);
+    let page = move || {
+        prop_oneof![
+            3 => near(),
+            1 => (GIANTS, near()).prop_map(|(number, at)| number * GIANT + at),
+        ]
+    };
     let rights = || prop_oneof![5 => Just(RW), 1 => Just(0), 1 => Just(RW | 1 << 63)];
     let access = prop_oneof![1 => Just(Access::Fetch), 5 => Just(Access::Read), 3 => Just(Access::Write)];
     let distance = || prop_oneof![5 => Just(0x40u64), 1 => Just(0x41), 1 => 0x100u64..0x104];
     prop_oneof![
         24 => (page(), access).prop_map(|(page, access)| Step::Touch { page, access }),
         2 => (number(), distance(), rights()).prop_map(|(number, frame, rights)| Step::Huge { number, frame, rights }),
-        2 => (page(), distance(), rights()).prop_map(|(page, frame, rights)| Step::Small { page, frame, rights }),
+        2 => (near(), distance(), rights()).prop_map(|(page, frame, rights)| Step::Small { page, frame, rights }),
+        1 => (GIANTS, distance(), rights()).prop_map(|(number, frame, rights)| Step::Giant { number, frame, rights }),
         1 => (number(), 1u64..9).prop_map(|(number, count)| Step::Clear { number, count }),
+        1 => GIANTS.prop_map(|number| Step::Age { number }),
         1 => number().prop_map(|number| Step::Loosen { number }),
         1 => number().prop_map(|number| Step::Unmap { number }),
         1 => page().prop_map(|page| Step::Drop { page }),
@@ -340,6 +385,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
     match *step {
         Step::Touch { page, access } => return Some(core.access(page, access)),
+        Step::Giant { number, frame, rights } => {
+            core.giant.insert(number, pdpte(frame + number, rights));
+            core.flush(number * GIANT, GIANT);
+        }
         Step::Huge { number, frame, rights } => {
             core.huge.insert(number, pde(frame + number, rights));
             core.small.retain(|page, _| page / HUGE != number);
@@ -355,6 +404,10 @@ fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
             let pages = number * HUGE..(number + count) * HUGE;
             core.small.range_mut(pages).for_each(|(_, e)| *e &= !(A | D));
             core.flush(number * HUGE, count * HUGE);
+        }
+        Step::Age { number } => {
+            core.giant.entry(number).and_modify(|e| *e &= !(A | D));
+            core.flush(number * GIANT, GIANT);
         }
         Step::Loosen { number } => {
             if let Some(e) = core.huge.get_mut(&number) {
@@ -387,22 +440,27 @@ fn options() -> impl Strategy<Value = MixDesc> {
 
 fn one(level: u8) -> impl Strategy<Value = ArrayDesc> {
     let name = if level == 1 { "L1" } else { "L2" };
-    let plain = move |entries, ways| array(name, level, Placement::Both, entries, Ways::Count(ways), &[P4K, P2M]);
+    let sizes = [P4K, P2M, P1G];
+    let plain = move |entries, ways| array(name, level, Placement::Both, entries, Ways::Count(ways), &sizes);
     let predictor = prop_oneof![Just(None), Just(Some(PredictorDesc { entries: 4, cycles: 0 }))];
     prop_oneof![
-        4 => (1u32..6, 1u32..5, 0u32..5, options()).prop_map(move |(sets, ways, group, o)| mix(level, sets, ways, 1 << group, o)),
+        4 => (1u32..6, 1u32..5, 0u32..5, options()).prop_map(move |(sets, ways, group, o)| ArrayDesc {
+            sizes: sizes.to_vec(),
+            ..mix(level, sets, ways, 1 << group, o)
+        }),
         1 => (2u32..5, 1u32..3, predictor.clone()).prop_map(move |(sets, ways, predictor)| ArrayDesc {
             design: Design::Skew,
             predictor,
-            ..plain(sets * ways * 2, ways * 2)
+            ..plain(sets * ways * 3, ways * 3)
         }),
         1 => (1u32..5, 1u32..4, predictor).prop_map(move |(sets, ways, predictor)| ArrayDesc {
             probe: Probe::Serial,
             predictor,
             ..plain(sets * ways, ways)
         }),
-        1 => (1u32..5, 1u32..4, 1u32..4).prop_map(move |(sets, ways, group)| ArrayDesc {
-            design: Design::ColtPlus,
+        1 => (1u32..5, 1u32..4, 1u32..4, any::<[bool; 2]>()).prop_map(move |(sets, ways, group, [all, serial])| ArrayDesc {
+            design: if all { Design::ColtPlus } else { Design::ColtSa },
+            probe: if serial { Probe::Serial } else { Probe::Parallel },
             group: Some(1 << group),
             ..plain(sets * ways, ways)
         }),
@@ -420,16 +478,22 @@ proptest! {
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut core = core(&[first, second]);
-        let twins = [(1, "L1"), (2, "L2")].map(|(level, name)| array(name, level, Placement::Both, 4, Ways::Count(2), &[P4K, P2M]));
+        let twins = [(1, "L1"), (2, "L2")].map(|(level, name)| array(name, level, Placement::Both, 4, Ways::Count(2), &[P4K, P2M, P1G]));
         let mut twin = Core::new(Hierarchy::new(&twins, &HierarchyDesc::default()).unwrap());
         for number in 0..SUPERS - 4 {
             for core in [&mut core, &mut twin] {
                 core.huge.insert(number, pde(0x40 + number, RW));
             }
         }
+        for number in GIANTS {
+            for core in [&mut core, &mut twin] {
+                core.giant.insert(number, pdpte(0x40 + number, RW));
+            }
+        }
         for step in &steps {
             let (mine, theirs) = (apply(&mut core, step), apply(&mut twin, step));
             prop_assert_eq!(mine == Some(Ended::Fault), theirs == Some(Ended::Fault));
+            prop_assert_eq!(&core.giant, &twin.giant, "after {:?}", step);
             prop_assert_eq!(&core.huge, &twin.huge, "after {:?}", step);
             prop_assert_eq!(&core.small, &twin.small, "after {:?}", step);
             core.check();

@@ -366,7 +366,7 @@ fn impossible_arrays_are_refused_by_name() {
         (ArrayDesc { sizes: vec![PageOrder::P2M], ..of(Design::Zen, Some(4)) }, "add \"4K\" to sizes"),
         (ArrayDesc { sizes: vec![PageOrder::P2M], ..of(Design::ColtSa, Some(4)) }, "add \"4K\" to sizes"),
         (ArrayDesc { sizes: vec![P4K, PageOrder::P16K], ..of(Design::Zen, Some(4)) }, "which design zen coalesces to"),
-        (ArrayDesc { level: 2, probe: Probe::Serial, ..odd(base()) }, "leave out probe"),
+        (ArrayDesc { level: 2, probe: Probe::Serial, design: Design::Clustered, ..odd(base()) }, "leave out probe"),
         (ArrayDesc { level: 2, smash_to: Some(P4K), ..odd(base()) }, "leave out smash_to"),
     ] {
         let error = match Hierarchy::new(std::slice::from_ref(&desc), &HierarchyDesc::default()) {

@@ -7,12 +7,9 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import engine
-from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu
+from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu, reproduce_mix
 from mmulab.cli.common import (
     CONTEXT,
-    Names,
-    Numbers,
     engine_options,
     existing_trace,
     options_of,
@@ -182,117 +179,6 @@ def pte_coalescing_group_size(
     raise_if_partial(outcome.results)
 
 
-def _show_designs(rows: list[all_page_sizes.Row]) -> None:
-    for title, of in (
-        ("Faster than the split TLBs", lambda c: show_percent(c.gain, signed=True)),
-        ("Slower than TLBs that never miss", lambda c: "-" if c.overhead is None else show_percent(c.overhead)),
-        ("Translation energy saved", lambda c: show_percent(c.energy_saved, signed=True)),
-    ):
-        table = plain()
-        table.add_column(title)
-        for cell in rows[0].cells:
-            table.add_column(cell.design, justify="right")
-        for row in rows:
-            table.add_row(row.name, *map(of, row.cells))
-        console.out().print(table)
-        console.out().print()
-
-
-def _finish(rows: list[all_page_sizes.Row], name: str, out: Path | None, as_json: bool) -> None:
-    results = [cell.result for row in rows for cell in row.cells]
-    for result in results:
-        result.check()
-    data = [row.data() for row in rows]
-    if out:
-        write_text(out / name, json_text(data))
-        console.say(f"wrote {out}/{name}")
-    if as_json:
-        print_json(data)
-    else:
-        _show_designs(rows)
-    raise_if_partial(results)
-
-
-@reproduce.command("mix-tlbs", context_settings=CONTEXT)
-@_trace
-@click.option(
-    "--machine",
-    default=all_page_sizes.BASELINE,
-    show_default=True,
-    help="Whose TLBs, and whose area.",
-    shell_complete=completion.machine,
-)
-@click.option("--designs", type=Names(), default=all_page_sizes.DESIGNS, show_default=",".join(all_page_sizes.DESIGNS))
-@click.option(
-    "--group",
-    "groups",
-    type=int,
-    nargs=2,
-    default=engine.MIX_GROUPS,
-    show_default=True,
-    help="MIX: L1's and L2's bundles.",
-)
-@click.option(
-    "--vms",
-    type=Numbers(64),
-    default=all_page_sizes.VMS,
-    show_default=True,
-    help="Also in so many virtual machines, each running the trace, with memhog in each; 0 for none.",
-)
-@set_option
-@_out
-@_json
-@engine_options
-def mix_tlbs(
-    trace: str,
-    machine: str,
-    designs: tuple[str, ...],
-    groups: tuple[int, int],
-    vms: tuple[int, ...],
-    sets: tuple[str, ...],
-    out: Path | None,
-    as_json: bool,
-    **others: Any,
-) -> None:
-    """Designs for all page sizes, in the area of a machine's split TLBs: with pages of one size only, and with
-    those that Linux finds beside a program that holds 0 to 80 % of memory (paper 4, Figures 14 to 18).
-
-    Memory is 8 GB unless --set memory.size=... says otherwise. DIR gets designs.json.
-
-    Example: mmulab reproduce mix-tlbs --trace 'gen:gups?footprint=2G'
-    """
-    plan = all_page_sizes.Plan(
-        existing_trace(trace),
-        machine,
-        designs,
-        groups=groups,
-        vms=tuple(n for n in vms if n),
-        sets=sets,
-        options=options_of(others),
-    )
-    with console.progress("running designs", plan.options.max_instructions) as hear:
-        rows = all_page_sizes.run(plan, hear)
-    _finish(rows, "designs.json", out, as_json)
-
-
-@reproduce.command("mix-sets", context_settings=CONTEXT)
-@_trace
-@set_option
-@_out
-@_json
-@engine_options
-def mix_sets(trace: str, sets: tuple[str, ...], out: Path | None, as_json: bool, **others: Any) -> None:
-    """MIX with 16 to 512 sets in the second level, at one number of entries (paper 4, section 7.2): more sets need
-    longer bundles. DIR gets sets.json.
-
-    Example: mmulab reproduce mix-sets --trace 'gen:gups?footprint=2G'
-    """
-    plan = all_page_sizes.Plan(existing_trace(trace), sets=sets, options=options_of(others))
-    with console.progress("running sets", plan.options.max_instructions) as hear:
-        rows = all_page_sizes.run_sets(plan, hear)
-    _finish(rows, "sets.json", out, as_json)
-
-
 @reproduce.command("together", context_settings=CONTEXT)
 @_trace
 @click.option(
@@ -357,6 +243,12 @@ def _show_together(rows: list[together.Row]) -> None:
         console.out().print()
 
 
-for _command in (reproduce_compendia.figure_15, reproduce_compendia.thresholds, reproduce_compendia.speedup):
+for _command in (
+    reproduce_mix.mix_tlbs,
+    reproduce_mix.mix_sets,
+    reproduce_compendia.figure_15,
+    reproduce_compendia.thresholds,
+    reproduce_compendia.speedup,
+    reproduce_gpu.gpu_tlbs,
+):
     reproduce.add_command(_command)
-reproduce.add_command(reproduce_gpu.gpu_tlbs)

@@ -43,7 +43,7 @@ def _options(function: F) -> F:
 
 def _store(what: str, fresh: bool, body: Callable[[Any], Any]) -> Any:
     """Runs `body` with a store that tells of each run."""
-    from mmulab.reproduce.compendia.cells import Figures, Store
+    from mmulab.reproduce.cells import Figures, Store
 
     with console.progress(what, closing=False) as hear:
 

@@ -11,14 +11,26 @@ from mmulab.units import toml_value
 BASELINE = "haswell-mix-baseline"
 SPLIT = "split"
 DESIGNS = (SPLIT, "mix", "mix-merged", "mix+colt", "colt", "colt++", "hash-rehash", "skew", "ideal")
-# The paper's machine has 80 GB, and programs of that size; a tenth of it, for traces of a tenth.
-MEMORY = "memory.size=8G"
 MEMHOG = (0, 20, 40, 60, 80)
-# A VM has an eighth of the paper's memory; a quarter here, for programs that shrink less than memory does.
-VM_MEMORY = "virtual.memory.size=2G"
 VMS = (1, 4)
 VM_MEMHOG = (20, 40)
+MIRRORS = ("blind", "merged")
 SETS = (16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much memory there is, as what is set."""
+
+    memory: str
+    guest: str
+    pool: str
+
+
+# Section 6.1: 80 GB; section 7.1: virtual machines of 10 GB. A pool of superpages leaves some of it for tables.
+PAPER = Scale("memory.size=80G", "virtual.memory.size=10G", "policy.hugetlb.pool=70G")
+# A tenth, for traces of a tenth; guests have a quarter of it, for programs that shrink less than memory does.
+TENTH = Scale("memory.size=8G", "virtual.memory.size=2G", "policy.hugetlb.pool=6G")
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,8 @@ class Regime:
     sets: tuple[str, ...] = ()
     # Virtual machines that each run the program; 0 for none.
     vms: int = 0
+    # No small pages, but where memory is no multiple of the large ones.
+    superpages_only: bool = False
 
     def job(self, machine: str, sets: tuple[str, ...]) -> engine.Job:
         """This machine with pages of this kind."""
@@ -37,21 +51,21 @@ class Regime:
         return engine.Job(machine, self.policy, (*sets, *self.sets), host)
 
 
-def _virtual(vms: int, percent: int) -> Regime:
+def _virtual(vms: int, percent: int, scale: Scale) -> Regime:
     hog = tuple(f"virtual.{key}" for key in contiguity.memhog(percent))
-    return Regime(f"{vms} VM{'s' * (vms > 1)}, memhog {percent} %", "linux-thp", (VM_MEMORY, *hog), vms)
+    return Regime(f"{vms} VM{'s' * (vms > 1)}, memhog {percent} %", "linux-thp", (scale.guest, *hog), vms)
 
 
-def regimes(memhog: tuple[int, ...], vms: tuple[int, ...] = ()) -> list[Regime]:
+def regimes(memhog: tuple[int, ...], vms: tuple[int, ...] = (), scale: Scale = TENTH) -> list[Regime]:
     """One page size only (Figure 14), then whatever Linux finds beside memhog (Figure 15), and in virtual machines."""
-    pools = ("policy.hugetlb.pool=6G",)
+    pool = (scale.pool,)
     fixed = [
         Regime("4 KB", "linux-4k"),
-        Regime("2 MB", "hugetlb-2m", pools),
-        Regime("1 GB", "hugetlb-1g", pools),
+        Regime("2 MB", "hugetlb-2m", pool, superpages_only=True),
+        Regime("1 GB", "hugetlb-1g", pool, superpages_only=True),
     ]
     hogs = [Regime(f"THP, memhog {p} %", "linux-thp", contiguity.memhog(p)) for p in memhog]
-    return fixed + hogs + [_virtual(n, p) for n in vms for p in VM_MEMHOG]
+    return fixed + hogs + [_virtual(n, p, scale) for n in vms for p in VM_MEMHOG]
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,7 @@ def _user(result: Result) -> int:
 def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     """Runs every design under every regime; those with equally many virtual machines over one decoding of the trace."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
-    common = (MEMORY, *plan.sets)
+    common = (TENTH.memory, *plan.sets)
     fitted = {
         design: () if design == SPLIT else (fitted_tlb(plan.machine, design, plan.groups, common),)
         for design in designs
@@ -165,22 +179,25 @@ def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     return rows
 
 
+def with_sets(fitted: list[dict[str, Any]], sets: int, mirrors: str) -> list[dict[str, Any]]:
+    """The arrays, of which the second level has so many sets: with as many entries as it has, or one way."""
+
+    def again(array: dict[str, Any]) -> dict[str, Any]:
+        ways = max(1, array["entries"] // sets)
+        mix = (array["mix"] or {}) | {"mirrors": mirrors}
+        return array | {"entries": sets * ways, "ways": ways, "mix": mix}
+
+    return [again(array) if array["level"] == 2 else array for array in fitted]
+
+
 def run_sets(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     """MIX with more and more sets of the second level, at one number of entries, under THP."""
-    common = (MEMORY, *plan.sets)
+    common = (TENTH.memory, *plan.sets)
     fitted = engine.fit(plan.machine, "mix", plan.groups, common)["fitted"]["tlb"]
-    entries = next(array["entries"] for array in fitted if array["level"] == 2)
     jobs, names = [engine.Job(plan.machine, "linux-thp", common)], []
     for sets in SETS:
-        for mirrors in ("blind", "merged"):
-            # As many entries as there are, or one way.
-            ways = max(1, entries // sets)
-            rows = [
-                array | {"entries": sets * ways, "ways": ways, "mix": (array["mix"] or {}) | {"mirrors": mirrors}}
-                if array["level"] == 2
-                else array
-                for array in fitted
-            ]
+        for mirrors in MIRRORS:
+            rows = with_sets(fitted, sets, mirrors)
             jobs.append(engine.Job(plan.machine, "linux-thp", (*common, tlb_set(rows))))
             names.append((sets, mirrors))
     results = engine.run(plan.trace, jobs, plan.options, hear).results

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.all_page_sizes import BASELINE, MEMORY, SPLIT, Cell, fitted_tlb
+from mmulab.reproduce.all_page_sizes import BASELINE, SPLIT, TENTH, Cell, fitted_tlb
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
 # The format as the machine has it, and with levels merged.
@@ -58,7 +58,7 @@ def accesses(cell: Cell) -> dict[str, float]:
 def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
     """Every design, over every table, under every kernel; gains are over the split design and radix table there."""
     designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
-    common = (MEMORY, *plan.sets)
+    common = (TENTH.memory, *plan.sets)
     fitted = {d: () if d == SPLIT else (fitted_tlb(plan.machine, d, engine.MIX_GROUPS, common),) for d in designs}
     places = [(kernel, table) for kernel in plan.kernels for table in TABLES]
     jobs = [

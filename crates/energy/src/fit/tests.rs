@@ -82,6 +82,14 @@ fn too_little_area_is_said_with_the_figures() {
     assert!(error.contains("D, D2 take") && error.contains("nothing fits"), "{error}");
 }
 
+#[test]
+fn groups_that_no_array_can_have_are_refused() {
+    for (group, what) in [([12, 128], "power of two"), ([0, 128], "power of two"), ([16, 1024], "at most 512")] {
+        let error = fit(&haswell(), ASID_BITS, Wanted::Mix, group).unwrap_err().to_string();
+        assert!(error.contains(what), "{group:?}: {error}");
+    }
+}
+
 /// S3-017, S3-018: two bits for three sizes on an entry of about 75 (2.7 %: X32).
 #[test]
 fn an_entry_for_all_sizes_has_two_bits_more() {

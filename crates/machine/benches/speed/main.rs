@@ -31,6 +31,10 @@ const MACHINE: &str = "skylake-e3-1240v5";
 /// A machine that coalesces, measured beside itself without.
 const COALESCING: &str = "zen3-5900x";
 
+/// Split TLBs, and MIX TLBs in their area.
+const SPLIT: &str = "haswell-mix-baseline";
+const MIX: &str = "haswell-mix";
+
 /// Nanoseconds that this thread has run on a core, where the kernel tells (Linux, Documentation/scheduler/sched-stats.rst):
 /// what others do on a shared machine then counts as little as it can.
 fn core_ns() -> Option<u64> {
@@ -181,30 +185,43 @@ const GUEST: [&str; 3] = [
     "virtual.nested_tlb={entries=64, ways=8}",
 ];
 
-/// The same machine with coalescing and without, over each pattern and the compiler's recording.
+/// The same machine with coalescing and without.
 fn coalescing() {
-    let options = Options::default();
     let off = ["tlb_rules.coalescing=none".to_owned()];
-    let build = |sets: &[String]| machine_with(COALESCING, "linux-4k", sets, &options, true);
+    println!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
+    let build = |sets| machine_with(COALESCING, "linux-4k", sets, &Options::default(), true);
+    beside(&["random 4 MiB", "90/10 mix", "sequential"], || build(&[]), || build(&off));
+}
+
+/// MIX TLBs beside split ones, with superpages that they mirror in all sets, and without.
+fn mix() {
+    for policy in ["linux-thp", "linux-4k"] {
+        println!("\n{policy:14} {:>10} {:>10} {:>8}", "MIX", "split", "ratio");
+        let build = |name| machine(name, policy, &Options::default(), true);
+        beside(&["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"], || build(MIX), || build(SPLIT));
+    }
+}
+
+/// Two machines over patterns and the compiler's recording, one after the other.
+fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Machine) {
     let row =
         |name: &str, on: f64, off: f64| println!("{name:14} {:10.0} {:10.0} {:8.2}", on / 1e6, off / 1e6, on / off);
-    println!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
-    for name in ["random 4 MiB", "90/10 mix", "sequential"] {
+    for name in patterns {
         let (footprint, addresses) = pattern(name, COUNT / 2);
-        let rate = |sets| whole_on(build(sets), footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
-        row(name, rate(&[]), rate(&off));
+        let rate = |machine| whole_on(machine, footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
+        row(name, rate(one()), rate(other()));
     }
     let path = root().join("tests/data/cc1-small.mmt");
     let path = path.to_str().unwrap();
     let references = open(path).unwrap().info().references.unwrap_or_default();
-    let rate = |sets: &[String]| {
+    let rate = |build: &dyn Fn() -> Machine| {
         best(references, || {
             let mut source = open(path).unwrap();
             let limits = Limits { instructions: None, threads: 1 };
-            black_box(run(source.as_mut(), vec![build(sets)], None, limits, |_| Control::Continue));
+            black_box(run(source.as_mut(), vec![build()], None, limits, |_| Control::Continue));
         })
     };
-    row("compiler", rate(&[]), rate(&off));
+    row("compiler", rate(&one), rate(&other));
 }
 
 /// The shipped recording of a compiler: decoding, faults and all; then as a study runs it.
@@ -254,6 +271,9 @@ fn main() {
     }
     if is_wanted("coalescing") {
         coalescing();
+    }
+    if is_wanted("mix") {
+        mix();
     }
     if is_wanted("compiler") {
         compiler();

@@ -1,13 +1,16 @@
 use super::*;
-use crate::{Options, describe};
+use crate::{Options, describe, describe::Unmapped};
 use mmulab_trace::{Backing, MapFlags};
 use std::path::Path;
 
 const AT: u64 = 0x4000_0000;
 
 fn machine(check: Check) -> Machine {
+    machine_of(Options { check, ..Options::default() })
+}
+
+fn machine_of(options: Options) -> Machine {
     let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
-    let options = Options { check, ..Options::default() };
     let desc = describe::resolve(
         describe::Names { machine: "zenplus-2700x", policy: "linux-4k", host_policy: None },
         &[],
@@ -55,6 +58,19 @@ fn a_checked_run_counts_what_an_unchecked_one_does() {
     let coalesced: u64 =
         checked.cores[0].tlbs.counts().arrays.iter().filter_map(|a| a.coalescing).map(|c| c.coalesced).sum();
     assert!(coalesced > 0, "there was something to check");
+}
+
+/// A run that ends early ends so when checked, too.
+#[test]
+fn what_ends_a_run_is_not_unsound() {
+    let ended = |check| {
+        let mut m = machine_of(Options { check, unmapped: Unmapped::Stop, ..Options::default() });
+        m.run(&program());
+        m.run(&Batch { refs: vec![Ref::read(page(999))], events: Vec::new() });
+        m.ended.clone()
+    };
+    assert!(matches!(ended(Check::Translations), Some(Ended::Violation(_))), "{:?}", ended(Check::Translations));
+    assert_eq!(ended(Check::Translations), ended(Check::None));
 }
 
 /// The table changes and nobody is told: what was cached is stale, and found out.

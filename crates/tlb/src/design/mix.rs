@@ -25,6 +25,9 @@ pub fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
     };
     let MixDesc { extra_bits, index, span, frames, mirrors, small_group, .. } = options;
     let bundle = options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length });
+    if extra_bits > MAX_BITMAP {
+        return Err(format!("mix.extra_bits is {extra_bits}: the widest bitmap has {MAX_BITMAP}; give no more"));
+    }
     let smallest = sizes[0];
     if !group.is_power_of_two() {
         return Err(format!("group is {group}: design mix aligns bundles, give a power of two"));

@@ -67,8 +67,12 @@ impl Spans {
         if matches!(desc.design, Design::ColtFa | Design::Tps) && !full {
             return Err(format!("design {name} is fully associative: give ways = \"full\""));
         }
-        if desc.probe != Probe::Parallel && desc.design != Design::Skew {
+        let by_turns = matches!(desc.design, Design::ColtSa | Design::ColtPlus | Design::Skew);
+        if desc.probe != Probe::Parallel && !by_turns {
             return Err(format!("design {name} is searched at once: leave out probe"));
+        }
+        if desc.predictor.is_some() && desc.design != Design::Skew {
+            return Err(format!("design {name} has no size to guess: leave out predictor"));
         }
         if desc.smash_to.is_some() || desc.victim_of.is_some() {
             return Err(format!("design {name} takes what walks find: leave out smash_to and victim_of"));

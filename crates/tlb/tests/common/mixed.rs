@@ -1,4 +1,4 @@
-//! A table of 2 MiB and 4 KiB pages without upper levels, and a core that walks it, checking all that the TLBs say.
+//! A table of 1 GiB, 2 MiB and 4 KiB pages without upper levels, and a core that walks it, checking all that the TLBs say.
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use super::flat::{A, D, P, US};
 
-/// The bit that says a 2 MiB page.
+/// The bit that says a large page.
 pub const PS: u64 = 1 << 7;
 pub const ASID: Asid = Asid(3);
 /// Base pages of a superpage.
 pub const HUGE: u64 = 512;
+/// Base pages of a 1 GiB page.
+pub const GIANT: u64 = HUGE * HUGE;
 
 const X86: Format = Format::X86 { levels: 4 };
 
@@ -25,12 +27,19 @@ pub enum Ended {
 }
 
 pub struct Core {
-    /// Superpages by number.
+    /// 1 GiB pages by number.
+    pub giant: BTreeMap<u64, u64>,
+    /// 2 MiB pages by number, where there is no larger one.
     pub huge: BTreeMap<u64, u64>,
     /// Base pages by number, where there is no superpage.
     pub small: BTreeMap<u64, u64>,
     pub tlbs: Hierarchy,
     pub rewalks: u64,
+}
+
+/// An entry for a 1 GiB page at such a frame.
+pub fn pdpte(frame: u64, bits: u64) -> u64 {
+    P | US | PS | frame << 30 | bits
 }
 
 /// An entry for a superpage at superpage frame `frame`.
@@ -40,10 +49,13 @@ pub fn pde(frame: u64, bits: u64) -> u64 {
 
 impl Core {
     pub fn new(tlbs: Hierarchy) -> Self {
-        Self { huge: BTreeMap::new(), small: BTreeMap::new(), tlbs, rewalks: 0 }
+        Self { giant: BTreeMap::new(), huge: BTreeMap::new(), small: BTreeMap::new(), tlbs, rewalks: 0 }
     }
 
     fn slot(&mut self, page: u64) -> (Option<&mut u64>, u8) {
+        if let Some(bits) = self.giant.get_mut(&(page / GIANT)) {
+            return (Some(bits), 3);
+        }
         match self.huge.get_mut(&(page / HUGE)) {
             Some(bits) => (Some(bits), 2),
             None => (self.small.get_mut(&page), 1),
@@ -51,6 +63,9 @@ impl Core {
     }
 
     pub fn leaf(&self, page: u64) -> Option<Leaf> {
+        if let Some(&bits) = self.giant.get(&(page / GIANT)) {
+            return X86.decode_leaf(bits, 3);
+        }
         match self.huge.get(&(page / HUGE)) {
             Some(&bits) => X86.decode_leaf(bits, 2),
             None => X86.decode_leaf(*self.small.get(&page)?, 1),
@@ -60,9 +75,18 @@ impl Core {
     fn line(&self, page: u64, level: u8) -> [u64; 8] {
         std::array::from_fn(|at| {
             let number = |n: u64| n / 8 * 8 + at as u64;
-            let held = if level == 2 { self.huge.get(&number(page / HUGE)) } else { self.small.get(&number(page)) };
+            let held = match level {
+                3 => self.giant.get(&number(page / GIANT)),
+                2 => self.huge.get(&number(page / HUGE)),
+                _ => self.small.get(&number(page)),
+            };
             held.copied().unwrap_or(0)
         })
+    }
+
+    /// What the TLBs alone say.
+    pub fn look(&mut self, page: u64) -> Outcome {
+        self.tlbs.access(ASID, VirtAddr::new(page << 12), Access::Read, &mut Silent)
     }
 
     /// Does an access as a core does it.
@@ -87,7 +111,7 @@ impl Core {
         let set = A | if leaf.dirty || access == Access::Write { D } else { 0 };
         let (bits, level) = self.slot(page);
         *bits.expect("mapped") |= set;
-        let number = if level == 2 { page / HUGE } else { page };
+        let number = page / [1, HUGE, GIANT][usize::from(level) - 1];
         let (line, slot) = (self.line(page, level), (number % 8) as u8);
         let walked = Walked { leaf: self.leaf(page).expect("mapped"), line, slot, level, format: X86 };
         self.tlbs.fill(ASID, va, access, &walked, &mut Silent);

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
+from mmulab.reproduce.cells import POPULATED, Cell, Figures, Stopped, Store
 from mmulab.reproduce.compendia import closed_form
-from mmulab.reproduce.compendia.cells import POPULATED, Cell, Figures, Stopped, Store
 from mmulab.reproduce.compendia.closed_form import FAN_OUT, GIB, MIB, PMD
 
 SIZES = tuple(16 * MIB << n for n in range(15))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.compendia.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
 from mmulab.reproduce.compendia.workloads import Workload
 
 # Room for the largest program, in the guest and in the host.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.compendia.cells import Cell, Figures, Stopped, Store, digest, identity
+from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, digest, identity
 from mmulab.reproduce.compendia.closed_form import MIB
 from mmulab.reproduce.compendia.workloads import Workload
 

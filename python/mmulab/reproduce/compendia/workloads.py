@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmulab import engine
-from mmulab.reproduce.compendia.cells import POPULATED
+from mmulab.reproduce.cells import POPULATED
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from mmulab.workloads import cache
 Told = Callable[[int, int, str, "Figures"], None]
 # What generators are called by.
 GENERATED = "gen:"
+# What is kept of a run; another number when that changes.
+FIGURES = 2
 POPULATED: dict[str, Any] = {"populate": True}
 
 
@@ -39,6 +41,7 @@ class Cell:
         """A hash of all that the result depends on."""
         given = {
             "engine": _engine(),
+            "figures": FIGURES,
             "trace": self.made_from or identity(self.trace),
             "descriptions": engine.resolve(self.job),
             "options": self.options.spec(),
@@ -82,9 +85,18 @@ class Figures:
                 "tables": _tables(counts["memory"]),
                 "host_tables": _tables(virtual["memory"]) if virtual else None,
                 "cycles": model["cycles"],
+                "translation": {"window": model["translation_cycles"], "serial": model["translation_cycles_serial"]},
+                "data_tlb": {level: counts["tlb"][level] for level in ("l1d", "l2d")},
+                "mirroring": _mirroring(counts["arrays"]),
+                "energy": {key: result.data["energy"][key] for key in ("dynamic_nj", "leakage_nj", "total_nj")},
+                "contiguity": counts["memory"]["contiguity"]["by_size"],
                 "ended": result.ended,
             }
         )
+
+
+def _mirroring(arrays: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {a["name"]: {"fills": a["fills"], **a["mirroring"]} for a in arrays if a.get("mirroring")}
 
 
 def _tables(memory: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""MIX with more and more sets in its second level, at one number of entries; bundles of up to 128, and of up to 512."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mmulab import engine
+from mmulab.reproduce.all_page_sizes import MIRRORS, SETS, SPLIT, tlb_set, with_sets
+from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.mix.suite import DESIGNS, Outcome, Plan, Row, trace_of
+from mmulab.reproduce.mix.tables import grid, percent
+
+# The paper's own: Linux, beside nothing that breaks memory up.
+REGIME = "THP, memhog 0 %"
+LIMITS = ("mix", "mix-512")
+# "512-set TLBs achieve within 13 % of the performance of ideal TLBs which never miss" (section 7.2).
+NEAR = 0.13
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A second level."""
+
+    sets: int
+    mirrors: str
+    limit: str
+
+    @property
+    def name(self) -> str:
+        """For a file."""
+        return f"{self.sets} sets, {self.mirrors}, {self.limit}"
+
+
+def shapes() -> list[Shape]:
+    """All there are."""
+    return [Shape(sets, mirrors, limit) for sets in SETS for limit in LIMITS for mirrors in MIRRORS]
+
+
+def run(plan: Plan, store: Store) -> Outcome:
+    """Runs every program under transparent huge pages; machines of a trace share its decoding."""
+    regime = next(regime for regime in plan.regimes if regime.name == REGIME)
+    common = plan.common()
+    fitted = {
+        limit: engine.fit(plan.machine, DESIGNS[limit][0], DESIGNS[limit][1], common)["fitted"]["tlb"]
+        for limit in LIMITS
+    }
+    tlbs = {SPLIT: ()} | {s.name: (tlb_set(with_sets(fitted[s.limit], s.sets, s.mirrors)),) for s in shapes()}
+    rows: list[Row] = []
+    try:
+        for program in plan.programs:
+            trace = trace_of(program, regime)
+            options = program.options(plan.options, plan.instructions, trace, regime.vms)
+            cells = [
+                Cell(f"{program.name}, {name}", trace, regime.job(plan.machine, (*common, *tlb)), options)
+                for name, tlb in tlbs.items()
+            ]
+            kept: dict[str, Figures] = {}
+            store.run(cells, kept, together=True)
+            rows.append(Row(program, regime, {name: kept[f"{program.name}, {name}"] for name in tlbs}))
+    except Stopped:
+        return Outcome(plan, rows, complete=False)
+    return Outcome(plan, rows)
+
+
+def tables(outcome: Outcome) -> dict[str, str]:
+    """All, by their names on the page."""
+    return {"sets": _average(outcome), "programs": _by_program(outcome)}
+
+
+def _average(outcome: Outcome) -> str:
+    rows = []
+    for sets in SETS:
+        cells = []
+        for limit in LIMITS:
+            for mirrors in MIRRORS:
+                name = Shape(sets, mirrors, limit).name
+                gain = outcome.geomean(REGIME, _gain_of(name))
+                near = sum(row.overhead(name) <= NEAR for row in outcome.rows)
+                cells.append(f"{percent(gain)} ({near} of {len(outcome.rows)})")
+        rows.append([str(sets), *cells])
+    longest = [f"up to {DESIGNS[limit][1][1]}, {mirrors}" for limit in LIMITS for mirrors in MIRRORS]
+    return grid(("sets", *longest), rows)
+
+
+def _gain_of(name: str) -> Callable[[Row], float]:
+    return lambda row: row.gain(name)
+
+
+def _by_program(outcome: Outcome) -> str:
+    names = [Shape(sets, "blind", "mix").name for sets in SETS]
+    rows = []
+    for row in outcome.rows:
+        cells = [f"{row.overhead(name):.0%}" for name in names]
+        rows.append([row.program.name, f"{row.overhead(SPLIT):.0%}", *cells])
+    return grid(("slower than without misses", SPLIT, *(f"{sets} sets" for sets in SETS)), rows)
