@@ -52,5 +52,5 @@ def test_the_page_has_what_the_experiment_writes() -> None:
                 assert form == f"{way.expected(size):.3f}"
                 # Where huge pages are few, the first walks weigh: the closed form has none.
                 if found and (not way.huge or size >= 4 * GIB):
-                    within = 0.02 if size <= 8 * GIB or not way.nested else 0.12
+                    within = 0.02 if size <= 8 * GIB or not way.nested else 0.14  # as the page says
                     assert float(found) == pytest.approx(way.expected(size), rel=within), (way.key, label(size))
