@@ -4,7 +4,7 @@ use crate::{Machine, engine::Core, story::Watch};
 use mmulab_addr::{Access, Asid, Side, VirtAddr};
 use mmulab_pagetable::Walked;
 use rustc_hash::FxHashMap;
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::collections::VecDeque;
 
 /// A walk under way: what the TLBs take when it ends.
 #[derive(Clone, Copy)]
@@ -30,18 +30,19 @@ fn serves(walked: &Walked, access: Access) -> bool {
     walked.leaf.allows(access) && (walked.leaf.dirty || access != Access::Write)
 }
 
-/// When a walk ends, its number among those of its core, and where it is kept.
-type Arrival = (u64, u64, u32);
+/// When a walk ends, and where it is kept.
+type Arrival = (u64, u32);
 
 /// The walks under way of a core, found by base page: how large a page is, only the end of its walk tells.
 #[derive(Default)]
 pub(crate) struct Flights {
     by_page: FxHashMap<u64, u32>,
-    due: BinaryHeap<Reverse<Arrival>>,
+    /// By their ends, of equal ones the first begun first. Few walkers do all walks, so that one that begins later mostly ends
+    /// later: a new one's place is found from the back.
+    due: VecDeque<Arrival>,
     /// Those that are under way, and places for others: they are too large to be moved about.
     kept: Vec<(u64, Flight)>,
     free: Vec<u32>,
-    begun: u64,
 }
 
 fn page_of(asid: Asid, va: VirtAddr) -> u64 {
@@ -51,7 +52,6 @@ fn page_of(asid: Asid, va: VirtAddr) -> u64 {
 impl Flights {
     /// A walk that ends at `end` has begun.
     pub fn begin(&mut self, end: u64, flight: Flight) {
-        self.begun += 1;
         let page = page_of(flight.asid, flight.va);
         let at = self.free.pop().unwrap_or(self.kept.len() as u32);
         match self.kept.get_mut(at as usize) {
@@ -59,7 +59,8 @@ impl Flights {
             None => self.kept.push((end, flight)),
         }
         self.by_page.insert(page, at);
-        self.due.push(Reverse((end, self.begun, at)));
+        let place = self.due.iter().rposition(|&(other, _)| other <= end).map_or(0, |before| before + 1);
+        self.due.insert(place, (end, at));
     }
 
     /// The walk under way for the page of `va` that will let `access` through, and when it ends.
@@ -72,7 +73,7 @@ impl Flights {
     /// When the first of them ends.
     #[inline]
     pub fn next(&self) -> u64 {
-        self.due.peek().map_or(u64::MAX, |Reverse((end, ..))| *end)
+        self.due.front().map_or(u64::MAX, |&(end, _)| end)
     }
 
     /// Takes out the one that ends first, if it has ended at `now`.
@@ -80,7 +81,7 @@ impl Flights {
         if self.next() > now {
             return None;
         }
-        let Reverse((end, _, at)) = self.due.pop()?;
+        let (end, at) = self.due.pop_front()?;
         let (_, flight) = self.kept[at as usize];
         self.free.push(at);
         let page = page_of(flight.asid, flight.va);
@@ -93,7 +94,7 @@ impl Flights {
 
     /// Forgets all; the misses that waited for them.
     fn forget(&mut self) -> u64 {
-        let misses = self.due.drain().map(|Reverse((.., at))| self.kept[at as usize].1.misses).sum();
+        let misses = self.due.drain(..).map(|(_, at)| self.kept[at as usize].1.misses).sum();
         self.by_page.clear();
         self.kept.clear();
         self.free.clear();

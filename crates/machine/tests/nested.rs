@@ -195,7 +195,7 @@ fn whose_memory_is_wrong_or_used_up_is_told() {
     for (sets, whose) in [
         (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=nested"], "the host is out of memory"),
         (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=shadow"], "the host is out of memory"),
-        (["memory.size=64M", "virtual.memory.size=16M", "virtual.mode=nested"], "virtual machine 0: out of memory"),
+        (["memory.size=64M", "virtual.memory.size=16M", "virtual.mode=nested"], "virtual machine 0 is out of memory"),
     ] {
         let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
         m.run(&stores(32 << 20));
