@@ -63,11 +63,25 @@ FILES = (
         "paper 4, sections 3 and 4; bundles of 16 to 128: section 4.2",
     ),
     Fitted(
+        "haswell-mix-colt",
+        "mix+colt",
+        "Haswell's area with MIX TLBs that coalesce small pages too, as in paper 4",
+        "As haswell-mix; up to four small pages of an aligned group share an entry as well.",
+        "paper 4, sections 3, 4 and 7.2 (MIX with CoLT; up to 4 pages)",
+    ),
+    Fitted(
         "haswell-colt-plus",
         "colt++",
         "Haswell's area with CoLT++: each size of the split TLBs coalesces",
         "The baseline's split TLBs, each of which puts up to four neighbouring pages of its sizes into an entry.",
         "paper 4, section 7.2 (CoLT++; up to 4 pages)",
+    ),
+    Fitted(
+        "haswell-skew",
+        "skew",
+        "Haswell's area with skewed TLBs, ways for each size, the guessed one's first",
+        "TLBs for all page sizes at both levels, whose ways have hashes of their own, with a page-size predictor.",
+        "paper 4, sections 5.1 and 7.2",
     ),
     Fitted(
         "haswell-hash-rehash",

@@ -168,4 +168,8 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     # A core that runs warps stands still at a warp's next instruction, of which no line tells.
     if "warps" not in counts:
         flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]
+        # A first level's further probes are known as a sum.
+        for array, described in zip(counts["arrays"], result["machine"]["tlb"], strict=True):
+            further = array.get("probes", array["accesses"]) - array["accesses"]
+            flat["stalls"] -= further * described.get("probe_cycles", 0)
     return {key: value for key, value in flat.items() if value}

@@ -21,7 +21,8 @@ GENERATORS = [
     "gen:zipf?footprint=64M&references=600",
     "gen:pointer-chase?footprint=16M&references=600",
 ]
-# Where a page may lie in several sets, or be found in another entry than its last: which one hits is not told.
+# Where an entry may have several pages, each of which is told; where a page may lie in several sets, or be found in
+# another entry than its last: which one hits is not told.
 MANY_COPIES = {"mix", "colt-sa", "colt++"}
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 # Pools as large as the shipped policies' would take the host's time to boot; 1 GiB is enough for these.
@@ -37,7 +38,15 @@ def agree(trace: str, job: engine.Job, options: engine.Options) -> tuple[list[Li
     added = narration.add_up(lines, result["machine"])
     # The reference that memory ran out for has no address either.
     added["violations"] = added.get("violations", 0) - (result["ended"]["reason"] == "out-of-memory")
-    assert {key: value for key, value in added.items() if value} == narration.counters(result)
+    counted = narration.counters(result)
+    several = {array["name"] for array in result["machine"]["tlb"] if array.get("design") in MANY_COPIES}
+    for key in [f"arrays.{name}.{what}" for name in several for what in ("fills", "evictions", "invalidations")]:
+        assert added.pop(key, 0) >= counted.pop(key, 0) or "invalidations" in key
+    if result["machine"].get("virtual") and result["machine"]["table"]["kind"] in ("elastic-cuckoo", "hashed"):
+        # Reads of hashed tables go on beside each other, of two dimensions within each other: times do not add up.
+        for side in ("instruction", "data"):
+            del added[f"walks.{side}.cycles"], counted[f"walks.{side}.cycles"]
+    assert {key: value for key, value in added.items() if value} == counted
     numbers = [line["i"] for line in lines if line["i"] is not None]
     assert numbers == list(range(result["counts"]["references"]))
     return lines, result
@@ -61,7 +70,7 @@ def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
     for line in lines:
         if line["i"] is None:
             continue
-        if machine["gpu"]:
+        if machine.get("gpu"):
             # Before a warp's lookup comes what walks have brought meanwhile; what a fault drops, after it.
             drop(line, ("evicted",))
             fill(line)
@@ -76,8 +85,8 @@ def array_hits(lines: list[Line], machine: dict[str, Any]) -> Counter[str]:
                 if sizes:
                     hits[f"{array['name']}.{sizes[0]}"] += 1
                     break
-        drop(line, ("invalidated",) if machine["gpu"] else ("evicted", "invalidated"))
-        if not machine["gpu"]:
+        drop(line, ("invalidated",) if machine.get("gpu") else ("evicted", "invalidated"))
+        if not machine.get("gpu"):
             fill(line)
     return hits
 
