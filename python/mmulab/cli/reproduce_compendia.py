@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import rich_click as click
 
 from mmulab.cli import completion, console
-from mmulab.cli.common import CONTEXT, Partial, existing_trace, print_json
-from mmulab.reproduce.pages import fill
-from mmulab.result import json_text, write_text
+from mmulab.cli.common import CONTEXT, existing_trace
+from mmulab.cli.findings import finish
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,22 +53,8 @@ def _store(what: str, fresh: bool, body: Callable[[Any], Any]) -> Any:
 
 
 def _finish(experiment: str, outcome: Any, plot: str, out: Path | None, page: Path | None, as_json: bool) -> None:
-    tables = outcome.tables()
-    if out:
-        write_text(out / f"{experiment}.md", "\n\n".join(f"## {n}\n\n{table}" for n, table in tables.items()) + "\n")
-        write_text(out / f"{experiment}.json", json_text(outcome.data()))
-        write_text(out / f"{experiment}.svg", plot)
-        console.say(f"wrote {out}/{experiment}.md, .json and .svg")
-    if page and outcome.complete:
-        filled = fill(page, experiment, tables)
-        write_text(page.with_suffix(".svg"), plot)
-        console.say(f"wrote {filled} tables of {page}, and {page.with_suffix('.svg')}")
-    if as_json:
-        print_json(outcome.data())
-    else:
-        print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
-    if not outcome.complete:
-        raise Partial(f"{experiment}: what was not run is left out; run it again to go on from there", True)
+    tables, data, complete = outcome.tables(), outcome.data(), outcome.complete
+    finish(experiment, tables, data, out=out, page=page, as_json=as_json, complete=complete, plot=plot)
 
 
 @click.command("compendia-figure-15", context_settings=CONTEXT)

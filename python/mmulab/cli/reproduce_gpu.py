@@ -7,11 +7,10 @@ import rich_click as click
 
 from mmulab import UserError
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Names, Partial, print_json, set_option
+from mmulab.cli.common import CONTEXT, Names, set_option
+from mmulab.cli.findings import finish
 from mmulab.reproduce import gpu_tlbs as experiment
 from mmulab.reproduce.all_page_sizes import DESIGNS
-from mmulab.reproduce.pages import fill
-from mmulab.result import json_text, write_text
 
 
 @click.command("gpu-tlbs", context_settings=CONTEXT)
@@ -62,15 +61,13 @@ def gpu_tlbs(
     with console.progress("running programs", closing=False) as hear:
         outcome = experiment.run(plan, lambda n, of, name: console.say(f"{n}/{of} {name}"), hear)
     tables = outcome.tables() if outcome.rows else {}
-    if out:
-        write_text(out / "gpu-tlbs.json", json_text(outcome.data()))
-        write_text(out / "gpu-tlbs.md", "\n\n".join(f"## {n}\n\n{table}" for n, table in tables.items()) + "\n")
-        console.say(f"wrote {out}/gpu-tlbs.json and .md")
-    if page and outcome.complete:
-        console.say(f"wrote {fill(page, 'gpu-tlbs', tables)} tables of {page}")
-    if as_json:
-        print_json(outcome.data())
-    else:
-        print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
-    if not outcome.complete:
-        raise Partial("gpu-tlbs: what was not run is left out; with --out, run it again to go on from there", True)
+    finish(
+        "gpu-tlbs",
+        tables,
+        outcome.data(),
+        out=out,
+        page=page,
+        as_json=as_json,
+        complete=outcome.complete,
+        again="with --out, run it again",
+    )

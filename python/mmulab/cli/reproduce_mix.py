@@ -12,7 +12,6 @@ from mmulab.cli.common import (
     CONTEXT,
     Names,
     Numbers,
-    Partial,
     engine_options,
     existing_trace,
     options_of,
@@ -20,8 +19,8 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
+from mmulab.cli.findings import finish
 from mmulab.reproduce import all_page_sizes
-from mmulab.reproduce.pages import fill
 from mmulab.result import json_text, write_text
 from mmulab.tables import plain
 from mmulab.units import show_percent
@@ -143,18 +142,7 @@ def _suite(
         outcome = suite.run(made, store) if experiment == "mix-tlbs" else of_sets.run(made, store)
     found = tables.tables(outcome) if experiment == "mix-tlbs" else of_sets.tables(outcome)
     data = outcome.data() | {"experiment": experiment}
-    if out:
-        write_text(out / f"{experiment}.md", "\n\n".join(f"## {n}\n\n{table}" for n, table in found.items()) + "\n")
-        write_text(out / f"{experiment}.json", json_text(data))
-        console.say(f"wrote {out}/{experiment}.md and .json")
-    if page and outcome.complete:
-        console.say(f"wrote {fill(page, experiment, found)} tables of {page}")
-    if as_json:
-        print_json(data)
-    else:
-        print("\n\n".join(f"{name}\n\n{table}" for name, table in found.items()))
-    if not outcome.complete:
-        raise Partial(f"{experiment}: what was not run is left out; run it again to go on from there", True)
+    finish(experiment, found, data, out=out, page=page, as_json=as_json, complete=outcome.complete)
 
 
 @click.command("mix-tlbs", context_settings=CONTEXT)
