@@ -1,7 +1,10 @@
 //! What hierarchies counted, added up.
 
 use super::{Hierarchy, SECOND_LEVEL, WALK};
-use crate::{ArrayCounts, CoalescingCounts, HierarchyCounts, Reloads, SideCounts, UNHELD, array::Array};
+use crate::{
+    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, Reloads, SideCounts, UNHELD, array::Array,
+    predictor::PredictorCounts,
+};
 use mmulab_addr::Side;
 use std::collections::BTreeMap;
 
@@ -51,10 +54,6 @@ fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
     let misses = accesses - hits;
     let traffic = |n: usize| copies.iter().map(|a| a.traffic()[n]).sum();
     let of_class = |class: usize| copies.iter().map(|a| a.hits[class]).sum();
-    let add_up = |mut sum: CoalescingCounts, each| {
-        sum.add(&each);
-        sum
-    };
     ArrayCounts {
         name: first.name.clone(),
         level: first.level,
@@ -66,17 +65,19 @@ fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
         evictions: traffic(1),
         invalidations: traffic(2),
         hits_by_size: first.classes.iter().cloned().zip((0..).map(of_class)).collect(),
-        coalescing: copies.iter().filter_map(|a| a.coalescing()).reduce(add_up),
-        mirroring: copies.iter().filter_map(|a| a.mirroring()).reduce(|mut sum, each| {
-            sum.add(&each);
-            sum
-        }),
+        coalescing: total(copies.iter().filter_map(|a| a.coalescing()), CoalescingCounts::add),
+        mirroring: total(copies.iter().filter_map(|a| a.mirroring()), MirrorCounts::add),
         probes: (0..).zip(copies).filter_map(|(n, a)| a.probes(if n == 0 { misses } else { 0 })).reduce(|a, b| a + b),
-        predictor: copies.iter().filter_map(|a| a.predicted()).reduce(|mut sum, each| {
-            sum.add(&each);
-            sum
-        }),
+        predictor: total(copies.iter().filter_map(|a| a.predicted()), PredictorCounts::add),
     }
+}
+
+/// What only some designs count, added up; none where none does.
+fn total<T>(all: impl Iterator<Item = T>, add: impl Fn(&mut T, &T)) -> Option<T> {
+    all.reduce(|mut sum, each| {
+        add(&mut sum, &each);
+        sum
+    })
 }
 
 fn reloads(all: &[&Hierarchy], side: Side) -> Reloads {
