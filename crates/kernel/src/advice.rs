@@ -99,15 +99,21 @@ impl Space {
         Ok(())
     }
 
-    /// MADV_WILLNEED: files are read into the page cache.
+    /// MADV_WILLNEED: the beginning of what is advised of each file is read into the page cache (`force_page_cache_ra` in
+    /// mm/readahead.c). FreeBSD reads nothing (`vm_map_madvise` in sys/vm/vm_map.c).
     fn will_need(&mut self, cx: &mut Cx, pages: Pages) {
+        if matches!(cx.policy, Policy::Freebsd(_)) {
+            return;
+        }
+        let most = cx.linux.largest_read.0.max(cx.linux.read_around.0) >> BASE_SHIFT;
         let spans: Vec<Span<Vma>> = self.vmas.over(pages.start, pages.end).cloned().collect();
         for span in spans {
             if let Back::Object(id, first) = span.value.back
                 && !cx.memory.cache.is_memory(id)
             {
                 let page = |va: u64| first + ((va - span.start) >> BASE_SHIFT);
-                self.read(cx, id, page(span.start.max(pages.start)), page(span.end.min(pages.end)));
+                let from = page(span.start.max(pages.start));
+                self.read(cx, id, from, page(span.end.min(pages.end)).min(from.saturating_add(most)));
             }
         }
     }

@@ -22,6 +22,18 @@ struct Object {
     memory: bool,
 }
 
+impl Object {
+    /// A page goes; its chunk too if it was the last, so that a file read through a small memory takes no more than that.
+    fn drop_page(&mut self, page: u64) {
+        if let Some(chunk) = self.chunks.get_mut(&(page / CHUNK)) {
+            chunk[(page % CHUNK) as usize] = ABSENT;
+            if chunk.iter().all(|&pfn| pfn == ABSENT) {
+                self.chunks.remove(&(page / CHUNK));
+            }
+        }
+    }
+}
+
 /// All files and shared memory.
 #[derive(Default)]
 pub struct Cache {
@@ -138,9 +150,7 @@ impl Cache {
             let Some((id, page)) = self.queue.pop_front() else { break };
             match self.get(id, page) {
                 Some(pfn) if droppable(pfn) => {
-                    if let Some(chunk) = self.objects[id.0 as usize].chunks.get_mut(&(page / CHUNK)) {
-                        chunk[(page % CHUNK) as usize] = ABSENT;
-                    }
+                    self.objects[id.0 as usize].drop_page(page);
                     self.pages -= 1;
                     self.file_pages -= 1;
                     out.push(pfn);
@@ -180,6 +190,11 @@ mod tests {
         assert_eq!(cache.get(b, 64 * 9), None);
         assert_eq!(cache.reclaim(3, |pfn| pfn.0 % 2 == 1), [Pfn(1), Pfn(1001), Pfn(3)]);
         assert_eq!((cache.get(a, 1), cache.get(a, 0), cache.pages()), (None, Some(Pfn(0)), 197));
+        assert_eq!(cache.reclaim(200, |pfn| pfn.0 < 1000).len(), 98);
+        assert!(cache.objects[a.0 as usize].chunks.is_empty(), "a file of which nothing is left takes no memory");
+        for page in 0..98 {
+            cache.put(a, page, Pfn(page));
+        }
         let shared = cache.memory();
         cache.put(shared, 0, Pfn(5000));
         assert_eq!((cache.pages(), cache.file_pages()), (198, 197));

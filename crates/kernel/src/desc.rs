@@ -232,6 +232,9 @@ pub struct LinuxDesc {
     pub fault_around: Bytes,
     /// How much of a file one fault reads around itself when the page is not in memory. Default `128K`.
     pub read_around: Bytes,
+    /// The largest request the disk takes (`max_sectors_kb`): MADV_WILLNEED reads no more of a mapping than this, or than
+    /// `read_around` if that is more. Default `1280K`.
+    pub largest_read: Bytes,
     /// Whether pages mapped by fault-around have their accessed bit set. Default `true`, as on x86-64.
     pub prefaulted_accessed: bool,
     /// Whether a load of untouched anonymous memory maps the shared zero page. Default `true`.
@@ -261,6 +264,7 @@ impl Default for LinuxDesc {
         Self {
             fault_around: Bytes(64 << 10),
             read_around: Bytes(128 << 10),
+            largest_read: Bytes(1280 << 10),
             prefaulted_accessed: true,
             zero_page: true,
             stack_limit: Bytes(8 << 20),
@@ -270,6 +274,7 @@ impl Default for LinuxDesc {
             implicit_vma: Bytes(2 << 20),
             source: concat!(
                 "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in include/linux/mm.h; ",
+                "force_page_cache_ra in mm/readahead.c and BLK_DEF_MAX_SECTORS in include/linux/blkdev.h; ",
                 "_STK_LIM in include/uapi/linux/resource.h; stack_guard_gap in mm/mmap.c; ",
                 "tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c"
             )

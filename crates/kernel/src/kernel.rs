@@ -13,7 +13,7 @@ use crate::{
     Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work,
     WorkKind,
 };
-use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, VirtAddr};
+use mmulab_addr::{Access, Asid, BASE_BYTES, PageOrder, Pfn, PhysAddr, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
 use mmulab_pagetable::{Format, Invalidate, Table, TableDesc, TableFrames};
 use mmulab_trace::Event;
@@ -487,6 +487,13 @@ fn check(linux: &LinuxDesc) -> Result<(), KernelError> {
     };
     page_sized("fault_around", linux.fault_around, PageOrder::P2M.bytes())?;
     page_sized("read_around", linux.read_around, PageOrder::P1G.bytes())?;
+    let most = linux.largest_read;
+    if most.0 == 0 || !most.0.is_multiple_of(BASE_BYTES) {
+        return Err(KernelError::Description {
+            key: "linux.largest_read".into(),
+            message: format!("must be a multiple of 4K and not 0, not {}", mmulab_addr::show_bytes(most.0)),
+        });
+    }
     page_sized("implicit_vma", linux.implicit_vma, PageOrder::P1G.bytes())
 }
 

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, Tid, VirtAddr};
 use mmulab_kernel::{
-    AppliesTo, Bytes, EventError, FaultError, FaultKind, Happening, HugeZeroWrite, HugetlbDesc, KernelDesc,
-    KernelError, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
+    AppliesTo, Bytes, EventError, FaultError, FaultKind, FreebsdDesc, Happening, HugeZeroWrite, HugetlbDesc,
+    KernelDesc, KernelError, LinuxDesc, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
 };
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
@@ -296,6 +296,23 @@ fn a_warm_page_cache_reads_nothing_and_maps_whole_windows() {
     assert_eq!(w.access(1, BASE + 5 * PAGE, Access::Fetch).unwrap().1, [FaultKind::FileCached]);
     assert!(w.frame(1, BASE + 15 * PAGE).is_some() && w.frame(1, BASE + 16 * PAGE).is_none());
     assert_eq!(w.kernel.counts().work.get(WorkKind::ReadBytes), 0);
+}
+
+/// A request larger than the disk takes is cut (`force_page_cache_ra`), and FreeBSD reads nothing ahead of time.
+#[test]
+fn advice_that_a_file_is_needed_reads_its_beginning() {
+    let freebsd =
+        PolicyDesc { kind: PolicyKind::Freebsd, freebsd: Some(FreebsdDesc::default()), ..PolicyDesc::linux_4k() };
+    let smaller = LinuxDesc { read_around: Bytes(8 * PAGE), largest_read: Bytes(3 * PAGE), ..LinuxDesc::default() };
+    for (policy, expected) in
+        [(PolicyDesc::linux_4k(), 320), (PolicyDesc { linux: smaller, ..PolicyDesc::linux_4k() }, 8), (freebsd, 0)]
+    {
+        let mut w = World::new(&desc(policy, 16), 16);
+        // A file larger than any memory: what is behind the limit is not looked at.
+        w.event(1, &mmap_file(BASE, 1 << 46, Prot::R, false, "/huge", 0));
+        w.event(1, &madvise(BASE, 1 << 46, Advice::Willneed));
+        assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), expected);
+    }
 }
 
 #[test]

@@ -248,8 +248,8 @@ def madvise(space: Space, start: int, end: int, advice: str) -> str:
         for vma in vmas:
             if vma.kind.object and not vma.kind.object.is_memory:
                 first, last = max(vma.start, start), min(vma.end, end)
-                faults.read(space, vma, vma.page(first), vma.page(last))
-    assert kernel
+                most = max(size(kernel.linux["largest_read"]), size(kernel.linux["read_around"])) // PAGE
+                faults.read(space, vma, vma.page(first), min(vma.page(last), vma.page(first) + most))
     return "enomem" if has_hole else ""
 
 

@@ -151,6 +151,7 @@ def policy(random: Random) -> str:
     tables["linux"] = {
         "fault_around": random.choice(["4K", "16K", "64K"]),
         "read_around": random.choice(["4K", "32K", "128K"]),
+        "largest_read": random.choice(["4K", "20K", "1280K"]),
         "prefaulted_accessed": random.random() < 0.5,
         "zero_page": random.random() < 0.6,
         "flush_ceiling": random.choice([4, 33]),

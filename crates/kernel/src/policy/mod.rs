@@ -131,6 +131,7 @@ fn check_freebsd(linux: &LinuxDesc) -> Result<(), KernelError> {
     let changed = [
         ("fault_around", linux.fault_around != default.fault_around, "freebsd.cluster and freebsd.prefault"),
         ("read_around", linux.read_around != default.read_around, "freebsd.cluster"),
+        ("largest_read", linux.largest_read != default.largest_read, "nothing: FreeBSD reads nothing ahead of time"),
         (
             "prefaulted_accessed",
             linux.prefaulted_accessed != default.prefaulted_accessed,
