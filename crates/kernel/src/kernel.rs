@@ -13,9 +13,9 @@ use crate::{
     Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work,
     WorkKind,
 };
-use mmulab_addr::{Access, Asid, BASE_BYTES, PageOrder, Pfn, PhysAddr, Pid, VirtAddr};
+use mmulab_addr::{Access, Asid, BASE_BYTES, PageOrder, Pfn, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
-use mmulab_pagetable::{Format, Invalidate, Table, TableDesc, TableFrames};
+use mmulab_pagetable::{Format, Invalidate, Root, Table, TableDesc, TableFrames};
 use mmulab_trace::Event;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
@@ -41,7 +41,7 @@ pub struct Context {
     /// The format of its page table.
     pub format: Format,
     /// Where the table begins.
-    pub root: PhysAddr,
+    pub root: Root,
     /// The tag of its translations.
     pub asid: Asid,
 }

@@ -13,7 +13,7 @@ use crate::{
 use mmulab_addr::{Asid, BASE_BYTES, PhysAddr, Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_kernel::Told;
-use mmulab_pagetable::{Format, Invalidate, Leaf};
+use mmulab_pagetable::{Format, Invalidate, Leaf, Root};
 use mmulab_tlb::{Coalescing, Entry, Observer};
 use mmulab_trace::{Batch, Event, Item, Ref};
 use mmulab_walker::{NestedStep, StepRecord, WalkContext};
@@ -322,7 +322,7 @@ fn held_by_nested_tlbs(host: &Host) -> Result<(), String> {
 }
 
 /// Compares all memory of a table.
-fn sweep(mine: &PhysMem, theirs: &PhysMem, format: Format, root: PhysAddr) -> Result<(), String> {
+fn sweep(mine: &PhysMem, theirs: &PhysMem, format: Format, root: Root) -> Result<(), String> {
     let mut all = Ok(());
     format.each_line(mine, root, &mut |level, line| {
         if all.is_ok() && mine.line(line) != theirs.line(line) {

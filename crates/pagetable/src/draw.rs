@@ -1,6 +1,6 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
-use crate::{Format, Leaf, Next, Rights, Step, hashed};
+use crate::{Format, Leaf, Next, Rights, Root, Step, hashed};
 use mmulab_addr::{PhysAddr, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
@@ -35,18 +35,23 @@ struct Drawing<'a> {
     text: String,
 }
 
-/// Draws the tree at `root`: a line for each table, and for each run of pages that lie one after another. Of hashed tables,
+/// Draws what is at `root`: a line for each table, and for each run of pages that lie one after another. Of hashed tables,
 /// the lines.
-pub fn draw(format: Format, root: PhysAddr, mem: &PhysMem) -> String {
+pub fn draw(format: Format, root: Root, mem: &PhysMem) -> String {
     if format.is_searched() {
-        return hashed::draw(root, mem);
+        return hashed::draw(root.lower, mem);
     }
-    let va = VirtAddr::new(0);
-    let step = format.start(root, va);
-    let skipped = format.levels() - step.level;
     let mut drawing = Drawing { format, mem, drawn: BTreeSet::new(), text: String::new() };
-    let entries = ENTRIES.pow(u32::from(skipped) + 1);
-    drawing.node(Node { at: step.entry, level: step.level, entries, va }, 0);
+    for va in format.trees() {
+        let step = format.start(root, va);
+        let skipped = format.levels() - step.level;
+        let entries = ENTRIES.pow(u32::from(skipped) + 1);
+        let node = Node { at: step.entry, level: step.level, entries, va };
+        // Few have anything among the upper addresses.
+        if va == VirtAddr::default() || (0..entries).any(|index| drawing.entry(node, index).is_some()) {
+            drawing.node(node, 0);
+        }
+    }
     drawing.text
 }
 

@@ -1,4 +1,4 @@
-use crate::{Found, Leaf, Marks, Next, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
+use crate::{Found, Leaf, Marks, Next, Root, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 
@@ -75,24 +75,18 @@ impl Format {
 
     /// A search for `va` in a table that is searched.
     #[inline]
-    pub fn search(self, root: PhysAddr, va: VirtAddr) -> Search {
-        Search::new(self, root, va)
+    pub fn search(self, root: Root, va: VirtAddr) -> Search {
+        Search::new(self, root.lower, va)
     }
 
     /// The entry that maps `va`, as a walk without caches finds it.
     #[inline]
-    pub fn find(self, mem: &PhysMem, root: PhysAddr, va: VirtAddr) -> Option<Found> {
+    pub fn find(self, mem: &PhysMem, root: Root, va: VirtAddr) -> Option<Found> {
         self.path(mem, root, va, |_, _| {})
     }
 
     /// The same; `seen` is told the level and address of every entry, or line, that is read for it.
-    pub fn path(
-        self,
-        mem: &PhysMem,
-        root: PhysAddr,
-        va: VirtAddr,
-        mut seen: impl FnMut(u8, PhysAddr),
-    ) -> Option<Found> {
+    pub fn path(self, mem: &PhysMem, root: Root, va: VirtAddr, mut seen: impl FnMut(u8, PhysAddr)) -> Option<Found> {
         if self.is_searched() {
             return self.search(root, va).run(mem, |read| seen(read.level, read.line));
         }
@@ -109,13 +103,14 @@ impl Format {
     }
 
     /// Calls `each` for every line of memory that the table at `root` consists of, with its level.
-    pub fn each_line(self, mem: &PhysMem, root: PhysAddr, each: &mut impl FnMut(u8, PhysAddr)) {
+    pub fn each_line(self, mem: &PhysMem, root: Root, each: &mut impl FnMut(u8, PhysAddr)) {
         if self.is_searched() {
-            return hashed::each_line(mem, root, each);
+            return hashed::each_line(mem, root.lower, each);
         }
-        let va = VirtAddr::default();
-        let first = self.start(root, va);
-        self.lines_below(mem, (first, self.levels() + 1 - first.level), va, each);
+        for va in self.trees() {
+            let first = self.start(root, va);
+            self.lines_below(mem, (first, self.levels() + 1 - first.level), va, each);
+        }
     }
 
     /// Those of the table or node whose first entry, for `va`, is at `step`, and of all it points to. A node merges so many
@@ -141,16 +136,23 @@ impl Format {
         }
     }
 
+    /// The first address of each tree that a table consists of: on Arm the upper addresses have one of their own.
+    pub(crate) fn trees(self) -> impl Iterator<Item = VirtAddr> {
+        let upper = matches!(self, Self::Arm { .. }).then(|| VirtAddr::new(u64::MAX << self.address_bits()));
+        std::iter::once(VirtAddr::default()).chain(upper)
+    }
+
     /// The first entry of a walk from the root of a tree.
     #[inline(always)]
-    pub fn start(self, root: PhysAddr, va: VirtAddr) -> Step {
+    pub fn start(self, root: Root, va: VirtAddr) -> Step {
         match self {
-            Self::X86 { levels } => x86::start(levels, root, va),
-            Self::Compendia { levels, .. } => compendia::start(levels, root, va),
+            Self::X86 { levels } => x86::start(levels, root.lower, va),
+            Self::Compendia { levels, .. } => compendia::start(levels, root.lower, va),
             // Their tables have the same shape.
-            Self::Riscv { levels } | Self::Arm { levels } => x86::start(levels, root, va),
+            Self::Riscv { levels } => x86::start(levels, root.lower, va),
+            Self::Arm { levels } => x86::start(levels, root.of(va), va),
             // These have no tree: a walk of one would end at its first entry.
-            Self::Cuckoo { .. } | Self::Open { .. } => x86::start(1, root, va),
+            Self::Cuckoo { .. } | Self::Open { .. } => x86::start(1, root.lower, va),
         }
     }
 

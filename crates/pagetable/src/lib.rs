@@ -1,7 +1,7 @@
 //! Translation tables as bytes in simulated frames.
 //!
 //! Two faces. The kernel edits a [`Table`]; every edit that could leave a stale translation returns a [`Flush`] that
-//! must be delivered. Hardware sees only a [`Format`] and a root address: it asks where the first entry lies, reads
+//! must be delivered. Hardware sees only a [`Format`] and a [`Root`]: it asks where the first entry lies, reads
 //! that entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state
 //! but the bytes.
 //!
@@ -20,6 +20,7 @@ mod hardware;
 mod hashed;
 mod radix;
 mod riscv;
+mod root;
 mod table;
 mod x86;
 
@@ -30,4 +31,5 @@ pub use flush::{Flush, Invalidate};
 pub use format::Format;
 pub use hardware::{Leaf, Next, Rights, Step, Walked};
 pub use hashed::{CuckooDesc, Found, Group, Hash, Learned, OpenDesc, Part, Probing, Read, Search, hash};
+pub use root::Root;
 pub use table::{Census, MapError, Probe, Table, TableEvent, TableFrames};

@@ -1,5 +1,5 @@
 use crate::table::aligned;
-use crate::{Flush, Format, Leaf, MapError, Next, Probe, Step, TableFrames};
+use crate::{Flush, Format, Leaf, MapError, Next, Probe, Root, Step, TableFrames};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
@@ -12,6 +12,8 @@ const ENTRY: u64 = 8;
 pub struct Radix {
     format: Format,
     root: Pfn,
+    /// The root of upper addresses, where they have one of their own.
+    upper: Option<Pfn>,
     /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
     /// Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
@@ -44,8 +46,17 @@ fn group(step: Step, leaf: &Leaf) -> (Step, u64) {
 impl Radix {
     pub fn new(format: Format, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
         let root = frames.take().ok_or(MapError::OutOfFrames)?;
-        mem.clear(root);
-        Ok(Self { format, root, used: FxHashMap::from_iter([(root, 0)]) })
+        let upper = match format.trees().nth(1).map(|_| frames.take()) {
+            None => None,
+            Some(Some(upper)) => Some(upper),
+            Some(None) => {
+                frames.give_back(root);
+                return Err(MapError::OutOfFrames);
+            }
+        };
+        let roots = [Some(root), upper].into_iter().flatten();
+        roots.clone().for_each(|root| mem.clear(root));
+        Ok(Self { format, root, upper, used: roots.map(|root| (root, 0)).collect() })
     }
 
     #[inline(always)]
@@ -54,8 +65,8 @@ impl Radix {
     }
 
     #[inline(always)]
-    pub fn root(&self) -> PhysAddr {
-        self.root.addr()
+    pub fn root(&self) -> Root {
+        Root { lower: self.root.addr(), upper: self.upper.unwrap_or(self.root).addr() }
     }
 
     pub fn table_frames(&self) -> u64 {
@@ -109,7 +120,7 @@ impl Radix {
                 self.clear(mem, step.entry);
             }
             let table = step.entry.pfn();
-            if self.used[&table] != 0 || table == self.root {
+            if self.used[&table] != 0 || table == self.root || Some(table) == self.upper {
                 return;
             }
             below = Some(table);

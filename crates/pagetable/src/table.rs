@@ -1,10 +1,10 @@
 use crate::{
-    Flush, Format, Leaf, TableDesc, TableKind,
+    Flush, Format, Leaf, Root, TableDesc, TableKind,
     compendia::Compendia,
     hashed::{Hashed, HashedDesc},
     radix::Radix,
 };
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, VirtRange, Vpn};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
 
@@ -223,13 +223,13 @@ impl Table {
         }
     }
 
-    /// What the base register points to.
+    /// What the base registers say.
     #[inline(always)]
-    pub fn root(&self) -> PhysAddr {
+    pub fn root(&self) -> Root {
         match self {
             Self::Radix(t) => t.root(),
-            Self::Compendia(t) => t.root(),
-            Self::Hashed(t) => t.root(),
+            Self::Compendia(t) => t.root().into(),
+            Self::Hashed(t) => t.root().into(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Format, Invalidate, Next, Step, Walked};
+use mmulab_pagetable::{Format, Invalidate, Next, Root, Step, Walked};
 
 /// Levels a table can have.
 const MAX_LEVELS: usize = 6;
@@ -20,7 +20,7 @@ pub struct WalkContext {
     /// How it is read.
     pub format: Format,
     /// Where it begins.
-    pub root: PhysAddr,
+    pub root: Root,
     /// The tag of the address space.
     pub asid: Asid,
 }
