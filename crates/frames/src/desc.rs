@@ -54,8 +54,8 @@ pub struct MemoryDesc {
     /// `zone_batchsize` (mm/page_alloc.c) gives on a zone of 1 GiB or more.
     #[serde(default = "batch")]
     pub pcp_batch: u32,
-    /// Seed of whatever is placed at random. Default 1.
-    #[serde(default = "seed")]
+    /// Seed of whatever is placed at random. Default 0.
+    #[serde(default)]
     pub seed: u64,
     /// What occupies it before the program starts. Default nothing.
     #[serde(default)]
@@ -76,10 +76,6 @@ fn batch() -> u32 {
     63
 }
 
-fn seed() -> u64 {
-    1
-}
-
 impl MemoryDesc {
     /// Memory of `size` with every default.
     pub fn of(size: &str) -> Self {
@@ -87,7 +83,7 @@ impl MemoryDesc {
             size: size.into(),
             max_order: max_order(),
             pcp_batch: batch(),
-            seed: seed(),
+            seed: 0,
             fragment: Fragment::None,
             source: String::new(),
             assumed: BTreeMap::new(),

@@ -96,7 +96,8 @@ fn hog(percent: f64, chunk: u64, first: u32, end: u32, seed: u64) -> Result<Vec<
         return Err(bad("chunk is more than a quarter of memory: give a smaller one".into()));
     }
     let mut taken = vec![0u64; frames.div_ceil(64) as usize];
-    let mut rng = Pcg64Mcg::new(0x6d65_6d68_6f67 ^ u128::from(seed));
+    // The generator's state is odd: a seed's lowest bit would be lost in its.
+    let mut rng = Pcg64Mcg::new(0x6d65_6d68_6f67 ^ u128::from(seed) << 1);
     let mut held = 0;
     while held < goal {
         let start = ((u128::from(rng.next_u64()) * u128::from(frames - chunk + 1)) >> 64) as u64;

@@ -125,6 +125,22 @@ fn memhog_takes_its_share_and_repeats() {
 }
 
 #[test]
+fn memhog_places_otherwise_for_each_seed() {
+    // What is left, as the blocks that it is handed out in.
+    let left = |seed| {
+        let desc =
+            MemoryDesc { fragment: Fragment::Memhog { percent: 40.0, chunk: "2M".into() }, ..MemoryDesc::of("1G") };
+        let mut frames = Frames::new(&desc, 1, seed).unwrap();
+        std::iter::from_fn(|| frames.alloc_contiguous(PageOrder::P2M)).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = (0..6).map(left).collect();
+    for (at, one) in all.iter().enumerate() {
+        assert!(one.len() > 50, "{} blocks of 2 MB", one.len());
+        assert!(all[..at].iter().all(|other| other != one), "seed {at} leaves what a lower one does");
+    }
+}
+
+#[test]
 fn gigantic_pages_are_found_whole() {
     let mut f = frames("4G", Fragment::None);
     // The first GiB has the reserved megabyte.

@@ -55,7 +55,9 @@ impl Recency {
     }
 
     pub fn random(seed: u64, ways: usize) -> Self {
-        Self::Random { rng: Box::new(Pcg64Mcg::new(0xcafe_f00d_d15e_a5e5 ^ u128::from(seed))), ways: ways as u32 }
+        // The generator's state is odd: a seed's lowest bit would be lost in its.
+        let state = 0xcafe_f00d_d15e_a5e5 ^ u128::from(seed) << 1;
+        Self::Random { rng: Box::new(Pcg64Mcg::new(state)), ways: ways as u32 }
     }
 
     /// `way` of `set` was used.
@@ -121,6 +123,24 @@ impl Recency {
             }
             // Lemire's multiply-shift: the bias of 32 bits over at most 256 ways is below 2^-24.
             Self::Random { rng, ways } => ((u64::from(rng.next_u32()) * u64::from(*ways)) >> 32) as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_seeds_draw_otherwise() {
+        let drawn = |seed| {
+            let mut recency = Recency::random(seed, 8);
+            (0..64).map(|_| recency.victim(0)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = (0..8).map(drawn).collect();
+        for (at, one) in all.iter().enumerate() {
+            assert_eq!(*one, drawn(at as u64));
+            assert!(all[..at].iter().all(|other| other != one), "seed {at} draws what a lower one does");
         }
     }
 }
