@@ -1,8 +1,12 @@
 """`mmulab reproduce together` and `mix-tlbs`: what every run of them must keep to."""
 
 import json
+from pathlib import Path
 
+import pytest
 from conftest import Cli
+
+from mmulab.reproduce.pages import marks
 
 TRACE = "gen:gups?footprint=64M&populate=true&updates=20k"
 
@@ -11,12 +15,13 @@ def test_every_design_over_every_table_under_every_kernel(cli: Cli) -> None:
     """Merged tables change what a walk reads, never how many walks there are; TLBs change walks."""
     ran = cli("reproduce", "together", "--trace", TRACE, "--set", "memory.size=1G", "--json")
     assert ran.code == 0, ran.err
-    rows = {(row["kernel"], row["table"]): {d["design"]: d for d in row["designs"]} for row in json.loads(ran.out)}
-    assert len(rows) == 4 * 2
+    found = json.loads(ran.out)["rows"]
+    rows = {(row["kernel"], row["table"]): {d["design"]: d for d in row["designs"]} for row in found}
+    assert len(rows) == 5 * 2
     for (kernel, table), designs in rows.items():
         assert list(designs) == ["split", "zen", "mix", "mix-merged", "mix+colt"]
         if table == "radix":
-            assert designs["split"]["gain"] == 0
+            assert designs["split"]["gain_serial"] == 0
             continue
         for name, of in designs.items():
             tree = rows[kernel, "radix"][name]
@@ -24,6 +29,30 @@ def test_every_design_over_every_table_under_every_kernel(cli: Cli) -> None:
             assert 0 < of["accesses_per_walk"] <= tree["accesses_per_walk"], (kernel, name)
     small, large = (rows[kernel, "radix"]["split"]["walks"] for kernel in ("linux-4k", "linux-thp"))
     assert large * 10 < small
+
+
+def test_the_papers_programs_fill_a_page(cli: Cli, tmp_path: Path) -> None:
+    """Means over the programs, and by program the fastest system, which no other is faster than."""
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"{begin}\n{end}\n" for begin, end in (marks("together", n) for n in ("gain", "best"))))
+    ran = cli("reproduce", "together", "--quick", "--max-instructions", "20k", "--page", str(page), "--json")
+    assert ran.code == 0, ran.err
+    rows = json.loads(ran.out)["rows"]
+    programs = {row["program"] for row in rows}
+    assert len(rows) == len(programs) * 5 * 2 > 5 * 2
+    text = page.read_text()
+    assert text.count("| freebsd-reserv | compendia |") == 1
+    for kernel in ("linux-4k", "linux-thp"):
+        line = next(line for line in text.splitlines() if line.startswith(f"| {kernel} |") and "," in line)
+        best = [float(cell.split()[-1].rstrip("%")) for cell in line.split("|")[2:-1]]
+        for program, shown in zip(dict.fromkeys(row["program"] for row in rows), best, strict=True):
+            gains = [
+                design["gain_serial"]
+                for row in rows
+                if (row["program"], row["kernel"]) == (program, kernel)
+                for design in row["designs"]
+            ]
+            assert shown == pytest.approx(100 * max(gains), abs=0.11)
 
 
 def test_designs_in_virtual_machines_and_on_shader_cores(cli: Cli) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu, reproduce_mix
+from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu, reproduce_mix, reproduce_together
 from mmulab.cli.common import (
     CONTEXT,
     engine_options,
@@ -19,12 +19,11 @@ from mmulab.cli.common import (
 )
 from mmulab.cli.reshape import Allocator
 from mmulab.cli.subject import policy_option
-from mmulab.reproduce import EXPERIMENTS, all_page_sizes, group_size, together
+from mmulab.reproduce import EXPERIMENTS, group_size
 from mmulab.reproduce.columns import ZEN3
 from mmulab.reproduce.published import WORKLOADS
 from mmulab.result import json_text, write_text
 from mmulab.tables import plain
-from mmulab.units import show_percent
 
 
 @click.group(context_settings=CONTEXT)
@@ -179,70 +178,6 @@ def pte_coalescing_group_size(
     raise_if_partial(outcome.results)
 
 
-@reproduce.command("together", context_settings=CONTEXT)
-@_trace
-@click.option(
-    "--machine",
-    default=all_page_sizes.BASELINE,
-    show_default=True,
-    help="Whose TLBs, and whose area.",
-    shell_complete=completion.machine,
-)
-@set_option
-@_out
-@_json
-@engine_options
-def together_(
-    trace: str,
-    machine: str,
-    sets: tuple[str, ...],
-    out: Path | None,
-    as_json: bool,
-    **others: Any,
-) -> None:
-    """Coalescing TLBs in the area of split ones, over page tables with levels merged and not, under kernels that keep
-    memory together in one way or another: what no paper shows, on one machine.
-
-    Faster is against the split TLBs over the radix table under the same kernel. Memory is 8 GB unless --set
-    memory.size=... says otherwise. DIR gets together.json.
-
-    Example: mmulab reproduce together --trace 'gen:gups?footprint=2G&init=true'
-    """
-    plan = together.Plan(existing_trace(trace), machine, sets=sets, options=options_of(others))
-    with console.progress("running systems", plan.options.max_instructions) as hear:
-        rows = together.run(plan, hear)
-    results = [cell.result for row in rows for cell in row.cells]
-    for result in results:
-        result.check()
-    data = [row.data() for row in rows]
-    if out:
-        write_text(out / "together.json", json_text(data))
-        console.say(f"wrote {out}/together.json")
-    if as_json:
-        print_json(data)
-    else:
-        _show_together(rows)
-    raise_if_partial(results)
-
-
-def _show_together(rows: list[together.Row]) -> None:
-    for title, of in (
-        ("Faster than split TLBs, radix", lambda c: show_percent(c.gain, signed=True)),
-        ("Walks per 1000 instructions", lambda c: f"{together.accesses(c)['walks_per_kilo_instruction']:.3f}"),
-        ("Entries a walk reads", lambda c: f"{together.accesses(c)['accesses_per_walk']:.3f}"),
-        ("Translation energy saved", lambda c: show_percent(c.energy_saved, signed=True)),
-    ):
-        table = plain()
-        table.add_column(title)
-        table.add_column("table")
-        for cell in rows[0].cells:
-            table.add_column(cell.design, justify="right")
-        for row in rows:
-            table.add_row(row.kernel, row.table, *map(of, row.cells))
-        console.out().print(table)
-        console.out().print()
-
-
 for _command in (
     reproduce_mix.mix_tlbs,
     reproduce_mix.mix_sets,
@@ -250,5 +185,6 @@ for _command in (
     reproduce_compendia.thresholds,
     reproduce_compendia.speedup,
     reproduce_gpu.gpu_tlbs,
+    reproduce_together.together,
 ):
     reproduce.add_command(_command)

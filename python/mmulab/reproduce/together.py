@@ -1,76 +1,191 @@
 """What no paper shows: coalescing TLBs, merged page tables, and kernels that keep memory together, each with each."""
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.all_page_sizes import BASELINE, SPLIT, TENTH, Cell, fitted_tlb
+from mmulab.contiguity import memhog
+from mmulab.reproduce.all_page_sizes import BASELINE, SPLIT, fitted_tlb
+from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.mix.programs import GENERATED, Program
+from mmulab.reproduce.mix.suite import INSTRUCTIONS, QUICK_INSTRUCTIONS, cycles
+from mmulab.reproduce.mix.tables import grid, percent
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
 # The format as the machine has it, and with levels merged.
-TABLES = {"radix": (), "compendia": ("table.kind=compendia",)}
-# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped. Each a policy, and what is set.
+RADIX = "radix"
+TABLES = {RADIX: (), "compendia": ("table.kind=compendia",)}
+# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped, and so beside a program that
+# holds most of memory. Each a policy, and what is set.
 KERNELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "linux-4k": ("linux-4k", ()),
     "linux-mthp-64k": ("linux-mthp", ("policy.thp.sizes.2M=never",)),
     "freebsd-reserv": ("freebsd-reserv", ()),
     "linux-thp": ("linux-thp", ()),
+    "linux-thp, memhog 60 %": ("linux-thp", memhog(60)),
 }
+# Two fifths of it hold the programs of a virtual machine of paper 4, of at most 4 GB.
+MEMORY = "memory.size=16G"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run."""
+    """What is run: of each program the size that `of` says."""
 
-    trace: str
+    programs: tuple[Program, ...] = GENERATED
+    of: Callable[[Program], str] = lambda program: program.guest
+    # None: all of it.
+    instructions: int | None = INSTRUCTIONS
     machine: str = BASELINE
-    designs: tuple[str, ...] = DESIGNS
-    kernels: tuple[str, ...] = tuple(KERNELS)
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
+
+    def quick(self) -> "Plan":
+        """Small programs, a short stretch of each."""
+        return replace(self, of=lambda program: program.quick, instructions=QUICK_INSTRUCTIONS)
+
+    def of_trace(self, trace: str) -> "Plan":
+        """One program, all of it."""
+        program = Program(trace, "", trace, trace, trace, populated=False)
+        return replace(self, programs=(program,), of=lambda program: program.guest, instructions=None)
 
 
 @dataclass(frozen=True)
 class Row:
-    """All designs over one table under one kernel."""
+    """All designs for a program over one table under one kernel."""
 
+    program: str
     kernel: str
     table: str
-    cells: list[Cell]
+    of: dict[str, Figures]
+    # The split design over the radix table.
+    base: Figures
+
+    def gain(self, design: str, how: str = "serial") -> float:
+        """How much faster than split TLBs over the radix table: latencies added up, or what a `window` hides hidden."""
+        return cycles(self.base, how) / cycles(self.of[design], how) - 1
+
+    def saved(self, design: str) -> float:
+        """Of their translation energy, what is saved."""
+        return 1 - float(self.of[design].energy["total_nj"]) / float(self.base.energy["total_nj"])
+
+    def walks(self, design: str) -> float:
+        """Walks per 1000 instructions."""
+        figures = self.of[design]
+        return float(figures.walks * 1000 / max(figures.instructions, 1))
 
     def data(self) -> dict[str, Any]:
         """For a file."""
-        made = {"kernel": self.kernel, "table": self.table}
-        return made | {"designs": [cell.data() | accesses(cell) for cell in self.cells]}
+        designs = [
+            {
+                "design": name,
+                "gain_serial": self.gain(name),
+                "gain_window": self.gain(name, "window"),
+                "energy_saved": self.saved(name),
+                "walks": figures.walks,
+                "walks_per_kilo_instruction": self.walks(name),
+                "accesses_per_walk": figures.per_walk,
+            }
+            for name, figures in self.of.items()
+        ]
+        return {"program": self.program, "kernel": self.kernel, "table": self.table, "designs": designs}
 
 
-def accesses(cell: Cell) -> dict[str, float]:
-    """Walks, and the entries that one reads."""
-    result = cell.result
-    walks = result.walk_count
-    read = result.counts["walks"]["instruction"]["accesses"] + result.counts["walks"]["data"]["accesses"]
-    return {
-        "walks_per_kilo_instruction": walks * 1000 / max(result.instructions, 1),
-        "accesses_per_walk": read / walks if walks else 0.0,
-    }
+@dataclass(frozen=True)
+class Outcome:
+    """All of it, or what there was when it was stopped."""
+
+    rows: list[Row]
+    complete: bool = True
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"experiment": "together", "complete": self.complete, "rows": [row.data() for row in self.rows]}
+
+    def tables(self) -> dict[str, str]:
+        """As Markdown, by their names on a page: means over the programs."""
+
+        def gains(how: str) -> Callable[[list[Row], str], str]:
+            def mean(rows: list[Row], design: str) -> str:
+                return percent(math.exp(sum(math.log1p(row.gain(design, how)) for row in rows) / len(rows)) - 1)
+
+            return mean
+
+        def average(of: Callable[[Row, str], float], show: Callable[[float], str]) -> Callable[[list[Row], str], str]:
+            return lambda rows, design: show(sum(of(row, design) for row in rows) / len(rows))
+
+        return {
+            "gain": self._grid(gains("serial")),
+            "gain-window": self._grid(gains("window")),
+            "walks": self._grid(average(Row.walks, lambda n: f"{n:.2f}")),
+            "per-walk": self._grid(average(lambda row, design: row.of[design].per_walk, lambda n: f"{n:.3f}")),
+            "energy": self._grid(average(Row.saved, percent)),
+            "best": self._best(),
+        }
+
+    def _places(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((row.kernel, row.table) for row in self.rows))
+
+    def _grid(self, value: Callable[[list[Row], str], str]) -> str:
+        lines = []
+        for place in self._places():
+            rows = [row for row in self.rows if (row.kernel, row.table) == place]
+            lines.append([*place, *(value(rows, design) for design in DESIGNS)])
+        return grid(("kernel", "table", *DESIGNS), lines)
+
+    def _best(self) -> str:
+        """The fastest of all systems under a kernel, by program; the first named of equals."""
+        programs = list(dict.fromkeys(row.program for row in self.rows))
+        lines = []
+        for kernel in dict.fromkeys(row.kernel for row in self.rows):
+            line = [kernel]
+            for program in programs:
+                rows = [row for row in self.rows if (row.kernel, row.program) == (kernel, program)]
+                of = [(row.gain(design), design, row.table) for row in rows for design in row.of]
+                gain, design, table = max(of, key=lambda one: round(one[0], 3), default=(0.0, "–", "–"))
+                line.append(f"{design}, {table} {percent(gain)}")
+            lines.append(line)
+        return grid(("kernel", *programs), lines)
 
 
-def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:
-    """Every design, over every table, under every kernel; gains are over the split design and radix table there."""
-    designs = (SPLIT, *(d for d in plan.designs if d != SPLIT))
-    common = (TENTH.memory, *plan.sets)
-    fitted = {d: () if d == SPLIT else (fitted_tlb(plan.machine, d, engine.MIX_GROUPS, common),) for d in designs}
-    places = [(kernel, table) for kernel in plan.kernels for table in TABLES]
-    jobs = [
-        engine.Job(plan.machine, KERNELS[kernel][0], (*common, *KERNELS[kernel][1], *TABLES[table], *fitted[design]))
-        for kernel, table in places
-        for design in designs
-    ]
-    results = engine.run(plan.trace, jobs, plan.options, hear).results
-    # The split design over the radix table.
-    base = {kernel: results[at * len(designs)] for at, (kernel, table) in enumerate(places) if table == "radix"}
-    rows = []
-    for at, (kernel, table) in enumerate(places):
-        of = results[at * len(designs) : (at + 1) * len(designs)]
-        rows.append(Row(kernel, table, [Cell(d, r, base[kernel]) for d, r in zip(designs, of, strict=True)]))
-    return rows
+def at_once(machine: str, sets: tuple[str, ...]) -> tuple[str, ...]:
+    """What is set for arrays that a machine searches size by size to be searched for all sizes at once.
+
+    A coalescing array is, for its groups are a size more. Beside it a split one would lose by its probes alone.
+    """
+    arrays = engine.resolve(engine.Job(machine, "linux-4k", sets))["machine"]["tlb"]
+    in_turn = (array for array in arrays if array["probe"] == "serial" and not array.get("predictor"))
+    return tuple(f"tlb.{array['name']}.probe=parallel" for array in in_turn)
+
+
+def run(plan: Plan, store: Store) -> Outcome:
+    """Every design over every table under every kernel, for every program; machines of a program share its decoding."""
+    common = (MEMORY, *plan.sets)
+    common = (*common, *at_once(plan.machine, common))
+    fitted = {d: () if d == SPLIT else (fitted_tlb(plan.machine, d, engine.MIX_GROUPS, common),) for d in DESIGNS}
+    rows: list[Row] = []
+    try:
+        for program in plan.programs:
+            trace = plan.of(program)
+            given = plan.options
+            options = given if plan.instructions is None else program.options(given, plan.instructions, trace, 0)
+            named = {
+                f"{program.name}, {kernel}, {table}, {design}": engine.Job(
+                    plan.machine, policy, (*common, *sets, *TABLES[table], *fitted[design])
+                )
+                for kernel, (policy, sets) in KERNELS.items()
+                for table in TABLES
+                for design in DESIGNS
+            }
+            kept: dict[str, Figures] = {}
+            store.run([Cell(name, trace, job, options) for name, job in named.items()], kept, together=True)
+            for kernel in KERNELS:
+                base = kept[f"{program.name}, {kernel}, {RADIX}, {SPLIT}"]
+                for table in TABLES:
+                    of = {design: kept[f"{program.name}, {kernel}, {table}, {design}"] for design in DESIGNS}
+                    rows.append(Row(program.name, kernel, table, of, base))
+    except Stopped:
+        return Outcome(rows, complete=False)
+    return Outcome(rows)
