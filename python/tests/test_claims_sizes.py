@@ -296,8 +296,8 @@ def test_skewed_ways(bench: Bench) -> None:
         energy = bench.run(bench.machine(skewed.format(4 * ways, ways)), trace)["energy"]
         return float(next(s for s in energy["structures"] if s["name"] == "S")["read_pj"])
 
-    # 0.18 pJ aside, each way of 4 sets adds the same: all 6 are read, and all 12.
-    assert read(12) - 0.18 == pytest.approx(2 * (read(6) - 0.18))
+    # 0.172 pJ aside, each way of 4 sets adds the same: all 6 are read, and all 12.
+    assert read(12) - 0.172 == pytest.approx(2 * (read(6) - 0.172))
 
 
 @claim("S3-058", "7.2", "Skewed arrays of equal area have fewer entries, for their stamps", "in part: entries")

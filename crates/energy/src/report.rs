@@ -166,9 +166,9 @@ fn array_takes(desc: &ArrayDesc, asid_bits: u8) -> Takes {
     let (sets, ways) = bits::shape(desc);
     let bits = entry_bits(desc, asid_bits);
     if bits::associative(desc) {
-        structure::associative(desc.entries, bits, desc.level == 1)
+        structure::associative(desc.entries, bits)
     } else {
-        structure::of_sets(sets, ways, bits, desc.level == 1)
+        structure::of_sets(sets, ways, bits)
     }
 }
 
@@ -197,7 +197,7 @@ pub fn report(run: &Run) -> EnergyReport {
         sum.parts.other += per_write * counts.invalidations as f64;
         if let (Some(predictor), Some(did)) = (&desc.predictor, counts.predictor) {
             let bits = u32::BITS - (desc.sizes.len().max(2) as u32 - 1).leading_zeros();
-            let takes = structure::of_sets(predictor.entries, 1, bits, desc.level == 1);
+            let takes = structure::of_sets(predictor.entries, 1, bits);
             let name = format!("{}.predictor", desc.name);
             let (read, write) = sum.add(&name, takes, (did.guesses, 1.0), did.updates, copies);
             sum.parts.predictor += read + write;
@@ -223,9 +223,9 @@ fn walks(run: &Run, sum: &mut Sum) {
     for cache in &run.walker.cache {
         let Ok((sets, ways)) = geometry(u64::from(cache.entries), cache.ways, cache.replacement) else { continue };
         let takes = if cache.ways == Ways::Full || sets == 1 {
-            structure::associative(cache.entries, WALK_CACHE_BITS, false)
+            structure::associative(cache.entries, WALK_CACHE_BITS)
         } else {
-            structure::of_sets(sets as u32, ways as u32, WALK_CACHE_BITS, false)
+            structure::of_sets(sets as u32, ways as u32, WALK_CACHE_BITS)
         };
         let holds = |l: &&mmulab_walker::LevelCounts| cache.levels.contains(&l.level);
         let fills = run.walks.levels.iter().filter(holds).map(|l| l.reads).sum();
