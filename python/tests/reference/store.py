@@ -13,7 +13,7 @@ class Pcg:
 
     def __init__(self, seed: int) -> None:
         """`seed`: the array's place in the description, from 1."""
-        self.state = (0xCAFEF00DD15EA5E5 ^ seed) | 1
+        self.state = 0xCAFEF00DD15EA5E5 ^ seed << 1
 
     def below(self, n: int) -> int:
         """A draw below `n`."""
