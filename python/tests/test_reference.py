@@ -9,7 +9,7 @@ import pytest
 from reference import generate
 from reference.frames import Mismatch
 from reference.machine import Machine
-from reference.mutations import MUTATIONS
+from reference.mutations import HASHED_MUTATIONS, MUTATIONS
 
 from mmulab import engine
 
@@ -18,6 +18,8 @@ SEEDS = range(500)
 STEPS = 220
 # Programs in which each thing there is to do is done, and each mistake shows.
 ENOUGH = 150
+# Programs over hashed tables.
+HASHED = 120
 # A stretch of a compiler's run, in instructions: its events from the beginning, its references from there.
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 PART = (4_000_000, 4_100_000)
@@ -66,10 +68,11 @@ def compare(told: list[dict[str, Any]], machine: Machine, text: str) -> None:
     assert len(machine.lines) == len(told)
 
 
-def case(seed: int, directory: Path) -> tuple[Path, engine.Job, str, str]:
+def case(seed: int, directory: Path, is_hashed: bool = False) -> tuple[Path, engine.Job, str, str]:
     """The trace, machine and policy of a seed."""
     random = Random(seed)
-    machine, policy = generate.machine(random), generate.policy(random)
+    table = generate.hashed(Random(f"hashed {seed}")) if is_hashed else None
+    machine, policy = generate.machine(random, table), generate.policy(random)
     text = generate.Program(random, policy).text(STEPS)
     for name, content in (("machine.toml", machine), ("policy.toml", policy), ("trace.mmtx", text)):
         directory.joinpath(name).write_text(content, encoding="utf-8")
@@ -81,6 +84,18 @@ def case(seed: int, directory: Path) -> tuple[Path, engine.Job, str, str]:
 def test_the_engine_and_the_model_tell_the_same(block: int, tmp_path: Path) -> None:
     for seed in SEEDS[block : block + 20]:
         trace, job, text, unmapped = case(seed, tmp_path)
+        told = narrate(trace, job, unmapped)
+        try:
+            compare(told, Machine(engine.resolve(job), unmapped, told), text)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from None
+
+
+@pytest.mark.parametrize("block", range(0, HASHED, 20))
+def test_hashed_tables_are_searched_as_the_model_does(block: int, tmp_path: Path) -> None:
+    """Over tables found by hashing, which are resized as they fill and empty."""
+    for seed in SEEDS[block : block + 20]:
+        trace, job, text, unmapped = case(seed, tmp_path, is_hashed=True)
         told = narrate(trace, job, unmapped)
         try:
             compare(told, Machine(engine.resolve(job), unmapped, told), text)
@@ -101,11 +116,12 @@ def test_a_real_program_is_told_the_same_on_real_machines(machine: str, policy: 
     compare(told, Machine(engine.resolve(job), "fault", told), trace.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", [*MUTATIONS, *HASHED_MUTATIONS])
 def test_a_wrong_model_is_found_out(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    MUTATIONS[name](monkeypatch)
+    is_hashed = name in HASHED_MUTATIONS
+    (HASHED_MUTATIONS if is_hashed else MUTATIONS)[name](monkeypatch)
     for seed in SEEDS[:ENOUGH]:
-        trace, job, text, unmapped = case(seed, tmp_path)
+        trace, job, text, unmapped = case(seed, tmp_path, is_hashed)
         told = narrate(trace, job, unmapped)
         try:
             compare(told, Machine(engine.resolve(job), unmapped, told), text)

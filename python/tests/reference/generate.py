@@ -30,8 +30,39 @@ def document(tables: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def machine(random: Random) -> str:
-    """A machine of small arrays, so that everything is evicted sooner or later."""
+def hashed(random: Random) -> dict[str, Any]:
+    """A hashed page table, small, so that it is resized sooner or later."""
+    if random.random() < 0.4:
+        return {
+            "table": {"kind": "hashed"},
+            "table.hashed": {
+                "lines": 64,
+                "grow": random.choice([0.25, 0.5, 0.9]),
+                "shrink": random.choice([0.0, 0.125]),
+                "sizes": random.choice(["parallel", "sequential"]),
+            },
+        }
+    ways = random.choice([2, 3, 4])
+    return {
+        "table": {"kind": "elastic-cuckoo"},
+        "table.cuckoo": {
+            "ways": ways,
+            "lines": 64,
+            # Two ways cannot be more than half full.
+            "grow": random.choice([0.25, 0.4 if ways == 2 else 0.6]),
+            "shrink": random.choice([0.0, 0.125]),
+            "moves": random.choice([1, 2, 4]),
+            "kicks": random.choice([4, 32]),
+            "guides": [],
+        },
+    }
+
+
+def machine(random: Random, table: dict[str, Any] | None = None) -> str:
+    """A machine of small arrays, so that everything is evicted sooner or later.
+
+    `table` is a page table in place of a tree: with it, nothing is there to walk past it.
+    """
     arrays: list[dict[str, Any]] = []
 
     def array(level: int, side: str, sizes: list[str], **more: Any) -> None:
@@ -117,14 +148,14 @@ def machine(random: Random) -> str:
                 "window": random.choice([0, 40, 200]),
             },
             "memory": {"size": "4G", "max_order": 10},
-            "table": {"levels": levels},
+            **({"table": {"levels": levels}} if table is None else table),
             "tlb": arrays,
             "tlb_rules": {
                 "inclusion": random.choice(["none", "none", "inclusive"]),
                 "asid_bits": random.choice([0, 1, 2, 12]),
             },
             "walker": {"count": random.choice([1, 2])},
-            "walker.cache": walk_caches,
+            "walker.cache": walk_caches if table is None else [],
             "cache": caches,
             "cache_rules": {"data": random.random() < 0.4, "memory_cycles": 100},
         }

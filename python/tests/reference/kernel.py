@@ -6,8 +6,9 @@ from typing import Any
 
 from reference import events, faults
 from reference.frames import Block
+from reference.hashed import Hashed
 from reference.space import Gather, Space
-from reference.tables import Leaf
+from reference.tables import Leaf, Tree
 from reference.tlb import ORDERS
 from reference.vma import Object
 from reference.walker import size
@@ -18,7 +19,7 @@ class Kernel:
 
     def __init__(self, machine: dict[str, Any], policy: dict[str, Any]) -> None:
         """Boots."""
-        self.levels: int = machine["table"]["levels"]
+        self.of_table = machine["table"]
         self.policy = policy
         self.linux = policy["linux"]
         self.asid_bits: int = machine["tlb_rules"]["asid_bits"]
@@ -39,6 +40,8 @@ class Kernel:
         self.pool = size(pool["pool"]) // (4096 << ORDERS[pool["size"]]) if pool else 0
         # What the operation at hand did.
         self.told: list[dict[str, Any]] = []
+        # What happened to tables, told after all else.
+        self.table_news: list[dict[str, Any]] = []
         self.flushes: list[dict[str, Any]] = []
 
     # Processes and tags ---------------------------------------------------------------------------------------------
@@ -54,6 +57,11 @@ class Kernel:
         """An empty one."""
         self.serials += 1
         return Space(self, pid, self.serials)
+
+    def table(self) -> Tree | Hashed:
+        """An empty page table."""
+        levels, kind = self.of_table["levels"], self.of_table["kind"]
+        return Tree(levels) if kind == "x86-64-radix" else Hashed(levels, self.of_table, self.table_news)
 
     def enter(self, pid: int, space: Space) -> None:
         """The process runs in it."""

@@ -40,6 +40,7 @@ class Machine:
         self.pinned = {1: 0}
         self.kernel.event(1, ["p", "1.1"])
         self.kernel.told.clear()
+        self.kernel.table_news.clear()
         self.kernel.flushes.clear()
         self.is_over = False
         self.start_line()
@@ -98,13 +99,14 @@ class Machine:
                 self.tlbs[core].invalidate(what)
                 self.walkers[core].invalidate(what)
         self.kernel.is_local = False
-        for told in self.kernel.told:
+        for told in (*self.kernel.told, *self.kernel.table_news):
             if told["event"] == "fault":
                 self.faults.append({**told, "pfn": self.frame_of_fault(*told["pfn"])})
             else:
                 self.line["events"].append(told)
         self.line["events"].extend(self.kernel.flushes)
         self.kernel.told.clear()
+        self.kernel.table_news.clear()
         self.kernel.flushes.clear()
 
     def frame_of_fault(self, block: Any, index: int) -> int:

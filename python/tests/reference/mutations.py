@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reference import faults, machine, space, store, tables, tlb, walker
+from reference import faults, hashed, machine, space, store, tables, tlb, walker
 from reference.kernel import Kernel
 from reference.tables import Leaf
 
@@ -89,4 +89,14 @@ MUTATIONS: dict[str, Patch] = {
     "empty tables stay": lambda p: p.setattr(
         tables.Tree, "unmap", lambda self, va: self.path(va)[-1][1].entries.pop(tables.index(va, self.path(va)[-1][0]))
     ),
+}
+
+# Of what only programs over hashed tables come to see.
+HASHED_MUTATIONS: dict[str, Patch] = {
+    "no line moves while a table is resized": lambda p: p.setattr(hashed.Cuckoo, "steps", lambda self: None),
+    "lines are pushed to the first way": lambda p: p.setattr(hashed, "draws", lambda seed: lambda: 0),
+    "a table with open addressing is searched from its second slot": lambda p: p.setattr(
+        hashed.Open, "reads", lambda self, key: ([place] for place in list(self.probes(key))[1:])
+    ),
+    "another hash": lambda p: p.setattr(hashed, "hashed", lambda key, way: key),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reference.frames import PAGE, Block
+from reference.hashed import Hashed
 from reference.tables import Leaf, R, Tree, W, down
 from reference.vma import Vma, Vmas
 
@@ -56,7 +57,7 @@ class Space:
         self.kernel = kernel
         self.pid = pid
         self.serial = serial
-        self.tree = Tree(kernel.levels)
+        self.tree: Tree | Hashed = kernel.table()
         self.asid: int | None = None
         self.users = 0
         self.vmas = Vmas()

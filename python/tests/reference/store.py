@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 MASK128 = (1 << 128) - 1
@@ -11,17 +11,30 @@ MASK128 = (1 << 128) - 1
 class Pcg:
     """PCG-MCG-128 XSL-RR 64, as docs/concepts/tlbs.md states it."""
 
-    def __init__(self, seed: int) -> None:
-        """`seed`: the array's place in the description, from 1."""
-        self.state = 0xCAFEF00DD15EA5E5 ^ seed << 1
+    def __init__(self, state: int) -> None:
+        """Its state, which is odd."""
+        self.state = state | 1
 
-    def below(self, n: int) -> int:
-        """A draw below `n`."""
+    def draw(self) -> int:
+        """64 bits."""
         self.state = self.state * 0x2360ED051FC65DA44385DF649FCCF645 & MASK128
         mixed = (self.state >> 64) ^ (self.state & (1 << 64) - 1)
         turn = self.state >> 122
-        output = (mixed >> turn | mixed << (64 - turn)) & (1 << 64) - 1
-        return (output & 0xFFFFFFFF) * n >> 32
+        return (mixed >> turn | mixed << (64 - turn)) & (1 << 64) - 1
+
+    def below(self, n: int) -> int:
+        """A draw below `n`."""
+        return (self.draw() & 0xFFFFFFFF) * n >> 32
+
+
+def draws(seed: int) -> Callable[[], int]:
+    """Draws of 64 bits, of the generator that PCG32 spreads a seed for (rand_core's `seed_from_u64`)."""
+    state = 0
+    for part in range(4):
+        seed = (seed * 0x5851F42D4C957F2D + 0xA17654E46FBE17F3) & (1 << 64) - 1
+        mixed, turn = ((seed >> 18) ^ seed) >> 27 & 0xFFFFFFFF, seed >> 59
+        state |= ((mixed >> turn | mixed << (32 - turn)) & 0xFFFFFFFF) << 32 * part
+    return Pcg(state).draw
 
 
 class Set:
@@ -91,7 +104,7 @@ class Store:
     def __init__(self, entries: int, ways: int | str, replacement: str, seed: int = 0) -> None:
         """Of a description."""
         count = entries if ways == "full" else int(ways)
-        pcg = Pcg(seed) if replacement == "random" else None
+        pcg = Pcg(0xCAFEF00DD15EA5E5 ^ seed << 1) if replacement == "random" else None
         self.sets = [Set(count, replacement, pcg) for _ in range(entries // count)]
 
     def set(self, number: int) -> Set:

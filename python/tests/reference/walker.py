@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference.frames import Memory, Mismatch
+from reference.hashed import LINE as HASHED_LINE
+from reference.hashed import Hashed
 from reference.store import Store
 from reference.tables import Leaf, R, Table, Tree, W, X, covers, down, index, number
 
@@ -67,9 +69,17 @@ class Walker:
         ]
 
     def walk(
-        self, tree: Tree, tag: int, va: int, kind: str, steps: list[dict[str, Any]], given: list[dict[str, Any]]
+        self,
+        tree: Tree | Hashed,
+        tag: int,
+        va: int,
+        kind: str,
+        steps: list[dict[str, Any]],
+        given: list[dict[str, Any]],
     ) -> Walk:
         """Walks; every entry goes to `steps`. `given` is what the engine read, for the addresses of new tables."""
+        if isinstance(tree, Hashed):
+            return self.look(tree, va, kind, steps, given)
 
         def step(level: int, table: Table, at: int) -> int:
             """The address of the entry that `level` is about to be read in, checked against the engine's."""
@@ -107,6 +117,34 @@ class Walker:
                     order = covers(level)
                     store.set(number(va, order)).put((level, tag, down(va, order)), entry)
             level, table = level - 1, entry
+
+    def look(self, table: Hashed, va: int, kind: str, steps: list[dict[str, Any]], given: list[dict[str, Any]]) -> Walk:
+        """Walks a hashed table: every group of lines that is read at once takes as long as its slowest."""
+        cycles, is_first = 0, True
+        for group in table.search(va):
+            slowest = 0
+            for at, (order, place) in enumerate(group):
+                if len(steps) >= len(given):
+                    raise Mismatch(f"the engine's walk ends where a line of order {order} is read")
+                pa = self.memory.address(place.way.block, place.slot * HASHED_LINE, given[len(steps)]["pa"])
+                server, latency = self.caches.read(self.core, pa)
+                step = {"level": 1 + order // 9, "pa": pa, "cached": server, "cycles": latency}
+                steps.append(({"first": True} if is_first else {}) | step | ({"pace": "together"} if at else {}))
+                slowest, is_first = max(slowest, latency), False
+            cycles += slowest
+            for order, place in group:
+                if place.key != table.key(va, order):
+                    continue
+                line = table.line(va, order)
+                leaf = line[number(va, order) % len(line)]
+                if leaf is None:
+                    continue
+                if not leaf.prot & {"fetch": X, "write": W, "read": R | W | X}[kind]:
+                    return Walk(None, cycles)
+                leaf.accessed = True
+                leaf.dirty = leaf.dirty or kind == "write"
+                return Walk(leaf, cycles, line if order == 0 else [])
+        return Walk(None, cycles)
 
     def nearest(self, levels: int, tag: int, va: int) -> tuple[int, dict[str, Any], Table] | None:
         """The walk-cache entry nearest the leaf: its level, its cache, the table it points to."""
