@@ -126,7 +126,7 @@ def test_mix_beside_memhog(small: suite.Outcome) -> None:
     "S3-038",
     "4.5",
     "Walks saved outweigh the energy of mirrored fills",
-    "in part: with 1 GB pages, where fills look for the bundle; on 2 MB pages fills take a third of what walks do",
+    "in part: with 1 GB pages; on 2 MB pages fills take a seventh of what walks do, and none are saved",
 )
 def test_energy_of_fills_and_of_walks(large: suite.Outcome, small: suite.Outcome) -> None:
     (giant,), (huge,) = large.under("1 GB"), large.under("2 MB")
@@ -134,12 +134,12 @@ def test_energy_of_fills_and_of_walks(large: suite.Outcome, small: suite.Outcome
     before = giant.of[SPLIT].energy["dynamic_nj"]
     assert looked["walk"] < 0.2 * before["walk"]
     assert looked["total"] < 0.5 * before["total"]
-    # Blindly, the walks saved go into fills.
+    # Blindly, some of the walks saved go into fills.
     blind = giant.of["mix"].energy["dynamic_nj"]
     assert blind["walk"] < 0.2 * before["walk"]
     assert blind["fill"] > 10 * before["fill"]
-    assert blind["total"] == pytest.approx(before["total"], rel=0.1)
-    assert huge.part("mix", "fill") > 0.3 * huge.part("mix", "walk")
+    assert looked["total"] < blind["total"] < 0.8 * before["total"]
+    assert 0.1 < huge.part("mix", "fill") / huge.part("mix", "walk") < 0.2
     assert all(row.part("mix", "total") > 1 for row in (huge, *small.under("THP, memhog 20 %")))
 
 

@@ -1,5 +1,6 @@
 """What an experiment found, as its commands keep it, put it into a page and show it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,26 @@ def finish(
     page: Path | None,
     as_json: bool,
     complete: bool,
-    plot: str | None = None,
+    plots: Mapping[str, str] | None = None,
     again: str = "run it again",
 ) -> None:
-    """Keeps the tables, the data and the plot in `out`, fills `page` if all was run, and prints.
+    """Keeps the tables, the data and the plots in `out`, fills `page` if all was run, and prints.
 
+    `plots` are by what their files' names end with, after the experiment's or the page's: nothing, if there is but one.
     Raises Partial where not all was run: `again` says how to go on.
     """
     if out:
         write_text(out / f"{experiment}.md", "\n\n".join(f"## {n}\n\n{table}" for n, table in tables.items()) + "\n")
         write_text(out / f"{experiment}.json", json_text(data))
-        if plot is not None:
-            write_text(out / f"{experiment}.svg", plot)
-        console.say(f"wrote {out}/{experiment}.md" + (" and .json" if plot is None else ", .json and .svg"))
+        for suffix, plot in (plots or {}).items():
+            write_text(out / f"{experiment}{suffix}.svg", plot)
+        console.say(f"wrote {out}/{experiment}.md" + (", .json and .svg" if plots else " and .json"))
     if page and complete:
         filled = f"wrote {fill(page, experiment, tables)} tables of {page}"
-        if plot is not None:
-            write_text(page.with_suffix(".svg"), plot)
-            filled += f", and {page.with_suffix('.svg')}"
+        for suffix, plot in (plots or {}).items():
+            beside = page.with_name(f"{page.stem}{suffix}.svg")
+            write_text(beside, plot)
+            filled += f", and {beside}"
         console.say(filled)
     if as_json:
         print_json(data)

@@ -54,7 +54,7 @@ def _store(what: str, fresh: bool, body: Callable[[Any], Any]) -> Any:
 
 def _finish(experiment: str, outcome: Any, plot: str, out: Path | None, page: Path | None, as_json: bool) -> None:
     tables, data, complete = outcome.tables(), outcome.data(), outcome.complete
-    finish(experiment, tables, data, out=out, page=page, as_json=as_json, complete=complete, plot=plot)
+    finish(experiment, tables, data, out=out, page=page, as_json=as_json, complete=complete, plots={"": plot})
 
 
 @click.command("compendia-figure-15", context_settings=CONTEXT)

@@ -28,7 +28,7 @@ from mmulab.reproduce.all_page_sizes import DESIGNS
     "--page",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also put the tables into this page, between its marks.",
+    help="Also put the tables into this page, between its marks, and plots beside it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the tables.")
 def gpu_tlbs(
@@ -44,7 +44,7 @@ def gpu_tlbs(
     Rodinia's programs with pages of 4 KB, of 2 MB, and with those that Linux finds beside a program that holds 0, 20
     or 60 % of memory. Memory is 8 GB and programs are of 1 to 2 GB. It takes a quarter of an hour, and 4 GB of memory.
 
-    DIR gets gpu-tlbs.json and .md, and a file for each program.
+    DIR gets gpu-tlbs.json and .md, plots of Figures 13 and 16, and a file for each program.
 
     Example: mmulab reproduce gpu-tlbs --quick --programs srad
     """
@@ -55,19 +55,21 @@ def gpu_tlbs(
         if unknown:
             raise UserError(f"{unknown[0]}: no such program\nhint: these are {', '.join(known)}")
         chosen = tuple(known[name] for name in programs)
+    from mmulab.reproduce import gpu_tables
+
     plan = experiment.Plan(programs=chosen, designs=designs, sets=sets, kept=out)
     if quick:
         plan = replace(plan, instructions=experiment.QUICK_INSTRUCTIONS)
     with console.progress("running programs", closing=False) as hear:
         outcome = experiment.run(plan, lambda n, of, name: console.say(f"{n}/{of} {name}"), hear)
-    tables = outcome.tables() if outcome.rows else {}
     finish(
         "gpu-tlbs",
-        tables,
+        gpu_tables.tables(outcome),
         outcome.data(),
         out=out,
         page=page,
         as_json=as_json,
         complete=outcome.complete,
+        plots=gpu_tables.plots(outcome),
         again="with --out, run it again",
     )

@@ -47,7 +47,7 @@ _OPTIONS = [
         "--page",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Of the paper's programs: also put the tables into this page, between its marks.",
+        help="Of the paper's programs: also put the tables into this page, between its marks, and plots beside it.",
     ),
     set_option,
     click.option(
@@ -126,10 +126,10 @@ def _suite(
     from dataclasses import replace
 
     from mmulab.reproduce.cells import Figures, Store
-    from mmulab.reproduce.mix import programs, suite, tables
+    from mmulab.reproduce.mix import plots, programs, suite, tables
     from mmulab.reproduce.mix import sets as of_sets
 
-    chosen = (*programs.GENERATED, *(programs.recorded(Path(existing_trace(file))) for file in recorded))
+    chosen = (*programs.PROGRAMS, *(programs.recorded(Path(existing_trace(file))) for file in recorded))
     made = suite.Plan.quick(chosen) if quick else suite.Plan(chosen)
     options = options_of(others)
     made = replace(made, sets=sets, options=options, instructions=options.max_instructions or made.instructions, **plan)
@@ -141,8 +141,17 @@ def _suite(
         store = Store(told, hear, fresh)
         outcome = suite.run(made, store) if experiment == "mix-tlbs" else of_sets.run(made, store)
     found = tables.tables(outcome) if experiment == "mix-tlbs" else of_sets.tables(outcome)
-    data = outcome.data() | {"experiment": experiment}
-    finish(experiment, found, data, out=out, page=page, as_json=as_json, complete=outcome.complete)
+    drawn = plots.plots(outcome) if experiment == "mix-tlbs" else {}
+    finish(
+        experiment,
+        found,
+        outcome.data(),
+        out=out,
+        page=page,
+        as_json=as_json,
+        complete=outcome.complete,
+        plots=drawn,
+    )
 
 
 @click.command("mix-tlbs", context_settings=CONTEXT)
@@ -190,7 +199,8 @@ def mix_tlbs(
     Linux finds beside a program that holds 0 to 80 % of memory, and in virtual machines (paper 4, Figures 9 to 18).
 
     Without --trace, programs stand for the paper's: 80 GB of memory, 1 M instructions of each (--max-instructions),
-    some twenty minutes. Each run is kept: one that was stopped goes on where it was. DIR gets mix-tlbs.md and .json.
+    some twenty minutes. Each run is kept: one that was stopped goes on where it was. DIR gets mix-tlbs.md, .json and
+    plots of Figures 12, 13 and 16.
     With it, memory is 8 GB unless --set memory.size=... says otherwise; DIR gets designs.json.
 
     Example: mmulab reproduce mix-tlbs --trace 'gen:gups?footprint=2G'

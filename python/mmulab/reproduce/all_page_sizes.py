@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from mmulab import contiguity, engine
+from mmulab.reproduce.cells import energy_nj
 from mmulab.result import Result
 from mmulab.units import toml_value
 
@@ -92,6 +93,16 @@ def fitted_tlb(machine: str, design: str, groups: tuple[int, int], sets: tuple[s
     return tlb_set(engine.fit(machine, design, groups, sets)["fitted"]["tlb"])
 
 
+def at_once(machine: str, sets: tuple[str, ...]) -> tuple[str, ...]:
+    """What is set for arrays that a machine searches size by size to be searched for all sizes at once.
+
+    A coalescing array is, for its groups are a size more. Beside it a split one would lose by its probes alone.
+    """
+    arrays = engine.resolve(engine.Job(machine, "linux-4k", sets))["machine"]["tlb"]
+    in_turn = (array for array in arrays if array["probe"] == "serial" and not array.get("predictor"))
+    return tuple(f"tlb.{array['name']}.probe=parallel" for array in in_turn)
+
+
 @dataclass(frozen=True)
 class Cell:
     """A design under a regime, beside the split design there."""
@@ -119,8 +130,8 @@ class Cell:
     @property
     def energy_saved(self) -> float:
         """Of the split design's translation energy, what is saved."""
-        before = self.split.data["energy"]["total_nj"]
-        return 1 - self.result.data["energy"]["total_nj"] / before if before else 0.0
+        before = _energy(self.split)
+        return 1 - _energy(self.result) / before if before else 0.0
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -157,6 +168,10 @@ class Row:
 def _user(result: Result) -> int:
     cycles = result.data["model"]["cycles"]
     return int(cycles["total"] - cycles["kernel"] - cycles.get("host", 0))
+
+
+def _energy(result: Result) -> float:
+    return energy_nj(result.data["energy"], result.data["model"]["cycles"])
 
 
 def run(plan: Plan, hear: engine.ProgressCallback | None = None) -> list[Row]:

@@ -68,6 +68,11 @@ class Figures:
         """Entries read by a walk."""
         return float(self.data["accesses"] / self.data["walks"]) if self.data["walks"] else 0.0
 
+    @property
+    def energy_nj(self) -> float:
+        """What translation takes: leakage while the program runs, not while the kernel gives it its memory."""
+        return energy_nj(self.data["energy"], self.data["cycles"])
+
     @classmethod
     def of(cls, result: Result) -> "Figures":
         """Out of a whole result."""
@@ -93,6 +98,12 @@ class Figures:
                 "ended": result.ended,
             }
         )
+
+
+def energy_nj(energy: dict[str, Any], cycles: dict[str, Any]) -> float:
+    """Of a result's `energy`, what falls to the user's part of its `cycles`."""
+    share = 1 - (cycles["kernel"] + cycles.get("host", 0)) / cycles["total"] if cycles["total"] else 1.0
+    return float(energy["dynamic_nj"]["total"] + energy["leakage_nj"] * share)
 
 
 def _mirroring(arrays: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -180,6 +191,20 @@ class Store:
             partial = target.with_name(f"partial-{target.name}")
             result, _ = engine.misses(cell.trace, cell.job, cell.options, str(partial), self.hear)
             if result.ended == "interrupted":
+                partial.unlink(missing_ok=True)
+                raise Stopped
+            partial.replace(target)
+        return target
+
+    def stretch(self, trace: str, start: int, instructions: int) -> Path:
+        """So many instructions of a generator from `start` on, as a trace that need not come there again."""
+        key = digest({"engine": _engine(), "trace": trace, "start": start, "instructions": instructions})
+        target = self.directory / f"stretch-{key}.mmt"
+        if self.fresh or not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f"partial-{target.name}")
+            found = engine.trace_copy(trace, str(partial), "native", start, start + instructions, None, self.hear)
+            if found["interrupted"]:
                 partial.unlink(missing_ok=True)
                 raise Stopped
             partial.replace(target)

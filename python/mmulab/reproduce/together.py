@@ -7,11 +7,11 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.contiguity import memhog
-from mmulab.reproduce.all_page_sizes import BASELINE, SPLIT, fitted_tlb
+from mmulab.reproduce.all_page_sizes import BASELINE, SPLIT, at_once, fitted_tlb
 from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.grids import grid, percent
 from mmulab.reproduce.mix.programs import GENERATED, Program
 from mmulab.reproduce.mix.suite import INSTRUCTIONS, QUICK_INSTRUCTIONS, cycles
-from mmulab.reproduce.mix.tables import grid, percent
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
 # The format as the machine has it, and with levels merged.
@@ -69,7 +69,7 @@ class Row:
 
     def saved(self, design: str) -> float:
         """Of their translation energy, what is saved."""
-        return 1 - float(self.of[design].energy["total_nj"]) / float(self.base.energy["total_nj"])
+        return 1 - self.of[design].energy_nj / self.base.energy_nj
 
     def walks(self, design: str) -> float:
         """Walks per 1000 instructions."""
@@ -133,7 +133,7 @@ class Outcome:
         for place in self._places():
             rows = [row for row in self.rows if (row.kernel, row.table) == place]
             lines.append([*place, *(value(rows, design) for design in DESIGNS)])
-        return grid(("kernel", "table", *DESIGNS), lines)
+        return grid(("kernel", "table", *DESIGNS), lines, text=2)
 
     def _best(self) -> str:
         """The fastest of all systems under a kernel, by program; the first named of equals."""
@@ -148,16 +148,6 @@ class Outcome:
                 line.append(f"{design}, {table} {percent(gain)}")
             lines.append(line)
         return grid(("kernel", *programs), lines)
-
-
-def at_once(machine: str, sets: tuple[str, ...]) -> tuple[str, ...]:
-    """What is set for arrays that a machine searches size by size to be searched for all sizes at once.
-
-    A coalescing array is, for its groups are a size more. Beside it a split one would lose by its probes alone.
-    """
-    arrays = engine.resolve(engine.Job(machine, "linux-4k", sets))["machine"]["tlb"]
-    in_turn = (array for array in arrays if array["probe"] == "serial" and not array.get("predictor"))
-    return tuple(f"tlb.{array['name']}.probe=parallel" for array in in_turn)
 
 
 def run(plan: Plan, store: Store) -> Outcome:

@@ -1,42 +1,12 @@
-"""Plots of these experiments as SVG. The same data give the same file."""
-
-import io
-from collections.abc import Iterable
-from typing import Any
+"""Plots of these experiments as SVG."""
 
 from mmulab.reproduce.compendia import figure_15, speedup, thresholds
-
-COLOURS = ("#1f5fa8", "#c2571a", "#2e7d4f", "#8a3f8f", "#777777")
-GRID = "#dddddd"
-
-
-def _start(panels: int, width: float, height: float) -> tuple[Any, Any]:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "mmulab", "svg.fonttype": "none", "font.size": 9})
-    return plt.subplots(1, panels, figsize=(width, height), layout="constrained", squeeze=False)
-
-
-def _finish(figure: Any, axes: Iterable[Any]) -> str:
-    import matplotlib.pyplot as plt
-
-    for one in axes:
-        one.grid(axis="y", color=GRID, linewidth=0.6)
-        one.legend(frameon=False, loc="upper left", fontsize=8)
-        for side in ("top", "right"):
-            one.spines[side].set_visible(False)
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(figure)
-    return text.getvalue()
+from mmulab.reproduce.svg import COLOURS, finish, start
 
 
 def of_figure_15(outcome: figure_15.Outcome) -> str:
     """Entries a walk over the footprint: dots are measured, lines the closed form."""
-    figure, ((native, nested),) = _start(2, 9.6, 3.8)
+    figure, ((native, nested),) = start(2, 9.6, 3.8)
     for axes, title, tables in ((native, "on the machine", "native"), (nested, "in a virtual machine", "nested")):
         ways = [w for w in outcome.plan.ways if w.table.startswith(tables) and w.key not in _LIKE_OTHERS]
         for way, colour in zip(ways, COLOURS, strict=False):
@@ -52,7 +22,7 @@ def of_figure_15(outcome: figure_15.Outcome) -> str:
         axes.set_xlabel("table of random updates")
         axes.set_ylim(bottom=0.9)
     native.set_ylabel("page-table entries read a TLB miss")
-    return _finish(figure, (native, nested))
+    return finish(figure, (native, nested))
 
 
 # Their dots would hide under those of others.
@@ -61,7 +31,7 @@ _LIKE_OTHERS = ("nested-thp-guest", "nested-thp-host", "nested-thp", "nested-4k-
 
 def of_thresholds(outcome: thresholds.Outcome) -> str:
     """What tables take, beside the tree without merging, and entries a walk."""
-    figure, ((reads, sizes),) = _start(2, 9.6, 3.6)
+    figure, ((reads, sizes),) = start(2, 9.6, 3.6)
     names = list(thresholds.THRESHOLDS)
     for workload, colour in zip(outcome.plan.workloads, COLOURS * 3, strict=False):
         at = [outcome.found.get((workload.name, name, "64")) for name in names]
@@ -77,12 +47,12 @@ def of_thresholds(outcome: thresholds.Outcome) -> str:
     for axes in (reads, sizes):
         axes.set_xlabel("merged from")
     reads.plot([], [], label=" ")
-    return _finish(figure, (reads, sizes))
+    return finish(figure, (reads, sizes))
 
 
 def of_speedup(outcome: speedup.Outcome) -> str:
     """Entries a walk before and after, native and nested."""
-    figure, ((native, nested),) = _start(2, 9.6, 3.8)
+    figure, ((native, nested),) = start(2, 9.6, 3.8)
     names = [row.workload.name for row in outcome.rows]
     places = list(range(len(names)))
     shown = {"native": ("native", "native merged"), "nested": ("nested", "nested merged", "nested told")}
@@ -95,4 +65,4 @@ def of_speedup(outcome: speedup.Outcome) -> str:
         axes.set_xticks([p + 0.4 - width / 2 for p in places], names, rotation=60, ha="right")
         axes.set_title(title)
     native.set_ylabel("page-table entries read a TLB miss")
-    return _finish(figure, (native, nested))
+    return finish(figure, (native, nested))

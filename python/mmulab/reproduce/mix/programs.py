@@ -26,6 +26,8 @@ class Program:
     times: int = 1
     # Small enough for 8 GB, machines of 2 GB, and seconds.
     quick: str = ""
+    # Instructions before it is at work, where these are many: it is brought there once.
+    start: int = 0
 
     def options(self, given: engine.Options, instructions: int, trace: str, vms: int) -> engine.Options:
         """How it is run; each virtual machine runs the same."""
@@ -89,6 +91,15 @@ GENERATED = (
     ),
 )
 
+# Its graph is built in memory, and is the same at every size. It is measured where a search's frontier is widest.
+GRAPH_SEARCH = Program(
+    "graph search",
+    "graph500",
+    *_sizes("bfs?searches=1000", *(["scale=21"] * 3)),
+    quick="gen:bfs?scale=16&searches=1000",
+    start=450_000_000,
+)
+PROGRAMS = (*GENERATED, GRAPH_SEARCH)
 
 RECORDED = 5
 

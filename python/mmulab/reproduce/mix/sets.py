@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from mmulab import engine
 from mmulab.reproduce.all_page_sizes import MIRRORS, SETS, SPLIT, tlb_set, with_sets
 from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.grids import grid, percent
 from mmulab.reproduce.mix.suite import DESIGNS, Outcome, Plan, Row, trace_of
-from mmulab.reproduce.mix.tables import grid, percent
 
 # The paper's own: Linux, beside nothing that breaks memory up.
 REGIME = "THP, memhog 0 %"
@@ -47,7 +47,7 @@ def run(plan: Plan, store: Store) -> Outcome:
     rows: list[Row] = []
     try:
         for program in plan.programs:
-            trace = trace_of(program, regime)
+            trace = trace_of(program, regime, plan.instructions, store)
             options = program.options(plan.options, plan.instructions, trace, regime.vms)
             cells = [
                 Cell(f"{program.name}, {name}", trace, regime.job(plan.machine, (*common, *tlb)), options)
@@ -57,8 +57,8 @@ def run(plan: Plan, store: Store) -> Outcome:
             store.run(cells, kept, together=True)
             rows.append(Row(program, regime, {name: kept[f"{program.name}, {name}"] for name in tlbs}))
     except Stopped:
-        return Outcome(plan, rows, complete=False)
-    return Outcome(plan, rows)
+        return Outcome("mix-sets", plan, rows, complete=False)
+    return Outcome("mix-sets", plan, rows)
 
 
 def tables(outcome: Outcome) -> dict[str, str]:

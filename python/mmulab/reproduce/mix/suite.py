@@ -1,12 +1,12 @@
 """Every design under every regime for every program."""
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmulab import engine
 from mmulab.contiguity import memhog
+from mmulab.reproduce import outcome
 from mmulab.reproduce.all_page_sizes import (
     BASELINE,
     MEMHOG,
@@ -16,16 +16,21 @@ from mmulab.reproduce.all_page_sizes import (
     VMS,
     Regime,
     Scale,
+    at_once,
     fitted_tlb,
     regimes,
 )
 from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
-from mmulab.reproduce.mix.programs import GENERATED, Program
+from mmulab.reproduce.mix.programs import PROGRAMS, Program
+from mmulab.reproduce.outcome import SERIAL, WINDOW
 
+# The split TLBs, whose arrays for several sizes look for all of them at once: what a second probe costs in turn.
+ONE_PROBE = "split-parallel"
 # By name: as `machines fit` knows it, and the bundle limits of MIX. "16-128" superpages offset mirrors (section 4.2);
 # 512 are what the nine tag bits that a superpage spares can tell as a length (section 4.1: "it could use more bits").
 DESIGNS: dict[str, tuple[str, tuple[int, int]]] = {
     SPLIT: (SPLIT, engine.MIX_GROUPS),
+    ONE_PROBE: (SPLIT, engine.MIX_GROUPS),
     "mix": ("mix", engine.MIX_GROUPS),
     "mix-512": ("mix", (16, 512)),
     "mix-merged": ("mix-merged", engine.MIX_GROUPS),
@@ -47,7 +52,7 @@ INSTRUCTIONS, QUICK_INSTRUCTIONS = 1_000_000, 200_000
 class Plan:
     """What is run."""
 
-    programs: tuple[Program, ...] = GENERATED
+    programs: tuple[Program, ...] = PROGRAMS
     designs: tuple[str, ...] = tuple(DESIGNS)
     memhog: tuple[int, ...] = MEMHOG
     vms: tuple[int, ...] = VMS
@@ -58,9 +63,9 @@ class Plan:
     options: engine.Options = field(default_factory=engine.Options)
 
     @classmethod
-    def quick(cls, programs: Iterable[Program] = GENERATED) -> "Plan":
+    def quick(cls, programs: Iterable[Program] = PROGRAMS) -> "Plan":
         """A tenth of the paper's memory, small programs."""
-        small = tuple(replace(p, large=p.quick, beside=p.quick, guest=p.quick) for p in programs)
+        small = tuple(replace(p, large=p.quick, beside=p.quick, guest=p.quick, start=p.start // 32) for p in programs)
         return cls(small, scale=TENTH, instructions=QUICK_INSTRUCTIONS)
 
     @property
@@ -77,32 +82,36 @@ class Plan:
         return (self.scale.memory, SHARED_CACHES, *self.sets)
 
 
+def cycles(figures: Figures, how: str) -> float:
+    """User time: what kernels and hosts do is the page policy's."""
+    return float(figures.cycles["base"]) + float(figures.translation[how])
+
+
 @dataclass(frozen=True)
-class Row:
+class Row(outcome.Row[Program, Figures]):
     """All designs for a program under a regime."""
 
-    program: Program
-    regime: Regime
-    of: dict[str, Figures]
+    def cycles(self, design: str, how: str = SERIAL) -> float:
+        """User time: what kernels and hosts do is the page policy's."""
+        return cycles(self.of[design], how)
 
-    def gain(self, design: str, how: str = "serial") -> float:
-        """How much faster than the split TLBs: with latencies added up, or with what a `window` hides hidden."""
-        return cycles(self.of[SPLIT], how) / cycles(self.of[design], how) - 1
+    def without_misses(self, design: str) -> float:
+        """A cycle for each instruction, or what the machine takes of one."""
+        return float(self.of[design].cycles["base"])
 
-    def overhead(self, design: str, how: str = "serial") -> float:
-        """How much slower than TLBs that never miss."""
-        figures = self.of[design]
-        return cycles(figures, how) / float(figures.cycles["base"]) - 1
-
-    def saved(self, design: str) -> float:
-        """Of the split TLBs' translation energy, what is saved."""
-        before: float = self.of[SPLIT].energy["total_nj"]
-        return 1 - float(self.of[design].energy["total_nj"]) / before
+    def energy(self, design: str) -> float:
+        """All that translation takes, in nJ."""
+        return self.of[design].energy_nj
 
     def part(self, design: str, part: str) -> float:
         """A part of the dynamic energy, beside all of that of split TLBs (Figure 17)."""
         before: float = self.of[SPLIT].energy["dynamic_nj"]["total"]
         return float(self.of[design].energy["dynamic_nj"][part]) / before
+
+    def runs(self) -> dict[str, Any]:
+        """Runs of pages by page size; in virtual machines of the guest's."""
+        found: dict[str, Any] = self.of[SPLIT].contiguity
+        return found
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -112,9 +121,9 @@ class Row:
             "designs": {
                 name: {
                     "gain_serial": self.gain(name),
-                    "gain_window": self.gain(name, "window"),
+                    "gain_window": self.gain(name, WINDOW),
                     "overhead_serial": self.overhead(name),
-                    "overhead_window": self.overhead(name, "window"),
+                    "overhead_window": self.overhead(name, WINDOW),
                     "energy_saved": self.saved(name),
                     "figures": figures.data,
                 }
@@ -123,58 +132,28 @@ class Row:
         }
 
 
-def cycles(figures: Figures, how: str) -> float:
-    """User time: what kernels and hosts do is the page policy's."""
-    return float(figures.cycles["base"]) + float(figures.translation[how])
+Outcome = outcome.Outcome[Plan, Row]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """All of it, or what there was when it was stopped."""
-
-    plan: Plan
-    rows: list[Row]
-    complete: bool = True
-
-    def under(self, regime: str) -> list[Row]:
-        """The rows of a regime."""
-        return [row for row in self.rows if row.regime.name == regime]
-
-    def mean(self, regime: str, value: Callable[[Row], float]) -> float:
-        """A share averaged as the paper does, over programs."""
-        rows = self.under(regime)
-        return sum(map(value, rows)) / len(rows) if rows else 0.0
-
-    def geomean(self, regime: str, gain: Callable[[Row], float]) -> float:
-        """A gain averaged over programs."""
-        rows = self.under(regime)
-        return math.exp(sum(math.log1p(gain(row)) for row in rows) / len(rows)) - 1 if rows else 0.0
-
-    def data(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "experiment": "mix-tlbs",
-            "version": engine.version(),
-            "instructions": self.plan.instructions,
-            "complete": self.complete,
-            "rows": [row.data() for row in self.rows],
-        }
-
-
-def trace_of(program: Program, regime: Regime) -> str:
-    """The size of a program that a regime has room for."""
-    if regime.vms:
-        return program.guest
-    return program.large if regime.superpages_only else program.beside
+def trace_of(program: Program, regime: Regime, instructions: int, store: Store) -> str:
+    """The size of a program that a regime has room for, from where it is at work."""
+    size = program.guest if regime.vms else program.large if regime.superpages_only else program.beside
+    return str(store.stretch(size, program.start, instructions)) if program.start else size
 
 
 def tlbs(plan: Plan) -> dict[str, tuple[str, ...]]:
     """What is set for each design, the split one first."""
     names = (SPLIT, *(name for name in plan.designs if name != SPLIT))
-    return {
-        name: () if name == SPLIT else (fitted_tlb(plan.machine, DESIGNS[name][0], DESIGNS[name][1], plan.common()),)
-        for name in names
-    }
+    return {name: _tlb(plan, name) for name in names}
+
+
+def _tlb(plan: Plan, name: str) -> tuple[str, ...]:
+    if name == SPLIT:
+        return ()
+    if name == ONE_PROBE:
+        return at_once(plan.machine, plan.common())
+    design, groups = DESIGNS[name]
+    return (fitted_tlb(plan.machine, design, groups, plan.common()),)
 
 
 def run(plan: Plan, store: Store) -> Outcome:
@@ -184,7 +163,7 @@ def run(plan: Plan, store: Store) -> Outcome:
     try:
         for program in plan.programs:
             for regime in plan.regimes:
-                trace = trace_of(program, regime)
+                trace = trace_of(program, regime, plan.instructions, store)
                 options = program.options(plan.options, plan.instructions, trace, regime.vms)
                 named = {f"{program.name}, {regime.name}, {design}": design for design in fitted}
                 cells = [
@@ -195,5 +174,5 @@ def run(plan: Plan, store: Store) -> Outcome:
                 store.run(cells, kept, together=True)
                 rows.append(Row(program, regime, {design: kept[name] for name, design in named.items()}))
     except Stopped:
-        return Outcome(plan, rows, complete=False)
-    return Outcome(plan, rows)
+        return Outcome("mix-tlbs", plan, rows, complete=False)
+    return Outcome("mix-tlbs", plan, rows)

@@ -3,30 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mmulab import contiguity
+from mmulab.reproduce import runs
 from mmulab.reproduce.all_page_sizes import SPLIT
 from mmulab.reproduce.cells import Figures
+from mmulab.reproduce.grids import grid, percent
 from mmulab.reproduce.mix.suite import Outcome, Row
 from mmulab.units import show_bytes
 
 MIB = 1 << 20
-# Lengths of runs: a line of the table, the sets of an L1, the paper's "80+", the sets of an L2.
-RUNS = (8, 16, 80, 128)
 # Where Figure 17's breakdown is read off, and Figure 16's programs.
 BROKEN_DOWN = ("4 KB", "2 MB", "1 GB", "THP, memhog 20 %", "1 VM, memhog 20 %")
 PARTS = ("lookup", "predictor", "walk", "fill", "other")
 LOOKED_AT = "THP, memhog 20 %"
-
-
-def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text."""
-    lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def percent(value: float) -> str:
-    """With a sign."""
-    return f"{value:+.1%}"
 
 
 def tables(outcome: Outcome) -> dict[str, str]:
@@ -41,12 +29,9 @@ def tables(outcome: Outcome) -> dict[str, str]:
         "energy": _energy(outcome),
         "parts": _parts(outcome),
         "walks": _walks(outcome),
-        "contiguity": _contiguity(outcome),
+        "contiguity": runs.averages(outcome),
+        "contiguity-of-programs": runs.by_program(outcome),
     }
-
-
-def _names(outcome: Outcome) -> list[str]:
-    return [regime.name for regime in outcome.plan.regimes if outcome.under(regime.name)]
 
 
 def _designs(outcome: Outcome) -> list[str]:
@@ -69,7 +54,7 @@ def _programs(outcome: Outcome) -> str:
 
 
 def _by_regime(outcome: Outcome, designs: Sequence[str], value: Callable[[str, str], str]) -> str:
-    rows = [[regime, *(value(regime, design) for design in designs)] for regime in _names(outcome)]
+    rows = [[regime, *(value(regime, design) for design in designs)] for regime in outcome.regimes]
     return grid(("pages", *designs), rows)
 
 
@@ -85,7 +70,7 @@ def _by_program(outcome: Outcome, design: str) -> str:
         return ""
     names = [program.name for program in outcome.plan.programs]
     rows = []
-    for regime in _names(outcome):
+    for regime in outcome.regimes:
         of = {row.program.name: row for row in outcome.under(regime)}
         rows.append([regime, *(percent(of[name].gain(design)) if name in of else "–" for name in names)])
     return grid((f"{design}, pages", *names), rows)
@@ -115,7 +100,7 @@ def _parts(outcome: Outcome) -> str:
                 return f"{outcome.mean(regime, lambda row: row.part(design, name)):.1%}"
 
             rows.append([regime, design, *map(part, PARTS), part("total")])
-    return grid(("pages", "design", *PARTS, "all"), rows)
+    return grid(("pages", "design", *PARTS, "all"), rows, text=2)
 
 
 def _per_kilo(figures: Figures) -> float:
@@ -143,34 +128,3 @@ def _second_level(row: Row) -> list[str]:
     array: dict[str, Any] = row.of["mix"].mirroring.get("STLB", {}) if "mix" in row.of else {}
     fills = array.get("fills", 0)
     return [f"{array['writes'] / fills:.0f}", f"{array['extended'] / fills:.2%}"] if fills else ["–", "–"]
-
-
-def _contiguity(outcome: Outcome) -> str:
-    rows = []
-    for regime in _names(outcome):
-        found = [
-            {one.size: one for one in contiguity.rows_of(row.of[SPLIT].contiguity)} for row in outcome.under(regime)
-        ]
-        size = "1G" if regime.startswith("1 GB") else "2M"
-        share = sum(sum(one.share for name, one in of.items() if name in ("2M", "1G")) for of in found) / len(found)
-        some = [of[size] for of in found if size in of and of[size].pages]
-        if not some:
-            rows.append([regime, f"{share:.0%}", "–", "–", *("–" for _ in RUNS)])
-            continue
-        averages = sorted(one.average for one in some)
-        longer = [sum(_in_runs_of(one, length) for one in some) / len(some) for length in RUNS]
-        spread = f"{averages[0]:,.1f}–{averages[-1]:,.1f}"
-        mean = f"{sum(averages) / len(averages):,.1f}"
-        rows.append([regime, f"{share:.0%}", mean, spread, *(f"{value:.0%}" for value in longer)])
-    head = (
-        "pages",
-        "in superpages",
-        "average contiguity",
-        "of the programs",
-        *(f"in runs of {n} or more" for n in RUNS),
-    )
-    return grid(head, rows)
-
-
-def _in_runs_of(row: contiguity.Row, least: int) -> float:
-    return sum(length * count for length, count in row.lengths.items() if length >= least) / row.pages
