@@ -41,6 +41,9 @@ impl Warp {
 /// A GPU program: its launches, one after another, and what each warp's loads and stores are. Whatever a warp does follows from
 /// which one it is and from the data, never from when it runs.
 pub trait Grid: Send + 'static {
+    /// What a warp works out in one step for its later ones. It begins with what the warp before it in its place left.
+    type Notes: Clone + Default + Send;
+
     /// Where its arrays lie.
     fn layout(&self) -> &Layout;
 
@@ -51,7 +54,7 @@ pub trait Grid: Send + 'static {
     fn launch(&self, n: u64) -> Option<Launch>;
 
     /// Step `step` of a warp: a load or store of the lanes that are on, or nothing if none is. False when it has ended.
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool;
+    fn step(&self, warp: Warp, step: u64, notes: &mut Self::Notes, lanes: &mut Lanes) -> bool;
 }
 
 /// Instructions that a load or store is the last of, address arithmetic and all, unless told: assumed alike of all programs.
@@ -103,6 +106,16 @@ impl<'a> Lanes<'a> {
         index: impl Fn(u64) -> Option<u64>,
     ) -> bool {
         threads.into_iter().filter_map(index).for_each(|at| self.lane(array, at));
+        true
+    }
+
+    /// Each lane whose bit is set in `on` names the element that `index` says.
+    #[inline]
+    pub fn those<T: Word>(&mut self, array: Array<T>, mut on: u32, index: impl Fn(usize) -> u64) -> bool {
+        while on != 0 {
+            self.lane(array, index(on.trailing_zeros() as usize));
+            on &= on - 1;
+        }
         true
     }
 }

@@ -32,17 +32,19 @@ struct Running {
 /// A GPU program's references, launch by launch. A launch's blocks go to the first place free, core by core, so that cores have
 /// equally many; a place is as many warps as a block has. Every warp on every core makes a step by turns, and a place whose warps
 /// have all ended takes the next block. The next launch begins when all have ended.
-pub struct Schedule<G> {
+pub struct Schedule<G: Grid> {
     info: TraceInfo,
     grid: G,
     shape: Shape,
     launch: Option<Launch>,
     number: u64,
     next_block: u64,
-    /// By thread, the warps of core 0 first.
+    /// By turn: the first warp of each core, then the second ones.
     running: Vec<Option<Running>>,
-    /// The turn: of the first warp of each core, then of the second ones.
-    turn: u64,
+    notes: Vec<G::Notes>,
+    /// Whose turn it is.
+    core: u64,
+    slot: u64,
     /// Warps that have not ended.
     left: u64,
     mapped: bool,
@@ -73,7 +75,9 @@ impl<G: Grid> Schedule<G> {
             number: 0,
             next_block: 0,
             running: vec![None; (shape.cores * shape.warps) as usize],
-            turn: 0,
+            notes: vec![G::Notes::default(); (shape.cores * shape.warps) as usize],
+            core: 0,
+            slot: 0,
             left: 0,
             mapped: false,
             told,
@@ -81,65 +85,67 @@ impl<G: Grid> Schedule<G> {
         }
     }
 
-    fn slots(&self) -> u64 {
-        self.shape.cores * self.shape.warps
-    }
-
-    /// The thread whose turn it is: warps of all cores in the same place go one after another.
-    fn thread(&self, turn: u64) -> u64 {
-        turn % self.shape.cores * self.shape.warps + turn / self.shape.cores
+    /// The turn of a core's warp: those of all cores in the same place go one after another.
+    fn turn(&self, core: u64, slot: u64) -> usize {
+        (slot * self.shape.cores + core) as usize
     }
 
     /// Begins the next launch, if there is one.
     fn begin(&mut self) -> bool {
         self.launch = self.grid.launch(self.number);
         self.number += 1;
-        (self.next_block, self.turn) = (0, 0);
+        (self.next_block, self.core, self.slot) = (0, 0, 0);
         let Some(launch) = self.launch else { return false };
         for place in 0..self.shape.warps / launch.warps() {
             for core in 0..self.shape.cores {
-                self.admit(launch, core * self.shape.warps + place * launch.warps());
+                self.admit(launch, core, place * launch.warps());
             }
         }
         true
     }
 
-    /// The next block comes to the place that begins with thread `first`.
-    fn admit(&mut self, launch: Launch, first: u64) {
+    /// The next block comes to the place that begins with warp `first` of a core.
+    fn admit(&mut self, launch: Launch, core: u64, first: u64) {
         if self.next_block == launch.blocks {
             return;
         }
         for index in 0..launch.warps() {
             let warp = Warp { launch: self.number - 1, block: self.next_block, index };
-            self.running[(first + index) as usize] = Some(Running { warp, step: 0 });
+            let turn = self.turn(core, first + index);
+            self.running[turn] = Some(Running { warp, step: 0 });
         }
         self.left += launch.warps();
         self.next_block += 1;
     }
 
-    /// A warp has ended: with the last of its block the place is free.
-    fn end(&mut self, launch: Launch, thread: u64) {
-        self.running[thread as usize] = None;
+    /// A core's warp has ended: with the last of its block the place is free.
+    fn end(&mut self, launch: Launch, core: u64, slot: u64) {
+        let turn = self.turn(core, slot);
+        self.running[turn] = None;
         self.left -= 1;
-        let (core, slot) = (thread / self.shape.warps, thread % self.shape.warps);
-        let first = core * self.shape.warps + slot / launch.warps() * launch.warps();
-        if (first..first + launch.warps()).all(|t| self.running[t as usize].is_none()) {
-            self.admit(launch, first);
+        let first = slot / launch.warps() * launch.warps();
+        if (first..first + launch.warps()).all(|slot| self.running[self.turn(core, slot)].is_none()) {
+            self.admit(launch, core, first);
         }
     }
 
     /// The warp whose turn it is makes its step.
     fn step(&mut self, launch: Launch, batch: &mut Batch) {
-        let thread = self.thread(self.turn);
-        self.turn = (self.turn + 1) % self.slots();
-        let Some(Running { warp, step }) = self.running[thread as usize] else { return };
-        let tid = Tid(thread as u32);
+        let (core, slot) = (self.core, self.slot);
+        self.core += 1;
+        if self.core == self.shape.cores {
+            (self.core, self.slot) = (0, if slot + 1 == self.shape.warps { 0 } else { slot + 1 });
+        }
+        let turn = self.turn(core, slot);
+        let Some(Running { warp, step }) = self.running[turn] else { return };
+        let tid = Tid((core * self.shape.warps + slot) as u32);
         let (words, events) = (batch.refs.len(), batch.events.len());
         if self.acting != tid {
             batch.push_event(Event::Switch { pid: PID, tid });
         }
         let begun = batch.refs.len();
-        let goes_on = self.grid.step(warp, step, &mut Lanes::new(&mut batch.refs, self.told.instructions));
+        let goes_on =
+            self.grid.step(warp, step, &mut self.notes[turn], &mut Lanes::new(&mut batch.refs, self.told.instructions));
         if batch.refs.len() <= begun + 1 {
             // No lane was on: nothing is loaded or stored.
             batch.refs.truncate(words);
@@ -148,8 +154,8 @@ impl<G: Grid> Schedule<G> {
             self.acting = tid;
         }
         match goes_on {
-            true => self.running[thread as usize] = Some(Running { warp, step: step + 1 }),
-            false => self.end(launch, thread),
+            true => self.running[turn] = Some(Running { warp, step: step + 1 }),
+            false => self.end(launch, core, slot),
         }
     }
 }

@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's backprop: a layer of a neural network forward, then its weights adjusted (backprop_cuda_kernel.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -57,6 +51,8 @@ pub struct Backprop {
 }
 
 impl Grid for Backprop {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -65,7 +61,7 @@ impl Grid for Backprop {
         (n < 2).then_some(Launch { blocks: self.blocks, threads: SIDE * SIDE })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(SIDE * SIDE);
         let (tx, ty, by) = (|t: u64| t % SIDE, |t: u64| t / SIDE, warp.block);
         let index = |t| Some((SIDE + 1) * SIDE * by + (SIDE + 1) * ty(t) + tx(t) + 1 + (SIDE + 1));

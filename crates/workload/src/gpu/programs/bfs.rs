@@ -1,15 +1,5 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{
-    layout::Layout,
-    memory::Array,
-    query::between,
-    seed::{mix, nth},
-};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
+use crate::seed::{mix, nth};
 
 /// Rodinia's bfs: a thread for each node asks whether its node is of the level that is being done, and looks at its neighbours;
 /// then each asks whether its node is of the next level (kernel.cu, kernel2.cu). The graph is random, as Rodinia's graphgen
@@ -32,6 +22,7 @@ impl Default for GpuBfsDesc {
 }
 
 const BLOCK: u64 = 512;
+const LANES: usize = crate::gpu::grid::LANES as usize;
 /// Level of what the search does not reach.
 const NEVER: u8 = u8::MAX;
 
@@ -68,7 +59,7 @@ pub struct Bfs {
     nodes: u64,
     most: u64,
     key: u64,
-    /// Of each node, the level at which it is reached.
+    /// Of each node, the level at which it is reached; and of as many more as make a warp's last lanes nodes.
     levels: Vec<u8>,
     last: u8,
     starting: Array<i32>,
@@ -82,6 +73,12 @@ pub struct Bfs {
 }
 
 impl Bfs {
+    /// Which lanes of the warp that begins with node `first` have a node of level `wanted`.
+    fn of_level(&self, first: u64, wanted: u8) -> u32 {
+        let Some(levels) = self.levels.get(first as usize..first as usize + LANES) else { return 0 };
+        levels.iter().rev().fold(0, |on, &level| on << 1 | u32::from(level == wanted))
+    }
+
     /// Edges of a node. Each has room for the most, so that where they begin need not be added up.
     fn degree(&self, node: u64) -> u64 {
         1 + nth(self.key, node) % self.most
@@ -96,13 +93,28 @@ impl Bfs {
     }
 }
 
+/// Lanes, a bit each, and what they look at.
+#[derive(Clone, Default)]
+pub struct Notes {
+    /// Whose node is of the level that is being done, or of the next.
+    on: u32,
+    /// Of those, the ones that have another edge.
+    edge: u32,
+    /// Of those, the ones whose neighbour is new.
+    new: u32,
+    /// The neighbours.
+    to: [u64; LANES],
+}
+
 impl Grid for Bfs {
+    type Notes = Notes;
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
 
     fn prepare(&mut self) {
-        self.levels = vec![NEVER; self.nodes as usize];
+        self.levels = vec![NEVER; (self.nodes as usize).next_multiple_of(LANES)];
         self.levels[0] = 0;
         let (mut frontier, mut level) = (vec![0u64], 0u8);
         while !frontier.is_empty() && level < NEVER - 1 {
@@ -126,44 +138,63 @@ impl Grid for Bfs {
         (n <= 2 * u64::from(self.last) + 1).then(|| Launch { blocks: self.nodes.div_ceil(BLOCK), threads: BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
-        let all = warp.threads(BLOCK);
+    fn step(&self, warp: Warp, step: u64, notes: &mut Notes, lanes: &mut Lanes) -> bool {
         let level = (warp.launch / 2) as u8;
-        let node = |t: u64| Some(warp.block * BLOCK + t).filter(|&n| n < self.nodes);
-        let of = |t: u64, wanted: u8| node(t).filter(|&n| self.levels[n as usize] == wanted);
+        let first = warp.block * BLOCK + warp.index * LANES as u64;
+        let all = first..self.nodes.min(first + LANES as u64);
+        let node = |lane: usize| first + lane as u64;
         if warp.launch % 2 == 1 {
-            let next = |t| of(t, level + 1);
+            if step == 0 {
+                notes.on = self.of_level(first, level + 1);
+            }
             return match step {
-                0 => lanes.load(10).each(self.updating, all, node),
-                1 => lanes.store(11).each(self.mask, all, next),
-                2 => lanes.store(12).each(self.visited, all, next),
-                3 => lanes.store(13).each(self.over, all, |t| next(t).map(|_| 0)),
-                4 => lanes.store(14).each(self.updating, all, next),
+                0 => lanes.load(10).each(self.updating, all, Some),
+                1 => lanes.store(11).those(self.mask, notes.on, node),
+                2 => lanes.store(12).those(self.visited, notes.on, node),
+                3 => lanes.store(13).those(self.over, notes.on, |_| 0),
+                4 => lanes.store(14).those(self.updating, notes.on, node),
                 _ => false,
             };
         }
-        let here = |t| of(t, level);
         match step {
-            0 => return lanes.load(0).each(self.mask, all, node),
-            1 => return lanes.store(1).each(self.mask, all, here),
-            2 => return lanes.load(2).each(self.starting, all, here),
-            3 => return lanes.load(3).each(self.degree, all, here),
+            0 => {
+                notes.on = self.of_level(first, level);
+                return lanes.load(0).each(self.mask, all, Some);
+            }
+            1 => return lanes.store(1).those(self.mask, notes.on, node),
+            2 => return lanes.load(2).those(self.starting, notes.on, node),
+            3 => return lanes.load(3).those(self.degree, notes.on, node),
             _ => {}
         }
-        let (n, part) = ((step - 4) / 5, (step - 4) % 5);
-        let edge = |t: u64| here(t).filter(|&node| n < self.degree(node));
-        if part == 0 && !all.clone().any(|t| edge(t).is_some()) {
-            return false;
-        }
-        let to = |t: u64| edge(t).map(|node| self.neighbour(node, n));
-        // A neighbour of the next level may be seen by several; all write the same.
-        let new = |t: u64| to(t).filter(|&to| self.levels[to as usize] > level);
-        match part {
-            0 => lanes.load(4).each(self.edges, all, |t| edge(t).map(|node| self.first(node) + n)),
-            1 => lanes.load(5).each(self.visited, all, to),
-            2 => lanes.load(6).each(self.cost, all, |t| new(t).and(edge(t))),
-            3 => lanes.store(7).each(self.cost, all, new),
-            _ => lanes.store(8).each(self.updating, all, new),
+        let n = (step - 4) / 5;
+        match (step - 4) % 5 {
+            0 => {
+                notes.edge = only(notes.on, |lane| n < self.degree(node(lane)));
+                notes.edge != 0 && lanes.load(4).those(self.edges, notes.edge, |lane| self.first(node(lane)) + n)
+            }
+            1 => {
+                let Notes { edge, to, .. } = notes;
+                // A neighbour of the next level may be seen by several; all write the same.
+                notes.new = only(*edge, |lane| {
+                    to[lane] = self.neighbour(node(lane), n);
+                    self.levels[to[lane] as usize] > level
+                });
+                lanes.load(5).those(self.visited, notes.edge, |lane| notes.to[lane])
+            }
+            2 => lanes.load(6).those(self.cost, notes.new, node),
+            3 => lanes.store(7).those(self.cost, notes.new, |lane| notes.to[lane]),
+            _ => lanes.store(8).those(self.updating, notes.new, |lane| notes.to[lane]),
         }
     }
+}
+
+/// Those lanes of `on` that are as `is` asks.
+fn only(on: u32, mut is: impl FnMut(usize) -> bool) -> u32 {
+    let (mut left, mut found) = (on, 0);
+    while left != 0 {
+        let lane = left.trailing_zeros();
+        found |= u32::from(is(lane as usize)) << lane;
+        left &= left - 1;
+    }
+    found
 }

@@ -1,15 +1,5 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{
-    layout::Layout,
-    memory::Array,
-    query::between,
-    seed::{mix, nth},
-};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
+use crate::seed::{mix, nth};
 
 /// Rodinia's b+tree, command k: a block for each query, a thread for each key of a node (kernel_gpu_cuda.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -99,6 +89,8 @@ impl Btree {
 }
 
 impl Grid for Btree {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -107,7 +99,7 @@ impl Grid for Btree {
         (n == 0).then_some(Launch { blocks: self.queries, threads: ORDER })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(ORDER);
         let (query, key) = (warp.block, nth(self.key, warp.block) % self.keys);
         let (level, of) = ((step / 8) as usize, step % 8);

@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's hotspot: the temperature of a chip, step by step on a grid of cells; blocks of 16 x 16 with a border that shrinks
 /// with each step done without going back to memory (hotspot.cu).
@@ -69,6 +63,8 @@ impl Hotspot {
 }
 
 impl Grid for Hotspot {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -78,7 +74,7 @@ impl Grid for Hotspot {
         more.then(|| Launch { blocks: self.blocks() * self.blocks(), threads: BLOCK * BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK * BLOCK);
         let (bx, by) = (warp.block % self.blocks(), warp.block / self.blocks());
         let iteration = self.pyramid.min(self.steps - warp.launch * self.pyramid);

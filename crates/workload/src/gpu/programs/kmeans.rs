@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's kmeans: points are turned so that a feature of all of them lies together, then each finds its nearest cluster, pass
 /// by pass (kmeans_cuda_kernel.cu).
@@ -67,6 +61,8 @@ pub struct Kmeans {
 }
 
 impl Grid for Kmeans {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -75,7 +71,7 @@ impl Grid for Kmeans {
         (n <= self.passes).then(|| Launch { blocks: self.points.div_ceil(BLOCK), threads: BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK);
         let point = |t: u64| Some(warp.block * BLOCK + t).filter(|&p| p < self.points);
         let turned = |t, feature| Some(point(t)? + feature * self.points);

@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's lud: a matrix is decomposed in place, 16 rows and columns at a time: the diagonal block, those beside and below it,
 /// the rest (lud_kernel.cu).
@@ -107,6 +101,8 @@ impl Lud {
 }
 
 impl Grid for Lud {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -123,7 +119,7 @@ impl Grid for Lud {
         }
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let offset = warp.launch / 3 * BLOCK;
         match warp.launch % 3 {
             0 => self.diagonal(warp, offset, step, lanes),

@@ -11,3 +11,18 @@ pub mod nw;
 pub mod pathfinder;
 pub mod srad;
 pub mod streamcluster;
+
+/// What each of them is written with.
+mod prelude {
+    pub use crate::{
+        gpu::{
+            grid::{Grid, Lanes, Launch, Warp},
+            registry::Describe,
+        },
+        layout::Layout,
+        memory::Array,
+        query::between,
+    };
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+}

@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's nw: the best alignment of two sequences, a diagonal of 16 x 16 blocks after another, 16 threads to a block
 /// (needle_kernel.cu).
@@ -62,6 +56,8 @@ impl Nw {
 }
 
 impl Grid for Nw {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -70,7 +66,7 @@ impl Grid for Nw {
         (n < 2 * self.width - 1).then(|| Launch { blocks: self.diagonal(n), threads: BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK);
         let (bx, by) = if warp.launch < self.width {
             (warp.block, self.diagonal(warp.launch) - 1 - warp.block)
@@ -103,7 +99,7 @@ mod tests {
             for block in 0..launch.blocks {
                 let warp = Warp { launch: n, block, index: 0 };
                 let mut refs = Vec::new();
-                (0..).take_while(|&s| nw.step(warp, s, &mut Lanes::new(&mut refs, 1))).count();
+                (0..).take_while(|&s| nw.step(warp, s, &mut (), &mut Lanes::new(&mut refs, 1))).count();
                 for word in refs.iter().filter(|word| word.is_write()) {
                     let cell = (word.va().raw() - nw.items.at(0)) / 4;
                     let (row, column) = (cell / nw.columns, cell % nw.columns);

@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's pathfinder: the cheapest way down a wall, row by row; a block of 256 columns with a border that shrinks with each
 /// row done without going back to memory (pathfinder.cu).
@@ -57,6 +51,8 @@ pub struct Pathfinder {
 }
 
 impl Grid for Pathfinder {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -66,7 +62,7 @@ impl Grid for Pathfinder {
         (n * self.pyramid < self.rows - 1).then(|| Launch { blocks: self.columns.div_ceil(inner), threads: BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK);
         let start = warp.launch * self.pyramid;
         let iteration = self.pyramid.min(self.rows - 1 - start);

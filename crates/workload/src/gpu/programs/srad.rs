@@ -1,10 +1,4 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{layout::Layout, memory::Array, query::between};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
 
 /// Rodinia's srad (version 2): speckles are taken out of an image by diffusion, two kernels a pass (srad_kernel.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -54,6 +48,8 @@ pub struct Srad {
 }
 
 impl Grid for Srad {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -63,7 +59,7 @@ impl Grid for Srad {
         (n < 2 * self.passes).then_some(Launch { blocks: blocks * blocks, threads: BLOCK * BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK * BLOCK);
         let blocks = self.side / BLOCK;
         let (bx, by) = (warp.block % blocks, warp.block / blocks);

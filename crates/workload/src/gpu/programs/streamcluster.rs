@@ -1,15 +1,5 @@
-use crate::gpu::{
-    grid::{Grid, Lanes, Launch, Warp},
-    registry::Describe,
-};
-use crate::{
-    layout::Layout,
-    memory::Array,
-    query::between,
-    seed::{mix, nth},
-};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::prelude::*;
+use crate::seed::{mix, nth};
 
 /// Rodinia's streamcluster: what opening a centre at a point would save, asked of all points for one candidate after another
 /// (streamcluster_cuda.cu, kernel_compute_cost).
@@ -93,6 +83,8 @@ pub struct Streamcluster {
 }
 
 impl Grid for Streamcluster {
+    type Notes = ();
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -101,7 +93,7 @@ impl Grid for Streamcluster {
         (n < self.candidates).then(|| Launch { blocks: self.points.div_ceil(BLOCK), threads: BLOCK })
     }
 
-    fn step(&self, warp: Warp, step: u64, lanes: &mut Lanes) -> bool {
+    fn step(&self, warp: Warp, step: u64, (): &mut (), lanes: &mut Lanes) -> bool {
         let all = warp.threads(BLOCK);
         let point = |t: u64| Some(warp.block * BLOCK + t).filter(|&p| p < self.points);
         let candidate = nth(self.key, warp.launch) % self.points;
