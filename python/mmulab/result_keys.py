@@ -21,7 +21,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "ended.reason",
         "",
-        "end, limit, interrupted, trace-damaged, out-of-memory, violation, stuck or kernel: why the run ended.",
+        "end, limit, interrupted, trace-damaged, out-of-memory, violation, stuck, no-place, unsound or kernel: "
+        "why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
     ("counts.instructions", "instructions", "Instructions retired."),

@@ -161,6 +161,53 @@ def test_what_cannot_be_is_refused(bench: Bench, change: str, says: str) -> None
         bench.run(machine, f"r {BASE:#x}\n", "linux-4k", change)
 
 
+TURNS = """#: warps {warps}
+mmap 0x40000000 16K rw anon populate
+warp 0.0 0x400000 r 0x1 0x40000000
+warp 0.1 0x400000 r 0x1 0x40001000
+warp {core}.1 0x400000 r 0x1 0x40001000
+"""
+
+
+def test_a_trace_says_which_core_its_warps_are_on(bench: Bench) -> None:
+    """Two warps to a core, on cores that could have four: the third is on a core of its own, and misses there."""
+    private = CORES.format(lanes=8, merge="page").partition('[[tlb]]\nname = "STLB"')[0]
+    machine = bench.machine(private)
+    counts = bench.run(machine, TURNS.format(warps=2, core=1))["counts"]
+    assert (counts["tlb"]["l1d"]["misses"], counts["warps"]["joined"]) == (3, 0)
+    # The same threads of a trace that tells of no warps: 0, 1 and 3 are all on core 0.
+    lines = ["mmap 0x40000000 16K rw anon populate"]
+    pages = {0: BASE, 1: BASE + 4096, 3: BASE + 4096}
+    lines += [f"p 1.{thread}\nf 0x400000\nr {page:#x}" for thread, page in pages.items()]
+    counts = bench.run(machine, "\n".join(lines) + "\n")["counts"]
+    assert (counts["tlb"]["l1d"]["misses"], counts["warps"]["joined"]) == (3, 1)
+
+
+def test_a_trace_of_more_warps_than_fit_is_refused(bench: Bench) -> None:
+    """With what is too many, and both ways out."""
+    machine = bench.machine(CORES.format(lanes=8, merge="page"))
+    with pytest.raises(UserError, match=r"6 warps on a core, and gpu.warps is 4: 2 of each core would") as refused:
+        bench.run(machine, TURNS.format(warps=6, core=1))
+    assert "warps=4 in the name" in str(refused.value)
+    assert "--set gpu.warps=6" in str(refused.value)
+    assert bench.run(machine, TURNS.format(warps=6, core=1), "linux-4k", "gpu.warps=6")["complete"]
+    with pytest.raises(UserError, match=r"32 warps on a core, and gpu.warps is 4: 28 of"):
+        bench.run(machine, "gen:gpu-nw?length=32")
+
+
+def test_a_trace_of_more_cores_than_there_are_ends(bench: Bench) -> None:
+    """Where one of them first acts; what came before counts."""
+    machine = bench.machine(CORES.format(lanes=8, merge="page"))
+    trace = TURNS.format(warps=2, core=5)
+    result = bench.run(machine, trace, check="translations")
+    assert (result["complete"], result["ended"]["reason"]) == (False, "no-place")
+    says = result["ended"]["message"]
+    assert "core 5 acts, and this machine has 3 cores: 3 x 2 = 6 warps, and the trace is of 6 x 2 = 12" in says
+    assert "--set core.count=6" in says
+    assert result["counts"]["warps"]["instructions"] == 2
+    assert bench.run(machine, trace, "linux-4k", "core.count=6")["complete"]
+
+
 def test_virtual_machines_have_no_shader_cores(bench: Bench) -> None:
     """Said rather than simulated wrongly."""
     machine: Any = bench.machine(CORES.format(lanes=8, merge="page"))

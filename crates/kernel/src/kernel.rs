@@ -268,6 +268,18 @@ impl Kernel {
         Some(Context { format: space.table.format(), root: space.table.root(), asid: space.asid? })
     }
 
+    /// What hardware must know of a process that CPU `cpu` ran last and runs on; nothing where switching to it takes work.
+    /// As [`Self::event`] with such a switch, which warps make at every instruction.
+    #[inline]
+    pub fn runs_on(&mut self, cpu: u16, pid: Pid) -> Option<Context> {
+        let on = self.on[usize::from(cpu) % self.on.len()];
+        let serial = self.space(pid)?.serial;
+        let same = on.pid == Some(pid) && (!self.tagless || on.space == Some(serial));
+        let context = self.context(pid).filter(|_| same)?;
+        self.core.memory.cpu = cpu;
+        Some(context)
+    }
+
     /// The region an address of a process belongs to.
     #[inline]
     pub fn region_at(&self, pid: Pid, va: VirtAddr) -> RegionId {

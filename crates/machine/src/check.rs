@@ -15,7 +15,7 @@ use mmulab_frames::PhysMem;
 use mmulab_kernel::Told;
 use mmulab_pagetable::{Format, Invalidate, Leaf, Root};
 use mmulab_tlb::{Coalescing, Entry, Observer};
-use mmulab_trace::{Batch, Event, Item, Ref};
+use mmulab_trace::{Batch, Event, Item, Ref, TraceInfo};
 use mmulab_walker::{NestedStep, StepRecord, WalkContext};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -116,6 +116,11 @@ impl Checker {
             log: Log::default(),
             one: Batch::default(),
         })
+    }
+
+    /// The twin takes a trace as the machine does.
+    pub fn take(&mut self, info: &TraceInfo) -> Result<(), MachineError> {
+        self.twin.take(info)
     }
 
     /// Runs a stretch of a trace, an item at a time.

@@ -27,6 +27,8 @@ pub enum Ended {
         /// What was done to it.
         access: Access,
     },
+    /// A warp acted that this machine has no place for.
+    NoPlace(String),
     /// A check found a translation that could be used wrongly: a defect of the simulator, at this place.
     Unsound(String),
     /// The kernel could not go on.
@@ -36,7 +38,7 @@ pub enum Ended {
 /// An [`Ended`] as results carry it.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndedReport {
-    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck`, `unsound` or `kernel`.
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck`, `no-place`, `unsound` or `kernel`.
     pub reason: &'static str,
     /// What happened and what to do; empty for `end`.
     pub message: String,
@@ -62,6 +64,7 @@ impl Ended {
             Self::Stuck { va, access } => {
                 ("stuck", format!("a {access:?} of {va} keeps faulting: please report this with the trace"))
             }
+            Self::NoPlace(m) => ("no-place", format!("{m}; figures cover what came before")),
             Self::Unsound(m) => ("unsound", format!("{m}: please report this with the trace and the description")),
             Self::Kernel(m) => ("kernel", m.clone()),
         };
@@ -90,6 +93,20 @@ pub enum MachineError {
     /// It came to its end before the trace began.
     #[error("{}", .0.report().message)]
     Start(Ended),
+    /// A trace of more warps than fit.
+    #[error(
+        "{machine}: the trace has {warps} warps on a core, and gpu.warps is {has}: {} of each core would have no place; deal it out \
+         anew (warps={has} in the name of a generator's or an Accel-Sim trace), or give more (--set gpu.warps={warps})",
+        u32::from(*.warps) - .has
+    )]
+    Warps {
+        /// The machine.
+        machine: String,
+        /// Warps of its cores.
+        has: u32,
+        /// Warps of the trace's.
+        warps: u16,
+    },
     /// The description itself.
     #[error("{0}")]
     Describe(#[from] DescribeError),

@@ -24,6 +24,7 @@ pub struct Cost {
 
 impl Cost {
     /// Adds another place's cost.
+    #[inline(always)]
     pub fn add(&mut self, other: &Self) {
         self.l1i_misses += other.l1i_misses;
         self.l1d_misses += other.l1d_misses;
@@ -66,6 +67,14 @@ struct Profile {
     code: FxHashMap<(Pid, RegionId, VirtAddr), Cost>,
 }
 
+impl Profile {
+    #[inline(never)]
+    fn add(&mut self, Missed { pid, va, block, code, cost }: Missed) {
+        self.heat.entry((pid, va.raw() >> HEAT_SHIFT)).or_default().add(&cost);
+        self.code.entry((pid, code, block)).or_default().add(&cost);
+    }
+}
+
 /// One place of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
@@ -87,18 +96,23 @@ impl Tally {
         Self { regions: Vec::new(), profile: profile.then(Profile::default) }
     }
 
-    /// Adds one missed reference, made in `region`.
-    #[inline]
-    pub fn add(&mut self, region: RegionId, missed: &Missed) {
-        let index = region.index();
-        if index >= self.regions.len() {
-            self.regions.resize(index + 1, Cost::default());
+    /// Adds one missed reference, made in `region`. Inlined, so that what it cost need not go through memory.
+    #[inline(always)]
+    pub fn add(&mut self, region: RegionId, missed: Missed) {
+        match self.regions.get_mut(region.index()) {
+            Some(sum) => sum.add(&missed.cost),
+            None => self.first(region, missed.cost),
         }
-        self.regions[index].add(&missed.cost);
         if let Some(profile) = &mut self.profile {
-            profile.heat.entry((missed.pid, missed.va.raw() >> HEAT_SHIFT)).or_default().add(&missed.cost);
-            profile.code.entry((missed.pid, missed.code, missed.block)).or_default().add(&missed.cost);
+            profile.add(missed);
         }
+    }
+
+    /// The first cost of a region.
+    #[cold]
+    fn first(&mut self, region: RegionId, cost: Cost) {
+        self.regions.resize(region.index() + 1, Cost::default());
+        self.regions[region.index()] = cost;
     }
 
     /// Whether costs are kept by place too.

@@ -1,17 +1,16 @@
 //! Cores that run warps: what the lanes name together is looked up once, and a warp that waits lets others go on.
 
 use crate::{
-    Ended, Machine,
+    Ended, Machine, MachineError,
     describe::GpuDesc,
     engine::Core,
-    flights::Flights,
+    flights::{Flights, prefetch},
     story::Watch,
-    tally::{Cost, Missed},
+    tally::Cost,
 };
 use mmulab_addr::{Access, Pid, Tid, VirtAddr};
-use mmulab_kernel::RegionId;
 use mmulab_tlb::Outcome;
-use mmulab_trace::Batch;
+use mmulab_trace::{Batch, TraceInfo};
 use serde::Serialize;
 
 /// What warps did.
@@ -137,17 +136,76 @@ impl Waiting {
     }
 }
 
+/// Which core a warp is on.
+#[derive(Clone, Copy)]
+pub(crate) struct Dealt {
+    /// Warps of a core, as the trace numbers them.
+    warps: u32,
+    cores: u32,
+    /// Whether the trace says so. The threads of any other are warps as they come.
+    told: bool,
+}
+
+impl Dealt {
+    pub fn new(gpu: &GpuDesc, cores: u16) -> Self {
+        Self { warps: gpu.warps.into(), cores: cores.into(), told: false }
+    }
+
+    /// The core that a warp is on, and its place there; an error if a trace of warps has more cores than there are.
+    #[inline]
+    pub fn place(self, tid: Tid) -> Result<(u16, usize), Ended> {
+        let (core, warp) = (tid.0 / self.warps, tid.0 % self.warps);
+        if core < self.cores {
+            return Ok((core as u16, warp as usize));
+        }
+        if self.told { Err(self.beyond(core)) } else { Ok(((core % self.cores) as u16, warp as usize)) }
+    }
+
+    #[cold]
+    fn beyond(self, core: u32) -> Ended {
+        let (warps, cores, wanted) = (u64::from(self.warps), u64::from(self.cores), u64::from(core) + 1);
+        let (all, asked) = (cores * warps, wanted * warps);
+        Ended::NoPlace(format!(
+            "a warp of core {core} acts, and this machine has {cores} cores: {cores} x {warps} = {all} warps, and the trace is of \
+             {wanted} x {warps} = {asked} or more; deal it out anew (cores={cores} in the name of a generator's or an Accel-Sim \
+             trace), or give more cores (--set core.count={wanted})"
+        ))
+    }
+}
+
 impl Machine {
-    /// The core that a warp is on, and its place there.
-    pub(crate) fn place(gpu: &GpuDesc, cores: usize, tid: Tid) -> (u16, usize) {
-        let (core, warp) = (tid.0 as usize / usize::from(gpu.warps), tid.0 as usize % usize::from(gpu.warps));
-        ((core % cores) as u16, warp)
+    /// Takes a trace: where that says how many warps its cores have, they are on cores as it says.
+    ///
+    /// # Errors
+    /// More than this machine's cores have.
+    pub fn take(&mut self, info: &TraceInfo) -> Result<(), MachineError> {
+        if let Some(checker) = &mut self.checker {
+            checker.take(info)?;
+        }
+        let (Some(dealt), Some(warps)) = (&mut self.dealt, info.warps) else { return Ok(()) };
+        if u32::from(warps) > dealt.warps {
+            let (machine, has) = (self.desc.machine.name.clone(), dealt.warps);
+            return Err(MachineError::Warps { machine, has, warps });
+        }
+        *dealt = Dealt { warps: warps.into(), told: true, ..*dealt };
+        Ok(())
     }
 
     /// Another warp acts, on the core that is now the acting one.
     pub(crate) fn take_up(&mut self, warp: usize) {
         if let Some(waiting) = &mut self.core().waiting {
             waiting.acting = warp;
+        }
+    }
+
+    /// A warp acts next: has the host fetch what that begins with. All cores' TLBs and walks are more than its nearest caches
+    /// hold, and by the time that a core's turn comes they have gone from there.
+    #[inline]
+    pub(crate) fn foresee_warp(&self, tid: Tid) {
+        let Some(Ok((cpu, warp))) = self.dealt.map(|dealt| dealt.place(tid)) else { return };
+        if let Some(waiting) = &self.cores[usize::from(cpu)].waiting {
+            prefetch(&waiting.warps, warp);
+            waiting.flights.foresee();
         }
     }
 
@@ -175,23 +233,12 @@ impl Machine {
         if until.cycle > now {
             let stall = core.clock.wait(now, until.cycle, false);
             now += stall;
-            self.charge(until, stall);
+            self.counts.walk_stalls += stall;
+            self.charge(until.pid, until.va, Cost { stall_cycles: stall, ..Cost::default() });
         }
         if next <= now {
             self.land(now, watch);
         }
-    }
-
-    #[cold]
-    fn charge(&mut self, until: Until, stall: u64) {
-        self.counts.walk_stalls += stall;
-        let Until { pid, va, .. } = until;
-        let block = self.core().tlbs.code;
-        let code =
-            if self.system.tally.has_profile() { self.system.kernel.region_at(pid, block) } else { RegionId::NONE };
-        let region = self.system.kernel.region_at(pid, va);
-        let cost = Cost { stall_cycles: stall, ..Cost::default() };
-        self.system.tally.add(region, &Missed { pid, va, block, code, cost });
     }
 
     /// What a warp does up to the next control word.

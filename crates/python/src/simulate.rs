@@ -73,7 +73,9 @@ impl Spec {
                 alone(&resolved)?;
             }
             let resolved = if of_misses { resolved.without_tlbs() } else { resolved };
-            Machine::new(Arc::new(resolved), with_space).map_err(user)
+            let mut machine = Machine::new(Arc::new(resolved), with_space).map_err(user)?;
+            machine.take(source.info()).map_err(user)?;
+            Ok(machine)
         });
         let machines = machines.collect::<PyResult<_>>()?;
         Ok((spec, source, machines))

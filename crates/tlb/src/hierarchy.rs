@@ -11,7 +11,7 @@ use crate::{
     pages::{Gone, Slot},
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr, VirtRange, Vpn};
-use mmulab_pagetable::{Invalidate, Walked};
+use mmulab_pagetable::{Invalidate, Leaf, Walked};
 
 /// The TLBs of one core.
 pub struct Hierarchy {
@@ -60,8 +60,9 @@ const NOBODY: u64 = u64::MAX;
 const SECOND_LEVEL: usize = 0;
 const WALK: usize = 1;
 
+/// A base page of an address space, as one number.
 #[inline(always)]
-fn page_of(asid: Asid, va: VirtAddr) -> u64 {
+pub fn page_of(asid: Asid, va: VirtAddr) -> u64 {
     (va.vpn().0 << 16) | u64::from(asid.0)
 }
 
@@ -262,20 +263,21 @@ impl Hierarchy {
     pub fn fill<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, walked: &Walked, obs: &mut O) {
         let q = Query::new(asid, va, access);
         let missed = self.missed[q.side] == q.vpn.0;
-        self.fill_for(q, walked, u64::from(missed), obs);
+        self.fill_for(q, (&walked.leaf, Some(walked)), u64::from(missed), obs);
     }
 
-    /// As [`Self::fill`], for a walk that ended only now: other lookups came between, and so many misses waited for it.
+    /// As [`Self::fill`], for a walk that ended only now: other lookups came between, and so many misses waited for it. What
+    /// it found besides the leaf is used where arrays [look at neighbours](Self::looks_at_neighbours).
     pub fn fill_late<O: Observer>(
         &mut self,
         asid: Asid,
         va: VirtAddr,
         access: Access,
-        walked: &Walked,
+        found: (&Leaf, Option<&Walked>),
         misses: u64,
         obs: &mut O,
     ) {
-        self.fill_for(Query::new(asid, va, access), walked, misses, obs);
+        self.fill_for(Query::new(asid, va, access), found, misses, obs);
     }
 
     /// A walk that so many misses waited for ended in a translation that no array takes any more.
@@ -285,14 +287,16 @@ impl Hierarchy {
 
     /// Takes in what a walk found that so many second-level misses waited for.
     #[inline(always)]
-    fn fill_for<O: Observer>(&mut self, q: Query, walked: &Walked, misses: u64, obs: &mut O) {
-        let value = Value::of(&walked.leaf);
-        let order = walked.leaf.order;
+    fn fill_for<O: Observer>(&mut self, q: Query, (leaf, walked): (&Leaf, Option<&Walked>), misses: u64, obs: &mut O) {
+        let value = Value::of(leaf);
+        let order = leaf.order;
         let absent = self.absent[q.side] == page_of(q.asid, q.va);
         self.settle_for(q.side);
         self.absent = [NOBODY; 2];
         self.missed[q.side] = NOBODY;
-        if self.coalesces {
+        if self.coalesces
+            && let Some(walked) = walked
+        {
             if self.guesses {
                 self.learn(1, q.side, order);
                 self.learn(0, q.side, order);

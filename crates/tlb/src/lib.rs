@@ -26,6 +26,6 @@ pub use desc::{
 };
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
-pub use hierarchy::Hierarchy;
+pub use hierarchy::{Hierarchy, page_of};
 pub use observer::{Observer, Silent};
 pub use predictor::PredictorCounts;

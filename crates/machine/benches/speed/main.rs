@@ -35,6 +35,10 @@ const COALESCING: &str = "zen3-5900x";
 const SPLIT: &str = "haswell-mix-baseline";
 const MIX: &str = "haswell-mix";
 
+/// Shader cores, and so many of them.
+const GPU: &str = "gpu-mix-baseline";
+const SHADERS: u16 = 128;
+
 /// Nanoseconds that this thread has run on a core, where the kernel tells (Linux, Documentation/scheduler/sched-stats.rst):
 /// what others do on a shared machine then counts as little as it can.
 fn core_ns() -> Option<u64> {
@@ -224,6 +228,33 @@ fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Mach
     row("compiler", rate(&one), rate(&other));
 }
 
+/// Many shader cores, generator included: addresses that lanes name, per second of one core's time.
+fn shader_cores() {
+    println!("\n{SHADERS} shader cores ({GPU}, linux-4k): million lanes' addresses a second, generator included");
+    for program in ["gpu-bfs", "gpu-srad", "gpu-kmeans"] {
+        let rate = (0..REPEATS).map(|_| lanes_of_core(program)).fold(0.0, f64::max);
+        println!("{program:14} {:10.1}", rate / 1e6);
+    }
+}
+
+fn lanes_of_core(program: &str) -> f64 {
+    let mut source = open(&format!("gen:{program}?cores={SHADERS}")).unwrap();
+    let mut machine = machine_with(GPU, "linux-4k", &[format!("core.count={SHADERS}")], &Options::default(), true);
+    machine.take(source.info()).unwrap();
+    let mut batch = Batch::default();
+    // The first one maps, and has the generator make its data.
+    source.next_batch(&mut batch).unwrap();
+    machine.run(&batch);
+    let mut lanes = 0;
+    let (start, before) = (Instant::now(), core_ns());
+    while source.next_batch(&mut batch).unwrap() {
+        lanes += batch.refs.iter().filter(|word| !word.is_control() && !word.is_fetch()).count();
+        machine.run(&batch);
+    }
+    let spent = before.zip(core_ns()).map(|(before, after)| (after - before) as f64 / 1e9);
+    lanes as f64 / spent.unwrap_or_else(|| start.elapsed().as_secs_f64())
+}
+
 /// The shipped recording of a compiler: decoding, faults and all; then as a study runs it.
 fn compiler() {
     let path = root().join("tests/data/cc1-small.mmt");
@@ -274,6 +305,9 @@ fn main() {
     }
     if is_wanted("mix") {
         mix();
+    }
+    if is_wanted("shader cores") {
+        shader_cores();
     }
     if is_wanted("compiler") {
         compiler();

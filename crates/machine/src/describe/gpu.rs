@@ -22,7 +22,8 @@ pub enum Merge {
 pub struct GpuDesc {
     /// Lanes of a warp. Range 1..=64.
     pub lanes: u8,
-    /// Warps that a core has at once: thread T runs on core T / warps, modulo `core.count`. Range 1..=1024.
+    /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, one for more is refused; threads of any
+    /// other trace are warps: thread T runs on core T / warps, modulo `core.count`. Range 1..=1024.
     pub warps: u16,
     /// What of a warp instruction's addresses is one lookup: `page`, `line` or `lane`. Default `page`.
     #[serde(default)]

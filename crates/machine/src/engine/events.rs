@@ -8,7 +8,7 @@ use crate::{
     story::Watch,
 };
 use mmulab_addr::{PageOrder, Pid, Tid};
-use mmulab_kernel::Actor;
+use mmulab_kernel::{Actor, Context};
 use mmulab_pagetable::Invalidate;
 use mmulab_trace::Event;
 use mmulab_walker::WalkContext;
@@ -17,6 +17,12 @@ impl Machine {
     /// The program did something to its address space, or another thread acts.
     #[cold]
     pub(super) fn event<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<(), Ended> {
+        if let Event::Switch { pid, tid } = *event
+            && !W::ACTIVE
+            && self.go_on(pid, tid)
+        {
+            return Ok(());
+        }
         if let Event::Invlpg { addr } = event {
             // A CPU drops its own translation only.
             let cpu = usize::from(self.who.cpu);
@@ -53,13 +59,8 @@ impl Machine {
     /// The kernel that runs obeys.
     fn obey<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<(), Ended> {
         if let Event::Switch { pid, tid } = *event {
-            let (cpu, warp) = self.pin(tid);
-            self.close_portion();
-            self.hand_over(cpu);
-            self.who = Actor { pid, tid, cpu };
-            self.take_up(warp);
-            let now = self.portion();
-            self.portions.open(self.host.as_ref().map_or(0, |host| host.at()), pid, &now);
+            let (cpu, warp) = self.pin(tid)?;
+            self.act(Actor { pid, tid, cpu }, warp);
             let before = self.core().pid.replace(pid);
             if before.is_some_and(|before| before != pid) {
                 self.counts.space_switches += 1;
@@ -76,13 +77,40 @@ impl Machine {
         settled
     }
 
+    /// Another thread of the process that acts goes on, where its CPU ran that process last: nothing is left for the kernel to
+    /// do. False if that is not so.
+    fn go_on(&mut self, pid: Pid, tid: Tid) -> bool {
+        if pid != self.who.pid || self.host.is_some() {
+            return false;
+        }
+        let Ok((cpu, warp)) = self.pin(tid) else { return false };
+        if self.cores[usize::from(cpu)].pid != Some(pid) {
+            return false;
+        }
+        let Some(context) = self.system.kernel.runs_on(cpu, pid) else { return false };
+        self.act(Actor { pid, tid, cpu }, warp);
+        self.core().context = Some(of(&context));
+        true
+    }
+
+    /// `who` acts from now on, as that warp of its core.
+    #[inline]
+    fn act(&mut self, who: Actor, warp: usize) {
+        self.close_portion();
+        self.hand_over(who.cpu);
+        self.who = who;
+        self.take_up(warp);
+        let now = self.portion();
+        self.portions.open(self.host.as_ref().map_or(0, |host| host.at()), who.pid, &now);
+    }
+
     /// The CPU of a thread, and the number that it has there as a warp.
-    fn pin(&mut self, tid: Tid) -> (u16, usize) {
-        if let Some(gpu) = &self.desc.machine.gpu {
-            return Self::place(gpu, self.cores.len(), tid);
+    fn pin(&mut self, tid: Tid) -> Result<(u16, usize), Ended> {
+        if let Some(dealt) = self.dealt {
+            return dealt.place(tid);
         }
         let next = (self.pinned.len() % self.cores.len()) as u16;
-        (*self.pinned.entry(tid).or_insert(next), 0)
+        Ok((*self.pinned.entry(tid).or_insert(next), 0))
     }
 
     /// The counters of which processes have portions, on the core that acts.
@@ -165,10 +193,15 @@ impl Machine {
     /// Puts the acting process's table into its core's base register.
     pub(super) fn load_context(&mut self) {
         let context = self.system.kernel.context(self.who.pid);
-        let mut cx = context.map(|c| WalkContext { format: c.format, root: c.root, asid: c.asid });
+        let mut cx = context.as_ref().map(of);
         if let (Some(cx), Some(host)) = (&mut cx, &mut self.host) {
             cx.asid = host.tag(cx.asid);
         }
         self.core().context = cx;
     }
+}
+
+/// What the walker is told.
+fn of(context: &Context) -> WalkContext {
+    WalkContext { format: context.format, root: context.root, asid: context.asid }
 }

@@ -9,13 +9,13 @@ use crate::{
     story::{Answer, Seen, Story, Watch},
     tally::{Cost, Missed},
 };
-use mmulab_addr::{Access, PageOrder, PhysAddr, Side, VirtAddr};
+use mmulab_addr::{Access, PageOrder, PhysAddr, Pid, Side, VirtAddr};
 use mmulab_kernel::{FaultError, RegionId};
 use mmulab_tlb::Outcome;
 use mmulab_trace::Event;
 use mmulab_walker::{Nested, Violation, Walk, WalkContext};
 
-/// A reference on its way through the slow path.
+/// A reference on its way through the slow path. What takes it is inlined, so that it need not be in memory.
 struct Pending {
     va: VirtAddr,
     access: Access,
@@ -59,14 +59,9 @@ impl Machine {
             }
         }
         let result = self.resolve(&mut p, outcome, watch);
-        // The code that data-side misses are charged to.
-        let (pid, block) = (self.who.pid, self.core().tlbs.code);
+        let pid = self.who.pid;
         if p.cost != Cost::default() {
-            let region = self.system.kernel.region_at(pid, va);
-            // Now, for a process that ends takes its regions with it.
-            let code =
-                if self.system.tally.has_profile() { self.system.kernel.region_at(pid, block) } else { RegionId::NONE };
-            self.system.tally.add(region, &Missed { pid, va, block, code, cost: p.cost });
+            self.charge(pid, va, p.cost);
         }
         if W::ACTIVE {
             watch.reference(&Story { index: self.next - 1, pid, access, va, seen: p.seen, cost: p.cost });
@@ -76,6 +71,16 @@ impl Machine {
             self.daemons(watch)?;
         }
         result
+    }
+
+    /// What something at `va` cost goes to its region, and to the code that runs on the acting core. Now, for a process that
+    /// ends takes its regions with it.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, pid: Pid, va: VirtAddr, cost: Cost) {
+        let block = self.core().tlbs.code;
+        let (kernel, tally) = (&self.system.kernel, &mut self.system.tally);
+        let code = if tally.has_profile() { kernel.region_at(pid, block) } else { RegionId::NONE };
+        tally.add(kernel.region_at(pid, va), Missed { pid, va, block, code, cost });
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.
@@ -108,7 +113,7 @@ impl Machine {
             match self.walk(p, watch)? {
                 Came::Through => return Ok(()),
                 Came::Fault => {
-                    if !self.fault(p, watch)? {
+                    if !self.fault(p.va, p.access, watch)? {
                         return Ok(());
                     }
                 }
@@ -121,10 +126,11 @@ impl Machine {
     }
 
     /// A warp's lookup waits for a walk under way that brings its page, if there is one.
+    #[inline(always)]
     fn join_walk(&mut self, p: &mut Pending) -> bool {
         let asid = self.asid(usize::from(self.who.cpu));
         let misses = u64::from(p.seen.l2 == Answer::Miss);
-        let Some(Joined { end, walked }) = self.join(asid, p.va, p.access, misses) else { return false };
+        let Some(Joined { end, leaf }) = self.join(asid, p.va, p.access, misses) else { return false };
         if let Some(lanes) = &mut self.lanes {
             lanes.counts.joined += 1;
         }
@@ -132,11 +138,12 @@ impl Machine {
         let now = core.clock.now(core.instructions);
         core.wait(now, end, false, (pid, p.va));
         p.seen.joined = true;
-        self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
+        self.translated(p, leaf.translate(p.va), leaf.order);
         true
     }
 
     /// The reference has its physical address.
+    #[inline(always)]
     fn translated(&mut self, p: &mut Pending, pa: PhysAddr, order: PageOrder) {
         p.seen.pa = Some(pa);
         p.seen.size = order.bytes();
@@ -146,6 +153,7 @@ impl Machine {
         }
     }
 
+    #[inline(always)]
     fn wait_for_second_level(&mut self, p: &mut Pending, cycles: u32) {
         let hidden = p.access.side() == Side::Data;
         let (pid, core) = (self.who.pid, self.core());
@@ -205,14 +213,17 @@ impl Machine {
         self.counts.walk_stalls += stall;
         Ok(match walk {
             Nested::Violation(what) => Came::Violation(what),
-            Nested::Guest(Walk::Fault { .. }) if self.host.is_some() => return self.fill_shadow(p, cx, watch),
+            Nested::Guest(Walk::Fault { .. }) if self.host.is_some() => {
+                return self.fill_shadow(cx, p.va, p.access, watch);
+            }
             Nested::Guest(Walk::Fault { .. }) => Came::Fault,
             Nested::Guest(Walk::Mapped { walked, .. }) => {
                 if core.waiting.is_none() {
                     core.tlbs.fill(cx.asid, p.va, p.access, &walked, watch);
                 } else {
                     let (code, misses) = (core.tlbs.code, u64::from(p.seen.l2 == Answer::Miss));
-                    self.depart(end, Flight { asid: cx.asid, va: p.va, access: p.access, walked, code, misses });
+                    let (va, access, leaf, asid) = (p.va, p.access, walked.leaf, cx.asid);
+                    self.depart(end, Flight { va, code, misses, leaf, asid, access }, &walked);
                 }
                 self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
                 Came::Through
@@ -222,9 +233,15 @@ impl Machine {
 
     /// A guest's walk failed: where the walker reads a shadow table, the host looks whether the guest's has the page.
     #[cold]
-    fn fill_shadow<W: Watch>(&mut self, p: &Pending, cx: WalkContext, watch: &mut W) -> Result<Came, Ended> {
+    fn fill_shadow<W: Watch>(
+        &mut self,
+        cx: WalkContext,
+        va: VirtAddr,
+        access: Access,
+        watch: &mut W,
+    ) -> Result<Came, Ended> {
         let Some(host) = self.host.as_mut().filter(|host| host.has_shadows()) else { return Ok(Came::Fault) };
-        let filled = host.fill(&mut self.system.mem, cx, (self.who.cpu, p.va, p.access));
+        let filled = host.fill(&mut self.system.mem, cx, (self.who.cpu, va, access));
         self.settle_host(watch);
         Ok(if filled? == Filled::Yes { Came::Again } else { Came::Fault })
     }
@@ -250,14 +267,14 @@ impl Machine {
     }
 
     /// The kernel serves a page fault; false when it cannot and the reference is passed over.
-    fn fault<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<bool, Ended> {
-        let mut served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+    fn fault<W: Watch>(&mut self, va: VirtAddr, access: Access, watch: &mut W) -> Result<bool, Ended> {
+        let mut served = self.system.kernel.fault(&mut self.system.mem, self.who, va, access, &mut self.fx);
         self.settle(watch)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.unmapped == Unmapped::Map {
-            let made = self.system.kernel.map_implicit(&mut self.system.mem, self.who, p.va, &mut self.fx);
+            let made = self.system.kernel.map_implicit(&mut self.system.mem, self.who, va, &mut self.fx);
             self.settle(watch)?;
             made.map_err(|e| Ended::Kernel(e.to_string()))?;
-            served = self.system.kernel.fault(&mut self.system.mem, self.who, p.va, p.access, &mut self.fx);
+            served = self.system.kernel.fault(&mut self.system.mem, self.who, va, access, &mut self.fx);
             self.settle(watch)?;
         }
         let error = match served {

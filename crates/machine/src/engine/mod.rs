@@ -11,12 +11,12 @@ use crate::{
     counts::Counts,
     describe::{Check, Resolved, Unmapped},
     ended::{Ended, MachineError},
-    flights::Common,
+    flights::{Aloft, Common},
     host::{Host, System},
     portions::{Portion, Portions},
     siblings::Siblings,
     story::{Nobody, Watch},
-    warps::{Lanes, Waiting},
+    warps::{Dealt, Lanes, Waiting},
 };
 use mmulab_addr::{Asid, Pid, Tid, VirtAddr};
 use mmulab_kernel::{Actor, Effects};
@@ -47,10 +47,14 @@ pub struct Machine {
     pub(crate) siblings: Siblings,
     /// The instruction whose lanes are being read, where cores run warps.
     pub(crate) lanes: Option<Box<Lanes>>,
+    /// Where warps are, where cores run such.
+    pub(crate) dealt: Option<Dealt>,
     /// Whether cores have walker or TLBs in common.
     pub(crate) shares: bool,
     /// Walks under way, where cores that run warps have the second level in common.
     pub(crate) common: Option<Box<Common>>,
+    /// The cores that have walks under way.
+    pub(crate) aloft: Aloft,
     /// What each process had of the run.
     pub(crate) portions: Portions,
     fx: Effects,
@@ -63,13 +67,14 @@ pub struct Machine {
     /// References seen.
     pub(crate) next: u64,
     /// Runs the batches in its own way, where a check was asked for.
-    checker: Option<Box<Checker>>,
+    pub(crate) checker: Option<Box<Checker>>,
 }
 
 /// One CPU, which is a core or a thread of one: its TLBs, its walker, its time.
 pub(crate) struct Core {
     pub tlbs: Hierarchy,
-    pub walker: Walker,
+    /// Where it lies, for what cores have in common goes from one to the other.
+    pub walker: Box<Walker>,
     pub slots: WalkSlots,
     pub clock: Clock,
     pub instructions: u64,
@@ -101,7 +106,7 @@ impl Machine {
             let index = siblings.core_of(cpu);
             Ok(Core {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
-                walker: walker(&m.walker, if m.walker.shared { 0 } else { usize::from(index) })?,
+                walker: Box::new(walker(&m.walker, if m.walker.shared { 0 } else { usize::from(index) })?),
                 slots: WalkSlots::new(m.walker.count),
                 clock: Clock::new(m.core.base_cpi, m.core.window),
                 instructions: 0,
@@ -125,8 +130,10 @@ impl Machine {
             pinned: BTreeMap::from([(Tid(1), 0)]),
             siblings,
             lanes: m.gpu.as_ref().map(|gpu| Box::new(Lanes::new(gpu))),
+            dealt: m.gpu.as_ref().map(|gpu| Dealt::new(gpu, m.core.cpus())),
             shares: m.shares(),
             common: (m.gpu.is_some() && m.tlb.iter().any(|array| array.shared)).then(Box::default),
+            aloft: Aloft::default(),
             portions: Portions::default(),
             fx: Effects::default(),
             unmapped,

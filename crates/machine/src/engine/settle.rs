@@ -17,12 +17,13 @@ impl Machine {
             // Without tags, the core that switches drops its own; shadow tables and what cores share are all cores'.
             let own = self.fx.local && !self.shares && self.host.as_ref().is_none_or(|host| !host.has_shadows());
             let cpu = usize::from(self.who.cpu);
-            let cores = if own { &mut self.cores[cpu..=cpu] } else { &mut self.cores[..] };
+            let cpus = if own { cpu..cpu + 1 } else { 0..self.cores.len() };
+            // One walker for all is with the core that acts.
+            let walkers = if self.desc.machine.walker.shared { cpu..cpu + 1 } else { cpus.clone() };
+            let cores = &mut self.cores;
             let mut deliver = |what: &Invalidate| {
-                for core in cores.iter_mut() {
-                    core.tlbs.invalidate(what, watch);
-                    core.walker.invalidate(format, what);
-                }
+                cores[cpus.clone()].iter_mut().for_each(|core| core.tlbs.invalidate(what, watch));
+                cores[walkers.clone()].iter_mut().for_each(|core| core.walker.invalidate(format, what));
             };
             match &self.host {
                 None => deliver(what),

@@ -4,7 +4,7 @@ use super::Machine;
 use crate::{Ended, story::Watch};
 use mmulab_addr::Access;
 use mmulab_tlb::Outcome;
-use mmulab_trace::{Batch, Item};
+use mmulab_trace::{Batch, Event, Item};
 
 /// References between one that misses and the one whose table entry the host is asked to bring near: enough for a
 /// memory access of the host to finish meanwhile.
@@ -20,7 +20,12 @@ impl Machine {
             if at < batch.refs.len() {
                 self.close_lanes();
                 match batch.refs[at].item() {
-                    Item::Event(index) => self.event(&batch.events[index], watch)?,
+                    Item::Event(index) => {
+                        self.event(&batch.events[index], watch)?;
+                        if let Some(Event::Switch { tid, .. }) = batch.events.get(index + 1) {
+                            self.foresee_warp(*tid);
+                        }
+                    }
                     Item::Retire(count) => self.core().instructions += count,
                     Item::Access(..) => unreachable!("a stretch ends at a control word"),
                 }
