@@ -136,16 +136,18 @@ impl Sets {
             self.recency.touch(set, way);
             return Put { way, replaced: None, present: true };
         }
-        let (way, replaced) = match self.find(set, EMPTY).filter(|&way| way < self.ways) {
-            Some(way) => (way, None),
-            None => {
-                let way = self.recency.victim(set);
-                (way, Some(self.key(set, way)))
-            }
-        };
-        self.keys[set * self.stride + way] = key;
+        let (way, old) = self.take_in(set, key);
+        Put { way, replaced: (old != EMPTY).then_some(old), present: false }
+    }
+
+    /// Takes `key` into `set`, most recently used, without a look whether it is there: into the first empty way, else the
+    /// victim's. The way, and the key that went for it or [`EMPTY`].
+    #[inline]
+    pub fn take_in(&mut self, set: usize, key: u64) -> (usize, u64) {
+        let empty = self.find(set, EMPTY).filter(|&way| way < self.ways);
+        let way = empty.unwrap_or_else(|| self.recency.victim(set));
         self.recency.touch(set, way);
-        Put { way, replaced, present: false }
+        (way, std::mem::replace(&mut self.keys[set * self.stride + way], key))
     }
 
     /// Empties a way.

@@ -1,7 +1,7 @@
 //! Where keys are kept: one kind of storage per shape, chosen once, so that searches run at the speed of the shape at
 //! hand.
 
-use crate::{EMPTY, Packed, Replacement, Sets, Wide, prefetch};
+use crate::{Packed, Replacement, Sets, Wide, prefetch};
 
 /// Sets of keys with their order of use.
 pub trait Keys {
@@ -11,10 +11,11 @@ pub trait Keys {
     fn find(&self, set: usize, key: u64) -> Option<usize>;
     /// The way was used.
     fn touch(&mut self, set: usize, way: usize);
-    /// Takes in a key that is not there, most recently used: its way, and the key that went for it or [`EMPTY`].
+    /// Takes in a key without a look whether it is there, most recently used: its way, and the key that went for it or
+    /// [`crate::EMPTY`].
     /// `room` tells whether the array has an empty way anywhere.
     fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
-    /// The key in a way, [`EMPTY`] if none.
+    /// The key in a way, [`crate::EMPTY`] if none.
     fn key(&self, set: usize, way: usize) -> u64;
     /// Empties a way.
     fn remove(&mut self, set: usize, way: usize);
@@ -40,8 +41,7 @@ impl Keys for Sets {
 
     #[inline(never)]
     fn admit(&mut self, set: usize, key: u64, _: bool) -> (usize, u64) {
-        let put = self.put(set, key);
-        (put.way, put.replaced.unwrap_or(EMPTY))
+        self.take_in(set, key)
     }
 
     fn key(&self, set: usize, way: usize) -> u64 {

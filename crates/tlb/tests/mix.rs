@@ -9,7 +9,7 @@ use common::{
     mixed::{Core, Ended, GIANT, HUGE, pde, pdpte},
 };
 use mmulab_addr::{Access, PageOrder};
-use mmulab_sets::Ways;
+use mmulab_sets::{Replacement, Ways};
 use mmulab_tlb::{
     ArrayDesc, Bundle, Design, Frames, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Outcome, Placement, PredictorDesc,
     Probe, Span,
@@ -254,6 +254,18 @@ fn coalescing_outweighs_mirroring() {
     core.read(0);
     for page in 0..8 * HUGE {
         assert_eq!(core.read(page), Ended::Hit(1));
+    }
+}
+
+#[test]
+fn all_ways_are_used_whatever_the_replacement() {
+    for replacement in [Replacement::Lru, Replacement::TreePlru, Replacement::Random] {
+        let mut core = core(&[ArrayDesc { replacement, ..mix(1, 1, 4, 1, MixDesc::default()) }]);
+        for page in 0..4 {
+            core.small.insert(page, P | US | RW | page << 12);
+            core.read(page);
+        }
+        assert_eq!((0..4).map(|page| core.copies(0, page, P4K)).sum::<usize>(), 4, "{replacement:?}");
     }
 }
 
