@@ -204,6 +204,16 @@ impl Format {
         }
     }
 
+    /// The frame that `bits` names, if they are those of `leaf`, an entry of the same level for a page of `order`, in all but
+    /// the frame. `None` if not, and for formats where that takes more than a glance.
+    #[inline(always)]
+    pub fn frame_of_alike(self, bits: u64, leaf: u64, order: PageOrder) -> Option<Pfn> {
+        match self {
+            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::frame_of_alike(bits, leaf, order),
+            Self::Compendia { .. } | Self::Riscv { .. } | Self::Arm { .. } => None,
+        }
+    }
+
     /// How many levels an entry can pass over.
     #[inline(always)]
     pub const fn skips_levels(self) -> u8 {

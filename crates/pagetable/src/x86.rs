@@ -104,6 +104,12 @@ pub fn decode_leaf(bits: u64, level: u8) -> Option<Leaf> {
     })
 }
 
+/// The frame of an entry that is like `leaf`, one of a page of `order`, in all but the frame.
+#[inline(always)]
+pub fn frame_of_alike(bits: u64, leaf: u64, order: PageOrder) -> Option<Pfn> {
+    ((bits ^ leaf) & !FRAME == 0).then(|| Pfn((bits & FRAME) >> 12).align_down(order))
+}
+
 /// The bits of a leaf at its level.
 pub fn encode_leaf(leaf: &Leaf) -> u64 {
     let bit = |on: bool, bit: u64| if on { bit } else { 0 };

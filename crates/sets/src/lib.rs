@@ -1,10 +1,12 @@
 //! Set-associative storage: what TLBs, walk caches and caches have in common.
 //!
 //! A [`Store`] keeps one key of 64 bits per way and the order of use; whoever uses it keeps what the keys stand for. It is
-//! one kind of storage per shape: [`Packed`] and [`Wide`] for true LRU, [`Sets`] for every policy.
+//! one kind of storage per shape: [`Packed`] and [`Wide`] for true LRU, [`Sets`] for every policy. [`Ranges`] finds entries
+//! that are for many keys.
 
 mod desc;
 mod packed;
+mod ranges;
 mod recency;
 mod sets;
 mod store;
@@ -12,6 +14,7 @@ mod wide;
 
 pub use desc::{Replacement, Ways, geometry};
 pub use packed::Packed;
+pub use ranges::Ranges;
 pub use sets::{EMPTY, Put, Sets, prefetch};
 pub use store::{Keys, Store};
 pub use wide::Wide;

@@ -28,6 +28,7 @@ pub fn equal(four: &[u64; 4], key: u64) -> u32 {
 }
 
 /// Sets of up to `4 * FOURS` ways.
+#[derive(Clone)]
 pub struct Packed<const FOURS: usize> {
     keys: Vec<[[u64; 4]; FOURS]>,
     /// By set: its ways as 4-bit numbers, the most recently used lowest.
@@ -88,6 +89,18 @@ impl<const FOURS: usize> Keys for Packed<FOURS> {
         };
         let old = std::mem::replace(&mut self.keys[set][way / 4][way % 4], key);
         (way, old)
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, set: usize, count: u64) -> Option<u64> {
+        let word = self.order[set];
+        // The last so many nibbles go to the front.
+        let last = 4 * (count % u64::from(self.ways)) as u32;
+        if last != 0 {
+            let all = 4 * self.ways;
+            self.order[set] = ((word << last) | (word >> (all - last))) & (u64::MAX >> (64 - all));
+        }
+        Some(self.order[set])
     }
 
     fn key(&self, set: usize, way: usize) -> u64 {

@@ -4,6 +4,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
 /// Replacement state of all sets of an array.
+#[derive(Clone)]
 pub enum Recency {
     /// True LRU for up to 16 ways: the order of a set's ways as 4-bit numbers in one word, most recent lowest.
     Order {

@@ -4,6 +4,7 @@ use crate::{Replacement, recency::Recency};
 pub const EMPTY: u64 = u64::MAX;
 
 /// Keys in sets of ways, with their replacement state.
+#[derive(Clone)]
 pub struct Sets {
     sets: u64,
     /// `sets - 1` where that is a mask; else sets are found by modulo.

@@ -15,6 +15,11 @@ pub trait Keys {
     /// [`crate::EMPTY`].
     /// `room` tells whether the array has an empty way anywhere.
     fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
+    /// As `count` calls of [`Self::admit`] with the key that all ways of the full set have. The ways then, four bits each,
+    /// the most recently used lowest; `None`, and nothing has happened, where the order is not kept so.
+    fn turn(&mut self, _set: usize, _count: u64) -> Option<u64> {
+        None
+    }
     /// The key in a way, [`crate::EMPTY`] if none.
     fn key(&self, set: usize, way: usize) -> u64;
     /// Empties a way.
@@ -66,6 +71,7 @@ pub(crate) fn prefetch_all(keys: &[[u64; 4]]) {
 }
 
 /// The storage of an array of sets.
+#[derive(Clone)]
 pub enum Store {
     /// True LRU of up to 4 ways.
     Upto4(Packed<1>),

@@ -10,6 +10,7 @@ use crate::{
 const STEP: usize = 16;
 
 /// Sets of any number of ways.
+#[derive(Clone)]
 pub struct Wide {
     keys: Vec<[[u64; 4]; STEP / 4]>,
     /// By set and way: when it was last used.

@@ -224,6 +224,14 @@ impl Array {
         if class == 0 && self.group.is_some() { COALESCED } else { &self.classes[class] }
     }
 
+    /// Whether lines of base pages are of use to it.
+    pub fn takes_lines(&self) -> bool {
+        match &self.kind {
+            Kind::Pages(_) => self.group.is_some(),
+            Kind::Spans(spans) => spans.takes_lines(),
+        }
+    }
+
     /// Whether lines of larger pages than base pages are of use to it.
     pub fn takes_large_lines(&self) -> bool {
         matches!(&self.kind, Kind::Spans(spans) if spans.takes_large_lines())
@@ -357,19 +365,19 @@ impl Array {
     }
 
     /// Takes in what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are told to
-    /// `tell`.
+    /// `tell`, all of them if it is `watched`.
     pub fn take(
         &mut self,
         asid: Asid,
         vpn: Vpn,
         size: u8,
         known: Known,
-        absent: bool,
+        (absent, watched): (bool, bool),
         mut tell: impl FnMut(Change, Asid, &Entry),
     ) -> (Slot, Option<Gone>) {
         let pages = match &mut self.kind {
             Kind::Pages(pages) => pages,
-            Kind::Spans(spans) => return (spans.put(asid, vpn, known, tell), None),
+            Kind::Spans(spans) => return (spans.put(asid, vpn, known, watched, tell), None),
         };
         let (slot, gone) = match (self.group, known) {
             (Some(group), Known::Line(line)) => match zen::coalesce(line, group, &mut self.coalescing) {

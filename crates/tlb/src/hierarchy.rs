@@ -22,6 +22,8 @@ pub struct Hierarchy {
     inclusive: bool,
     /// Whether some array has entries of more than one page of the table.
     coalesces: bool,
+    /// Whether some array looks at the neighbours of base pages.
+    takes_lines: bool,
     /// Whether some array looks at the neighbours of larger pages than base pages.
     takes_large_lines: bool,
     /// Whether some array has a page-size predictor, which must see every lookup.
@@ -107,6 +109,7 @@ impl Hierarchy {
         Ok(Self {
             evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
             coalesces: arrays.iter().any(Array::coalesces),
+            takes_lines: arrays.iter().any(Array::takes_lines),
             takes_large_lines: arrays.iter().any(Array::takes_large_lines),
             guesses: arrays.iter().any(Array::guesses),
             code: VirtAddr::default(),
@@ -305,9 +308,11 @@ impl Hierarchy {
             let known = if self.takes_large_lines && order != PageOrder::P4K {
                 large = Line::read_sized(q.vpn, value, walked);
                 large.as_ref().map_or(Known::Page(value, order), Known::Large)
-            } else {
+            } else if self.takes_lines {
                 line = Line::read(q.vpn, value, walked);
                 line.as_ref().map_or(Known::Page(value, order), Known::Line)
+            } else {
+                Known::Page(value, order)
             };
             self.take(1, q, known, absent, obs);
             let first = self.take(0, q, known, absent, obs);
@@ -352,7 +357,8 @@ impl Hierarchy {
         (value, order): (Value, PageOrder),
         obs: &mut O,
     ) -> Option<(u8, Slot)> {
-        let line = self.arrays[index].line(slot, q.vpn);
+        let is_of_use = self.takes_lines || (self.takes_large_lines && order != PageOrder::P4K);
+        let line = if is_of_use { self.arrays[index].line(slot, q.vpn) } else { None };
         let known = match &line {
             // The pages of a line may be smaller than the entry that told of them.
             Some(line) if line.order == PageOrder::P4K => Known::Line(line),
@@ -380,7 +386,7 @@ impl Hierarchy {
             Change::Evicted => obs.evicted(index, entry),
             Change::Dropped => obs.invalidated(index, entry),
         };
-        let (slot, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, absent, tell);
+        let (slot, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, (absent, O::ACTIVE), tell);
         if let Some(gone) = gone
             && (O::ACTIVE || self.evictions_matter[index])
         {

@@ -81,8 +81,15 @@ impl Line {
             return None;
         }
         // The entry's own bits, not what the levels above left of them: those are the same for the whole line.
-        let own = walked.format.decode_leaf(walked.line[usize::from(walked.slot)], walked.level)?;
+        let own_bits = walked.line[usize::from(walked.slot)];
+        let own = walked.format.decode_leaf(own_bits, walked.level)?;
+        let may_be_alike = own.accessed && own.order == order;
         for (slot, &bits) in walked.line.iter().enumerate() {
+            if may_be_alike && let Some(pfn) = walked.format.frame_of_alike(bits, own_bits, order) {
+                line.pfns[slot] = pfn.0;
+                line.same |= 1 << slot;
+                continue;
+            }
             let leaf = walked.format.decode_leaf(bits, walked.level);
             let Some(leaf) = leaf.filter(|leaf| leaf.order == order) else {
                 line.missing |= 1 << slot;

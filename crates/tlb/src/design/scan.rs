@@ -119,9 +119,9 @@ pub struct Scan<R> {
     next: u64,
     held: Vec<Option<Held>>,
     room: usize,
-    pub fills: u64,
-    pub evictions: u64,
-    pub invalidations: u64,
+    fills: u64,
+    evictions: u64,
+    invalidations: u64,
     pub counts: CoalescingCounts,
 }
 
@@ -349,6 +349,11 @@ impl<R: Rule> Scan<R> {
             }
             _ => {}
         }
+    }
+
+    /// Fills, evictions and invalidations.
+    pub fn traffic(&self) -> [u64; 3] {
+        [self.fills, self.evictions, self.invalidations]
     }
 
     /// Tells of all that is held.

@@ -32,9 +32,9 @@ pub struct Skew {
     held: Vec<Held>,
     occupied: usize,
     clock: u64,
-    pub fills: u64,
-    pub evictions: u64,
-    pub invalidations: u64,
+    fills: u64,
+    evictions: u64,
+    invalidations: u64,
 }
 
 /// Multiplied with a page number, one odd constant a way, and the upper bits taken: Fibonacci hashing (Knuth, The Art of
@@ -165,6 +165,11 @@ impl Skew {
         if let Some(at) = (0..self.sizes.len()).find_map(|size| self.seek(asid, vpn, size)) {
             self.held[at].value = self.held[at].value.dirtied();
         }
+    }
+
+    /// Fills, evictions and invalidations.
+    pub fn traffic(&self) -> [u64; 3] {
+        [self.fills, self.evictions, self.invalidations]
     }
 
     /// Tells of all that is held.

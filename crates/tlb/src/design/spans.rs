@@ -11,6 +11,7 @@ use mmulab_addr::{Asid, PageOrder, Vpn};
 use mmulab_sets::{Replacement, Store, Ways};
 
 /// An array of one of these designs.
+#[expect(clippy::large_enum_variant, reason = "one an array, in a box of its own")]
 pub enum Spans {
     ColtSa(Scan<ColtSa>),
     ColtFa(Scan<ColtFa>),
@@ -84,10 +85,22 @@ impl Spans {
         };
         match desc.design {
             Design::Mix => {
-                return by_size(Self::Bundles(Bundles::new(mix::shape(desc, sizes)?, sets, ways, store())));
+                return by_size(Self::Bundles(Bundles::new(
+                    mix::shape(desc, sizes)?,
+                    sets,
+                    ways,
+                    desc.replacement,
+                    store(),
+                )));
             }
             Design::ColtPlus => {
-                return by_size(Self::Bundles(Bundles::new(mix::colt_plus(desc, sizes)?, sets, ways, store())));
+                return by_size(Self::Bundles(Bundles::new(
+                    mix::colt_plus(desc, sizes)?,
+                    sets,
+                    ways,
+                    desc.replacement,
+                    store(),
+                )));
             }
             Design::Skew => {
                 if desc.replacement != Replacement::Lru {
@@ -150,17 +163,51 @@ impl Spans {
         Ok(Shape { spans, sizes: sizes.to_vec(), classes })
     }
 
+    /// What translates `vpn`. It is used.
+    #[inline(always)]
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
+        match self {
+            Self::Bundles(bundles) => bundles.hit(asid, vpn),
+            other => other.hit_any(asid, vpn),
+        }
+    }
+
+    #[inline(never)]
+    fn hit_any(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         whichever!(self, scan => scan.hit(asid, vpn))
     }
 
     /// What the entry at `slot` says of `vpn`, and the size of the page that it says it of.
+    #[inline(always)]
     pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
+        match self {
+            Self::Bundles(bundles) => bundles.read(slot, vpn),
+            other => other.read_any(slot, vpn),
+        }
+    }
+
+    #[inline(never)]
+    fn read_any(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
         whichever!(self, scan => scan.read(slot, vpn))
     }
 
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
-        whichever!(self, scan => scan.put(asid, vpn, known, tell))
+    /// Takes in what is known of `vpn`. `tell` hears of the changes; of those in other sets only if it is `watched`.
+    pub fn put(
+        &mut self,
+        asid: Asid,
+        vpn: Vpn,
+        known: Known,
+        watched: bool,
+        tell: impl FnMut(Change, Asid, &Entry),
+    ) -> Slot {
+        match self {
+            Self::ColtSa(scan) => scan.put(asid, vpn, known, tell),
+            Self::ColtFa(scan) => scan.put(asid, vpn, known, tell),
+            Self::Clustered(scan) => scan.put(asid, vpn, known, tell),
+            Self::Tps(scan) => scan.put(asid, vpn, known, tell),
+            Self::Bundles(bundles) => bundles.put(asid, vpn, known, watched, tell),
+            Self::Skew(skew) => skew.put(asid, vpn, known, tell),
+        }
     }
 
     pub fn line(&self, at: u32, vpn: Vpn) -> Option<Line> {
@@ -187,7 +234,14 @@ impl Spans {
 
     /// Fills, evictions and invalidations.
     pub fn traffic(&self) -> [u64; 3] {
-        whichever!(self, scan => [scan.fills, scan.evictions, scan.invalidations])
+        match self {
+            Self::ColtSa(scan) => scan.traffic(),
+            Self::ColtFa(scan) => scan.traffic(),
+            Self::Clustered(scan) => scan.traffic(),
+            Self::Tps(scan) => scan.traffic(),
+            Self::Bundles(bundles) => bundles.traffic(),
+            Self::Skew(skew) => skew.traffic(),
+        }
     }
 
     /// What became of lines.
@@ -207,6 +261,15 @@ impl Spans {
         match self {
             Self::Bundles(bundles) => Some(bundles.mirroring),
             _ => None,
+        }
+    }
+
+    /// Whether lines of base pages are of use.
+    pub fn takes_lines(&self) -> bool {
+        match self {
+            Self::Bundles(bundles) => bundles.takes_lines(),
+            Self::Skew(_) => false,
+            _ => true,
         }
     }
 

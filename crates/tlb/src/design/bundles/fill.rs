@@ -1,0 +1,234 @@
+//! How a bundle comes into the set that was probed for it, and into the others that its pages fall in.
+
+use super::{Bundles, bundle::Bundle, owed::Owed, search::bits};
+use crate::{
+    Entry,
+    desc::Mirrors,
+    design::{Change, Known},
+    key::GLOBAL,
+    pages::Slot,
+};
+use mmulab_addr::{Asid, Vpn};
+use mmulab_sets::{Keys, each};
+
+/// The key of an occupied way.
+const TAKEN: u64 = 0;
+
+impl Bundles {
+    /// The sets that pages of `bundle` fall in, but that of `vpn`.
+    fn find_targets(&mut self, bundle: &Bundle, vpn: Vpn) {
+        let index = self.shape.index[usize::from(bundle.size)];
+        let probed = self.set(vpn, index);
+        let mut targets = std::mem::take(&mut self.targets);
+        targets.clear();
+        let regions = (1u64 << bundle.order) >> index.get();
+        for page in bundle.pages() {
+            let first = page.0 >> index.get();
+            targets.extend((first..first + regions.max(1)).map(|at| self.wrap(at)));
+            if targets.len() > 4 * self.sets {
+                targets.sort_unstable();
+                targets.dedup();
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        targets.retain(|&set| set != probed);
+        self.targets = targets;
+    }
+
+    /// Writes `new` into a way of `set`, the first empty one or else the victim's. Which.
+    #[inline(always)]
+    fn admit(&mut self, set: usize, new: Bundle, tell: &mut impl FnMut(Change, &Bundle)) -> usize {
+        let room = self.vacant[set] != 0;
+        let (way, _) = each!(&mut self.order, keys => keys.admit(set, TAKEN, room));
+        let old = self.held[self.at(set, way)];
+        self.write(set, way, new);
+        if old.len == 0 {
+            self.room -= 1;
+            self.vacant[set] -= 1;
+        } else {
+            self.evictions += 1;
+            tell(Change::Evicted, &old);
+        }
+        way
+    }
+
+    /// Takes in what is known of `vpn`. If it is `watched`, `tell` hears of all changes, in all sets.
+    pub fn put(
+        &mut self,
+        asid: Asid,
+        vpn: Vpn,
+        known: Known,
+        watched: bool,
+        mut tell: impl FnMut(Change, Asid, &Entry),
+    ) -> Slot {
+        if watched {
+            self.settle();
+        }
+        let mut tell = |change, bundle: &Bundle| {
+            if watched {
+                bundle.tell(change, &mut tell);
+            }
+        };
+        let (mut new, walked) = self.shape.make(asid, vpn, &known);
+        self.globals |= new.tag == GLOBAL.0;
+        self.fills += 1;
+        self.counts.coalesced += u64::from(walked && new.count() > 1);
+        let probed = self.set(vpn, self.shape.index[usize::from(new.size)]);
+        self.freshen(probed);
+        // What translates the page, and what the bundle continues.
+        let (tag, last, before) = (new.tag, new.base + new.span(), new.span() + 1);
+        let near = |block| self.meeting(probed, block, tag, last, before);
+        let (mut place, mut grown) = (None, true);
+        if !(0..self.ranges.blocks()).all(|block| near(block) == 0) {
+            (new, place, grown) = self.merge(probed, vpn, new, &mut tell);
+        }
+        if watched {
+            tell(Change::Filled, &{ new });
+        }
+        let way = match place {
+            Some(way) => {
+                self.write(probed, way, new);
+                self.touch(probed, way);
+                way
+            }
+            None => self.admit(probed, new, &mut tell),
+        };
+        self.mirroring.writes += 1;
+        // An entry that was there and only changed what it says is this set's own affair.
+        let index = self.shape.index[usize::from(new.size)].get();
+        if grown && self.sets > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
+            self.spread(new, vpn, probed, watched, &mut tell);
+        }
+        self.slot(probed, way)
+    }
+
+    /// What becomes of `new` in a set that has entries near it: the bundle that one of them makes with it, which way that is,
+    /// and whether it is more than was there. What other entries say of `vpn` goes.
+    #[inline(never)]
+    fn merge(
+        &mut self,
+        set: usize,
+        vpn: Vpn,
+        mut new: Bundle,
+        tell: &mut impl FnMut(Change, &Bundle),
+    ) -> (Bundle, Option<usize>, bool) {
+        let (tag, last, before) = (new.tag, new.base + new.span(), new.span() + 1);
+        let (mut place, mut grown) = (None, true);
+        for block in 0..self.ranges.blocks() {
+            for way in bits(self.meeting(set, block, tag, last, before)) {
+                let way = block * 64 + way;
+                let old = self.held[self.at(set, way)];
+                if old.len == 0 {
+                    continue;
+                }
+                let held_it = old.place(vpn).is_some();
+                match self.shape.join(&old, &new) {
+                    Some(joined) if place.is_none() => {
+                        grown = !(held_it && joined.count() == old.count());
+                        self.mirroring.extended += u64::from(!held_it && old.count() < joined.count());
+                        (new, place) = (joined, Some(way));
+                    }
+                    None if held_it => self.forget(set, way, vpn, tell),
+                    _ => {}
+                }
+            }
+        }
+        (new, place, grown)
+    }
+
+    /// Writes copies of `new`, which the set of `vpn` has taken in, to all other sets that its pages fall in.
+    #[inline(always)]
+    fn spread(&mut self, new: Bundle, vpn: Vpn, probed: usize, watched: bool, tell: &mut impl FnMut(Change, &Bundle)) {
+        let regions = (1u64 << new.order) >> self.shape.index[usize::from(new.size)].get();
+        let everywhere = regions >= self.sets as u64;
+        let others = if everywhere {
+            self.sets - 1
+        } else {
+            self.find_targets(&{ new }, vpn);
+            self.targets.len()
+        };
+        self.mirroring.writes += others as u64;
+        if self.shape.mirrors == Mirrors::Merged {
+            self.mirroring.reads += others as u64;
+        }
+        if everywhere && !watched && self.owed.is_some() {
+            if self.owed.as_ref().is_some_and(Owed::is_full) {
+                self.settle();
+            }
+            self.owed.as_mut().into_iter().for_each(|owed| owed.note(new, probed));
+        } else if everywhere {
+            for set in (0..self.sets).filter(|&set| set != probed) {
+                self.mirror(set, new, tell);
+            }
+        } else {
+            for n in 0..others {
+                let set = self.targets[n];
+                self.freshen(set);
+                self.mirror(set, new, tell);
+            }
+        }
+    }
+
+    /// Writes a copy of `new` into `set`.
+    #[inline]
+    fn mirror(&mut self, set: usize, new: Bundle, tell: &mut impl FnMut(Change, &Bundle)) {
+        if self.shape.mirrors == Mirrors::Merged {
+            for way in 0..self.ways {
+                if let Some(joined) = self.shape.join(&self.held[self.at(set, way)], &new) {
+                    self.write(set, way, joined);
+                    return self.touch(set, way);
+                }
+            }
+        }
+        self.admit(set, new, tell);
+    }
+
+    /// What an entry says of `vpn` is no longer all there is to say: the page leaves it, or it goes.
+    pub(super) fn forget(&mut self, set: usize, way: usize, vpn: Vpn, tell: &mut impl FnMut(Change, &Bundle)) {
+        let at = self.at(set, way);
+        let old = self.held[at];
+        self.counts.destroyed += u64::from(old.count() > 1);
+        let Some(place) = old.place(vpn) else { return };
+        if self.shape.bitmap[usize::from(old.size)] && old.count() > 1 {
+            self.held[at].mask &= !(1 << place);
+            self.apart[set] = 0;
+            tell(Change::Dropped, &Bundle { mask: 1 << place, ..old });
+        } else {
+            self.invalidations += 1;
+            tell(Change::Dropped, &old);
+            self.remove(set, way);
+        }
+    }
+
+    /// Has `set` take in what it is owed.
+    #[inline(never)]
+    pub(super) fn catch_up(&mut self, set: usize) {
+        let Some(owed) = &mut self.owed else { return };
+        if self.vacant[set] == 0 && owed.all_evict() {
+            let count = owed.behind(set);
+            if let Some(mut order) = each!(&mut self.order, keys => keys.turn(set, count)) {
+                // What came last lies where was used last.
+                let end = owed.take(set).0.end;
+                self.evictions += count;
+                self.apart[set] = 0;
+                let held = &mut self.held[set * self.ways..(set + 1) * self.ways];
+                for n in 1..=count.min(held.len() as u64) {
+                    let (new, first, span) = owed.fill(end - n);
+                    let way = (order & 15) as usize;
+                    held[way] = *new;
+                    self.ranges.put(set, way, *first, *span);
+                    order >>= 4;
+                }
+                return;
+            }
+        }
+        let (fills, traceless) = owed.take(set);
+        self.evictions += traceless;
+        for n in fills {
+            let Some(owed) = &self.owed else { return };
+            let (new, ..) = *owed.fill(n);
+            self.mirror(set, new, &mut |_, _| {});
+        }
+    }
+}
