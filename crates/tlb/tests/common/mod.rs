@@ -160,7 +160,7 @@ impl Naive {
                 sizes,
                 sets: vec![vec![None; ways]; sets],
                 bits: vec![vec![false; 2 * ways]; sets],
-                rng: (0xcafe_f00d_d15e_a5e5 ^ (at as u128 + 1)) | 1,
+                rng: (0xcafe_f00d_d15e_a5e5 ^ ((at as u128 + 1) << 1)) | 1,
                 fills: 0,
                 evictions: 0,
                 invalidations: 0,
