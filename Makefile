@@ -35,7 +35,7 @@ test: build ## build and test everything
 	cargo test --workspace --exclude mmulab-python
 	$(PYTHON) -m pytest
 
-bench: ## print references per second: a bare loop, TLBs alone, whole machines, a compiler's recording
+bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed
 	cargo bench -q -p mmulab-trace
 	cargo bench -q -p mmulab-reshape
