@@ -33,7 +33,7 @@ demo: build ## record a real compiler at work, study it, and end with the table 
 
 test: build ## build and test everything
 	cargo test --workspace --exclude mmulab-python
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed
