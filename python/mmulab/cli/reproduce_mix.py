@@ -199,7 +199,7 @@ def mix_tlbs(
     Linux finds beside a program that holds 0 to 80 % of memory, and in virtual machines (paper 4, Figures 9 to 18).
 
     Without --trace, programs stand for the paper's: 80 GB of memory, 1 M instructions of each (--max-instructions),
-    some twenty minutes. Each run is kept: one that was stopped goes on where it was. DIR gets mix-tlbs.md, .json and
+    some ten minutes. Each run is kept: one that was stopped goes on where it was. DIR gets mix-tlbs.md, .json and
     plots of Figures 12, 13 and 16.
     With it, memory is 8 GB unless --set memory.size=... says otherwise; DIR gets designs.json.
 
