@@ -6,7 +6,7 @@ mod common;
 use common::{
     array,
     flat::{A, D, P, RW, US},
-    mixed::{Core, Ended, GIANT, HUGE, pde, pdpte},
+    mixed::{self, Core, Ended, GIANT, HUGE, pde, pdpte},
 };
 use mmulab_addr::{Access, PageOrder};
 use mmulab_sets::{Replacement, Ways};
@@ -439,15 +439,7 @@ fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
 fn options() -> impl Strategy<Value = MixDesc> {
     let small = prop_oneof![2 => Just(None), 1 => Just(Some(4u16))];
     let index = prop_oneof![3 => Just(None), 1 => Just(Some(P2M))];
-    (any::<[bool; 4]>(), small, index).prop_map(|([length, anywhere, aligned, merged], small_group, index)| MixDesc {
-        bundle: Some(if length { Bundle::Length } else { Bundle::Bitmap }),
-        extra_bits: 64,
-        index,
-        span: if anywhere { Span::Anywhere } else { Span::Aligned },
-        frames: if aligned { Frames::Aligned } else { Frames::Any },
-        mirrors: if merged { Mirrors::Merged } else { Mirrors::Blind },
-        small_group,
-    })
+    (any::<[bool; 4]>(), small, index).prop_map(|(bits, small, index)| mixed::options(bits, index, small))
 }
 
 fn one(level: u8) -> impl Strategy<Value = ArrayDesc> {

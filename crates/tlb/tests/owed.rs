@@ -4,14 +4,11 @@
 #[allow(dead_code, reason = "the model is for the other tests")]
 mod common;
 
-use common::{Listener, array};
+use common::{Listener, array, mixed};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
 use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{
-    ArrayDesc, Bundle, Design, Entry, Frames, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Observer, Outcome, Placement,
-    Silent, Span,
-};
+use mmulab_tlb::{ArrayDesc, Design, Entry, Hierarchy, HierarchyDesc, Observer, Outcome, Placement, Silent};
 use proptest::prelude::*;
 
 const SIZES: [PageOrder; 3] = [PageOrder::P4K, PageOrder::P2M, PageOrder::P1G];
@@ -139,23 +136,13 @@ fn one(level: u8) -> impl Strategy<Value = ArrayDesc> {
     let index = prop_oneof![4 => Just(None), 1 => Just(Some(PageOrder::new(5))), 1 => Just(Some(PageOrder::P2M))];
     let shape = (any::<[bool; 4]>(), small, index, 0u32..5);
     (sets, ways, replacement, shape).prop_map(move |(sets, ways, replacement, (bits, small_group, index, group))| {
-        let [length, anywhere, aligned, merged] = bits;
         let ways = if replacement == Replacement::TreePlru { ways.next_power_of_two() } else { ways };
         let sets = if ways > 64 { sets.min(2) } else { sets };
-        let mix = MixDesc {
-            bundle: Some(if length { Bundle::Length } else { Bundle::Bitmap }),
-            extra_bits: 64,
-            index,
-            span: if anywhere { Span::Anywhere } else { Span::Aligned },
-            frames: if aligned { Frames::Aligned } else { Frames::Any },
-            mirrors: if merged { Mirrors::Merged } else { Mirrors::Blind },
-            small_group,
-        };
         let name = if level == 1 { "L1" } else { "L2" };
         ArrayDesc {
             design: Design::Mix,
             group: Some(1 << group),
-            mix: Some(mix),
+            mix: Some(mixed::options(bits, index, small_group)),
             replacement,
             ..array(name, level, Placement::Both, sets * ways, Ways::Count(ways), &SIZES)
         }

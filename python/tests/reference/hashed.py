@@ -11,7 +11,7 @@ from typing import Any
 
 from reference.frames import PAGE, Block
 from reference.store import draws
-from reference.tables import Leaf, down, number
+from reference.tables import Leaf, Searched, down, number
 
 # Orders of pages, smallest first: a table each.
 ORDERS = (0, 9, 18)
@@ -251,7 +251,7 @@ class Cuckoo:
             self.begin(count // 2)
 
 
-class Hashed:
+class Hashed(Searched):
     """The page table of an address space: what `Tree` is, found by hashing."""
 
     def __init__(self, levels: int, table: dict[str, Any], told: list[dict[str, Any]]) -> None:
@@ -298,16 +298,6 @@ class Hashed:
             if not any(number(page << 12 + of, order) == number(va, order) for of, page in self.leaves)
         )
         return next(holes, 0)
-
-    def next(self, va: int, end: int) -> tuple[int, Leaf] | None:
-        """The first page mapped at or above `va` and below `end`."""
-        while va < end:
-            leaf = self.find(va)
-            if leaf:
-                return down(va, leaf.order), leaf
-            order = self.hole(va)
-            va = down(va, order) + (PAGE << order)
-        return None
 
     def map(self, va: int, leaf: Leaf) -> None:
         """Puts a leaf where nothing is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from reference.frames import PAGE, Block
@@ -56,7 +57,29 @@ def down(va: int, order: int) -> int:
     return va & ~((PAGE << order) - 1)
 
 
-class Tree:
+class Searched(ABC):
+    """What any table can be asked that knows of one address at a time."""
+
+    @abstractmethod
+    def find(self, va: int) -> Leaf | None:
+        """The leaf that maps `va`."""
+
+    @abstractmethod
+    def hole(self, va: int) -> int:
+        """Where nothing is mapped: the order of the largest aligned page around `va` that is empty."""
+
+    def next(self, va: int, end: int) -> tuple[int, Leaf] | None:
+        """The first page mapped at or above `va` and below `end`."""
+        while va < end:
+            leaf = self.find(va)
+            if leaf:
+                return down(va, leaf.order), leaf
+            order = self.hole(va)
+            va = down(va, order) + (PAGE << order)
+        return None
+
+
+class Tree(Searched):
     """The page table of an address space."""
 
     def __init__(self, levels: int) -> None:
@@ -80,16 +103,6 @@ class Tree:
     def hole(self, va: int) -> int:
         """Where nothing is mapped: the order of the largest aligned page around `va` that is empty."""
         return covers(self.path(va)[-1][0])
-
-    def next(self, va: int, end: int) -> tuple[int, Leaf] | None:
-        """The first page mapped at or above `va` and below `end`."""
-        while va < end:
-            leaf = self.find(va)
-            if leaf:
-                return down(va, leaf.order), leaf
-            order = self.hole(va)
-            va = down(va, order) + (PAGE << order)
-        return None
 
     def map(self, va: int, leaf: Leaf) -> None:
         """Puts a leaf where nothing is."""

@@ -2,7 +2,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
-use mmulab_tlb::{Entry, Hierarchy, Outcome, Silent};
+use mmulab_tlb::{Bundle, Entry, Frames, Hierarchy, Mirrors, MixDesc, Outcome, Silent, Span};
 use std::collections::BTreeMap;
 
 use super::flat::{A, D, P, US};
@@ -147,5 +147,23 @@ impl Core {
         let mut count = 0;
         self.tlbs.each_entry(|at, _, e| count += usize::from(at == array && e.vpn.0 == page && e.order == order));
         count
+    }
+}
+
+/// Options of `mix`: whether bundles are told by a length, may begin anywhere, need aligned frames, and look for copies; what
+/// chooses the set; and small pages of a bundle.
+pub fn options(
+    [length, anywhere, aligned, merged]: [bool; 4],
+    index: Option<PageOrder>,
+    small: Option<u16>,
+) -> MixDesc {
+    MixDesc {
+        bundle: Some(if length { Bundle::Length } else { Bundle::Bitmap }),
+        extra_bits: 64,
+        index,
+        span: if anywhere { Span::Anywhere } else { Span::Aligned },
+        frames: if aligned { Frames::Aligned } else { Frames::Any },
+        mirrors: if merged { Mirrors::Merged } else { Mirrors::Blind },
+        small_group: small,
     }
 }
