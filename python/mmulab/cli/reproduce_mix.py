@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import rich_click as click
 
 from mmulab import engine
-from mmulab.cli import completion, console
+from mmulab.cli import console
+from mmulab.cli import programs as shared
 from mmulab.cli.common import (
     CONTEXT,
     Names,
@@ -28,20 +29,9 @@ from mmulab.units import show_percent
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = [
-    click.option(
-        "--trace",
-        metavar="FILE",
-        help="A trace of any format, or gen:NAME?key=value. Default: what stands for the paper's programs.",
-        shell_complete=completion.trace,
-    ),
-    click.option(
-        "--recorded",
-        multiple=True,
-        metavar="FILE",
-        help="A recording to have among the paper's programs. Repeatable.",
-        shell_complete=completion.trace,
-    ),
-    click.option("--quick", is_flag=True, help="The paper's programs small, in seconds: to see what it does."),
+    shared.TRACE,
+    shared.RECORDED,
+    shared.QUICK,
     click.option("--fresh", is_flag=True, help="Run the paper's programs again. Default: take them from the cache."),
     click.option(
         "--page",
@@ -50,10 +40,8 @@ _OPTIONS = [
         help="Of the paper's programs: also put the tables into this page, between its marks, and plots beside it.",
     ),
     set_option,
-    click.option(
-        "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also keep everything there."
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the tables."),
+    shared.OUT,
+    shared.JSON,
     engine_options,
 ]
 
@@ -95,12 +83,6 @@ def _finish(rows: list[all_page_sizes.Row], name: str, out: Path | None, as_json
     raise_if_partial(results)
 
 
-def _only_without_trace(recorded: tuple[str, ...], quick: bool, fresh: bool, page: Path | None) -> None:
-    for name, given in (("recorded", recorded), ("quick", quick), ("fresh", fresh), ("page", page)):
-        if given:
-            raise click.UsageError(f"--{name} is for the paper's programs: leave out --trace, or --{name}")
-
-
 def _known(designs: tuple[str, ...]) -> tuple[str, ...]:
     from mmulab.reproduce.mix.suite import DESIGNS
 
@@ -125,20 +107,15 @@ def _suite(
     """The paper's programs."""
     from dataclasses import replace
 
-    from mmulab.reproduce.cells import Figures, Store
     from mmulab.reproduce.mix import plots, programs, suite, tables
     from mmulab.reproduce.mix import sets as of_sets
 
-    chosen = (*programs.PROGRAMS, *(programs.recorded(Path(existing_trace(file))) for file in recorded))
+    chosen = (*programs.PROGRAMS, *shared.recordings(recorded))
     made = suite.Plan.quick(chosen) if quick else suite.Plan(chosen)
     options = options_of(others)
     made = replace(made, sets=sets, options=options, instructions=options.max_instructions or made.instructions, **plan)
     with console.progress("running designs", closing=False) as hear:
-
-        def told(done: int, of: int, name: str, figures: Figures) -> None:
-            console.say(f"{done}/{of} {name}: {figures.walks:,} walks")
-
-        store = Store(told, hear, fresh)
+        store = shared.store(hear, fresh)
         outcome = suite.run(made, store) if experiment == "mix-tlbs" else of_sets.run(made, store)
     found = tables.tables(outcome) if experiment == "mix-tlbs" else of_sets.tables(outcome)
     drawn = plots.plots(outcome) if experiment == "mix-tlbs" else {}
@@ -155,13 +132,7 @@ def _suite(
 
 
 @click.command("mix-tlbs", context_settings=CONTEXT)
-@click.option(
-    "--machine",
-    default=all_page_sizes.BASELINE,
-    show_default=True,
-    help="Whose TLBs, and whose area.",
-    shell_complete=completion.machine,
-)
+@shared.MACHINE
 @click.option("--designs", type=Names(), default=None, help="Default: all.")
 @click.option(
     "--group",
@@ -212,7 +183,7 @@ def mix_tlbs(
             "mix-tlbs", recorded, quick, fresh, page, sets, out, as_json, others, machine=machine, vms=chosen, **more
         )
         return
-    _only_without_trace(recorded, quick, fresh, page)
+    shared.only_without_trace(recorded=recorded, quick=quick, fresh=fresh, page=page)
     wanted = all_page_sizes.DESIGNS if designs is None else designs
     plan = all_page_sizes.Plan(
         existing_trace(trace), machine, wanted, groups=groups, vms=chosen, sets=sets, options=options_of(others)
@@ -246,7 +217,7 @@ def mix_sets(
     if trace is None:
         _suite("mix-sets", recorded, quick, fresh, page, sets, out, as_json, others)
         return
-    _only_without_trace(recorded, quick, fresh, page)
+    shared.only_without_trace(recorded=recorded, quick=quick, fresh=fresh, page=page)
     plan = all_page_sizes.Plan(existing_trace(trace), sets=sets, options=options_of(others))
     with console.progress("running sets", plan.options.max_instructions) as hear:
         rows = all_page_sizes.run_sets(plan, hear)

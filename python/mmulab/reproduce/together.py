@@ -49,7 +49,7 @@ class Plan:
     def of_trace(self, trace: str) -> "Plan":
         """One program, all of it."""
         program = Program(trace, "", trace, trace, trace, populated=False)
-        return replace(self, programs=(program,), of=lambda program: program.guest, instructions=None)
+        return replace(self, programs=(program,), instructions=None)
 
 
 @dataclass(frozen=True)
