@@ -1,0 +1,481 @@
+//! The core: the times of each instruction, in program order.
+
+use crate::{
+    Stack, TimingDesc, Wait,
+    branches::Branches,
+    desc::Predictor,
+    ring::{InOrder, Ring},
+    slots::{Slots, Unit},
+    stores::Stores,
+};
+use mmulab_dataflow::{Branch, Class, Inst, Reg};
+
+/// What a load or store took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// The virtual address.
+    pub va: u64,
+    /// When the second TLB level had answered; when it was issued, if the first level had the translation.
+    pub second_level_until: u64,
+    /// When its translation was known: not before the second level has answered.
+    pub translated: u64,
+    /// Which cache level had the last line that its walk read, 0 the first.
+    pub walk_by: u8,
+    /// When a load's data were there, or a store might write its line: not before the translation is known.
+    pub there: u64,
+    /// Which cache level had the line, 0 the first.
+    pub by: u8,
+    /// Whether the kernel had to do something: everything after it begins anew.
+    pub trapped: bool,
+}
+
+/// What the fetch of a block took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fetch {
+    /// When the second TLB level had answered; when it was asked for, if the first level had the translation.
+    pub second_level_until: u64,
+    /// When its translation was known: not before the second level has answered.
+    pub translated: u64,
+    /// When its code was there: not before the translation is known.
+    pub there: u64,
+}
+
+/// What serves fetches, loads and stores. It is asked in program order; the times it is asked for need not rise.
+pub trait Memory {
+    /// Why it may end.
+    type Error;
+    /// Fetches the block that runs next, of `instructions` instructions.
+    ///
+    /// # Errors
+    /// The end of the run.
+    fn fetch(&mut self, at: u64, instructions: u64) -> Result<Fetch, Self::Error>;
+    /// Makes the next access of the block, a load or a store of `bytes`.
+    ///
+    /// # Errors
+    /// The end of the run.
+    fn access(&mut self, at: u64, store: bool, bytes: u64) -> Result<Access, Self::Error>;
+    /// Retirement waited `cycles` for the translation of `va`: of an access, or of the block's fetch.
+    fn waited(&mut self, va: u64, cycles: u64);
+}
+
+/// One access of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Op {
+    store: bool,
+    bytes: u64,
+}
+
+/// An instruction of a block, with its accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Step {
+    inst: Inst,
+    /// How many accesses it makes; they follow those of the instruction before.
+    ops: u16,
+    loads: bool,
+    stores: bool,
+}
+
+/// A block of code, ready to be run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Block {
+    steps: Box<[Step]>,
+    ops: Box<[Op]>,
+    /// From its first byte to the instruction behind it.
+    bytes: u64,
+}
+
+impl Block {
+    /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and its bytes.
+    /// An access of an instruction before that of the access before it counts as the latter's.
+    pub fn new(insts: &[Inst], bytes: u64, accesses: impl Iterator<Item = (u16, bool, u64)>) -> Self {
+        let mut steps: Vec<_> = insts.iter().map(|&inst| Step { inst, ops: 0, loads: false, stores: false }).collect();
+        let mut ops = Vec::new();
+        let mut at = 0;
+        for (instruction, store, bytes) in accesses {
+            at = at.max(usize::from(instruction)).min(steps.len().saturating_sub(1));
+            let Some(step) = steps.get_mut(at) else { break };
+            step.ops += 1;
+            step.loads |= !store;
+            step.stores |= store;
+            ops.push(Op { store, bytes });
+        }
+        Self { steps: steps.into(), ops: ops.into(), bytes }
+    }
+
+    /// How many instructions it has.
+    pub fn instructions(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// How many accesses it makes.
+    pub fn accesses(&self) -> usize {
+        self.ops.len()
+    }
+}
+
+/// A branch whose target is known when the next block begins.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    kind: Branch,
+    /// Where the instruction behind it lies; this also names the branch.
+    next: u64,
+    done: u64,
+}
+
+/// When and why dispatch could go on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Front {
+    /// The front end was sent elsewhere until then, by a trap or else by a branch.
+    redirected: u64,
+    by_trap: bool,
+    /// The block, and when the second TLB level had answered.
+    start: u64,
+    second_level_until: u64,
+    /// The block's translation was known.
+    translated: u64,
+    /// Its code was there.
+    delivered: u64,
+}
+
+/// A core in time.
+#[derive(Clone, Debug)]
+pub struct Core {
+    desc: TimingDesc,
+    ready: [u64; Reg::COUNT],
+    dispatch: InOrder,
+    retire: InOrder,
+    window: Ring,
+    load_queue: Ring,
+    store_queue: Ring,
+    int_registers: Ring,
+    vector_registers: Ring,
+    fetch_queue: Ring,
+    int: Slots,
+    mul: Slots,
+    vector: Slots,
+    load: Slots,
+    store: Slots,
+    div: Unit,
+    fp_div: Unit,
+    stores: Stores,
+    branches: Option<Branches>,
+    pending: Option<Pending>,
+    front: Front,
+    /// When the next block may be asked for.
+    fetch_next: u64,
+    /// Nothing is dispatched before: a serial instruction retires.
+    floor: u64,
+    /// When the last store is in the cache.
+    drained: u64,
+    /// Stores of the instruction at hand: address, bytes, and when the line may be written.
+    at_hand: Vec<(u64, u64, u64)>,
+    stack: Stack,
+    instructions: u64,
+    mispredicted: u64,
+}
+
+impl Core {
+    /// A core at cycle 0, with nothing in flight.
+    pub fn new(desc: &TimingDesc) -> Self {
+        let units = &desc.units;
+        Self {
+            ready: [0; Reg::COUNT],
+            dispatch: InOrder::new(desc.width),
+            retire: InOrder::new(desc.retire_width),
+            window: Ring::new(desc.window),
+            load_queue: Ring::new(desc.loads),
+            store_queue: Ring::new(desc.stores),
+            int_registers: Ring::new(desc.int_registers),
+            vector_registers: Ring::new(desc.vector_registers),
+            fetch_queue: Ring::new(desc.fetch_ahead),
+            int: Slots::new(units.int),
+            mul: Slots::new(units.mul),
+            vector: Slots::new(units.vector),
+            load: Slots::new(units.load),
+            store: Slots::new(units.store),
+            div: Unit::default(),
+            fp_div: Unit::default(),
+            stores: Stores::new(),
+            branches: (desc.predictor == Predictor::Perceptron).then(Branches::new),
+            pending: None,
+            front: Front::default(),
+            fetch_next: 0,
+            floor: 0,
+            drained: 0,
+            at_hand: Vec::new(),
+            stack: Stack::default(),
+            instructions: 0,
+            mispredicted: 0,
+            desc: desc.clone(),
+        }
+    }
+
+    /// The cycle in which the last instruction retired.
+    pub fn now(&self) -> u64 {
+        self.retire.cycle()
+    }
+
+    /// Where its cycles went: they add up to [`Core::now`].
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Instructions run.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// Branches that were not predicted.
+    pub fn mispredicted(&self) -> u64 {
+        self.mispredicted
+    }
+
+    /// Runs `block`, whose first instruction lies at `start`.
+    ///
+    /// # Errors
+    /// That of the memory; the rest of the block is not run.
+    pub fn run<M: Memory>(&mut self, block: &Block, start: u64, memory: &mut M) -> Result<(), M::Error> {
+        self.resolve(start);
+        self.fetch(start, block.steps.len() as u64, memory)?;
+        let mut ops = block.ops.iter();
+        for (index, step) in block.steps.iter().enumerate() {
+            let (dispatched, waited) = self.dispatch(step);
+            if index == 0 {
+                self.fetch_queue.take(dispatched);
+            }
+            let trapped = self.step(step, &mut ops, (dispatched, waited), memory)?;
+            if trapped {
+                self.redirect(self.retire.cycle() + u64::from(self.desc.mispredict_cycles), true);
+            }
+        }
+        self.instructions += block.steps.len() as u64;
+        if let Some(pending) = &mut self.pending {
+            pending.next = start.wrapping_add(block.bytes);
+        }
+        Ok(())
+    }
+
+    /// `count` instructions of which nothing is known, and which wait for nothing: they take a place each.
+    pub fn idle(&mut self, count: u64) {
+        let before = self.retire.cycle();
+        let cycles = count / u64::from(self.desc.width.min(self.desc.retire_width));
+        let dispatched = self.dispatch.take(self.front.delivered.max(self.floor));
+        let retired = self.retire.take(self.retire.cycle().max(dispatched) + cycles);
+        self.floor = self.floor.max(retired);
+        self.stack.add(Wait::Work, retired - before);
+        self.instructions += count;
+    }
+
+    /// The branch before has gone to `target`.
+    fn resolve(&mut self, target: u64) {
+        let Some(Pending { kind, next, done }) = self.pending.take() else { return };
+        let Some(branches) = &mut self.branches else { return };
+        if !branches.predicts(kind, next, target, next) {
+            self.mispredicted += 1;
+            self.redirect(done + u64::from(self.desc.mispredict_cycles), false);
+        }
+    }
+
+    /// The front end begins anew at `at`.
+    fn redirect(&mut self, at: u64, by_trap: bool) {
+        self.front.redirected = at;
+        self.front.by_trap = by_trap;
+        self.fetch_next = self.fetch_next.max(at);
+        self.floor = self.floor.max(at);
+    }
+
+    /// Fetches a block, ahead of dispatch as far as the queue allows.
+    #[inline(always)]
+    fn fetch<M: Memory>(&mut self, start: u64, instructions: u64, memory: &mut M) -> Result<(), M::Error> {
+        let at = self.fetch_next.max(self.fetch_queue.available());
+        let fetched = memory.fetch(at, instructions)?;
+        // Translations come one after the other; lines of code may be under way at once.
+        self.fetch_next = fetched.translated + 1;
+        self.front.start = start;
+        self.front.second_level_until = fetched.second_level_until;
+        self.front.translated = fetched.translated;
+        self.front.delivered = fetched.there.max(self.front.delivered);
+        Ok(())
+    }
+
+    /// When an instruction is dispatched, and whether it waited for the store queue.
+    #[inline(always)]
+    fn dispatch(&mut self, step: &Step) -> (u64, bool) {
+        let inst = &step.inst;
+        let mut earliest = self.front.delivered.max(self.window.available()).max(self.floor);
+        if step.loads {
+            earliest = earliest.max(self.load_queue.available());
+        }
+        for &reg in inst.results.as_slice().iter().chain(inst.bumped.as_slice()) {
+            if reg.is_int() {
+                earliest = earliest.max(self.int_registers.available());
+            } else if reg.is_vector() {
+                earliest = earliest.max(self.vector_registers.available());
+            }
+        }
+        if inst.class == Class::Serial {
+            earliest = earliest.max(self.retire.cycle());
+        }
+        let mut waited = false;
+        if step.stores {
+            let free = self.store_queue.available();
+            waited = free > earliest.max(self.dispatch.cycle());
+            earliest = earliest.max(free);
+        }
+        (self.dispatch.take(earliest), waited)
+    }
+
+    /// The times of an instruction that was dispatched; whether it trapped.
+    #[inline(always)]
+    fn step<M: Memory>(
+        &mut self,
+        step: &Step,
+        ops: &mut std::slice::Iter<'_, Op>,
+        (dispatched, waited): (u64, bool),
+        memory: &mut M,
+    ) -> Result<bool, M::Error> {
+        let inst = &step.inst;
+        let begin = dispatched + 1;
+        let ready = |ready: &[u64; Reg::COUNT], regs: &[Reg]| {
+            regs.iter().fold(begin, |latest, reg| latest.max(ready[reg.index()]))
+        };
+        let mut address_ready = ready(&self.ready, inst.address.as_slice());
+        let mut inputs_ready = ready(&self.ready, inst.sources.as_slice());
+        if inst.class == Class::Atomic {
+            address_ready = address_ready.max(self.drained);
+        }
+        let bumped = address_ready + u64::from(self.desc.bump_cycles);
+
+        let mut slowest = Access::default();
+        let mut issued = 0;
+        let mut trapped = false;
+        let mut stores_ready = 0;
+        self.at_hand.clear();
+        for op in ops.by_ref().take(usize::from(step.ops)) {
+            let at = if op.store { self.store.take(address_ready) } else { self.load.take(address_ready) };
+            let mut access = memory.access(at, op.store, op.bytes)?;
+            trapped |= access.trapped;
+            if op.store {
+                self.at_hand.push((access.va, op.bytes, access.there));
+                stores_ready = stores_ready.max(access.translated);
+                access.there = access.translated;
+            } else {
+                if let Some(ready) = self.stores.ready(at, access.va, op.bytes) {
+                    access.there = ready.max(access.translated) + u64::from(self.desc.forward_cycles);
+                    access.by = 0;
+                }
+                inputs_ready = inputs_ready.max(access.there);
+            }
+            if access.there >= slowest.there {
+                (slowest, issued) = (access, at);
+            }
+        }
+
+        let done = self.execute(inst.class, inputs_ready);
+        for &reg in inst.results.as_slice() {
+            self.ready[reg.index()] = done;
+        }
+        for &reg in inst.bumped.as_slice() {
+            self.ready[reg.index()] = bumped;
+        }
+        if inst.branch != Branch::None {
+            self.pending = Some(Pending { kind: inst.branch, next: 0, done });
+        }
+
+        let before = self.retire.cycle();
+        let retired = self.retire.take(done.max(stores_ready));
+        if retired > before {
+            let (fetch, access) = self.account(before, retired, (dispatched, waited), issued, &slowest);
+            if fetch > 0 {
+                memory.waited(self.front.start, fetch);
+            }
+            if access > 0 {
+                memory.waited(slowest.va, access);
+            }
+        }
+        self.window.take(retired);
+        if inst.class == Class::Serial {
+            self.floor = self.floor.max(retired);
+        }
+        for &reg in inst.results.as_slice().iter().chain(inst.bumped.as_slice()) {
+            if reg.is_int() {
+                self.int_registers.take(retired);
+            } else if reg.is_vector() {
+                self.vector_registers.take(retired);
+            }
+        }
+        for _ in 0..usize::from(step.ops) - self.at_hand.len() {
+            self.load_queue.take(retired);
+        }
+        for at in 0..self.at_hand.len() {
+            let (va, bytes, there) = self.at_hand[at];
+            self.drained = retired.max(self.drained + 1).max(there);
+            self.store_queue.take(self.drained);
+            self.stores.note(va, bytes, done, self.drained);
+        }
+        Ok(trapped)
+    }
+
+    /// When an instruction of `class` is done whose inputs are ready at `ready`.
+    #[inline(always)]
+    fn execute(&mut self, class: Class, ready: u64) -> u64 {
+        let latencies = &self.desc.latencies;
+        let (begin, cycles) = match class {
+            Class::Move => return ready,
+            Class::Serial => (ready, latencies.serial),
+            Class::Int | Class::Branch => (self.int.take(ready), latencies.int),
+            Class::Atomic => (self.int.take(ready), latencies.atomic),
+            Class::Mul => (self.mul.take(ready), latencies.mul),
+            Class::Div => (self.div.take(ready, u64::from(latencies.div)), latencies.div),
+            Class::Vector => (self.vector.take(ready), latencies.vector),
+            Class::FpAdd => (self.vector.take(ready), latencies.fp_add),
+            Class::FpMul => (self.vector.take(ready), latencies.fp_mul),
+            Class::Convert => (self.vector.take(ready), latencies.convert),
+            Class::FpDiv => (self.fp_div.take(ready, u64::from(latencies.fp_div / 2)), latencies.fp_div),
+        };
+        begin + u64::from(cycles)
+    }
+
+    /// What retirement waited for from `before` to `retired`, at an instruction that made the accesses of which `slowest`, issued at
+    /// `issued`, was the last to be there. The cycles of these that were for translation: of the fetch, and of that access.
+    fn account(
+        &mut self,
+        before: u64,
+        retired: u64,
+        (dispatched, waited): (u64, bool),
+        issued: u64,
+        slowest: &Access,
+    ) -> (u64, u64) {
+        let mut at = before;
+        let (mut fetch, mut access) = (0, 0);
+        let stack = &mut self.stack;
+        let mut until = |time: u64, wait: Wait| {
+            if time > at {
+                let to = time.min(retired);
+                stack.add(wait, to - at);
+                match wait {
+                    Wait::FetchSecondLevel | Wait::FetchWalk => fetch += to - at,
+                    wait if wait.is_translation() => access += to - at,
+                    _ => {}
+                }
+                at = to;
+            }
+        };
+        if dispatched > before {
+            let Front { redirected, by_trap, second_level_until, translated, delivered, .. } = self.front;
+            until(redirected.min(dispatched), if by_trap { Wait::Trap } else { Wait::Branch });
+            until(second_level_until.min(dispatched), Wait::FetchSecondLevel);
+            until(translated.min(dispatched), Wait::FetchWalk);
+            until(delivered.min(dispatched), Wait::FetchMiss);
+            until(dispatched, if waited { Wait::Stores } else { Wait::Work });
+        }
+        if slowest.there > 0 {
+            until(issued, Wait::Work);
+            until(slowest.second_level_until, Wait::SecondLevel);
+            until(slowest.translated, Wait::walk(slowest.walk_by));
+            until(slowest.there, Wait::data(slowest.by));
+        }
+        until(retired, Wait::Work);
+        (fetch, access)
+    }
+}

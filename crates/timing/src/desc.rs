@@ -1,0 +1,163 @@
+//! What a core in time is made of.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// An out-of-order core: how many instructions it keeps in flight, and how long each takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimingDesc {
+    /// Instructions dispatched per cycle. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub width: u32,
+    /// Instructions retired per cycle. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub retire_width: u32,
+    /// Entries of the reorder buffer, in instructions. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub window: u32,
+    /// Entries of the load queue: loads dispatched and not retired. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub loads: u32,
+    /// Entries of the store queue: stores dispatched and not written to the cache. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub stores: u32,
+    /// Integer registers for renaming: results not retired. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub int_registers: u32,
+    /// Vector registers for renaming: results not retired. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub vector_registers: u32,
+    /// Blocks of code that are fetched ahead of dispatch. Range 1..=65536.
+    #[schemars(range(min = 1, max = 65536))]
+    pub fetch_ahead: u32,
+    /// Cycles from a mispredicted branch's result to the dispatch of the instruction after it.
+    #[schemars(range(min = 0, max = 10000))]
+    pub mispredict_cycles: u32,
+    /// Cycles from a store's data to a load that takes them out of the store queue.
+    #[schemars(range(min = 0, max = 10000))]
+    pub forward_cycles: u32,
+    /// Cycles until a register is ready that an access changes by a constant, such as the stack pointer of a push: 0 where
+    /// the front end keeps count of it.
+    #[schemars(range(min = 0, max = 10000))]
+    pub bump_cycles: u32,
+    /// How branches are predicted.
+    #[serde(default)]
+    pub predictor: Predictor,
+    /// How many instructions of a kind begin in a cycle.
+    pub units: Units,
+    /// How long they take, in cycles.
+    pub latencies: Latencies,
+    /// How lines of memory come to the core.
+    pub memory: MemoryTiming,
+    /// What is assumed of the dependences of code whose instructions are not known.
+    #[serde(default)]
+    pub unknown: Unknown,
+    /// Where the numbers come from.
+    #[serde(default)]
+    pub source: String,
+    /// Keys of this table that no source states, each with the reason for the value.
+    #[serde(default)]
+    pub assumed: BTreeMap<String, String>,
+}
+
+/// How branches are predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Predictor {
+    /// Every branch is predicted.
+    Perfect,
+    /// Hashed perceptrons (Tarjan and Skadron, ACM TACO 2005) for conditional branches, the last target by recent history
+    /// for indirect ones; returns and direct branches are predicted.
+    #[default]
+    Perceptron,
+}
+
+/// How lines of memory come to a core. The latencies of caches and memory are theirs (`cache.*.cycles`,
+/// `cache_rules.memory_cycles`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryTiming {
+    /// Lines that a core can wait for at once: buffers (MSHRs) of the first data cache. Range 1..=1024.
+    #[schemars(range(min = 1, max = 1024))]
+    pub fill_buffers: u16,
+    /// Bytes that memory gives all cores in a cycle. Range 0.25..=65536.
+    #[schemars(range(min = 0.25, max = 65536.0))]
+    pub bytes_per_cycle: f64,
+    /// Streams that the prefetcher of a core follows; 0 for no prefetcher.
+    #[schemars(range(min = 0, max = 1024))]
+    pub streams: u16,
+    /// Lines that it brings ahead of a stream, into the second cache level. It does not leave a page of 4 KiB.
+    #[schemars(range(min = 0, max = 64))]
+    pub stream_distance: u16,
+}
+
+/// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The truth lies
+/// between the two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unknown {
+    /// No instruction waits for another.
+    #[default]
+    Independent,
+    /// Each load waits for the load before it.
+    Dependent,
+}
+
+/// How many instructions of a kind begin in a cycle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Units {
+    /// Integer instructions and branches. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub int: u8,
+    /// Integer multiplications. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub mul: u8,
+    /// Vector and floating-point instructions. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub vector: u8,
+    /// Loads. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub load: u8,
+    /// Stores. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub store: u8,
+}
+
+/// How long instructions take, in cycles. What accesses take comes on top.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Latencies {
+    /// Integer arithmetic, logic, compares, branches.
+    #[schemars(range(min = 0, max = 10000))]
+    pub int: u32,
+    /// Integer multiplication.
+    #[schemars(range(min = 0, max = 10000))]
+    pub mul: u32,
+    /// Integer division; the divider does one at a time.
+    #[schemars(range(min = 0, max = 10000))]
+    pub div: u32,
+    /// Vector integer and logic.
+    #[schemars(range(min = 0, max = 10000))]
+    pub vector: u32,
+    /// Floating-point addition and comparison.
+    #[schemars(range(min = 0, max = 10000))]
+    pub fp_add: u32,
+    /// Floating-point multiplication.
+    #[schemars(range(min = 0, max = 10000))]
+    pub fp_mul: u32,
+    /// Floating-point division and square root; ready for the next after half of it.
+    #[schemars(range(min = 0, max = 10000))]
+    pub fp_div: u32,
+    /// Conversions, and moves between register files.
+    #[schemars(range(min = 0, max = 10000))]
+    pub convert: u32,
+    /// Atomic read-modify-write, after its load.
+    #[schemars(range(min = 0, max = 10000))]
+    pub atomic: u32,
+    /// Instructions that wait until all before them have retired.
+    #[schemars(range(min = 0, max = 10000))]
+    pub serial: u32,
+}

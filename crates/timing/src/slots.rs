@@ -1,0 +1,79 @@
+//! Units that begin a number of instructions in each cycle, in any order.
+
+/// Cycles whose use is kept. Cycles that are this far apart share an entry.
+const KEPT: usize = 4096;
+
+/// The units of a kind.
+///
+/// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it. An instruction whose cycle falls on an
+/// entry kept for a later one finds its units free, and leaves no trace: so an instruction that issues thousands of cycles
+/// before another costs no search.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    width: u8,
+    used: Box<[(u64, u8)]>,
+}
+
+impl Slots {
+    /// `width` units.
+    pub fn new(width: u8) -> Self {
+        Self { width: width.max(1), used: vec![(0, 0); KEPT].into() }
+    }
+
+    /// The first cycle at `earliest` or later in which a unit is free; it is taken.
+    #[inline(always)]
+    pub fn take(&mut self, earliest: u64) -> u64 {
+        let mut cycle = earliest;
+        loop {
+            let entry = &mut self.used[cycle as usize % KEPT];
+            if entry.0 < cycle {
+                *entry = (cycle, 1);
+                return cycle;
+            }
+            if entry.0 > cycle {
+                return cycle;
+            }
+            if entry.1 < self.width {
+                entry.1 += 1;
+                return cycle;
+            }
+            cycle += 1;
+        }
+    }
+}
+
+/// One unit that is busy for a while with each instruction.
+#[derive(Clone, Debug, Default)]
+pub struct Unit {
+    free: u64,
+}
+
+impl Unit {
+    /// Begins at `earliest` or when it is free, and is busy for `cycles`.
+    #[inline(always)]
+    pub fn take(&mut self, earliest: u64, cycles: u64) -> u64 {
+        let start = earliest.max(self.free);
+        self.free = start + cycles;
+        start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_instruction_waits_for_one_of_two_units() {
+        let mut slots = Slots::new(2);
+        assert_eq!([slots.take(7), slots.take(7), slots.take(7), slots.take(5), slots.take(7)], [7, 7, 8, 5, 8]);
+        // A cycle on the same entry, long after: the earlier one is free for all from then on.
+        assert_eq!(slots.take(7 + KEPT as u64), 7 + KEPT as u64);
+        assert_eq!([slots.take(7), slots.take(7), slots.take(7)], [7, 7, 7]);
+    }
+
+    #[test]
+    fn a_divider_does_one_at_a_time() {
+        let mut unit = Unit::default();
+        assert_eq!([unit.take(10, 20), unit.take(11, 20), unit.take(100, 20)], [10, 30, 100]);
+    }
+}

@@ -1,0 +1,233 @@
+"""A naive model of a core in time, by the rules of docs/concepts/timing.md: lists and dictionaries, one rule a line.
+
+It takes TLB misses, walks and physical addresses from what `explain` says of the same trace, for these do not depend on
+time, and works out all times itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+LINE = 64
+PAGE = 4096
+MEMORY = 3
+
+
+@dataclass
+class Inst:
+    """An instruction: its class, registers by role, and its accesses (whether each stores, and its bytes)."""
+
+    cls: str
+    sources: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    address: list[str] = field(default_factory=list)
+    bumped: list[str] = field(default_factory=list)
+    ops: list[tuple[bool, int]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """As text traces have it."""
+        words = [self.cls]
+        for mark, regs in ((">", self.results), ("", self.sources), ("@", self.address), ("!", self.bumped)):
+            words += [mark + reg for reg in regs]
+        return " ".join(words + [("w" if store else "r") + str(size) for store, size in self.ops])
+
+
+def number(text: Any) -> int:
+    """An address as `explain` writes it."""
+    return text if isinstance(text, int) else int(text, 16)
+
+
+def is_int(reg: str) -> bool:
+    """Whether the register is kept in the integer file."""
+    return reg.startswith("i")
+
+
+def is_vector(reg: str) -> bool:
+    """Whether the register is kept in the vector file."""
+    return reg[0] in "vks"
+
+
+class Caches:
+    """One cache level of true LRU before memory; or none."""
+
+    def __init__(self, lines: int, cycles: int, memory: int) -> None:
+        self.lines, self.cycles, self.memory = lines, cycles, memory
+        self.held: list[int] = []
+
+    def read(self, pa: int) -> tuple[int, int]:
+        """The latency, and how far away the line was."""
+        line = pa // LINE
+        if line in self.held:
+            self.held.remove(line)
+            self.held.insert(0, line)
+            return self.cycles, 0
+        self.held = [line, *self.held][: self.lines]
+        return self.memory, MEMORY
+
+
+class Units:
+    """`width` units that begin an instruction each in a cycle; 4096 cycles are kept."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.used: dict[int, tuple[int, int]] = {}
+
+    def take(self, earliest: int) -> int:
+        """The first cycle with a free unit."""
+        cycle = earliest
+        while True:
+            kept, used = self.used.get(cycle % 4096, (0, 0))
+            if kept < cycle:
+                self.used[cycle % 4096] = (cycle, 1)
+                return cycle
+            if kept > cycle:
+                return cycle
+            if used < self.width:
+                self.used[cycle % 4096] = (cycle, used + 1)
+                return cycle
+            cycle += 1
+
+
+class Core:
+    """A core in time."""
+
+    def __init__(self, desc: Json, caches: Caches, walkers: int) -> None:
+        """`desc`: a `[core.timing]` table."""
+        self.desc, self.caches = desc, caches
+        units = desc["units"]
+        self.units = {name: Units(units[name]) for name in units}
+        self.busy = {"div": 0, "fp-div": 0}
+        self.walkers = [0] * walkers
+        self.buffers = [0] * desc["memory"]["fill_buffers"]
+        self.coming: dict[int, tuple[int, int]] = {}
+        self.ready: dict[str, int] = {}
+        # When each instruction was dispatched and retired, each load and register write retired, each store drained.
+        self.dispatched: list[int] = []
+        self.retired: list[int] = []
+        self.loads: list[int] = []
+        self.drains: list[int] = []
+        self.writes: dict[bool, list[int]] = {True: [], False: []}
+        self.blocks: list[int] = []
+        self.granules: dict[int, tuple[int, int, int]] = {}
+        self.fetch_next = self.floor = self.delivered = 0
+
+    def now(self) -> int:
+        """The cycle in which the last instruction retired."""
+        return self.retired[-1] if self.retired else 0
+
+    def line(self, at: int, pa: int) -> int:
+        """When a line wanted at `at` is there."""
+        cycles, far = self.caches.read(pa)
+        line = pa // LINE
+        kept, coming = self.coming.get(line % 4096, (-1, 0))
+        arrives = coming if kept == line and coming > at else 0
+        if far == 0:
+            return max(at + cycles, arrives)
+        free = self.buffers.index(min(self.buffers))
+        there = max(at, self.buffers[free]) + cycles
+        self.buffers[free] = there
+        there = max(there, arrives)
+        self.coming[line % 4096] = (line, there)
+        return there
+
+    def translate(self, at: int, seen: Json) -> int:
+        """When the translation of a reference is known that was asked for at `at`."""
+        if not seen["walk"]:
+            return at
+        cycles = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
+        walker = self.walkers.index(min(self.walkers))
+        self.walkers[walker] = max(at, self.walkers[walker]) + cycles
+        return self.walkers[walker]
+
+    def place(self, times: list[int], earliest: int, width: int) -> int:
+        """The first place at `earliest` or later, in order, `width` in a cycle."""
+        last = times[-1] if times else 0
+        cycle = max(earliest, last)
+        return cycle + 1 if cycle == last and times.count(cycle) >= width else cycle
+
+    def block(self, insts: list[Inst], seen: list[Json]) -> None:
+        """Runs a block; `seen`: its fetch and its accesses as `explain` has them."""
+        desc, ahead = self.desc, self.desc["fetch_ahead"]
+        at = max(self.fetch_next, self.blocks[-ahead] if len(self.blocks) >= ahead else 0)
+        translated = self.translate(at, seen[0])
+        there = max(translated, self.line(translated, number(seen[0]["pa"])) - self.caches.cycles)
+        self.fetch_next = translated + 1
+        self.delivered = max(self.delivered, there)
+        accesses = iter(seen[1:])
+        for index, inst in enumerate(insts):
+            loads = [op for op in inst.ops if not op[0]]
+            stores = [op for op in inst.ops if op[0]]
+            earliest = max(self.delivered, self.floor)
+
+            def waits(times: list[int], places: int) -> int:
+                return times[-places] if len(times) >= places else 0
+
+            earliest = max(earliest, waits(self.retired, desc["window"]))
+            if loads:
+                earliest = max(earliest, waits(self.loads, desc["loads"]))
+            if stores:
+                earliest = max(earliest, waits(self.drains, desc["stores"]))
+            for reg in inst.results + inst.bumped:
+                if is_int(reg):
+                    earliest = max(earliest, waits(self.writes[True], desc["int_registers"]))
+                elif is_vector(reg):
+                    earliest = max(earliest, waits(self.writes[False], desc["vector_registers"]))
+            if inst.cls == "serial":
+                earliest = max(earliest, self.now())
+            dispatched = self.place(self.dispatched, earliest, desc["width"])
+            self.dispatched.append(dispatched)
+            if index == 0:
+                self.blocks.append(dispatched)
+            self.one(inst, dispatched, accesses)
+
+    def one(self, inst: Inst, dispatched: int, accesses: Any) -> None:
+        """What follows the dispatch of an instruction."""
+        desc, latencies = self.desc, self.desc["latencies"]
+        address = max([dispatched + 1] + [self.ready.get(reg, 0) for reg in inst.address])
+        inputs = max([dispatched + 1] + [self.ready.get(reg, 0) for reg in inst.sources])
+        if inst.cls == "atomic":
+            address = max(address, self.drains[-1] if self.drains else 0)
+        translated_stores, lines = 0, []
+        for store, size in inst.ops:
+            at = self.units["store" if store else "load"].take(address)
+            seen = next(accesses)
+            translated = self.translate(at, seen)
+            va = number(seen["va"])
+            there = self.line(translated, number(seen["pa"]))
+            granules = range(va // 8, (va + size - 1) // 8 + 1)
+            if store:
+                translated_stores = max(translated_stores, translated)
+                lines.append((granules, there))
+                continue
+            known = [self.granules.get(g % 1024) for g in granules]
+            young = [k[1] for g, k in zip(granules, known, strict=True) if k and k[0] == g and k[2] > at]
+            if young:
+                there = max(max(young), translated) + desc["forward_cycles"]
+            inputs = max(inputs, there)
+        unit = {"int": "int", "branch": "int", "jump": "int", "conditional": "int", "atomic": "int", "mul": "mul"}
+        if inst.cls == "move":
+            done = inputs
+        elif inst.cls == "serial":
+            done = inputs + latencies["serial"]
+        elif inst.cls in ("div", "fp-div"):
+            cycles = latencies[inst.cls.replace("-", "_")]
+            start = max(inputs, self.busy[inst.cls])
+            self.busy[inst.cls] = start + (cycles if inst.cls == "div" else cycles // 2)
+            done = start + cycles
+        else:
+            name = "int" if inst.cls in ("jump", "conditional") else inst.cls.replace("-", "_")
+            done = self.units[unit.get(inst.cls, "vector")].take(inputs) + latencies[name]
+        self.ready.update(dict.fromkeys(inst.results, done))
+        self.ready.update(dict.fromkeys(inst.bumped, address + desc["bump_cycles"]))
+        retired = self.place(self.retired, max(done, translated_stores), desc["retire_width"])
+        self.retired.append(retired)
+        if inst.cls == "serial":
+            self.floor = max(self.floor, retired)
+        for reg in inst.results + inst.bumped:
+            if is_int(reg) or is_vector(reg):
+                self.writes[is_int(reg)].append(retired)
+        self.loads += [retired] * sum(not store for store, _ in inst.ops)
+        for granules, there in lines:
+            drained = max(retired, (self.drains[-1] if self.drains else 0) + 1, there)
+            self.drains.append(drained)
+            self.granules.update({g % 1024: (g, done, drained) for g in granules})
