@@ -1,0 +1,373 @@
+//! The figures of a machine, each with the interval over repeats and the curve it was found in.
+//!
+//! Curves are found by their names: `add-chain`, `footprint`, `memory-chains`, `pages-4k`, `pages-2m`, `within-large`,
+//! `walk-chains-4k`, `walk-chains-2m`, `walk-spread`. A figure whose curve does not show it has no value, and says why.
+
+use super::{
+    stats::{RESAMPLES, interval, median, quantile, resample},
+    steps::{Knee, Level, Steps, departure, steps},
+};
+use crate::{
+    curve::{Curve, Point},
+    random::Random,
+};
+use serde::Serialize;
+
+/// How far a figure can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Nearly every resample shows it, within 15 % of its value.
+    High,
+    /// Four of five resamples show it, within half of its value.
+    Medium,
+    /// Anything less.
+    Low,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Its key.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The value; None where the curve does not show it.
+    pub value: Option<f64>,
+    /// 95 % of resamples of the repeats.
+    pub interval: Option<[f64; 2]>,
+    /// Of a knee: where a tenth of the accesses miss, and where nine tenths do.
+    pub blur: Option<[f64; 2]>,
+    /// Share of resamples that show it.
+    pub found: f64,
+    /// How far it can be relied on.
+    pub confidence: Confidence,
+    /// Repeats of each point.
+    pub repeats: usize,
+    /// The curve.
+    pub curve: String,
+    /// The way it was found, or the reason why it was not.
+    pub note: String,
+}
+
+/// Which repeats are looked at: all, or those of a resample.
+struct Take(Option<Vec<usize>>);
+
+impl Take {
+    fn of(&self, values: &[f64]) -> Vec<f64> {
+        let Some(chosen) = &self.0 else { return values.to_vec() };
+        let some: Vec<f64> = chosen.iter().filter_map(|&i| values.get(i).copied()).collect();
+        // A point with fewer repeats than the others may have none of those.
+        if some.is_empty() { values.to_vec() } else { some }
+    }
+
+    fn median(&self, values: &[f64]) -> f64 {
+        median(&self.of(values))
+    }
+
+    /// The lower quartile: other programs can only add misses to a chase, so its quieter repeats are nearer to the
+    /// truth.
+    fn quiet(&self, values: &[f64]) -> f64 {
+        quantile(&self.of(values), 0.25)
+    }
+
+    fn mean(&self, values: &[f64]) -> f64 {
+        let some = self.of(values);
+        some.iter().sum::<f64>() / some.len() as f64
+    }
+}
+
+/// All repeats.
+const WHOLE: Take = Take(None);
+
+/// A value and, of knees, the blur.
+type Found = Option<(f64, Option<[f64; 2]>)>;
+
+/// Finds a figure in a curve.
+type Finder<'a> = &'a dyn Fn(&Take) -> Found;
+
+struct Wanted<'a> {
+    name: String,
+    unit: &'static str,
+    curve: &'a Curve,
+    note: String,
+    missing: String,
+}
+
+fn figure(wanted: Wanted, find: Finder) -> Figure {
+    let Wanted { name, unit, curve, note, missing } = wanted;
+    let repeats = curve.points.iter().map(|p| p.cycles.len()).max().unwrap_or(0);
+    let (value, blur) = find(&WHOLE).unzip();
+    let mut random = Random::new(repeats as u64);
+    let mut seen = Vec::new();
+    for _ in 0..RESAMPLES {
+        // The same repeats at every point: what disturbed one repeat disturbed its neighbours too.
+        let take = Take(Some(resample(repeats.max(1), &mut random)));
+        seen.extend(find(&take).map(|(value, _)| value));
+    }
+    let found = if value.is_some() { seen.len() as f64 / f64::from(RESAMPLES) } else { 0.0 };
+    let interval = value.and_then(|_| interval(&seen));
+    let confidence = match (value, interval) {
+        (Some(value), Some([low, high])) if repeats >= 3 => {
+            let wide = (high - low) / value.abs().max(f64::MIN_POSITIVE);
+            match (found, wide) {
+                (found, wide) if found >= 0.95 && wide <= 0.15 => Confidence::High,
+                (found, wide) if found >= 0.8 && wide <= 0.5 => Confidence::Medium,
+                _ => Confidence::Low,
+            }
+        }
+        _ => Confidence::Low,
+    };
+    let note = if value.is_some() { note } else { missing };
+    Figure {
+        name,
+        unit,
+        value,
+        interval,
+        blur: blur.flatten(),
+        found,
+        confidence,
+        repeats,
+        curve: curve.name.clone(),
+        note,
+    }
+}
+
+/// Cycles of a load that hits in the first level of everything, by the smallest control.
+fn base_of(curve: &Curve) -> f64 {
+    curve.points.first().map_or(1.0, |p| median(&p.control)).max(1.0)
+}
+
+/// Quiet cost of each point less that of its control, plus what a load of the first-level cache costs, so that steps
+/// are factors.
+fn extra(curve: &Curve, take: &Take) -> Vec<f64> {
+    let base = base_of(curve);
+    let one = |p: &Point| (take.quiet(&p.cycles) - take.quiet(&p.control) + base).max(base / 2.0);
+    curve.points.iter().map(one).collect()
+}
+
+fn xs(curve: &Curve) -> Vec<f64> {
+    curve.points.iter().map(|p| p.x as f64).collect()
+}
+
+fn extra_steps(curve: &Curve, take: &Take) -> Steps {
+    steps(&xs(curve), &extra(curve, take))
+}
+
+/// Everything that these curves show.
+pub fn figures(curves: &[Curve]) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let of = |name: &str| curves.iter().find(|c| c.name == name && !c.points.is_empty());
+    if let Some(curve) = of("add-chain") {
+        all.push(frequency(curve));
+    }
+    if let Some(curve) = of("footprint") {
+        caches(curve, &mut all);
+    }
+    if let Some(curve) = of("memory-chains") {
+        all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
+    }
+    for size in ["4k", "2m"] {
+        if let Some(curve) = of(&format!("pages-{size}")) {
+            tlbs(curve, size, &mut all);
+        }
+    }
+    if let (Some(within), Some(small)) = (of("within-large"), of("pages-4k")) {
+        all.push(large_entries(within, small));
+    }
+    for size in ["4k", "2m"] {
+        if let Some(curve) = of(&format!("walk-chains-{size}")) {
+            let extra = |p: &Point, take: &Take| (take.quiet(&p.cycles) - take.quiet(&p.control)).max(0.1);
+            all.push(overlap(curve, &format!("walks_overlapped_{size}"), "walks", extra));
+        }
+    }
+    if let Some(curve) = of("walk-spread") {
+        walk_cache(curve, &mut all);
+    }
+    all
+}
+
+/// Median over the points of the spread of their repeats: the middle half, as a share of the median. None of one
+/// repeat.
+pub fn noise(curve: &Curve) -> Option<f64> {
+    let spread = |values: &Vec<f64>| (quantile(values, 0.75) - quantile(values, 0.25)) / median(values);
+    let all: Vec<f64> = curve.points.iter().map(|p| &p.ns).filter(|ns| ns.len() > 1).map(spread).collect();
+    (!all.is_empty()).then(|| median(&all))
+}
+
+fn frequency(curve: &Curve) -> Figure {
+    let note = "a chain of dependent adds, one a cycle".to_owned();
+    let wanted = Wanted { name: "frequency_mhz".into(), unit: "MHz", curve, note, missing: String::new() };
+    figure(wanted, &|take| Some((1000.0 / take.median(&curve.points[0].ns), None)))
+}
+
+/// A level that costs at least this share of the largest footprint's latency is memory, in the reach of one TLB level
+/// or of the next: caches of processors are faster by more.
+const MEMORY_SHARE: f64 = 0.5;
+
+/// Caches only, and the knee at the end of each.
+fn cache_steps(curve: &Curve, take: &Take) -> Vec<(Level, Knee)> {
+    let xs = xs(curve);
+    let ys: Vec<f64> = curve.points.iter().map(|p| take.quiet(&p.cycles)).collect();
+    let Steps { mut levels, knees } = steps(&xs, &ys);
+    let last = ys.last().copied().unwrap_or(0.0);
+    levels.retain(|l| l.cycles < MEMORY_SHARE * last);
+    let knee = |(at, level): (usize, Level)| match knees.get(at) {
+        Some(&knee) => Some((level, knee)),
+        None => departure(&xs, &ys, &level).map(|(knee, _)| (level, knee)),
+    };
+    levels.into_iter().enumerate().map_while(knee).collect()
+}
+
+/// Levels of the cache hierarchy, and memory.
+fn caches(curve: &Curve, all: &mut Vec<Figure>) {
+    const NAMES: [&str; 3] = ["l1d", "l2", "l3"];
+    let shown = cache_steps(curve, &WHOLE).len();
+    let largest = curve.points.last().map_or(0, |p| p.x);
+    for (at, name) in NAMES.into_iter().enumerate() {
+        let missing = format!(
+            "the curve shows {shown} caches up to {largest} bytes: one that neighbours share and overwrite has no \
+             flat part"
+        );
+        let wanted = |what: &str, unit, note: &str| {
+            let (name, note) = (format!("{name}_{what}"), note.to_owned());
+            Wanted { name, unit, curve, note, missing: missing.clone() }
+        };
+        // With another number of caches a resample shows another hierarchy: its knees are not these.
+        let find = |take: &Take| cache_steps(curve, take).get(at).copied().filter(|_| at < shown);
+        all.push(figure(wanted("bytes", "bytes", "half of the loads miss it"), &|take| {
+            find(take).map(|(_, knee)| (knee.at, Some([knee.begins, knee.ends])))
+        }));
+        all.push(figure(wanted("cycles", "cycles", "dependent loads over its flat part"), &|take| {
+            find(take).map(|(level, _)| (level.cycles, None))
+        }));
+    }
+    let last = curve.points.last().expect("a curve that was found has points");
+    let backed = curve.huge_share.unwrap_or(0.0);
+    let note = format!(
+        "dependent loads over {largest} bytes, {:.0} % of it in 2 MB pages; walks are part of it",
+        backed * 100.0
+    );
+    let wanted =
+        Wanted { name: "memory_cycles".into(), unit: "cycles", curve, note: note.clone(), missing: String::new() };
+    all.push(figure(wanted, &|take| Some((take.median(&last.cycles), None))));
+    let wanted = Wanted { name: "memory_ns".into(), unit: "ns", curve, note, missing: String::new() };
+    all.push(figure(wanted, &|take| Some((take.median(&last.ns), None))));
+}
+
+/// How many run at once: the cost alone over the cost of one among many, which is the third lowest of all numbers of
+/// chases, so that one lucky point decides nothing.
+fn overlap(curve: &Curve, name: &str, what: &str, cost: impl Fn(&Point, &Take) -> f64) -> Figure {
+    let costs = |take: &Take| -> Vec<f64> { curve.points.iter().map(|p| cost(p, take)).collect() };
+    let among = |costs: &[f64]| {
+        let mut sorted = costs.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len().min(3) - 1]
+    };
+    let whole = costs(&WHOLE);
+    let enough = whole.iter().position(|&c| c <= among(&whole) / 0.9).map_or(0, |at| curve.points[at].x);
+    let alone = curve.points[0].x == 1;
+    let note = format!(
+        "cost of one of the {what} alone over its cost among independent ones; {enough} chases reach nine tenths"
+    );
+    let missing = "the curve does not begin with 1 chase".to_owned();
+    figure(Wanted { name: name.into(), unit: "at once", curve, note, missing }, &|take| {
+        let costs = costs(take);
+        alone.then(|| (costs[0] / among(&costs), None))
+    })
+}
+
+/// What a curve over pages shows of two TLB levels.
+struct Levels {
+    first: Option<Knee>,
+    hit_cycles: Option<f64>,
+    second: Option<Knee>,
+    walk_cycles: Option<f64>,
+}
+
+fn tlb_levels(curve: &Curve, take: &Take) -> Levels {
+    let (xs, ys) = (xs(curve), extra(curve, take));
+    let found = steps(&xs, &ys);
+    let beyond = found.levels.get(1).and_then(|level| departure(&xs, &ys, level));
+    Levels {
+        first: found.knees.first().copied(),
+        hit_cycles: found.levels.get(1).map(|l| l.cycles - found.levels[0].cycles),
+        second: beyond.map(|(knee, _)| knee),
+        walk_cycles: beyond.map(|(_, next)| next - found.levels[1].cycles),
+    }
+}
+
+/// Entries of both levels and the costs behind them.
+fn tlbs(curve: &Curve, size: &str, all: &mut Vec<Figure>) {
+    let largest = curve.points.last().map_or(0, |p| p.x);
+    let mut add = |name: String, unit, note: &str, find: &dyn Fn(&Levels) -> Found| {
+        let missing = format!("the curve does not show it up to {largest} pages");
+        let wanted = Wanted { name, unit, curve, note: note.to_owned(), missing };
+        all.push(figure(wanted, &|take| find(&tlb_levels(curve, take))));
+    };
+    let entries = |knee: Option<Knee>| knee.map(|k| (k.at.floor(), Some([k.begins, k.ends])));
+    add(format!("l1_dtlb_entries_{size}"), "entries", "half of the loads miss it", &|l| entries(l.first));
+    add(format!("l2_tlb_entries_{size}"), "entries", "half of the loads miss it", &|l| entries(l.second));
+    add(format!("l2_tlb_hit_cycles_{size}"), "cycles", "beyond a hit in the first level", &|l| {
+        l.hit_cycles.map(|c| (c, None))
+    });
+    let note = "dependent walks at twice the second level's pages, beyond a hit in it";
+    add(format!("walk_cycles_{size}"), "cycles", note, &|l| l.walk_cycles.map(|c| (c, None)));
+}
+
+/// Share of 2 MB pages that one entry maps: lines in many of its base pages cost no more than a first-level hit.
+fn large_entries(within: &Curve, small: &Curve) -> Figure {
+    let whole = extra_steps(small, &WHOLE);
+    let name = "large_entries".to_owned();
+    let (curve, unit) = (within, "share");
+    let wanted = |note: String, missing: String| Wanted { name: name.clone(), unit, curve, note, missing };
+    let (Some(knee), Some([first, second])) = (whole.knees.first(), whole.levels.get(..2)) else {
+        let why =
+            "the first level's knee with 4 KB pages was not found, so there is nothing to compare with".to_owned();
+        return figure(wanted(String::new(), why), &|_| None);
+    };
+    let half = (second.cycles - first.cycles) / 2.0;
+    let beyond: Vec<&Point> = within.points.iter().filter(|p| p.x as f64 >= 1.3 * knee.at).collect();
+    if within.huge_share.is_none_or(|share| share < 0.9) || beyond.is_empty() {
+        let why = "the kernel gave no 2 MB pages to look at, or no point lies beyond the first level's knee".to_owned();
+        return figure(wanted(String::new(), why), &|_| None);
+    }
+    let note = format!(
+        "regions of 2 MB of which lines in {} and more base pages cost less than half a second-level hit ({half:.1} \
+         cycles); where none does, a hypervisor's small pages fracture the entries",
+        beyond[0].x
+    );
+    // Each repeat looks at another region.
+    let repeats = within.points.iter().map(|p| p.cycles.len()).min().unwrap_or(0);
+    let verdicts: Vec<f64> = (0..repeats)
+        .map(|r| {
+            let extra: Vec<f64> = beyond.iter().map(|p| p.cycles[r] - p.control[r]).collect();
+            f64::from(u8::from(median(&extra) < half))
+        })
+        .collect();
+    figure(wanted(note, String::new()), &|take| Some((take.mean(&verdicts), None)))
+}
+
+/// Regions whose upper page-table entries a walk cache holds.
+fn walk_cache(curve: &Curve, all: &mut Vec<Figure>) {
+    let costs = extra(curve, &WHOLE);
+    let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
+    let missing = format!(
+        "no knee: a load costs {:.0} cycles more than a packed one over {} regions of 2 MB, {:.0} over {}",
+        costs[0] - base_of(curve),
+        first.x,
+        costs[costs.len() - 1] - base_of(curve),
+        last.x
+    );
+    let add = |name: &str, unit, note: &str, find: &dyn Fn(&Steps) -> Found| {
+        let wanted = Wanted { name: name.into(), unit, curve, note: note.to_owned(), missing: missing.clone() };
+        figure(wanted, &|take| find(&extra_steps(curve, take)))
+    };
+    let large = 2.0 * 1024.0 * 1024.0;
+    all.push(add("walk_cache_reach_bytes", "bytes", "regions of 2 MB whose walks get no longer", &|s| {
+        s.knees.first().map(|k| (k.at * large, Some([k.begins * large, k.ends * large])))
+    }));
+    all.push(add("walk_cache_miss_cycles", "cycles", "a walk beyond that reach, beyond one within it", &|s| {
+        (s.levels.len() >= 2).then(|| (s.levels[1].cycles - s.levels[0].cycles, None))
+    }));
+}

@@ -1,0 +1,351 @@
+//! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases.
+//!
+//! Every point is measured `repeats` times, each time over lines chosen anew, with a control beside it where the curve
+//! needs one: as many lines packed into few pages, so that the difference is what translation costs.
+
+use crate::{
+    Backing, HostError,
+    chase::{CHAINS, link, run},
+    clock::{Took, frequency, timed},
+    random::Random,
+    region::{LARGE, LINE, PAGE, Region},
+};
+use serde::{Deserialize, Serialize};
+
+/// The lines of a chase, and what a point's `x` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, tag = "kind")]
+pub enum Pattern {
+    /// No memory at all: a chain of adds, one a cycle; `x` is 1. No control.
+    Adds,
+    /// Every line of `x` bytes, in random order. No control.
+    Footprint,
+    /// One line in each of `x` pages of the region's page size.
+    Pages,
+    /// One line in each of `x` base pages that lie in one aligned region of 2 MB.
+    Within,
+    /// One line in each of `pages` base pages, which are spread over `x` aligned regions of 2 MB.
+    Spread {
+        /// Base pages in all.
+        pages: u64,
+    },
+    /// Every fourth line of `bytes`, by `x` chases at once. No control.
+    Chains {
+        /// Footprint of all chases together.
+        bytes: u64,
+    },
+    /// One line in each of `pages` pages of the region's page size, by `x` chases at once.
+    PageChains {
+        /// Pages in all.
+        pages: u64,
+    },
+}
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CurveSpec {
+    /// The curve's name in the output.
+    pub name: String,
+    /// The lines.
+    pub pattern: Pattern,
+    /// The pages they lie in.
+    pub backing: Backing,
+    /// The points.
+    pub xs: Vec<u64>,
+    /// Measurements of each point.
+    pub repeats: u32,
+    /// Microseconds of a burst; the fastest of three bursts is a measurement.
+    pub burst_us: u64,
+    /// Seed of the choice and order of lines.
+    pub seed: u64,
+}
+
+/// One point of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Bytes, pages, regions or chases.
+    pub x: u64,
+    /// Cycles of an access, by repeat.
+    pub cycles: Vec<f64>,
+    /// Nanoseconds of an access, by repeat.
+    pub ns: Vec<f64>,
+    /// Cycles of an access to as many lines packed into few pages, by repeat; empty for curves without control.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub control: Vec<f64>,
+}
+
+/// A measured curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// What was asked for.
+    pub name: String,
+    /// The lines.
+    pub pattern: Pattern,
+    /// The pages asked for.
+    pub backing: Backing,
+    /// Share of the region that huge pages mapped; None where /proc/self/smaps cannot be read.
+    pub huge_share: Option<f64>,
+    /// The points, by `x`.
+    pub points: Vec<Point>,
+}
+
+/// Fewest steps of a burst.
+const FEWEST: u64 = 256;
+/// Bursts of a measurement, of which the fastest counts.
+const BURSTS: u32 = 3;
+/// Most bytes of a region: what a mistaken number would ask for.
+const MOST_BYTES: u64 = 1 << 40;
+
+impl CurveSpec {
+    /// Bytes of the region that the points need.
+    fn region_bytes(&self) -> u64 {
+        let most = self.xs.iter().copied().max().unwrap_or(0);
+        let page = match self.backing {
+            Backing::Small => PAGE as u64,
+            Backing::Large => LARGE as u64,
+        };
+        match self.pattern {
+            Pattern::Adds => PAGE as u64,
+            Pattern::Footprint => most,
+            // Repeats shall meet other frames.
+            Pattern::Pages if self.backing == Backing::Small => (most + most / 2) * page,
+            Pattern::Pages => most * page,
+            Pattern::Within => 32 * LARGE as u64,
+            Pattern::Spread { .. } => most * LARGE as u64,
+            Pattern::Chains { bytes } => bytes,
+            Pattern::PageChains { pages } => pages * page,
+        }
+    }
+
+    fn check(&self) -> Result<(), HostError> {
+        let wrong = |text: String| Err(HostError::Asked(format!("curve {}: {text}", self.name)));
+        if self.xs.is_empty() || self.xs.contains(&0) {
+            return wrong("give points above 0".into());
+        }
+        if self.repeats == 0 || self.burst_us == 0 {
+            return wrong("give at least 1 repeat and 1 microsecond".into());
+        }
+        let many = match self.pattern {
+            Pattern::Chains { .. } | Pattern::PageChains { .. } => self.xs.iter().find(|x| !CHAINS.contains(x)),
+            _ => None,
+        };
+        if let Some(x) = many {
+            return wrong(format!("{x} chases at once: give numbers out of {CHAINS:?}"));
+        }
+        if self.pattern == Pattern::Within && self.xs.iter().any(|&x| x > (LARGE / PAGE) as u64) {
+            return wrong(format!("a large page has {} base pages", LARGE / PAGE));
+        }
+        match self.region_bytes() {
+            0 => wrong("it needs no memory".into()),
+            bytes if bytes > MOST_BYTES => wrong(format!("{} GB: give at most {} GB", bytes >> 30, MOST_BYTES >> 30)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The lines of point `x`, in random order.
+fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
+    let (page, line) = (PAGE as u64, LINE as u64);
+    // Neighbours in the list get neighbouring sets of a first-level cache, which the address within a page chooses.
+    let balanced = |random: &mut Random, pages: Vec<u64>| -> Vec<u64> {
+        let first = random.below(PAGE as u64 / line);
+        let at = |(i, start): (usize, u64)| start + (first + i as u64) % (page / line) * line;
+        pages.into_iter().enumerate().map(at).collect()
+    };
+    let pages_of = |random: &mut Random, of: u64, take: u64| -> Vec<u64> {
+        let mut all: Vec<u64> = (0..of).collect();
+        random.shuffle(&mut all);
+        all.truncate(take as usize);
+        all
+    };
+    let of_pages = |random: &mut Random, count: u64| -> Vec<u64> {
+        match spec.backing {
+            Backing::Small => {
+                // A run of pages falls evenly into the sets of a TLB, so that a knee is where the entries end.
+                let first = random.below(spec.region_bytes() / page - count + 1);
+                let mut pages: Vec<u64> = (first..first + count).map(|p| p * page).collect();
+                random.shuffle(&mut pages);
+                balanced(random, pages)
+            }
+            Backing::Large => {
+                let pages = pages_of(random, count, count);
+                let inside = |p: u64| p * LARGE as u64 + random.below((LARGE / PAGE) as u64) * page;
+                let pages = pages.into_iter().map(inside).collect();
+                balanced(random, pages)
+            }
+        }
+    };
+    let mut found: Vec<u64> = match spec.pattern {
+        Pattern::Adds => Vec::new(),
+        Pattern::Footprint => (0..(x / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Chains { bytes } => (0..bytes / (4 * line)).map(|i| 4 * i * line).collect(),
+        Pattern::Pages => of_pages(random, x),
+        Pattern::PageChains { pages } => of_pages(random, pages),
+        Pattern::Within => {
+            let region = random.below(spec.region_bytes() / LARGE as u64) * LARGE as u64;
+            let pages = pages_of(random, (LARGE / PAGE) as u64, x).into_iter().map(|p| region + p * page).collect();
+            balanced(random, pages)
+        }
+        Pattern::Spread { pages } => {
+            let each = (pages / x).clamp(1, (LARGE / PAGE) as u64);
+            let apart = (LARGE / PAGE) as u64 / each;
+            let pages = (0..x).flat_map(|r| (0..each).map(move |p| r * LARGE as u64 + p * apart * page)).collect();
+            balanced(random, pages)
+        }
+    };
+    random.shuffle(&mut found);
+    found
+}
+
+/// Measures the chase over `lines` by `chains`: the fastest of some bursts.
+fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
+    let mut heads = link(region, lines, chains);
+    let each = lines.len() as u64 / chains;
+    // A chase that fits any second-level cache or TLB is gone round once more; a longer one has just been written.
+    let warm = each.min(1 << 14).next_multiple_of(8);
+    run(&mut heads, warm);
+    let tried = timed(|| run(&mut heads, FEWEST));
+    let step_ns = (tried.ns / FEWEST as f64).max(0.05);
+    let steps = ((burst_us as f64 * 1000.0 / step_ns) as u64).max(FEWEST).next_multiple_of(8);
+    let mut best = Took { ns: f64::INFINITY, cycles: f64::INFINITY };
+    for _ in 0..BURSTS {
+        let took = timed(|| run(&mut heads, steps));
+        if took.cycles < best.cycles {
+            best = took;
+        }
+    }
+    let accesses = (steps * chains) as f64;
+    Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
+}
+
+/// Measures a curve. `go_on` is asked between points, with the share that is done; false stops.
+///
+/// # Errors
+/// What is asked for cannot be, memory is refused, or the caller stops.
+pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<Curve, HostError> {
+    spec.check()?;
+    let region = Region::map(spec.region_bytes() as usize, spec.backing)?;
+    let sparse = matches!(spec.pattern, Pattern::Spread { .. });
+    if !sparse {
+        region.populate(spec.backing, &mut Random::new(spec.seed));
+    }
+    let controlled = !matches!(spec.pattern, Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. });
+    let packed = Region::map(packed_bytes(spec), Backing::Large)?;
+    if controlled {
+        packed.populate(Backing::Large, &mut Random::new(spec.seed));
+    }
+    let huge_share = region.huge_bytes().map(|huge| huge as f64 / region.bytes() as f64);
+    let mut points: Vec<Point> =
+        spec.xs.iter().map(|&x| Point { x, cycles: vec![], ns: vec![], control: vec![] }).collect();
+    let all = (spec.repeats as usize * points.len()) as f64;
+    let mut done = 0.0;
+    // Point by point within a repeat: what changes with time meets all points alike.
+    for repeat in 0..spec.repeats {
+        for (at, point) in points.iter_mut().enumerate() {
+            if spec.pattern == Pattern::Adds {
+                point.cycles.push(1.0);
+                point.ns.push(1.0 / frequency(spec.burst_us));
+            } else {
+                measure_point(spec, (repeat, at), point, &region, controlled.then_some(&packed));
+            }
+            done += 1.0;
+            if !go_on(done / all) {
+                return Err(HostError::Stopped);
+            }
+        }
+    }
+    let (name, pattern, backing) = (spec.name.clone(), spec.pattern, spec.backing);
+    Ok(Curve { name, pattern, backing, huge_share, points })
+}
+
+/// Adds one repeat to a point.
+fn measure_point(
+    spec: &CurveSpec,
+    (repeat, at): (u32, usize),
+    point: &mut Point,
+    region: &Region,
+    packed: Option<&Region>,
+) {
+    let mut random = Random::new(spec.seed ^ (u64::from(repeat) << 32) ^ ((at as u64) << 48));
+    let lines = lines(spec, point.x, &mut random);
+    let chains = match spec.pattern {
+        Pattern::Chains { .. } | Pattern::PageChains { .. } => point.x,
+        _ => 1,
+    };
+    let took = chase(region, &lines, chains, spec.burst_us);
+    point.cycles.push(took.cycles);
+    point.ns.push(took.ns);
+    if let Some(packed) = packed {
+        let mut beside: Vec<u64> = (0..lines.len() as u64).map(|i| i * LINE as u64).collect();
+        random.shuffle(&mut beside);
+        point.control.push(chase(packed, &beside, chains, spec.burst_us).cycles);
+    }
+}
+
+/// Bytes of the control's region: a line for each page.
+fn packed_bytes(spec: &CurveSpec) -> usize {
+    let lines = match spec.pattern {
+        Pattern::Spread { pages } | Pattern::PageChains { pages } => {
+            pages.max(spec.xs.iter().copied().max().unwrap_or(1))
+        }
+        Pattern::Pages | Pattern::Within => spec.xs.iter().copied().max().unwrap_or(1),
+        Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } => 1,
+    };
+    lines as usize * LINE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn spec(pattern: Pattern, backing: Backing, xs: &[u64]) -> CurveSpec {
+        CurveSpec { name: "test".into(), pattern, backing, xs: xs.to_vec(), repeats: 2, burst_us: 20, seed: 1 }
+    }
+
+    #[test]
+    fn a_point_has_as_many_lines_in_as_many_pages_as_its_x() {
+        let mut random = Random::new(3);
+        let pages = |lines: &[u64], bytes: u64| lines.iter().map(|l| l / bytes).collect::<BTreeSet<_>>().len();
+        for backing in [Backing::Small, Backing::Large] {
+            let found = lines(&spec(Pattern::Pages, backing, &[100]), 100, &mut random);
+            let bytes = if backing == Backing::Small { PAGE } else { LARGE };
+            assert_eq!((found.len(), pages(&found, bytes as u64)), (100, 100));
+            // Every set of a cache with 64 sets of lines gets one or two.
+            let sets = found.iter().map(|l| l / 64 % 64).collect::<BTreeSet<_>>();
+            assert_eq!(sets.len(), 64);
+        }
+        let within = lines(&spec(Pattern::Within, Backing::Large, &[128]), 128, &mut random);
+        assert_eq!((pages(&within, LARGE as u64), pages(&within, PAGE as u64)), (1, 128));
+        let spread = lines(&spec(Pattern::Spread { pages: 1024 }, Backing::Small, &[16]), 16, &mut random);
+        assert_eq!((pages(&spread, LARGE as u64), pages(&spread, PAGE as u64), spread.len()), (16, 1024, 1024));
+        let footprint = lines(&spec(Pattern::Footprint, Backing::Small, &[65536]), 65536, &mut random);
+        assert_eq!(footprint.iter().collect::<BTreeSet<_>>().len(), 1024);
+    }
+
+    #[test]
+    fn a_curve_has_all_its_repeats_and_controls() {
+        let curve = measure(&spec(Pattern::Pages, Backing::Small, &[8, 64]), |_| true).unwrap();
+        for point in &curve.points {
+            assert_eq!((point.cycles.len(), point.ns.len(), point.control.len()), (2, 2, 2));
+            // A load takes at least a cycle, and less than a second.
+            assert!(point.cycles.iter().chain(&point.control).all(|c| (0.5..1e9).contains(c)), "{point:?}");
+        }
+        let footprint = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| true).unwrap();
+        assert!(footprint.points[0].control.is_empty());
+        let chains = measure(&spec(Pattern::Chains { bytes: 1 << 20 }, Backing::Small, &[1, 4, 32]), |_| true).unwrap();
+        assert_eq!(chains.points.len(), 3);
+    }
+
+    #[test]
+    fn impossible_curves_are_refused_with_what_is_allowed() {
+        let refused = |s: CurveSpec| measure(&s, |_| true).unwrap_err().to_string();
+        assert_eq!(refused(spec(Pattern::Footprint, Backing::Small, &[0])), "curve test: give points above 0");
+        assert!(refused(spec(Pattern::Chains { bytes: 4096 }, Backing::Small, &[9])).contains("9 chases at once"));
+        assert!(refused(spec(Pattern::Within, Backing::Large, &[513])).contains("512 base pages"));
+        assert!(refused(spec(Pattern::Footprint, Backing::Small, &[1 << 50])).contains("give at most 1024 GB"));
+        let stopped = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| false);
+        assert!(matches!(stopped, Err(HostError::Stopped)));
+    }
+}

@@ -1,0 +1,151 @@
+//! Preloaded into a program under the stopwatch (`mmulab try`), this library gives the program's memory other page
+//! sizes.
+//!
+//! It does so as a program of this user could do itself, by madvise and mremap, and nothing of it reaches other
+//! programs. `MMULAB_TRY` lists what to do, separated by commas: `anon` advises huge pages for anonymous memory that
+//! the program maps, `hugetlb` takes these mappings from the pool of huge pages while there are some, `code` moves the
+//! program's code onto anonymous huge pages, `mosaic` lays out the heap as `MMULAB_TRY_HUGE` says. Memory of glibc's
+//! malloc is glibc's to advise: the stopwatch sets its tunable. `MMULAB_TRY_REPORT` names a directory in which a file
+//! per process says that the library was there, and what it did.
+
+mod code;
+mod mosaic;
+
+use libc::{c_int, c_void, off64_t, size_t};
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+/// Advise huge pages for anonymous mappings.
+const ANON: u8 = 1;
+/// Take anonymous mappings from the pool.
+const HUGETLB: u8 = 2;
+/// Move code.
+const CODE: u8 = 4;
+/// Keep base pages for anonymous mappings: only the heap has large ones, where a mosaic says so.
+const MOSAIC: u8 = 8;
+/// Set once by [`begin`], before the program runs; a mapping made earlier is left alone.
+static DO: AtomicU8 = AtomicU8::new(0);
+
+/// Bytes of a huge page: mappings that have none keep their base pages.
+pub(crate) const HUGE: usize = 2 << 20;
+/// Least length of a mapping that is advised: mTHP sizes begin below 2 MB.
+const LEAST: size_t = 64 << 10;
+
+/// A mapping as the program asks for it, with the advice or the pool added.
+///
+/// # Safety
+/// As mmap(2).
+unsafe fn map(
+    at: *mut c_void,
+    bytes: size_t,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    let what = DO.load(Ordering::Relaxed);
+    let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // Stacks keep their pages: one 2 MB page for each thread is what nobody asked for. Memory without rights is advised,
+    // for allocators reserve it so and give it rights later; pages of the pool would be taken for good.
+    let ours = flags & plain == plain && flags & (libc::MAP_STACK | libc::MAP_GROWSDOWN) == 0;
+    // SAFETY: the caller's.
+    let call =
+        |flags: c_int| unsafe { libc::syscall(libc::SYS_mmap, at, bytes, rights, flags, file, offset) } as *mut c_void;
+    let whole = bytes >= HUGE && bytes.is_multiple_of(HUGE) && rights != libc::PROT_NONE;
+    if ours && whole && what & HUGETLB != 0 && flags & libc::MAP_FIXED == 0 {
+        let pooled = call(flags | libc::MAP_HUGETLB);
+        if pooled != libc::MAP_FAILED {
+            return pooled;
+        }
+    }
+    let mapped = call(flags);
+    if ours && bytes >= LEAST && what & (ANON | MOSAIC) != 0 && mapped != libc::MAP_FAILED {
+        advise(mapped, bytes, if what & ANON != 0 { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE });
+    }
+    mapped
+}
+
+/// Advises huge pages or base pages, and leaves errno as it was: the program does not know of this call.
+fn advise(at: *mut c_void, bytes: size_t, advice: c_int) {
+    // SAFETY: errno is this thread's; the range is a mapping that was just made, and advice does not change its
+    // contents.
+    unsafe {
+        let before = *libc::__errno_location();
+        libc::madvise(at, bytes, advice);
+        *libc::__errno_location() = before;
+    }
+}
+
+/// mmap(2).
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    bytes: size_t,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe { map(at, bytes, rights, flags, file, offset) }
+}
+
+/// mmap64(3).
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    bytes: size_t,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe { map(at, bytes, rights, flags, file, offset) }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+/// Runs before the program's own code.
+extern "C" fn begin() {
+    let words = std::env::var("MMULAB_TRY").unwrap_or_default();
+    let what = words.split(',').fold(0, |all, word| {
+        all | match word {
+            "anon" => ANON,
+            "hugetlb" => HUGETLB,
+            "code" => CODE,
+            "mosaic" => MOSAIC,
+            _ => 0,
+        }
+    });
+    let moved = if what & CODE == 0 { code::Moved::default() } else { code::move_code() };
+    if what & ANON != 0 {
+        for one in code::mappings().iter().filter(|m| m.name == "[heap]") {
+            advise(one.start as *mut c_void, one.bytes(), libc::MADV_HUGEPAGE);
+        }
+    }
+    let pool = match std::env::var("MMULAB_TRY_HUGE") {
+        Ok(parts) if what & MOSAIC != 0 => mosaic::lay(&parts),
+        _ => mosaic::Pool::default(),
+    };
+    DO.store(what, Ordering::Relaxed);
+    if let Ok(directory) = std::env::var("MMULAB_TRY_REPORT") {
+        let mut text = String::new();
+        let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        let _ = writeln!(text, "program {}", program.display());
+        let _ = writeln!(text, "code_bytes {}\ncode_moved {}\ncode_huge {}", moved.code, moved.moved, moved.huge);
+        let _ = writeln!(text, "pool_start {}\npool_bytes {}", pool.start, pool.bytes);
+        // A directory that is gone is the stopwatch's loss, not the program's.
+        let _ = std::fs::write(format!("{directory}/{}", std::process::id()), text);
+    }
+}

@@ -1,0 +1,137 @@
+"""`mmulab try`: the stopwatch. A program timed natively under several page settings, in alternation."""
+
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import rich_click as click
+
+from mmulab import Failure, engine, paths, stopwatch
+from mmulab.cli import console
+from mmulab.cli.common import CONTEXT, Names, Partial, existing_program, print_json
+from mmulab.result import json_text, write_text
+from mmulab.stopwatch import report
+from mmulab.stopwatch.process import Program
+
+Json = dict[str, Any]
+# The layout of the JSON.
+SCHEMA = 1
+_ALL = "; ".join(f"{s.name}: {s.about}" for s in stopwatch.SETTINGS if s.size_kb in (None, 64))
+
+
+class Percent(click.ParamType["float"]):
+    """A share like 3%."""
+
+    name = "PERCENT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Reads it as a share."""
+        if isinstance(value, float):
+            return value
+        try:
+            share = float(str(value).strip().removesuffix("%")) / 100
+        except ValueError:
+            share = 0.0
+        if not 0 < share < 1:
+            self.fail(f"'{value}' is not a width of an interval: write percent of wall time, like 3%", param, ctx)
+        return share
+
+
+@click.command("try", context_settings=CONTEXT)
+@click.option(
+    "--settings",
+    type=Names(),
+    default="4k,thp",
+    show_default=True,
+    help=f"What to compare; the first is what the others are held against. {_ALL}; 16k to 1m likewise.",
+)
+@click.option(
+    "--pairs", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Run each this many times."
+)
+@click.option("--until", type=Percent(), help="Stop sooner, when the 95 % interval of every saving is this narrow.")
+@click.option(
+    "--mosaics",
+    type=click.IntRange(2, 1000),
+    help="In place of --settings, compare this many layouts of malloc's memory: 2 MB pages for parts of it.",
+)
+@click.option("--bench", metavar="COMMAND", help="The program is a server: time this client, a shell command.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Begin the client when this port listens. Default: after 1 s."
+)
+@click.option("--stdin", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The program's input.")
+@click.option("--system", is_flag=True, help="Change the system's settings where needed, and put them back (root).")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of the table.")
+@click.pass_obj
+def command(
+    program: list[str] | None,
+    settings: tuple[str, ...],
+    pairs: int,
+    until: float | None,
+    mosaics: int | None,
+    bench: str | None,
+    port: int | None,
+    stdin: Path | None,
+    system: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Time PROGRAM on this computer under several page settings in alternation, and say what each saves.
+
+    No other program is touched (but with --system), and neither root nor performance counters are needed. What the
+    program writes is dropped.
+
+    Example: mmulab try --settings 4k,thp --until 3% -- ./my-program --its arguments
+    """
+    if not program:
+        raise click.UsageError("no program\nhint: mmulab try -- PROGRAM ARGS...")
+    if port is not None and bench is None:
+        raise click.UsageError("--port is for servers\nhint: give the client with --bench COMMAND")
+    existing_program(program[0])
+    if not paths.try_library().exists():
+        raise Failure(f"{paths.try_library()}: it is missing\nhint: `make build` puts it there")
+    if mosaics is not None and bench is not None:
+        raise click.UsageError("--mosaics is for programs that end by themselves\nhint: leave out --bench")
+    what = Program(program, stdin, bench, port)
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    chosen = stopwatch.find(settings, system) if mosaics is None else _mosaics(what, mosaics, system)
+    with console.progress("timing", closing=False) as hear:
+
+        def after(done: int, _state: Json) -> None:
+            hear({"fraction": done / pairs})
+
+        found = stopwatch.measure(what, chosen, stopwatch.Limits(pairs, until), system, after)
+    about = {"schema": SCHEMA, "version": engine.version(), "program": program, "bench": bench}
+    _finish({**about, "load_average": os.getloadavg()[0], "cpus": os.cpu_count() or 1, **found}, out, as_json)
+
+
+def _mosaics(what: Program, count: int, system: bool) -> list[stopwatch.Setting]:
+    # What 2 MB pages need, mosaics need.
+    stopwatch.find(("4k", "thp"), system)
+    return stopwatch.mosaics.settings(what, count)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _finish(found: Json, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        write_text(out, json_text(found))
+    if as_json:
+        print_json(found)
+    else:
+        report.print_found(console.out(), found)
+    for text in report.remarks(found):
+        console.warn(text)
+    if found["counters"]:
+        console.say(f"no performance counters ({found['counters']}): times only")
+    done = len(found["settings"][0]["runs"])
+    if found["ended"] == "interrupted":
+        raise Partial(f"interrupted after {done} pairs", interrupted=True)
+    if found["ended"] != "complete":
+        kept = f"the {done} pairs before it are kept" if done else "no pair was finished"
+        raise Failure(f"{found['ended']}\nhint: {kept}; a program that is timed must end with exit code 0")

@@ -1,0 +1,10 @@
+"""This computer described by timing: which curves are measured, what they show, and the machine file made of it.
+
+`plan` measures, `system` says where, `machine` writes the machine file. The timing itself is `crates/host`.
+"""
+
+from mmulab.probe.machine import machine_toml
+from mmulab.probe.plan import Effort, figures, run
+from mmulab.probe.system import describe
+
+__all__ = ["Effort", "describe", "figures", "machine_toml", "run"]

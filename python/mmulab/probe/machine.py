@@ -1,0 +1,210 @@
+"""A machine file made of figures: probed where timing found the value, otherwise inherited, and marked so.
+
+In each table `source` lists the probed keys with their intervals, and `assumed` lists the inherited keys, so that every
+report repeats them.
+"""
+
+import math
+from typing import Any
+
+from mmulab import engine
+from mmulab.probe.nearest import nearest
+from mmulab.units import show_bytes, toml_tables, toml_value
+
+Json = dict[str, Any]
+# Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
+HARDWARE = {"entries", "ways", "hit_cycles", "replacement", "design", "group", "count", "window", "size", "cycles"}
+HARDWARE |= {"frequency_mhz", "memory_cycles", "asid_bits"}
+# How far a size that the system reports may lie from the probed knee to count as confirmed.
+AGREES = 1.6
+LINE = 64
+
+
+class Table:
+    """A table of a description on its way: what was probed, what the system reports, the rest inherited."""
+
+    def __init__(self, table: Json, name: str) -> None:
+        """`name`: the machine that it is inherited from."""
+        self.table = {key: value for key, value in table.items() if key not in ("source", "assumed")}
+        self.inherited_source = table.get("source", "")
+        self.name = name
+        self.known: dict[str, str] = {}
+
+    def set(self, key: str, value: object, why: str) -> None:
+        """A value, and where it comes from."""
+        self.table[key] = value
+        self.known[key] = why
+
+    def done(self) -> Json:
+        """The table with `source` and `assumed`."""
+        source = "; ".join(f"{key}: {why}" for key, why in self.known.items())
+        inherited = {
+            key: f"not probed; inherited from {self.name}"
+            for key, value in self.table.items()
+            if key in HARDWARE and key not in self.known and value is not None
+        }
+        return {**self.table, "source": source or f"inherited from {self.name}", "assumed": inherited}
+
+
+def machine_toml(probe: Json, name: str = "this-machine") -> str:
+    """The text of the machine file."""
+    processor = probe["system"]["processor"]
+    base, how_near = nearest(processor)
+    figures = {f["name"]: f for f in probe["figures"]}
+    large = figures.get("large_entries", {}).get("value")
+    if large is None or large < 0.5:
+        # Entries of base pages were counted then, not those of 2 MB pages.
+        figures = {name: figure for name, figure in figures.items() if not name.endswith("_2m")}
+    machine = engine.resolve(engine.Job(base, "linux-4k"))["machine"]
+    core = Table(machine["core"], base)
+    core.set("count", processor["cpus"], "CPUs of this system")
+    _set(core, "frequency_mhz", figures.get("frequency_mhz"), round)
+    tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
+    walker, walk_caches = _walker(machine["walker"], figures, base)
+    # Instruction caches are not probed.
+    data = [c for c in machine["cache"] if not c.get("code")]
+    reported = probe["system"]["caches"]
+    caches = [
+        _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
+    ]
+    rules = Table(machine["cache_rules"], base)
+    _set(rules, "memory_cycles", figures.get("memory_cycles"), round)
+    rules.set("data", True, "a real cache holds data beside page-table lines")
+    memory = {"size": f"{math.ceil(processor['memory_bytes'] / (1 << 30))}G"}
+    hypervisor = processor["hypervisor"]
+    parts = [
+        f"name = {toml_value(name)}\ntitle = {toml_value(_title(processor))}\n"
+        f'description = """\n{_description(probe, base, how_near)}\n"""\nisa = {toml_value(processor["isa"])}\n',
+        _plain("core", core.done()),
+        _plain("memory", memory),
+        _plain("table", machine["table"]),
+        toml_tables("tlb", [t.done() for t in tlbs]),
+        _plain("tlb_rules", Table(machine["tlb_rules"], base).done()),
+        _plain("walker", walker.done()),
+        toml_tables("walker.cache", [t.done() for t in walk_caches]),
+        toml_tables("cache", [t.done() for t in caches]),
+        _plain("cache_rules", rules.done()),
+    ]
+    if hypervisor:
+        parts.append(_guest(hypervisor, memory["size"], large))
+    return "\n".join(part for part in parts if part)
+
+
+def _plain(name: str, table: Json) -> str:
+    rows = [f"{k} = {toml_value(v)}\n" for k, v in table.items() if v not in ("", None, {}, [])]
+    return f"[{name}]\n{''.join(rows)}" if rows else ""
+
+
+def _title(processor: Json) -> str:
+    guest = f", in a virtual machine ({processor['hypervisor']})" if processor["hypervisor"] else ""
+    return f"{processor['name'] or processor['vendor']}{guest}"
+
+
+def _description(probe: Json, base: str, how_near: str) -> str:
+    p = probe["system"]["processor"]
+    lines = [
+        f"Written by `mmulab probe` on {probe['when']}: {p['vendor']} family {p['family']} model {p['model']} stepping "
+        f"{p['stepping']}, Linux {probe['system']['kernel']}.",
+        f"What was not probed is inherited from {base} ({how_near}), and stands under `assumed`.",
+    ]
+    if p["hypervisor"]:
+        lines.append(
+            "This is a virtual machine: nested paging is in the cost of walks, and the processor behind it may change."
+        )
+    noise = max((n for n in probe["noise"].values() if n is not None), default=0.0)
+    lines.append(f"Repeats of the noisiest curve scattered by {noise:.0%} (middle half).")
+    return "\n".join(lines)
+
+
+def _why(figure: Json) -> str:
+    low, high = figure["interval"]
+    return f"probed, {figure['value']:.4g} (95 % of resamples {low:.4g} to {high:.4g}, curve {figure['curve']})"
+
+
+def _usable(figure: Json | None) -> bool:
+    """A figure of low confidence is shown in the table, but does not enter the machine."""
+    return figure is not None and figure["value"] is not None and figure["confidence"] != "low"
+
+
+def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
+    if figure is not None and _usable(figure):
+        table.set(key, make(figure["value"]), _why(figure))
+
+
+def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
+    table = Table(array, base)
+    data = array["side"] in ("data", "both") and not array.get("victim_of")
+    sizes = array["sizes"]
+    size = "4k" if "4K" in sizes else "2m" if "2M" in sizes else None
+    if not data or size is None:
+        return table
+    level = "l1_dtlb" if array["level"] == 1 else "l2_tlb"
+    entries = figures.get(f"{level}_entries_{size}")
+    if entries is not None and _usable(entries):
+        ways = array["ways"]
+        value = round(entries["value"])
+        low, high = entries["blur"] or entries["interval"]
+        if low <= array["entries"] <= high:
+            table.set("entries", array["entries"], f"as {base}, which agrees with the knee: {_why(entries)}")
+        else:
+            # Ways must divide the entries; nobody times them.
+            table.set("entries", value if ways == "full" else max(1, round(value / ways)) * ways, _why(entries))
+    if array["level"] == 2:
+        _set(table, "hit_cycles", figures.get(f"l2_tlb_hit_cycles_{size}"), round)
+    return table
+
+
+def _walker(walker: Json, figures: dict[str, Json], base: str) -> tuple[Table, list[Table]]:
+    table = Table({k: v for k, v in walker.items() if k != "cache"}, base)
+    _set(table, "count", figures.get("walks_overlapped_4k"), lambda value: max(1, round(value)))
+    caches = []
+    for cache in walker.get("cache", []):
+        one = Table(cache, base)
+        # Entries of level 2 point to the tables of 2 MB regions.
+        if 2 in cache["levels"]:
+            ways = cache["ways"] if isinstance(cache["ways"], int) else 1
+
+            def entries(value: float, ways: int = ways) -> int:
+                return max(1, round(value / (2 << 20) / ways)) * ways
+
+            _set(one, "entries", figures.get("walk_cache_reach_bytes"), entries)
+        caches.append(one)
+    return table, caches
+
+
+def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json], base: str) -> Table:
+    table = Table(cache, base)
+    name = ("l1d", "l2", "l3")[at] if at < 3 else None
+    figure = figures.get(f"{name}_bytes")
+    _set(table, "cycles", figures.get(f"{name}_cycles"), round)
+    system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
+    probed = figure["value"] if figure is not None and _usable(figure) else None
+    if system and (probed is None or 1 / AGREES <= system["bytes"] / probed <= AGREES):
+        how = "not confirmed by the curve" if probed is None else f"confirmed: {_why(figure or {})}"
+        table.set("size", _size(system["bytes"]), f"reported by the system, {how}")
+        if system["ways"] and system["bytes"] % (system["ways"] * LINE) == 0:
+            table.set("ways", system["ways"], "reported by the system")
+    elif probed is not None:
+        unit = math.lcm(cache["ways"] * LINE, 1024)
+        other = f"; the system reports {show_bytes(system['bytes'])}" if system else ""
+        table.set("size", _size(max(1, round(probed / unit)) * unit), f"{_why(figure or {})}{other}")
+    return table
+
+
+def _size(size: int) -> str:
+    for shift, unit in ((20, "M"), (10, "K")):
+        if size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
+def _guest(hypervisor: str, memory: str, large: float | None) -> str:
+    """The virtual machine, with the host's policy that fits what the probe of large entries saw."""
+    if large is None:
+        word = "whether the host backs it with large pages was not found out"
+    elif large < 0.5:
+        word = "no 2 MB entries were seen, so the host backs it with small pages: keep the host's policy linux-4k"
+    else:
+        word = "2 MB entries were seen, so the host backs it with large pages: give --host-policy linux-thp"
+    table = {"memory": {"size": memory}, "source": f"hypervisor {hypervisor}; {word}"}
+    return _plain("virtual", table)

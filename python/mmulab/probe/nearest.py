@@ -1,0 +1,31 @@
+"""The shipped machine that stands nearest to a processor: by vendor, then family and model.
+
+It supplies what timing cannot find out: ways, replacement, instruction TLBs, energy. Families are CPUID's.
+"""
+
+from typing import Any
+
+# Intel models of family 6 before Skylake (Intel SDM volume 4, table 2-1).
+_SANDY_BRIDGE = {0x2A, 0x2D, 0x3A, 0x3E}
+_HASWELL = {0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56}
+# AMD: Zen, Zen+ and Zen 2 are family 17h; Zen 3 and Zen 4 19h; Zen 5 1Ah.
+_ZEN_TO_ZEN2 = 0x17
+
+
+def nearest(processor: dict[str, Any]) -> tuple[str, str]:
+    """Its name, and how near it is, in words for the machine file."""
+    vendor, family, model = processor["vendor"], processor["family"], processor["model"]
+    if processor["isa"] == "aarch64":
+        same = processor["name"] == "Neoverse N1"
+        return "neoverse-n1", "the same core" if same else "the only Armv8 machine there is"
+    if vendor in ("AuthenticAMD", "HygonGenuine"):
+        if family <= _ZEN_TO_ZEN2:
+            return "zenplus-2700x", "same family" if family == _ZEN_TO_ZEN2 else "a later family"
+        return "zen3-5900x", "same family" if family == 0x19 else "an earlier family"
+    if vendor == "GenuineIntel":
+        if family == 6 and model in _SANDY_BRIDGE:
+            return "sandybridge", "same generation"
+        if family == 6 and model in _HASWELL:
+            return "haswell-mix-baseline", "same generation"
+        return "skylake-e3-1240v5", "same vendor; another generation, unless the processor is a Skylake"
+    return "skylake-e3-1240v5", f"another vendor: no machine of {vendor or 'this vendor'} is shipped"

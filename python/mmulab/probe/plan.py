@@ -1,0 +1,123 @@
+"""Which curves are measured, in which order, and how far each reaches."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mmulab import Failure, _core
+from mmulab.probe import system
+
+Json = dict[str, Any]
+# The curve that begins, and the share of all that is done.
+Progress = Callable[[str, float], None]
+
+MB = 1 << 20
+# Random chases are as long as this at most: memory in which no cache of today holds a large share.
+FOOTPRINT = 256 * MB
+# Base pages of the longest chase: more than twice the entries of any second level of today.
+PAGES = 12288
+# Pages of a chase whose loads all miss the second level, where its end was not found.
+BEYOND = 8192
+CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long is measured: repeats of each point, points a doubling, microseconds a burst, and most memory."""
+
+    repeats: int = 9
+    density: int = 4
+    burst_us: int = 150
+    memory: int = 1 << 30
+    seed: int = 1
+
+    @classmethod
+    def quick(cls, memory: int = 512 * MB) -> "Effort":
+        """A few seconds: for a look, and for tests."""
+        return cls(repeats=3, density=2, burst_us=60, memory=memory)
+
+
+def grid(first: int, last: int, density: int, step: int = 1) -> list[int]:
+    """Points from first to last, `density` a doubling, rounded to multiples of `step`."""
+    points, at = set(), float(first)
+    while at <= last * 1.0001:
+        points.add(max(step, round(at / step) * step))
+        at *= 2 ** (1 / density)
+    return sorted(points)
+
+
+def figures(curves: list[Json]) -> Json:
+    """What curves show: `figures`, and `noise` by curve (the middle half of repeats, as a share)."""
+    return cast(Json, json.loads(_core.probe_figures(json.dumps(curves))))
+
+
+def _figure(curves: list[Json], name: str) -> float | None:
+    """A figure that can be relied on to choose what is measured next."""
+    found = [f for f in figures(curves)["figures"] if f["name"] == name and f["confidence"] != "low"]
+    return cast("float | None", found[0]["value"]) if found else None
+
+
+def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list[Json]:
+    """Measures every curve. What one curve shows decides how far the next ones reach."""
+    memory = min(effort.memory, system.free_memory() // 3)
+    if memory < 64 * MB:
+        raise Failure(f"only {memory // MB} MB of memory can be used: probe needs 64 MB (a third of what is available)")
+    curves: list[Json] = []
+
+    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
+        spec = {
+            "name": name,
+            "pattern": {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes")}},
+            "backing": backing,
+            "xs": xs,
+            "repeats": more.get("repeats", effort.repeats),
+            "burst_us": effort.burst_us,
+            "seed": effort.seed,
+        }
+        begin, end = share
+        text = _core.probe_curve(json.dumps(spec), lambda done: progress(name, begin + (end - begin) * done))
+        return cast(Json, json.loads(text))
+
+    curves.append(measure("add-chain", "adds", "4K", [1], (0, 0.01), repeats=15))
+    top = min(FOOTPRINT, memory)
+    footprints = grid(4096, 4 * MB, effort.density, 1024) + grid(8 * MB, top, max(1, effort.density // 2), 1024)
+    curves.append(measure("footprint", "footprint", "2M", footprints, (0.01, 0.35)))
+    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.35, 0.5), bytes=top))
+
+    near, far = list(range(16, 160, 16)), 2 * effort.density
+    small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))
+    knee = _figure([small], "l1_dtlb_entries_4k")
+    if knee is not None:
+        # Entry by entry, where the first level ends.
+        low, high = max(2, int(knee * 0.8)), int(knee * 1.2)
+        step = max(1, (high - low) // 24)
+        small = merged(small, measure("pages-4k", "pages", "4K", list(range(low, high, step)), (0.6, 0.65)))
+    curves.append(small)
+    entries = _figure([small], "l2_tlb_entries_4k")
+    beyond = BEYOND if entries is None else round(1.25 * entries)
+
+    large = min(1024, memory // (2 * MB))
+    curves.append(measure("within-large", "within", "2M", [32, 64, *range(96, 513, 32)], (0.65, 0.67), repeats=15))
+    curves.append(
+        measure("pages-2m", "pages", "2M", [x for x in near + grid(160, 1024, far) if x <= large], (0.67, 0.8))
+    )
+    curves.append(measure("walk-chains-4k", "page-chains", "4K", list(CHAINS), (0.8, 0.88), pages=beyond))
+    ends = _figure(curves, "l2_tlb_entries_2m")
+    if ends is not None and 1.25 * ends <= large:
+        pages = round(1.25 * ends)
+        curves.append(measure("walk-chains-2m", "page-chains", "2M", list(CHAINS), (0.88, 0.9), pages=pages))
+    regions = grid(16, beyond, effort.density)
+    curves.append(measure("walk-spread", "spread", "4K", regions, (0.9, 1), pages=beyond))
+    return curves
+
+
+def merged(first: Json, second: Json) -> Json:
+    """Two measurements of a curve as one: of a point that both have, all repeats."""
+    points: dict[int, Json] = {p["x"]: {k: list(v) if k != "x" else v for k, v in p.items()} for p in first["points"]}
+    for point in second["points"]:
+        at = points.setdefault(point["x"], {"x": point["x"]})
+        for key in ("cycles", "ns", "control"):
+            if key in point:
+                at[key] = at.get(key, []) + point[key]
+    return {**first, "points": [points[x] for x in sorted(points)]}

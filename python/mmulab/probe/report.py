@@ -1,0 +1,124 @@
+"""A probe as text: the machine, its figures, and the reasons why some are missing."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from mmulab.tables import plain
+from mmulab.units import show_bytes, show_percent
+
+Json = dict[str, Any]
+# Noise of a curve's repeats from which on the reader is warned.
+NOISY = 0.1
+# Names for readers; figures that are not listed keep their key.
+NAMES = {
+    "frequency_mhz": "clock",
+    "l1d_bytes": "first-level data cache",
+    "l1d_cycles": "  a hit",
+    "l2_bytes": "second-level cache",
+    "l2_cycles": "  a hit",
+    "l3_bytes": "third-level cache",
+    "l3_cycles": "  a hit",
+    "memory_cycles": "memory, dependent loads",
+    "memory_ns": "  the same in ns",
+    "memory_outstanding": "loads of memory at once",
+    "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",
+    "l2_tlb_entries_4k": "second-level TLB, 4 KB pages",
+    "l2_tlb_hit_cycles_4k": "  a hit costs",
+    "walk_cycles_4k": "  a walk costs",
+    "l1_dtlb_entries_2m": "first-level data TLB, 2 MB pages",
+    "l2_tlb_entries_2m": "second-level TLB, 2 MB pages",
+    "l2_tlb_hit_cycles_2m": "  a hit costs",
+    "walk_cycles_2m": "  a walk costs",
+    "large_entries": "2 MB pages that have one TLB entry",
+    "walks_overlapped_4k": "walks at once, 4 KB pages",
+    "walks_overlapped_2m": "walks at once, 2 MB pages",
+    "walk_cache_reach_bytes": "reach of the walk cache",
+    "walk_cache_miss_cycles": "  a walk beyond it costs more by",
+}
+
+
+def show(value: float, unit: str) -> str:
+    """A figure with its unit."""
+    if unit == "bytes":
+        return show_bytes(value)
+    if unit == "share":
+        return show_percent(value)
+    if unit == "entries":
+        return f"{value:,.0f}"
+    text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return text if unit == "at once" else f"{text} {unit}"
+
+
+def _range(pair: list[float] | None, unit: str) -> str:
+    return f"{show(pair[0], unit)} to {show(pair[1], unit)}" if pair else ""
+
+
+def table(figures: list[Json]) -> Table:
+    """One row a figure."""
+    made = plain()
+    made.add_column("figure", no_wrap=True)
+    for name in ("value", "95 % of resamples", "blur of the knee"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for name in ("confidence", "curve"):
+        made.add_column(name, no_wrap=True)
+    for figure in figures:
+        unit, value = figure["unit"], figure["value"]
+        made.add_row(
+            NAMES.get(figure["name"], figure["name"]),
+            "not found" if value is None else show(value, unit),
+            _range(figure["interval"], unit),
+            _range(figure["blur"], unit),
+            "" if value is None else figure["confidence"],
+            figure["curve"],
+        )
+    return made
+
+
+def headline(system: Json) -> str:
+    """The processor, and whether it is a virtual machine."""
+    p = system["processor"]
+    name = p["name"] or "unnamed processor"
+    identity = f"{p['vendor']} family {p['family']} model {p['model']} stepping {p['stepping']}"
+    if p["hypervisor"]:
+        where = f"a virtual machine ({p['hypervisor']}): nested paging is in the cost of walks"
+    else:
+        where = "no sign of a hypervisor"
+    return f"{name} ({identity}), {p['cpus']} CPUs, {show_bytes(p['memory_bytes'])}; {where}"
+
+
+def remarks(probe: Json) -> list[str]:
+    """What a reader must know beside the table."""
+    figures = {f["name"]: f for f in probe["figures"]}
+    found = [f"{NAMES.get(k, k).strip()}: {f['note']}" for k, f in figures.items() if f["value"] is None]
+    # Of a size and a cost that miss for one reason, once.
+    found = list({text.partition(": ")[2]: text for text in reversed(found)}.values())[::-1]
+    large = figures.get("large_entries", {}).get("value")
+    if large is not None:
+        found.insert(0, _large(large, bool(probe["system"]["processor"]["hypervisor"])))
+    return found
+
+
+def _large(share: float, virtual: bool) -> str:
+    if share >= 0.5:
+        return "2 MB entries exist: lines in many base pages of a large page cost no second-level hits."
+    cause = "the host backs this guest with small pages" if virtual else "the processor splits them"
+    return (
+        f"2 MB entries do not exist here: lines in one large page cost a TLB entry for each base page ({cause}). "
+        "Large pages then save a part of each walk, not the misses, and the figures for 2 MB pages count base pages."
+    )
+
+
+def noisy(probe: Json) -> dict[str, float]:
+    """Curves whose repeats scatter."""
+    return {name: noise for name, noise in probe["noise"].items() if noise is not None and noise > NOISY}
+
+
+def print_probe(out: Console, probe: Json) -> None:
+    """All of it."""
+    out.print(headline(probe["system"]), markup=False, soft_wrap=True)
+    out.print()
+    out.print(table(probe["figures"]))
+    for text in remarks(probe):
+        out.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,273 @@
+"""The description of this computer by timing: recorded curves give known figures, live ones plausible figures.
+
+Processors behind virtual machines change, and neighbours are busy: no test expects certain knees of this computer.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CHECKOUT, Cli
+
+from mmulab import engine
+from mmulab.probe import machine_toml, plan, report, system
+from mmulab.probe.nearest import nearest
+
+Json = dict[str, Any]
+# Curves of a Zen 5 (first data TLB of 96 entries) in a virtual machine, measured beside ten compilers.
+RECORDED = CHECKOUT / "tests" / "data" / "probe-zen5-guest.json"
+
+
+def _figures(found: Json) -> dict[str, Json]:
+    return {figure["name"]: figure for figure in found["figures"]}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """What the recorded curves show, and the machine file made of it."""
+    directory = tmp_path_factory.mktemp("probe")
+    ran = Cli(directory)("probe", "--from", RECORDED, "--json", "--out", "out")
+    assert ran.code == 0, ran.err
+    found: Json = ran.json()
+    assert found == json.loads((directory / "out" / "probe.json").read_text("utf-8"))
+    return {**found, "machine": str(directory / "out" / "this-machine.toml")}
+
+
+def test_recorded_curves_show_the_processor_they_were_measured_on(recorded: Json) -> None:
+    figures = _figures(recorded)
+    entries = figures["l1_dtlb_entries_4k"]
+    assert 94 <= entries["value"] <= 97
+    assert entries["confidence"] == "high"
+    assert 6 <= figures["l2_tlb_hit_cycles_4k"]["value"] <= 8
+    assert 3.5 <= figures["l1d_cycles"]["value"] <= 4.5
+    assert 13 <= figures["l2_cycles"]["value"] <= 15
+    assert figures["large_entries"]["value"] == 0
+    assert 3400 <= figures["frequency_mhz"]["value"] <= 3600
+
+
+def test_every_figure_has_its_interval_curve_and_repeats_or_a_reason(recorded: Json) -> None:
+    curves = {curve["name"] for curve in recorded["curves"]}
+    for figure in recorded["figures"]:
+        assert figure["curve"] in curves
+        assert figure["repeats"] >= 3
+        assert figure["note"] or figure["unit"] in ("cycles", "ns")
+        if figure["value"] is None:
+            assert figure["interval"] is None
+            assert figure["note"]
+        else:
+            low, high = figure["interval"]
+            assert low <= high
+    # The cache that neighbours overwrite is not made up, and the table says why it is missing.
+    assert _figures(recorded)["l3_bytes"]["value"] is None
+    assert any("third-level cache" in text and "no flat part" in text for text in report.remarks(recorded))
+
+
+def test_the_machine_file_resolves_and_marks_what_was_probed_and_what_was_inherited(recorded: Json) -> None:
+    machine = engine.resolve(engine.Job(recorded["machine"], "linux-4k"))["machine"]
+    core = machine["core"]
+    assert core["frequency_mhz"] == round(_figures(recorded)["frequency_mhz"]["value"])
+    assert "frequency_mhz: probed" in core["source"]
+    assert core["assumed"]["window"] == "not probed; inherited from zen3-5900x"
+    tlbs = {array["name"]: array for array in machine["tlb"]}
+    data = tlbs["L1-DTLB"]
+    assert data["entries"] == _figures(recorded)["l1_dtlb_entries_4k"]["value"]
+    assert "entries: probed" in data["source"]
+    assert "entries" not in data["assumed"]
+    assert "ways" in data["assumed"]
+    # An instruction TLB is not probed at all.
+    assert "entries" in tlbs["L1-ITLB"]["assumed"]
+    assert tlbs["L1-ITLB"]["source"] == "inherited from zen3-5900x"
+    caches = {cache["name"]: cache for cache in machine["cache"]}
+    assert caches["L1D"]["size"] == "48K"
+    assert "confirmed: probed" in caches["L1D"]["source"]
+    assert "not confirmed by the curve" in caches["L3"]["source"]
+    assert "Written by `mmulab probe`" in machine["description"]
+    assert "virtual machine" in machine["description"]
+    # A guest on a host with small pages is described as one.
+    assert "KVMKVMKVM" in machine["virtual"]["source"]
+    assert "linux-4k" in machine["virtual"]["source"]
+
+
+def test_a_figure_of_low_confidence_stays_out_of_the_machine_file(recorded: Json) -> None:
+    doubtful = json.loads(json.dumps(recorded))
+    for figure in doubtful["figures"]:
+        figure["confidence"] = "low"
+    text = machine_toml(doubtful)
+    assert "probed, " not in text
+    assert 'frequency_mhz = "not probed; inherited from zen3-5900x"' in text
+
+
+def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:
+    """The TLB arrays of the recorded figures on a processor whose first level is split by page size."""
+    found: Json = json.loads(json.dumps(recorded))
+    found["system"]["processor"] |= {"vendor": "GenuineIntel", "family": 6, "model": 0x5E}
+    for figure in found["figures"]:
+        if figure["name"] == "large_entries":
+            figure["value"] = large
+        if figure["name"] == "l1_dtlb_entries_2m":
+            figure |= {"value": 40.0, "interval": [40.0, 40.0], "blur": [39.0, 41.0], "confidence": "high"}
+    path = Path(recorded["machine"]).with_name("skylake.toml")
+    path.write_text(machine_toml(found, "skylake"), encoding="utf-8")
+    machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
+    return {array["name"]: array for array in machine["tlb"]}
+
+
+def test_entries_of_2_mb_pages_are_taken_only_where_there_are_any(recorded: Json) -> None:
+    shipped = engine.resolve(engine.Job("skylake-e3-1240v5", "linux-4k"))["machine"]["tlb"]
+    inherited = {array["name"]: array["entries"] for array in shipped}
+    whole = _on_skylake(recorded, 1.0)
+    assert whole["DTLB-2M"]["entries"] == 40
+    assert whole["DTLB-4K"]["entries"] == 96
+    # Fractured entries are counted a base page each: nothing is known of the array for 2 MB pages.
+    for large in (0.0, None):
+        fractured = _on_skylake(recorded, large)
+        assert fractured["DTLB-2M"]["entries"] == inherited["DTLB-2M"]
+        assert "entries" in fractured["DTLB-2M"]["assumed"]
+        assert fractured["DTLB-4K"]["entries"] == 96
+
+
+def test_the_machine_runs_a_trace(recorded: Json, cli: Cli) -> None:
+    ran = cli("run", recorded["machine"], "--trace", "gen:gups?footprint=1M&updates=2000", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json()["machine"]["name"] == "this-machine"
+
+
+def test_the_same_curves_give_the_same_bytes(recorded: Json, cli: Cli, tmp_path: Path) -> None:
+    for out in ("a", "b"):
+        assert cli("probe", "--from", RECORDED, "--out", out).code == 0
+    for name in ("probe.json", "this-machine.toml"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_the_table_names_the_processor_the_hypervisor_and_the_noise(cli: Cli) -> None:
+    ran = cli("probe", "--from", RECORDED)
+    assert ran.code == 0
+    assert "AuthenticAMD family 26 model 2" in ran.out
+    assert "a virtual machine (KVMKVMKVM)" in ran.out
+    assert "2 MB entries do not exist here" in ran.out
+    assert "repeats scatter" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("not json", "not JSON"),
+        ("[]", "not a probe of layout 1"),
+        ('{"schema": 9, "curves": [], "system": {}, "when": ""}', "not a probe of layout 1"),
+    ],
+)
+def test_a_file_that_is_not_a_probe_is_refused(cli: Cli, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    ran = cli("probe", "--from", "x.json")
+    assert ran.code == 2
+    assert said in ran.err
+    assert "hint:" in ran.err
+    assert cli("probe", "--from", "missing.json").code == 2
+
+
+def test_a_cpu_that_does_not_exist_is_refused(cli: Cli) -> None:
+    ran = cli("probe", "--quick", "--cpu", "1023")
+    assert ran.code == 2
+    assert "--cpu 1023" in ran.err
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """A short probe of this computer."""
+    ran = Cli(tmp_path_factory.mktemp("live"))("probe", "--quick", "--memory", "256M", "--json", "--out", "out")
+    assert ran.code == 0, ran.err
+    found: Json = ran.json()
+    return found
+
+
+def test_this_computer_is_described_plausibly(live: Json) -> None:
+    figures = _figures(live)
+    assert 200 < figures["frequency_mhz"]["value"] < 10_000
+    footprint = next(c for c in live["curves"] if c["name"] == "footprint")
+    fastest = [min(point["cycles"]) for point in footprint["points"]]
+    # A load takes some cycles in the first level, more in the second, and many more in memory.
+    assert 1 < fastest[0] < 20
+    assert fastest[-1] > 4 * fastest[0]
+    assert figures["memory_cycles"]["value"] > 4 * fastest[0]
+    if figures["l2_cycles"]["value"] is not None:
+        assert figures["l1d_cycles"]["value"] < figures["l2_cycles"]["value"] < figures["memory_cycles"]["value"]
+        assert figures["l1d_bytes"]["value"] < figures["l2_bytes"]["value"]
+    if figures["l1_dtlb_entries_4k"]["value"] is not None and figures["l2_tlb_entries_4k"]["value"] is not None:
+        assert figures["l1_dtlb_entries_4k"]["value"] < figures["l2_tlb_entries_4k"]["value"]
+    assert figures["memory_outstanding"]["value"] >= 1
+    assert live["system"]["processor"]["vendor"]
+    assert set(live["noise"]) == {curve["name"] for curve in live["curves"]}
+
+
+def test_small_pages_are_small_and_every_point_has_all_repeats(live: Json) -> None:
+    for curve in live["curves"]:
+        if curve["backing"] == "4K" and curve["huge_share"] is not None:
+            assert curve["huge_share"] == 0
+        for point in curve["points"]:
+            assert len(point["cycles"]) == len(point["ns"]) >= 3
+            assert all(cycles > 0 for cycles in point["cycles"])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "name"),
+    [
+        ("AuthenticAMD", 0x17, 8, "zenplus-2700x"),
+        ("AuthenticAMD", 0x19, 0x21, "zen3-5900x"),
+        ("AuthenticAMD", 0x1A, 2, "zen3-5900x"),
+        ("GenuineIntel", 6, 0x2A, "sandybridge"),
+        ("GenuineIntel", 6, 0x3C, "haswell-mix-baseline"),
+        ("GenuineIntel", 6, 0x5E, "skylake-e3-1240v5"),
+        ("GenuineIntel", 6, 0x8F, "skylake-e3-1240v5"),
+        ("CentaurHauls", 7, 1, "skylake-e3-1240v5"),
+    ],
+)
+def test_the_nearest_machine_is_of_the_vendor_and_family(vendor: str, family: int, model: int, name: str) -> None:
+    found, how_near = nearest({"isa": "x86-64", "vendor": vendor, "family": family, "model": model, "name": ""})
+    assert found == name
+    assert how_near
+    assert name in {machine["name"] for machine in engine.machines()}
+
+
+def test_an_arm_processor_inherits_from_the_armv8_machine() -> None:
+    found, _ = nearest({"isa": "aarch64", "vendor": "Arm", "family": 0, "model": 0xD40, "name": "Neoverse V1"})
+    assert found == "neoverse-n1"
+
+
+def test_points_of_a_grid_double_in_steps() -> None:
+    assert plan.grid(4096, 16384, 1, 1024) == [4096, 8192, 16384]
+    assert plan.grid(100, 100, 4) == [100]
+    points = plan.grid(160, 12288, 8)
+    assert points == sorted(set(points))
+    assert points[0] == 160
+    assert points[-1] <= 12288
+
+
+def test_two_measurements_of_a_curve_join_by_point() -> None:
+    first = {"name": "c", "points": [{"x": 1, "cycles": [1.0], "ns": [1.0]}, {"x": 3, "cycles": [3.0], "ns": [3.0]}]}
+    second = {"name": "c", "points": [{"x": 3, "cycles": [4.0], "ns": [4.0]}, {"x": 2, "cycles": [2.0], "ns": [2.0]}]}
+    joined = plan.merged(first, second)
+    assert [(p["x"], p["cycles"]) for p in joined["points"]] == [(1, [1.0]), (2, [2.0]), (3, [3.0, 4.0])]
+    assert first["points"][1]["cycles"] == [3.0]
+
+
+def test_caches_are_read_as_the_kernel_lists_them(tmp_path: Path) -> None:
+    for at, (kind, size, level, ways) in enumerate(
+        [
+            ("Data", "48K", 1, 12),
+            ("Instruction", "32K", 1, 8),
+            ("Unified", "1024K", 2, 16),
+            ("Unified", "32768K", 3, 16),
+        ]
+    ):
+        index = tmp_path / f"index{at}"
+        index.mkdir()
+        for name, text in (("type", kind), ("size", size), ("level", level), ("ways_of_associativity", ways)):
+            (index / name).write_text(f"{text}\n")
+    assert [(c["level"], c["bytes"], c["ways"]) for c in system.caches(tmp_path)] == [
+        (1, 48 << 10, 12),
+        (2, 1 << 20, 16),
+        (3, 32 << 20, 16),
+    ]
+    assert system.caches(tmp_path / "nowhere") == []
+    assert system.chosen("always [madvise] never") == "madvise"
