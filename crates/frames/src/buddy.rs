@@ -75,6 +75,18 @@ impl Buddy {
         }
     }
 
+    /// Gives a page block its mobility, of which `movable` frames are in use and could be moved.
+    pub fn own(&mut self, block: usize, mobility: Mobility, movable: u16) {
+        self.blocks[block] = mobility;
+        self.movable[block] = movable;
+    }
+
+    /// Puts a free block at the tail of its list, as memory was found.
+    pub fn put(&mut self, pfn: u32, order: u8, mobility: Mobility) {
+        self.lists.push_tail(Self::list(order, mobility), pfn);
+        self.free += 1 << order;
+    }
+
     /// Takes a block (`__rmqueue`).
     pub fn take(&mut self, order: u8, mobility: Mobility, counts: &mut FrameCounts) -> Option<u32> {
         let pfn = match self.smallest(order, mobility, counts) {

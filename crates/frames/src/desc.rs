@@ -1,3 +1,4 @@
+use crate::Aged;
 use mmulab_addr::{BASE_BYTES, PageOrder, parse_bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,9 +15,11 @@ pub enum Fragment {
     /// memory which blocks of `order` cannot use is `target` of it (the tool of paper 3, section VI; the index is Gorman
     /// and Whitcroft's).
     Fmfi {
-        /// The share of free memory that is to be unusable for blocks of `order` (0.0..=1.0).
+        /// The share of free memory that is to be unusable for blocks of `order`.
+        #[schemars(range(min = 0.0, max = 1.0))]
         target: f64,
         /// Memory left free, such as `"4G"`: the program's footprint.
+        #[schemars(extend("x-least" = "0", "x-most" = "16T"))]
         free: String,
         /// The block size the index is for. Default `2M`.
         #[serde(default = "two_mebibytes")]
@@ -24,10 +27,12 @@ pub enum Fragment {
     },
     /// A share of it, in chunks placed at random (memhog, paper 4 section 6).
     Memhog {
-        /// The share of memory taken, in percent (0..=95).
+        /// The share of memory taken, in percent.
+        #[schemars(range(min = 0.0, max = 95.0))]
         percent: f64,
         /// How much lies together, such as `"2M"`; no source states it. Default `2M`.
         #[serde(default = "chunk")]
+        #[schemars(extend("x-least" = "4K", "x-most" = "4T"))]
         chunk: String,
     },
 }
@@ -44,19 +49,28 @@ fn chunk() -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryDesc {
-    /// How much there is, such as `"32G"`. From 16M to 16T.
+    /// How much there is, such as `"32G"`.
+    #[schemars(extend("x-least" = "16M", "x-most" = "16T"))]
     pub size: String,
-    /// The largest block of the buddy allocator, as an order of base pages. Range 9..=13. Default 10 (4 MiB), as
+    /// The largest block of the buddy allocator, as an order of base pages. Default 10 (4 MiB), as
     /// MAX_PAGE_ORDER of Linux on x86-64.
     #[serde(default = "max_order")]
+    #[schemars(range(min = 9, max = 13))]
     pub max_order: u8,
-    /// Frames a per-CPU list is refilled with or relieved of at a time. Range 1..=512. Default 63, what
+    /// Frames a per-CPU list is refilled with or relieved of at a time. Default 63, what
     /// `zone_batchsize` (mm/page_alloc.c) gives on a zone of 1 GiB or more.
     #[serde(default = "batch")]
+    #[schemars(range(min = 1, max = 512))]
     pub pcp_batch: u32,
     /// Seed of whatever is placed at random. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: u64,
+    /// What it has been through before the program starts: `off`, nothing, so that free memory is in perfect order; `booted`;
+    /// or `used`, for builds, reading of files and many processes. Free lists and memory in use are then as in guests of Linux
+    /// 6.1, drawn by the seed. Under FreeBSD, or with a `fragment`, it changes nothing. Default `off`.
+    #[serde(default)]
+    pub aged: Aged,
     /// What occupies it before the program starts. Default nothing.
     #[serde(default)]
     pub fragment: Fragment,
@@ -84,10 +98,26 @@ impl MemoryDesc {
             max_order: max_order(),
             pcp_batch: batch(),
             seed: 0,
+            aged: Aged::Off,
             fragment: Fragment::None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }
+    }
+
+    /// Adds to what is assumed how memory comes to be as it is: of a machine of another size, with more processors, after other
+    /// work, it is not known.
+    pub fn say_aged(&mut self) {
+        let after = match self.aged {
+            Aged::Off => return,
+            Aged::Booted => "had booted",
+            Aged::Used => "had built programs, read files and run many processes",
+        };
+        let reason = format!(
+            "free lists and memory in use as in guests of Linux 6.1 with one CPU and 1 or 2 GiB that {after}, drawn by \
+             memory.seed; under FreeBSD and with memory.fragment it changes nothing"
+        );
+        self.assumed.entry("aged".into()).or_insert(reason);
     }
 
     /// Its size in bytes, whole frames; 0 where `size` is no size, which [`crate::Frames::new`] refuses.

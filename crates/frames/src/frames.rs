@@ -1,12 +1,14 @@
 use crate::{
-    MemoryDesc,
+    Fragment, MemoryDesc, aged,
     buddy::{BLOCK_ORDER, Buddy},
     fragment::{self, Occupied},
     freebsd::FreebsdFrames,
+    held::Held,
     linux::LinuxFrames,
     vm_phys::{self, Pool, VmPhys},
 };
 use mmulab_addr::{PageOrder, Pfn};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -38,7 +40,7 @@ pub struct MemoryError {
 }
 
 /// What the allocator did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FrameCounts {
     /// Blocks split in two.
     pub splits: u64,
@@ -76,6 +78,8 @@ pub struct Frames {
     kind: Kind,
     total: u64,
     counts: FrameCounts,
+    /// What others than the program had in use when it began.
+    held: Held,
 }
 
 /// Memory below 1 MiB, which Linux on x86-64 reserves (arch/x86/kernel/setup.c, `reserve_bios_regions` and the real-mode
@@ -98,7 +102,7 @@ impl Frames {
     pub fn of(allocator: Allocator, desc: &MemoryDesc, cpus: u16, seed: u64) -> Result<Self, MemoryError> {
         let bytes = desc.bytes();
         if !((16 << 20)..=(16 << 40)).contains(&bytes) {
-            let what = format!("'{}' is not between 16M and 16T: write it as 32G", desc.size);
+            let what = format!("'{}' is not between 16M and 16T: give a size such as 32G", desc.size);
             return Err(MemoryError { key: "size", what });
         }
         if !(9..=13).contains(&desc.max_order) {
@@ -110,6 +114,13 @@ impl Frames {
             return Err(MemoryError { key: "pcp_batch", what });
         }
         let total = bytes >> mmulab_addr::BASE_SHIFT;
+        if allocator == Allocator::Linux
+            && desc.fragment == Fragment::None
+            && let Some(observed) = aged::observed(desc.aged)
+        {
+            let layout = aged::lay(observed, RESERVED, total, desc.max_order, seed);
+            return Ok(Self::aged(layout, desc, cpus));
+        }
         let runs = match fragment::occupy(&desc.fragment, RESERVED, total as u32, seed)? {
             Occupied::Nothing => vec![(RESERVED, total as u32)],
             Occupied::Free(runs) => runs,
@@ -126,7 +137,43 @@ impl Frames {
                 Kind::Freebsd(FreebsdFrames::new(phys, cpus, bucket))
             }
         };
-        Ok(Self { kind, total, counts: FrameCounts::default() })
+        Ok(Self { kind, total, counts: FrameCounts::default(), held: Held::default() })
+    }
+
+    /// Memory of a Linux that has been through something.
+    fn aged(layout: aged::Layout, desc: &MemoryDesc, cpus: u16) -> Self {
+        let total = desc.bytes() >> mmulab_addr::BASE_SHIFT;
+        let mut buddy = Buddy::new(total, desc.max_order);
+        let mut movable = vec![0u16; layout.mobility.len()];
+        for frame in layout.held.iter().flat_map(|run| run.0..run.1) {
+            movable[frame as usize >> BLOCK_ORDER] += 1;
+        }
+        for (block, &mobility) in layout.mobility.iter().enumerate() {
+            buddy.own(block, mobility, if mobility == Mobility::Movable { movable[block] } else { 0 });
+        }
+        for list in layout.lists.iter().filter(|list| !list.of_cpu) {
+            list.first.iter().for_each(|&pfn| buddy.put(pfn, list.order, list.mobility));
+        }
+        buddy.free_range(layout.end, total as u32);
+        let mut linux = LinuxFrames::new(buddy, cpus, desc.pcp_batch);
+        for list in layout.lists.iter().filter(|list| list.of_cpu) {
+            linux.keep(list.order, list.mobility, &list.first);
+        }
+        let held = Held::new(layout.held);
+        Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held }
+    }
+
+    /// Up to `wanted` frames that follow each other, of those in use when the program began: pages of a file that was in memory
+    /// then. None where memory has been through nothing, or where no more are left.
+    pub fn take_held(&mut self, wanted: u64) -> Option<(Pfn, u64)> {
+        self.held.take_together(wanted).map(|(pfn, frames)| (Pfn(u64::from(pfn)), u64::from(frames)))
+    }
+
+    /// Frees up to `wanted` of the frames in use when the program began, as if files were dropped that nobody needs; how many.
+    pub fn drop_held(&mut self, wanted: u64) -> u64 {
+        let Some((pfn, frames)) = self.held.take(wanted) else { return 0 };
+        self.free_run(Pfn(u64::from(pfn)), u64::from(frames));
+        u64::from(frames)
     }
 
     /// A block of `order` on its own alignment.

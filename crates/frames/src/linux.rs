@@ -24,12 +24,26 @@ pub struct LinuxFrames {
     pub buddy: Buddy,
     cpus: Vec<PerCpu>,
     batch: u32,
+    /// A per-CPU list with this many frames gives some back.
+    high: u32,
 }
 
 impl LinuxFrames {
     pub fn new(buddy: Buddy, cpus: u16, batch: u32) -> Self {
         let cpus = (0..cpus.max(1)).map(|_| PerCpu::default()).collect();
-        Self { buddy, cpus, batch }
+        Self { buddy, cpus, batch, high: HIGH_BATCHES * batch }
+    }
+
+    /// Has processors keep free blocks that memory was found with, a part of each list each, the first to go out first. What a
+    /// processor was seen to keep it may keep.
+    pub fn keep(&mut self, order: u8, mobility: Mobility, blocks: &[u32]) {
+        let share = blocks.len().div_ceil(self.cpus.len()).max(1);
+        for (cpu, part) in self.cpus.iter_mut().zip(blocks.chunks(share)) {
+            let list = &mut cpu.lists[usize::from(order) * Mobility::COUNT + mobility as usize];
+            list.extend(part.iter().rev());
+            cpu.held += (part.len() as u32) << order;
+            self.high = self.high.max(cpu.held + self.batch);
+        }
     }
 
     #[inline]
@@ -59,7 +73,7 @@ impl LinuxFrames {
         let mine = &mut self.cpus[cpu];
         mine.lists[usize::from(order) * Mobility::COUNT + mobility as usize].push(pfn);
         mine.held += 1 << order;
-        if mine.held >= HIGH_BATCHES * self.batch {
+        if mine.held >= self.high {
             self.relieve(cpu, counts);
         }
     }

@@ -1,7 +1,7 @@
 //! The allocator's promises: blocks are aligned and disjoint, nothing is lost, fragmentation is what was asked for.
 
 use mmulab_addr::{PageOrder, Pfn};
-use mmulab_frames::{Fragment, Frames, MemoryDesc, Mobility};
+use mmulab_frames::{Aged, Fragment, Frames, MemoryDesc, Mobility};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -157,4 +157,76 @@ fn impossible_memory_is_refused_with_a_remedy() {
     assert!(refused(MemoryDesc { max_order: 14, ..MemoryDesc::of("1G") }).contains("between 9 and 13"));
     let greedy = Fragment::Fmfi { target: 0.99, free: "900M".into(), order: PageOrder::P2M };
     assert!(refused(MemoryDesc { fragment: greedy, ..MemoryDesc::of("1G") }).contains("enlarge memory.size"));
+}
+
+/// CHANGELOG number 10: aged memory has the lists that guests had, in the same order for the same seed.
+#[test]
+fn aged_memory_has_the_free_lists_of_guests() {
+    let of =
+        |size: &str, aged: Aged, seed: u64| Frames::new(&MemoryDesc { aged, ..MemoryDesc::of(size) }, 1, seed).unwrap();
+    let first = |aged, seed| {
+        let mut frames = of("1G", aged, seed);
+        (0..6000).map(|_| frames.alloc(PageOrder::P4K, Mobility::Movable, 0).unwrap().0).collect::<Vec<_>>()
+    };
+    let runs = |pfns: &[u64]| 1 + pfns.windows(2).filter(|w| w[1] != w[0] + 1).count();
+    let (off, booted, used) = (first(Aged::Off, 0), first(Aged::Booted, 0), first(Aged::Used, 0));
+    assert_eq!(runs(&off), 1);
+    // 48 frames of the CPU's list, and then blocks of 2 to 512 frames, 33 of them in guests, before whole ones.
+    assert!((30..=75).contains(&runs(&booted)), "{}", runs(&booted));
+    // Of the 4,686 to 5,711 frames that the CPU's list of a used guest held, every second or so began a run.
+    assert!((1500..=4500).contains(&runs(&used)), "{}", runs(&used));
+    assert_eq!(used, first(Aged::Used, 0), "the same seed, the same lists");
+    assert_ne!(used, first(Aged::Used, 1));
+    for pfns in [&booted, &used] {
+        let distinct: std::collections::BTreeSet<_> = pfns.iter().collect();
+        assert_eq!(distinct.len(), pfns.len(), "no frame twice");
+        assert!(pfns.iter().all(|&pfn| (256..1 << 18).contains(&pfn)));
+    }
+
+    for size in ["16M", "64M", "1G", "8G"] {
+        for aged in [Aged::Booted, Aged::Used] {
+            for seed in 0..4 {
+                let mut frames = of(size, aged, seed);
+                let total = frames.total_frames();
+                assert!(frames.free_frames() * 4 >= total, "{size} {aged:?}: room for a program");
+                // All of it can be had, each frame once; then what others held, as if files were dropped.
+                let mut seen = vec![false; total as usize];
+                let mut take = |frames: &mut Frames| {
+                    while let Some(pfn) = frames.alloc(PageOrder::P4K, Mobility::Movable, 0) {
+                        assert!(!std::mem::replace(&mut seen[pfn.0 as usize], true), "{size} {aged:?} {pfn:?} twice");
+                    }
+                };
+                take(&mut frames);
+                assert_eq!(frames.free_frames(), 0);
+                while frames.drop_held(32) > 0 {}
+                assert!(frames.free_frames() > 0);
+                take(&mut frames);
+                assert_eq!(seen.iter().filter(|&&s| s).count() as u64, total - 256, "{size} {aged:?}");
+            }
+        }
+    }
+}
+
+/// CHANGELOG number 10: huge pages come out of whole blocks, and what is in use is as much in guests of any size.
+#[test]
+fn aged_memory_is_whole_beyond_what_is_in_use() {
+    let of = |size: &str, aged| Frames::new(&MemoryDesc { aged, ..MemoryDesc::of(size) }, 1, 0).unwrap();
+    for (aged, least, most) in [(Aged::Booted, 90, 170), (Aged::Used, 500, 1000)] {
+        let used = |size: &str| {
+            let frames = of(size, aged);
+            ((frames.total_frames() - frames.free_frames()) * 4096) >> 20
+        };
+        assert!((least..=most).contains(&used("4G")), "{aged:?}: {} MB", used("4G"));
+        // 16 MB a GiB more are the kernel's descriptions of frames.
+        assert!((50..=150).contains(&(used("8G") - used("4G"))), "{aged:?}: {} MB", used("8G") - used("4G"));
+        let frames = of("8G", aged);
+        assert!(frames.fmfi(9) < 0.01, "{aged:?}: {}", frames.fmfi(9));
+        assert!(frames.free_blocks(10) > 1500);
+    }
+    // What is held at random says itself which frames are free.
+    let hog = Fragment::Memhog { percent: 40.0, chunk: "2M".into() };
+    let free = |aged| {
+        Frames::new(&MemoryDesc { aged, fragment: hog.clone(), ..MemoryDesc::of("1G") }, 1, 0).unwrap().free_frames()
+    };
+    assert_eq!(free(Aged::Used), free(Aged::Off));
 }

@@ -1,0 +1,28 @@
+//! Memory as a Linux that has booted, and one that has been used, leaves it: the free lists of real guests, by order, migrate
+//! type and position in the list, as a seeded distribution.
+//!
+//! A list is a sequence of runs of blocks that follow each other in memory, upwards or downwards, and of jumps between them.
+//! How long the runs are and how far the jumps go was counted in guests (`data/aged-linux-6.1.txt`, made by
+//! `scripts/aged/observe.py`); a layout draws both anew, from a seed.
+
+mod layout;
+mod observed;
+
+pub use layout::{Layout, lay};
+pub use observed::observed;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What memory has been through before the program starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Aged {
+    /// Nothing: all of it is free, in an order that no boot leaves it in.
+    #[default]
+    Off,
+    /// The boot of a small guest.
+    Booted,
+    /// A boot, and then builds, the reading of files, and many short processes.
+    Used,
+}
