@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
-	cargo build --release --quiet -p mmulab-record-plugin -p mmulab-record-heap
+	cargo build --release --quiet -p mmulab-record-plugin -p mmulab-record-heap -p mmulab-try-preload
 	RUSTFLAGS="-C target-cpu=generic" cargo build --release --quiet -p mmulab-workload  # QEMU must know its instructions
 	# The first program of a guest that has no libraries.
 	[ "$$(uname -m)" != x86_64 ] || RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --quiet -p mmulab-guest-agent --target x86_64-unknown-linux-gnu

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Puts beside the Python package what it needs at run time: the recorder's plugin, which QEMU loads by its path, the library
-# that recorded programs preload, the generators as a program of their own, the first program of recorded systems, and the machine, policy and workload files, which
-# an installed package has no checkout to read from.
+# Puts beside the Python package what it needs at run time: the recorder's plugin, which QEMU loads by its path; the
+# libraries that programs preload, recorded ones and those under the stopwatch; the generators as a program of their own;
+# the first program of recorded systems; and the machine, policy and workload files, which an installed package has no
+# checkout to read from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,7 @@ cp policies/*.toml "$lib/policies/"
 rm -rf "$lib/workloads"
 cp -r workloads "$lib/workloads"
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
-for pair in record_plugin:record record_heap:heap; do
+for pair in record_plugin:record record_heap:heap try_preload:try; do
     cp "${CARGO_TARGET_DIR:-target}/release/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"
     mv "$lib/libmmulab_${pair#*:}.so.new" "$lib/libmmulab_${pair#*:}.so"
 done

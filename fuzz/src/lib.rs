@@ -1,6 +1,9 @@
-//! What every fuzz target does with a source.
+//! What each fuzz target does with its input. A test of the reader's crate does the same with a few thousand inputs.
 
-use mmulab_trace::{Batch, Event, Item, NativeReader, NativeWriter, Ref, Source, summarize};
+use mmulab_trace::{
+    AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, Event, Item, LackeyReader, NativeReader,
+    NativeWriter, Ref, Source, TextReader, WarpShape, sealed_chunk, summarize,
+};
 use std::io::Cursor;
 
 /// Batches read of one input: a few bytes may stand for millions of references.
@@ -33,7 +36,7 @@ fn read(source: &mut impl Source) -> Vec<Word> {
 }
 
 /// Reads `source`, and writes what was read as a native trace, which must read as the same.
-pub fn check(mut source: impl Source) {
+fn check(mut source: impl Source) {
     let all = read(&mut source);
     let mut writer = NativeWriter::new(Vec::new(), &source.description()).expect("memory takes all");
     for word in &all {
@@ -53,10 +56,62 @@ pub fn check(mut source: impl Source) {
 }
 
 /// Summarises at most a bounded part of `source`.
-pub fn summary(mut source: impl Source) {
+fn summary(mut source: impl Source) {
     let mut beats = 0;
     summarize(&mut source, |_| {
         beats += 1;
         beats < BATCHES
     });
+}
+
+/// Reads what `open` opens, and summarises it.
+fn both<S: Source>(open: impl Fn() -> S) {
+    check(open());
+    summary(open());
+}
+
+/// A native trace as it is: headers, index, checksums.
+pub fn native(data: &[u8]) {
+    let open = || NativeReader::new(Cursor::new(data.to_vec()), "fuzz".into());
+    if let Ok(reader) = open() {
+        check(reader);
+    }
+    if let Ok(mut reader) = open() {
+        reader.verify(&mut |_| true);
+        let _ = reader.seek(1000);
+    }
+}
+
+/// The streams of a chunk whose checksum holds: what the checksum keeps the other target from.
+pub fn native_streams(codes: u32, streams: [&[u8]; 6]) {
+    let mut file = Description::default().to_bytes();
+    file.extend(sealed_chunk(codes, streams));
+    if let Ok(reader) = NativeReader::new(Cursor::new(file), "fuzz".into()) {
+        check(reader);
+    }
+}
+
+/// A text trace.
+pub fn text(data: &[u8]) {
+    both(|| TextReader::new(Cursor::new(data.to_vec()), "fuzz".into()));
+}
+
+/// A trace of ChampSim's.
+pub fn champsim(data: &[u8]) {
+    both(|| ChampSimReader::new(Cursor::new(data.to_vec()), "fuzz".into()));
+}
+
+/// What DynamoRIO's view tool prints.
+pub fn drmemtrace(data: &[u8]) {
+    both(|| DrmemtraceReader::new(Cursor::new(data.to_vec()), "fuzz".into()));
+}
+
+/// What Valgrind's lackey prints.
+pub fn lackey(data: &[u8]) {
+    both(|| LackeyReader::new(Cursor::new(data.to_vec()), "fuzz".into()));
+}
+
+/// A kernel of Accel-Sim's.
+pub fn accelsim(data: &[u8]) {
+    both(|| AccelSimReader::new(Box::new(Cursor::new(data.to_vec())), "fuzz".into(), WarpShape::default()));
 }

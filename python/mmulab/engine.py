@@ -44,6 +44,8 @@ class Options:
     seed: int | None = None
     base_cpi: float | None = None
     savable: float | None = None
+    # Time by a core in time, where the machine describes one.
+    timing: bool | None = None
     check: str | None = None
     # Traces of further virtual machines, and the references each machine makes in turn.
     vms: tuple[str, ...] = ()
@@ -67,6 +69,13 @@ class Ran:
 def version() -> str:
     """The engine's version."""
     return _core.version()
+
+
+def build() -> str:
+    """The version, and whether arithmetic is checked."""
+    return (
+        f"{version()} (checked build: overflow checks and debug assertions; slow)" if _core.is_checked() else version()
+    )
 
 
 # Where recordings that mixes name are looked for; the second is where `mmulab workloads table` keeps them.
@@ -174,6 +183,16 @@ def policy_schema() -> Json:
     return cast(Json, json.loads(_core.policy_schema()))
 
 
+def result_schema() -> Json:
+    """The JSON schema of results."""
+    return cast(Json, json.loads(_core.result_schema()))
+
+
+def explain_schema() -> Json:
+    """The JSON schema of the lines of `explain`."""
+    return cast(Json, json.loads(_core.explain_schema()))
+
+
 def reshape_schema() -> Json:
     """The JSON schema of what can be changed of a recorded program."""
     return cast(Json, json.loads(_core.reshape_schema()))
@@ -196,6 +215,11 @@ def mixes() -> list[str]:
 def workload(name: str, sets: Sequence[str]) -> Json:
     """A recipe (`recipe`) with its parameters set, and its file (`path`)."""
     return cast(Json, json.loads(_core.workload(name, list(sets), _workload_dirs())))
+
+
+def options_schema() -> Json:
+    """The JSON schema of the options of a run."""
+    return cast(Json, json.loads(_core.options_schema()))
 
 
 def workload_schema() -> Json:

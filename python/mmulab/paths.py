@@ -49,6 +49,11 @@ def heap_library() -> Path:
     return _PACKAGE / "_lib" / "libmmulab_heap.so"
 
 
+def try_library() -> Path:
+    """The library that programs under the stopwatch preload to have other page sizes."""
+    return _PACKAGE / "_lib" / "libmmulab_try.so"
+
+
 def kernel() -> Path:
     """The program that runs a generator's algorithm in real memory."""
     return _PACKAGE / "_lib" / "mmulab-kernel"

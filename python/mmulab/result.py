@@ -1,19 +1,29 @@
 """One result: the engine's JSON with the figures reports speak of, and the identities every result must satisfy."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from mmulab import aged
 from mmulab._core import Failure, UserError
 from mmulab.reshaped import reshape_warnings, reshape_words
+from mmulab.visible import visible, visible_json
 
 # The layout of results this package reads, as crates/machine writes it.
-SCHEMA = 2
+SCHEMA = 3
 # Tables within tables that are written a key a line.
 JSON_DEPTH = 4
+# The policy of a host unless another one is named, as in crates/machine.
+HOST_POLICY = "linux-4k"
+# Options that change counts. Of the others, none changes what the label says.
+OPTIONS = ("max_instructions", "base_cpi", "savable", "seed", "quantum")
+# Most characters of a file's name that stand for changes, and hexadecimal digits of the hash after them.
+SLUG_WORDS = 100
+SLUG_HASH = 8
 LEVELS = ("l1i", "l1d", "l2i", "l2d")
 LEVEL_NAMES = {"l1i": "L1 instruction", "l1d": "L1 data", "l2i": "L2 instruction", "l2d": "L2 data"}
 
@@ -30,6 +40,13 @@ class Identity:
     def holds(self) -> bool:
         """Whether it does."""
         return self.left == self.right
+
+
+class Saved(NamedTuple):
+    """Where a result was written, and whether an earlier result of the same description was there."""
+
+    path: Path
+    replaced: bool
 
 
 class Result:
@@ -63,11 +80,20 @@ class Result:
             )
         return cls(data, path)
 
-    def save(self, directory: Path) -> Path:
-        """Writes it into `directory` under the names of machine and policy."""
+    def save(self, directory: Path) -> Saved:
+        """Writes the result into `directory` under its slug, or with its hash where that file is of another run."""
         path = directory / f"{self.slug}.json"
+        if path.exists() and not self._is_of_same_run(path):
+            path = directory / f"{self._pair_slug}--{self.identity}.json"
+        replaced = path.exists()
         write_text(path, json_text(self.data))
-        return path
+        return Saved(path, replaced)
+
+    def _is_of_same_run(self, path: Path) -> bool:
+        try:
+            return Result.load(path).identity == self.identity
+        except UserError:
+            return False
 
     # Who and what -------------------------------------------------------------------------------------------------
 
@@ -115,14 +141,49 @@ class Result:
         return found
 
     @property
-    def label(self) -> str:
+    def pair(self) -> str:
         """Machine and policy."""
         return f"{self.machine} / {self.policy}"
 
     @property
+    def changes(self) -> list[str]:
+        """What of the descriptions and options is not as the names of machine and policy say: one text for each."""
+        # Memory as used is every study's own unless it says otherwise: the report has it among its assumptions.
+        found = [str(assignment) for assignment in self.data.get("set") or [] if assignment != aged.USED]
+        host = (self.data.get("host_policy") or {}).get("name")
+        if host not in (None, HOST_POLICY):
+            found.append(f"host {host}")
+        options = self.data["options"]
+        found += [f"{key}={options[key]}" for key in OPTIONS if options.get(key) is not None]
+        if options.get("unmapped", "auto") != "auto":
+            found.append(f"unmapped={options['unmapped']}")
+        found += [f"vm={trace}" for trace in options.get("vms") or []]
+        return [*found, self.changed] if self.changed else found
+
+    @property
+    def label(self) -> str:
+        """Machine, policy, and everything that was changed of them."""
+        memory = [aged.USED] if aged.USED in (self.data.get("set") or []) else []
+        return " / ".join([self.pair, *memory, *self.changes])
+
+    @property
+    def _pair_slug(self) -> str:
+        return file_name(f"{self.machine}--{self.policy}")
+
+    @property
     def slug(self) -> str:
-        """A file name."""
-        return re.sub(r"[^A-Za-z0-9.+_-]+", "_", f"{self.machine}--{self.policy}")
+        """A file name: machine and policy; if anything was changed, the changes in words and a hash of the run."""
+        if not self.changes:
+            return self._pair_slug
+        words = file_name("--".join(self.changes))[:SLUG_WORDS]
+        return f"{self._pair_slug}--{words}--{self.identity}"
+
+    @property
+    def identity(self) -> str:
+        """A short hash of everything that was run on everything: equal for results of the same description only."""
+        of = {key: self.data.get(key) for key in ("machine", "policy", "host_policy", "options")}
+        run = {**of, "trace": self.trace_identity, "reshaped": self.changed}
+        return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:SLUG_HASH]
 
     @property
     def trace_identity(self) -> str:
@@ -222,12 +283,22 @@ class Result:
 
     @property
     def mapped_by_size(self) -> dict[str, int]:
-        """Bytes mapped at the peak of each page size."""
+        """Bytes that page tables map at the peak of each page size, zero pages left out."""
         return {size: int(value["peak"]) for size, value in self.memory["mapped"].items()}
 
     @property
+    def zero_mapped(self) -> int:
+        """Bytes of zero pages that page tables map at the peak of each of their sizes. They take no memory."""
+        return sum(int(value["peak"]) for value in self.memory["mapped_zero"].values())
+
+    @property
+    def covered_by_size(self) -> dict[str, int]:
+        """Bytes that page tables map at the peak of each page size, zero pages too: what a TLB has to translate."""
+        return covered(self.memory)
+
+    @property
     def resident_peak(self) -> int:
-        """Most bytes the program held in memory."""
+        """Most bytes the program held in memory: private pages and the page cache, each frame once."""
         return int(self.memory["resident_bytes_peak"])
 
     @property
@@ -299,6 +370,12 @@ class Result:
     # By place -----------------------------------------------------------------------------------------------------
 
     @property
+    def programs(self) -> list[dict[str, Any]]:
+        """The programs that processes of the trace ran."""
+        programs: list[dict[str, Any]] = self.data["programs"]
+        return programs
+
+    @property
     def regions(self) -> list[dict[str, Any]]:
         """Costs by region."""
         regions: list[dict[str, Any]] = self.data["regions"]
@@ -337,6 +414,10 @@ class Result:
                 self.tlb(side)["misses"],
             )
         yield Identity("walks of all regions = total", sum(int(r["walks"]) for r in self.regions), self.walk_count)
+        resident = int(self.memory["resident_bytes"])
+        # In virtual machines the memory told of is the first one's.
+        own = sum(int(r["resident"]["now"]) for r in self.regions if not r.get("vm"))
+        yield Identity("resident bytes of all regions = total", own, resident)
         if self.data["options"]["profile"]:
             for name, profile in (("code", self.code), ("memory", self.heat)):
                 walks = sum(int(place["walks"]) for place in profile["places"]) + int(profile["rest"]["walks"])
@@ -358,9 +439,17 @@ class Result:
             )
 
 
-def region_mapped(region: dict[str, Any]) -> dict[str, int]:
-    """Bytes a region had mapped at the peak of each page size."""
-    return {size: int(value["peak"]) for size, value in region["mapped"].items()}
+def file_name(text: str) -> str:
+    """The text as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.+=_-]+", "_", text)
+
+
+def covered(place: dict[str, Any], when: str = "peak") -> dict[str, int]:
+    """Bytes that page tables map of a region or of all memory by page size, `now` or at the `peak`, zero pages too."""
+    found = {size: int(value[when]) for size, value in place["mapped"].items()}
+    for size, value in place.get("mapped_zero", {}).items():
+        found[size] = found.get(size, 0) + int(value[when])
+    return found
 
 
 def stall(place: dict[str, Any]) -> int:
@@ -384,15 +473,15 @@ def _json(value: Any, indent: str) -> str:
 
 
 def _flat(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return visible_json(json.dumps(value, ensure_ascii=False))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all, with an error that names it."""
+    """Writes a file that people read, whole or not at all, with an error that names it."""
     partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(visible(text), encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

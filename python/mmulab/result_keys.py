@@ -21,8 +21,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "ended.reason",
         "",
-        "end, limit, interrupted, trace-damaged, out-of-memory, violation, stuck, no-place, unsound or kernel: "
-        "why the run ended.",
+        "end, limit, interrupted, trace-damaged, trace-end-damaged (after the last reference), out-of-memory, "
+        "violation, stuck, no-place, unsound, kernel or too-much: why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
     ("counts.instructions", "instructions", "Instructions retired."),
@@ -91,8 +91,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory",
         "bytes",
-        "mapped by page size (bytes now and at the peak) in all and by process, resident_bytes (private_bytes and "
-        "page_cache_bytes), table_bytes, free_bytes, the hugetlb pool, and the peaks.",
+        "resident_bytes (private_bytes and page_cache_bytes, each frame once), table_bytes, free_bytes, the hugetlb "
+        "pool, and the peaks; what page tables map by page size (mapped, bytes now and at the peak) in all and by "
+        "process, zero pages apart (mapped_zero): address space, not memory.",
     ),
     (
         "counts.memory.tables",
@@ -112,17 +113,18 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory.touched_bytes",
         "bytes",
-        "With --touched: private pages that were touched, at the peak, and pages of files, each once.",
+        "With --touched: private pages that were accessed, at the peak, and pages of files, each once.",
     ),
     (
         "counts.memory.bloat_bytes",
         "bytes",
-        "With --touched: private_bytes_peak beyond the private pages touched. What the page sizes of a policy cost.",
+        "With --touched: private_bytes_peak minus the peak of private pages accessed. What the page sizes of a policy "
+        "cost.",
     ),
     (
         "counts.memory.read_around_bytes",
         "bytes",
-        "With --touched: file_bytes_peak beyond the pages of files touched. What reading around a fault brought.",
+        "With --touched: file_bytes_peak minus the file pages accessed. What reading around a fault brought.",
     ),
     (
         "counts.memory.fragmentation",
@@ -139,7 +141,21 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "model.method",
         "",
-        "window (a core hides what its window covers) or savable (a given share of walk cycles is lost).",
+        "window (a core hides what its window covers), savable (a given share of walk cycles is lost), or core-in-time "
+        "(an out-of-order core ran the program's instructions: --timing).",
+    ),
+    (
+        "timing",
+        "",
+        "With --timing, sums over all CPUs: cycles until the last instruction had retired, instructions, mispredicted "
+        "branches, and unknown_instructions, whose dependences are assumed because their code is not known.",
+    ),
+    (
+        "timing.stack",
+        "cycles",
+        "What retirement waited for; the sum is timing.cycles: work, fetch_second_level, fetch_walk, fetch_miss, "
+        "branch, second_level, walk and data (each a list by where the farthest line was: first cache level, second, "
+        "third, memory), stores (a full store queue), trap.",
     ),
     (
         "energy.dynamic_nj",
@@ -163,9 +179,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("model.walk_pending", "cycles", "Durations of walks summed, as Intel's WALK_PENDING counts."),
     ("model.walk_active", "cycles", "Cycles with at least one walk going on, as Intel's WALK_ACTIVE counts."),
     ("model.translation_cycles", "cycles", "What translation adds: cycles.tlb + cycles.walk."),
-    ("model.translation_cycles_serial", "cycles", "The same were nothing overlapped."),
+    ("model.translation_cycles_serial", "cycles", "The same if no translation latency overlapped with other work."),
     ("model.share_of_time", "share", "Translation's share of user time."),
-    ("model.share_of_time_serial", "share", "The same were nothing overlapped."),
+    ("model.share_of_time_serial", "share", "The same share if no translation latency overlapped with other work."),
     ("model.seconds", "s", "Total cycles at the machine's clock."),
     (
         "perf",
@@ -183,20 +199,29 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "mapping held are nobody's.",
     ),
     (
+        "programs[]",
+        "",
+        "The programs that were run: vm (where there are several virtual machines), path (of the exec; empty for the "
+        "one that the trace begins with), pid (the first process that ran it), processes (how many did; a forked child "
+        "counts until it executes another program).",
+    ),
+    (
         "regions[]",
         "",
-        "Costs by region of the program's memory: vm (where there are several virtual machines), id (the same under "
-        "every policy), pid, name, kind, start, end, prot, "
-        "file, offset, l1i_misses, l1d_misses, walks, walk_reads, walk_cycles, stall_cycles, bytes mapped by page "
-        "size. The misses and walks of all regions add up to the totals.",
+        "Costs by region of a program's memory, over all its processes: vm (where there are several virtual machines), "
+        "id (the same under every policy), pid (the first process), program, name, kind, start, end, prot, "
+        "file, offset, l1i_misses, l1d_misses, walks, walk_reads, walk_cycles, stall_cycles, resident (bytes now and "
+        "at the peak), what page tables map by page size (mapped; mapped_zero: zero pages), folded (unmapped regions "
+        "that the row sums up). The misses, walks and resident bytes of all regions add up to the totals.",
     ),
     (
         "code",
         "",
-        "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, region and "
-        "costs as of a region; rest: how many places are not listed, and their costs summed. All add up to the totals.",
+        "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, the region "
+        "that it lies in and costs as of a region; rest: how many places are not listed, and their costs summed. All "
+        "add up to the totals.",
     ),
-    ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, without region."),
+    ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, in each region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),
     ("assumptions[]", "", "Values that no source states: where, key, value, reason."),
 )

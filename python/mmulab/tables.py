@@ -19,6 +19,10 @@ WIDE = 1000
 GAP = 2
 
 
+# Apart from memory: page tables map a page that two processes share twice. At the peak of each page size.
+MAPPED = "mapped by page tables, counted"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One line of a comparison: its name, whether it is counted or modelled, its value and how it is written."""
@@ -49,7 +53,7 @@ FIGURES = [
     Figure("resident at the peak", "memory, counted", lambda r: r.resident_peak, show_bytes),
     Figure("page tables at the peak", "memory, counted", lambda r: r.table_peak, show_bytes),
     Figure("bloat", "memory, counted", lambda r: r.bloat, show_bytes),
-    Figure("file pages read around", "memory, counted", lambda r: r.read_around, show_bytes),
+    Figure("read-around", "memory, counted", lambda r: r.read_around, show_bytes),
     Figure("FMFI of 2 MB at the start", "memory, counted", lambda r: r.fmfi["2M"][0], show_percent),
     Figure("FMFI of 2 MB at the end", "memory, counted", lambda r: r.fmfi["2M"][1], show_percent),
 ]
@@ -66,7 +70,7 @@ def plain(**more: object) -> Table:
 def print_result(out: Console, result: Result) -> None:
     """A result, whole, for reading."""
     name = escape(str(result.trace.get("name", "")))
-    changed = f", {escape(result.changed)}" if result.changed else ""
+    changed = "".join(f", {escape(change)}" for change in result.changes)
     title = f"[bold]{escape(result.machine_title)}[/] under [bold]{result.policy}[/]: {name}{changed}"
     out.print(title, soft_wrap=True)
     if not result.complete:
@@ -231,21 +235,23 @@ def _print_time(out: Console, result: Result) -> None:
         table.add_row(name, f"{cycles[key]:,}", show_percent(share))
     out.print(table)
     serial = result.model.get("share_of_time_serial")
-    bound = f" ({show_percent(serial)} if nothing overlapped)" if serial is not None else ""
-    out.print(f"Translation takes {show_percent(result.translation_share)} of user time{bound}.\n")
+    without = f" ({show_percent(serial)} if nothing overlapped)" if serial is not None else ""
+    out.print(f"Translation takes {show_percent(result.translation_share)} of user time{without}.\n")
 
 
 def _print_memory(out: Console, result: Result) -> None:
-    sizes = ", ".join(f"{show_bytes(b)} by {size}" for size, b in result.mapped_by_size.items() if b) or "nothing"
-    out.print(f"Mapped at the peak: {sizes}.", soft_wrap=True)
     out.print(
-        f"Resident at the peak {show_bytes(result.resident_peak)}, page tables {show_bytes(result.table_peak)}.",
+        f"Resident at the peak {show_bytes(result.resident_peak)} (private pages and the page cache), page tables "
+        f"{show_bytes(result.table_peak)}.",
         soft_wrap=True,
     )
+    sizes = ", ".join(f"{show_bytes(b)} by {size}" for size, b in result.mapped_by_size.items() if b) or "nothing"
+    zero = f" Zero pages, which take no memory, map {show_bytes(result.zero_mapped)}." if result.zero_mapped else ""
+    out.print(f"Mapped by page tables at the peak of each size: {sizes}.{zero}", soft_wrap=True)
     if result.bloat is not None and result.read_around is not None:
         out.print(
-            f"Never touched: {show_bytes(result.bloat)} of private memory (bloat), {show_bytes(result.read_around)} of "
-            "files (read around).",
+            f"Never accessed: {show_bytes(result.bloat)} of private memory (bloat), {show_bytes(result.read_around)} "
+            "of files (read-around).",
             soft_wrap=True,
         )
     _print_fragmentation(out, result)
@@ -268,7 +274,7 @@ def _print_fragmentation(out: Console, result: Result) -> None:
 def comparison(results: Sequence[Result], labels: Sequence[str]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
     """Figures by group: each row has the first result's figure and, for the others, the figure and its difference."""
     sizes = sorted({s for r in results for s in r.mapped_by_size}, key=_by_size)
-    figures = [*FIGURES, *(Figure(f"mapped by {s}", "memory, counted", _mapped(s), show_bytes) for s in sizes)]
+    figures = [*FIGURES, *(Figure(f"mapped by {s}", MAPPED, _mapped(s), show_bytes) for s in sizes)]
     groups: dict[str, list[tuple[str, list[str]]]] = {}
     for figure in figures:
         values = [figure.value(r) for r in results]

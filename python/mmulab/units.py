@@ -54,12 +54,12 @@ def show_rate(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
-def show_percent(share: float, signed: bool = False) -> str:
+def show_percent(share: float, signed: bool = False, digits: int = 1) -> str:
     """`0.0123` as `1.2 %`."""
     percent = share * 100
-    if percent and abs(percent) < 0.05:
-        return f"{'+' if signed and percent > 0 else '−' if percent < 0 else ''}<0.1 %"
-    return f"{percent:{'+' if signed else ''}.1f} %".replace("-", "−")
+    if percent and abs(percent) < 0.5 * 10**-digits:
+        return f"{'+' if signed and percent > 0 else '−' if percent < 0 else ''}<{10**-digits:.{digits}f} %"
+    return f"{percent:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
 
 
 def show_seconds(seconds: float) -> str:

@@ -47,11 +47,16 @@ class Cli:
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **env},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             check=False,
         )
         assert "Traceback" not in ran.stderr or env.get("MMULAB_TRACEBACK"), ran.stderr
         return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """The name of a parameter in a test's name. Contents are not part of it: what packs them may add the time."""
+    return "bytes" if isinstance(val, bytes) else None
 
 
 @pytest.fixture

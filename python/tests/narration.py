@@ -20,12 +20,10 @@ def walks(line: Line, walk_caches: set[str]) -> list[list[Line]]:
     """The walks of a reference: each reads entries nearer and nearer the leaf."""
     out: list[list[Line]] = []
     for step in line["walk"]:
-        nested = "entry" in step
-        # Walks of hashed tables say where they begin, as those of two dimensions do.
-        searched = bool(out) and any(step.get("first") for step in line["walk"])
-        if step.get("first") or (not nested and not searched and (not out or step["level"] >= out[-1][-1]["level"])):
+        if step.get("first"):
             out.append([])
         out[-1].append(step)
+    assert len(out) == len(line["walks"])
     if line["walk"] and "entry" in line["walk"][0]:
         return out
     assert all(step["cached"] not in walk_caches or "pace" in step for walk in out for step in walk[1:])
@@ -53,7 +51,9 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             searched = machine["table"]["kind"] in ("elastic-cuckoo", "hashed") and not machine.get("virtual")
             if searched:
                 sums[f"walks.{side}.cycles"] += sum(search_cycles(walk, machine, walk_caches) for walk in all_walks)
-            done = int(line["pa"] is not None and bool(all_walks))
+            done = sum(ended["outcome"] == "mapped" for ended in line["walks"])
+            assert done == int(line["pa"] is not None and bool(all_walks))
+            assert ("failed" in line) <= (line["pa"] is None)
             sums[f"walks.{side}.walks"] += len(all_walks)
             sums[f"walks.{side}.completed"] += done
             sums[f"walks.{side}.faulted"] += len(all_walks) - done

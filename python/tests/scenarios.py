@@ -255,10 +255,10 @@ class Teller:
         out = []
         for e in line["events"]:
             if e.get("flush") == "page":
-                out.append(f"flush page {e['va']:#x} {e['order']}")
+                out.append(f"flush page {e['va']:#x} {e['size']}")
             elif e.get("flush") == "range":
                 out.append(f"flush range {e['range']['start']:#x} {size(e['range']['end'] - e['range']['start'])}")
-            elif e.get("flush") == "asid":
+            elif e.get("flush") == "space":
                 out.append(f"flush space {e['asid']}")
             elif e.get("flush") == "all":
                 out.append("flush all")
@@ -283,7 +283,9 @@ class Teller:
             "asid": lambda e: f"tag {e['asid']} for {e['pid']}",
             "failed": lambda e: f"failed {e['error']}",
         }
-        return [words[e["event"]](e) for e in line["events"] if "event" in e]
+        # Which frames a mapping was populated with is no case's subject.
+        told = [e for e in line["events"] if "event" in e and e["event"] != "populated"]
+        return [words[e["event"]](e) for e in told]
 
     def frames(self, line: Line) -> list[str]:
         """The letter of the base frame the reference went to."""

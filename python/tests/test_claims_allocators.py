@@ -157,8 +157,8 @@ def test_what_no_allocator_can_do_is_refused(cli: Cli) -> None:
         ("a.mmtx", "dlmalloc", "'dlmalloc' is no allocator"),
         ("a.mmtx", "glibc,top_pad", "'top_pad' sets no parameter"),
         ("a.mmtx", "glibc,top_pat=4K", "unknown field `top_pat`"),
-        ("a.mmtx", "glibc,top_pad=-1", "a number of bytes, such as 64K"),
-        ("a.mmtx", "blocks,block=2M", "heap.block is '2M': give a multiple of 4K below 2M"),
+        ("a.mmtx", "glibc,top_pad=-1", "give 0 to 128G"),
+        ("a.mmtx", "blocks,block=2M", "block is 2M: give 4K to 2044K"),
     ]:
         ran = cli("run", "zen3-5900x", "--trace", trace, "--heap", heap)
         assert ran.code == 2, ran.err

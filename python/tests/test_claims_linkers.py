@@ -42,7 +42,7 @@ def test_figure_1_with_16_kb() -> None:
     _, code = placed(16 * K, FIGURE_1)
     assert memory_page(code, 6) == 10
     assert [memory_page(code, page) for page in range(8, 12)] == [12, 13, 14, 15]
-    assert code["phase"]["groups"][0] == {"size": code["phase"]["groups"][0]["size"], "shift": 0, "coalescible": 1}
+    assert code["phase"]["groups"][0] == {"size": "16K", "shift": 0, "coalescible": 1}
 
 
 @claim("S0-038", "2.3", "A maxpagesize of at least the coalescing size removes the shift", "exactly")

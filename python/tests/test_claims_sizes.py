@@ -200,11 +200,22 @@ def test_alignment_and_holes(bench: Bench) -> None:
 
 @claim("S3-027", "4.2", "8 translations at first; misses in other lines make the entry larger")
 def test_bundles_grow(bench: Bench) -> None:
-    reads = "".join(f"r {FIRST + i * 2 * M:#x}\n" for i in range(30))
-    machine = bench.machine(mixed(4, 8, 64, 'mix = { span = "anywhere" }\n', level=2) + one_big())
-    result = bench.run(machine, superpages(30) + reads, "linux-thp")
-    # Four lines or five, each but the first added to what there is.
-    assert array(result, "MIX")["mirroring"]["extended"] >= 3
+    # Three whole lines of eight superpages.
+    line = (FIRST + 16 * M - 1) // (16 * M) * 16 * M
+    places = [line + n * 16 * M for n in range(3)]
+
+    def sizes(group: int) -> list[int]:
+        """Superpages of the bundle that a load of each line writes."""
+        machine = bench.machine(mixed(4, 8, group, 'mix = { span = "anywhere" }\n', level=2) + one_big())
+        reads = "".join(f"r {at:#x}\n" for at in places)
+        lines, _ = bench.explain(machine, superpages(30) + reads, "linux-thp")
+        told = [[f["va"] for f in line["filled"] if f["array"] == "MIX"] for line in last(lines, 3)]
+        assert all(sorted(vas) == list(range(min(vas), max(vas) + 1, 2 * M)) for vas in told)
+        return [len(vas) for vas in told]
+
+    assert sizes(64) == [8, 16, 24]
+    assert sizes(16) == [8, 16, 8], "no longer than the group"
+    assert sizes(4) == [4, 4, 4]
 
 
 FIGURE_8 = [0, 4 * M, 4 * K, 12 * K, 6 * M, 4 * M + 4 * K, 4 * M + 8 * K, 0]

@@ -6,7 +6,7 @@ import pytest
 from conftest import Cli
 
 PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators", "elf"]
-PAGES += ["completion", "microbench", "contiguity", "pages", "workloads", "reproduce"]
+PAGES += ["completion", "microbench", "contiguity", "pages", "workloads", "reproduce", "probe", "try"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
@@ -44,4 +44,4 @@ def test_version(cli: Cli) -> None:
     """On stdout, as data."""
     from mmulab import engine
 
-    assert cli("--version").out.strip().endswith(engine.version())
+    assert cli("--version").out.strip().endswith(engine.build())

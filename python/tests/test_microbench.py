@@ -102,7 +102,7 @@ def test_a_region_that_cannot_coalesce_is_told(cli: Cli) -> None:
         ("r0 q1", [], "column 4: 'q1' is no operation"),
         ("r0: : r1", [], "column 4: a word without operations"),
         ("r0", ["--group", "3"], "a group of 3 pages: give a power of two"),
-        ("r0", ["--region", "3M"], "give a multiple of 2 MB"),
+        ("r0", ["--region", "3M"], "give 2M to 1T, a multiple of 2M"),
         ("r0 w1", ["--write-protect"], "column 4: a store to a write-protected region would end the program"),
         ("r0", ["--set", "tlb.L1-DTLB.group=3"], "group is 3: zen coalesces 4 or 8 pages"),
         ("r0", ["--region", "64G"], "the machine stopped (out-of-memory)"),

@@ -119,9 +119,9 @@ def test_threads_children_and_the_kernel_are_recorded(cli: Cli, build: Build) ->
     files = ["--file", "/bin/echo", "--file", "/bin/sh"]
     ran = cli("record", "--system", "-o", "a.mmt", *files, "--json", "--", build(FAMILY))
     assert ran.code == 0, ran.err
-    assert "child" in ran.out
-    assert "shell" in ran.out
-    found = json.loads(ran.out[ran.out.index("{") :])
+    assert "child" in ran.err
+    assert "shell" in ran.err
+    found = json.loads(ran.out)
     assert (found["ended"], found["exit_status"], found["lost"]) == ("exited", 3, [])
     info = cli("trace", "info", "a.mmt", "--json").json()
     # The program with its three threads, the copy that becomes echo, and the shell.
@@ -145,9 +145,9 @@ def test_frames_are_those_that_the_kernel_tells(cli: Cli, build: Build) -> None:
     real = ["--memory", "512M", "--thp", "always", "--tune", "/proc/sys/vm/compaction_proactiveness=0", *held]
     ran = cli("record", "--system", "--user-only", *real, "-o", "a.mmt", "--", build(FRAMES, "-static"))
     assert ran.code == 0, ran.err
-    total, free = (int(re.findall(rf"{name}: *(\d+) kB", ran.out)[0]) for name in ("MemTotal", "MemFree"))
+    total, free = (int(re.findall(rf"{name}: *(\d+) kB", ran.err)[0]) for name in ("MemTotal", "MemFree"))
     assert 0.4 * total < free < 0.62 * total, "of what the kernel left, 60 %"
-    told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.out)}
+    told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.err)}
     assert len(told) == 128
     assert _frames(cli, told) == told
     complete(cli, "a.mmt")
@@ -182,7 +182,7 @@ def test_arm_systems_tell_pages_that_are_kept_as_one(cli: Cli, tmp_path: Path) -
     system = ["--system", "--user-only", "--memory", "512M", "--thp", "never", "--mthp", "64K=always"]
     ran = cli("record", *system, "-o", "a.mmt", "--", tmp_path / "frames")
     assert ran.code == 0, ran.err
-    told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.out)}
+    told = {int(at, 16): int(frame, 16) for at, frame in re.findall(r"page (\w+) (\w+)", ran.err)}
     assert len(told) == 128
     assert _frames(cli, told) == told
     rows = cli("pages", "neoverse-n1", "--trace", "a.mmt", "--policies", "linux-mthp", "--json").json()["recorded"]
@@ -196,13 +196,13 @@ def test_a_server_and_its_clients(cli: Cli, build: Build) -> None:
     asks = ["--ready", f"{program} 1", "--client", f"{program} 300"]
     ran = cli("record", "--system", "-o", "a.mmt", *asks, "--json", "--", program)
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out[ran.out.index("{") :])
+    found = json.loads(ran.out)
     assert (found["ended"], found["processes"]) == ("exited", 2)
     info = cli("trace", "info", "a.mmt", "--json").json()
     assert info["events"]["switch"] > 300, "each answer is another process's"
     complete(cli, "a.mmt")
     ran = cli("record", "--system", "-o", "a.mmt", *asks, "--max-instructions", "1M", "--json", "--", program)
-    found = json.loads(ran.out[ran.out.index("{") :])
+    found = json.loads(ran.out)
     assert found["ended"] == "limit"
     assert 1_000_000 <= found["instructions"] < 1_000_200
 
@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path, build: Build) -> None:
             time.sleep(0.05)
         time.sleep(0.3)
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "a.mmt holds what was recorded so far (interrupted)" in err
     assert Cli(tmp_path)("trace", "verify", "a.mmt").code == 0
@@ -234,7 +234,7 @@ def test_what_cannot_be_recorded_is_refused(cli: Cli, tmp_path: Path) -> None:
         (["--thp", "always", "--", "true"], "hint: add --system"),
         ([*system, "--ready", "x", "--", "true"], "name with --client who uses it"),
         ([*system, "--file", "no-such", "--", "true"], "no-such: no such file"),
-        ([*system, "--memory", "1000000", "--", "true"], "is no size of memory"),
+        ([*system, "--memory", "1000000", "--", "true"], "'1000000': give 64M to 1T, a multiple of 1M"),
         ([*system, "--isa", "riscv64", "--", "true"], "--isa riscv64 is not for a whole system"),
         ([*system, "--mthp", "48K=always", "--", "true"], "write a size of pages"),
         ([*system, "--mthp", "64K=often", "--", "true"], "pages are given always, madvise, never or inherit"),
@@ -261,7 +261,9 @@ def test_real_pages_stand_beside_simulated_ones(cli: Cli) -> None:
     assert abs(sizes["recorded"]["2M"] - sizes["linux-thp"]["2M"]) <= LARGE_APART
     assert abs(sizes["recorded"]["4K"] - sizes["linux-thp"]["4K"]) <= sizes["recorded"]["4K"] * SMALL_APART
     # On Arm, with transparent pages of 64 KB: of one entry each there, of sixteen base pages that lie together here.
-    options = ["--policies", "linux-mthp", "--set", "memory.size=512M", *MTHP_ONLY, "--json"]
+    # Memory in order: in memory as a boot leaves it, base pages of other faults lie together by chance, too.
+    memory = ["--set", "memory.size=512M", "--set", "memory.aged=off"]
+    options = ["--policies", "linux-mthp", *memory, *MTHP_ONLY, "--json"]
     rows = cli("pages", "neoverse-n1", "--trace", ARM_SAMPLE, *options).json()
     real = {row["size"]: row["pages"] for row in rows["recorded"]}
     [ours] = rows["linux-mthp"]

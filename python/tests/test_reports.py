@@ -39,7 +39,7 @@ def test_bloat_is_of_private_memory_and_read_around_of_files(cli: Cli, tmp_path:
         assert memory["read_around_bytes"] == 60 << 10
         assert memory["resident_bytes_peak"] == 8192 + bloat + (60 << 10)
     told = cli("run", MACHINE, "--trace", "a.mmtx", "--policy", "linux-thp", "--touched").out
-    assert "Never touched: 2 MB of private memory (bloat), 60 KB of files (read around)." in told
+    assert "Never accessed: 2 MB of private memory (bloat), 60 KB of files (read-around)." in told
     untracked = cli("run", MACHINE, "--trace", "a.mmtx", "--json").json()["counts"]["memory"]
     assert not {"touched_bytes", "bloat_bytes", "read_around_bytes"} & untracked.keys()
 
@@ -133,7 +133,8 @@ def test_a_study_leaves_nothing_of_the_one_before_it(cli: Cli, tmp_path: Path) -
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
     assert cli("study", SMALL, "--machines", f"{MACHINE},zen3-5900x", "--out", "out").code == 0
-    assert cli("study", SMALL, "--machines", "zen3-5900x", "--policies", "linux-4k", "--out", "out").code == 0
+    other = ("study", SMALL, "--machines", "zen3-5900x", "--policies", "linux-4k", "--out", "out")
+    assert cli(*other, "--replace").code == 0
     assert [p.name for p in (tmp_path / "out" / "results").iterdir()] == ["zen3-5900x--linux-4k.json"]
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
@@ -154,7 +155,8 @@ def test_studies_are_compared_machine_by_machine(cli: Cli) -> None:
         assert cli("study", SMALL, "--machines", machines, "--policies", "linux-4k", "--out", out, *sets).code == 0
     ran = cli("compare", "a", "b")
     assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[2].split() == ["a", "b"]
+    assert ran.out.splitlines()[2].split() == ["linux-4k", "b"]
+    assert ran.out.splitlines()[3].split() == ["a", "tlb.STLB.entries=192"]
     assert "in one study only, and not compared: zen3-5900x / linux-4k" in ran.err
 
 
@@ -166,7 +168,7 @@ def test_a_result_of_another_layout_is_refused(cli: Cli, tmp_path: Path) -> None
     path.write_text(json_text({**data, "schema": 1}))
     ran = cli("compare", path, path)
     assert ran.code == 2
-    assert "in layout 1 and not 2" in ran.err
+    assert "in layout 1 and not 3" in ran.err
     assert "run the trace again" in ran.err
 
 

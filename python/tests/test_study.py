@@ -152,22 +152,39 @@ def test_functions_are_known_of_processes_that_have_ended(cli: Cli, tmp_path: Pa
     assert "unmapped" not in ran.out
 
 
-def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
-    """A marked partial result, and an exit code that says so."""
-    import signal
-    import time
+# mmulab in a process of its own. Its first progress report comes when part of the trace was run: then it says so.
+AT_WORK = """
+import sys
+from mmulab import _core
+from mmulab.cli import main
+run = _core.run
+def reporting(spec, hear):
+    def told(text):
+        sys.stderr.write("at work\\n")
+        sys.stderr.flush()
+        return hear(text)
+    return run(spec, told)
+_core.run = reporting
+main()
+"""
 
-    args = [sys.executable, "-m", "mmulab", "run", "skylake-e3-1240v5", "--json"]
-    child = subprocess.Popen(
+
+def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
+    """A marked partial result, and an exit code that says so. However long it takes to begin (CHANGELOG number 0)."""
+    import signal
+
+    args = [sys.executable, "-c", AT_WORK, "run", "skylake-e3-1240v5", "--json"]
+    with subprocess.Popen(
         [*args, "--trace", "gen:gups?footprint=1G&updates=4000000000"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    time.sleep(3)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    ) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "at work\n"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=300)
     assert child.returncode == 130, err
     data = json.loads(out)
     assert data["complete"] is False
@@ -179,7 +196,6 @@ def test_ctrl_c_reports_what_there_is(tmp_path: Path) -> None:
 def _region(**change: object) -> Region:
     values: dict[str, object] = {
         "number": 1,
-        "pid": 1,
         "name": "[heap]",
         "kind": "heap",
         "start": 0,
@@ -192,6 +208,7 @@ def _region(**change: object) -> Region:
             "linux-thp": {"4K": 4096, "2M": 4 << 20},
             "hugetlb-2m": {"2M": 8 << 20},
         },
+        "resident": {"linux-4k": 1 << 20, "linux-thp": 3 << 20, "hugetlb-2m": 8 << 20},
         "baseline": "linux-4k",
         "user_cycles": 10_000,
     }
@@ -204,7 +221,7 @@ def test_advice_names_the_size_and_its_memory() -> None:
     assert region.best == "linux-thp"
     assert region.page_size == "2M"
     assert region.gain_share == pytest.approx(0.09)
-    assert region.extra_memory == (4 << 20) + 4096 - (1 << 20)
+    assert region.extra_memory == 2 << 20, "what is resident counts, not what page tables map"
 
 
 def test_advice_is_silent_where_nothing_is_gained() -> None:

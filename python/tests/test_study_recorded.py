@@ -23,7 +23,7 @@ if shutil.which(f"qemu-{platform.machine()}") is not None:
             args = ["study", "--machines", "zen3-5900x", "--set", "core.base_cpi=2", "--", "sh", "-c", ENDLESS]
             os.execve(sys.executable, [sys.executable, "-m", "mmulab", *args], {**os.environ, "TERM": "dumb"})
         said, start, pressed = b"", time.monotonic(), False
-        while time.monotonic() - start < 120:
+        while time.monotonic() - start < 300:
             # Once something was recorded.
             recording = tmp_path / "study-sh" / "trace.mmt"
             if not pressed and recording.exists() and recording.stat().st_size > 10_000:

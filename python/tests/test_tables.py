@@ -34,8 +34,8 @@ def test_a_radix_tree_is_drawn(cli: Cli, trace: str) -> None:
     lines = drawn(cli, trace)
     assert lines[0] == ["process", "1"]
     assert sum(line[:2] == ["level", "1"] for line in lines) == 2
-    assert ["[0]", "0x40000000:", "2", "x", "4K", "rw-"] in lines
-    assert ["[2]", "0x40400000:", "2M", "rw-"] in lines
+    assert ["[0]", "0x40000000:", "2", "x", "4K", "rw-ad"] in lines
+    assert ["[2]", "0x40400000:", "2M", "rw-ad"] in lines
 
 
 @pytest.mark.parametrize(("marks", "frame"), [("ignored-bits", 0), ("frame-index", 1)])
@@ -53,14 +53,14 @@ def test_three_levels_are_drawn(cli: Cli, trace: str) -> None:
     sets = ("--set", "table.kind=compendia", *FEW, "--set", "table.compendia.merge=1/512")
     lines = drawn(cli, trace, *sets, "--set", "table.compendia.merge_three=3")
     assert ["level", "3+2+1", "node", "of", "134217728", "entries"] in lines
-    assert ["[262144]", "0x40000000:", "2", "x", "4K", "rw-"] in lines
+    assert ["[262144]", "0x40000000:", "2", "x", "4K", "rw-ad"] in lines
 
 
 def test_merged_nodes_are_drawn(cli: Cli, trace: str) -> None:
     lines = drawn(cli, trace, "--set", "table.kind=compendia", *FEW)
     assert ["level", "2+1", "node", "of", "262144", "entries"] in lines
-    assert ["[512]", "0x40200000:", "4K", "rw-"] in lines
-    assert ["[1024]", "0x40400000:", "2M", "rw-"] in lines
+    assert ["[512]", "0x40200000:", "4K", "rw-ad"] in lines
+    assert ["[1024]", "0x40400000:", "2M", "rw-ad"] in lines
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_hashed_tables_are_drawn(cli: Cli, trace: str) -> None:
     assert "level 1, pages 4K: 3 x 64 lines" in lines
     assert "level 5, guide to 2M: 2 x 64 lines" in lines
     # The slots worked out in docs/scenarios/hashed-tables.md.
-    at = next(n for n, line in enumerate(lines) if line.startswith("    [0] 0x40000000: 2 x 4K rw- at "))
+    at = next(n for n, line in enumerate(lines) if line.startswith("    [0] 0x40000000: 2 x 4K rw-ad at "))
     assert any(lines[at - 1].startswith(f"  way {way} slot {slot} at ") for way, slot in enumerate((60, 63, 0)))
-    assert any(line.startswith("    [2] 0x40400000: 2M rw- at ") for line in lines)
+    assert any(line.startswith("    [2] 0x40400000: 2M rw-ad at ") for line in lines)
     assert any(line.startswith("    [0] 0x40000000: 4K 2M, 2M in way ") for line in lines)
 
 

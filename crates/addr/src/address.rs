@@ -1,25 +1,26 @@
 use crate::{BASE_SHIFT, PageOrder};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A virtual address, canonical: bit 56 is copied into the bits above it (x86-64 with LA57, Intel SDM vol. 3A
 /// section 4.5; narrower address spaces are subsets).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[repr(transparent)]
 pub struct VirtAddr(u64);
 
 /// A physical address, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[repr(transparent)]
 pub struct PhysAddr(pub u64);
 
 /// A virtual page number, in base pages; 45 bits (57 - 12), the sign bits dropped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[repr(transparent)]
 pub struct Vpn(pub u64);
 
 /// A physical frame number, in base pages.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[repr(transparent)]
 pub struct Pfn(pub u64);
 
@@ -107,7 +108,7 @@ impl Pfn {
 }
 
 /// Virtual addresses from `start` up to, not including, `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct VirtRange {
     /// First address.
     pub start: VirtAddr,

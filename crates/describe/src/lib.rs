@@ -1,10 +1,18 @@
 //! From TOML text and `--set key=value` to a description, with errors a person can act on: how machines, policies and
 //! recipes are read.
 
+mod ranges;
+
+pub use ranges::{OutOfRange, Step, Tree, within};
+
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use toml::{Table, Value};
+use toml::{
+    Table, Value,
+    de::{DeTable, DeValue},
+};
 
 /// Why a description cannot be used.
 #[derive(Debug, Error)]
@@ -52,27 +60,54 @@ pub fn table(text: &str, place: &str) -> Result<Table, DescribeError> {
     text.parse::<Table>().map_err(|e| malformed(place, Some(text), &e))
 }
 
-/// A table as the description `T`.
-pub fn typed<T: DeserializeOwned>(table: Table, place: &str) -> Result<T, DescribeError> {
-    Value::Table(table).try_into().map_err(|e| malformed(place, None, &e))
+/// A table as the description `T`, every number in its range.
+pub fn typed<T: DeserializeOwned + JsonSchema>(table: Table, place: &str) -> Result<T, DescribeError> {
+    let value = Value::Table(table);
+    within::<T>(&value)
+        .map_err(|wrong| DescribeError::Malformed { place: place.into(), message: wrong.to_string() })?;
+    value.try_into().map_err(|e| malformed(place, None, &e))
 }
 
-/// Reads `text` (from `place`) as the description `T`; errors carry line and column.
-pub fn text<T: DeserializeOwned>(text: &str, place: &str) -> Result<T, DescribeError> {
+/// Reads `text` (from `place`) as the description `T`, every number in its range; errors carry line and column.
+pub fn text<T: DeserializeOwned + JsonSchema>(text: &str, place: &str) -> Result<T, DescribeError> {
+    let value = Value::Table(table(text, place)?);
+    within::<T>(&value).map_err(|wrong| {
+        let place = spot(text, &wrong.path).map_or(place.to_owned(), |at| at_offset(place, text, at));
+        DescribeError::Malformed { place, message: wrong.to_string() }
+    })?;
     toml::from_str(text).map_err(|e| malformed(place, Some(text), &e))
 }
 
 fn malformed(place: &str, text: Option<&str>, error: &toml::de::Error) -> DescribeError {
     let at = match (text, error.span()) {
-        (Some(text), Some(span)) => {
-            let before = &text[..span.start.min(text.len())];
-            let line = before.matches('\n').count() + 1;
-            let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-            format!("{place}:{line}:{column}")
-        }
+        (Some(text), Some(span)) => at_offset(place, text, span.start),
         _ => place.to_owned(),
     };
     DescribeError::Malformed { place: at, message: with_hint(error.message()) }
+}
+
+/// `place` with the line and the column of a byte of `text`.
+fn at_offset(place: &str, text: &str, offset: usize) -> String {
+    let before = &text[..offset.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    format!("{place}:{line}:{column}")
+}
+
+/// The first byte in `text`, which is TOML, of the value that `path` leads to.
+fn spot(text: &str, path: &[Step]) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let (first, path) = path.split_first()?;
+    let Step::Key(key) = first else { return None };
+    let mut at = table.get_ref().get(key.as_str())?;
+    for step in path {
+        at = match (at.get_ref(), step) {
+            (DeValue::Table(inner), Step::Key(key)) => inner.get(key.as_str())?,
+            (DeValue::Array(inner), Step::Entry(index, _)) => inner.get(*index)?,
+            _ => return None,
+        };
+    }
+    Some(at.span().start)
 }
 
 /// Adds `did you mean` to serde's "unknown field `x`, expected one of `a`, `b`".
@@ -88,14 +123,27 @@ fn with_hint(message: &str) -> String {
     }
 }
 
-/// The known word nearest to `given`, unless none is near.
+/// The known word nearest to `given`, unless none is near: as a whole, or else by one of its parts, as `thp` is near to
+/// `linux-thp` and `zen4` to `zen3-5900x`. Of equally near words one that begins with `given` counts first, then the
+/// shortest.
 pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|k| (strsim::damerau_levenshtein(&given.to_lowercase(), &k.to_lowercase()), k))
-        .filter(|(d, k)| *d <= 2.max(k.len() / 3))
-        .min()
-        .map(|(_, k)| k)
+    let given = given.to_lowercase();
+    let distance = |word: &str| strsim::damerau_levenshtein(&given, &word.to_lowercase());
+    let known: Vec<&str> = known.collect();
+    let differs = |word: &str| !word.to_lowercase().starts_with(&given);
+    let whole = known.iter().map(|k| (distance(k), differs(k), k.len(), *k));
+    let whole = whole.filter(|(d, _, len, _)| *d <= 2.max(len / 3)).min();
+    let whole = whole.map(|(d, _, len, k)| (d, len, k));
+    let by_part = || {
+        let parts = |k: &'a str| k.split(['-', '_', '.']).map(move |part| (part, k));
+        let near = known.iter().flat_map(|k| parts(k)).map(|(part, k)| (distance(part), part.len(), k));
+        near.filter(|(d, len, _)| *d <= len / PART_LETTERS).map(|(d, _, k)| (d, k.len(), k)).min()
+    };
+    whole.or_else(by_part).map(|(_, _, k)| k)
 }
+
+/// Letters of a part of a name for each that may differ.
+const PART_LETTERS: usize = 4;
 
 /// Applies one `--set key=value` to `table`: keys are dotted, entries of lists are named by their `name`
 /// (`tlb.STLB.entries=2048`); a value is a number, a boolean, a list in TOML, or else a text. After an error the table

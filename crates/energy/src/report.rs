@@ -9,6 +9,7 @@ use mmulab_addr::parse_bytes;
 use mmulab_sets::{Ways, geometry};
 use mmulab_tlb::{ArrayCounts, ArrayDesc, Design, Probe};
 use mmulab_walker::{CacheDesc, WalkCounts, WalkerDesc};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Bits of an entry of a walk cache: 48-bit addresses, 4 KiB tables, and what upper entries say.
@@ -43,7 +44,7 @@ pub struct Run<'a> {
 }
 
 /// Energy by what it went to, in nJ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Parts {
     /// Lookups of TLB arrays.
     pub lookup: f64,
@@ -58,7 +59,7 @@ pub struct Parts {
 }
 
 /// Dynamic energy, and where it went, in nJ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Breakdown {
     /// By operation (paper 4, Figure 17).
     #[serde(flatten)]
@@ -68,7 +69,7 @@ pub struct Breakdown {
 }
 
 /// What one structure took.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StructureEnergy {
     /// The structure.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct StructureEnergy {
 }
 
 /// The energy that translation took. All of it is modelled.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EnergyReport {
     /// Dynamic energy, in nJ.
     pub dynamic_nj: Breakdown,

@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::space::{Cx, Found, Space};
 use crate::spans::Span;
 use crate::vma::{Back, HugeAdvice, Vma};
-use crate::{FaultError, Told, WorkKind};
+use crate::{AdviceFlush, FaultError, Told, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 use mmulab_trace::Advice;
@@ -39,11 +39,7 @@ impl Space {
                 }
                 self.split_at(cx, pages.start)?;
                 self.split_at(cx, pages.end)?;
-                let mut gather = Gather::default();
-                for (start, end) in self.parts(pages, |_| true) {
-                    self.zap(cx, start, end, &mut gather);
-                }
-                self.finish(cx, gather);
+                self.each_mapping(cx, pages, Self::zap);
             }
             Advice::Free => {
                 // Of private anonymous memory only (`madvise_free_single_vma`: EINVAL).
@@ -85,18 +81,33 @@ impl Space {
     fn free(&mut self, cx: &mut Cx, pages: Pages) -> Result<(), FaultError> {
         self.split_at(cx, pages.start)?;
         self.split_at(cx, pages.end)?;
-        let mut gather = Gather::default();
-        for (start, end) in self.parts(pages, |_| true) {
+        self.each_mapping(cx, pages, |space, cx, start, end, gather| {
             let mut at = start;
-            while let Some((va, leaf)) = self.next_leaf(cx.mem, at, end) {
+            while let Some((va, leaf)) = space.next_leaf(cx.mem, at, end) {
                 if (leaf.accessed || leaf.dirty) && !cx.memory.is_zero(leaf.pfn) {
-                    self.set(cx, va, Leaf { accessed: false, dirty: false, ..leaf }, &mut gather);
+                    space.set(cx, va, Leaf { accessed: false, dirty: false, ..leaf }, gather);
                 }
                 at = va + leaf.order.bytes();
             }
+        });
+        Ok(())
+    }
+
+    /// Carries advice out on the mapped parts of a range, and flushes after each of them or after the last.
+    fn each_mapping(
+        &mut self,
+        cx: &mut Cx,
+        pages: Pages,
+        mut carry_out: impl FnMut(&mut Self, &mut Cx, u64, u64, &mut Gather),
+    ) {
+        let mut gather = Gather::default();
+        for (start, end) in self.parts(pages, |_| true) {
+            carry_out(self, cx, start, end, &mut gather);
+            if cx.linux.advice_flush == AdviceFlush::Mapping {
+                self.finish(cx, std::mem::take(&mut gather));
+            }
         }
         self.finish(cx, gather);
-        Ok(())
     }
 
     /// MADV_WILLNEED: the beginning of what is advised of each file is read into the page cache (`force_page_cache_ra` in
@@ -111,6 +122,7 @@ impl Space {
             if let Back::Object(id, first) = span.value.back
                 && !cx.memory.cache.is_memory(id)
             {
+                cx.memory.resident.act_for(self.region(span.start));
                 let page = |va: u64| first + ((va - span.start) >> BASE_SHIFT);
                 let from = page(span.start.max(pages.start));
                 self.read(cx, id, from, page(span.end.min(pages.end)).min(from.saturating_add(most)));
@@ -171,6 +183,7 @@ impl Space {
             cx.refuse(Refusal::CollapseEmpty, at);
             return Ok(false);
         }
+        cx.memory.resident.act_for(self.region(at));
         let Some(pfn) = cx.memory.take_anon(order) else {
             cx.refuse(Refusal::ThpNoBlock, at);
             return Ok(false);
@@ -186,7 +199,7 @@ impl Space {
         self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, order))?;
         self.mark_private(at);
         cx.counts.happenings.add(Happening::Collapse, 1);
-        cx.tell(|| Told::Collapsed { va: VirtAddr::new(at), size: order });
+        cx.tell(|| Told::Collapsed { va: VirtAddr::new(at), size: order, pfn });
         Ok(true)
     }
 }

@@ -14,7 +14,16 @@ const ABSENT: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(pub u32);
 
+/// Pages of a file that are cached before the program begins: their number, and the frame of the first.
+struct Extent {
+    first: u64,
+    pages: u64,
+    base: Pfn,
+}
+
 struct Object {
+    /// Where its pages were before the program began, as far as somebody asked; in order.
+    extents: Vec<Extent>,
     chunks: FxHashMap<u64, Box<[u64; CHUNK as usize]>>,
     /// Pages known to exist: the furthest any mapping showed so far. Nothing beyond is read.
     end: u64,
@@ -23,8 +32,23 @@ struct Object {
 }
 
 impl Object {
+    /// The frame a page had before the program began is somebody else's now.
+    fn leave_place(&mut self, page: u64) {
+        let Some(i) = self.extents.partition_point(|e| e.first <= page).checked_sub(1) else { return };
+        let extent = &mut self.extents[i];
+        let before = page - extent.first;
+        if before >= extent.pages {
+            return;
+        }
+        let behind =
+            Extent { first: page + 1, pages: extent.pages - before - 1, base: Pfn(extent.base.0 + before + 1) };
+        extent.pages = before;
+        self.extents.insert(i + 1, behind);
+    }
+
     /// A page goes; its chunk too if it was the last, so that a file read through a small memory takes no more than that.
     fn drop_page(&mut self, page: u64) {
+        self.leave_place(page);
         if let Some(chunk) = self.chunks.get_mut(&(page / CHUNK)) {
             chunk[(page % CHUNK) as usize] = ABSENT;
             if chunk.iter().all(|&pfn| pfn == ABSENT) {
@@ -63,7 +87,7 @@ impl Cache {
     }
 
     fn push(&mut self, memory: bool) -> ObjectId {
-        self.objects.push(Object { chunks: FxHashMap::default(), end: 0, memory });
+        self.objects.push(Object { extents: Vec::new(), chunks: FxHashMap::default(), end: 0, memory });
         ObjectId(self.objects.len() as u32 - 1)
     }
 
@@ -88,6 +112,28 @@ impl Cache {
     pub fn get(&self, id: ObjectId, page: u64) -> Option<Pfn> {
         let pfn = self.objects[id.0 as usize].chunks.get(&(page / CHUNK))?[(page % CHUNK) as usize];
         (pfn != ABSENT).then_some(Pfn(pfn))
+    }
+
+    /// Where a page of a file was before the program began, if that was decided and it did not leave its place since.
+    pub fn placed(&self, id: ObjectId, page: u64) -> Option<Pfn> {
+        let extents = &self.objects[id.0 as usize].extents;
+        let extent = &extents[extents.partition_point(|e| e.first <= page).checked_sub(1)?];
+        (page - extent.first < extent.pages).then(|| Pfn(extent.base.0 + (page - extent.first)))
+    }
+
+    /// The pages around one that has no place yet, as far as the file is known to go: from which one on, and how many.
+    pub fn unplaced_around(&self, id: ObjectId, page: u64) -> (u64, u64) {
+        let object = &self.objects[id.0 as usize];
+        let next = object.extents.partition_point(|e| e.first <= page);
+        let first = next.checked_sub(1).map_or(0, |i| object.extents[i].first + object.extents[i].pages);
+        let after = object.extents.get(next).map_or(u64::MAX, |e| e.first);
+        (first, after.min(object.end.max(page + 1)) - first)
+    }
+
+    /// Decides where pages were.
+    pub fn place(&mut self, id: ObjectId, first: u64, base: Pfn, pages: u64) {
+        let extents = &mut self.objects[id.0 as usize].extents;
+        extents.insert(extents.partition_point(|e| e.first <= first), Extent { first, pages, base });
     }
 
     /// Whether any of the pages `from..to` is in it.
@@ -175,6 +221,24 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// CHANGELOG number 10: where pages of files were before the program began.
+    #[test]
+    fn pages_have_the_places_they_were_given_until_they_are_dropped() {
+        let mut cache = Cache::default();
+        let a = cache.file(&"/a".into());
+        cache.reaches(a, 100);
+        assert_eq!(cache.unplaced_around(a, 50), (0, 100));
+        cache.place(a, 0, Pfn(1000), 60);
+        assert_eq!((cache.placed(a, 59), cache.placed(a, 60)), (Some(Pfn(1059)), None));
+        assert_eq!(cache.unplaced_around(a, 70), (60, 40));
+        cache.place(a, 60, Pfn(3000), 40);
+        cache.put(a, 10, Pfn(1010));
+        assert_eq!(cache.reclaim(1, |_| true), [Pfn(1010)]);
+        assert_eq!((cache.placed(a, 9), cache.placed(a, 10)), (Some(Pfn(1009)), None));
+        assert_eq!((cache.placed(a, 11), cache.placed(a, 99)), (Some(Pfn(1011)), Some(Pfn(3039))));
+        assert_eq!(cache.unplaced_around(a, 10), (10, 1));
+    }
 
     #[test]
     fn pages_are_found_by_file_and_number_and_the_oldest_unused_go_first() {

@@ -4,7 +4,7 @@ use crate::FaultError;
 use crate::counts::EventError;
 use crate::events::Pages;
 use crate::gather::Gather;
-use crate::region::{Identity, Lies, Prot3, RegionKind};
+use crate::region::{Identity, Prot3, RegionKind};
 use crate::space::{Cx, Space};
 use crate::spans::Piece;
 use mmulab_addr::{Prot, VirtAddr};
@@ -145,10 +145,10 @@ impl Space {
         let region = region.unwrap_or_else(|| {
             let identity =
                 Identity { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(vma.prot.bits()), origin: 0 };
-            cx.regions.place(self.serial, &identity, pages.start, pages.end, cx.pid)
+            cx.regions.place(self.program, &identity, pages.start, pages.end, cx.pid)
         });
         cx.regions.moved(region, pages.start, pages.end);
-        self.places.insert(pages.start, pages.end, Lies(region));
+        self.occupy(cx, pages, region);
         self.vmas.insert(pages.start, pages.end, vma);
         self.table.requested(pages.range());
     }

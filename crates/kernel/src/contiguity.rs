@@ -2,15 +2,17 @@
 
 use crate::{
     MemoryKind,
-    runs::{Running, Runs, RunsByKind},
+    runs::{Running, Runs, RunsByKind, RunsOfSize},
     space::Space,
     vma::{Back, Vma},
 };
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Leaf;
-use serde::Serialize;
-use serde::ser::{SerializeStruct, Serializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Sizes of the aligned groups that are counted: 4, 8 and 16 pages.
 const GROUPS: [PageOrder; 3] = [PageOrder::new(2), PageOrder::new(3), PageOrder::new(4)];
@@ -112,17 +114,53 @@ impl Contiguity {
     }
 }
 
+/// As [`Contiguity`] is written.
+#[derive(Serialize, JsonSchema)]
+struct Written {
+    /// Base pages mapped.
+    pages: u64,
+    /// Runs of base pages that lie one after another in both memories.
+    runs: u64,
+    /// Pages of a run, on average.
+    average_run: f64,
+    /// Base pages in whole aligned groups of 16 KiB that could be coalesced.
+    #[serde(rename = "pages_in_16K")]
+    in_16k: u64,
+    /// The same of 32 KiB.
+    #[serde(rename = "pages_in_32K")]
+    in_32k: u64,
+    /// The same of 64 KiB.
+    #[serde(rename = "pages_in_64K")]
+    in_64k: u64,
+    /// Runs of pages of each size.
+    by_size: BTreeMap<String, RunsOfSize>,
+    /// The same by what the memory is for.
+    by_kind: BTreeMap<MemoryKind, BTreeMap<String, RunsOfSize>>,
+}
+
 impl Serialize for Contiguity {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut out = s.serialize_struct("Contiguity", 8)?;
-        out.serialize_field("pages", &self.pages)?;
-        out.serialize_field("runs", &self.runs)?;
-        out.serialize_field("average_run", &self.average_run())?;
-        out.serialize_field("pages_in_16K", &self.grouped[0])?;
-        out.serialize_field("pages_in_32K", &self.grouped[1])?;
-        out.serialize_field("pages_in_64K", &self.grouped[2])?;
-        out.serialize_field("by_size", &self.by_size.by_size())?;
-        out.serialize_field("by_kind", &self.by_kind.by_kind())?;
-        out.end()
+        let [in_16k, in_32k, in_64k] = self.grouped;
+        let written = Written {
+            pages: self.pages,
+            runs: self.runs,
+            average_run: self.average_run(),
+            in_16k,
+            in_32k,
+            in_64k,
+            by_size: self.by_size.by_size(),
+            by_kind: self.by_kind.by_kind(),
+        };
+        written.serialize(s)
+    }
+}
+
+impl JsonSchema for Contiguity {
+    fn schema_name() -> Cow<'static, str> {
+        "Contiguity".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Written::json_schema(generator)
     }
 }

@@ -1,4 +1,5 @@
 use crate::tally::{Tally, named};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 named! {
@@ -194,7 +195,7 @@ named! {
 }
 
 /// What the kernel did, since it was made.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct KernelCounts {
     /// Faults by kind, for the size of page that was mapped.
     pub faults: Tally<FaultKind>,

@@ -111,14 +111,19 @@ pub enum Defrag {
 #[serde(deny_unknown_fields, default)]
 pub struct KhugepagedDesc {
     /// How long it sleeps between scans, in milliseconds. Default 10000.
+    #[schemars(range(min = 1, max = 86_400_000))]
     pub scan_sleep_ms: u64,
     /// How long it sleeps when no huge page could be had, in milliseconds. Default 60000.
+    #[schemars(range(min = 0, max = 86_400_000))]
     pub alloc_sleep_ms: u64,
     /// Pages it looks at in one scan. Default 4096 (8 regions).
+    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub pages_to_scan: u32,
-    /// Pages of a region that need not be mapped: 0..=511. Default 511.
+    /// Pages of a region that need not be mapped. Default 511.
+    #[schemars(range(min = 0, max = 511))]
     pub max_ptes_none: u32,
-    /// Pages of a region that may be shared with other processes: 0..=511. Default 256.
+    /// Pages of a region that may be shared with other processes. Default 256.
+    #[schemars(range(min = 0, max = 511))]
     pub max_ptes_shared: u32,
     /// Whether it compacts memory when no block is free. Default `true`.
     pub defrag: bool,
@@ -198,6 +203,7 @@ pub struct HugetlbDesc {
     /// The size of its pages: one the page table has leaves for, such as `2M` or `1G`.
     pub size: PageOrder,
     /// How much memory it holds, rounded down to whole pages (`hugepages=` at boot).
+    #[schemars(extend("x-least" = "0", "x-most" = "16T"))]
     pub pool: Bytes,
     /// Which mappings it serves: `anon`, `all-private` or `explicit`. Default `anon`.
     #[serde(default)]
@@ -224,30 +230,50 @@ pub enum PageCache {
     Warm,
 }
 
+/// What one madvise call flushes together, of the kinds of advice that change pages (dontneed, free).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AdviceFlush {
+    /// Each mapping by itself (Linux up to 6.15: each has an `mmu_gather` of its own).
+    #[default]
+    Mapping,
+    /// All its mappings (Linux from 6.16, mm/madvise.c `madvise_init_tlb`).
+    Call,
+}
+
 /// What Linux does under every policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinuxDesc {
-    /// How much of the page cache one fault maps around itself: a power of two from 4K to 2M. Default `64K`.
+    /// How much of the page cache one fault maps around itself. Default `64K`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "2M", "x-power-of-two" = true))]
     pub fault_around: Bytes,
     /// How much of a file one fault reads around itself when the page is not in memory. Default `128K`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub read_around: Bytes,
     /// The largest request the disk takes (`max_sectors_kb`): MADV_WILLNEED reads no more of a mapping than this, or than
     /// `read_around` if that is more. Default `1280K`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "1T"))]
     pub largest_read: Bytes,
     /// Whether pages mapped by fault-around have their accessed bit set. Default `true`, as on x86-64.
     pub prefaulted_accessed: bool,
     /// Whether a load of untouched anonymous memory maps the shared zero page. Default `true`.
     pub zero_page: bool,
     /// How large a stack may grow (RLIMIT_STACK). Default `8M`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
     pub stack_limit: Bytes,
     /// What must stay unmapped below a growing stack. Default `1M` (256 pages).
+    #[schemars(extend("x-least" = "0", "x-most" = "1T"))]
     pub stack_guard: Bytes,
     /// How many pages a flush may name before the whole address space is flushed instead. Default 33.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     pub flush_ceiling: u64,
+    /// What madvise dontneed and free flush together: each `mapping` by itself, or the whole `call`. Default `mapping`.
+    pub advice_flush: AdviceFlush,
     /// Whether files are in memory before the program starts: `cold` or `warm`. Default `cold`.
     pub page_cache: PageCache,
     /// The aligned span mapped around a reference when a trace tells no mappings. No Linux does this. Default `2M`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub implicit_vma: Bytes,
     /// Where these values come from.
     pub source: String,
@@ -270,13 +296,15 @@ impl Default for LinuxDesc {
             stack_limit: Bytes(8 << 20),
             stack_guard: Bytes(1 << 20),
             flush_ceiling: 33,
+            advice_flush: AdviceFlush::Mapping,
             page_cache: PageCache::Cold,
             implicit_vma: Bytes(2 << 20),
             source: concat!(
                 "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in include/linux/mm.h; ",
                 "force_page_cache_ra in mm/readahead.c and BLK_DEF_MAX_SECTORS in include/linux/blkdev.h; ",
                 "_STK_LIM in include/uapi/linux/resource.h; stack_guard_gap in mm/mmap.c; ",
-                "tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c"
+                "tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c; madvise_dontneed_single_vma and ",
+                "madvise_free_single_vma in mm/madvise.c"
             )
             .into(),
             assumed: BTreeMap::from([

@@ -1,7 +1,9 @@
 use crate::counts::{EventError, FaultKind, Refusal};
+use crate::regions::Fold;
 use crate::tally::named;
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use mmulab_pagetable::Invalidate;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Who does something, and where.
@@ -56,7 +58,7 @@ named! {
 }
 
 /// So many units of one kind of work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Work {
     /// What.
     pub kind: WorkKind,
@@ -87,6 +89,8 @@ pub struct Effects {
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
+    /// Regions that are no more. What they cost so far goes to the rows that sum them up.
+    pub folded: Vec<Fold>,
     /// Whether `told` is wanted.
     pub narrate: bool,
     /// What happened, in words, if it is wanted.
@@ -100,12 +104,13 @@ impl Effects {
         self.local = false;
         self.work.clear();
         self.touched.clear();
+        self.folded.clear();
         self.told.clear();
     }
 }
 
 /// One thing the kernel did, for narration.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Told {
     /// A fault was handled.
@@ -119,6 +124,19 @@ pub enum Told {
         /// Its first frame.
         pfn: Pfn,
         /// Its rights in the page table.
+        prot: Prot,
+    },
+    /// A new mapping was populated (MAP_POPULATE): a run of its pages whose frames lie one after another.
+    Populated {
+        /// The first address.
+        va: VirtAddr,
+        /// The size of each page.
+        size: PageOrder,
+        /// How many.
+        pages: u64,
+        /// The first frame.
+        pfn: Pfn,
+        /// Their rights in the page table.
         prot: Prot,
     },
     /// Neighbours were mapped by fault-around.
@@ -154,12 +172,14 @@ pub enum Told {
         /// Its former size.
         size: PageOrder,
     },
-    /// Small pages became a large one (MADV_COLLAPSE).
+    /// Small pages became a large one, in another place of memory (MADV_COLLAPSE, khugepaged).
     Collapsed {
         /// Its first address.
         va: VirtAddr,
         /// Its size.
         size: PageOrder,
+        /// Its first frame.
+        pfn: Pfn,
     },
     /// A block of base pages was mapped together.
     Block {
@@ -167,6 +187,8 @@ pub enum Told {
         va: VirtAddr,
         /// Its size.
         size: PageOrder,
+        /// Its first frame.
+        pfn: Pfn,
     },
     /// Compaction moved a page.
     Moved {
@@ -188,6 +210,8 @@ pub enum Told {
         va: VirtAddr,
         /// Its size.
         size: PageOrder,
+        /// Its first frame.
+        pfn: Pfn,
     },
     /// A page table's tables of a level and those below became one node.
     TablesMerged {
@@ -229,7 +253,7 @@ pub enum Told {
 }
 
 /// What a fault did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Fault {
     /// What it needed.
     pub kind: FaultKind,

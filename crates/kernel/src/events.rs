@@ -1,6 +1,7 @@
 //! Events of the trace, obeyed as Linux obeys the system calls behind them.
 
 use crate::counts::{EventError, Happening};
+use crate::fork::EVENTS_COUNTED;
 use crate::kernel::Kernel;
 use crate::layout::identity;
 use crate::region::{Identity, Prot3, RegionKind};
@@ -60,7 +61,7 @@ impl Kernel {
     ) -> Result<(), KernelError> {
         match event {
             Event::Switch { pid, .. } => {
-                let slot = self.slot_or_new(mem, *pid, fx)?;
+                let slot = self.slot_or_new(mem, *pid, None, fx)?;
                 let cpu = self.cpu();
                 let before = self.on[cpu].pid.replace(*pid);
                 self.core
@@ -84,8 +85,13 @@ impl Kernel {
             | Event::Free { .. } => return Ok(()),
             _ => {}
         }
-        let slot = self.slot_or_new(mem, who.pid, fx)?;
+        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
         self.core.memory.work.add(WorkKind::Syscall, 1);
+        // Each makes at most two mappings more: to count them all is only worth it now and then.
+        self.obeyed += 1;
+        if self.obeyed.is_multiple_of(EVENTS_COUNTED) {
+            self.check_mappings(0)?;
+        }
         let done = match event {
             Event::Mmap { addr, len, prot, flags, backing } => {
                 self.mmap(mem, slot, who.pid, (*addr, *len), *prot, flags, backing, fx)?
@@ -112,10 +118,11 @@ impl Kernel {
             Event::Madvise { addr, len, advice } => self.madvise(mem, slot, who.pid, *addr, *len, *advice, fx)?,
             Event::Brk { start, end } => self.brk(mem, slot, who.pid, *start, *end, fx)?,
             Event::Fork { child, shares_memory } => self.fork(mem, slot, who.pid, *child, *shares_memory, fx)?,
-            Event::Exec { .. } => {
+            Event::Exec { path } => {
                 self.core.counts.happenings.add(Happening::Exec, 1);
                 self.leave(mem, who.pid, fx);
-                self.slot_or_new(mem, who.pid, fx)?;
+                let program = self.core.regions.program(who.pid, path);
+                self.slot_or_new(mem, who.pid, Some(program), fx)?;
                 Ok(())
             }
             Event::Exit { .. } => {
@@ -279,7 +286,7 @@ impl Kernel {
         va: VirtAddr,
         fx: &mut Effects,
     ) -> Result<(), KernelError> {
-        let slot = self.slot_or_new(mem, who.pid, fx)?;
+        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
         let size = self.core.linux.implicit_vma.0;
         let (space, mut cx) = self.at_work(mem, fx, slot, who.pid);
         // The last page of all stays free, so that every range has an end.

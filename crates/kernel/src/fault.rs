@@ -47,6 +47,7 @@ impl Space {
     /// Serves an access the mapping allows.
     pub fn serve(&mut self, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         let Some(span) = self.vmas.find(va.raw()).cloned() else { unreachable!("the caller found the mapping") };
+        cx.memory.resident.act_for(self.region(va.raw()));
         match self.probe(cx.mem, va) {
             Found::Leaf(leaf) if access == Access::Write && !leaf.prot.has(Prot::W) => {
                 let mut fault = self.store(cx, &span, va, leaf)?;
@@ -85,6 +86,7 @@ impl Space {
         if let Some(place) = self.places.find(start) {
             let region = place.value;
             self.places.insert(lower, start, region);
+            cx.regions.lay(region.0, start - lower);
             cx.regions.moved(region.0, lower, start);
         }
         cx.counts.happenings.add(Happening::StackGrowth, 1);
@@ -288,6 +290,10 @@ impl Space {
     /// Puts a private copy in the place of `old`.
     fn replace(&mut self, cx: &mut Cx, vma: &Vma, at: u64, old: &Leaf, new: Pfn) {
         let mut gather = Gather::default();
+        if cx.memory.is_zero(old.pfn) {
+            self.count_out(cx, at, old.order, true);
+            self.count_in(cx, at, old.order, false);
+        }
         self.set(cx, at, Self::leaf(vma, new, old.order, vma.prot, true), &mut gather);
         self.finish(cx, gather);
         Self::release(cx, old);

@@ -89,7 +89,7 @@ impl Space {
             return Ok((pfn, 0));
         }
         if cx.linux.page_cache == PageCache::Warm {
-            let pfn = cx.memory.take_cached(id, page).ok_or_else(|| no_frame(cx))?;
+            let pfn = cx.memory.take_warm(id, page).ok_or_else(|| no_frame(cx))?;
             return Ok((pfn, 0));
         }
         // `do_sync_mmap_readahead` in mm/filemap.c: a window centred on the page.
@@ -128,7 +128,7 @@ impl Space {
         let (start, end) = window(cx.linux.fault_around.0, span, at);
         for va in (start..end).step_by(BASE_BYTES as usize) {
             let page = first + ((va - span.start) >> BASE_SHIFT);
-            if cx.memory.cache.get(id, page).is_none() && cx.memory.take_cached(id, page).is_none() {
+            if cx.memory.cache.get(id, page).is_none() && cx.memory.take_warm(id, page).is_none() {
                 break;
             }
         }

@@ -3,14 +3,19 @@
 use crate::counts::{EventError, Happening};
 use crate::gather::Gather;
 use crate::kernel::Kernel;
-use crate::region::Lies;
 use crate::space::{Cx, Space};
-use crate::spans::Spans;
 use crate::{Effects, FaultError, KernelError};
 use mmulab_addr::{Pid, Prot};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Leaf;
-use std::collections::BTreeMap;
+
+/// Most mappings of all address spaces together, some hundred bytes each. Linux allows a process 65,530 (vm.max_map_count), so that
+/// sixteen can have as many as they may.
+const MAPPINGS_MAX: usize = 1 << 20;
+/// How many events are obeyed before the mappings are counted again.
+pub(crate) const EVENTS_COUNTED: u64 = 1 << 14;
+/// Most regions of a run when a process is copied: each child has its own.
+const REGIONS_MAX: usize = 1 << 21;
 
 impl Kernel {
     /// fork(2) and vfork(2).
@@ -27,11 +32,15 @@ impl Kernel {
         if self.slot(child).is_some() {
             return Ok(Err(EventError::Invalid));
         }
+        if !shares_memory {
+            self.check_copy(slot)?;
+        }
         if shares_memory {
             self.enter(child, slot);
             return Ok(Ok(()));
         }
-        let copy = self.new_space(mem, child)?;
+        let program = self.spaces[slot].as_ref().map(|parent| parent.program);
+        let copy = self.new_space(mem, child, program)?;
         self.enter(child, copy);
         if !self.tagless {
             self.tag(copy, fx);
@@ -49,6 +58,27 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// Whether there is room for the mappings and the regions of a child of the process in `slot`.
+    fn check_copy(&self, slot: usize) -> Result<(), KernelError> {
+        let Some(parent) = &self.spaces[slot] else { return Ok(()) };
+        self.check_mappings(parent.vmas.len())?;
+        if self.core.regions.all().len() + parent.places.len() > REGIONS_MAX {
+            return Err(KernelError::TooMany { what: "regions of memory", limit: REGIONS_MAX as u64 });
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for `more` mappings. It counts all mappings, which is cheap enough because forks are rare.
+    pub(crate) fn check_mappings(&self, more: usize) -> Result<(), KernelError> {
+        let now: usize = self.spaces.iter().flatten().map(|space| space.vmas.len()).sum();
+        if now + more > MAPPINGS_MAX {
+            return Err(KernelError::TooMany { what: "mappings at once", limit: MAPPINGS_MAX as u64 });
+        }
+        Ok(())
+    }
+}
+
 impl Space {
     /// Copies this address space for a child (`dup_mmap` in kernel/fork.c, `copy_page_range` in mm/memory.c).
     ///
@@ -61,19 +91,22 @@ impl Space {
             cx.memory.objects.share(object);
         }
         child.heap = self.heap;
-        let mut known = BTreeMap::new();
-        let mut places = Spans::default();
-        for place in self.places.iter() {
-            let (serial, pid) = (child.serial, child.pid);
-            let id = *known.entry(place.value.0).or_insert_with(|| cx.regions.inherit(place.value.0, serial, pid));
-            places.insert(place.start, place.end, Lies(id));
+        child.places = self.places.clone();
+        for place in child.places.iter() {
+            cx.regions.lay(place.value.0, place.end - place.start);
         }
-        child.places = places;
+        child.is_counted = self.is_counted;
+        if child.is_counted {
+            cx.regions.runs(child.program, child.pid);
+        }
         let mut protected = false;
         let copied: Vec<_> = self.vmas.iter().filter(|s| s.value.has_private).cloned().collect();
         for span in copied {
             let mut at = span.start;
             while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
+                if cx.memory.stop.is_asked() {
+                    break;
+                }
                 let mut copy = Space::shared_copy(leaf, span.value.shared);
                 if copy.prot != leaf.prot {
                     self.set(cx, va, copy, &mut Gather::default());

@@ -6,11 +6,13 @@ use crate::gather::Gather;
 use crate::khugepaged::Khugepaged;
 use crate::memory::Memory;
 use crate::policy::{Ask, Choice, Policy};
-use crate::region::{BySize, Region, RegionId, Regions};
+use crate::region::{Mapped, Region, RegionId};
+use crate::regions::{Program, ProgramId, Regions};
+use crate::resident::Resident;
 use crate::space::{Cx, Found, Space};
 use crate::tally::Name;
 use crate::{
-    Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Told, Work,
+    Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Stop, Told, Work,
     WorkKind,
 };
 use mmulab_addr::{Access, Asid, BASE_BYTES, PageOrder, Pfn, Pid, VirtAddr};
@@ -66,11 +68,22 @@ pub(crate) struct Core {
     pub linux: LinuxDesc,
     pub regions: Regions,
     /// What is mapped in all page tables.
-    pub mapped: BySize,
+    pub mapped: Mapped,
     pub counts: KernelCounts,
 }
 
 impl Core {
+    /// Folds the regions that are gone. One of which a private page is left, which none should be, is kept.
+    #[cold]
+    fn fold_regions(&mut self, fx: &mut Effects) {
+        let (memory, cached) = (&self.memory, self.memory.cached_by_region());
+        let is_free =
+            |id: RegionId| memory.resident.of(id).now == cached.get(&id).map_or(0, |pages| pages * BASE_BYTES);
+        let folds = self.regions.fold(is_free);
+        self.memory.fold_regions(&folds);
+        fx.folded.extend(folds);
+    }
+
     /// What work on an address space needs beside it.
     pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, fx: &'a mut Effects, pid: Pid) -> Cx<'a> {
         Cx {
@@ -106,6 +119,8 @@ pub struct Kernel {
     /// What each processor runs.
     pub(crate) on: Vec<OnCpu>,
     serials: u64,
+    /// Events obeyed, but for switches.
+    pub(crate) obeyed: u64,
 }
 
 /// What a processor runs, once it has run anything.
@@ -118,7 +133,7 @@ pub(crate) struct OnCpu {
 
 /// No slot.
 const NOWHERE: usize = usize::MAX;
-/// Address spaces a run may make, which keeps region numbers within 32 bits.
+/// Address spaces a run may make.
 const SPACES_MAX: u64 = 1 << 20;
 
 impl Kernel {
@@ -167,7 +182,7 @@ impl Kernel {
                 policy,
                 linux,
                 regions: Regions::new(),
-                mapped: BySize::default(),
+                mapped: Mapped::default(),
                 counts: KernelCounts::default(),
             },
             table,
@@ -181,6 +196,7 @@ impl Kernel {
             tagless: desc.asid_bits == 0,
             on: vec![OnCpu::default(); usize::from(desc.cpus.max(1))],
             serials: 0,
+            obeyed: 0,
         })
     }
 
@@ -194,6 +210,9 @@ impl Kernel {
     pub fn event(&mut self, mem: &mut PhysMem, who: Actor, event: &Event, fx: &mut Effects) -> Result<(), KernelError> {
         self.core.memory.cpu = who.cpu;
         let result = self.obey(mem, who, event, fx);
+        if self.core.regions.are_many_gone() {
+            self.core.fold_regions(fx);
+        }
         self.collect(fx);
         result
     }
@@ -289,9 +308,29 @@ impl Kernel {
         }
     }
 
-    /// All regions there ever were, by number. Number 0 stands for addresses in none.
-    pub fn regions(&self) -> &[Region] {
+    /// All regions, by number; those that are gone may be summed up. Number 0 stands for addresses in none.
+    pub fn regions(&self) -> Vec<&Region> {
         self.core.regions.all()
+    }
+
+    /// The region in a slot.
+    pub fn region(&self, id: RegionId) -> &Region {
+        self.core.regions.get(id)
+    }
+
+    /// What is resident for a region: private pages and pages of the page cache, each once.
+    pub fn resident(&self, id: RegionId) -> Resident {
+        self.core.memory.resident.of(id)
+    }
+
+    /// What is resident now, of all programs together.
+    pub fn resident_bytes(&self) -> u64 {
+        self.core.memory.resident_bytes()
+    }
+
+    /// The programs that were run, in the order they began.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.core.regions.programs()
     }
 
     /// The frame allocator, for what reports say of fragmentation.
@@ -320,26 +359,39 @@ impl Kernel {
         Some(slot)
     }
 
-    /// The slot of a process's address space, made if there is none.
-    pub(crate) fn slot_or_new(&mut self, mem: &mut PhysMem, pid: Pid, fx: &mut Effects) -> Result<usize, KernelError> {
+    /// The slot of a process's address space, made if there is none, for that program.
+    pub(crate) fn slot_or_new(
+        &mut self,
+        mem: &mut PhysMem,
+        pid: Pid,
+        program: Option<ProgramId>,
+        fx: &mut Effects,
+    ) -> Result<usize, KernelError> {
         if let Some(slot) = self.slot(pid) {
             return Ok(slot);
         }
-        let slot = self.new_space(mem, pid)?;
+        let slot = self.new_space(mem, pid, program)?;
         self.enter(pid, slot);
         self.tag(slot, fx);
         Ok(slot)
     }
 
-    /// A new, empty address space, which nobody runs in yet.
-    pub(crate) fn new_space(&mut self, mem: &mut PhysMem, pid: Pid) -> Result<usize, KernelError> {
+    /// A new, empty address space, which nobody runs in yet. Without a program, it is for the one that the trace begins
+    /// with.
+    pub(crate) fn new_space(
+        &mut self,
+        mem: &mut PhysMem,
+        pid: Pid,
+        program: Option<ProgramId>,
+    ) -> Result<usize, KernelError> {
         if self.serials == SPACES_MAX {
             return Err(KernelError::TooMany { what: "address spaces", limit: SPACES_MAX });
         }
         let table =
             Table::new(&self.table, mem, &mut self.core.memory).map_err(|e| KernelError::Table(e.to_string()))?;
         self.serials += 1;
-        let space = Space::new(self.serials, pid, table);
+        let program = program.unwrap_or_else(|| self.core.regions.program(pid, &"".into()));
+        let space = Space::new(self.serials, pid, table, program);
         let slot = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         if slot == self.spaces.len() {
             self.spaces.push(None);
@@ -376,6 +428,9 @@ impl Kernel {
         }
         let mut cx = self.core.cx(mem, fx, pid);
         space.zap_all(&mut cx, &mut gather);
+        for place in space.places.iter() {
+            cx.regions.lift(place.value.0, place.end - place.start);
+        }
         space.finish(&mut cx, gather);
         space.table.free(cx.mem, cx.memory);
         if let Some(asid) = space.asid.filter(|_| !self.tagless) {
@@ -392,6 +447,11 @@ impl Kernel {
         if self.core.memory.cache.is_memory(id) && !is_used() {
             self.core.memory.forget(id);
         }
+    }
+
+    /// Events that take long end when this is asked for.
+    pub fn stop_with(&mut self, stop: &Stop) {
+        self.core.memory.stop = stop.clone();
     }
 
     /// The processor on which the kernel works.

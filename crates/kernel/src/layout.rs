@@ -1,13 +1,15 @@
 //! Mappings that come and go.
 
 use crate::FaultError;
+use crate::Told;
 use crate::events::Pages;
 use crate::gather::Gather;
-use crate::region::{Identity, Lies, Prot3, RegionKind};
+use crate::region::{Identity, Lies, Prot3, RegionId, RegionKind};
 use crate::space::{Cx, Found, Space};
 use crate::spans::Span;
 use crate::vma::Vma;
 use mmulab_addr::{Access, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
 use mmulab_trace::{Backing, MapFlags};
 use std::sync::Arc;
 
@@ -31,8 +33,9 @@ pub(crate) fn identity(flags: &MapFlags, backing: &Backing, prot: Prot, start: u
 impl Space {
     /// Puts a mapping where nothing is.
     pub(crate) fn lay(&mut self, cx: &mut Cx, pages: Pages, vma: Vma, identity: &Identity) {
-        let region = cx.regions.place(self.serial, identity, pages.start, pages.end, cx.pid);
-        self.places.insert(pages.start, pages.end, Lies(region));
+        let region = cx.regions.place(self.program, identity, pages.start, pages.end, cx.pid);
+        self.count_program(cx);
+        self.occupy(cx, pages, region);
         self.vmas.insert(pages.start, pages.end, vma);
         self.table.requested(pages.range());
     }
@@ -47,14 +50,48 @@ impl Space {
         }
         let access = if vma.prot.has(Prot::W) && !vma.shared { Access::Write } else { Access::Read };
         let mut at = pages.start;
-        while at < pages.end {
+        while at < pages.end && !cx.memory.stop.is_asked() {
             let step = match self.probe(cx.mem, VirtAddr::new(at)) {
                 Found::Leaf(leaf) => leaf.order,
                 Found::Hole(_) => self.serve(cx, VirtAddr::new(at), access)?.order,
             };
             at = (at & !(step.bytes() - 1)) + step.bytes();
         }
+        if cx.fx.narrate {
+            self.tell_populated(cx, pages);
+        }
         Ok(())
+    }
+
+    /// Reports where the pages of a new mapping lie, a run of frames at a time.
+    fn tell_populated(&self, cx: &mut Cx, pages: Pages) {
+        let mut run: Option<(u64, Leaf, u64)> = None;
+        let mut at = pages.start;
+        while let Some((va, leaf)) = self.next_leaf(cx.mem, at, pages.end) {
+            at = va + leaf.order.bytes();
+            match &mut run {
+                Some((first, of, count))
+                    if (of.order, of.prot) == (leaf.order, leaf.prot)
+                        && va == *first + *count * leaf.order.bytes()
+                        && leaf.pfn.0 == of.pfn.0 + *count * leaf.order.base_pages() =>
+                {
+                    *count += 1;
+                }
+                _ => {
+                    if let Some(done) = run.replace((va, leaf, 1)) {
+                        Self::tell_run(cx, done);
+                    }
+                }
+            }
+        }
+        if let Some(done) = run {
+            Self::tell_run(cx, done);
+        }
+    }
+
+    fn tell_run(cx: &mut Cx, (va, leaf, pages): (u64, Leaf, u64)) {
+        let Leaf { order: size, pfn, prot, .. } = leaf;
+        cx.tell(|| Told::Populated { va: VirtAddr::new(va), size, pages, pfn, prot });
     }
 
     /// Whether an end of the range lies inside a page of a MAP_HUGETLB mapping (`hugetlb_vm_op_split`: EINVAL).
@@ -79,7 +116,22 @@ impl Space {
             self.zap(cx, span.start, span.end, &mut gather);
         }
         self.finish(cx, gather);
-        self.places.cut(pages.start, pages.end);
+        for place in self.places.cut(pages.start, pages.end) {
+            cx.regions.lift(place.value.0, place.end - place.start);
+        }
         Ok(gone)
+    }
+
+    /// A range lies in a region from now on.
+    pub(crate) fn occupy(&mut self, cx: &mut Cx, pages: Pages, region: RegionId) {
+        self.places.insert(pages.start, pages.end, Lies(region));
+        cx.regions.lay(region, pages.end - pages.start);
+    }
+
+    /// An address space runs its program once it has a mapping: before, it may be only on its way to an exec.
+    fn count_program(&mut self, cx: &mut Cx) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            cx.regions.runs(self.program, self.pid);
+        }
     }
 }

@@ -30,9 +30,12 @@ mod pages;
 mod policy;
 mod recorded;
 mod region;
+mod regions;
+mod resident;
 mod runs;
 mod space;
 mod spans;
+mod stop;
 mod tables;
 mod tally;
 mod usage;
@@ -41,8 +44,8 @@ mod vma;
 pub use contiguity::Contiguity;
 pub use counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
 pub use desc::{
-    AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc, PolicyKind,
-    ThpDesc, ThpEnabled, ThpSize,
+    AdviceFlush, AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, PolicyDesc,
+    PolicyKind, ThpDesc, ThpEnabled, ThpSize,
 };
 pub use effects::{Actor, Effects, Fault, Stored, Told, Work, WorkKind};
 pub use error::{FaultError, KernelError, Wanted};
@@ -51,7 +54,10 @@ pub use kernel::{Context, Kernel, KernelDesc, TableMemory};
 pub use mmulab_addr::Bytes;
 pub use recorded::RecordedPages;
 pub use region::{BySize, Region, RegionId, RegionKind};
+pub use regions::{Fold, Program};
+pub use resident::Resident;
 pub use runs::{MemoryKind, Runs, RunsByKind, RunsOfSize};
+pub use stop::Stop;
 pub use tables::{ByLevels, TableCounts};
 pub use tally::{Name, Tally};
 pub use usage::{ProcessUsage, Usage};

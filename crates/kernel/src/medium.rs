@@ -57,7 +57,7 @@ impl Space {
         self.mark_private(start);
         cx.counts.happenings.add(Happening::MthpFault, 1);
         cx.counts.happenings.add(Happening::MthpPages, order.base_pages());
-        cx.tell(|| Told::Block { va: VirtAddr::new(start), size: order });
+        cx.tell(|| Told::Block { va: VirtAddr::new(start), size: order, pfn });
         Ok(())
     }
 }

@@ -3,8 +3,11 @@
 use crate::cache::{Cache, ObjectId};
 use crate::freebsd::{Objects, Reservations};
 use crate::pages::{Page, Pages, Use};
+use crate::region::RegionId;
+use crate::regions::Fold;
+use crate::resident::Residency;
 use crate::tally::Tally;
-use crate::{Bytes, Stored, TableCounts, Told, WorkKind};
+use crate::{Bytes, Stop, Stored, TableCounts, Told, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility};
 use rustc_hash::FxHashMap;
@@ -58,10 +61,14 @@ pub struct Memory {
     pub private_peak: u64,
     pub file_peak: u64,
     pub cache_dropped: u64,
+    /// Whom resident frames are for.
+    pub resident: Residency,
     /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
     pub touched: Option<Vec<Stored>>,
     /// The processor that allocates.
     pub cpu: u16,
+    /// Whether the user wants an end.
+    pub stop: Stop,
 }
 
 impl Memory {
@@ -86,8 +93,10 @@ impl Memory {
             private_peak: 0,
             file_peak: 0,
             cache_dropped: 0,
+            resident: Residency::default(),
             touched: None,
             cpu: 0,
+            stop: Stop::default(),
         })
     }
 
@@ -126,9 +135,9 @@ impl Memory {
     /// A zeroed or to-be-copied-to page for a process's own use, with one user.
     pub fn take_anon(&mut self, order: PageOrder) -> Option<Pfn> {
         let pfn = self.take_frames(order)?;
-        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, ..Page::default() };
-        self.anon_frames += order.base_pages();
-        self.note_peak();
+        let region = self.resident.acting();
+        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, region, ..Page::default() };
+        self.hold(order.base_pages());
         Some(pfn)
     }
 
@@ -136,12 +145,11 @@ impl Memory {
     pub fn take_pooled(&mut self) -> Option<Pfn> {
         let pool = self.pool.as_mut()?;
         let pfn = pool.free.pop()?;
-        let order = pool.order;
+        let (order, region) = (pool.order, self.resident.acting());
         *self.pages.get_mut(pfn) =
-            Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, ..Page::default() };
-        self.anon_frames += order.base_pages();
+            Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, region, ..Page::default() };
         self.work.add(WorkKind::PoolPage, 1);
-        self.note_peak();
+        self.hold(order.base_pages());
         Some(pfn)
     }
 
@@ -168,6 +176,9 @@ impl Memory {
         }
         .or_else(|| {
             self.reclaim();
+            if self.frames.free_frames() == 0 {
+                self.frames.drop_held(RECLAIM_BATCH as u64);
+            }
             self.frames.alloc(PageOrder::P4K, mobility, self.cpu)
         })
     }
@@ -181,6 +192,7 @@ impl Memory {
         };
         for pfn in self.cache.reclaim(RECLAIM_BATCH, droppable) {
             self.cache_dropped += 1;
+            self.resident.give_back(self.pages.get(pfn).region, 1);
             self.release_base(pfn);
         }
     }
@@ -189,10 +201,64 @@ impl Memory {
     pub fn take_cached(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
         let pfn = self.take_frames(PageOrder::P4K)?;
         self.touch(pfn, PageOrder::P4K);
-        *self.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, ..Page::default() };
-        self.cache.put(id, page, pfn);
-        self.note_peak();
+        self.keep_cached(id, page, pfn, 0);
         Some(pfn)
+    }
+
+    /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the frames that
+    /// were in use then, together as far as a guest's did; else in the frames that are next.
+    pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
+        if self.cache.placed(id, page).is_none() {
+            let (first, wanted) = self.cache.unplaced_around(id, page);
+            let mut at = first;
+            while at <= page
+                && let Some((base, pages)) = self.frames.take_held(first + wanted - at)
+            {
+                self.cache.place(id, at, base, pages);
+                at += pages;
+            }
+        }
+        let Some(pfn) = self.cache.placed(id, page) else { return self.take_cached(id, page) };
+        self.touch(pfn, PageOrder::P4K);
+        self.keep_cached(id, page, pfn, 0);
+        Some(pfn)
+    }
+
+    /// A frame holds a page of a file or of shared memory from now on; under FreeBSD, of that object.
+    pub fn keep_cached(&mut self, id: ObjectId, page: u64, pfn: Pfn, object: u32) {
+        let region = self.resident.acting();
+        *self.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, object, region, ..Page::default() };
+        self.cache.put(id, page, pfn);
+        self.resident.take(1);
+        self.note_peak();
+    }
+
+    /// Private frames more, for the region that acts.
+    pub fn hold(&mut self, frames: u64) {
+        self.anon_frames += frames;
+        self.resident.take(frames);
+        self.note_peak();
+    }
+
+    /// Pages in the cache by the region that they are resident for.
+    pub fn cached_by_region(&self) -> FxHashMap<RegionId, u64> {
+        let mut found = FxHashMap::default();
+        for (pfn, ..) in self.cache.frames() {
+            *found.entry(self.pages.get(pfn).region).or_insert(0) += 1;
+        }
+        found
+    }
+
+    /// Regions are no more: the rows of their kinds have what is resident for them.
+    pub fn fold_regions(&mut self, folds: &[Fold]) {
+        let into: FxHashMap<RegionId, RegionId> = folds.iter().map(|fold| (fold.from, fold.into)).collect();
+        for (pfn, ..) in self.cache.frames() {
+            let page = self.pages.get_mut(pfn);
+            if let Some(&region) = into.get(&page.region) {
+                page.region = region;
+            }
+        }
+        folds.iter().for_each(|&fold| self.resident.fold(fold));
     }
 
     /// Forgets shared memory that nobody maps.
@@ -253,6 +319,7 @@ impl Memory {
             return;
         }
         let (used, pooled) = (page.used, page.pooled);
+        self.resident.give_back(page.region, 1);
         if used == Use::Anon {
             self.anon_frames -= 1;
         }
@@ -281,7 +348,8 @@ impl Memory {
 
     fn release_large(&mut self, pfn: Pfn, order: PageOrder) {
         self.anon_frames -= order.base_pages();
-        let pooled = self.pages.get(pfn).pooled;
+        let Page { pooled, region, .. } = self.pages.get(pfn);
+        self.resident.give_back(region, order.base_pages());
         *self.pages.get_mut(pfn) = Page::default();
         match &mut self.pool {
             Some(pool) if pooled => {
@@ -295,7 +363,7 @@ impl Memory {
         }
     }
 
-    pub fn note_peak(&mut self) {
+    fn note_peak(&mut self) {
         self.resident_peak = self.resident_peak.max(self.anon_frames + self.cache.pages());
         self.private_peak = self.private_peak.max(self.anon_frames);
         self.file_peak = self.file_peak.max(self.cache.file_pages());

@@ -1,5 +1,6 @@
 //! What the kernel knows of each frame in use: how often it is mapped, and for what.
 
+use crate::region::RegionId;
 use mmulab_addr::{PageOrder, Pfn};
 
 /// Frames described by one chunk: the description of 2 MiB takes 4 KiB, made when the first of them is used.
@@ -33,6 +34,8 @@ pub struct Page {
     pub dirty: bool,
     /// Under FreeBSD: the object it was taken for; 0 for none.
     pub object: u32,
+    /// The region it is resident for.
+    pub region: RegionId,
 }
 
 /// All frames.

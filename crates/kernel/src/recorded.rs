@@ -9,6 +9,11 @@ use mmulab_pagetable::Leaf;
 use mmulab_trace::{Backing, Event};
 use std::collections::BTreeMap;
 
+/// Most pages in frames at once, over all processes: 64 GB of 4 KB pages, each of which takes tens of bytes here.
+const PAGES_MAX: u64 = 1 << 24;
+/// Most mappings at once, over all processes.
+const MAPPINGS_MAX: u64 = 1 << 20;
+
 /// The pages of all processes: of those that ended as they were at the end.
 #[derive(Default)]
 pub struct RecordedPages {
@@ -17,6 +22,8 @@ pub struct RecordedPages {
     ended: Counted,
     told: bool,
     with_kernel: bool,
+    /// Pages, and mappings, of all spaces.
+    held: [u64; 2],
 }
 
 /// Runs, and runs by what memory is for.
@@ -65,10 +72,21 @@ struct Space {
     heap: Option<(u64, u64)>,
 }
 
+/// The first page boundary at or above the end of `bytes` from `start`; of a range that reaches the last address, the last one.
+fn end_of(start: u64, bytes: u64) -> u64 {
+    let last = !(BASE_BYTES - 1);
+    start.saturating_add(bytes).checked_next_multiple_of(BASE_BYTES).unwrap_or(last)
+}
+
 impl Space {
+    /// Pages and mappings in it.
+    fn held(&self) -> [u64; 2] {
+        [self.pages.len() as u64, self.maps.len() as u64]
+    }
+
     /// Nothing is mapped in a range any more; with rights, that is.
     fn map(&mut self, start: u64, bytes: u64, new: Option<(Prot, Shows)>) {
-        let end = start.saturating_add(bytes).next_multiple_of(BASE_BYTES);
+        let end = end_of(start, bytes);
         for (from, map) in self.over(start, end) {
             self.maps.remove(&from);
             if from < start {
@@ -89,10 +107,10 @@ impl Space {
     }
 
     fn protect(&mut self, start: u64, bytes: u64, prot: Prot) {
-        let end = start.saturating_add(bytes).next_multiple_of(BASE_BYTES);
+        let end = end_of(start, bytes);
         for (from, map) in self.over(start, end) {
             let (from, to) = (from.max(start), map.end.min(end));
-            self.map(from, to - from, Some((prot, map.shows)));
+            self.map(from, to.saturating_sub(from), Some((prot, map.shows)));
         }
     }
 
@@ -141,8 +159,38 @@ impl Space {
 
 impl RecordedPages {
     /// Takes the next event.
-    pub fn event(&mut self, event: &Event) {
+    ///
+    /// # Errors
+    /// More pages or mappings than are held here.
+    pub fn event(&mut self, event: &Event) -> Result<(), String> {
         let pid = self.acting.unwrap_or(Pid(1));
+        let space = self.spaces.entry(pid).or_default();
+        let before = space.held();
+        let more = match event {
+            Event::Frames { count, .. } => [*count, 0],
+            Event::Fork { .. } => before,
+            // A mapping may part another one.
+            _ => [0, 2],
+        };
+        for (i, (what, most)) in [("pages in frames", PAGES_MAX), ("mappings", MAPPINGS_MAX)].into_iter().enumerate() {
+            if self.held[i].saturating_add(more[i]) > most {
+                return Err(format!("its processes have more than {most} {what} at once, the most that are counted"));
+            }
+        }
+        self.take(pid, event);
+        // A child's are those that its parent had.
+        let mut after = self.spaces.get(&pid).map_or([0; 2], Space::held);
+        if let Event::Fork { child, .. } = event
+            && *child != pid
+        {
+            let copy = self.spaces.get(child).map_or([0; 2], Space::held);
+            after = [0, 1].map(|i| after[i] + copy[i]);
+        }
+        self.held = [0, 1].map(|i| self.held[i] + after[i] - before[i]);
+        Ok(())
+    }
+
+    fn take(&mut self, pid: Pid, event: &Event) {
         let space = self.spaces.entry(pid).or_default();
         match event {
             Event::Switch { pid, .. } => self.acting = Some(*pid),
@@ -150,9 +198,11 @@ impl RecordedPages {
             Event::Frames { addr, pfn, size, count } => {
                 self.told = true;
                 let pages = size.base_pages();
-                space.drop_pages(addr.raw(), count * size.bytes());
+                space.drop_pages(addr.raw(), count.saturating_mul(size.bytes()));
+                let first = addr.raw() >> BASE_SHIFT;
                 for i in 0..*count {
-                    space.pages.insert((addr.raw() >> BASE_SHIFT) + i * pages, (pfn.0 + i * pages, *size));
+                    let at = i.saturating_mul(pages);
+                    space.pages.insert(first.saturating_add(at), (pfn.0.saturating_add(at), *size));
                 }
             }
             Event::Mmap { addr, len, prot, flags, backing } => {
@@ -180,15 +230,12 @@ impl RecordedPages {
             }
             Event::Brk { start, end } => {
                 if let Some((from, to)) = space.heap.replace((start.raw(), end.raw())) {
-                    space.map(from, to - from, None);
-                    let gone = to.saturating_sub(end.raw().next_multiple_of(BASE_BYTES));
-                    space.drop_pages(end.raw().next_multiple_of(BASE_BYTES), gone);
+                    space.map(from, to.saturating_sub(from), None);
+                    let above = end_of(end.raw(), 0);
+                    space.drop_pages(above, to.saturating_sub(above));
                 }
-                space.map(
-                    start.raw() & !(BASE_BYTES - 1),
-                    end.raw() - (start.raw() & !(BASE_BYTES - 1)),
-                    Some((Prot::RW, Shows::Heap)),
-                );
+                let first = start.raw() & !(BASE_BYTES - 1);
+                space.map(first, end.raw().saturating_sub(first), Some((Prot::RW, Shows::Heap)));
             }
             Event::Fork { child, .. } => {
                 let copy = space.clone();
@@ -235,7 +282,7 @@ mod tests {
         let mut batch = Batch::default();
         let mut reader = TextReader::new(text.as_bytes(), "t".into());
         while reader.next_batch(&mut batch).unwrap() {
-            batch.events.iter().for_each(|event| pages.event(event));
+            batch.events.iter().for_each(|event| pages.event(event).unwrap());
         }
         pages
     }
@@ -266,6 +313,36 @@ mod tests {
         assert_eq!(pages(MemoryKind::Heap), BTreeMap::from([(3, 1)]));
         assert_eq!(pages(MemoryKind::Stack), BTreeMap::from([(1, 1)]));
         assert_eq!(by_kind.len(), 4);
+    }
+
+    #[test]
+    fn senseless_events_are_survived_and_too_many_refused() {
+        // CHANGELOG number 16: ends beyond the last address, heaps that end before they begin.
+        let all = u64::MAX;
+        let ends = format!(
+            "mmap 0xfffffffffffff001 0xfff rw anon\nmprotect 0xfffffffffffff001 0xfff r\n\
+             munmap 0xffffffffffffffff 144115188075855872\n\
+             brk 0x5000 0x1000\nbrk 0xffffffffffffffff 0x10\nbrk 0x0 0xffffffffffffffff\nmprotect 0x1001 0 r\n\
+             mremap 0xfffffffffffff000 144115188075855872 0xfffffffffffff000 144115188075855872\n\
+             madvise 0xffffffffffffffff 144115188075855872 dontneed\nframes 0xffffffffff000 {all} 4K\n"
+        );
+        let found = counted(&ends);
+        drop((found.runs(), found.by_kind()));
+        // CHANGELOG number 18: a count that no file can honestly mean, and what forks make of what is held.
+        let refused = |text: &str| {
+            let (mut pages, mut batch) = (RecordedPages::default(), Batch::default());
+            assert!(TextReader::new(text.as_bytes(), "t".into()).next_batch(&mut batch).unwrap(), "one batch");
+            let events: Result<Vec<_>, _> = batch.events.iter().map(|event| pages.event(event)).collect();
+            events.expect_err("too many")
+        };
+        for count in [all, 1 << 40, (1 << 24) + 1] {
+            assert!(refused(&format!("frames 0x0 0x0 4K x{count}\n")).contains("more than 16777216 pages in frames"));
+        }
+        let forks: String = (2..600).map(|pid| format!("fork {pid}\n")).collect();
+        let maps: String = (1..4000).map(|n| format!("mmap {} 4K rw anon\n", n * 8192)).collect();
+        assert!(refused(&format!("{maps}{forks}")).contains("more than 1048576 mappings"));
+        let ended: String = (2..600).map(|pid| format!("fork {pid}\np {pid}.{pid}\nexit\np 1.1\n")).collect();
+        drop(counted(&format!("{maps}{ended}")));
     }
 
     #[test]

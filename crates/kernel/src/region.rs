@@ -1,19 +1,21 @@
 //! The pieces of a program's memory that reports speak of.
 //!
 //! A region is what the program asked for in one piece: a mapping of a file with its rights, the brk heap, a stack,
-//! an anonymous mapping with those that were put beside it. Later mprotect and madvise calls do not divide it. Regions
+//! an anonymous mapping with those that were put beside it. Later mprotect and madvise calls do not divide it. All
+//! processes that run one program share its regions, because advice about a mapping concerns the program. Regions
 //! depend on the trace's events alone, so their numbers are the same under every policy and on every machine, and
 //! results can be compared region by region.
 
 use crate::spans::{Piece, Spans};
 use mmulab_addr::{PageOrder, Pid, Prot, VirtAddr};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The number of a region, an index into [`crate::Kernel::regions`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
-#[serde(transparent)]
+/// The slot of a region in [`crate::Kernel::region`]. When a region is folded, its slot is used again: reports use
+/// [`Region::number`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RegionId(pub u32);
 
 impl RegionId {
@@ -28,7 +30,7 @@ impl RegionId {
 }
 
 /// What a region is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RegionKind {
     /// Not mapped: region 0.
@@ -47,13 +49,37 @@ pub enum RegionKind {
     Special,
 }
 
+impl RegionKind {
+    /// Its word in the name of a row that sums several regions up.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unmapped => "none",
+            Self::File => "files",
+            Self::Anon => "anon",
+            Self::Shared => "shared",
+            Self::Heap => "[heap]",
+            Self::Stack => "[stack]",
+            Self::Special => "special",
+        }
+    }
+}
+
 /// A piece of a program's memory.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Region {
-    /// Its number.
+    /// Its slot.
+    #[serde(skip)]
     pub id: RegionId,
-    /// The process that mapped it.
+    /// Its number, which no other region of the run ever has.
+    #[serde(rename = "id")]
+    pub number: u64,
+    /// The process that mapped it first.
     pub pid: Pid,
+    /// The program that its processes run: the path of its exec. Empty before the first exec of the trace.
+    pub program: Arc<str>,
+    /// The unmapped regions of one kind that this row sums up; 0 for a region of its own.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub folded: u64,
     /// What reports call it: the file with the rights it was mapped with, `[heap]`, `[stack]`, `anon`.
     pub name: Arc<str>,
     /// What it is.
@@ -64,14 +90,22 @@ pub struct Region {
     pub end: VirtAddr,
     /// The rights it was first mapped with.
     #[serde(serialize_with = "rights")]
+    #[schemars(with = "String")]
     pub prot: Prot,
     /// The file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Arc<str>>,
     /// The offset in the file of `start`, in bytes.
     pub offset: u64,
-    /// What is mapped in it, by page size.
+    /// What page tables map of it, by page size; zero pages are left out.
     pub mapped: BySize,
+    /// The zero pages mapped in it, by page size: they take no memory.
+    #[serde(skip_serializing_if = "BySize::is_empty")]
+    pub mapped_zero: BySize,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn rights<S: serde::Serializer>(prot: &Prot, s: S) -> Result<S::Ok, S::Error> {
@@ -133,19 +167,60 @@ impl BySize {
         self.iter().find(|e| e.0 == order).map_or(0, |e| e.1)
     }
 
+    /// Whether no page was ever counted in.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes over the peaks of something that is no more, where they are higher.
+    pub(crate) fn absorb(&mut self, gone: &Self) {
+        for &(order, _, peak) in &gone.0 {
+            self.add(order, 0);
+            if let Some(entry) = self.0.iter_mut().find(|e| e.0 == order) {
+                entry.2 = entry.2.max(peak);
+            }
+        }
+    }
+
     /// Bytes mapped now by pages of any size.
     pub fn total(&self) -> u64 {
         self.iter().map(|e| e.1).sum()
     }
 }
 
+/// Pages mapped: those that take memory, and zero pages.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mapped {
+    pub pages: BySize,
+    pub zero: BySize,
+}
+
+/// Bytes mapped by pages of one size.
+#[derive(Serialize, JsonSchema)]
+struct Bytes {
+    /// At the end.
+    now: u64,
+    /// The most at any time.
+    peak: u64,
+}
+
+impl JsonSchema for BySize {
+    fn schema_name() -> Cow<'static, str> {
+        "BySize".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let bytes = generator.subschema_for::<Bytes>();
+        json_schema!({
+            "type": "object",
+            "description": "By page size, as `4K`.",
+            "additionalProperties": bytes,
+        })
+    }
+}
+
 impl Serialize for BySize {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Bytes {
-            now: u64,
-            peak: u64,
-        }
         s.collect_map(self.iter().map(|(order, now, peak)| (order, Bytes { now, peak })))
     }
 }
@@ -162,7 +237,7 @@ impl Piece for Lies {
     fn absorb(&mut self, _: &Self) {}
 }
 
-/// What makes two mappings of one address space the same region, if they touch.
+/// What makes two mappings of one program the same region, if they touch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Identity {
     pub kind: RegionKind,
@@ -175,112 +250,6 @@ pub(crate) struct Identity {
 /// Rights that can be ordered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Prot3(pub u8);
-
-/// All regions of a run.
-pub(crate) struct Regions {
-    list: Vec<Region>,
-    /// By address space, identity and first address.
-    known: BTreeMap<(u64, Identity, u64), RegionId>,
-}
-
-impl Regions {
-    pub fn new() -> Self {
-        let none = Region {
-            id: RegionId::NONE,
-            pid: Pid(0),
-            name: "(unmapped)".into(),
-            kind: RegionKind::Unmapped,
-            start: VirtAddr::new(0),
-            end: VirtAddr::new(0),
-            prot: Prot::NONE,
-            file: None,
-            offset: 0,
-            mapped: BySize::default(),
-        };
-        Self { list: vec![none], known: BTreeMap::new() }
-    }
-
-    pub fn all(&self) -> &[Region] {
-        &self.list
-    }
-
-    pub fn get_mut(&mut self, id: RegionId) -> &mut Region {
-        &mut self.list[id.index()]
-    }
-
-    /// The region of a mapping of `start..end`: one of the same identity that it touches or overlaps, grown to hold
-    /// it, or a new one. Programs that map and unmap in turn thus do not number a region each time.
-    pub fn place(&mut self, space: u64, identity: &Identity, start: u64, end: u64, pid: Pid) -> RegionId {
-        let from = (space, identity.clone(), 0);
-        let to = (space, identity.clone(), end);
-        let near = self.known.range(from..=to).next_back().map(|(key, &id)| (key.clone(), id));
-        if let Some((key, id)) = near
-            && self.list[id.index()].end.raw() >= start
-            && self.list[id.index()].start.raw() <= end
-        {
-            let region = &mut self.list[id.index()];
-            region.end = VirtAddr::new(region.end.raw().max(end));
-            if start < key.2 {
-                region.start = VirtAddr::new(start);
-                region.offset = start.wrapping_sub(identity.origin);
-                self.known.remove(&key);
-                self.known.insert((space, identity.clone(), start), id);
-            }
-            return id;
-        }
-        let id = RegionId(self.list.len() as u32);
-        let is_file = identity.kind == RegionKind::File;
-        let name = if is_file {
-            format!("{} {}", identity.name, Rights(Prot::from_bits(identity.prot.0))).into()
-        } else {
-            identity.name.clone()
-        };
-        self.list.push(Region {
-            id,
-            pid,
-            name,
-            kind: identity.kind,
-            start: VirtAddr::new(start),
-            end: VirtAddr::new(end),
-            prot: Prot::from_bits(identity.prot.0),
-            file: is_file.then(|| identity.name.clone()),
-            offset: if is_file { start.wrapping_sub(identity.origin) } else { 0 },
-            mapped: BySize::default(),
-        });
-        self.known.insert((space, identity.clone(), start), id);
-        id
-    }
-
-    /// The same region in a child process.
-    pub fn inherit(&mut self, id: RegionId, space: u64, pid: Pid) -> RegionId {
-        let mut copy = self.list[id.index()].clone();
-        copy.id = RegionId(self.list.len() as u32);
-        copy.pid = pid;
-        copy.mapped = BySize::default();
-        let identity = Identity {
-            kind: copy.kind,
-            name: copy.file.clone().unwrap_or_else(|| copy.name.clone()),
-            prot: Prot3(copy.prot.bits()),
-            origin: if copy.file.is_some() { copy.start.raw().wrapping_sub(copy.offset) } else { 0 },
-        };
-        self.known.insert((space, identity, copy.start.raw()), copy.id);
-        self.list.push(copy);
-        RegionId(self.list.len() as u32 - 1)
-    }
-
-    /// A part of a region now lies on `start..end`: it moves there, or grows to hold it where the two touch.
-    pub fn moved(&mut self, id: RegionId, start: u64, end: u64) {
-        let region = &mut self.list[id.index()];
-        let (old_start, old_end) = (region.start.raw(), region.end.raw());
-        if start <= old_end && old_start <= end {
-            region.start = VirtAddr::new(old_start.min(start));
-            region.end = VirtAddr::new(old_end.max(end));
-        } else {
-            region.start = VirtAddr::new(start);
-            region.end = VirtAddr::new(end);
-        }
-    }
-}
 
 /// Where each region lies at present.
 pub(crate) type Places = Spans<Lies>;

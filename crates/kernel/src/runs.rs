@@ -2,6 +2,7 @@
 
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::Leaf;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ struct OfSize {
 }
 
 /// What a piece of memory is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
     /// A file that can be executed.
@@ -60,7 +61,7 @@ impl RunsByKind {
 }
 
 /// Runs of pages of one size.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunsOfSize {
     /// Pages.
     pub pages: u64,

@@ -6,7 +6,8 @@ use crate::gather::Gather;
 use crate::memory::Memory;
 use crate::pages::Use;
 use crate::policy::Policy;
-use crate::region::{BySize, Places, RegionId, Regions};
+use crate::region::{Mapped, Places, RegionId};
+use crate::regions::{ProgramId, Regions};
 use crate::spans::Spans;
 use crate::vma::{Back, Vma};
 use crate::{Effects, FaultError, LinuxDesc, Told, Wanted, WorkKind};
@@ -21,7 +22,7 @@ pub struct Cx<'a> {
     pub mem: &'a mut PhysMem,
     pub memory: &'a mut Memory,
     pub regions: &'a mut Regions,
-    pub mapped: &'a mut BySize,
+    pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
     pub policy: &'a Policy,
     pub linux: &'a LinuxDesc,
@@ -74,12 +75,16 @@ pub struct Space {
     /// Pages whose mapping allows no access (PROT_NONE): Linux keeps them in the table, marked not present.
     pub hidden: BTreeMap<Vpn, Leaf>,
     pub heap: Option<(u64, u64)>,
-    pub mapped: BySize,
+    pub mapped: Mapped,
+    /// The program that runs in it.
+    pub program: ProgramId,
+    /// Whether it counts as one that runs the program.
+    pub is_counted: bool,
 }
 
 impl Space {
     /// An empty address space.
-    pub fn new(serial: u64, pid: Pid, table: Table) -> Self {
+    pub fn new(serial: u64, pid: Pid, table: Table, program: ProgramId) -> Self {
         Self {
             serial,
             pid,
@@ -90,7 +95,9 @@ impl Space {
             places: Spans::default(),
             hidden: BTreeMap::new(),
             heap: None,
-            mapped: BySize::default(),
+            mapped: Mapped::default(),
+            program,
+            is_counted: false,
         }
     }
 
@@ -137,20 +144,28 @@ impl Space {
     }
 
     #[inline]
-    fn region(&self, va: u64) -> RegionId {
+    pub(crate) fn region(&self, va: u64) -> RegionId {
         self.places.find(va).map_or(RegionId::NONE, |s| s.value.0)
     }
 
-    fn count_in(&mut self, cx: &mut Cx, va: u64, order: PageOrder) {
-        cx.mapped.add(order, 1);
-        self.mapped.add(order, 1);
-        cx.regions.get_mut(self.region(va)).mapped.add(order, 1);
+    /// Counts a page of the table in: a zero page apart from those that take memory.
+    pub(crate) fn count_in(&mut self, cx: &mut Cx, va: u64, order: PageOrder, zero: bool) {
+        let region = cx.regions.get_mut(self.region(va));
+        let counts = match zero {
+            false => [&mut cx.mapped.pages, &mut self.mapped.pages, &mut region.mapped],
+            true => [&mut cx.mapped.zero, &mut self.mapped.zero, &mut region.mapped_zero],
+        };
+        counts.into_iter().for_each(|count| count.add(order, 1));
     }
 
-    pub(crate) fn count_out(&mut self, cx: &mut Cx, va: u64, order: PageOrder) {
-        cx.mapped.sub(order, 1);
-        self.mapped.sub(order, 1);
-        cx.regions.get_mut(self.region(va)).mapped.sub(order, 1);
+    /// Counts one out.
+    pub(crate) fn count_out(&mut self, cx: &mut Cx, va: u64, order: PageOrder, zero: bool) {
+        let region = cx.regions.get_mut(self.region(va));
+        let counts = match zero {
+            false => [&mut cx.mapped.pages, &mut self.mapped.pages, &mut region.mapped],
+            true => [&mut cx.mapped.zero, &mut self.mapped.zero, &mut region.mapped_zero],
+        };
+        counts.into_iter().for_each(|count| count.sub(order, 1));
     }
 
     /// Puts a leaf where nothing is. The frames' users are the caller's to count.
@@ -166,7 +181,7 @@ impl Space {
         }
         cx.memory.touch(leaf.pfn, leaf.order);
         cx.work(WorkKind::EntryWrite, 1);
-        self.count_in(cx, va, leaf.order);
+        self.count_in(cx, va, leaf.order, cx.memory.is_zero(leaf.pfn));
         Ok(())
     }
 
@@ -198,7 +213,7 @@ impl Space {
         gather.take(flush);
         cx.work(WorkKind::EntryWrite, 1);
         gather.note(va, order);
-        self.count_out(cx, va, order);
+        self.count_out(cx, va, order, was.is_some_and(|leaf| cx.memory.is_zero(leaf.pfn)));
     }
 
     /// A page is no longer mapped here: its contents are known to be newer than the file's if it was stored to.
@@ -233,8 +248,9 @@ impl Space {
     pub fn split_hidden(&mut self, cx: &mut Cx, first: Vpn) {
         let Some(leaf) = self.hidden.remove(&first) else { return };
         self.break_zero_or_page(cx, &leaf);
+        let zero = cx.memory.is_zero(leaf.pfn).then_some(cx.memory.zero);
         for i in 0..leaf.order.base_pages() {
-            let part = Leaf { pfn: Pfn(leaf.pfn.0 + i), order: PageOrder::P4K, ..leaf };
+            let part = Leaf { pfn: zero.unwrap_or(Pfn(leaf.pfn.0 + i)), order: PageOrder::P4K, ..leaf };
             self.hidden.insert(Vpn(first.0 + i), part);
         }
     }
@@ -245,7 +261,8 @@ impl Space {
         }
     }
 
-    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames.
+    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames; the huge zero page by as many leaves
+    /// of the one small zero page.
     pub fn split(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
         self.break_zero_or_page(cx, &leaf);
         let flush = match self.table.split(cx.mem, cx.memory, VirtAddr::new(va).vpn()) {
@@ -257,18 +274,33 @@ impl Space {
         gather.take(flush);
         gather.note(va, leaf.order);
         self.finish(cx, gather);
-        self.count_out(cx, va, leaf.order);
+        let zero = cx.memory.is_zero(leaf.pfn);
+        self.count_out(cx, va, leaf.order, zero);
         let Found::Leaf(part) = self.probe(cx.mem, VirtAddr::new(va)) else {
             unreachable!("a split mapping is still mapped")
         };
         let parts = leaf.order.base_pages() / part.order.base_pages();
+        if zero {
+            self.map_zero(cx, va, parts, part);
+        }
         cx.work(WorkKind::EntryWrite, parts + 1);
         for i in 0..parts {
-            self.count_in(cx, va + i * part.order.bytes(), part.order);
+            self.count_in(cx, va + i * part.order.bytes(), part.order, zero);
         }
         cx.counts.happenings.add(Happening::Split, 1);
         cx.tell(|| Told::Split { va: VirtAddr::new(va), size: leaf.order });
         Ok(())
+    }
+
+    /// Has the `pages` base leaves from `va` on, parts of the huge zero page that was split, map the small zero page
+    /// (`__split_huge_zero_page_pmd` in mm/huge_memory.c). The split has flushed the place.
+    fn map_zero(&mut self, cx: &mut Cx, va: u64, pages: u64, part: Leaf) {
+        let zero = Leaf { pfn: cx.memory.zero, ..part };
+        for i in 0..pages {
+            let vpn = VirtAddr::new(va + i * part.order.bytes()).vpn();
+            self.table.set(cx.mem, vpn, zero).lazy("the split has flushed the huge page, which nobody used since");
+        }
+        cx.memory.touch(zero.pfn, zero.order);
     }
 
     /// Unmaps all pages of `start..end`, which no page lies across the ends of.

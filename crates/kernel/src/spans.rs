@@ -84,6 +84,11 @@ impl<T: Piece> Spans<T> {
         self.spans[self.first_ending_after(start)..].iter().take_while(move |s| s.start < end)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
     /// All, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Span<T>> {
         self.spans.iter()

@@ -5,7 +5,9 @@ use crate::{Told, WorkKind};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn};
 use mmulab_frames::Mobility;
 use mmulab_pagetable::{TableEvent, TableFrames};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 
 /// How often something happened between a level of a page table and the level below, or the two below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +37,20 @@ pub fn levels_name(level: u8, levels: u8) -> String {
     names.join("+")
 }
 
+impl JsonSchema for ByLevels {
+    fn schema_name() -> Cow<'static, str> {
+        "ByLevels".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "By the levels of a node, uppermost first, as `2+1`.",
+            "additionalProperties": { "type": "integer", "minimum": 0 },
+        })
+    }
+}
+
 impl Serialize for ByLevels {
     /// As a map by names of levels. Of three levels only what happened: few tables merge so many.
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
@@ -46,7 +62,7 @@ impl Serialize for ByLevels {
 }
 
 /// What page tables did of their own accord, in a run. All zero but for those that merge levels, or are found by hashing.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TableCounts {
     /// How often a table was looked at, whether it should be merged with its children.
     pub checks: u64,

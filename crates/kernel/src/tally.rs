@@ -1,6 +1,9 @@
 //! Counters with names: an array indexed by an enum, written out as a map.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 /// Things that are counted under fixed names.
@@ -11,6 +14,8 @@ pub trait Name: Copy + 'static {
     fn index(self) -> usize;
     /// Its name in results.
     fn name(self) -> &'static str;
+    /// Its meaning.
+    fn about(self) -> &'static str;
 }
 
 /// How often each of `E` happened.
@@ -61,13 +66,30 @@ impl<E: Name> Serialize for Tally<E> {
     }
 }
 
+impl<E: Name> JsonSchema for Tally<E> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Counts of {}", std::any::type_name::<E>().rsplit("::").next().unwrap_or_default()).into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one =
+            |e: &E| (e.name().to_owned(), json!({ "type": "integer", "minimum": 0, "description": e.about().trim() }));
+        let properties: Map<String, Value> = E::ALL.iter().map(one).collect();
+        let required: Vec<&str> = E::ALL.iter().map(|e| e.name()).collect();
+        json_schema!({ "type": "object", "properties": properties, "required": required })
+    }
+}
+
 /// Declares an enum of counted things: variant, name in results, and what it means.
 macro_rules! named {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$meta])*
+    (
+        $(#[doc = $about:literal])*
+        $vis:vis enum $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $text:literal,)* }
+    ) => {
+        $(#[doc = $about])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
-        $vis enum $name { $($(#[$doc])* $variant,)* }
+        $vis enum $name { $($(#[doc = $doc])* $variant,)* }
 
         impl $crate::tally::Name for $name {
             const ALL: &'static [Self] = &[$(Self::$variant),*];
@@ -75,6 +97,23 @@ macro_rules! named {
             fn index(self) -> usize { self as usize }
             fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
+            }
+            fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*)),* }
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let one = |e: &Self| {
+                    let (name, about) = ($crate::tally::Name::name(*e), $crate::tally::Name::about(*e).trim());
+                    serde_json::json!({ "const": name, "description": about })
+                };
+                let all: Vec<_> = <Self as $crate::tally::Name>::ALL.iter().map(one).collect();
+                schemars::json_schema!({ "description": concat!($($about),*).trim(), "oneOf": all })
             }
         }
 

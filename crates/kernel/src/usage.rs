@@ -2,15 +2,18 @@ use crate::{BySize, Contiguity, Kernel, TableCounts};
 use mmulab_addr::{BASE_BYTES, Pid};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Census;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What memory is used for at one moment. All numbers but those of contiguity are bytes.
 ///
 /// How much of a huge page a program truly touched no kernel knows; the machine counts that.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Usage {
-    /// Mapped in all page tables, by page size: the zero page and shared pages as often as they are mapped.
+    /// Mapped in all page tables, by page size: shared pages as often as they are mapped, zero pages not at all.
     pub mapped: BySize,
+    /// Zero pages mapped, by page size, as often as they are mapped: they take no memory.
+    pub mapped_zero: BySize,
     /// The same, for each process that lives.
     pub processes: Vec<ProcessUsage>,
     /// Held by private pages and the page cache, each frame once.
@@ -44,7 +47,7 @@ pub struct Usage {
 }
 
 /// What page tables consist of.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct TableUsage {
     /// In tables of a frame each.
     pub small_bytes: u64,
@@ -58,11 +61,11 @@ pub struct TableUsage {
 }
 
 /// What a process has mapped.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ProcessUsage {
     /// The process, or the one that made the address space if several run in it.
     pub pid: Pid,
-    /// Mapped in its page table, by page size.
+    /// Mapped in its page table, by page size; zero pages left out.
     pub mapped: BySize,
     /// Frames of its page table, in bytes.
     pub table_bytes: u64,
@@ -82,7 +85,7 @@ impl Kernel {
             .flatten()
             .map(|space| ProcessUsage {
                 pid: space.pid,
-                mapped: space.mapped.clone(),
+                mapped: space.mapped.pages.clone(),
                 table_bytes: space.table.table_frames() * BASE_BYTES,
             })
             .collect();
@@ -91,7 +94,8 @@ impl Kernel {
         let mut census = Census::default();
         self.spaces.iter().flatten().for_each(|space| census.add(&space.table.census()));
         Usage {
-            mapped: self.core.mapped.clone(),
+            mapped: self.core.mapped.pages.clone(),
+            mapped_zero: self.core.mapped.zero.clone(),
             processes,
             resident_bytes: memory.resident_bytes(),
             resident_bytes_peak: memory.resident_peak * BASE_BYTES,

@@ -290,6 +290,26 @@ fn madv_free_demotes_and_nomdv_does_not() {
     }
 }
 
+/// CHANGELOG number 13: FreeBSD flushes each mapping that MADV_FREE meets by itself (`vm_map_madvise`).
+#[test]
+fn madv_free_flushes_mapping_by_mapping() {
+    let mut w = world(|_| {});
+    for n in [0, 2] {
+        w.event(1, &mmap(BASE + n * PAGE, PAGE, Prot::RW));
+        w.access(1, BASE + n * PAGE, Access::Write).unwrap();
+    }
+    w.fx.clear();
+    let event = Event::Madvise { addr: VirtAddr::new(BASE), len: 3 * PAGE, advice: Advice::Free };
+    w.kernel.event(&mut w.mem, who(1), &event, &mut w.fx).unwrap();
+    let flushed: Vec<u64> = (w.fx.invalidations.iter())
+        .map(|what| match what {
+            mmulab_pagetable::Invalidate::Page { va, .. } => va.raw(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(flushed, [BASE, BASE + 2 * PAGE]);
+}
+
 /// S0-M039: reservations break only when memory is short, the one that changed longest ago first.
 #[test]
 fn the_reservation_changed_longest_ago_breaks_first() {

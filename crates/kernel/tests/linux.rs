@@ -3,12 +3,12 @@
 mod common;
 
 use common::*;
-use mmulab_addr::{Access, PageOrder, Pid, Prot, Tid, VirtAddr};
+use mmulab_addr::{Access, Asid, PageOrder, Pid, Prot, Tid, VirtAddr, VirtRange};
 use mmulab_kernel::{
-    AppliesTo, Bytes, EventError, FaultError, FaultKind, FreebsdDesc, Happening, HugeZeroWrite, HugetlbDesc,
-    KernelDesc, KernelError, LinuxDesc, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
+    AdviceFlush, AppliesTo, Bytes, EventError, FaultError, FaultKind, FreebsdDesc, Happening, HugeZeroWrite,
+    HugetlbDesc, KernelDesc, KernelError, LinuxDesc, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
 };
-use mmulab_pagetable::{TableDesc, TableKind};
+use mmulab_pagetable::{Invalidate, OpenDesc, TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 
 const HUGE: u64 = 2 << 20;
@@ -41,6 +41,10 @@ fn mprotect(addr: u64, len: u64, prot: Prot) -> Event {
     Event::Mprotect { addr: VirtAddr::new(addr), len, prot }
 }
 
+fn range(start: u64, len: u64) -> VirtRange {
+    VirtRange { start: VirtAddr::new(start), end: VirtAddr::new(start + len) }
+}
+
 fn munmap(addr: u64, len: u64) -> Event {
     Event::Munmap { addr: VirtAddr::new(addr), len }
 }
@@ -55,7 +59,7 @@ fn arm_programs_have_all_48_bits() {
     let address = 0xffff_f1ac_6000;
     for (kind, is_mapped) in [(TableKind::Arm, true), (TableKind::X86Radix, false)] {
         let table = TableDesc::new(kind, 4).expect("four levels");
-        let mut w = World::new(&KernelDesc { table, ..desc(PolicyDesc::linux_4k(), 256) }, 256);
+        let mut w = World::new(&KernelDesc { table: table.clone(), ..desc(PolicyDesc::linux_4k(), 256) }, 256);
         w.event(1, &mmap(BASE, PAGE, Prot::RW));
         w.event(1, &mmap(address, 16 * PAGE, Prot::RW));
         assert_eq!(w.access(1, address + PAGE, Access::Write).is_ok(), is_mapped, "{kind:?}");
@@ -159,6 +163,76 @@ fn a_store_to_the_huge_zero_page_makes_a_huge_page_or_splits_it() {
     }
 }
 
+/// CHANGELOG number 11: `__split_huge_zero_page_pmd` maps the one small zero page 512 times, whatever splits it: a store, a
+/// hole, rights, or the loss of all rights.
+#[test]
+fn a_split_huge_zero_page_is_the_small_one_512_times() {
+    type Split = fn(&mut World);
+    let splits: [(&str, Split); 4] = [
+        ("store", |w| drop(w.store(1, BASE + 5 * PAGE, 3).unwrap())),
+        ("munmap", |w| w.event(1, &munmap(BASE + 5 * PAGE, PAGE))),
+        ("mprotect", |w| w.event(1, &mprotect(BASE + 5 * PAGE, PAGE, Prot::R))),
+        ("none", |w| {
+            w.event(1, &mprotect(BASE, HUGE, Prot::NONE));
+            w.event(1, &munmap(BASE + 5 * PAGE, PAGE));
+            w.event(1, &mprotect(BASE, 5 * PAGE, Prot::RW));
+            w.event(1, &mprotect(BASE + 6 * PAGE, HUGE - 6 * PAGE, Prot::RW));
+        }),
+    ];
+    for table in [TableDesc::default(), TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).unwrap()] {
+        for (how, split) in splits {
+            let mut policy = PolicyDesc::linux_thp();
+            policy.thp.as_mut().unwrap().zero_page_write = HugeZeroWrite::Split;
+            let mut w = World::new(&KernelDesc { table: table.clone(), ..desc(policy, 64) }, 64);
+            // The small zero page shows itself where no huge page fits.
+            w.event(1, &mmap(BASE + 4 * HUGE, PAGE, Prot::RW));
+            assert_eq!(w.load(1, BASE + 4 * HUGE), Ok(0));
+            let zero = w.frame(1, BASE + 4 * HUGE).unwrap();
+            w.event(1, &mmap(BASE, HUGE, Prot::RW));
+            assert_eq!(w.load(1, BASE), Ok(0));
+            assert_eq!(w.walk(1, BASE, None).unwrap().order, PageOrder::P2M);
+            split(&mut w);
+            for i in (0..512).filter(|&i| i != 5) {
+                let leaf = w.walk(1, BASE + i * PAGE, None).unwrap();
+                assert_eq!((leaf.pfn, leaf.order), (zero, PageOrder::P4K), "{how}: page {i}");
+                assert!(!leaf.prot.has(Prot::W) && !leaf.dirty, "{how}: page {i}");
+            }
+            // What is stored beside it stays apart.
+            w.store(1, BASE + 6 * PAGE, 7).unwrap();
+            assert_eq!((w.load(1, BASE + 6 * PAGE), w.load(1, BASE + 7 * PAGE)), (Ok(7), Ok(0)), "{how}");
+            w.event(1, &munmap(BASE, HUGE));
+            assert_eq!(w.usage().private_bytes, 0, "{how}");
+        }
+    }
+}
+
+/// CHANGELOG number 13: before Linux 6.16 each mapping that MADV_DONTNEED or MADV_FREE meets is flushed by itself, from then on
+/// the whole call is (one range, from the first page to the last).
+#[test]
+fn advice_over_several_mappings_flushes_each_or_the_call() {
+    let page = |n: u64| Invalidate::Page { asid: Asid(1), va: VirtAddr::new(BASE + n * PAGE), order: PageOrder::P4K };
+    for advice in [Advice::Dontneed, Advice::Free] {
+        for (flush, expected) in [
+            (AdviceFlush::Mapping, vec![page(0), page(2), page(4)]),
+            (AdviceFlush::Call, vec![Invalidate::Range { asid: Asid(1), range: range(BASE, 5 * PAGE) }]),
+        ] {
+            let policy = PolicyDesc {
+                linux: LinuxDesc { advice_flush: flush, ..LinuxDesc::default() },
+                ..PolicyDesc::linux_4k()
+            };
+            let mut w = World::new(&desc(policy, 64), 64);
+            for n in [0, 2, 4] {
+                w.event(1, &mmap(BASE + n * PAGE, PAGE, Prot::RW));
+                w.store(1, BASE + n * PAGE, n).unwrap();
+            }
+            w.fx.clear();
+            let event = madvise(BASE, 5 * PAGE, advice);
+            w.kernel.event(&mut w.mem, who(1), &event, &mut w.fx).unwrap();
+            assert_eq!(w.fx.invalidations, expected, "{advice:?}, {flush:?}");
+        }
+    }
+}
+
 #[test]
 fn after_fork_the_first_store_copies_and_the_last_owner_reuses() {
     let mut w = base();
@@ -255,7 +329,7 @@ fn stacks_grow_by_faults_up_to_their_limit_and_keep_a_gap() {
     assert!(matches!(w.store(1, top - (8 << 20) - PAGE, 1), Err(FaultError::Unmapped { .. })));
     let region = w.kernel.region_at(Pid(1), VirtAddr::new(top - PAGE));
     assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(top - (8 << 20))), region);
-    assert_eq!(&*w.kernel.regions()[region.index()].name, "[stack]");
+    assert_eq!(&*w.kernel.region(region).name, "[stack]");
 
     let mut w = base();
     w.event(1, &stack);
@@ -452,7 +526,7 @@ fn regions_are_what_the_program_asked_for() {
     assert_eq!(w.kernel.region_at(Pid(1), VirtAddr::new(BASE + (2 << 20))), arena);
     let far = BASE << 4;
     w.event(1, &mmap_file(far, 16 * PAGE, Prot::RX, false, "/usr/lib/libc.so.6", 4 * PAGE));
-    let libc = &w.kernel.regions()[w.kernel.region_at(Pid(1), VirtAddr::new(far + PAGE)).index()];
+    let libc = w.kernel.region(w.kernel.region_at(Pid(1), VirtAddr::new(far + PAGE)));
     assert_eq!((&*libc.name, libc.offset), ("/usr/lib/libc.so.6 r-x", 4 * PAGE));
     // Mapped and unmapped in turn at one place: one region.
     let mut seen = Vec::new();
@@ -562,8 +636,9 @@ fn the_same_trace_gives_the_same_regions_under_every_policy() {
             },
         );
         w.event(1, &mmap(BASE + 8 * HUGE, HUGE, Prot::RW));
-        let regions = w.kernel.regions().iter();
-        regions.map(|r| (r.id, r.pid, r.name.clone(), r.start, r.prot, r.offset)).collect::<Vec<_>>()
+        let regions = w.kernel.regions();
+        let regions = regions.iter();
+        regions.map(|r| (r.number, r.pid, r.name.clone(), r.start, r.prot, r.offset)).collect::<Vec<_>>()
     };
     let base = regions(PolicyDesc::linux_4k());
     assert_eq!(base, regions(PolicyDesc::linux_thp()));

@@ -82,6 +82,8 @@ fn run(table: TableDesc, policy: PolicyDesc, ops: &[Op]) {
     let free = unused(&w);
     for op in ops {
         step(&mut w, &mut m, &mut pid, &mut pids, op);
+        let held: u64 = w.kernel.regions().iter().map(|r| w.kernel.resident(r.id).now).sum();
+        assert_eq!(held, w.kernel.resident_bytes(), "each resident frame is some region's");
     }
     for pid in m.spaces.keys() {
         for (&page, known) in &m.spaces[pid] {
@@ -103,7 +105,7 @@ fn run(table: TableDesc, policy: PolicyDesc, ops: &[Op]) {
         "frames are lost: {} more used than the page cache's {kept}",
         free - unused(&w)
     );
-    let regions: u64 = w.kernel.regions().iter().map(|r| r.mapped.total()).sum();
+    let regions: u64 = w.kernel.regions().iter().map(|r| r.mapped.total() + r.mapped_zero.total()).sum();
     assert_eq!(regions, 0);
 }
 

@@ -110,6 +110,8 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
     prop_oneof![
         Just(PolicyDesc::linux_4k()),
         Just(PolicyDesc::linux_thp()),
+        // CHANGELOG number 16: an object that reaches the last address.
+        Just(PolicyDesc::freebsd()),
         Just(hugetlb(AppliesTo::Anon)),
         Just(hugetlb(AppliesTo::AllPrivate)),
         Just(hugetlb(AppliesTo::Explicit)),
@@ -142,6 +144,8 @@ proptest! {
         }
         let usage = kernel.usage(&mem);
         prop_assert_eq!((usage.private_bytes, usage.table_bytes, usage.pool_used_bytes, usage.mapped.total()), (0, 0, 0, 0));
-        prop_assert!(kernel.regions().iter().all(|r| r.mapped.total() == 0));
+        prop_assert!(kernel.regions().iter().all(|r| r.mapped.total() == 0 && r.mapped_zero.total() == 0));
+        let held: u64 = kernel.regions().iter().map(|r| kernel.resident(r.id).now).sum();
+        prop_assert_eq!(held, usage.resident_bytes);
     }
 }

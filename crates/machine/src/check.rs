@@ -8,7 +8,7 @@ use crate::{
     Ended, Machine, MachineError, Resolved,
     describe::Check,
     host::{Host, PID_BITS},
-    story::{Story, Watch},
+    story::{Story, WalkEnd, Watch},
 };
 use mmulab_addr::{Asid, BASE_BYTES, PhysAddr, Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
@@ -69,6 +69,10 @@ impl<W: Watch> Observer for Beside<'_, W> {
         self.1.evicted(array, entry);
     }
 
+    fn evicted_from(&mut self, array: usize, set: u32, entry: &Entry) {
+        self.1.evicted_from(array, set, entry);
+    }
+
     fn invalidated(&mut self, array: usize, entry: &Entry) {
         self.1.invalidated(array, entry);
     }
@@ -96,6 +100,10 @@ impl<W: Watch> Watch for Beside<'_, W> {
 
     fn walked_nested(&mut self, steps: &[NestedStep]) {
         self.1.walked_nested(steps);
+    }
+
+    fn walk_ended(&mut self, ended: &WalkEnd) {
+        self.1.walk_ended(ended);
     }
 
     fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {
@@ -179,7 +187,7 @@ impl Checker {
                 self.pids.iter().try_for_each(|&pid| self.same_tables(machine, pid))?;
                 self.same_host_tables(machine)
             }
-            Item::Retire(_) => Ok(()),
+            Item::Retire(_) | Item::Code(_) => Ok(()),
         }
     }
 

@@ -2,6 +2,8 @@ use crate::describe::DescribeError;
 use mmulab_addr::{Access, VirtAddr};
 use mmulab_kernel::KernelError;
 use mmulab_tlb::GeometryError;
+use mmulab_trace::TraceError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -16,6 +18,8 @@ pub enum Ended {
     Interrupted,
     /// The trace could not be read further.
     TraceDamaged(String),
+    /// All references were run, but what follows them in the trace is damaged.
+    EndDamaged(String),
     /// Physical memory ran out.
     OutOfMemory(String),
     /// The trace touched memory it may not, and the run was told to stop at that.
@@ -33,12 +37,14 @@ pub enum Ended {
     Unsound(String),
     /// The kernel could not go on.
     Kernel(String),
+    /// The trace needs more memory of the host than a file may.
+    TooMuch(String),
 }
 
 /// An [`Ended`] as results carry it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EndedReport {
-    /// `end`, `limit`, `interrupted`, `trace-damaged`, `out-of-memory`, `violation`, `stuck`, `no-place`, `unsound` or `kernel`.
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `violation`, `stuck`, `no-place`, `unsound`, `kernel` or `too-much`.
     pub reason: &'static str,
     /// What happened and what to do; empty for `end`.
     pub message: String,
@@ -50,6 +56,11 @@ impl Ended {
         matches!(self, Self::End | Self::Limit)
     }
 
+    /// A trace that could not be read further.
+    pub(crate) fn of_trace(error: &TraceError) -> Self {
+        if error.is_after_all() { Self::EndDamaged(error.to_string()) } else { Self::TraceDamaged(error.to_string()) }
+    }
+
     /// In the form results carry it.
     pub fn report(&self) -> EndedReport {
         let (reason, message) = match self {
@@ -57,6 +68,7 @@ impl Ended {
             Self::Limit => ("limit", "the limit of instructions was reached".into()),
             Self::Interrupted => ("interrupted", "stopped by the user; figures cover the part that ran".into()),
             Self::TraceDamaged(m) => ("trace-damaged", format!("{m}; figures cover what came before")),
+            Self::EndDamaged(m) => ("trace-end-damaged", format!("{m}; every reference was run")),
             Self::OutOfMemory(m) => ("out-of-memory", m.clone()),
             Self::Violation(m) => {
                 ("violation", format!("{m}; run with unmapped=fault or unmapped=map to go on past such references"))
@@ -67,6 +79,7 @@ impl Ended {
             Self::NoPlace(m) => ("no-place", format!("{m}; figures cover what came before")),
             Self::Unsound(m) => ("unsound", format!("{m}: please report this with the trace and the description")),
             Self::Kernel(m) => ("kernel", m.clone()),
+            Self::TooMuch(m) => ("too-much", format!("{m}; figures cover what came before")),
         };
         EndedReport { reason, message }
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc, Stored, WorkKind};
+use mmulab_kernel::{Actor, Effects, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc, Stop, Stored, WorkKind};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};
@@ -427,6 +427,12 @@ impl Host {
         std::mem::swap(running, &mut next);
         self.guests[self.at].parked = Some(next);
         self.at = vm;
+    }
+
+    /// All kernels end events that take long when this is asked for.
+    pub fn stop_with(&mut self, stop: &Stop) {
+        self.system.kernel.stop_with(stop);
+        self.guests.iter_mut().filter_map(|guest| guest.parked.as_mut()).for_each(|it| it.kernel.stop_with(stop));
     }
 
     /// The systems that do not run, with their numbers.

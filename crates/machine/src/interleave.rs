@@ -55,7 +55,7 @@ mod tests {
                         Event::Switch { pid, .. } => out.push(format!("{}:{}", pid.0 >> PID_BITS, pid.0 & 0xff)),
                         _ => out.push("event".into()),
                     },
-                    Item::Retire(_) => {}
+                    Item::Retire(_) | Item::Code(_) => {}
                 }
             }
             if !more {

@@ -9,7 +9,7 @@ use crate::{
     run::{Feed, Limits},
     story::{Story, Watch},
 };
-use mmulab_kernel::Told;
+use mmulab_kernel::{Stop, Told};
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::Observer;
 use mmulab_trace::{Batch, Item, Ref, Source, TraceError, TraceInfo};
@@ -55,6 +55,11 @@ impl<'a> Misses<'a> {
         Self { source, machine, feed: Feed::new(limits), info, whole, walked, ended: Ended::End }
     }
 
+    /// Its machine ends within an event that takes long once this is asked for.
+    pub fn stop_with(&mut self, stop: &Stop) {
+        self.machine.stop_with(stop);
+    }
+
     /// What was read, and why it ended.
     pub fn finish(self) -> (Box<dyn Source>, Ended) {
         (self.source, self.ended)
@@ -75,6 +80,8 @@ impl<'a> Misses<'a> {
                     index += 1;
                 }
                 Item::Retire(count) => retired += count,
+                // A trace of misses executes no code.
+                Item::Code(_) => {}
                 Item::Event(at) => {
                     flush(&mut retired, batch);
                     batch.push_event(self.whole.events[at].clone());
@@ -116,7 +123,7 @@ impl Source for Misses<'_> {
         match read {
             Ok(more) => Ok(more || !batch.refs.is_empty()),
             Err(error) => {
-                self.ended = Ended::TraceDamaged(error.to_string());
+                self.ended = Ended::of_trace(&error);
                 Err(error)
             }
         }

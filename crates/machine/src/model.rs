@@ -1,6 +1,7 @@
 //! From counted events to cycles: everything here is modelled, nothing is counted.
 
 use crate::describe::Resolved;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What the model is made of.
@@ -26,6 +27,8 @@ pub struct Events {
     pub finished: Option<u64>,
     /// Cycles in which at least one walk was going on (Intel's WALK_ACTIVE).
     pub walk_active: u64,
+    /// Whether the cycles are those of cores in time.
+    pub in_time: bool,
     /// Cycles of kernel work.
     pub kernel_cycles: u64,
     /// The same of a host, and of leaving guests for it.
@@ -33,7 +36,7 @@ pub struct Events {
 }
 
 /// Cycles by what they went to.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, JsonSchema)]
 pub struct Cycles {
     /// Instructions at the base CPI.
     pub base: u64,
@@ -51,9 +54,9 @@ pub struct Cycles {
 }
 
 /// The modelled part of a result.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, JsonSchema)]
 pub struct Model {
-    /// How stalls were found: `window` or `savable`.
+    /// How stalls were found: `window`, `savable`, or `core-in-time`.
     pub method: &'static str,
     /// Cycles by what they went to.
     pub cycles: Cycles,
@@ -65,11 +68,11 @@ pub struct Model {
     pub walk_queued: u64,
     /// Cycles that translation adds: TLB and walk stalls.
     pub translation_cycles: u64,
-    /// The same were nothing overlapped: an upper bound for programs whose loads wait for one another.
+    /// The same if no translation latency overlapped with other work. Real time can be more: nothing else is modelled.
     pub translation_cycles_serial: u64,
     /// Share of user time (total without kernel work) that translation takes.
     pub share_of_time: f64,
-    /// The same were nothing overlapped.
+    /// The same if no translation latency overlapped with other work.
     pub share_of_time_serial: f64,
     /// Seconds at the machine's clock: of all cycles, as of one core; of shader cores, which work at once, until the last is
     /// done, kernel work besides.
@@ -82,6 +85,7 @@ pub fn model(events: &Events, desc: &Resolved) -> Model {
     let tlb = events.l2_hit_stalls + events.l1_probe_stalls;
     let (method, tlb, walk) = match desc.options.savable {
         Some(share) => ("savable", tlb, (events.walk_pending as f64 * share).round() as u64),
+        None if events.in_time => ("core-in-time", tlb, events.walk_stalls),
         None => ("window", tlb, events.walk_stalls),
     };
     let translation = tlb + walk;

@@ -2,13 +2,14 @@
 
 use crate::{
     Machine,
-    story::{Answer, Story, Watch},
+    story::{Answer, Failure, Story, WalkEnd, Watch},
 };
 use mmulab_addr::{Access, PhysAddr, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Entry, Observer};
 use mmulab_walker::{Dimension, NestedStep, Pace, Server, StepRecord};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -28,49 +29,73 @@ pub struct Narrator<F> {
     /// Those of the host below guests.
     host_caches: Vec<String>,
     caches: Vec<String>,
-    /// The table walks begin with is found by hashing: levels do not tell where one begins.
-    is_searched: bool,
     filled: Vec<Filled>,
     walk: Vec<Read>,
+    walks: Vec<WalkEnd>,
     fault: Vec<Told>,
     events: Vec<Happening>,
     failed: Option<NarrateError>,
 }
 
-#[derive(Serialize)]
+/// One reference of the trace and all that happened until it was over; or, with `i` null, what happened after the last
+/// reference.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "A line of mmulab explain")]
 struct Line<'a> {
+    /// The number of the reference, from 0.
     i: Option<u64>,
+    /// The process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    /// The access.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<Access>,
+    /// The virtual address.
     va: Option<VirtAddr>,
+    /// The physical address; null if there is none (see `failed`).
     pa: Option<PhysAddr>,
+    /// Why the reference got no physical address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<Failure>,
+    /// Bytes that the entry used or filled covers.
     size: u64,
+    /// The answer of the first-level TLBs.
     l1: Answer,
+    /// The answer of the second-level TLBs.
     l2: Answer,
+    /// Every entry that page walks took from memory or from a cache, in order. A read with `first` begins a walk.
     walk: &'a [Read],
-    /// It waits for a walk that was under way.
+    /// How each walk ended, in order: one for each read with `first`.
+    walks: &'a [WalkEnd],
+    /// The reference waits for a walk in flight, on shader cores.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     joined: bool,
+    /// Page faults that the kernel served.
     fault: &'a [Told],
+    /// Entries written into TLB arrays. Entries of several pages are listed page by page.
     filled: &'a [Filled],
+    /// Everything else that happened, in order.
     events: &'a [Happening],
+    /// Cycles that the core stalled.
     cycles: u64,
 }
 
-/// An entry that was read.
-#[derive(Serialize)]
+/// A page-table entry that a walk took from memory or from a cache.
+#[derive(Serialize, JsonSchema)]
 struct Read {
-    /// In a walk of two dimensions, whose it is and its level: `gL4`, `hL1`.
+    /// In two-dimensional walks: whose table (`g` guest, `h` host) and its level, as `gL4` or `hL1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<String>,
-    /// The first of its walk, where that is not told by the levels.
+    /// It is the first of its walk.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     first: bool,
+    /// The level of the table, 1 for the last.
     level: u8,
+    /// Where the entry lies. After a hit in a walk cache: where the walk goes on.
     pa: PhysAddr,
+    /// The walk cache (its entry saved the walk this read) or cache that had it; `memory`; or `NTLB`, the nested TLB.
     cached: String,
+    /// Cycles the read took.
     cycles: u32,
     /// Of lines of hashed tables: `together` with the one before it, or `behind`, if the walk does not wait for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,34 +110,84 @@ fn pace(of: Pace) -> Option<&'static str> {
     }
 }
 
-/// An entry that was written into a TLB.
-#[derive(Serialize)]
+/// An entry that was written into a TLB array.
+#[derive(Serialize, JsonSchema)]
 struct Filled {
+    /// The array.
     array: String,
+    /// Its level.
     level: u8,
+    /// The first address that the entry translates.
     va: VirtAddr,
+    /// Bytes it translates.
     bytes: u64,
+    /// Stores may use it: its rights allow them, and it is dirty.
     writable: bool,
 }
 
-/// Anything else.
-#[derive(Serialize)]
+/// Anything else that happened.
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Happening {
+    /// The kernel did something.
     Kernel(Told),
+    /// Translations were invalidated.
     Flush(Invalidate),
-    HostKernel { host: Told },
-    HostFlush { host: Invalidate },
-    HostTrapped { host: Trapped },
-    Tlb { tlb: &'static str, array: String, va: VirtAddr, bytes: u64 },
+    /// The host's kernel did something.
+    HostKernel {
+        /// What it did.
+        host: Told,
+    },
+    /// Translations of the host's table were invalidated.
+    HostFlush {
+        /// Which.
+        host: Invalidate,
+    },
+    /// The guest was left for the host (a VM exit).
+    HostTrapped {
+        /// Why.
+        host: Trapped,
+    },
+    /// An entry left a TLB array.
+    Tlb {
+        /// How it left.
+        tlb: Left,
+        /// The array.
+        array: String,
+        /// The first address that the entry translated.
+        va: VirtAddr,
+        /// Bytes it translated.
+        bytes: u64,
+        /// The set it left, of arrays that hold copies of one entry in several sets (`mix`), if it was evicted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        set: Option<u32>,
+    },
 }
 
-/// Why a guest was left, beside walks and violations.
-#[derive(Serialize)]
+/// How an entry left a TLB array.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Left {
+    /// Another entry took its place.
+    Evicted,
+    /// It must not be used any more.
+    Invalidated,
+}
+
+/// Why a guest was left, beside walks and EPT violations.
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Trapped {
-    /// Its kernel wrote entries of tables that shadow tables are made of.
-    TableWrites { entries: u64 },
+    /// The guest's kernel wrote entries of tables that shadow tables are made of.
+    TableWrites {
+        /// How many.
+        entries: u64,
+    },
+}
+
+/// The JSON schema of a line.
+pub fn schema() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Line<'static>>()
 }
 
 impl<F: FnMut(&str)> Narrator<F> {
@@ -127,9 +202,9 @@ impl<F: FnMut(&str)> Narrator<F> {
             walk_caches: core.walker.names(),
             host_caches: machine.host.as_ref().map(|h| h.walkers()[0].names()).unwrap_or_default(),
             caches: machine.caches.names(),
-            is_searched: machine.desc.machine.walked_table().format().is_searched(),
             filled: Vec::new(),
             walk: Vec::new(),
+            walks: Vec::new(),
             fault: Vec::new(),
             events: Vec::new(),
             failed: None,
@@ -154,10 +229,12 @@ impl<F: FnMut(&str)> Narrator<F> {
             kind: story.map(|s| s.access),
             va: story.map(|s| s.va),
             pa: story.and_then(|s| s.seen.pa),
+            failed: story.and_then(|s| s.seen.failed),
             size: story.map_or(0, |s| s.seen.size),
             l1: story.map_or(Answer::NotAsked, |s| s.seen.l1),
             l2: story.map_or(Answer::NotAsked, |s| s.seen.l2),
             walk: &self.walk,
+            walks: &self.walks,
             joined: story.is_some_and(|s| s.seen.joined),
             fault: &self.fault,
             filled: &self.filled,
@@ -167,6 +244,7 @@ impl<F: FnMut(&str)> Narrator<F> {
         let index = story.map_or(0, |s| s.index);
         say(&mut self.line, &mut self.failed, index, &line);
         self.walk.clear();
+        self.walks.clear();
         self.fault.clear();
         self.filled.clear();
         self.events.clear();
@@ -181,9 +259,9 @@ impl<F: FnMut(&str)> Narrator<F> {
         }
     }
 
-    fn tlb(&mut self, tlb: &'static str, array: usize, entry: &Entry) {
+    fn tlb(&mut self, tlb: Left, array: usize, set: Option<u32>, entry: &Entry) {
         let array = self.arrays[array].0.clone();
-        self.events.push(Happening::Tlb { tlb, array, va: entry.vpn.addr(), bytes: entry.order.bytes() });
+        self.events.push(Happening::Tlb { tlb, array, va: entry.vpn.addr(), bytes: entry.order.bytes(), set });
     }
 }
 
@@ -213,11 +291,15 @@ impl<F: FnMut(&str)> Observer for Narrator<F> {
     }
 
     fn evicted(&mut self, array: usize, entry: &Entry) {
-        self.tlb("evicted", array, entry);
+        self.tlb(Left::Evicted, array, None, entry);
+    }
+
+    fn evicted_from(&mut self, array: usize, set: u32, entry: &Entry) {
+        self.tlb(Left::Evicted, array, Some(set), entry);
     }
 
     fn invalidated(&mut self, array: usize, entry: &Entry) {
-        self.tlb("invalidated", array, entry);
+        self.tlb(Left::Invalidated, array, None, entry);
     }
 }
 
@@ -249,7 +331,7 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
             let cached = self.server(s.server, &self.walk_caches);
             self.walk.push(Read {
                 entry: None,
-                first: self.is_searched && at == 0,
+                first: at == 0,
                 level: s.level,
                 pa: s.pa,
                 cached,
@@ -278,6 +360,10 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
                 pace: pace(s.pace),
             });
         }
+    }
+
+    fn walk_ended(&mut self, ended: &WalkEnd) {
+        self.walks.push(*ended);
     }
 
     fn trapped_table_writes(&mut self, count: u64) {

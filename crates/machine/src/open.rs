@@ -15,7 +15,7 @@ const WARPS: &str = "accel-sim:";
 pub fn open(name: &str) -> Result<Box<dyn Source>, TraceError> {
     if name.starts_with("gen:") {
         return mmulab_workload::open(name)
-            .map_err(|e| TraceError::new(e.to_string(), "", TraceErrorKind::Request("no such generator".into())));
+            .map_err(|e| TraceError::new(name, "", TraceErrorKind::Request(e.what().to_owned())));
     }
     if let Some(described) = name.strip_prefix(MIX) {
         return open_mix(described);

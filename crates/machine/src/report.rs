@@ -5,6 +5,7 @@ mod members;
 mod memory;
 mod perf;
 mod places;
+mod regions;
 
 pub(crate) use memory::fmfi;
 
@@ -12,27 +13,29 @@ use crate::{
     Ended, EndedReport, Machine, Resolved, Touched, WarpCounts,
     describe::Assumption,
     engine::Core,
-    host::System,
     model::{self, Events, Model},
     story::Nobody,
     tally::{Cost, Place, Tally},
+    timed::TimingReport,
 };
 use host::HostReport;
 use members::{MemberReport, members};
 use memory::{MemoryReport, memory};
 use mmulab_energy::EnergyReport;
-use mmulab_kernel::{KernelCounts, Region};
+use mmulab_kernel::KernelCounts;
 use mmulab_tlb::{ArrayCounts, ArrayDesc, HierarchyCounts, Reloads, SideCounts};
 use mmulab_trace::TraceInfo;
 use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
 use perf::{PerfReport, Seen, perf};
 use places::{Places, places};
+use regions::{ProgramReport, RegionReport, programs, regions};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 /// The version of the result's layout.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 /// An identity that every run must satisfy does not hold: a defect of the simulator.
 #[derive(Debug, Error)]
@@ -40,84 +43,126 @@ const SCHEMA: u32 = 2;
 pub struct ReportError(String);
 
 /// The result of one machine's run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A result of mmulab")]
 pub struct Report {
+    /// Version of this layout; it grows when a key changes its meaning.
     schema: u32,
+    /// The version of mmulab.
     version: &'static str,
+    /// What was run.
     trace: TraceInfo,
     #[serde(flatten)]
     resolved: Arc<Resolved>,
+    /// Whether all that was asked for was run.
     complete: bool,
+    /// Why the run ended.
     ended: EndedReport,
+    /// What was counted.
     counts: AllCounts,
+    /// Misses, walks and faults per 1000 instructions.
     per_kilo_instruction: BTreeMap<&'static str, f64>,
+    /// What it costs, by the model.
     model: Model,
+    /// With --timing: where the cycles of cores in time went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timing: Option<TimingReport>,
+    /// The energy that translation took, by the model.
     energy: EnergyReport,
+    /// What the machine's own performance counters would show, if its description names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     perf: Option<PerfReport>,
+    /// Where the trace is a mix: each of its members.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberReport>,
+    /// The programs that were run.
+    programs: Vec<ProgramReport>,
+    /// What each region of the programs' memory cost and holds.
     regions: Vec<RegionReport>,
+    /// With --profile: costs by the 2 MiB of memory that references were to.
     heat: Places,
+    /// With --profile: costs by the block of code that was running.
     code: Places,
+    /// Which keys are exact for the machine described, and which are modelled.
     exactness: Exactness,
 }
 
-#[derive(Debug, Serialize)]
+/// What was counted.
+#[derive(Debug, Serialize, JsonSchema)]
 struct AllCounts {
+    /// Instructions retired.
     instructions: u64,
+    /// Fetches, reads and writes.
     references: u64,
+    /// Executions of a translation block, one for each page that it touches.
     fetches: u64,
+    /// Loads, one for each page touched.
     reads: u64,
+    /// Stores, one for each page touched.
     writes: u64,
+    /// Lookups by level and side: l1i, l1d, l2i, l2d.
     tlb: BTreeMap<&'static str, SideCounts>,
+    /// What the misses of l1i and l1d brought into the first level.
     reloads: BTreeMap<&'static str, Reloads>,
+    /// Each TLB array.
     arrays: Vec<ArrayCounts>,
+    /// Page walks.
     walks: Walks,
+    /// References to memory that no mapping holds (unmapped), or against its rights (forbidden).
     violations: BTreeMap<&'static str, u64>,
+    /// Changes of address space that a core's TLBs or walker noticed.
     space_switches: u64,
+    /// On shader cores: what warps did.
     #[serde(skip_serializing_if = "Option::is_none")]
     warps: Option<WarpCounts>,
+    /// What the kernel did.
     kernel: KernelCounts,
+    /// What memory is used for at the end of the run.
     memory: MemoryReport,
+    /// In virtual machines: the host.
     #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
     host: Option<HostReport>,
 }
 
-#[derive(Debug, Serialize)]
+/// Page walks.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Walks {
+    /// Walks for fetches.
     instruction: SideWalks,
+    /// Walks for loads and stores.
     data: SideWalks,
+    /// Walks made again after the kernel served a fault.
     replays: u64,
+    /// Walks that only set a dirty bit.
     dirty_updates: u64,
+    /// Walks made because the rights of a TLB entry did not allow the access.
     denied_rechecks: u64,
+    /// By level of the table, 1 is the last.
     levels: Vec<LevelReport>,
     /// Of the host's table, where walks have two dimensions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     host_levels: Vec<LevelReport>,
 }
 
-#[derive(Debug, Serialize)]
+/// What walks read at a level of the table.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LevelReport {
+    /// The level, 1 is the last.
     level: u8,
+    /// Walks that took its entry from a walk cache.
     from_walk_cache: u64,
+    /// Entries read.
     reads: u64,
+    /// These reads by the cache that had the line, or memory.
     served_by: BTreeMap<String, u64>,
 }
 
-#[derive(Debug, Serialize)]
-struct RegionReport {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vm: Option<usize>,
-    #[serde(flatten)]
-    region: Region,
-    #[serde(flatten)]
-    cost: Cost,
-}
-
-#[derive(Debug, Serialize)]
+/// How far figures can be relied on.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Exactness {
+    /// Exact for the machine described.
     counted: &'static [&'static str],
+    /// Modelled.
     modelled: &'static [&'static str],
 }
 
@@ -148,9 +193,16 @@ pub fn report(
         events.walk_active += core.slots.active();
     }
     let own = machine.counts;
+    let timing = machine.timing();
     events.l2_hit_cycles = own.l2_hit_cycles;
     events.l2_hit_stalls = own.l2_hit_stalls;
     events.walk_stalls = own.walk_stalls;
+    if let Some(timing) = &timing {
+        let stack = &timing.stack;
+        (events.l2_hit_stalls, events.walk_stalls) = (stack.at_second_level(), stack.at_walks());
+        events.base_cycles = timing.cycles - events.l2_hit_stalls - events.walk_stalls;
+        events.in_time = true;
+    }
     events.kernel_cycles = own.kernel_cycles;
     events.host_cycles = machine.host.as_ref().map(|host| host.counts.cycles);
     let host_walks = host::walks(machine, &mut walks)?;
@@ -164,16 +216,23 @@ pub fn report(
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
     let (fetches, data) = (tlb.l1i.accesses, tlb.l1d.accesses);
+    let desc = &machine.desc.machine;
     let served = |l: &LevelCounts| LevelReport {
         level: l.level,
         from_walk_cache: l.from_walk_cache,
         reads: l.reads,
-        served_by: servers.iter().cloned().zip(l.served_by.iter().copied()).collect(),
+        served_by: servers
+            .iter()
+            .cloned()
+            .zip(l.served_by.iter().copied())
+            .enumerate()
+            .filter(|(by, _)| !desc.cache.get(*by).is_some_and(|cache| cache.code))
+            .map(|(_, served)| served)
+            .collect(),
     };
     let model = model::model(&events, &machine.desc);
     let seen = Seen { instructions: events.instructions, tlb: &tlb, walks: &walks, model: &model };
     let perf = perf(&machine.desc.machine.perf, &seen);
-    let desc = &machine.desc.machine;
     let energy = mmulab_energy::report(&mmulab_energy::Run {
         tlb: &desc.tlb,
         asid_bits: desc.tlb_rules.asid_bits,
@@ -229,12 +288,14 @@ pub fn report(
             host: host::report(machine, host_walks.clone()),
         },
         model,
+        timing,
         energy,
         perf,
         members: members(machine, info),
+        programs: programs(machine),
         regions: regions(machine),
-        heat: places(machine.system.tally.heat()),
-        code: places(machine.system.tally.code()),
+        heat: places(&machine.system.kernel, &machine.system.tally.heat()),
+        code: places(&machine.system.kernel, &machine.system.tally.code()),
         exactness: Exactness {
             counted: &[
                 "counts",
@@ -248,6 +309,11 @@ pub fn report(
         },
         resolved: Arc::clone(&machine.desc),
     })
+}
+
+/// The JSON schema of a result.
+pub fn schema() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Report>()
 }
 
 impl Report {
@@ -266,16 +332,6 @@ impl Report {
 fn probe_stalls(tlb: &HierarchyCounts, desc: &[ArrayDesc]) -> u64 {
     let further = |a: &ArrayCounts| a.probes.map_or(0, |probes| probes - a.accesses);
     tlb.arrays.iter().zip(desc).map(|(a, d)| further(a) * u64::from(d.probe_cycles)).sum()
-}
-
-fn regions(machine: &Machine) -> Vec<RegionReport> {
-    let several = machine.systems().count() > 1;
-    let of = |(vm, system): (usize, &System)| -> Vec<RegionReport> {
-        let vm = several.then_some(vm);
-        let report = |r: &Region| RegionReport { vm, cost: system.tally.region(r.id), region: r.clone() };
-        system.kernel.regions().iter().map(report).collect()
-    };
-    machine.systems().flat_map(of).collect()
 }
 
 /// Every identity that must hold between the counts of the rooms.
@@ -305,7 +361,19 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     same("walks, and their sum over regions", begun, total.walks)?;
     same("walk reads, and their sum over regions", walks.instruction.accesses + walks.data.accesses, total.walk_reads)?;
     same("walk cycles, and their sum over regions", walks.instruction.cycles + walks.data.cycles, total.walk_cycles)?;
-    same("stall cycles, and their sum over regions", own.walk_stalls + own.l2_hit_stalls, total.stall_cycles)?;
+    let stalls = match machine.timing() {
+        Some(timing) => {
+            same("cycles, and the sum of what they went to", timing.cycles, timing.stack.total())?;
+            timing.stack.at_second_level() + timing.stack.at_walks()
+        }
+        None => own.walk_stalls + own.l2_hit_stalls,
+    };
+    same("stall cycles, and their sum over regions", stalls, total.stall_cycles)?;
+    for (_, system) in machine.systems() {
+        let kernel = &system.kernel;
+        let held: u64 = kernel.regions().iter().map(|region| kernel.resident(region.id).now).sum();
+        same("resident bytes, and their sum over regions", kernel.resident_bytes(), held)?;
+    }
     if machine.desc.options.profile {
         let of = |pick: fn(&Tally) -> Vec<Place>| machine.systems().flat_map(move |(_, s)| pick(&s.tally)).collect();
         let both: [(_, Vec<Place>); 2] = [("code", of(Tally::code)), ("memory", of(Tally::heat))];

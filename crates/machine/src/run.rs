@@ -118,14 +118,12 @@ pub fn run(
                 Ok(more) => more,
                 Err(error) => {
                     // What was read before the damage is whole and still counts.
-                    ended = Ended::TraceDamaged(error.to_string());
+                    ended = Ended::of_trace(&error);
                     false
                 }
             };
             let reached = feed.admit(content);
-            if let Some(touched) = &mut touched {
-                touched.take(content);
-            }
+            let room = touched.as_mut().map_or(Ok(()), |touched| touched.take(content));
             for sender in &senders {
                 sender.send(Arc::clone(&batch)).expect("workers outlive the feed");
             }
@@ -133,7 +131,10 @@ pub fn run(
             if reached {
                 ended = Ended::Limit;
             }
-            if reached || !more {
+            if let Err(what) = &room {
+                ended = Ended::TooMuch(what.clone());
+            }
+            if reached || !more || room.is_err() {
                 break;
             }
             if beat.elapsed() >= BEAT {
@@ -203,7 +204,7 @@ pub fn run_watched<W: Watch>(
         let reached = feed.admit(&mut batch);
         machine.run_watched(&batch, watch);
         match read {
-            Err(error) => return Ended::TraceDamaged(error.to_string()),
+            Err(error) => return Ended::of_trace(&error),
             Ok(_) if reached => return Ended::Limit,
             Ok(false) => return Ended::End,
             Ok(true) if watch.is_over() || beat() == Control::Stop => return Ended::Interrupted,

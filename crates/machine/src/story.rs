@@ -5,7 +5,8 @@ use mmulab_addr::{Access, PhysAddr, Pid, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Observer, Outcome};
-use mmulab_walker::{NestedStep, StepRecord};
+use mmulab_walker::{Nested, NestedStep, StepRecord, Violation, Walk};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Watches the engine. [`Nobody`] does, in ordinary runs, and costs nothing.
@@ -24,6 +25,9 @@ pub trait Watch: Observer {
 
     /// A walk of two dimensions read these entries.
     fn walked_nested(&mut self, _steps: &[NestedStep]) {}
+
+    /// The walk whose entries were named last ended so.
+    fn walk_ended(&mut self, _ended: &WalkEnd) {}
 
     /// The host's kernel did this, and asked for these invalidations.
     fn happened_in_host(&mut self, _told: &[Told], _invalidations: &[Invalidate]) {}
@@ -51,8 +55,63 @@ impl Watch for Nobody {
     fn walked(&mut self, _: &[StepRecord]) {}
 }
 
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum WalkEnd {
+    /// It found a page that allows the access; the TLBs get its translation.
+    Mapped,
+    /// It ended in a page fault: the kernel of the program (in virtual machines, of the guest) has to act.
+    Fault {
+        /// The level of the entry that ended it, 1 for the last.
+        level: u8,
+        /// Why that entry ended it.
+        reason: FaultReason,
+    },
+    /// It ended in an EPT violation: the host's table has no page for a guest-physical address, or not for this access.
+    HostFault {
+        /// The guest-physical address.
+        gpa: PhysAddr,
+    },
+}
+
+/// Why the entry of a page table ended a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultReason {
+    /// The entry is not present.
+    NotPresent,
+    /// The rights along the path do not allow the access.
+    Denied,
+}
+
+impl WalkEnd {
+    /// How this walk ended.
+    pub fn of(walk: &Nested) -> Self {
+        match *walk {
+            Nested::Guest(Walk::Mapped { .. }) => Self::Mapped,
+            Nested::Guest(Walk::Fault { level, denied, .. }) => {
+                Self::Fault { level, reason: if denied { FaultReason::Denied } else { FaultReason::NotPresent } }
+            }
+            Nested::Violation(Violation { gpa, .. }) => Self::HostFault { gpa },
+        }
+    }
+}
+
+/// Why a reference got no physical address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// No mapping holds the address (SEGV_MAPERR).
+    Unmapped,
+    /// The rights of the mapping forbid the access (SEGV_ACCERR).
+    Forbidden,
+    /// No frame was free for the page, or for its tables.
+    OutOfMemory,
+}
+
 /// How a level answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Answer {
     /// It was not asked.
     #[default]
@@ -79,6 +138,8 @@ pub struct Seen {
     pub size: u64,
     /// It waits for a walk that was under way.
     pub joined: bool,
+    /// Why it has no physical address, where the kernel said so.
+    pub failed: Option<Failure>,
 }
 
 impl Seen {

@@ -1,12 +1,14 @@
 //! Who pays: misses and walks by region, by the 2 MiB of memory they were for, and by the code that made them.
 
 use mmulab_addr::{Pid, VirtAddr};
-use mmulab_kernel::RegionId;
+use mmulab_kernel::{Fold, RegionId};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
+use std::hash::Hash;
 
 /// What translation cost in some place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cost {
     /// Instruction-side references that missed the first level.
     pub l1i_misses: u64,
@@ -62,31 +64,43 @@ pub struct Tally {
 
 #[derive(Default)]
 struct Profile {
-    heat: FxHashMap<(Pid, u64), Cost>,
+    /// By region too: 2 MiB may lie in several.
+    heat: FxHashMap<(Pid, RegionId, u64), Cost>,
     /// By region too: a process that starts another program has other code at the same addresses.
     code: FxHashMap<(Pid, RegionId, VirtAddr), Cost>,
 }
 
 impl Profile {
     #[inline(never)]
-    fn add(&mut self, Missed { pid, va, block, code, cost }: Missed) {
-        self.heat.entry((pid, va.raw() >> HEAT_SHIFT)).or_default().add(&cost);
+    fn add(&mut self, region: RegionId, Missed { pid, va, block, code, cost }: Missed) {
+        self.heat.entry((pid, region, va.raw() >> HEAT_SHIFT)).or_default().add(&cost);
         self.code.entry((pid, code, block)).or_default().add(&cost);
+    }
+
+    fn fold(&mut self, into: &FxHashMap<RegionId, RegionId>) {
+        refile(&mut self.heat, into);
+        refile(&mut self.code, into);
+    }
+}
+
+/// Puts what is filed under regions that are no more under the rows that sum them up.
+fn refile<T: Copy + Eq + Hash>(costs: &mut FxHashMap<(Pid, RegionId, T), Cost>, into: &FxHashMap<RegionId, RegionId>) {
+    let gone: Vec<_> = costs.extract_if(|key, _| into.contains_key(&key.1)).collect();
+    for ((pid, region, place), cost) in gone {
+        costs.entry((pid, into[&region], place)).or_default().add(&cost);
     }
 }
 
 /// One place of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The process.
     pub pid: Pid,
     /// The first address.
     pub addr: VirtAddr,
-    /// The region it lies in; memory by 2 MiB can lie in several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<RegionId>,
+    /// The region it lies in.
+    pub region: RegionId,
     /// What translation cost there.
-    #[serde(flatten)]
     pub cost: Cost,
 }
 
@@ -104,7 +118,7 @@ impl Tally {
             None => self.first(region, missed.cost),
         }
         if let Some(profile) = &mut self.profile {
-            profile.add(missed);
+            profile.add(region, missed);
         }
     }
 
@@ -113,6 +127,21 @@ impl Tally {
     fn first(&mut self, region: RegionId, cost: Cost) {
         self.regions.resize(region.index() + 1, Cost::default());
         self.regions[region.index()] = cost;
+    }
+
+    /// Regions are no more: the rows that sum them up take over their costs.
+    #[cold]
+    pub fn fold(&mut self, folds: &[Fold]) {
+        for fold in folds {
+            let gone = self.regions.get_mut(fold.from.index()).map(std::mem::take).unwrap_or_default();
+            match self.regions.get_mut(fold.into.index()) {
+                Some(sum) => sum.add(&gone),
+                None => self.first(fold.into, gone),
+            }
+        }
+        if let Some(profile) = &mut self.profile {
+            profile.fold(&folds.iter().map(|fold| (fold.from, fold.into)).collect());
+        }
     }
 
     /// Whether costs are kept by place too.
@@ -137,10 +166,10 @@ impl Tally {
     /// Costs by 2 MiB of memory, dearest first; empty without a profile.
     pub fn heat(&self) -> Vec<Place> {
         let places = self.profile.iter().flat_map(|p| &p.heat);
-        let place = |(&(pid, bin), &cost): (&(Pid, u64), &Cost)| Place {
+        let place = |(&(pid, region, bin), &cost): (&(Pid, RegionId, u64), &Cost)| Place {
             pid,
             addr: VirtAddr::new(bin << HEAT_SHIFT),
-            region: None,
+            region,
             cost,
         };
         dearest_first(places.map(place).collect())
@@ -149,12 +178,8 @@ impl Tally {
     /// Costs by the translation block that was executing, dearest first; empty without a profile.
     pub fn code(&self) -> Vec<Place> {
         let places = self.profile.iter().flat_map(|p| &p.code);
-        let place = |(&(pid, region, addr), &cost): (&(Pid, RegionId, VirtAddr), &Cost)| Place {
-            pid,
-            addr,
-            region: Some(region),
-            cost,
-        };
+        let place =
+            |(&(pid, region, addr), &cost): (&(Pid, RegionId, VirtAddr), &Cost)| Place { pid, addr, region, cost };
         dearest_first(places.map(place).collect())
     }
 }
@@ -171,12 +196,36 @@ fn dearest_first(mut places: Vec<Place>) -> Vec<Place> {
 mod tests {
     use super::*;
 
+    /// CHANGELOG number 19: nothing that a folded region cost is lost, and a slot that is used again begins anew.
+    #[test]
+    fn what_folded_regions_cost_goes_to_their_rows() {
+        let mut tally = Tally::new(true);
+        let missed = |region: u32, walks| {
+            let (va, block) = (VirtAddr::new(u64::from(region) << HEAT_SHIFT), VirtAddr::new(0x1000));
+            Missed { pid: Pid(1), va, block, code: RegionId(region), cost: Cost { walks, ..Cost::default() } }
+        };
+        [(1, 1), (2, 10), (3, 100)]
+            .into_iter()
+            .for_each(|(region, walks)| tally.add(RegionId(region), missed(region, walks)));
+        let fold = |from, into| Fold { from: RegionId(from), into: RegionId(into) };
+        // The second row of a kind takes the slot that the first fold left free.
+        tally.fold(&[fold(1, 9), fold(2, 1)]);
+        let walks = [9, 1, 2, 3].map(|region| tally.region(RegionId(region)).walks);
+        assert_eq!(walks, [1, 10, 0, 100]);
+        let found = |places: Vec<Place>| places.iter().map(|p| (p.region.0, p.cost.walks)).collect::<Vec<_>>();
+        let mut code = found(tally.code());
+        code.sort_unstable();
+        assert_eq!(code, [(1, 10), (3, 100), (9, 1)]);
+        assert_eq!(found(tally.heat()).len(), 3);
+        assert_eq!(tally.total().walks, 111);
+    }
+
     #[test]
     fn the_dearest_place_is_the_one_that_stalls_longest() {
         let cost =
             |stall_cycles, walk_cycles, l1d_misses| Cost { stall_cycles, walk_cycles, l1d_misses, ..Cost::default() };
         let costs = [cost(5, 0, 1), cost(5, 9, 0), cost(0, 50, 9), cost(6, 0, 0), cost(5, 0, 2)];
-        let place = |(&cost, n)| Place { pid: Pid(1), addr: VirtAddr::new(n), region: None, cost };
+        let place = |(&cost, n)| Place { pid: Pid(1), addr: VirtAddr::new(n), region: RegionId(1), cost };
         let places = costs.iter().zip(0..).map(place).collect();
         let order: Vec<u64> = dearest_first(places).iter().map(|p| p.addr.raw()).collect();
         assert_eq!(order, [3, 1, 4, 0, 2]);

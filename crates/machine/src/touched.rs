@@ -27,6 +27,8 @@ pub struct Touched {
     private_peak: u64,
 }
 
+/// Most leaves of 2 MiB and mappings of all processes together, some hundred bytes each.
+const HELD_MAX: usize = 1 << 22;
 const NOWHERE: Vpn = Vpn(u64::MAX);
 
 impl Touched {
@@ -38,11 +40,14 @@ impl Touched {
     }
 
     /// Takes in a stretch of the trace.
-    pub fn take(&mut self, batch: &Batch) {
+    ///
+    /// # Errors
+    /// It touches more, in more processes, than is kept here.
+    pub fn take(&mut self, batch: &Batch) -> Result<(), String> {
         for r in &batch.refs {
             if r.is_control() {
                 if let Item::Event(index) = r.item() {
-                    self.event(&batch.events[index]);
+                    self.count_and_obey(&batch.events[index])?;
                 }
                 continue;
             }
@@ -53,6 +58,28 @@ impl Touched {
                 self.mark(vpn, store);
             }
         }
+        self.check(0)
+    }
+
+    /// Obeys an event, if there is room for what a fork copies.
+    fn count_and_obey(&mut self, event: &Event) -> Result<(), String> {
+        if let Event::Fork { shares_memory: false, .. } = event {
+            self.check(self.spaces[self.acting].held())?;
+        }
+        self.event(event);
+        Ok(())
+    }
+
+    /// Whether there is room for so much more. Spaces are few, and this is asked once a batch and at forks.
+    fn check(&self, more: usize) -> Result<(), String> {
+        let held: usize = self.spaces.iter().map(Space::held).sum();
+        if held + more > HELD_MAX {
+            return Err(format!(
+                "its processes touch more than {HELD_MAX} stretches of 2 MB, the most whose pages can be tracked: leave out \
+                 --touched, or stop before with --max-instructions"
+            ));
+        }
+        Ok(())
     }
 
     /// The most bytes of private memory (anonymous, or copied from a file by a store) that were touched and still mapped,
@@ -190,7 +217,7 @@ mod tests {
     fn after(act: impl FnOnce(&mut Batch)) -> (u64, u64) {
         let (mut t, mut b) = (Touched::new(), Batch::default());
         act(&mut b);
-        t.take(&b);
+        t.take(&b).unwrap();
         let sum: u64 = t.spaces.iter().map(Space::private_pages).sum();
         assert_eq!(t.private, sum, "the running sum is the sum over the spaces");
         (t.private, t.file_bytes() >> BASE_SHIFT)
@@ -219,7 +246,7 @@ mod tests {
         assert_eq!(after(act), (4, 0));
         let (mut t, mut b) = (Touched::new(), Batch::default());
         act(&mut b);
-        t.take(&b);
+        t.take(&b).unwrap();
         assert_eq!(t.private_bytes_peak(), 5 * 4096);
     }
 

@@ -11,10 +11,11 @@ use crate::{
 use mmulab_addr::{Access, Pid, Tid, VirtAddr};
 use mmulab_tlb::Outcome;
 use mmulab_trace::{Batch, TraceInfo};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What warps did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WarpCounts {
     /// Loads and stores, of all lanes of a warp together.
     pub instructions: u64,
@@ -181,6 +182,9 @@ impl Machine {
     pub fn take(&mut self, info: &TraceInfo) -> Result<(), MachineError> {
         if let Some(checker) = &mut self.checker {
             checker.take(info)?;
+        }
+        if let Some(timed) = &mut self.timed {
+            timed.read(info.isa);
         }
         let (Some(dealt), Some(warps)) = (&mut self.dealt, info.warps) else { return Ok(()) };
         if u32::from(warps) > dealt.warps {

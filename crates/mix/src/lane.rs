@@ -10,6 +10,7 @@ pub type Again = Box<dyn Fn() -> Result<Box<dyn Source>, TraceError> + Send>;
 pub struct Lane {
     pub source: Box<dyn Source>,
     again: Option<Again>,
+    tells_code: bool,
     pub batch: Batch,
     /// The next word of the batch.
     pub at: usize,
@@ -46,6 +47,7 @@ impl Lane {
         let mut lane = Self {
             source,
             again,
+            tells_code: false,
             batch: Batch::default(),
             at: 0,
             more: true,
@@ -68,6 +70,12 @@ impl Lane {
     fn begin(&mut self) -> Result<(), TraceError> {
         self.who = (self.pid(Pid(1))?, self.tid(Tid(1))?);
         Ok(())
+    }
+
+    /// Has its batches say which code runs; whether they will.
+    pub fn tell_code(&mut self) -> bool {
+        self.tells_code = self.source.tell_code();
+        self.tells_code
     }
 
     /// Whether its next word, which must be read, makes another thread act.
@@ -145,6 +153,9 @@ impl Lane {
             return Err(TraceError::new(&self.source.info().name, "", TraceErrorKind::Request(what)));
         };
         self.source = again()?;
+        if self.tells_code {
+            self.source.tell_code();
+        }
         self.more = true;
         self.begin()
     }

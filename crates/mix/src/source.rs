@@ -253,8 +253,13 @@ impl Mix {
                 }
                 batch.refs.push(word);
             }
+            // Code belongs to the fetch behind it.
+            Item::Code(index) if self.left > 0 => {
+                lane.at += 1;
+                batch.push_code(&lane.batch.code[index]);
+            }
             // The turn ends before this word.
-            Item::Retire(_) | Item::Access(..) => self.turn = None,
+            Item::Retire(_) | Item::Access(..) | Item::Code(_) => self.turn = None,
         }
         Ok(())
     }
@@ -303,6 +308,10 @@ impl Source for Mix {
         self.over = !matches!(filled, Ok(true));
         self.hear_warnings();
         filled
+    }
+
+    fn tell_code(&mut self) -> bool {
+        self.lanes.iter_mut().fold(false, |any, lane| lane.tell_code() | any)
     }
 
     fn progress(&self) -> Option<f64> {

@@ -56,7 +56,7 @@ impl TableKind {
 /// Levels of a table: 39-bit, 48-bit or 57-bit virtual addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
-#[schemars(with = "u8")]
+#[schemars(with = "u8", extend("minimum" = 3, "maximum" = 5))]
 pub struct Levels(u8);
 
 impl TryFrom<u8> for Levels {

@@ -4,7 +4,7 @@ use crate::{Format, Leaf, Next, Rights, Root, Step, hashed};
 use mmulab_addr::{PhysAddr, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter, Write};
 
 /// Entries of a table, and of a frame of a merged node.
 const ENTRIES: u64 = 512;
@@ -130,17 +130,28 @@ impl Drawing<'_> {
                 // A page that takes several entries has them one after another.
                 let entries = leaf.order.base_pages() / covers.base_pages();
                 let copies = if entries > 1 { format!(" ({count} entries)") } else { String::new() };
-                let right = |right, letter| if leaf.prot.has(right) { letter } else { '-' };
-                let (r, w, x) = (right(Prot::R, 'r'), right(Prot::W, 'w'), right(Prot::X, 'x'));
                 let pages = times((count / entries).max(1));
                 let pa = leaf.pfn.addr().0;
                 let _ = writeln!(
                     self.text,
-                    "{indent}[{first}] {va:#x}: {pages}{} {r}{w}{x} at {pa:#x}{copies}",
-                    leaf.order
+                    "{indent}[{first}] {va:#x}: {pages}{} {} at {pa:#x}{copies}",
+                    leaf.order,
+                    Bits(leaf)
                 );
             }
         }
+    }
+}
+
+/// Rights, and the accessed and the dirty bit: `rw-ad`, each `-` where it is clear.
+pub struct Bits(pub Leaf);
+
+impl Display for Bits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Leaf { prot, accessed, dirty, .. } = self.0;
+        let rights = [(prot.has(Prot::R), 'r'), (prot.has(Prot::W), 'w'), (prot.has(Prot::X), 'x')];
+        let set = rights.into_iter().chain([(accessed, 'a'), (dirty, 'd')]);
+        set.map(|(is_set, letter)| if is_set { letter } else { '-' }).try_for_each(|letter| f.write_char(letter))
     }
 }
 
@@ -148,7 +159,7 @@ impl Drawing<'_> {
 fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
     match (run, what) {
         (Run::Leaves(a), Run::Leaves(b)) => {
-            let same = (a.order, a.prot) == (b.order, b.prot);
+            let same = (a.order, a.prot, a.accessed, a.dirty) == (b.order, b.prot, b.accessed, b.dirty);
             adjacent && same && (b.pfn == a.pfn || b.pfn.0 == a.pfn.0 + count * a.order.base_pages())
         }
         (a, b) => adjacent && a == b,
@@ -200,11 +211,11 @@ level 4 table at 0x1000
         level 2 table at 0x3000
           [0] 0x0: ->
             level 1 table at 0x4000
-              [0] 0x0: 2 x 4K rw- at 0x5000000
-          [1] 0x200000: 2M rw- at 0x6000000
+              [0] 0x0: 2 x 4K rw--- at 0x5000000
+          [1] 0x200000: 2M rw--- at 0x6000000
           [2] 0x400000: ->
             level 1 table at 0x5000
-              [0] 0x400000: 4K rw- at 0x7000000
+              [0] 0x400000: 4K rw--- at 0x7000000
 ";
         assert_eq!(drawn(&TableDesc::default()), expected);
     }
@@ -219,9 +230,9 @@ level 4 table at 0x1000
     level 3 table at 0x2000
       [0] 0x0: -> by 0x10000000200067
         level 2+1 node of 262144 entries at 0x200000
-          [0] 0x0: 2 x 4K rw- at 0x5000000
-          [512] 0x200000: 2M rw- at 0x6000000 (512 entries)
-          [1024] 0x400000: 4K rw- at 0x7000000
+          [0] 0x0: 2 x 4K rw--- at 0x5000000
+          [512] 0x200000: 2M rw--- at 0x6000000 (512 entries)
+          [1024] 0x400000: 4K rw--- at 0x7000000
 ";
         assert_eq!(drawn(&TableDesc::of_compendia(4, desc.clone()).unwrap()), expected);
         let elsewhere = CompendiaDesc { marks: Marks::FrameIndex, ..desc };
@@ -238,9 +249,9 @@ level 4 table at 0x1000
 level 4 table at 0x1000
   [0] 0x0: -> by 0x50000040000067
     level 3+2+1 node of 134217728 entries at 0x40000000
-      [0] 0x0: 2 x 4K rw- at 0x5000000
-      [512] 0x200000: 2M rw- at 0x6000000 (512 entries)
-      [1024] 0x400000: 4K rw- at 0x7000000
+      [0] 0x0: 2 x 4K rw--- at 0x5000000
+      [512] 0x200000: 2M rw--- at 0x6000000 (512 entries)
+      [1024] 0x400000: 4K rw--- at 0x7000000
 ";
         assert_eq!(drawn(&TableDesc::of_compendia(4, desc).unwrap()), expected);
     }

@@ -1,8 +1,9 @@
 use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 /// What TLBs and walk caches must forget.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "flush", rename_all = "lowercase")]
 pub enum Invalidate {
     /// One page of an address space, and the walk-cache entries on its path (INVLPG and INVPCID type 0: Intel SDM
@@ -13,6 +14,7 @@ pub enum Invalidate {
         /// The page's first address.
         va: VirtAddr,
         /// Its size.
+        #[serde(rename = "size")]
         order: PageOrder,
     },
     /// Every page that meets a range.
@@ -23,7 +25,8 @@ pub enum Invalidate {
         range: VirtRange,
     },
     /// A whole address space, but for its global pages.
-    #[serde(serialize_with = "asid")]
+    #[serde(rename = "space", serialize_with = "asid")]
+    #[schemars(with = "Space")]
     Asid(Asid),
     /// Everything, global pages too.
     All,
@@ -41,6 +44,14 @@ impl Invalidate {
             Self::All => true,
         }
     }
+}
+
+/// An address space, as a flush of it is written.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "its schema is all that is wanted of it")]
+struct Space {
+    /// The address space.
+    asid: Asid,
 }
 
 /// A tag as a structure: a bare number has no room for the name of the flush beside it.
@@ -119,13 +130,13 @@ mod tests {
         let told = |what: Invalidate| serde_json::to_string(&what).expect("plain data");
         assert_eq!(
             told(Invalidate::Page { asid, va, order: PageOrder::P4K }),
-            r#"{"flush":"page","asid":3,"va":4096,"order":"4K"}"#
+            r#"{"flush":"page","asid":3,"va":4096,"size":"4K"}"#
         );
         assert_eq!(
             told(Invalidate::Range { asid, range: VirtRange::sized(va, 4096) }),
             r#"{"flush":"range","asid":3,"range":{"start":4096,"end":8192}}"#
         );
-        assert_eq!(told(Invalidate::Asid(asid)), r#"{"flush":"asid","asid":3}"#);
+        assert_eq!(told(Invalidate::Asid(asid)), r#"{"flush":"space","asid":3}"#);
         assert_eq!(told(Invalidate::All), r#"{"flush":"all"}"#);
     }
 }

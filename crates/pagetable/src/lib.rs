@@ -8,7 +8,8 @@
 //! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and [`Format::next`]. A hashed
 //! table is searched by groups of reads, each made at once: [`Format::search`]. [`Format::find`] does either.
 //!
-//! A new kind of table is a new file and one line in [`Format`] and [`TableKind`].
+//! A new page-table format needs a module of its own, a variant of [`TableKind`], and an arm in every match of
+//! [`Format`] and [`Table`].
 
 mod arm;
 mod compendia;

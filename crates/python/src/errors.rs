@@ -1,8 +1,32 @@
+use mmulab_trace::{TraceError, TraceErrorKind};
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
-use std::fmt::Display;
+use std::{fmt::Display, io::ErrorKind};
 
 create_exception!(_core, UserError, PyException, "A mistake in what was asked for: the exit code is 2.");
 create_exception!(_core, Failure, PyException, "Something that should have worked did not: the exit code is 1.");
+
+/// An error about a trace: a failure of what it holds, wherever it shows; the user's mistake if what was named cannot be a trace,
+/// is not there, or cannot be done.
+pub fn of_trace(error: TraceError) -> PyErr {
+    let is_mistake = match &error.kind {
+        TraceErrorKind::Foreign(_) | TraceErrorKind::Request(_) => true,
+        TraceErrorKind::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::NotADirectory
+                | ErrorKind::InvalidFilename
+        ),
+        TraceErrorKind::Cut(_)
+        | TraceErrorKind::Damaged(_)
+        | TraceErrorKind::End(_)
+        | TraceErrorKind::Syntax(_)
+        | TraceErrorKind::Unwritten(_)
+        | TraceErrorKind::Interrupted => false,
+    };
+    if is_mistake { user(error) } else { failure(error) }
+}
 
 /// An error of the user's making.
 pub fn user(error: impl Display) -> PyErr {

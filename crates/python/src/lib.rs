@@ -1,8 +1,10 @@
 //! The Python binding: JSON in, JSON out. Nothing is computed here.
 
 mod area;
+mod attend;
 mod elf;
 mod errors;
+mod host;
 mod microbench;
 mod record;
 mod simulate;
@@ -21,13 +23,15 @@ mod _core {
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
     #[pymodule_export]
+    use crate::host::{probe_curve, probe_figures, probe_pin, probe_processor};
+    #[pymodule_export]
     use crate::microbench::microbench;
     #[pymodule_export]
     use crate::record::record;
     #[pymodule_export]
     use crate::simulate::{
-        draw_tables, explain, generators, list_machines, list_policies, machine_schema, misses, policy_schema,
-        reshape_schema, resolve, run, version,
+        draw_tables, explain, explain_schema, generators, is_checked, list_machines, list_policies, machine_schema,
+        misses, options_schema, policy_schema, reshape_schema, resolve, result_schema, run, version,
     };
     #[pymodule_export]
     use crate::trace::{recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};

@@ -1,8 +1,10 @@
-use crate::errors::{failure, request, user};
+use crate::attend::{Desk, attended};
+use crate::errors::{failure, of_trace, request, user};
+use mmulab_describe::within;
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Nobody, Options, Resolved, Touched, describe,
-    describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
+    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Nobody, Options, Resolved, Touched, Watch,
+    describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::{Format, Source, Span, TraceInfo, write_file};
@@ -60,13 +62,24 @@ impl Job {
 
 impl Spec {
     fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
-        let mut spec: Self = serde_json::from_str(text).map_err(request)?;
-        let one = |name: &String| reshape(&spec.reshape, open(name).map_err(user)?).map_err(user);
+        let raw: serde_json::Value = serde_json::from_str(text).map_err(request)?;
+        within::<Options>(&raw["options"]).map_err(user)?;
+        within::<ReshapeDesc>(&raw["reshape"]).map_err(user)?;
+        let mut spec: Self = serde_json::from_value(raw).map_err(request)?;
+        let one = |name: &String| reshape(&spec.reshape, open(name).map_err(of_trace)?).map_err(user);
         let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one);
-        let source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
+        let mut source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
         spec.take_machines(source.info())?;
         let with_space = source.info().has_address_space;
         let of_misses = source.info().misses_of.is_some();
+        if spec.options.timing {
+            if of_misses {
+                return Err(user(
+                    "this trace holds misses only, and what ran between them decides the time: run the whole trace, or leave out --timing",
+                ));
+            }
+            source.tell_code();
+        }
         let machines = spec.jobs.iter().map(|job| {
             let resolved = job.resolve(&spec.options, &spec.search)?;
             if of_misses {
@@ -121,23 +134,21 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// Whether overflows and debug assertions are checked: `make test` builds so, and what users run is faster.
+#[pyfunction]
+pub fn is_checked() -> bool {
+    cfg!(debug_assertions)
+}
+
 /// Runs jobs over one decoding of a trace.
 #[pyfunction]
 pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let (spec, mut source, machines) = Spec::open(spec)?;
-    let mut ran = py.detach(|| {
-        run_machines(source.as_mut(), machines, spec.touched(), spec.limits(), |p| {
-            Python::attach(|py| {
-                let heard = progress
-                    .as_ref()
-                    .map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(p).unwrap_or_default(),)).map(drop));
-                // Ctrl-C arrives as an exception of the callback or as a pending signal.
-                if heard.and_then(|()| py.check_signals()).is_ok() { Control::Continue } else { Control::Stop }
-            })
-        })
-    });
-    // Ctrl-C pressed as the run ended stops nothing any more: what ran is reported.
-    let _ = py.check_signals();
+    let (spec, mut source, mut machines) = Spec::open(spec)?;
+    let mut ran = attended(py, progress.as_ref(), |desk| {
+        machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
+        let hear = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
+        run_machines(source.as_mut(), machines, spec.touched(), spec.limits(), hear)
+    })?;
     let mut results = Vec::new();
     for machine in &mut ran.machines {
         results.push(report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?);
@@ -155,24 +166,31 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     }))
 }
 
+/// Runs one machine with somebody watching, until the desk says that it is to end.
+fn watched<W: Watch>(source: &mut dyn Source, machine: &mut Machine, watch: &mut W, spec: &Spec, desk: &Desk) -> Ended {
+    mmulab_machine::run_watched(source, machine, watch, spec.limits(), || {
+        if desk.stop.is_asked() { Control::Stop } else { Control::Continue }
+    })
+}
+
 /// Runs one job and tells of each reference.
 #[pyfunction]
 pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> {
     let (spec, mut source, mut machines) = Spec::open(spec)?;
     let [machine] = machines.as_mut_slice() else { return Err(user("explain takes one job")) };
-    let mut raised: Option<PyErr> = None;
-    let mut narrator = Narrator::new(machine, |told: &str| {
-        if raised.is_none() {
-            raised = Python::attach(|py| line.call1(py, (told,)).map(drop)).err();
-        }
-    });
-    let ended = py.detach(|| {
-        mmulab_machine::run_watched(source.as_mut(), machine, &mut narrator, spec.limits(), || {
-            Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
-        })
-    });
-    machine.land_all(&mut narrator);
-    let told = narrator.finish();
+    let (ended, told, raised) = attended(py, None, |desk| {
+        machine.stop_with(&desk.stop);
+        let mut raised: Option<PyErr> = None;
+        let mut narrator = Narrator::new(machine, |told: &str| {
+            if raised.is_none() {
+                raised = Python::attach(|py| line.call1(py, (told,)).map(drop)).err();
+            }
+        });
+        let ended = watched(source.as_mut(), machine, &mut narrator, &spec, desk);
+        machine.land_all(&mut narrator);
+        let told = narrator.finish();
+        (ended, told, raised)
+    })?;
     if let Some(error) = raised {
         return Err(error);
     }
@@ -197,8 +215,12 @@ pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAn
         _ => return Err(user(format!("{}: misses are written as .mmt or .mmtx", target.display()))),
     };
     let mut picked = Misses::new(source, machine, spec.limits());
-    let hear = |now: &mmulab_trace::Progress| crate::trace::tell(progress.as_ref(), now);
-    let written = py.detach(|| write_file(&mut picked, target, format, Span::default(), hear)).map_err(user)?;
+    let written = attended(py, progress.as_ref(), |desk| {
+        picked.stop_with(&desk.stop);
+        let hear = |now: &mmulab_trace::Progress| desk.tell(now);
+        write_file(&mut picked, target, format, Span::default(), hear)
+    })?;
+    let written = written.map_err(of_trace)?;
     let (source, ended) = picked.finish();
     let ended = if written.interrupted { Ended::Interrupted } else { ended };
     let result = report(machine, source.info(), &ended, None).map_err(failure)?;
@@ -210,11 +232,10 @@ pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAn
 pub fn draw_tables(py: Python<'_>, spec: &str) -> PyResult<String> {
     let (spec, mut source, mut machines) = Spec::open(spec)?;
     let [machine] = machines.as_mut_slice() else { return Err(user("tables are drawn of one job")) };
-    let ended = py.detach(|| {
-        mmulab_machine::run_watched(source.as_mut(), machine, &mut Nobody, spec.limits(), || {
-            Python::attach(|py| if py.check_signals().is_ok() { Control::Continue } else { Control::Stop })
-        })
-    });
+    let ended = attended(py, None, |desk| {
+        machine.stop_with(&desk.stop);
+        watched(source.as_mut(), machine, &mut Nobody, &spec, desk)
+    })?;
     text(&json!({
         "drawing": draw(machine),
         "result": report(machine, source.info(), &ended, None).map_err(failure)?,
@@ -254,10 +275,28 @@ pub fn policy_schema() -> PyResult<String> {
     text(&schemars::schema_for!(PolicyDesc))
 }
 
+/// The schema of results.
+#[pyfunction]
+pub fn result_schema() -> PyResult<String> {
+    text(&mmulab_machine::report_schema())
+}
+
+/// The schema of the lines of `explain`.
+#[pyfunction]
+pub fn explain_schema() -> PyResult<String> {
+    text(&mmulab_machine::line_schema())
+}
+
 /// The schema of what can be changed of a recorded program.
 #[pyfunction]
 pub fn reshape_schema() -> PyResult<String> {
     text(&schemars::schema_for!(ReshapeDesc))
+}
+
+/// The schema of the options of a run.
+#[pyfunction]
+pub fn options_schema() -> PyResult<String> {
+    text(&schemars::schema_for!(Options))
 }
 
 /// The generators with the schemas of their parameters.

@@ -1,20 +1,15 @@
-use crate::errors::{failure, request, user};
+use crate::attend::{Desk, attended};
+use crate::errors::{failure, of_trace, request, user};
+use mmulab_describe::within;
 use mmulab_kernel::RecordedPages;
 use mmulab_machine::open;
 use mmulab_reshape::{ReshapeDesc, reshape, with_headers};
-use mmulab_trace::{Batch, Format, Progress, Span, TraceError, TraceErrorKind, summarize, write_batch, write_file};
+use mmulab_trace::{Batch, Format, Progress, Span, summarize, write_batch, write_file};
+use mmulab_workload::TwinError;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::Path;
-
-/// A mistake of the user's, damage found while reading, or a file that could not be written.
-fn raise(error: TraceError) -> PyErr {
-    match error.kind {
-        TraceErrorKind::Cut(_) | TraceErrorKind::Damaged(_) | TraceErrorKind::Unwritten(_) => failure(error),
-        _ => user(error),
-    }
-}
 
 fn text<T: Serialize>(value: &T) -> PyResult<String> {
     serde_json::to_string(value).map_err(failure)
@@ -35,15 +30,14 @@ pub(crate) fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
 /// Reads a whole trace and summarises it.
 #[pyfunction]
 pub fn trace_info(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let mut source = open(path).map_err(raise)?;
-    let hear = |now: &Progress| tell(progress.as_ref(), now);
-    text(&py.detach(|| summarize(source.as_mut(), hear)))
+    let mut source = open(path).map_err(of_trace)?;
+    text(&attended(py, progress.as_ref(), |desk| summarize(source.as_mut(), |now: &Progress| desk.tell(now)))?)
 }
 
 /// The first `count` words of a trace in text form, and what is wrong with it if it ends before that.
 #[pyfunction]
 pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
-    let mut source = open(path).map_err(raise)?;
+    let mut source = open(path).map_err(of_trace)?;
     let mut batch = Batch::default();
     let (mut out, mut left) = (Vec::new(), count);
     let mut problem = None;
@@ -68,21 +62,22 @@ pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
 /// memory is for.
 #[pyfunction]
 pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let mut source = open(path).map_err(raise)?;
+    let mut source = open(path).map_err(of_trace)?;
     let mut pages = RecordedPages::default();
     let mut batch = Batch::default();
     let mut seen = 0u64;
-    let read = py.detach(|| {
-        while source.next_batch(&mut batch)? {
-            batch.events.iter().for_each(|event| pages.event(event));
+    py.detach(|| -> PyResult<()> {
+        while source.next_batch(&mut batch).map_err(failure)? {
+            for event in &batch.events {
+                pages.event(event).map_err(|what| failure(format!("{path}: {what}")))?;
+            }
             seen += 1;
             if seen.is_multiple_of(BATCHES_TOLD) && !tell(progress.as_ref(), &json!({})) {
                 break;
             }
         }
         Ok(())
-    });
-    read.map_err(raise)?;
+    })?;
     let by_size = pages.runs().map(|runs| runs.by_size());
     let by_kind = pages.by_kind().by_kind();
     text(&json!({ "by_size": by_size, "by_kind": by_kind, "with_kernel": pages.with_kernel() }))
@@ -91,8 +86,9 @@ pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -
 /// Reads all of a trace and says whether it is whole.
 #[pyfunction]
 pub fn trace_verify(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let mut source = open(path).map_err(raise)?;
-    text(&py.detach(|| source.verify(&mut |fraction| tell(progress.as_ref(), &json!({ "fraction": fraction })))))
+    let mut source = open(path).map_err(of_trace)?;
+    let check = |desk: &Desk| source.verify(&mut |fraction| desk.tell(&json!({ "fraction": fraction })));
+    text(&attended(py, progress.as_ref(), check)?)
 }
 
 /// The name of the format that a file of this name is written in; empty when its name does not tell.
@@ -126,16 +122,20 @@ pub fn trace_copy(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let format: Format = fmt.parse().map_err(user)?;
-    let change: Change = serde_json::from_str(change).map_err(request)?;
-    let mut source = open(src).map_err(raise)?;
+    let raw: serde_json::Value = serde_json::from_str(change).map_err(request)?;
+    within::<ReshapeDesc>(&raw["reshape"]).map_err(user)?;
+    let change: Change = serde_json::from_value(raw).map_err(request)?;
+    let mut source = open(src).map_err(of_trace)?;
     if change.program_headers {
         source = with_headers(source);
     }
     let mut source = reshape(&change.reshape, source).map_err(user)?;
-    let hear = |now: &Progress| tell(progress.as_ref(), now);
-    let written = py.detach(|| write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, hear));
+    let written = attended(py, progress.as_ref(), |desk| {
+        let hear = |now: &Progress| desk.tell(now);
+        write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, hear)
+    })?;
     let info = source.info();
-    let mut written = serde_json::to_value(written.map_err(raise)?).map_err(failure)?;
+    let mut written = serde_json::to_value(written.map_err(of_trace)?).map_err(failure)?;
     written["warnings"] = json!(info.warnings);
     written["reshaped"] = json!(info.reshaped);
     text(&written)
@@ -144,6 +144,9 @@ pub fn trace_copy(
 /// A recording of `mmulab-kernel` held against the generator of the same keys.
 #[pyfunction]
 pub fn twins(recording: &str, generator: &str) -> PyResult<String> {
-    let mut recorded = open(recording).map_err(raise)?;
-    text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(user)?)
+    let mut recorded = open(recording).map_err(of_trace)?;
+    text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(|error| match error {
+        TwinError::Trace(error) => of_trace(error),
+        other => user(other),
+    })?)
 }

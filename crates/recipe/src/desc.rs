@@ -35,7 +35,8 @@ pub struct Recipe {
     /// What must be there.
     #[serde(default)]
     pub install: Install,
-    /// Run as an unprivileged user, as programs that refuse to serve root must be. Nothing changes for users who are not root.
+    /// Run as an unprivileged user: programs that refuse to serve root must be, and servers that need no rights of
+    /// root's should be. Nothing changes for users who are not root.
     #[serde(default)]
     pub unprivileged: bool,
     /// The directory of `workloads/files` that `{files}` is a copy of. Default: the recipe's name.
@@ -284,11 +285,13 @@ pub struct Server {
     pub ready: Vec<String>,
     /// Seconds it may take until then; under the recorder everything takes longer.
     #[serde(default = "ready_seconds")]
+    #[schemars(range(min = 1, max = 86_400))]
     pub ready_seconds: u32,
     /// The clients: commands run natively one after the other, and again from the first, until enough is recorded.
     pub drive: Vec<Step>,
     /// How often the clients run if the recording does not end before.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub times: u32,
     /// The signal that asks the server to end when the clients are done.
     #[serde(default)]
@@ -325,14 +328,18 @@ pub struct Expect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<String>,
     /// Different 4 KB pages that code is fetched from.
+    #[schemars(inner(range(min = 0, max = 1_000_000_000_000_u64)))]
     pub code_pages: [u64; 2],
     /// Different 4 KB pages that are loaded from or stored to.
+    #[schemars(inner(range(min = 0, max = 1_000_000_000_000_u64)))]
     pub data_pages: [u64; 2],
     /// Processes that appear.
     #[serde(default = "single")]
+    #[schemars(inner(range(min = 0, max = 1_000_000_000_000_u64)))]
     pub processes: [u64; 2],
     /// Threads of all of them.
     #[serde(default = "single")]
+    #[schemars(inner(range(min = 0, max = 1_000_000_000_000_u64)))]
     pub threads: [u64; 2],
 }
 

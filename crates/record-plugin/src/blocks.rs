@@ -2,7 +2,10 @@
 //! at run time) it gets a new one.
 
 use crate::session;
-use mmulab_record::arena::FULL_WORDS;
+use mmulab_record::{
+    arena::{BUFFER_WORDS, FULL_WORDS},
+    words,
+};
 use rustc_hash::FxHashMap;
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -38,13 +41,15 @@ pub fn number(start: u64, instructions: u32, bytes: &[u8]) -> u32 {
     let slot = SLOT.load(Ordering::Acquire);
     if let (Some(arena), Some(slot)) = (session::arena(), slot.checked_sub(1)) {
         let next = arena.slot(slot).next.load(Ordering::Relaxed);
-        // SAFETY: the slot's buffer is written under the lock held here only, and has room: see below.
-        unsafe {
-            *arena.words().add(next as usize) = start;
-            *arena.words().add(next as usize + 1) = (bytes.len() as u64) << 32 | u64::from(instructions);
+        let mut after = next;
+        for word in words::definition(start, instructions, bytes) {
+            // SAFETY: the slot's buffer is written under the lock held here only, and has room: a definition takes fewer
+            // words than are left in a buffer that is not full.
+            unsafe { *arena.words().add(after as usize) = word };
+            after += 1;
         }
-        arena.slot(slot).next.store(next + 2, Ordering::Release);
-        if (next + 2) % mmulab_record::arena::BUFFER_WORDS >= FULL_WORDS && !arena.give_words(slot, true, || {}) {
+        arena.slot(slot).next.store(after, Ordering::Release);
+        if after % BUFFER_WORDS >= FULL_WORDS && !arena.give_words(slot, true, || {}) {
             session::lose("definitions of code: there was no buffer left");
             arena.rewind(slot);
         }

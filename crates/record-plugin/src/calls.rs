@@ -7,7 +7,7 @@ use crate::{
     thread,
 };
 use mmulab_addr::{PageOrder, Prot, VirtAddr};
-use mmulab_record::{Image, Message, heap, is_alive};
+use mmulab_record::{Image, Message, arena::Arena, child_ended, heap};
 use mmulab_trace::{Advice, Backing, Event, Isa, MapFlags};
 use std::{
     cell::Cell,
@@ -114,7 +114,6 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
                 _ => exec::follow(index, Some((a as i32, e as i32)), b, c, d),
             }
             ORDER.unlock();
-            return;
         }
         Call::Exit if thread::live().count() > 1 => {
             tell(index, &Message::ExitThread);
@@ -157,6 +156,11 @@ pub fn leave(index: u32, result: i64) {
                 await_vfork(&child, host_pid);
             }
         }
+        return;
+    }
+    if matches!(call, Call::Execve | Call::Execveat) {
+        // A program that is executed does not come back.
+        session::tell_surely(index, &Message::Stayed);
         return;
     }
     // Errors are the last page of numbers.
@@ -256,7 +260,8 @@ fn image_of(event: &Event, fd: i32) -> Option<Event> {
 /// The name of the file that `fd` is open on; none for memory of no file.
 fn file(fd: i32) -> Option<String> {
     let link = format!("/proc/self/fd/{fd}");
-    let path = std::fs::read_link(&link).ok()?.display().to_string();
+    let Ok(path) = std::fs::read_link(&link) else { return nameless(fd) };
+    let path = path.display().to_string();
     if path == "/dev/zero" {
         return None;
     }
@@ -266,6 +271,18 @@ fn file(fd: i32) -> Option<String> {
         return Some(format!("{}#{inode}", path.trim_end_matches(" (deleted)")));
     }
     Some(path)
+}
+
+/// A name for the file that `fd` is open on, where the system shows none: within a root directory without /proc.
+fn nameless(fd: i32) -> Option<String> {
+    // SAFETY: the structure is plain numbers, and outlives the call.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        let open = libc::fstat(fd, &raw mut found) == 0;
+        // /dev/zero is the one device whose mappings are memory of no file.
+        let regular = open && found.st_mode & libc::S_IFMT == libc::S_IFREG;
+        regular.then(|| format!("file#{}:{}", found.st_dev, found.st_ino))
+    }
 }
 
 /// Linux's MADV_*.
@@ -304,7 +321,7 @@ fn borrows(call: Call, flags: u64) -> bool {
 /// maker could change, in the trace, what the other still uses.
 fn await_vfork(child: &Image, host_pid: u32) {
     let Some(session) = session::current() else { return };
-    while !session.arena.wait_for_leaving(child.number, Duration::from_millis(10)) && is_alive(host_pid) {}
+    while !session.arena.wait_for_leaving(child.number, Duration::from_millis(10)) && !child_ended(host_pid) {}
 }
 
 /// The process is about to copy itself.
@@ -329,6 +346,8 @@ pub extern "C" fn in_copy() {
         ORDER.unlock();
         INSIDE.set(None);
         // Without a slot nothing is recorded; the launcher sees the process end.
-        let _ = session::become_image(&image);
+        if session::become_image(&image).is_err() {
+            session::arena().into_iter().for_each(Arena::count_unseen);
+        }
     }
 }

@@ -5,7 +5,11 @@ use crate::session::Session;
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
 use mmulab_elf::Segment;
 use mmulab_trace::{Backing, Event, ImageSegment, MapFlags};
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
@@ -13,6 +17,9 @@ const USUAL_STACK: u64 = 8 << 20;
 /// Most that QEMU maps for a program beside its files and its stack: two tables of at most a page each, or a page of code. What
 /// may lie behind is the program's, which begins to map.
 const EMULATORS_MAX: u64 = 2 * BASE_BYTES;
+
+/// Where the system shows a process's memory map.
+const MAP: &str = "/proc/self/maps";
 
 /// A line of /proc/self/maps.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,10 +31,22 @@ pub struct Mapping {
     pub path: String,
 }
 
+/// The memory map of this process, opened before it enters a root directory without /proc.
+static KEPT: Mutex<Option<File>> = Mutex::new(None);
+
+/// Keeps the memory map at hand until it was read again.
+pub fn keep_map() {
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = File::open(MAP).ok();
+}
+
 /// The memory map of this process.
 pub fn mappings() -> Vec<Mapping> {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    text.lines().filter_map(parse).collect()
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let text = match kept {
+        Some(file) => std::io::read_to_string(file),
+        None => std::fs::read_to_string(MAP),
+    };
+    text.unwrap_or_default().lines().filter_map(parse).collect()
 }
 
 fn parse(line: &str) -> Option<Mapping> {
@@ -83,7 +102,9 @@ fn load(
             return None;
         }
     };
-    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
+    // Through a descriptor, a file that has no name (any more) is still called what the memory map calls it.
+    let real = std::fs::canonicalize(path).or_else(|_| std::fs::read_link(path));
+    let real = real.unwrap_or_else(|_| path.to_path_buf()).display().to_string();
     let Some(bias) = bias(&file.segments, &real, now, base) else {
         missing.push(format!("{real}: it was not found in the memory map"));
         return file.interpreter;

@@ -9,8 +9,10 @@ mod blocks;
 mod calls;
 mod exec;
 mod guest;
+mod handover;
 mod initial;
 mod order;
+mod room;
 mod session;
 mod system;
 mod thread;
@@ -21,7 +23,10 @@ use mmulab_trace::Isa;
 use std::{
     cell::RefCell,
     ffi::{OsString, c_char, c_int, c_uint, c_void},
-    os::unix::ffi::OsStringExt,
+    os::{
+        fd::{FromRawFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
     sync::atomic::{AtomicI32, Ordering},
 };
@@ -80,16 +85,31 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
     let version = qemu_plugin_version.load(Ordering::Relaxed);
     let api =
         Api::find(version).map_err(|symbol| format!("this QEMU has no {symbol}; version 6.0 or later is needed"))?;
-    let arena_path = PathBuf::from(value("arena")?);
-    let arena = Arena::open(&arena_path).map_err(|e| format!("{}: {e}", arena_path.display()))?;
+    let arena_path = value("arena")?.to_owned();
+    let handed = |key: &str| -> Result<Option<OwnedFd>, String> {
+        let Ok(text) = value(key) else { return Ok(None) };
+        let fd = text.parse().map_err(|e| format!("{key}: {e}"))?;
+        // SAFETY: whoever started QEMU handed it over, and nobody else knows it.
+        Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+    };
+    drop(handed("plugin-fd")?);
+    let arena_file = match handed("arena-fd")? {
+        Some(file) => Ok(file.into()),
+        None => Arena::file_at(Path::new(&arena_path)),
+    };
+    let arena = arena_file.and_then(|file| {
+        room::reserve(&file);
+        Arena::from_file(&file)
+    });
+    let arena = arena.map_err(|e| format!("{arena_path}: {e}"))?;
     let settings: Settings = serde_json::from_slice(arena.settings()).map_err(|e| format!("the settings: {e}"))?;
     let image = Image { number: number("image")?, pid: number("pid")?, tid: number("tid")? };
     if info.system_emulation {
         let Some(system) = settings.system.clone() else {
             return Err("QEMU emulates a whole system, and the launcher wants a program".into());
         };
-        let session =
-            session::Session { arena, arena_path, settings, api, isa, program: PathBuf::new(), before: Vec::new() };
+        let (program, before, program_fd) = (PathBuf::new(), Vec::new(), None.into());
+        let session = session::Session { arena, arena_path, settings, api, isa, program, program_fd, before };
         session::start(session, &image)?;
         return match session::current() {
             Some(session) if !system::install(&session.api, id, isa, system.monitor, system.with_kernel) => {
@@ -98,9 +118,16 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
             _ => Ok(()),
         };
     }
-    let program = program().ok_or("QEMU's command line names no program")?;
+    let named = program().ok_or("QEMU's command line names no program")?;
     let before = initial::mappings();
-    let session = session::Session { arena, arena_path, settings, api, isa, program, before };
+    if let (Some(root), Some(directory)) = (handed("root-fd")?, handed("directory-fd")?) {
+        initial::keep_map();
+        handover::go_inside(root, directory)?;
+    }
+    // The program may change its directory later.
+    let program = std::path::absolute(&named).unwrap_or(named);
+    let program_fd = handed("program-fd")?.into();
+    let session = session::Session { arena, arena_path, settings, api, isa, program, program_fd, before };
     session::start(session, &image)?;
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_copy)) };
@@ -119,9 +146,7 @@ fn program() -> Option<PathBuf> {
     let line = std::fs::read("/proc/self/cmdline").ok()?;
     let mut args = line.split(|&b| b == 0).skip_while(|a| *a != b"-0");
     let found = args.nth(2)?.to_vec();
-    let path = PathBuf::from(OsString::from_vec(found));
-    // The program may change its directory later.
-    Some(std::path::absolute(&path).unwrap_or_else(|_| Path::new(&path).to_path_buf()))
+    Some(PathBuf::from(OsString::from_vec(found)))
 }
 
 extern "C" fn on_translate(_: Id, tb: Tb) {

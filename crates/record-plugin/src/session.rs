@@ -1,12 +1,17 @@
 //! What this process knows of the recording: who it is, and whom to tell.
 
 use crate::{api::Api, blocks, initial, thread};
-use mmulab_record::{Image, Message, Settings, arena::Arena};
+use mmulab_record::{
+    Image, Message, Settings,
+    arena::{Arena, MESSAGE_BYTES},
+    ask, pid_namespace,
+};
 use mmulab_trace::Isa;
 use std::{
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{
-        OnceLock,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -14,12 +19,14 @@ use std::{
 /// What does not change while a program image runs.
 pub struct Session {
     pub arena: Arena,
-    pub arena_path: PathBuf,
+    pub arena_path: String,
     pub settings: Settings,
     pub api: Api,
     pub isa: Isa,
     /// The program's file.
     pub program: PathBuf,
+    /// The program's descriptor, where it was started by one: closed when QEMU has loaded it.
+    pub program_fd: Mutex<Option<OwnedFd>>,
     /// Memory that was mapped before the program was loaded: QEMU's own.
     pub before: Vec<initial::Mapping>,
 }
@@ -58,9 +65,19 @@ pub fn become_image(image: &Image) -> Result<(), String> {
     FIRST_TID.store(image.tid, Ordering::Release);
     let blocks = session.arena.new_slot(image.number, 0).ok_or("there are too many threads")?;
     blocks::write_to(blocks);
-    let began = Message::Began { image: image.clone(), host_pid: std::process::id(), blocks, isa: session.isa };
+    let began = Message::Began { image: image.clone(), host_pid: host_pid(session), blocks, isa: session.isa };
     say(blocks, &began);
     Ok(())
+}
+
+/// This process's number, as the launcher has it: 0, which is none, if that cannot be found out.
+fn host_pid(session: &Session) -> u32 {
+    let (own, theirs) = (pid_namespace(), session.settings.pid_namespace);
+    // Where one is not known (without /proc), they are taken for the same.
+    if own == theirs || own == 0 || theirs == 0 {
+        return std::process::id();
+    }
+    ask(&session.settings.door).map_or(0, |keys| keys.pid)
 }
 
 /// The image this process is.
@@ -101,13 +118,29 @@ pub fn begin(index: u32) {
         let (events, missing) = initial::events(session, base().unwrap_or(0), thread::first_access(index));
         say(number, &Message::Events(events));
         missing.iter().for_each(|what| lose(what));
+        session.program_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-/// Hands a message over, as the thread in `slot`.
+/// Hands a message over, as the thread in `slot`. Many events go as several messages.
 pub fn say(slot: u32, message: &Message) {
-    if let (Some(arena), Ok(bytes)) = (arena(), serde_json::to_vec(message)) {
-        arena.give_message(slot, &bytes);
+    let (Some(arena), Ok(bytes)) = (arena(), serde_json::to_vec(message)) else { return };
+    match message {
+        Message::Events(events) if bytes.len() > MESSAGE_BYTES && events.len() > 1 => {
+            let (first, rest) = events.split_at(events.len() / 2);
+            say(slot, &Message::Events(first.to_vec()));
+            say(slot, &Message::Events(rest.to_vec()));
+        }
+        // What cannot be given is counted there.
+        _ => drop(arena.give_message(slot, &bytes)),
+    }
+}
+
+/// Tells it as the thread at `index`, or, if that is not recorded, has the process counted as one that was not seen.
+pub fn tell_surely(index: u32, message: &Message) {
+    match thread::number(index) {
+        Some(_) => tell(index, message),
+        None => arena().into_iter().for_each(Arena::count_unseen),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Takes what recorded processes hand over, in order, and writes the trace.
 
 use crate::{
-    arena::{Arena, Handover, What},
+    arena::{Arena, Handover, MOST_SLOTS, What},
     image::{Limits, Recorded},
     message::{Image, Message},
     output::Output,
@@ -22,6 +22,10 @@ use std::{
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long a half-given descriptor is waited for after a process died.
 const STUCK: Duration = Duration::from_secs(1);
+
+/// Predictions that a reader of the trace holds at once, at most. It may hold more for a moment: those of a process
+/// that starts anew, until its next chunk.
+const MOST_STATES: usize = mmulab_trace::MAX_STATES / 2;
 
 /// What the launcher and its consumer tell each other.
 #[derive(Default)]
@@ -138,7 +142,8 @@ impl Consumer {
                             stuck = None;
                         }
                     }
-                } else if self.images.is_empty() && self.shared.reaped.load(Ordering::Acquire) {
+                } else if self.arena.is_empty() || self.images.is_empty() && self.shared.reaped.load(Ordering::Acquire)
+                {
                     break;
                 }
                 continue;
@@ -146,14 +151,30 @@ impl Consumer {
             self.accept(handover)?;
             self.arena.done(handover);
         }
-        for (_, mut image) in std::mem::take(&mut self.images) {
+        if self.enough {
+            // Stopped while they started.
+            self.coming.clear();
+        }
+        for (number, mut image) in std::mem::take(&mut self.images) {
+            self.unseen_end(number, &mut image);
             self.end(&mut image)?;
+        }
+        let (processes, messages) = self.arena.gaps();
+        if processes > 0 {
+            self.lost.push(format!("{processes} processes: there were more threads than a recording can have"));
+        }
+        if messages > 0 {
+            self.lost.push(format!("{messages} messages of the recorder's plugin: there was no buffer for them"));
         }
         Ok(())
     }
 
     fn accept(&mut self, handover: Handover) -> io::Result<()> {
         let arena = Arc::clone(&self.arena);
+        if handover.slot >= MOST_SLOTS {
+            self.lost.push(format!("something of thread slot {}, which does not exist", handover.slot));
+            return Ok(());
+        }
         let slot = arena.slot(handover.slot);
         let (image, tid) = (slot.image.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
         match handover.what {
@@ -164,9 +185,13 @@ impl Consumer {
                 Ok(())
             }
             What::Words => self.words(image, tid, arena.stretch(handover.from, handover.count)),
-            What::Message => match serde_json::from_slice(arena.message(handover.from, handover.count)) {
-                Ok(message) => self.message(image, tid, message),
-                Err(error) => {
+            What::Message => match arena.message(handover.from, handover.count).map(serde_json::from_slice) {
+                Some(Ok(message)) => self.message(image, tid, message),
+                None => {
+                    self.lost.push(format!("a message of {} bytes, longer than its buffer", handover.count));
+                    Ok(())
+                }
+                Some(Err(error)) => {
                     self.lost.push(format!("something the recorder said and did not understand itself: {error}"));
                     Ok(())
                 }
@@ -183,6 +208,7 @@ impl Consumer {
             write(encoder, output, buffer)
         })?;
         self.enough = !more;
+        self.bound_states()?;
         let pending: u64 = self.images.values().map(Recorded::pending).sum();
         let retired = self.skip - self.limits.skip + self.written + pending;
         self.shared.retired.store(retired, Ordering::Relaxed);
@@ -201,7 +227,18 @@ impl Consumer {
                 if !self.shared.began.swap(true, Ordering::AcqRel) {
                     self.output.begin(&self.description)?;
                 }
-                events.iter().for_each(|e| image.event(tid, e));
+                image.starting = None;
+                // A trace names what it lacks, and so does the report.
+                let lost = events.iter().filter_map(|event| match event {
+                    Event::Lost { what } => Some(what.to_string()),
+                    _ => None,
+                });
+                self.lost.extend(lost);
+                let (output, buffer, written) = (&mut self.output, &mut self.buffer, &mut self.written);
+                image.events(tid, &events, &mut |encoder| {
+                    *written += encoder.pending().0;
+                    write(encoder, output, buffer)
+                })?;
             }
             Message::Fork { child, shares_memory } => {
                 image.event(tid, &Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory });
@@ -223,14 +260,16 @@ impl Consumer {
             }
             Message::Exec { next, path } => {
                 self.close(&mut image)?;
+                image.escaped = None;
                 self.coming.insert(next.number, (path, number));
             }
             Message::ExecFailed { next } => drop(self.coming.remove(&next.number)),
             Message::Escaped { what } => {
-                image.event(tid, &Event::Lost { what: what.as_str().into() });
-                self.lost.push(what);
-                return self.exit(image, tid, 0);
+                // What it did so far stands in the trace before what others do from here on.
+                self.close(&mut image)?;
+                image.escaped = Some(what);
             }
+            Message::Stayed => image.escaped = None,
             Message::Runs { pid, tid: thread } => {
                 self.processes.insert(pid);
                 image.runs(tid, pid, thread);
@@ -262,7 +301,8 @@ impl Consumer {
             if let Some(mut before) = self.images.remove(&before) {
                 self.end(&mut before)?;
             }
-            recorded.event(image.tid, &Event::Exec { path: path.into() });
+            recorded.event(image.tid, &Event::Exec { path: path.as_str().into() });
+            recorded.starting = Some(path);
         }
         if isa != self.description.isa && !is_fork {
             self.lost.push(format!("process {}: it is {isa}, the trace {}", image.pid, self.description.isa));
@@ -289,6 +329,21 @@ impl Consumer {
         }
     }
 
+    /// Keeps what readers must hold at once below what they allow: a process with many threads and much code starts its
+    /// dictionary anew.
+    fn bound_states(&mut self) -> io::Result<()> {
+        if self.images.values().map(Recorded::states).sum::<usize>() <= MOST_STATES {
+            return Ok(());
+        }
+        let largest = self.images.iter().max_by_key(|(_, image)| image.states()).map(|(&number, _)| number);
+        if let Some((number, mut image)) = largest.and_then(|number| self.images.remove_entry(&number)) {
+            self.close(&mut image)?;
+            image.start_fresh();
+            self.images.insert(number, image);
+        }
+        Ok(())
+    }
+
     /// The image is over.
     fn end(&mut self, image: &mut Recorded) -> io::Result<()> {
         self.close(image)?;
@@ -301,6 +356,26 @@ impl Consumer {
             live.remove(at);
         }
         Ok(())
+    }
+
+    /// Tells what the image was last seen to begin and was not recorded, if there is anything: a program outside the
+    /// emulator, or one that never came to run.
+    fn unseen_end(&mut self, number: u32, image: &mut Recorded) -> bool {
+        let pid = image.image.pid;
+        let coming = self.coming.values().filter(|(_, before)| *before == number).map(|(path, _)| path.clone());
+        let failed = coming.chain(image.starting.take()).map(|path| {
+            format!(
+                "{path} (process {pid}) did not run: QEMU and the recorder's plugin could not start in this process"
+            )
+        });
+        let lost: Vec<String> = image.escaped.take().into_iter().chain(failed).collect();
+        self.coming.retain(|_, (_, before)| *before != number);
+        for what in &lost {
+            image.event(image.image.tid, &Event::Lost { what: what.as_str().into() });
+        }
+        let any = !lost.is_empty();
+        self.lost.extend(lost);
+        any
     }
 
     /// Takes what processes left that ended without saying so. Whether there were any.
@@ -325,10 +400,11 @@ impl Consumer {
                     self.words(number, tid, Arc::clone(&self.arena).stretch(left.from, left.count))?;
                 }
             }
-            self.coming.retain(|_, (_, before)| *before != number);
-            if let Some(image) = self.images.remove(&number) {
+            if let Some(mut image) = self.images.remove(&number) {
                 let tid = image.image.tid;
-                self.exit(image, tid, KILLED)?;
+                // How a program ended that was not seen is not known.
+                let status = if self.unseen_end(number, &mut image) { 0 } else { KILLED };
+                self.exit(image, tid, status)?;
             }
         }
         Ok(!dead.is_empty())

@@ -20,6 +20,8 @@ struct Block {
     start: u64,
     bytes: u32,
     instructions: u32,
+    /// Where its code begins in `Recorded::code`; `NONE` if it is not known.
+    code: u32,
     /// The variant executed last, first to be tried: positions in `Recorded::variants`, linked.
     latest: u32,
     first: u32,
@@ -58,10 +60,15 @@ fn frames_event(word: u64, address: u64) -> Option<Event> {
 pub(crate) struct Recorded {
     pub image: Image,
     pub host_pid: u32,
+    /// What it runs outside the emulator, if it does.
+    pub escaped: Option<String>,
+    /// The program that QEMU is to run in it, until that has begun.
+    pub starting: Option<String>,
     /// The slot of its blocks' definitions.
     pub blocks_slot: Option<u32>,
     encoder: Encoder,
     blocks: Vec<Block>,
+    code: Vec<u8>,
     variants: Vec<Known>,
     shapes: Vec<u32>,
     /// First of the variants without a block.
@@ -83,9 +90,12 @@ impl Recorded {
             running: BTreeMap::new(),
             image,
             host_pid: 0,
+            escaped: None,
+            starting: None,
             blocks_slot: None,
             encoder,
             blocks: Vec::new(),
+            code: Vec::new(),
             variants: Vec::new(),
             shapes: Vec::new(),
             alone: NONE,
@@ -98,18 +108,26 @@ impl Recorded {
     pub fn copy(&self, image: Image) -> io::Result<Self> {
         let mut copy = Self::new(image)?;
         copy.blocks = self.blocks.iter().map(|b| Block { latest: NONE, first: NONE, ..*b }).collect();
+        copy.code.clone_from(&self.code);
         Ok(copy)
     }
 
-    /// Takes definitions of blocks: start, then bytes and instructions.
-    pub fn define(&mut self, words: &[u64]) {
-        self.blocks.extend(words.chunks_exact(2).map(|pair| Block {
-            start: pair[0],
-            bytes: (pair[1] >> 32) as u32,
-            instructions: pair[1] as u32,
-            latest: NONE,
-            first: NONE,
-        }));
+    /// Takes definitions of blocks.
+    pub fn define(&mut self, mut words: &[u64]) {
+        while let Some(defined) = words::take_definition(&mut words) {
+            let words::Definition { start, bytes, instructions, code } = defined;
+            let at = if code.is_empty() { NONE } else { u32::try_from(self.code.len()).unwrap_or(NONE) };
+            if at != NONE {
+                self.code.extend_from_slice(&code);
+            }
+            self.blocks.push(Block { start, bytes, instructions, code: at, latest: NONE, first: NONE });
+        }
+    }
+
+    /// The code of a block; empty if it is not known.
+    fn code_of(&self, block: Block) -> Vec<u8> {
+        let at = block.code as usize;
+        self.code.get(at..at + block.bytes as usize).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
     /// The CPU `cpu` of a system runs this thread from here on.
@@ -149,6 +167,20 @@ impl Recorded {
         self.encoder.event(event);
     }
 
+    /// The same for many. `taken` gets chunks that became full: events alone fill them while references are left out.
+    pub fn events(
+        &mut self,
+        tid: u32,
+        events: &[Event],
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for event in events {
+            self.event(tid, event);
+            self.close_if_full(taken)?;
+        }
+        Ok(())
+    }
+
     /// Takes words of the thread `tid`. `taken` gets chunks that became full; `false` when enough was recorded.
     pub fn words(
         &mut self,
@@ -177,6 +209,7 @@ impl Recorded {
             }
         }
         if rest.is_empty() {
+            self.close_if_full(taken)?;
             return Ok(true);
         }
         self.act(tid);
@@ -207,10 +240,12 @@ impl Recorded {
             }
             rest = self.odd(Some(block), accesses, taken)?;
         }
-        if self.encoder.is_full() {
-            taken(&mut self.encoder)?;
-        }
+        self.close_if_full(taken)?;
         Ok(true)
+    }
+
+    fn close_if_full(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
+        if self.encoder.is_full() { taken(&mut self.encoder) } else { Ok(()) }
     }
 
     /// An execution that is not like the one before; returns the words after it.
@@ -279,6 +314,7 @@ impl Recorded {
             bytes: described.map_or(0, |b| b.bytes),
             instructions: described.map_or(0, |b| b.instructions),
             ops: self.odd_shapes.iter().map(|&s| words::op(s)).collect(),
+            code: described.map(|b| self.code_of(b)).unwrap_or_default(),
         };
         let id = match self.encoder.define(&variant) {
             Some(id) => id,
@@ -313,6 +349,17 @@ impl Recorded {
         }
     }
 
+    /// Predictions that readers hold for it.
+    pub fn states(&self) -> usize {
+        self.encoder.states()
+    }
+
+    /// Has its dictionary, and with it those predictions, start anew. Only right after a chunk was taken.
+    pub fn start_fresh(&mut self) {
+        self.encoder.start_fresh();
+        self.forget_variants();
+    }
+
     /// Instructions in the chunk being filled.
     pub fn pending(&self) -> u64 {
         self.encoder.pending().0
@@ -342,7 +389,8 @@ mod tests {
     fn through(limits: &mut Limits, one: &[u64], two: &[u64]) -> (Vec<Item>, Vec<Event>) {
         let image = Image { number: 0, pid: 1, tid: 1 };
         let mut recorded = Recorded::new(image).unwrap();
-        recorded.define(&[0x1000, 16 << 32 | 4, 0x2000, 8 << 32 | 2]);
+        recorded.define(&words::definition(0x1000, 4, &[7; 16]).collect::<Vec<_>>());
+        recorded.define(&words::definition(0x2000, 2, &[9; 8]).collect::<Vec<_>>());
         let mut full = |_: &mut Encoder| -> io::Result<()> { Ok(()) };
         recorded.words(1, one, limits, &mut full).unwrap();
         recorded.words(2, two, limits, &mut full).unwrap();
@@ -359,6 +407,43 @@ mod tests {
             events.append(&mut batch.events);
         }
         (items, events)
+    }
+
+    /// CHANGELOG number 4: events are recorded while references are left out, and they alone fill chunks.
+    #[test]
+    fn events_without_references_are_split_into_chunks() {
+        let count = 200_000u64;
+        let event = |i: u64| Event::Malloc { addr: VirtAddr::new(0x5000_0000 + 64 * i), len: 48, align: 16 };
+        let mut recorded = Recorded::new(Image { number: 0, pid: 1, tid: 1 }).unwrap();
+        recorded.define(&words::definition(0x1000, 4, &[7; 16]).collect::<Vec<_>>());
+        let mut bytes = Description::default().to_bytes();
+        let mut entries = Vec::new();
+        let mut full = |encoder: &mut Encoder| -> io::Result<()> {
+            let at = bytes.len() as u64;
+            let header = encoder.take_chunk(&mut bytes)?;
+            entries.push(mmulab_trace::IndexEntry::new(at, &header));
+            Ok(())
+        };
+        let mut limits = Limits { skip: u64::MAX, left: u64::MAX };
+        let pair = words::frame(0x7000, 5, 0);
+        for i in 0..count {
+            // One way or the other: what a preloaded library reports, and where pages lie.
+            match i % 2 {
+                0 => recorded.events(1, &[event(i)], &mut full).unwrap(),
+                _ => drop(recorded.words(1, &[words::block(0), pair[0], pair[1]], &mut limits, &mut full).unwrap()),
+            }
+        }
+        assert!(recorded.encoder.is_empty() || !recorded.encoder.is_full());
+        full(&mut recorded.encoder).unwrap();
+        assert!(entries.len() > 3, "{} chunks", entries.len());
+        let end = bytes.len() as u64;
+        mmulab_trace::write_index(&mut bytes, end, &entries, &EndInfo::default()).unwrap();
+        let mut reader = NativeReader::new(io::Cursor::new(bytes), "test".into()).unwrap();
+        let (mut seen, mut batch) = (0, mmulab_trace::Batch::default());
+        while reader.next_batch(&mut batch).unwrap() {
+            seen += batch.events.len() as u64;
+        }
+        assert_eq!(seen, count);
     }
 
     #[test]

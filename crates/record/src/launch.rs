@@ -2,19 +2,27 @@ use crate::{
     Ended, Progress, RecordError, RecordOptions, RecordReport,
     arena::Arena,
     consumer::{Consumer, Found, Shared, Why},
+    door::Door,
     elf,
     image::Limits,
     message::Settings,
     output::Output,
     system::Guest,
+    watch::Watched,
 };
 use mmulab_trace::{Description, EndInfo, Isa};
 use std::{
     ffi::OsString,
-    os::unix::{ffi::OsStringExt, process::CommandExt, process::ExitStatusExt},
+    os::{
+        fd::{AsFd, RawFd},
+        unix::{ffi::OsStringExt, fs::MetadataExt, process::CommandExt, process::ExitStatusExt},
+    },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
-    sync::{Arc, PoisonError, atomic::Ordering},
+    process::{Command, ExitStatus, Stdio},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -46,12 +54,17 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
         serde_json::to_vec(how.settings()).map_err(|e| RecordError::io("cannot describe the recording", e.into()))?;
     let arena = Arena::create(&settings).map_err(|e| RecordError::io("cannot make the memory for recording", e))?;
     let arena = Arc::new(arena);
-    let started = match &how {
-        How::Program(plan) => plan.start(options, &arena).map_err(|e| (&*plan.qemu, e)),
-        How::Guest(guest) => guest.start(&arena.path()).map_err(|e| (guest.qemu(), e)),
+    let door = match (&how, arena.file()) {
+        (How::Program(Plan { settings, .. }), Some(file)) => Door::open(&settings.door, file, &settings.plugin),
+        _ => Err(std::io::Error::other("a whole system needs none")),
     };
-    let mut child = match started {
-        Ok(child) => child,
+    let (command, qemu) = match &how {
+        How::Program(plan) => (plan.command(options, &arena), &*plan.qemu),
+        How::Guest(guest) => (guest.command(&arena.path()), guest.qemu()),
+    };
+    let started = said_aside(command).and_then(|command| Watched::spawn(command, &arena)).map_err(|e| (qemu, e));
+    let mut watched = match started {
+        Ok(watched) => watched,
         Err((qemu, error)) => {
             output.abandon();
             return Err(RecordError::io(format!("cannot start {}", qemu.display()), error));
@@ -69,7 +82,8 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
     let mut ended_after = None;
     while !consumer.is_finished() {
         if status.is_none() {
-            status = child.try_wait().map_err(|e| RecordError::io("cannot wait for the program", e))?;
+            let found = watched.status().map_err(|e| RecordError::io("cannot wait for the program", e))?;
+            status = found.map(ExitStatus::from_raw);
             if status.is_some() {
                 ended_after = Some(started.elapsed());
                 shared.reaped.store(true, Ordering::Release);
@@ -80,25 +94,23 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
             let retired = shared.retired.load(Ordering::Relaxed);
             if !tell(&Progress { instructions: retired, seconds: started.elapsed().as_secs_f64() }) {
                 // Asked again, it need not be polite.
-                signal_all(&shared, &child, if asked.is_none() { libc::SIGTERM } else { libc::SIGKILL });
+                signal_all(&shared, &watched, if asked.is_none() { libc::SIGTERM } else { libc::SIGKILL });
                 asked = asked.or(Some(told));
             }
         }
         if asked.is_some_and(|since| since.elapsed() > GRACE) {
-            signal_all(&shared, &child, libc::SIGKILL);
+            signal_all(&shared, &watched, libc::SIGKILL);
         }
         std::thread::sleep(TURN);
     }
     let found = consumer
         .join()
         .map_err(|_| RecordError::io("the recorder failed", std::io::Error::other("a defect of mmulab's own")))?;
-    // Whoever still runs waits for room that will not come; whoever is not known yet finds that out.
+    // Whoever still runs waits for room that will not come, and is ended.
     arena.close();
-    signal_all(&shared, &child, libc::SIGKILL);
-    let status = match status {
-        Some(status) => status,
-        None => child.wait().map_err(|e| RecordError::io("cannot wait for the program", e))?,
-    };
+    watched.end().map_err(|e| RecordError::io("cannot end the program", e))?;
+    drop(door);
+    let status = status.unwrap_or_else(|| ExitStatus::from_raw(arena.main_status().unwrap_or(libc::SIGKILL)));
     let seconds = ended_after.unwrap_or_else(|| started.elapsed()).as_secs_f64();
     let retired = shared.retired.load(Ordering::Relaxed);
     if !shared.began.load(Ordering::Acquire) && !matches!(found.why, Why::Full(_)) {
@@ -176,7 +188,9 @@ fn report(
         Ended::DiskFull => Some("the disk was full".into()),
     };
     lost.dedup();
-    let end = EndInfo { processes, threads, ended_early, lost: lost.clone() };
+    // Of a program that was stopped, or that a signal ended, that is said already.
+    let failed = (ended == Ended::Exited && exit_status != 0).then(|| format!("status {exit_status}"));
+    let end = EndInfo { processes, threads, ended_early, failed, lost: lost.clone() };
     match output.finish(&end) {
         Ok(0) => {}
         Ok(given_up) => warnings.push(format!("{given_up} chunks were given up to make room for the trace's index")),
@@ -204,11 +218,18 @@ fn report(
     }
 }
 
+/// Has what the program writes to its standard output appear on the launcher's standard error: the launcher's standard
+/// output is for its own data (tables, JSON), which would be spoilt.
+fn said_aside(mut command: Command) -> std::io::Result<Command> {
+    command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
+    Ok(command)
+}
+
 /// Sends `signal` to all processes that are recorded.
-fn signal_all(shared: &Shared, child: &Child, signal: i32) {
+fn signal_all(shared: &Shared, watched: &Watched, signal: i32) {
     let mut pids = shared.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if !shared.reaped.load(Ordering::Acquire) {
-        pids.push(child.id());
+        pids.extend(watched.main());
     }
     for pid in pids {
         // SAFETY: no memory is involved. A process that ended a moment ago is no harm.
@@ -272,7 +293,17 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
     };
     let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
-    let settings = Settings { description, qemu: options.qemu.clone(), qemu_args, plugin, system: None };
+    // The program may change its directory and its environment before it executes another.
+    let qemu = std::fs::canonicalize(&qemu).unwrap_or(qemu);
+    let settings = Settings {
+        description,
+        qemu: Some(qemu.clone()),
+        qemu_args,
+        plugin,
+        door: door_name(),
+        pid_namespace: pid_namespace(),
+        system: None,
+    };
     Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })
 }
 
@@ -293,7 +324,7 @@ fn heap_library(library: &Path, program: &Path, isa: Isa) -> Result<OsString, Re
 }
 
 impl Plan {
-    fn start(&self, options: &RecordOptions, arena: &Arena) -> std::io::Result<Child> {
+    fn command(&self, options: &RecordOptions, arena: &Arena) -> Command {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .chain(options.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
             .collect();
@@ -309,7 +340,7 @@ impl Plan {
         }
         let (args, env) = command_line(
             &self.settings,
-            Path::new(&arena.path()),
+            &Handed { arena: arena.path(), ..Handed::default() },
             &crate::Image { number: 0, pid: 1, tid: 1 },
             &self.program,
             self.args.iter().map(OsString::from).collect(),
@@ -330,8 +361,35 @@ impl Plan {
                 })
             };
         }
-        command.spawn()
+        command
     }
+}
+
+/// A name of this recording's own for its socket.
+fn door_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("mmulab-record-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The namespace of process numbers that this process is in, as its inode; 0 if it is not known.
+pub fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+/// What the plugin of an image is handed by whoever starts it. Descriptors are open in QEMU when it starts; the plugin
+/// closes them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Handed {
+    /// Where the shared memory is: a path.
+    pub arena: String,
+    /// Where it is if that path cannot be opened: a descriptor.
+    pub arena_fd: Option<RawFd>,
+    /// The plugin, where its own path may not be open to the process.
+    pub plugin_fd: Option<RawFd>,
+    /// The program, if it is a descriptor that the process which executed it had open.
+    pub program_fd: Option<RawFd>,
+    /// The root and the working directory to go on in: those of a program that called chroot, QEMU being outside.
+    pub inside: Option<(RawFd, RawFd)>,
 }
 
 /// Variables that the host's dynamic linker heeds: they are the recorded program's, not QEMU's.
@@ -342,7 +400,7 @@ fn is_for_linker(name: &[u8]) -> bool {
 /// QEMU's arguments and environment for recording `program` as `image`.
 pub fn command_line(
     settings: &Settings,
-    arena: &Path,
+    handed: &Handed,
     image: &crate::Image,
     program: &Path,
     args: Vec<OsString>,
@@ -353,8 +411,21 @@ pub fn command_line(
     let mut out: Vec<OsString> = settings.qemu_args.iter().map(OsString::from).collect();
     out.push("-plugin".into());
     let crate::Image { number, pid, tid } = image;
-    let plugin = escape(&settings.plugin);
-    out.push(format!("{plugin},arena={},image={number},pid={pid},tid={tid}", escape(arena)).into());
+    let plugin = match handed.plugin_fd {
+        Some(fd) => format!("/proc/self/fd/{fd}"),
+        None => escape(&settings.plugin),
+    };
+    let mut given = format!("{plugin},arena={},image={number},pid={pid},tid={tid}", escape(Path::new(&handed.arena)));
+    let fds = [("arena-fd", handed.arena_fd), ("plugin-fd", handed.plugin_fd), ("program-fd", handed.program_fd)];
+    let inside = handed
+        .inside
+        .map_or([None; 2], |(root, directory)| [("root-fd", Some(root)), ("directory-fd", Some(directory))].map(Some));
+    for (key, fd) in fds.into_iter().chain(inside.into_iter().flatten()) {
+        if let Some(fd) = fd {
+            given.push_str(&format!(",{key}={fd}"));
+        }
+    }
+    out.push(given.into());
     let mut host = Vec::new();
     for (name, value) in env {
         let name = name.into_vec();

@@ -6,6 +6,7 @@
 //! processes, what a dead process left behind.
 
 mod consumer;
+mod door;
 mod image;
 mod launch;
 mod options;
@@ -13,6 +14,7 @@ mod output;
 mod process;
 mod report;
 mod system;
+mod watch;
 
 pub mod arena;
 pub mod elf;
@@ -23,10 +25,11 @@ pub mod words;
 mod error;
 mod message;
 
+pub use door::{Keys, ask};
 pub use error::RecordError;
-pub use launch::{command_line, qemu_for, record};
+pub use launch::{Handed, command_line, pid_namespace, qemu_for, record};
 pub use message::{Image, Message, Settings, SystemSettings};
 pub use options::RecordOptions;
-pub use process::is_alive;
+pub use process::{child_ended, is_alive};
 pub use report::{Ended, Progress, RecordReport};
 pub use system::{Memhog, SystemOptions, Thp};

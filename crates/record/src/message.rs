@@ -7,12 +7,16 @@ use std::path::PathBuf;
 pub struct Settings {
     /// What the trace says of itself.
     pub description: Description,
-    /// QEMU, where it was named; otherwise it is looked for by the program's instruction set.
+    /// The QEMU for programs of `description.isa`; another one is looked for in PATH.
     pub qemu: Option<PathBuf>,
     /// QEMU's arguments before the plugin's and the program's, for programs of `description.isa`.
     pub qemu_args: Vec<String>,
     /// The plugin.
     pub plugin: PathBuf,
+    /// The name of the socket at which recorded processes get files: see [`crate::ask`].
+    pub door: String,
+    /// The launcher's namespace of process numbers, as its inode; 0 if it is not known.
+    pub pid_namespace: u64,
     /// Of a whole system: what is needed to follow it.
     pub system: Option<SystemSettings>,
 }
@@ -84,11 +88,13 @@ pub enum Message {
         /// The image that is not.
         next: Image,
     },
-    /// The process runs on outside the emulator.
+    /// The process is about to run a program outside the emulator.
     Escaped {
         /// What it runs, and why.
         what: String,
     },
+    /// That program could not be executed: the process goes on as before.
+    Stayed,
     /// The CPU of a system that says so runs this process and thread from here on.
     Runs {
         /// Process.

@@ -68,6 +68,51 @@ pub const fn framed(word: u64) -> Option<(u64, u8)> {
     Some((word >> PAYLOAD_SHIFT & ((1 << (ORDER_SHIFT - PAYLOAD_SHIFT)) - 1), (word >> ORDER_SHIFT) as u8 & 0x3f))
 }
 
+/// Most bytes of code in a definition: with its two other words it fits behind [`crate::arena::FULL_WORDS`]. QEMU's blocks have
+/// at most 512 instructions of at most 15 bytes.
+pub const MAX_CODE: usize = 512 * 15;
+const _: () = assert!(2 + MAX_CODE.div_ceil(8) < (crate::arena::BUFFER_WORDS - crate::arena::FULL_WORDS) as usize);
+
+/// Says that the code of a block does not follow.
+const NO_CODE: u64 = 1 << 31;
+
+/// The words that define a block: where it begins; its bytes and instructions; its code, eight bytes a word.
+pub fn definition(start: u64, instructions: u32, code: &[u8]) -> impl Iterator<Item = u64> {
+    let told = if code.len() <= MAX_CODE { code } else { &[] };
+    let without = if told.len() < code.len() { NO_CODE } else { 0 };
+    let counts = (code.len() as u64) << 32 | u64::from(instructions) & (NO_CODE - 1) | without;
+    let words = told.chunks(8).map(|part| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(word)
+    });
+    [start, counts].into_iter().chain(words)
+}
+
+/// A block as its words define it.
+pub struct Definition {
+    /// Where it begins.
+    pub start: u64,
+    /// Its bytes.
+    pub bytes: u32,
+    /// Its instructions.
+    pub instructions: u32,
+    /// Its code, if that was told.
+    pub code: Vec<u8>,
+}
+
+/// Takes a definition from the front of `words`; `None` at their end.
+pub fn take_definition(words: &mut &[u64]) -> Option<Definition> {
+    let (&[start, counts], rest) = words.split_first_chunk()?;
+    let bytes = (counts >> 32) as u32;
+    let told = if counts & NO_CODE == 0 { bytes as usize } else { 0 };
+    let (code, rest) = rest.split_at_checked(told.div_ceil(8))?;
+    *words = rest;
+    let mut code: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    code.truncate(told);
+    Some(Definition { start, bytes, instructions: (counts & (NO_CODE - 1)) as u32, code })
+}
+
 /// What an access is apart from its address: `index << 4 | store << 3 | size_shift`.
 #[inline(always)]
 pub const fn shape(word: u64, note: Option<u64>) -> u32 {
@@ -99,6 +144,20 @@ pub const fn op(shape: u32) -> mmulab_trace::Op {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn definitions_come_out_as_they_went_in() {
+        let long = vec![7; MAX_CODE + 1];
+        let mut words: Vec<u64> = definition(0x1000, 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9]).collect();
+        words.extend(definition(0x2000, 600, &long));
+        words.extend(definition(0x3000, 1, &[0xc3]));
+        let mut rest = words.as_slice();
+        let mut next = || take_definition(&mut rest).map(|d| (d.start, d.bytes, d.instructions, d.code));
+        assert_eq!(next(), Some((0x1000, 9, 3, vec![1, 2, 3, 4, 5, 6, 7, 8, 9])));
+        assert_eq!(next(), Some((0x2000, MAX_CODE as u32 + 1, 600, vec![])));
+        assert_eq!(next(), Some((0x3000, 1, 1, vec![0xc3])));
+        assert_eq!(next(), None);
+    }
 
     #[test]
     fn words_tell_what_they_were_made_of() {

@@ -60,7 +60,7 @@ fn loads() -> Vec<Batch> {
             Ref::read(object(random).add(random % BYTES))
         })
         .collect();
-    let batches = loads.chunks(Batch::TARGET).map(|refs| Batch { refs: refs.to_vec(), events: Vec::new() });
+    let batches = loads.chunks(Batch::TARGET).map(|refs| Batch { refs: refs.to_vec(), ..Batch::default() });
     [allocations()].into_iter().chain(batches).collect()
 }
 

@@ -85,6 +85,7 @@ impl Teller for WithHeaders {
         }
         std::mem::swap(batch, &mut self.said);
         batch.clear();
+        batch.code = std::mem::take(&mut self.said.code);
         let mut events = std::mem::take(&mut self.said.events).into_iter();
         let mut words = std::mem::take(&mut self.said.refs);
         let mut told = Ok(());

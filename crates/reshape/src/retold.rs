@@ -36,6 +36,10 @@ impl<T: Teller> Source for Retold<T> {
         self.teller.info()
     }
 
+    fn tell_code(&mut self) -> bool {
+        self.teller.source_mut().tell_code()
+    }
+
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
         if self.over {

@@ -179,7 +179,7 @@ proptest! {
                     prop_assert_eq!(next, Some(&Item::Access(*access, mmulab_addr::VirtAddr::new(to), *n)));
                     continue;
                 }
-                Item::Retire(_) => {
+                Item::Retire(_) | Item::Code(_) => {
                     prop_assert_eq!(next, Some(item));
                     continue;
                 }

@@ -60,7 +60,7 @@ impl JsonSchema for Ways {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "Ways of a set, or \"full\" for one set of all entries.",
-            "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "full" }],
+            "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MAX_WAYS }, { "const": "full" }],
         })
     }
 }

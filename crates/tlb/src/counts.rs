@@ -1,9 +1,10 @@
 use crate::predictor::PredictorCounts;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Lookups of one side at one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SideCounts {
     /// Lookups.
     pub accesses: u64,
@@ -14,7 +15,7 @@ pub struct SideCounts {
 }
 
 /// What a coalescing array made of the base pages that walks for it found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CoalescingCounts {
     /// Fills by walks that became an entry of several pages.
     pub coalesced: u64,
@@ -49,7 +50,7 @@ impl CoalescingCounts {
 }
 
 /// What an array of bundles wrote where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MirrorCounts {
     /// Entries written, one for each set that a fill reached.
     pub writes: u64,
@@ -71,7 +72,7 @@ impl MirrorCounts {
 }
 
 /// What one array did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArrayCounts {
     /// The array.
     pub name: String,
@@ -109,7 +110,7 @@ pub struct ArrayCounts {
 
 /// What the misses of one side's first level brought into it, by the size of the entry: `coalesced` where it translates
 /// several pages of the table. So AMD's counters of L1 DTLB misses tell them apart (paper 1, Table 2).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reloads {
     /// From the second level.
     pub l2_hits: BTreeMap<String, u64>,
@@ -121,7 +122,7 @@ pub struct Reloads {
 pub const UNHELD: &str = "unheld";
 
 /// What the hierarchies of one core, or of all, did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HierarchyCounts {
     /// First level, fetches.
     pub l1i: SideCounts,

@@ -120,6 +120,7 @@ pub struct MixDesc {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
     /// Bits added to each entry for the bitmap or the length, beyond the tag bits that a superpage leaves over. Default 0.
+    #[schemars(range(min = 0, max = 64))]
     pub extra_bits: u16,
     /// The page size whose number chooses the set. Default: the smallest of `sizes`, or of a bundle of them. A larger one
     /// needs fewer mirrors, and sends neighbouring small pages to one set.
@@ -134,6 +135,7 @@ pub struct MixDesc {
     /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section 7.2).
     /// Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8), extend("x-power-of-two" = true))]
     pub small_group: Option<u16>,
 }
 
@@ -141,10 +143,12 @@ pub struct MixDesc {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PredictorDesc {
-    /// Entries: a power of two. Range 1..=65536.
+    /// Entries.
+    #[schemars(range(min = 1, max = 65536), extend("x-power-of-two" = true))]
     pub entries: u32,
     /// Cycles that a guess adds to each lookup of a second level; a first level's is hidden by the pipeline. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
     pub cycles: u32,
 }
 
@@ -155,10 +159,12 @@ pub struct ArrayDesc {
     /// What reports call it; unique in the machine.
     pub name: String,
     /// 1 or 2.
+    #[schemars(range(min = 1, max = 2))]
     pub level: u8,
     /// What it serves: `instruction`, `data` or `both`.
     pub side: Placement,
-    /// Entries in all. Range 1..=65536.
+    /// Entries in all.
+    #[schemars(range(min = 1, max = 65536))]
     pub entries: u32,
     /// Ways of a set, or `"full"`. They must divide the entries. At most 256.
     pub ways: Ways,
@@ -173,6 +179,7 @@ pub struct ArrayDesc {
     pub probe: Probe,
     /// Latency of a hit, in cycles; a first level's is hidden by the pipeline and should be 0. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
     pub hit_cycles: u32,
     /// A page larger than any in `sizes` is held as its part of this size, which must be one of them. Default: it is
     /// not held at all.
@@ -189,6 +196,7 @@ pub struct ArrayDesc {
     /// to 1024, the longest run, for `colt-fa`; pages of each size, 2, 4 or 8, for `colt++`; superpages, a power of two up
     /// to 64 (as a bitmap) or 512 (as a length), for `mix`. The other designs have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
     /// What else may be chosen about design `mix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,6 +207,7 @@ pub struct ArrayDesc {
     pub predictor: Option<PredictorDesc>,
     /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000))]
     pub probe_cycles: u32,
     /// One array for all cores rather than one for each: of level 2. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -305,8 +314,9 @@ pub struct HierarchyDesc {
     /// Whether the second level includes the first: `none` or `inclusive`. Default `none`.
     pub inclusion: Inclusion,
     /// Bits of address-space tag; 0 means that the kernel flushes all but global entries at
-    /// each switch of address space. Range 0..=16.
+    /// each switch of address space.
     /// Default 12.
+    #[schemars(range(min = 0, max = 16))]
     pub asid_bits: u8,
     /// Whose arrays coalesce as their `design` says: `both`, `data`, `instruction` or `none`; an array that serves both
     /// sides does with `both` alone. Without, all designs but `tps` and `skew` hold single pages as `plain` does. Default `both`.

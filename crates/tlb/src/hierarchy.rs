@@ -384,6 +384,7 @@ impl Hierarchy {
         let tell = |change, _, entry: &Entry| match change {
             Change::Filled => obs.filled(index, entry),
             Change::Evicted => obs.evicted(index, entry),
+            Change::EvictedFrom(set) => obs.evicted_from(index, set, entry),
             Change::Dropped => obs.invalidated(index, entry),
         };
         let (slot, gone) = self.arrays[index].take(q.asid, q.vpn, target.size, known, (absent, O::ACTIVE), tell);
@@ -477,6 +478,8 @@ impl Hierarchy {
 
     /// The arrays that all cores have in common go to `to`, a hierarchy of the same description, which acts next.
     pub fn hand_over(&mut self, to: &mut Self) {
+        // The other core may write the page that this one has just not found.
+        self.absent = [NOBODY; 2];
         for (own, other) in self.arrays.iter_mut().zip(&mut to.arrays).filter(|(own, _)| own.shared) {
             std::mem::swap(own, other);
         }

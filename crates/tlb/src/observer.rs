@@ -10,6 +10,10 @@ pub trait Observer {
     fn filled(&mut self, _array: usize, _entry: &Entry) {}
     /// An entry was replaced by another.
     fn evicted(&mut self, _array: usize, _entry: &Entry) {}
+    /// An entry of this set was replaced by another, in an array that holds copies of one entry in several sets.
+    fn evicted_from(&mut self, array: usize, _set: u32, entry: &Entry) {
+        self.evicted(array, entry);
+    }
     /// An entry was dropped because it must not be used any more.
     fn invalidated(&mut self, _array: usize, _entry: &Entry) {}
 }

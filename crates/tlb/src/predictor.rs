@@ -3,13 +3,14 @@
 
 use crate::desc::PredictorDesc;
 use mmulab_addr::VirtAddr;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Most entries of a predictor's table: far above any proposed.
 const MAX_ENTRIES: u32 = 1 << 16;
 
 /// What a predictor did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PredictorCounts {
     /// Guesses: one for each lookup of the array.
     pub guesses: u64,

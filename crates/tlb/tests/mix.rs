@@ -245,6 +245,73 @@ fn one_dirty_bit_for_all() {
     assert_eq!(core.write(B), Ended::Hit(1));
 }
 
+/// CHANGELOG number 12: mirrors are written on misses (section 4.3). A walk for a page that the probed set translates sets a
+/// dirty bit or finds other rights; it changes that set alone, even if the line has more pages of the bundle by now.
+#[test]
+fn a_walk_that_follows_no_miss_changes_the_probed_set_alone() {
+    let anywhere = MixDesc { span: Span::Anywhere, ..length() };
+    for options in [MixDesc::default(), merged(), length(), anywhere] {
+        let writes = |core: &mut Core| core.tlbs.counts().arrays[0].mirroring.unwrap().writes;
+        // The neighbour was not accessed at the first walk, and is at the second.
+        let mut core = of(4, 2, 8, options.clone());
+        core.huge.extend([(8, pde(8, RW | A)), (9, pde(9, RW))]);
+        core.read(8 * HUGE);
+        assert_eq!((core.copies(0, 8 * HUGE, P2M), writes(&mut core)), (4, 4));
+        *core.huge.get_mut(&9).unwrap() |= A;
+        assert_eq!(core.write(8 * HUGE), Ended::Rewalked);
+        assert_eq!((core.copies(0, 9 * HUGE, P2M), writes(&mut core)), (1, 5), "{options:?}");
+        assert_eq!(core.read(9 * HUGE + 1), Ended::Walked, "set 1 knows nothing of it");
+        core.check();
+        // Rights that grew need no flush. The pages had one entry in each set, and have two in the probed one.
+        let mut core = of(4, 2, 8, options.clone());
+        core.huge.extend([(8, pde(8, A)), (9, pde(9, A))]);
+        core.read(8 * HUGE);
+        assert_eq!(writes(&mut core), 4);
+        *core.huge.get_mut(&8).unwrap() |= RW;
+        assert_eq!(core.write(8 * HUGE), Ended::Rewalked);
+        assert_eq!((core.copies(0, 8 * HUGE, P2M), writes(&mut core)), (4, 5), "{options:?}");
+        assert_eq!(core.write(8 * HUGE), Ended::Hit(1));
+        assert_eq!(core.write(8 * HUGE + 1), Ended::Rewalked, "set 1 has the old rights");
+        core.check();
+    }
+    // A run that its line would make too long goes; the new one is for the probed set.
+    let mut core = of(4, 2, 8, MixDesc { span: Span::Anywhere, ..length() });
+    core.huge.extend((4..12).map(|n| (n, pde(n, RW | A))));
+    core.huge.extend((12..16).map(|n| (n, pde(n, RW))));
+    for number in [4, 8] {
+        core.read(number * HUGE);
+    }
+    assert_eq!(core.copies(0, 11 * HUGE, P2M), 4, "pages 4 to 11, in each set");
+    assert_eq!(core.copies(0, 4 * HUGE, P2M), 7, "the other three sets hold pages 4 to 7 too");
+    core.huge.range_mut(12..16).for_each(|(_, bits)| *bits |= A);
+    assert_eq!(core.write(8 * HUGE), Ended::Rewalked);
+    assert_eq!((core.copies(0, 15 * HUGE, P2M), core.copies(0, 4 * HUGE, P2M)), (1, 6));
+}
+
+/// CHANGELOG number 12: the dirty bit of two copies made one does not depend on their ways. Here the copy in the first way
+/// is dirty, and the older one behind it is not.
+#[test]
+fn of_two_copies_the_dirty_one_counts() {
+    for dirty in [false, true] {
+        let mut core = figure_2(of(2, 2, 2, MixDesc::default()));
+        core.read(0x10); // A takes the first way of set 0, and the bundle the second.
+        core.read(B);
+        core.read(0x11); // D and E take both ways of set 1.
+        core.read(0x13);
+        if dirty {
+            // As by another core.
+            core.huge.values_mut().for_each(|bits| *bits |= D);
+        }
+        core.flush(0x10, 1);
+        assert_eq!(core.read(B + 1), Ended::Walked);
+        assert_eq!(core.copies(0, B, P2M), 3, "two in set 0: the new one in A's place");
+        let ended = if dirty { Ended::Hit(1) } else { Ended::Rewalked };
+        assert_eq!(core.write(B + 2), ended);
+        assert_eq!(core.tlbs.counts().arrays[0].mirroring.unwrap().duplicates, 1);
+        core.check();
+    }
+}
+
 /// Section 3: as many contiguous superpages as sets need one entry of each set.
 #[test]
 fn coalescing_outweighs_mirroring() {

@@ -41,6 +41,27 @@ fn zen() -> Hierarchy {
     Hierarchy::new(&arrays, &HierarchyDesc::default()).unwrap()
 }
 
+/// CHANGELOG number 16: a core that misses in a shared array may find, when its walk ends, that another core has filled the
+/// page meanwhile. The array must not get it twice.
+#[test]
+fn a_page_that_two_cores_walk_for_is_once_in_the_array_they_share() {
+    let arrays = [
+        array("L1", 1, Placement::Both, 2, Ways::Full, &[P4K]),
+        ArrayDesc { shared: true, ..array("L2", 2, Placement::Both, 8, Ways::Full, &[P4K]) },
+    ];
+    let [mut one, mut other] = [(); 2].map(|()| Hierarchy::new(&arrays, &HierarchyDesc::default()).unwrap());
+    let (va, page) = (0x5000, leaf(0x5000, P4K));
+    assert!(matches!(look(&mut one, va, Access::Read), Outcome::Miss { .. }));
+    one.hand_over(&mut other);
+    assert!(matches!(look(&mut other, va, Access::Read), Outcome::Miss { .. }));
+    fill(&mut other, va, Access::Read, page);
+    other.hand_over(&mut one);
+    one.fill_late(ASID, VirtAddr::new(va), Access::Read, (&page, None), 1, &mut Silent);
+    let mut held = Vec::new();
+    one.each_entry(|array, _, entry| held.extend((array == 1).then_some(entry.pfn)));
+    assert_eq!(held, [page.pfn]);
+}
+
 /// S0-M014: the L2 DTLB never holds 1 GB; Zen 3's page directory cache takes what the L1 DTLB evicts.
 #[test]
 fn one_gigabyte_data_pages_go_from_the_first_level_to_the_page_directory_cache() {

@@ -1,5 +1,6 @@
-use crate::{Event, Item, Ref};
+use crate::{Code, Event, Item, Ref};
 use mmulab_addr::{BASE_BYTES, VirtAddr};
+use std::sync::Arc;
 
 /// A stretch of a trace, decoded: one word per reference, events beside them.
 #[derive(Clone, Default, Debug)]
@@ -8,6 +9,8 @@ pub struct Batch {
     pub refs: Vec<Ref>,
     /// Events that control words point at.
     pub events: Vec<Event>,
+    /// Code that control words point at, if its source was asked for it: see [`crate::Source::tell_code`].
+    pub code: Vec<Arc<Code>>,
 }
 
 impl Batch {
@@ -19,6 +22,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.refs.clear();
         self.events.clear();
+        self.code.clear();
     }
 
     /// Whether a source should hand it over.
@@ -32,7 +36,7 @@ impl Batch {
         self.refs.iter().fold((0u64, 0), |(instructions, references), word| match word.item() {
             Item::Access(_, _, n) => (instructions.wrapping_add(u64::from(n)), references + 1),
             Item::Retire(n) => (instructions.wrapping_add(n), references),
-            Item::Event(_) => (instructions, references),
+            Item::Event(_) | Item::Code(_) => (instructions, references),
         })
     }
 
@@ -40,6 +44,12 @@ impl Batch {
     pub fn push_event(&mut self, event: Event) {
         self.refs.push(Ref::event(self.events.len()));
         self.events.push(event);
+    }
+
+    /// Says that what follows executes `code`.
+    pub fn push_code(&mut self, code: &Arc<Code>) {
+        self.refs.push(Ref::code(self.code.len()));
+        self.code.push(Arc::clone(code));
     }
 
     /// Appends the execution of a block of `bytes` code bytes: one fetch per page it touches.

@@ -26,6 +26,9 @@ pub enum TraceErrorKind {
     /// The file ends too early; what came before is whole.
     #[error("cut short: {0}")]
     Cut(String),
+    /// What follows the references is not what was written; all of them were read.
+    #[error("damaged at its end: {0}")]
+    End(String),
     /// Bytes are not what was written.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -52,6 +55,11 @@ impl TraceError {
     /// A system error on the file `path`.
     pub fn io(path: impl Into<PathBuf>, error: std::io::Error) -> Self {
         Self::new(path.into().display().to_string(), "", error)
+    }
+
+    /// Whether all references were read: only what follows them is damaged.
+    pub fn is_after_all(&self) -> bool {
+        matches!(self.kind, TraceErrorKind::End(_))
     }
 
     fn place(name: &str, at: &str) -> String {

@@ -5,6 +5,7 @@
 //! [`Event`]s beside it, so that the simulator's loop reads one word per reference.
 
 mod batch;
+mod code;
 mod error;
 mod event;
 mod files;
@@ -17,6 +18,7 @@ mod summary;
 mod text;
 
 pub use batch::Batch;
+pub use code::{Body, Code};
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
 pub use files::{
@@ -24,8 +26,8 @@ pub use files::{
 };
 pub use foreign::{AccelSimReader, ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader, WarpShape};
 pub use native::{
-    ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, NativeReader, NativeWriter, Op, Sought,
-    Variant, VariantId, sealed_chunk, write_index,
+    ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, MAX_STATES, NativeReader, NativeWriter, Op,
+    Sought, Variant, VariantId, sealed_chunk, sealed_index, write_index,
 };
 pub use refs::{Item, Ref};
 pub use source::{Isa, Member, Mixed, Source, TraceInfo, Verified};

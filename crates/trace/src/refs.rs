@@ -5,7 +5,7 @@ use mmulab_addr::{Access, VirtAddr};
 /// | bits | a reference | a control word |
 /// |---|---|---|
 /// | 0..2 | 0 fetch, 1 read, 2 write | 3 |
-/// | 2..7 | fetch: instructions in the block (0..=31) | 0 retire, 1 event |
+/// | 2..7 | fetch: instructions in the block (0..=31) | 0 retire, 1 event, 2 code |
 /// | 7..64 | virtual address (57 bits) | count or index |
 ///
 /// A fetch stands for the execution of a translation block that begins there: it touches the page, and retires the
@@ -24,11 +24,14 @@ pub enum Item {
     Retire(u64),
     /// The event of this index in [`crate::Batch::events`] happens here.
     Event(usize),
+    /// The fetches and accesses that follow are an execution of the code of this index in [`crate::Batch::code`].
+    Code(usize),
 }
 
 const KIND: u64 = 3;
 const CONTROL: u64 = 3;
 const EVENT: u64 = 1 << 2;
+const CODE: u64 = 2 << 2;
 const SMALL_SHIFT: u32 = 2;
 const VA_SHIFT: u32 = 7;
 
@@ -71,6 +74,12 @@ impl Ref {
     #[inline(always)]
     pub const fn event(index: usize) -> Self {
         Self(((index as u64) << VA_SHIFT) | EVENT | CONTROL)
+    }
+
+    /// The code of index `index` in the batch is executed next.
+    #[inline(always)]
+    pub const fn code(index: usize) -> Self {
+        Self(((index as u64) << VA_SHIFT) | CODE | CONTROL)
     }
 
     /// The packed word.
@@ -122,8 +131,9 @@ impl Ref {
             0 => Item::Access(Access::Fetch, self.va(), self.instructions()),
             1 => Item::Access(Access::Read, self.va(), 0),
             2 => Item::Access(Access::Write, self.va(), 0),
-            _ if self.0 & EVENT == 0 => Item::Retire(self.0 >> VA_SHIFT),
-            _ => Item::Event((self.0 >> VA_SHIFT) as usize),
+            _ if self.0 & EVENT != 0 => Item::Event((self.0 >> VA_SHIFT) as usize),
+            _ if self.0 & CODE != 0 => Item::Code((self.0 >> VA_SHIFT) as usize),
+            _ => Item::Retire(self.0 >> VA_SHIFT),
         }
     }
 }
@@ -141,5 +151,6 @@ mod tests {
         assert_eq!(Ref::write(va).item(), Item::Access(Access::Write, va, 0));
         assert_eq!(Ref::retire(1 << 50).item(), Item::Retire(1 << 50));
         assert_eq!(Ref::event(7).item(), Item::Event(7));
+        assert_eq!(Ref::code(9).item(), Item::Code(9));
     }
 }

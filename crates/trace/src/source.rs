@@ -1,10 +1,11 @@
 use crate::{Batch, Description, EndInfo, Sought, TraceError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// The instruction set a trace was made on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Isa {
     /// x86-64.
     #[default]
@@ -29,7 +30,7 @@ impl fmt::Display for Isa {
 }
 
 /// What is known of a trace before it is read.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TraceInfo {
     /// Where it comes from: a path, or the `gen:` text.
@@ -70,7 +71,7 @@ pub struct TraceInfo {
 }
 
 /// Several traces told in turns.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Mixed {
     /// How they take turns, as whoever mixed them describes it.
@@ -80,7 +81,7 @@ pub struct Mixed {
 }
 
 /// One of several traces told in turns.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Member {
     /// What it is called, unlike all others.
@@ -95,7 +96,7 @@ pub struct Member {
 }
 
 /// What [`Source::verify`] found.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Verified {
     /// Whether there were checksums to check.
     pub checksums: bool,
@@ -134,6 +135,12 @@ pub trait Source: Send {
     fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
         let _ = (instruction, hear);
         Ok(None)
+    }
+
+    /// Has its batches say which code runs ([`crate::Item::Code`]), for models that need dependences. Whether they will: most
+    /// sources know nothing of code. Only before the first batch.
+    fn tell_code(&mut self) -> bool {
+        false
     }
 
     /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the first

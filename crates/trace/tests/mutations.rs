@@ -1,5 +1,8 @@
 //! Thousands of damaged traces of every format, always the same ones: none makes a reader panic, run away or take
-//! memory out of proportion. `fuzz/` looks for more.
+//! memory out of proportion. `fuzz/` looks for more; what its targets do is done here with some of the inputs.
+
+#[path = "../../../fuzz/src/lib.rs"]
+mod fuzz;
 
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{
@@ -89,7 +92,7 @@ fn drain(mut source: impl Source) {
             match word.item() {
                 Item::Event(i) => assert!(i < batch.events.len()),
                 Item::Access(_, va, _) => assert_eq!(VirtAddr::new(va.raw()), va),
-                Item::Retire(_) => {}
+                Item::Retire(_) | Item::Code(_) => {}
             }
         }
         if !matches!(more, Ok(true)) {
@@ -162,7 +165,7 @@ fn champsim_sample() -> Vec<u8> {
 /// The streams of a chunk: what the encoder would write for a few executions.
 fn streams() -> [Vec<u8>; 6] {
     // Two variants: a block with two accesses, and two accesses alone (dictionary.rs).
-    let dictionary = vec![5, 0x80, 0x80, 0x80, 4, 32, 7, 6, 0x27, 4, 6, 7];
+    let dictionary = vec![9, 0x80, 0x80, 0x80, 4, 32, 7, 6, 0x27, 8, 6, 7];
     let events = [vec![0, 100, 6], b"\"tick\"".to_vec()].concat();
     let codes = vec![2, 2, 3, 0, 0, 4, 4, 0];
     let forms = vec![6, 13, 0, 1, 2, 3, 4, 12, 11, 5, 0, 0];
@@ -201,6 +204,35 @@ fn damaged_traces_are_survived() {
         }
         // Any cut.
         (0..sample.len().min(600)).for_each(|cut| read(&sample[..cut]));
+    }
+}
+
+#[test]
+fn the_fuzz_targets_survive_samples() {
+    // CHANGELOG number 16: under checked arithmetic, without a compiler that fuzzing needs.
+    let mut random = Random(16);
+    let samples: [Sample; 6] = [
+        ("native", native_sample(), fuzz::native),
+        ("text", [TEXT, WARPS].concat().into(), fuzz::text),
+        ("lackey", LACKEY.into(), fuzz::lackey),
+        ("view", VIEW.into(), fuzz::drmemtrace),
+        ("accel-sim", KERNEL.into(), fuzz::accelsim),
+        ("champsim", champsim_sample(), fuzz::champsim),
+    ];
+    for (_, sample, target) in &samples {
+        target(sample);
+        for _ in 0..500 {
+            let mut bytes = sample.clone();
+            random.damage(&mut bytes);
+            target(&bytes);
+        }
+    }
+    let whole = streams();
+    for _ in 0..2000 {
+        let mut damaged = whole.clone();
+        let which = random.below(damaged.len());
+        random.damage(&mut damaged[which]);
+        fuzz::native_streams(damaged[2].len() as u32, std::array::from_fn(|i| damaged[i].as_slice()));
     }
 }
 

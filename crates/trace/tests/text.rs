@@ -101,7 +101,7 @@ fn any_item() -> impl Strategy<Value = Any> {
         (va(), 0u32..32).prop_map(|(va, n)| Any::Ref(Ref::fetch(va, n))),
         va().prop_map(|va| Any::Ref(Ref::read(va))),
         va().prop_map(|va| Any::Ref(Ref::write(va))),
-        (0u64..1 << 57).prop_map(|n| Any::Ref(Ref::retire(n))),
+        (0u64..1 << 40).prop_map(|n| Any::Ref(Ref::retire(n))),
         event().prop_map(Any::Event),
     ]
 }
@@ -151,7 +151,7 @@ proptest! {
         // Wherever a batch ends.
         let at = cut.index(batch.refs.len() + 1);
         for part in [&batch.refs[..at], &batch.refs[at..]] {
-            writer.push_batch(&Batch { refs: part.to_vec(), events: batch.events.clone() }).unwrap();
+            writer.push_batch(&Batch { refs: part.to_vec(), events: batch.events.clone(), ..Batch::default() }).unwrap();
         }
         let text = writer.finish().unwrap();
         let mut reader = TextReader::new(text.as_slice(), "t".into());

@@ -5,6 +5,8 @@ use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 /// The caches of all cores, and the memory behind them.
 pub struct Caches {
     levels: Vec<Level>,
+    /// Whether one of them is for code alone.
+    has_code: bool,
     memory_cycles: u32,
 }
 
@@ -12,6 +14,10 @@ struct Level {
     name: String,
     cycles: u32,
     sets: u64,
+    /// Whether it is for code alone.
+    code: bool,
+    /// How many levels for data are nearer: at most 2, for reports tell three and memory.
+    depth: u8,
     /// One per core, or one for all.
     copies: Vec<Copy>,
 }
@@ -85,18 +91,58 @@ impl Caches {
                 name: d.name.clone(),
                 cycles: d.cycles,
                 sets: sets as u64,
+                code: d.code,
+                depth: 0,
                 copies: (0..copies).map(copy).collect(),
             })
         };
-        let levels = desc.iter().map(level).collect::<Result<_, _>>()?;
-        Ok(Self { levels, memory_cycles: rules.memory_cycles })
+        let mut levels: Vec<Level> = desc.iter().map(level).collect::<Result<_, _>>()?;
+        let mut nearer = 0;
+        for level in &mut levels {
+            level.depth = nearer.min(Self::MEMORY_DEPTH - 1);
+            nearer += u8::from(!level.code);
+        }
+        let has_code = levels.iter().any(|level| level.code);
+        Ok(Self { levels, has_code, memory_cycles: rules.memory_cycles })
     }
 
     /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards.
     #[inline]
     pub fn read(&mut self, core: usize, pa: PhysAddr) -> Served {
+        self.search(core, pa, |level| !level.code)
+    }
+
+    /// As [`Caches::read`], for a fetch: by way of the instruction cache, if there is one, in place of the first level.
+    #[inline]
+    pub fn fetch(&mut self, core: usize, pa: PhysAddr) -> Served {
+        let has_code = self.has_code;
+        self.search(core, pa, |level| level.code || level.depth > 0 || !has_code)
+    }
+
+    /// As [`Caches::read`], from the second level on: what a prefetcher brings there.
+    #[inline]
+    pub fn prefetch_line(&mut self, core: usize, pa: PhysAddr) -> Served {
+        self.search(core, pa, |level| !level.code && level.depth > 0)
+    }
+
+    /// The depth of memory among levels of data: see [`Caches::depth`].
+    pub const MEMORY_DEPTH: u8 = 3;
+
+    /// How far away the level `by` is ([`Served::by`]): 0 for the first level of data, or the instruction cache; 3 for memory.
+    #[inline]
+    pub fn depth(&self, by: u8) -> u8 {
+        self.levels.get(usize::from(by)).map_or(Self::MEMORY_DEPTH, |level| level.depth)
+    }
+
+    /// Cycles to code in the cache that fetches are served by first; 0 without caches.
+    pub fn fetch_cycles(&self) -> u32 {
+        self.levels.iter().find(|level| level.code).or(self.levels.first()).map_or(0, |level| level.cycles)
+    }
+
+    #[inline(always)]
+    fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         let line = pa.0 / LINE_BYTES;
-        for (by, level) in self.levels.iter_mut().enumerate() {
+        for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
             let (set, mine) = (level.set_of(line), level.mine(core));
             if level.copies[mine].read(set, line) {
                 return Served { by: by as u8, cycles: level.cycles };

@@ -1,7 +1,8 @@
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Walks of one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SideWalks {
     /// Walks begun.
     pub walks: u64,
@@ -16,7 +17,7 @@ pub struct SideWalks {
 }
 
 /// What happened at one level of the table.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LevelCounts {
     /// The level, counted from the leaves.
     pub level: u8,
@@ -29,7 +30,7 @@ pub struct LevelCounts {
 }
 
 /// What a walker did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WalkCounts {
     /// For fetches.
     pub instruction: SideWalks,

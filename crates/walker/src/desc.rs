@@ -13,8 +13,10 @@ pub struct WalkCacheDesc {
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
     /// PGD (PML4E). Of an elastic cuckoo table it holds lines of guides (it is a cuckoo walk cache): 4 is the one to pages of
     /// 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
+    #[schemars(inner(range(min = 1, max = 6)))]
     pub levels: Vec<u8>,
     /// Entries in all. 0 means that there is none: every walk starts above.
+    #[schemars(range(min = 0, max = 1 << 20))]
     pub entries: u32,
     /// Ways of a set, or `"full"`. A set is chosen by the low bits of the address above what an entry spans.
     pub ways: Ways,
@@ -23,6 +25,7 @@ pub struct WalkCacheDesc {
     pub replacement: Replacement,
     /// Latency of a hit, in cycles. Before a search of a hashed table all are asked first, and a miss takes as long. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
     pub hit_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]
@@ -36,8 +39,9 @@ pub struct WalkCacheDesc {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WalkerDesc {
-    /// Walks that can go on at once. Range 1..=64. Default 1.
+    /// Walks that can go on at once. Default 1.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
     pub count: u8,
     /// One walker, with its walk caches, for all cores, rather than one for each; walks beyond `count` wait for their turn.
     /// Default false.
@@ -48,6 +52,7 @@ pub struct WalkerDesc {
     pub cache: Vec<WalkCacheDesc>,
     /// Cycles to compute the hashes for each group of reads; only for page tables found by hashing. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000))]
     pub hash_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]
@@ -72,14 +77,21 @@ pub struct CacheDesc {
     /// What reports call it; unique in the machine.
     pub name: String,
     /// Capacity, such as `"32K"`.
+    #[schemars(extend("x-least" = "64", "x-most" = "4G"))]
     pub size: String,
     /// Ways of a set. They must divide the lines.
+    #[schemars(range(min = 1, max = 256))]
     pub ways: u32,
     /// Latency from the core to a hit, in cycles.
+    #[schemars(range(min = 0, max = 100_000))]
     pub cycles: u32,
     /// Whether the cores share it. Default false.
     #[serde(default)]
     pub shared: bool,
+    /// Whether it is an instruction cache, for code alone: fetches use it in place of the first level of the others.
+    /// Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub code: bool,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
@@ -105,6 +117,7 @@ pub struct CacheRules {
     #[serde(default)]
     pub data: bool,
     /// Latency from the core to memory, in cycles.
+    #[schemars(range(min = 0, max = 100_000))]
     pub memory_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]

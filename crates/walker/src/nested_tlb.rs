@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct NestedTlbDesc {
     /// Entries in all. 0 means that there is none.
+    #[schemars(range(min = 0, max = 1 << 20))]
     pub entries: u32,
     /// Ways of a set, or `"full"`. A set is chosen by the low bits of the page's number.
     pub ways: Ways,
@@ -30,6 +31,7 @@ pub struct NestedTlbDesc {
     pub replacement: Replacement,
     /// Latency of a hit, in cycles. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
     pub hit_cycles: u32,
     /// Where the numbers come from.
     #[serde(default)]
@@ -44,7 +46,7 @@ fn sizes() -> Vec<PageOrder> {
 }
 
 /// What the nested TLB did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NestedTlbCounts {
     /// Guest-physical addresses looked up.
     pub accesses: u64,

@@ -68,6 +68,14 @@ impl<K: Kernel> Generator<K> {
         }
         let before = |round: u64| program.instructions_before(round);
         let instructions = end.filter(|_| !turns).and_then(|end| before(end)?.checked_sub(before(first)?));
+        let filling = if turns { None } else { before(first.max(program.filling().min(end.unwrap_or(u64::MAX)))) };
+        let filling = filling.and_then(|filled| filled.checked_sub(before(first)?)).filter(|&filled| filled > 0);
+        let warnings = filling.map(|filled| {
+            format!(
+                "init=true: the first {filled} instructions fill the arrays, and counts are of them too, unless they are \
+                 left out"
+            )
+        });
         let info = TraceInfo {
             hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
             program: name.clone(),
@@ -76,6 +84,7 @@ impl<K: Kernel> Generator<K> {
             isa: Isa::X86_64,
             instructions,
             has_address_space: true,
+            warnings: warnings.into_iter().collect(),
             ..TraceInfo::default()
         };
         let (ready, mapped) = (false, false);

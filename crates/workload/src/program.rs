@@ -152,6 +152,11 @@ impl<K: Kernel> Program<K> {
         self.division.threads as u32
     }
 
+    /// Rounds of filling, which come first.
+    pub fn filling(&self) -> u64 {
+        self.filling
+    }
+
     /// Rounds in all, where that is known.
     pub fn rounds(&self) -> Option<u64> {
         self.division.rounds?.checked_add(self.filling)

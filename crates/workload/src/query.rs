@@ -1,6 +1,6 @@
 //! What generators are told in text: sizes, counts and names.
 
-use mmulab_addr::{BASE_BYTES, parse_bytes};
+use mmulab_addr::{BASE_BYTES, parse_bytes, show_bytes};
 
 /// A whole number, or one of thousands, millions or billions: `500k`, `35M`, `2G`.
 pub fn count(text: &str) -> Option<u64> {
@@ -21,7 +21,7 @@ pub fn between(key: &str, value: u64, low: u64, high: u64) -> Result<u64, String
 pub fn within(key: &str, text: &str, low: u64, high: u64) -> Result<u64, String> {
     parse_bytes(text)
         .filter(|b| (low..=high).contains(b))
-        .ok_or_else(|| format!("{key} is '{text}': give a size from {low} to {high} bytes, such as 64M"))
+        .ok_or_else(|| format!("{key} is '{text}': give a size from {} to {}", show_bytes(low), show_bytes(high)))
 }
 
 /// A footprint.

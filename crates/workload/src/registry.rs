@@ -24,6 +24,13 @@ pub struct GenerateError {
     what: String,
 }
 
+impl GenerateError {
+    /// The same without the text.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
 /// Why a generator's algorithm did not run in real memory.
 #[derive(Debug, Error)]
 pub enum NativeError {

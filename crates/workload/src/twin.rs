@@ -110,6 +110,7 @@ impl<'a> Walk<'a> {
                 match word.item() {
                     Item::Event(index) => self.event(index),
                     _ if !self.open => {}
+                    Item::Code(_) => {}
                     Item::Retire(n) => self.side.instructions += n,
                     Item::Access(kind, va, n) => {
                         self.side.instructions += u64::from(n);

@@ -54,7 +54,7 @@ fn whole(text: &str) -> Vec<Done> {
 }
 
 fn instructions(done: &[Done]) -> u64 {
-    Batch { refs: done.iter().map(|(_, word)| *word).collect(), events: Vec::new() }.counts().0
+    Batch { refs: done.iter().map(|(_, word)| *word).collect(), ..Batch::default() }.counts().0
 }
 
 /// A generator as it is, with its beginning, and with threads, if it can have them.

@@ -20,17 +20,20 @@ from mmulab.cli import (
     explain,
     microbench,
     pages,
+    probe,
     record,
     reproduce,
     run,
     study,
     trace,
+    trial,
     workloads,
 )
 from mmulab.cli.common import CONTEXT, Partial
+from mmulab.stopping import as_ctrl_c
 
 # After `--` stands a program with arguments of its own; these are the commands that take one.
-TAKE_PROGRAM = ("record", "study")
+TAKE_PROGRAM = ("record", "study", "try")
 
 INTERRUPTED = 130
 
@@ -39,6 +42,7 @@ click.rich_click.COMMAND_GROUPS = {
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
         {"name": "Experiments", "commands": ["microbench", "contiguity", "pages", "reproduce"]},
+        {"name": "This computer", "commands": ["try", "probe"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
         {"name": "Files of programs", "commands": ["elf"]},
     ]
@@ -46,7 +50,7 @@ click.rich_click.COMMAND_GROUPS = {
 
 
 @click.group(context_settings=CONTEXT, no_args_is_help=True)
-@click.version_option(engine.version(), prog_name="mmulab")
+@click.version_option(engine.build(), prog_name="mmulab")
 def app() -> None:
     """What address translation costs a real program, and which of its regions should be mapped with which page size.
 
@@ -64,6 +68,8 @@ for command in (
     contiguity.command,
     pages.command,
     microbench.microbench,
+    probe.command,
+    trial.command,
     reproduce.reproduce,
     catalog.machines,
     catalog.policies,
@@ -88,7 +94,8 @@ def invoke(argv: list[str]) -> int:
     """Runs one command and says what it exits with. No traceback reaches the user unless asked for."""
     own, program = split_program(argv)
     try:
-        app.main(args=own, prog_name="mmulab", standalone_mode=False, obj=program)
+        with as_ctrl_c():
+            app.main(args=own, prog_name="mmulab", standalone_mode=False, obj=program)
     except Exit as end:
         return end.exit_code
     except Partial as partial:

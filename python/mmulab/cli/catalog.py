@@ -1,5 +1,6 @@
 """`mmulab machines`, `policies` and `generators`: what can be named on the command line."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from mmulab import UserError, engine, units
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, print_json, set_option
+from mmulab.cli.named import NamedGroup
 from mmulab.tables import WIDE, plain
 
 
@@ -61,7 +63,7 @@ def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> No
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
-@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.group(cls=NamedGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.pass_context
 def machines(ctx: click.Context) -> None:
     """The machines there are, each a TOML file with the source of every number."""
@@ -101,7 +103,7 @@ def machines_show(name: str, as_json: bool) -> None:
 @click.option(
     "--group",
     "groups",
-    type=int,
+    type=click.IntRange(1, 512),
     nargs=2,
     default=engine.MIX_GROUPS,
     show_default=True,
@@ -136,7 +138,7 @@ def machines_fit(
         click.echo(units.toml_tables("tlb", found["fitted"]["tlb"]), nl=False)
 
 
-@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.group(cls=NamedGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.pass_context
 def policies(ctx: click.Context) -> None:
     """The operating system's page policies there are."""
@@ -160,10 +162,17 @@ def policies_show(name: str, as_json: bool) -> None:
 
 
 @click.command(context_settings=CONTEXT)
+@click.argument("name", required=False)
 @_JSON
-def generators(as_json: bool) -> None:
-    """Programs that need no recording: gen:NAME?key=value&key=value stands wherever a trace does."""
+def generators(name: str | None, as_json: bool) -> None:
+    """Programs that need no recording: gen:NAME?key=value&key=value stands wherever a trace does.
+
+    With NAME, only that one.
+    """
     found = engine.generators()
+    if name is not None:
+        name = name.removeprefix("gen:").partition("?")[0]
+        found = {name: _generator(found, name)}
     if as_json:
         print_json(found)
         return
@@ -174,13 +183,22 @@ def generators(as_json: bool) -> None:
         table.add_row(f"[bold]{name}[/]", "", "", about)
         for key, default, meaning in keys:
             table.add_row("", key, default, meaning)
-    table.add_row("[bold]all but gpu-*[/]", "", "", "And these, whichever it is.")
-    for key, default, meaning in COMMON_KEYS:
-        table.add_row("", key, default, meaning)
-    table.add_row("[bold]all of gpu-*[/]", "", "", "And these.")
-    for key, default, meaning in GPU_KEYS:
-        table.add_row("", key, default, meaning)
+    commons = (("all but gpu-*", "And these, whichever it is.", COMMON_KEYS), ("all of gpu-*", "And these.", GPU_KEYS))
+    for group, about, keys in commons:
+        if any(each.startswith("gpu-") == (keys is GPU_KEYS) for each in found):
+            table.add_row(f"[bold]{group}[/]", "", "", about)
+            for key, default, meaning in keys:
+                table.add_row("", key, default, meaning)
     console.out().print(table)
+
+
+def _generator(found: engine.Json, name: str) -> engine.Json:
+    if name not in found:
+        near = get_close_matches(name, found, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"these are {', '.join(found)}"
+        raise UserError(f"{name}: no such generator\nhint: {hint}")
+    schema: engine.Json = found[name]
+    return schema
 
 
 # What every generator takes besides its own keys: key, default, meaning.

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
-from mmulab import UserError, units
+from mmulab import Failure, UserError, units
+from mmulab.cli.numbers import COUNT_MAX, real_option, whole_option
 from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.engine import Options, mix_of
 from mmulab.engine import trace as find_trace
@@ -16,6 +17,9 @@ from mmulab.result import Result, json_text
 
 # What a trace is called that says how its thread blocks are dealt out.
 ACCEL_SIM = "accel-sim:"
+
+# Threads that run machines, at most; more than there are machines are not used.
+THREADS_MAX = 1024
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -32,8 +36,10 @@ class Partial(Exception):
 
 
 def raise_if_partial(results: list[Result]) -> None:
-    """Raises Partial if any run did not come to its end."""
+    """Raises Partial if any run did not come to its end, and Failure if all did and their trace has a damaged one."""
     short = [r for r in results if not r.complete]
+    if short and all(r.ended == "trace-end-damaged" for r in short):
+        raise Failure(f"{short[0].ended_message}\nhint: `mmulab trace convert` writes a whole copy of it")
     if short:
         reasons = sorted({f"{r.ended}: {r.ended_message}" if r.ended_message else r.ended for r in short})
         which = "all figures" if len(short) == len(results) else ", ".join(r.label for r in short)
@@ -43,7 +49,7 @@ def raise_if_partial(results: list[Result]) -> None:
 
 
 class Count(click.ParamType["int"]):
-    """A count, such as 2000000, 500k or 10M (powers of 1000)."""
+    """A count, such as 2000000, 500k or 10M (powers of 1000), of as much as the engine can count."""
 
     name = "COUNT"
 
@@ -56,6 +62,8 @@ class Count(click.ParamType["int"]):
             self.fail(
                 f"'{value}' is no count: write a number, with k, M or G for thousands, millions, billions", param, ctx
             )
+        if count > COUNT_MAX:
+            self.fail(f"'{value}' is too large: give 0 to {COUNT_MAX}", param, ctx)
         return count
 
 
@@ -101,6 +109,11 @@ def existing_program(name: str) -> None:
     raise UserError(f"{name}: no such program\nhint: give a path, or a name that is in PATH")
 
 
+def in_place_of(path: Path, what: str) -> str:
+    """The end of a sentence that says what was written: that `path` was there already. Ask before writing."""
+    return f", in place of {what} that was there" if path.exists() else ""
+
+
 def print_json(value: Any) -> None:
     """Writes data on stdout as JSON."""
     sys.stdout.write(json_text(value))
@@ -114,15 +127,26 @@ _ENGINE_OPTIONS = [
         "Default: fault where the trace tells mappings, else map.",
     ),
     click.option("--max-instructions", type=Count(), help="Stop after this many instructions of the trace."),
-    click.option("--base-cpi", type=float, help="Cycles per instruction without translation, measured by you."),
+    click.option(
+        "--base-cpi", type=real_option("base_cpi"), help="Cycles per instruction without translation, measured by you."
+    ),
     click.option(
         "--savable",
-        type=click.FloatRange(0, 1),
+        type=real_option("savable"),
         help="Share of walk cycles that count as lost time, in place of the model of what a core hides.",
     ),
-    click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random: placement in memory."),
     click.option(
-        "--threads", type=click.IntRange(min=1), help="Threads that run machines. Default: as many as are useful."
+        "--timing",
+        is_flag=True,
+        default=None,
+        help="Model time by the machine's out-of-order core (core.timing), with data and code in its caches. "
+        "Default: a base CPI and stalls, a quick look.",
+    ),
+    click.option("--seed", type=whole_option("seed"), help="Seed of everything random: placement in memory."),
+    click.option(
+        "--threads",
+        type=click.IntRange(1, THREADS_MAX),
+        help="Threads that run machines. Default: as many as are useful.",
     ),
 ]
 
@@ -137,7 +161,7 @@ def engine_options(function: F) -> F:
 
 def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
     """The engine's options out of a command's."""
-    names = ("unmapped", "max_instructions", "base_cpi", "savable", "seed", "threads")
+    names = ("unmapped", "max_instructions", "base_cpi", "savable", "timing", "seed", "threads")
     return Options(**{name: taken[name] for name in names}, reshape=reshape_of(taken), **fixed)
 
 

@@ -34,10 +34,8 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
     for result in results:
         result.check()
     _refuse_different_traces(results, force)
-    labels = [r.label for r in results]
-    is_twice = len(set(labels)) < len(labels)
-    if is_twice:
-        labels = [f"{r.label} / {given}" for given, r in loaded]
+    several = sum(given.is_dir() for given in files) > 1 and len({r.pair for r in results}) < len(results)
+    labels = _headings(loaded, with_study=several)
     if as_json:
         rows = [
             {"group": group, "figure": name, "values": dict(zip(labels, cells, strict=True))}
@@ -47,7 +45,7 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
         print_json(rows)
         return
     columns = side_by_side(console.out().width)
-    blocks = _blocks_of_studies(results, columns) if is_twice else _blocks(results, columns)
+    blocks = _blocks_of_studies(results, columns) if several else _blocks(results, columns)
     for at, block in enumerate(blocks):
         if at:
             console.out().print()
@@ -55,6 +53,15 @@ def compare(files: tuple[Path, ...], force: bool, as_json: bool) -> None:
     for result in results:
         if not result.complete:
             console.warn(f"{result.label} is partial ({result.ended}): {result.ended_message}")
+
+
+def _headings(loaded: list[tuple[Path, Result]], with_study: bool) -> list[str]:
+    """A heading for each result, no two equal: label and study; where two are equal, also file and place."""
+    labels = [" / ".join([r.pair, *([str(given)] if with_study else []), *r.changes]) for given, r in loaded]
+    for distinct in ([str(r.path) for _, r in loaded], [f"({at})" for at in range(1, len(loaded) + 1)]):
+        twice = {label for label in labels if labels.count(label) > 1}
+        labels = [f"{a} / {b}" if a in twice else a for a, b in zip(labels, distinct, strict=True)]
+    return labels
 
 
 def side_by_side(width: int) -> int:
@@ -77,13 +84,13 @@ def _blocks(results: list[Result], columns: int) -> list[list[Result]]:
 
 def _blocks_of_studies(results: list[Result], columns: int) -> list[list[Result]]:
     """What several studies have in common, each machine under each policy by itself; what only one has is told."""
-    by_label: dict[str, list[Result]] = {}
+    by_pair: dict[str, list[Result]] = {}
     for result in results:
-        by_label.setdefault(result.label, []).append(result)
-    alone = [label for label, same in by_label.items() if len(same) == 1]
+        by_pair.setdefault(result.pair, []).append(result)
+    alone = [pair for pair, same in by_pair.items() if len(same) == 1]
     if alone:
         console.warn(f"in one study only, and not compared: {', '.join(alone)}")
-    return [block for same in by_label.values() if len(same) > 1 for block in _columns(same, columns)]
+    return [block for same in by_pair.values() if len(same) > 1 for block in _columns(same, columns)]
 
 
 def _columns(results: list[Result], columns: int) -> list[list[Result]]:
@@ -113,7 +120,7 @@ def _load(given: Path) -> list[Result]:
     if not found:
         raise UserError(f"{given}: no result files in it\nhint: give a directory that study or `run --out` wrote")
     # The baseline leads its machine's results.
-    return sorted(map(Result.load, found), key=lambda r: (r.machine, r.policy != BASELINE, r.policy))
+    return sorted(map(Result.load, found), key=lambda r: (r.machine, r.policy != BASELINE, r.policy, r.changes))
 
 
 def _refuse_different_traces(results: list[Result], force: bool) -> None:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from mmulab.engine import ProgressCallback
 from mmulab.units import show_count, show_seconds
+from mmulab.visible import VisibleConsole, visible
 
 # Wide enough for the tables when stdout is a file or a pipe, where there is no width to ask for.
 PIPE_WIDTH = 140
@@ -18,12 +19,17 @@ PIPE_WIDTH = 140
 
 def out() -> Console:
     """The console for data."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+    return VisibleConsole(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
 
 
 def err() -> Console:
     """The console for everything else."""
-    return Console(stderr=True, highlight=False)
+    return VisibleConsole(stderr=True, highlight=False)
+
+
+def echo(text: str, nl: bool = True) -> None:
+    """A text on stdout as it is, but for what a terminal would obey."""
+    sys.stdout.write(visible(text) + ("\n" if nl else ""))
 
 
 def say(text: str) -> None:

@@ -6,7 +6,16 @@ import rich_click as click
 
 from mmulab import contiguity, engine
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Numbers, engine_options, existing_trace, options_of, print_json, set_option
+from mmulab.cli.common import (
+    CONTEXT,
+    Numbers,
+    engine_options,
+    existing_trace,
+    options_of,
+    print_json,
+    raise_if_partial,
+    set_option,
+)
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.tables import plain
 
@@ -49,6 +58,7 @@ def command(
         rows += contiguity.rows(result, percent)
     if as_json:
         print_json([vars(row) | {"cdf": row.cdf} for row in rows])
+        raise_if_partial(ran.results)
         return
     table = plain()
     if memhog:
@@ -65,3 +75,4 @@ def command(
             *at, row.size, f"{row.pages:,}", f"{row.share:.1%}", f"{row.runs:,}", f"{row.average:,.1f}", *quantiles
         )
     console.out().print(table)
+    raise_if_partial(ran.results)

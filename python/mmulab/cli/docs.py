@@ -35,10 +35,19 @@ def docs(ctx: click.Context, directory: Path) -> None:
         "generators.md": _generators(),
         "workload.md": _schema("Workload recipes", engine.workload_schema(), "workloads/NAME.toml"),
         "results.md": _results(),
+        "explain.md": _explain(),
     }
+    schemas = {"result.schema.json": engine.result_schema(), "explain.schema.json": engine.explain_schema()}
     for name, text in pages.items():
         write_text(directory / name, NOTE + text.rstrip("\n") + "\n")
-    say(f"wrote {', '.join(pages)} to {directory}")
+    for name, schema in schemas.items():
+        write_text(directory / name, schema_text(schema))
+    say(f"wrote {', '.join([*pages, *schemas])} to {directory}")
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    """A schema as its file has it."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def _cli(root: click.Group) -> str:
@@ -93,7 +102,8 @@ def _schema(title: str, schema: dict[str, Any], file: str) -> str:
                 _variant(lines, variant)
             lines.append("")
         else:
-            lines += [f"## {name}\n", f"{_cell(inner.get('description', ''))} ({_kind(inner)})\n"]
+            about = _cell(inner.get("description", ""))
+            lines += [f"## {name}\n", f"{about} ({_kind(inner)}{_range(inner)})\n"]
     return "\n".join(lines)
 
 
@@ -110,7 +120,41 @@ def _variant(lines: list[str], variant: dict[str, Any]) -> None:
     for key, field in fields.items():
         if key in tags:
             continue
-        lines.append(f"  - `{key}` ({_kind(field)}): {_cell(field.get('description', ''))}")
+        lines.append(f"  - `{key}` ({_kind(field)}{_range(field)}): {_cell(field.get('description', ''))}")
+
+
+def _explain() -> str:
+    """The lines of `explain`, field by field."""
+    schema = engine.explain_schema()
+    lines = [
+        "# Lines of explain\n",
+        "`mmulab explain` prints one JSON object a line. Its [JSON schema](explain.schema.json) and this page come "
+        "from the code. A key marked *always* is in every line; others are left out where they say nothing.\n",
+        "## A line\n",
+        f"{_cell(schema.get('description', ''))}\n",
+    ]
+    _fields(lines, schema)
+    for name, inner in schema["$defs"].items():
+        lines += [f"## {name}\n", f"{_cell(inner.get('description', ''))}\n"]
+        variants = inner.get("oneOf") or inner.get("anyOf")
+        if inner.get("properties"):
+            _fields(lines, inner)
+        elif variants:
+            for variant in variants:
+                _variant(lines, variant)
+            lines.append("")
+        else:
+            lines += [f"({_kind(inner)})\n"]
+    return "\n".join(lines)
+
+
+def _fields(lines: list[str], schema: dict[str, Any]) -> None:
+    required = set(schema.get("required", []))
+    lines += ["| key | type | | meaning |", "|---|---|---|---|"]
+    for key, field in schema["properties"].items():
+        always = "always" if key in required else ""
+        lines.append(f"| `{key}` | {_kind(field)} | {always} | {_cell(field.get('description', ''))} |")
+    lines.append("")
 
 
 def _table(lines: list[str], schema: dict[str, Any]) -> None:
@@ -118,7 +162,7 @@ def _table(lines: list[str], schema: dict[str, Any]) -> None:
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key, field in schema.get("properties", {}).items():
         default = "required" if key in required else _default(field)
-        lines.append(f"| `{key}` | {_kind(field)} | {default} | {_cell(field.get('description', ''))} |")
+        lines.append(f"| `{key}` | {_kind(field)}{_range(field)} | {default} | {_cell(field.get('description', ''))} |")
     lines.append("")
 
 
@@ -153,6 +197,20 @@ def _kind(field: Any) -> str:
     return "table" if kind == "object" else str(kind)
 
 
+def _range(field: dict[str, Any]) -> str:
+    """The range that a field declares, and whether only powers of two of it are allowed."""
+    least, most = (field.get(f"x-{end}", field.get(word)) for end, word in (("least", "minimum"), ("most", "maximum")))
+    if least is None or most is None:
+        items = field.get("items")
+        return f", each{_range(items)[1:]}" if isinstance(items, dict) and _range(items) else ""
+    power = ", a power of two" if field.get("x-power-of-two") else ""
+    return f", {_limit(least)} to {_limit(most)}{power}"
+
+
+def _limit(limit: Any) -> str:
+    return str(limit) if isinstance(limit, str | int) else f"{limit:.15g}"
+
+
 def _generators() -> str:
     lines = [
         "# Generators\n",
@@ -172,7 +230,8 @@ def _results() -> str:
     lines = [
         "# Result files\n",
         "One JSON file a run, written by `mmulab run --out` and `mmulab study`. A name ending in `[]` is a list. "
-        "`counts` holds for the machine described exactly; `model` is modelled.\n",
+        "`counts` holds for the machine described exactly; `model` is modelled. The [JSON schema](result.schema.json), "
+        "written from the code, describes every key.\n",
         "| key | unit | meaning |",
         "|---|---|---|",
     ]

@@ -9,10 +9,12 @@ from mmulab import engine
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, Count, check_option, existing_trace, raise_if_partial, set_option
 from mmulab.cli.guests import guest_options, guest_sets
+from mmulab.cli.numbers import whole_option
 from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.cli.subject import machine_argument, policy_option, trace_option
 from mmulab.study.plan import BASELINE
 from mmulab.units import show_count
+from mmulab.visible import visible_json
 
 
 @click.command(context_settings=CONTEXT)
@@ -25,9 +27,13 @@ from mmulab.units import show_count
     type=Count(),
     help="Stop after this many instructions. The narration is some 200 bytes a reference: give a limit.",
 )
-@click.option("--tables", is_flag=True, help="Draw the page tables as they are at the end, and tell of no reference.")
+@click.option(
+    "--tables",
+    is_flag=True,
+    help="Draw the page tables at the end, with rights, accessed (a) and dirty (d) bits; print no reference.",
+)
 @click.option("--unmapped", type=click.Choice(["fault", "map", "stop"]), help="As of `mmulab run`.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
+@click.option("--seed", type=whole_option("seed"), help="Seed of everything random.")
 @check_option
 @guest_options
 @reshape_options
@@ -43,10 +49,10 @@ def explain(
     check: str | None,
     **others: Any,
 ) -> None:
-    """Tell of every reference what became of it: one JSON object a line.
+    """Print what happened to each memory reference, as one JSON object per line.
 
-    Keys: i, pid, kind, va, pa, size, l1, l2, walk, fault, filled, events, cycles. The engine is the one `mmulab run`
-    uses, so the counters of both agree.
+    Keys: i, pid, kind, va, pa, failed, size, l1, l2, walk, walks, joined, fault, filled, events, cycles. The page
+    docs/reference/explain.md describes each. The engine is the one `mmulab run` uses, so the counters of both agree.
     """
     options = engine.Options(
         unmapped=unmapped,
@@ -60,7 +66,7 @@ def explain(
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
     if tables:
         drawing, result = engine.draw_tables(existing_trace(trace), job, options)
-        sys.stdout.write(drawing)
+        console.echo(drawing, nl=False)
     else:
         result = engine.explain(existing_trace(trace), job, options, lambda line: _write(line.rstrip("\n")))
     result.check()
@@ -71,5 +77,5 @@ def explain(
 
 
 def _write(line: str) -> None:
-    sys.stdout.write(line)
+    sys.stdout.write(visible_json(line))
     sys.stdout.write("\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab.cli import console
-from mmulab.cli.common import Partial, print_json
+from mmulab.cli.common import Partial, in_place_of, print_json
 from mmulab.reproduce.pages import fill
 from mmulab.result import json_text, write_text
 
@@ -28,11 +28,12 @@ def finish(
     Raises Partial where not all was run: `again` says how to go on.
     """
     if out:
+        again = in_place_of(out / f"{experiment}.json", "an earlier run's")
         write_text(out / f"{experiment}.md", "\n\n".join(f"## {n}\n\n{table}" for n, table in tables.items()) + "\n")
         write_text(out / f"{experiment}.json", json_text(data))
         for suffix, plot in (plots or {}).items():
             write_text(out / f"{experiment}{suffix}.svg", plot)
-        console.say(f"wrote {out}/{experiment}.md" + (", .json and .svg" if plots else " and .json"))
+        console.say(f"wrote {out}/{experiment}.md" + (", .json and .svg" if plots else " and .json") + again)
     if page and complete:
         filled = f"wrote {fill(page, experiment, tables)} tables of {page}"
         for suffix, plot in (plots or {}).items():
@@ -43,6 +44,6 @@ def finish(
     if as_json:
         print_json(data)
     else:
-        print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
+        console.echo("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
     if not complete:
         raise Partial(f"{experiment}: what was not run is left out; {again} to go on from there", True)

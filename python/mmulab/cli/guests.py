@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import rich_click as click
 
 from mmulab.cli import completion
+from mmulab.cli.numbers import whole_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +34,7 @@ _OPTIONS = [
     ),
     click.option(
         "--quantum",
-        type=click.IntRange(min=1),
+        type=whole_option("quantum"),
         help="References a virtual machine makes before it is the next one's turn. Default: 100000.",
     ),
 ]

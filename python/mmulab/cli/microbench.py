@@ -6,33 +6,18 @@ from typing import Any, TypeVar
 import rich_click as click
 from rich.table import Table
 
-from mmulab import engine, units
+from mmulab import engine
 from mmulab import microbench as bench
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, check_option, print_json, set_option
+from mmulab.cli.numbers import Size
 from mmulab.cli.subject import machine_argument, policy_option
-
-
-class Bytes(click.ParamType["int"]):
-    """A size in bytes, such as 8M."""
-
-    name = "BYTES"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Reads it."""
-        if isinstance(value, int):
-            return value
-        size = units.parse_bytes(str(value))
-        if size is None:
-            self.fail(f"'{value}' is no size: write a number of bytes, with K, M or G for powers of 1024", param, ctx)
-        return size
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _repeats(what: str, text: str) -> Callable[[F], F]:
-    return click.option(f"--{what}-repeats", type=click.IntRange(min=1), default=1, show_default=True, help=text)
+    return click.option(f"--{what}-repeats", type=click.IntRange(1, 10**9), default=1, show_default=True, help=text)
 
 
 @click.command(context_settings=CONTEXT)
@@ -40,8 +25,19 @@ def _repeats(what: str, text: str) -> Callable[[F], F]:
 @click.argument("program")
 @policy_option(bench.POLICY)
 @set_option
-@click.option("--region", type=Bytes(), default="8M", show_default=True, help="Memory to run over, a multiple of 2M.")
-@click.option("--group", type=int, default=0, help="Pages of a group. Default: what the machine's data TLB coalesces.")
+@click.option(
+    "--region",
+    type=Size("2M", "1T", "2M"),
+    default="8M",
+    show_default=True,
+    help="Memory to run over, a multiple of 2M.",
+)
+@click.option(
+    "--group",
+    type=click.IntRange(0, 512),
+    default=0,
+    help="Pages of a group. Default: what the machine's data TLB coalesces.",
+)
 @click.option("--write-protect", is_flag=True, help="Write-protect the region before the program begins.")
 @_repeats("operation", "Do each operation so often.")
 @_repeats("local", "Do a word so often to a group before the next group.")

@@ -4,9 +4,18 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import UserError, contiguity, engine
+from mmulab import UserError, aged, contiguity, engine
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Names, engine_options, existing_trace, options_of, print_json, set_option
+from mmulab.cli.common import (
+    CONTEXT,
+    Names,
+    engine_options,
+    existing_trace,
+    options_of,
+    print_json,
+    raise_if_partial,
+    set_option,
+)
 from mmulab.cli.subject import machine_argument, trace_option
 from mmulab.tables import plain
 
@@ -51,9 +60,10 @@ def command(
 ) -> None:
     """Compare the pages that Linux gave a recorded program with those that simulated kernels give it on MACHINE.
 
-    The trace must tell where pages lay: record it with --system --user-only. Files are in memory before the program
-    starts, as they were then, unless policy.linux.page_cache is set. Average contiguity is the length of the
-    run that a page is in, over all pages of a size; blocks of 64K are aligned in both memories.
+    The trace must tell where pages lay: record it with --system --user-only. Memory is as a boot leaves it, and files
+    are in it before the program starts, as they were then, unless memory.aged and policy.linux.page_cache are set.
+    Average contiguity is the length of the run that a page is in, over all pages of a size; blocks of 64K are aligned
+    in both memories.
 
     Example: mmulab pages skylake-e3-1240v5 --trace prog.mmt --set memory.size=1G
     """
@@ -72,6 +82,7 @@ def command(
         sets = (*sets, *contiguity.memhog(memhog, memhog_chunk))
     elif memhog_chunk:
         raise click.UsageError("--memhog-chunk says how memory is held\nhint: say with --memhog how much")
+    sets = aged.unless_said(sets, aged.BOOTED)
     options = options_of(others)
     with console.progress("running", options.max_instructions) as hear:
         ran = engine.run(path, [engine.Job(machine, policy, sets) for policy in policies], options, hear)
@@ -81,6 +92,7 @@ def command(
         rows[policy] = contiguity.by_kind(result) if by_kind else contiguity.rows(result)
     if as_json:
         print_json({kernel: [vars(row) | {"cdf": row.cdf} for row in of] for kernel, of in rows.items()})
+        raise_if_partial(ran.results)
         return
     table = plain()
     table.add_column("kernel")
@@ -104,3 +116,4 @@ def command(
                 blocks,
             )
     console.out().print(table)
+    raise_if_partial(ran.results)

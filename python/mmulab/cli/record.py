@@ -10,7 +10,8 @@ import rich_click as click
 
 from mmulab import UserError, engine, guest, paths
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Count, F, Partial, print_json
+from mmulab.cli.common import CONTEXT, Count, F, Partial, in_place_of, print_json
+from mmulab.cli.numbers import Size
 from mmulab.units import parse_bytes, show_bytes, show_count
 
 ISAS = ("x86-64", "aarch64", "riscv64")
@@ -52,19 +53,6 @@ def record_options(function: F) -> F:
     for option in reversed(_RECORD_OPTIONS):
         function = option(function)
     return function
-
-
-class Memory(click.ParamType["int"]):
-    """Bytes of memory, in whole MiB: 1G, 512M."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Reads it."""
-        found = value if isinstance(value, int) else parse_bytes(str(value))
-        if not found or found % 2**20:
-            self.fail(f"'{value}' is no size of memory: write 1G or 512M", param, ctx)
-        return found
 
 
 class GuestFile(click.ParamType["tuple[Path, Path]"]):
@@ -118,19 +106,6 @@ class Tuned(click.ParamType["tuple[str, str]"]):
         return path, text
 
 
-class Chunk(click.ParamType["int"]):
-    """Bytes that lie together, in whole pages: 2M, 4K."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Reads it."""
-        found = value if isinstance(value, int) else parse_bytes(str(value))
-        if not found or found % 2**12:
-            self.fail(f"'{value}' is no size of chunks: write 2M or 4K", param, ctx)
-        return found
-
-
 _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--system",
@@ -140,7 +115,9 @@ _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--kernel", type=click.Path(dir_okay=False, exists=True), help="Its vmlinuz. Default: Debian's is fetched."
     ),
-    click.option("--memory", type=Memory(), help="The system's memory; its files are in it, too. Default: 1G."),
+    click.option(
+        "--memory", type=Size("64M", "1T", "1M"), help="The system's memory; its files are in it, too. Default: 1G."
+    ),
     click.option("--thp", type=click.Choice(guest.THP), help="When the system gives transparent huge pages."),
     click.option(
         "--mthp",
@@ -155,7 +132,9 @@ _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
         metavar="PERCENT",
         help="Hold so much of its free memory, at random.",
     ),
-    click.option("--memhog-chunk", type=Chunk(), help="What is held lies in chunks of this size. Default: 2M."),
+    click.option(
+        "--memhog-chunk", type=Size("4K", "1G", "4K"), help="What is held lies in chunks of this size. Default: 2M."
+    ),
     click.option(
         "--tune",
         "tune",
@@ -260,6 +239,9 @@ def make_recording(
     elsewhere = any(Path(program[0]).is_relative_to(inside) for _, inside in taken.get("files") or ())
     if shutil.which(program[0]) is None and not elsewhere:
         raise UserError(f"{program[0]}: no such program\nhint: give a path, or a name that is in PATH")
+    qemu = taken.get("qemu")
+    if qemu is not None and shutil.which(qemu) is None:
+        raise UserError(f"--qemu {qemu}: no such program\nhint: give a path, or a name that is in PATH")
     system = _system(program[0], taken)
     plugin = paths.plugin()
     if not plugin.exists():
@@ -283,14 +265,25 @@ def make_recording(
         return engine.record({key: value for key, value in spec.items() if value is not None}, hear)
 
 
-def tell(found: dict[str, Any], output: Path) -> None:
+def failure_of(found: dict[str, Any]) -> str | None:
+    """How the recorded program failed; nothing if it did not, or was stopped."""
+    status = int(found.get("exit_status") or 0)
+    ended = found.get("ended")
+    if ended == "signal":
+        return f"signal {status - 128} ended it" if status > 128 else "a signal ended it"
+    return f"it ended with status {status}" if ended == "exited" and status else None
+
+
+def tell(found: dict[str, Any], output: Path, replaces: str = "") -> None:
     """What was recorded, and what was lost. Raises Partial if that is not what was asked for."""
     size = output.stat().st_size if output.exists() else 0
     instructions = int(found.get("instructions") or 0)
     per = f", {size / instructions:.3f} bytes an instruction" if instructions else ""
     rate = found.get("instructions_per_s")
     speed = f", {show_count(rate)} instructions/s" if rate else ""
-    console.say(f"recorded {show_count(instructions)} instructions to {output} ({show_bytes(size)}{per}{speed})")
+    console.say(
+        f"recorded {show_count(instructions)} instructions to {output} ({show_bytes(size)}{per}{speed}){replaces}"
+    )
     status = found.get("exit_status")
     if status and found.get("ended") != "interrupted":
         console.warn(f"the program ended with status {status}")
@@ -318,11 +311,13 @@ def record(
 ) -> None:
     """Run PROGRAM under QEMU and record what it refers to and what it does to its address space.
 
-    Threads and children are recorded too. Example: mmulab record -o ls.mmt -- ls -l /usr
+    Threads and children are recorded too. PROGRAM's standard output appears on standard error: standard output is for
+    mmulab's own data. Example: mmulab record -o ls.mmt -- ls -l /usr
     """
     program = program or []
     target = output or Path(f"{Path(program[0]).name if program else 'program'}.mmt")
+    replaces = in_place_of(target, "an earlier file")
     found = make_recording(program, target, max_instructions, taken)
     if as_json:
         print_json(found)
-    tell(found, target)
+    tell(found, target, replaces)

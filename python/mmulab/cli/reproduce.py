@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from rich.console import Console
 
 from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu, reproduce_mix, reproduce_together
 from mmulab.cli.common import (
     CONTEXT,
     engine_options,
     existing_trace,
+    in_place_of,
     options_of,
     print_json,
     raise_if_partial,
@@ -24,6 +24,7 @@ from mmulab.reproduce.columns import ZEN3
 from mmulab.reproduce.published import WORKLOADS
 from mmulab.result import json_text, write_text
 from mmulab.tables import plain
+from mmulab.visible import VisibleConsole
 
 
 @click.group(context_settings=CONTEXT)
@@ -96,8 +97,8 @@ def pte_coalescing_table(
     """The evaluation tables of paper 1 for a trace: 23 counters of the DTLB, the ITLB and cycles, under Linux and
     FreeBSD, with and without reservations and superpages, on a 5900X and a 2700X.
 
-    Memory is as after a boot unless --set memory.fragment... says otherwise. DIR gets table.txt, table.csv, table.json,
-    table.html and results/*.json.
+    Memory is as a used Linux leaves it unless --set memory.aged=off or memory.fragment... says otherwise. DIR gets
+    table.txt, table.csv, table.json, table.html and results/*.json.
 
     Example: mmulab reproduce pte-coalescing-table --trace clang.mmt --beside clang
     """
@@ -110,16 +111,17 @@ def pte_coalescing_table(
     for warning in table.warnings:
         console.warn(warning)
     if out:
+        again = in_place_of(out / "table.json", "an earlier table")
         for key, result in table.results.items():
             write_text(out / "results" / f"{key.replace(':', '-')}.json", json_text(result.data))
         write_text(out / "table.json", json_text(table.data(beside)))
         write_text(out / "table.csv", render.as_csv(table, beside))
         write_text(out / "table.html", render.as_html(table, beside))
-        text = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+        text = VisibleConsole(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
         render.show(text, table, beside)
         assert isinstance(text.file, io.StringIO)
         write_text(out / "table.txt", text.file.getvalue())
-        console.say(f"wrote {out}/table.txt, table.csv, table.json, table.html and results/")
+        console.say(f"wrote {out}/table.txt, table.csv, table.json, table.html and results/{again}")
     if as_json:
         print_json(table.data(beside))
     else:
@@ -165,12 +167,13 @@ def pte_coalescing_group_size(
     with console.progress("running group sizes", closing=False) as hear:
         outcome = group_size.run(plan, hear)
     if out:
-        text = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+        text = VisibleConsole(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
         render_sizes.show(text, outcome)
         assert isinstance(text.file, io.StringIO)
+        again = in_place_of(out / "sizes.json", "an earlier table")
         write_text(out / "sizes.txt", text.file.getvalue())
         write_text(out / "sizes.json", json_text(outcome.data()))
-        console.say(f"wrote {out}/sizes.txt and sizes.json")
+        console.say(f"wrote {out}/sizes.txt and sizes.json{again}")
     if as_json:
         print_json(outcome.data())
     else:

@@ -58,7 +58,7 @@ def _finish(experiment: str, outcome: Any, plot: str, out: Path | None, page: Pa
 
 
 @click.command("compendia-figure-15", context_settings=CONTEXT)
-@click.option("--updates", type=click.IntRange(min=1), help="Updates of each run. Default: 60000.")
+@click.option("--updates", type=click.IntRange(1, 10**12), help="Updates of each run. Default: 60000.")
 @_options
 def figure_15(
     updates: int | None, quick: bool, fresh: bool, out: Path | None, page: Path | None, as_json: bool

@@ -15,6 +15,7 @@ from mmulab.cli.common import (
     Numbers,
     engine_options,
     existing_trace,
+    in_place_of,
     options_of,
     print_json,
     raise_if_partial,
@@ -74,8 +75,9 @@ def _finish(rows: list[all_page_sizes.Row], name: str, out: Path | None, as_json
         result.check()
     data = [row.data() for row in rows]
     if out:
+        again = in_place_of(out / name, "an earlier run's")
         write_text(out / name, json_text(data))
-        console.say(f"wrote {out}/{name}")
+        console.say(f"wrote {out}/{name}{again}")
     if as_json:
         print_json(data)
     else:
@@ -137,7 +139,7 @@ def _suite(
 @click.option(
     "--group",
     "groups",
-    type=int,
+    type=click.IntRange(1, 512),
     nargs=2,
     default=engine.MIX_GROUPS,
     show_default=True,

@@ -79,7 +79,9 @@ def run(
         for warning in result.warnings:
             console.warn(warning)
         if out:
-            console.say(f"wrote {result.save(out)}")
+            saved = result.save(out)
+            again = ", in place of the earlier result of the same description" if saved.replaced else ""
+            console.say(f"wrote {saved.path}{again}")
         if as_json:
             print_json(result.data)
         elif perf_names:

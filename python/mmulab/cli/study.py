@@ -1,7 +1,6 @@
 """`mmulab study`: the main job."""
 
 import io
-import re
 import shlex
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import Failure, engine
+from mmulab import engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
@@ -24,10 +23,12 @@ from mmulab.cli.common import (
     raise_if_partial,
     set_option,
 )
-from mmulab.cli.record import TakesProgram, make_recording, record_options, tell
+from mmulab.cli.record import TakesProgram, failure_of, make_recording, record_options, tell
 from mmulab.result import json_text, write_text
 from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
+from mmulab.study.directory import DESCRIPTION, RECORDING, choose, refuse_loss
 from mmulab.units import show_count, show_seconds
+from mmulab.visible import VisibleConsole
 
 
 class TakesTraceOrProgram(TakesProgram):
@@ -58,6 +59,7 @@ class TakesTraceOrProgram(TakesProgram):
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: study-PROGRAM, numbered."
 )
+@click.option("--replace", is_flag=True, help="Write to DIR even if it holds another study, which is lost.")
 @click.option("--json", "as_json", is_flag=True, help="Write all results as JSON in place of the tables.")
 @engine_options
 @record_options
@@ -70,6 +72,7 @@ def study(
     policies: tuple[str, ...] | None,
     sets: tuple[str, ...],
     out: Path | None,
+    replace: bool,
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -92,10 +95,12 @@ def study(
     options = options_of(others, touched=True, profile=True)
     plan = Plan.make(trace or "", machines, policies, sets, options)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
-    directory = _directory(out, trace, program)
+    replaces = refuse_loss(out, resolved, replace)
+    directory = choose(out, _name(trace, program))
+    failed = None
     if program is not None:
-        recording = directory / "trace.mmt"
-        _record(program, recording, options.max_instructions, others, plan)
+        recording = directory / RECORDING
+        failed = failure_of(_record(program, recording, options.max_instructions, others, plan))
         plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, options)
         resolved["trace"] = plan.trace
     outcome = _run(plan)
@@ -106,16 +111,21 @@ def study(
         _show(console.out(), outcome)
     for warning in outcome.warnings:
         console.warn(warning)
-    console.say(f"report: {directory / 'report.html'}")
+    again = ", in place of the earlier study" if replaces else ""
+    console.say(f"report: {directory / 'report.html'}{again}")
     raise_if_partial(outcome.results)
+    if failed:
+        raise Partial(f"{outcome.program}: {failed}; the results in {directory} are of this failed run", False)
 
 
 def _record(
     program: list[str], recording: Path, max_instructions: int | None, taken: dict[str, Any], plan: Plan
-) -> None:
+) -> dict[str, Any]:
     """Records, and says how to study what there is if that ends early. A directory made for nothing is removed."""
     try:
-        tell(make_recording(program, recording, max_instructions, taken), recording)
+        found = make_recording(program, recording, max_instructions, taken)
+        tell(found, recording)
+        return found
     except Partial:
         chosen = ["--machines", ",".join(plan.machines), "--policies", ",".join(plan.policies)]
         again = ["mmulab", "study", str(recording), *chosen, *(word for s in plan.sets for word in ("--set", s))]
@@ -127,18 +137,11 @@ def _record(
         raise
 
 
-def _directory(out: Path | None, trace: str | None, program: list[str] | None) -> Path:
-    """Where results go: what was given, or the first free one of study-NAME, study-NAME-2, ..."""
-    if out is None:
-        name = Path(program[0]).name if program else Path(str(trace)).stem if trace and ":" not in trace else str(trace)
-        base = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"study-{name}").strip("-")
-        numbered = (Path(base if i == 1 else f"{base}-{i}") for i in range(1, 1 << 20))
-        out = next(path for path in numbered if not path.exists())
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failure(f"{out}: {error.strerror}\nhint: choose another directory with --out") from None
-    return out
+def _name(trace: str | None, program: list[str] | None) -> str:
+    """By which a study is known: the program's name, or the trace's."""
+    if program:
+        return Path(program[0]).name
+    return Path(str(trace)).stem if trace and ":" not in trace else str(trace)
 
 
 def _run(plan: Plan) -> Outcome:
@@ -159,12 +162,12 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
     # Imported here: the plots' library takes half a second that no other command should pay.
     from mmulab.study.report import html
 
-    written = {result.save(directory / "results") for result in outcome.results}
+    written = {result.save(directory / "results").path for result in outcome.results}
     # Of a study that was here before: what is not of this one would be compared with it.
     for stale in {*(directory / "results").glob("*.json")} - written:
         stale.unlink(missing_ok=True)
-    write_text(directory / "study.json", json_text({**resolved, "trace_identity": outcome.results[0].trace_identity}))
-    summary = Console(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
+    write_text(directory / DESCRIPTION, json_text({**resolved, "trace_identity": outcome.results[0].trace_identity}))
+    summary = VisibleConsole(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
     _show(summary, outcome)
     assert isinstance(summary.file, io.StringIO)
     write_text(directory / "summary.txt", summary.file.getvalue())

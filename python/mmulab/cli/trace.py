@@ -18,6 +18,9 @@ WRITTEN = ("native", "text", "champsim")
 # Mappings that are shown; `--json` has them all.
 SHOWN = 30
 
+# How a trace is saved of which only the end is damaged.
+COPY = "`mmulab trace convert` writes a whole copy"
+
 _to = click.option(
     "--to", "form", type=click.Choice(WRITTEN), help="The format to write. Default: by TARGET's name (.mmt, .mmtx)."
 )
@@ -48,6 +51,8 @@ def info(file: str, as_json: bool) -> None:
             console.warn(str(warning))
     if not found["complete"]:
         raise Partial(f"{file}: these figures end early: {found['problem']}", found["problem"] == "interrupted")
+    if found["problem"]:
+        raise Failure(f"{file}: {found['problem']}\nhint: these figures are of all its references; {COPY}")
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -112,7 +117,7 @@ def _mappings(rows: list[dict[str, Any]]) -> Table:
 def head(file: str, count: int) -> None:
     """Show how FILE begins, in text form."""
     found = engine.trace_head(existing_trace(file), count)
-    click.echo(found["text"], nl=False)
+    console.echo(found["text"], nl=False)
     if found["problem"]:
         raise Failure(found["problem"])
 
@@ -131,7 +136,7 @@ def verify(file: str, as_json: bool) -> None:
     checked = f"{found['chunks']:,} chunks, " if found["checksums"] else ""
     if not problems:
         if not as_json:
-            click.echo(f"{file}: whole: {checked}{counts}")
+            console.echo(f"{file}: whole: {checked}{counts}")
         return
     raise Failure(
         "\n".join(
@@ -227,6 +232,8 @@ def _copy(
         console.warn(f"{target}: {lost}")
     for warning in [*found["warnings"], *reshape_warnings(found["reshaped"])]:
         console.warn(warning)
+    if found["stopped"] and found["complete"]:
+        raise Failure(f"{found['stopped']}\nhint: all its references were read: {target} is whole")
     if found["stopped"]:
         kept = (
             f"{target} is valid up to there and says so itself"

@@ -1,6 +1,6 @@
 """`mmulab workloads`: real programs as the papers ran them, recorded by recipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from rich.text import Text
 
 from mmulab import Failure, UserError, engine
 from mmulab.cli import completion, console
-from mmulab.cli.common import CONTEXT, Count, F, print_json
+from mmulab.cli.common import CONTEXT, Count, F, in_place_of, print_json
+from mmulab.cli.named import NamedGroup
 from mmulab.engine import ProgressCallback
+from mmulab.result import file_name
 from mmulab.tables import plain
 from mmulab.units import show_bytes, show_count
 from mmulab.workloads import install, table
@@ -26,6 +28,9 @@ STANDING = {
     "reduced": "the paper's program, with less work or in other surroundings",
     "own": "no paper ran it",
 }
+
+# Most characters of a recording's name, of the 255 that file systems take.
+NAME_MOST = 150
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 _NAME = click.argument("name", shell_complete=completion.workload)
@@ -55,7 +60,7 @@ def _progress(total: int) -> AbstractContextManager[ProgressCallback]:
     return console.progress("recording", total, closing=False)
 
 
-@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.group(cls=NamedGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.pass_context
 def workloads(ctx: click.Context) -> None:
     """Real programs as the papers ran them: installed, started, driven, recorded and put away, by a recipe."""
@@ -190,7 +195,11 @@ def _mixed(recipe: Recipe) -> list[tuple[str, str]]:
 @workloads.command("record", context_settings=CONTEXT)
 @_NAME
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: NAME.mmt."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Default: NAME.mmt; with --set or --allocator, these in the name.",
 )
 @_SET
 @click.option("--skip", type=Count(), help="Begin after this many instructions. Default: the recipe's.")
@@ -213,18 +222,25 @@ def workloads_record(
     Example: mmulab workloads record redis --set clients=4
     """
     recipe = Recipe.load(name, sets)
-    target = output or Path(f"{recipe.name}.mmt")
     options = Options(instructions=max_instructions, may_install=not no_install, **taken)
+    target = output or default_output(recipe.name, sets, options.allocator)
+    replaces = in_place_of(target, "an earlier file")
     found = record(recipe, target.resolve(), options, console.say, _progress)
     if as_json:
         print_json(found)
     size = show_bytes(target.stat().st_size)
-    console.say(f"recorded {show_count(found['instructions'])} instructions to {target} ({size})")
+    console.say(f"recorded {show_count(found['instructions'])} instructions to {target} ({size}){replaces}")
     wanted = max_instructions or recipe.instructions
     if found["instructions"] < wanted:
         console.warn(f"the program ended before {show_count(wanted)} instructions were recorded")
     for warning in [*found["warnings"], *found["lost"]]:
         console.warn(str(warning))
+
+
+def default_output(name: str, sets: Sequence[str], allocator: str | None) -> Path:
+    """NAME.mmt, or with what was changed: a recording of other parameters is another recording."""
+    changes = [*sets, *([allocator] if allocator else [])]
+    return Path(file_name("--".join([name, *changes]))[:NAME_MOST] + ".mmt")
 
 
 @workloads.command("check", context_settings=CONTEXT)
@@ -243,7 +259,7 @@ def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json:
     if as_json:
         print_json(found)
     elif recipe.trace:
-        click.echo(found["summary"])
+        console.echo(found["summary"])
     else:
         rows = plain()
         for column in ("figure", "found", "expected", ""):
@@ -294,4 +310,4 @@ def workloads_table(
     if as_json:
         print_json(rows)
     else:
-        click.echo(table.page(rows, recipes), nl=False)
+        console.echo(table.page(rows, recipes), nl=False)

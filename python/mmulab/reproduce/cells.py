@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, _core, engine
-from mmulab.result import Result, json_text, write_text
+from mmulab.result import Result, covered, json_text, write_text
 from mmulab.workloads import cache
 
 # Told of each cell: how many are done, of how many, what it is called, and what came of it.
@@ -116,7 +116,7 @@ def _tables(memory: dict[str, Any]) -> dict[str, Any]:
     events = {what: sum(found[what].values()) for what in ("merges", "unmerges")}
     # A program that has ended has given all back: of it, what there was at the peak.
     when, suffix = ("now", "") if memory["table_bytes"] else ("peak", "_peak")
-    mapped = sum(size[when] for size in memory["mapped"].values())
+    mapped = sum(covered(memory, when).values())
     resident = memory[f"resident_bytes{suffix}"]
     by_level = {level: count for level, count in found["merges"].items() if count}
     return {

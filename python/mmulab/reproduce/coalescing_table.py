@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mmulab import UserError, engine
+from mmulab import UserError, aged, engine
 from mmulab.reproduce import counters, published
 from mmulab.reproduce.columns import BASELINE, COLUMNS, GROUPS, Column
 from mmulab.reproduce.counters import CYCLES, ROWS, Values
@@ -18,6 +18,15 @@ FREEBSD_IMAGE = {"linker": "lld", "max_page_size": "2M"}
 FREEBSD_HEAP = {"kind": "jemalloc"}
 
 
+# What memory is like, by `memory.aged`.
+EMPTY = "empty, in an order no boot leaves it in"
+AGED = {
+    "off": f"{EMPTY}, when the program starts",
+    "booted": f"under Linux with the free lists of guests that had booted; under FreeBSD {EMPTY}",
+    "used": f"under Linux with the free lists of guests that had been used; under FreeBSD {EMPTY}",
+}
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is run: the trace for the Linux binary's columns, and the one for the FreeBSD binary's."""
@@ -27,6 +36,11 @@ class Plan:
     freebsd_heap: dict[str, Any] = field(default_factory=lambda: dict(FREEBSD_HEAP))
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
+
+    @property
+    def as_run(self) -> tuple[str, ...]:
+        """What is set on all machines: memory as used, and then what was asked for."""
+        return aged.unless_said(self.sets)
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ def _binaries(plan: Plan) -> tuple[Binary, Binary]:
         ({"image": FREEBSD_IMAGE}, f"{linked}; its heap is as recorded, for the trace does not tell its objects"),
     ):
         options = replace(plan.options, reshape=shape)
-        if _is_possible(trace, COLUMNS[-1].job(plan.sets), options):
+        if _is_possible(trace, COLUMNS[-1].job(plan.as_run), options):
             return linux, Binary(trace, options, f"F5 and F2 run {which} {note}")
     note = f"F5 and F2 run {which} as it is too: it holds no program headers to lay out another binary by"
     return linux, Binary(trace, plan.options, note)
@@ -73,9 +87,9 @@ def run(plan: Plan, progress: engine.ProgressCallback | None = None) -> "Table":
     results: dict[str, Result] = {}
     for binary, is_freebsd in passes:
         columns = [c for c in COLUMNS if is_freebsd is None or c.is_freebsd_binary == is_freebsd]
-        jobs = list(dict.fromkeys(column.job(plan.sets) for column in columns))
+        jobs = list(dict.fromkeys(column.job(plan.as_run) for column in columns))
         by_job = dict(zip(jobs, engine.run(binary.trace, jobs, binary.options, progress).results, strict=True))
-        results |= {column.key: by_job[column.job(plan.sets)] for column in columns}
+        results |= {column.key: by_job[column.job(plan.as_run)] for column in columns}
     return Table(plan, {column.key: results[column.key] for column in COLUMNS}, f"{linux.note}. {freebsd.note}.")
 
 
@@ -166,13 +180,13 @@ def _memory_note(result: Result) -> str:
     fragment: dict[str, Any] = memory["fragment"]
     kind = str(fragment["kind"])
     if kind == "none":
-        state = "empty when the program starts, in an order no boot leaves it in"
+        state = AGED[str(memory["aged"])]
     else:
         told = ", ".join(
             f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in fragment.items() if k != "kind"
         )
         state = f"{kind} before the program starts: {told}"
-    return f"Memory: {memory['size']}, {state} (--set memory.fragment.kind=... changes that)."
+    return f"Memory: {memory['size']}, {state} (--set memory.aged=... or memory.fragment.kind=... changes that)."
 
 
 def shown(value: float | None) -> str:

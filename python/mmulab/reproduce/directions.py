@@ -149,7 +149,7 @@ def _no_madv_free(row: str, start: _Side, end: _Side) -> str | None:
 def _no_superpages(row: str, start: _Side, end: _Side) -> str | None:
     for side in (end, start):
         result = side.result
-        if side.config not in PROMOTES or result.mapped_by_size.get("2M", 0):
+        if side.config not in PROMOTES or result.covered_by_size.get("2M", 0):
             continue
         refusals = {name: count for name, count in result.counts["kernel"]["refusals"].items() if count}
         most = sorted(refusals, key=lambda name: (-refusals[name], name))[:2]
@@ -190,7 +190,7 @@ def _few_splits(row: str, start: _Side, end: _Side) -> str | None:
 def _few_superpages(row: str, start: _Side, end: _Side) -> str | None:
     for side in (end, start):
         result = side.result
-        mapped, all_sizes = result.mapped_by_size.get("2M", 0), sum(result.mapped_by_size.values())
+        mapped, all_sizes = result.covered_by_size.get("2M", 0), sum(result.covered_by_size.values())
         if side.config in PROMOTES and mapped < HALF * all_sizes:
             return (
                 f"under {side.key} superpages map {show_bytes(mapped)} of {show_bytes(all_sizes)}: "

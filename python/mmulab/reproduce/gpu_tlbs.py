@@ -13,7 +13,7 @@ from mmulab import _core, contiguity, engine
 from mmulab.reproduce import outcome
 from mmulab.reproduce.all_page_sizes import DESIGNS, SPLIT, Regime, fitted_tlb, tlb_set
 from mmulab.reproduce.outcome import SERIAL
-from mmulab.result import Result, json_text, write_text
+from mmulab.result import Result, covered, json_text, write_text
 from mmulab.workloads.cache import sha256
 
 MACHINE = "gpu-mix-baseline"
@@ -84,7 +84,7 @@ class Cell:
         frequency = result.data["machine"]["core"]["frequency_mhz"] * 1e6
         elapsed = model["seconds"] * frequency
         share = (elapsed - model["cycles"]["kernel"]) / elapsed
-        mapped = {size: held["now"] for size, held in counts["memory"]["mapped"].items()}
+        mapped = covered(counts["memory"], "now")
         return cls(
             {
                 # Until the last core is done; what the kernel does is the page policy's.

@@ -13,6 +13,7 @@ from mmulab.reproduce.columns import COLUMNS, GROUPS, Column
 from mmulab.reproduce.counters import ROWS
 from mmulab.reproduce.directions import Difference
 from mmulab.tables import plain
+from mmulab.visible import VisibleConsole
 
 
 def show(out: Console, table: Table, workload: str | None = None) -> None:
@@ -49,7 +50,9 @@ def _print(
             cell = shown(table.values[column.key][row])
             cells.append(cell if paper is None else f"{cell} ({shown(paper[column.key][row])})")
         text.add_row(row, *cells)
-    wide = Console(file=out.file, width=max(out.width, WIDE), highlight=False, no_color=out.no_color, soft_wrap=False)
+    wide = VisibleConsole(
+        file=out.file, width=max(out.width, WIDE), highlight=False, no_color=out.no_color, soft_wrap=False
+    )
     wide.print(text)
     out.print()
 

@@ -21,7 +21,7 @@ class Gain:
 
     @classmethod
     def of(cls, result: Result, base: Result) -> "Gain":
-        """Shares of the baseline's time saved, without and with kernel work, and bytes more resident."""
+        """Shares of the baseline's time saved, without and with kernel work, and more bytes resident at the peak."""
         return cls(
             1 - result.user_cycles / base.user_cycles if base.user_cycles else 0.0,
             1 - result.total_cycles / base.total_cycles if base.total_cycles else 0.0,
@@ -81,6 +81,11 @@ class Outcome:
         return {machine: places.regions(results, BASELINE) for machine, results in self.machines.items()}
 
     @cached_property
+    def programs(self) -> dict[str, list[places.Program]]:
+        """Programs by machine, dearest first, under the baseline."""
+        return {machine: places.programs(self.base(machine)) for machine in self.machines}
+
+    @cached_property
     def functions(self) -> dict[str, list[places.Function]]:
         """Functions by machine, dearest first, under the baseline."""
         return {machine: places.functions(self.base(machine)) for machine in self.machines}
@@ -115,7 +120,7 @@ class Outcome:
         return list(dict.fromkeys(warning for result in self.results for warning in result.warnings))
 
     def verdict(self) -> list[str]:
-        """The answer in a few sentences, dearest machine first."""
+        """One sentence for each machine, in the order the machines were run."""
         lines = []
         for machine, results in self.machines.items():
             base = self.base(machine)
@@ -130,7 +135,8 @@ class Outcome:
                 f"4 KB pages ({serial} if nothing overlapped); "
             )
             if best is base:
-                lines.append(f"{cost}larger pages gain nothing.")
+                worth = show_percent(places.WORTH, digits=2)
+                lines.append(f"{cost}in this model, no policy saves more than {worth} of user time.")
                 continue
             lines.append(f"{cost}{best.policy} saves {show_percent(gain.user)} for {_memory(gain.memory)}.")
         return lines
@@ -138,5 +144,5 @@ class Outcome:
 
 def _memory(extra: int) -> str:
     if not extra:
-        return "no more memory"
-    return f"{show_bytes(extra)} more memory" if extra > 0 else f"{show_bytes(-extra)} less memory"
+        return "no more resident memory"
+    return f"{show_bytes(abs(extra))} {'more' if extra > 0 else 'less'} resident memory"

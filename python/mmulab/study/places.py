@@ -1,27 +1,25 @@
-"""Where translation costs: regions, functions and stretches of memory, and which page size would pay there."""
+"""Where translation costs: by program, region, function and 2 MB of memory; and the best page size of each region."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmulab.result import Result, region_mapped, stall
+from mmulab.result import Result, covered, stall
+from mmulab.study.owners import Owners
 from mmulab.study.symbols import function_at
 
 # Below this share of all user time a region's gain is within what the assumptions move.
 WORTH = 0.0005
-# What one entry of a result's heat stands for.
-HEAT_BYTES = 2 << 20
 # A page size was used in a region when it held at least this share of what was mapped there.
 USED = 0.05
 
 
 @dataclass(frozen=True)
 class Region:
-    """A region on one machine: what it costs under each policy, and what would pay."""
+    """A mapping of a program on one machine, over all its processes: its cost under each policy, and the best one."""
 
     number: int
-    pid: int
     name: str
     kind: str
     start: int
@@ -30,6 +28,7 @@ class Region:
     walks: dict[str, int]
     misses: dict[str, tuple[int, int]]
     mapped: dict[str, dict[str, int]]
+    resident: dict[str, int]
     baseline: str
     user_cycles: int
 
@@ -55,7 +54,7 @@ class Region:
 
     @property
     def page_size(self) -> str:
-        """The page size that pays."""
+        """The page size of the best policy."""
         return self.size_under(self.best)
 
     def size_under(self, policy: str) -> str:
@@ -67,8 +66,8 @@ class Region:
 
     @property
     def extra_memory(self) -> int:
-        """Bytes more (or fewer) mapped under the best policy."""
-        return sum(self.mapped.get(self.best, {}).values()) - sum(self.mapped.get(self.baseline, {}).values())
+        """Bytes more (or fewer) resident for the region under the best policy, each at its peak."""
+        return self.resident.get(self.best, 0) - self.resident.get(self.baseline, 0)
 
     @property
     def advice(self) -> str:
@@ -90,30 +89,50 @@ def size_bytes(size: str) -> int:
 
 
 def regions(results: Sequence[Result], baseline: str) -> list[Region]:
-    """The regions of one machine's results, dearest under the baseline first; those that cost nothing are left out."""
-    by_policy = {r.policy: {int(x["id"]): x for x in r.regions} for r in results}
+    """The mappings of one machine's results, dearest under the baseline first; those that cost nothing are left out."""
     base = next(r for r in results if r.policy == baseline)
+    owners = Owners(base)
+    by_policy = {r.policy: _by_key(r, owners) for r in results}
     found = []
-    for number, region in by_policy[baseline].items():
-        same = {p: entries[number] for p, entries in by_policy.items() if number in entries}
+    for key, same in by_policy[baseline].items():
+        parts = {p: rows[key] for p, rows in by_policy.items() if key in rows}
         found.append(
             Region(
-                number=number,
-                pid=int(region.get("pid", 0)),
-                name=str(region["name"]),
-                kind=str(region["kind"]),
-                start=address(region["start"]),
-                end=address(region["end"]),
-                cost={p: stall(x) for p, x in same.items()},
-                walks={p: int(x["walks"]) for p, x in same.items()},
-                misses={p: (int(x["l1i_misses"]), int(x["l1d_misses"])) for p, x in same.items()},
-                mapped={p: region_mapped(x) for p, x in same.items()},
+                number=min(int(x["id"]) for x in same),
+                name=owners.label(same[0]),
+                kind=str(same[0]["kind"]),
+                start=address(same[0]["start"]),
+                end=address(same[0]["end"]),
+                cost={p: sum(map(stall, xs)) for p, xs in parts.items()},
+                walks={p: sum(int(x["walks"]) for x in xs) for p, xs in parts.items()},
+                misses={p: (_sum(xs, "l1i_misses"), _sum(xs, "l1d_misses")) for p, xs in parts.items()},
+                mapped={p: _covered(xs) for p, xs in parts.items()},
+                resident={p: sum(int(x["resident"]["peak"]) for x in xs) for p, xs in parts.items()},
                 baseline=baseline,
                 user_cycles=base.user_cycles,
             )
         )
     costly = [r for r in found if any(r.cost.values()) or any(r.walks.values())]
     return sorted(costly, key=lambda r: (-r.cost[baseline], -r.walks[baseline], r.number))
+
+
+def _by_key(result: Result, owners: Owners) -> dict[Any, list[dict[str, Any]]]:
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for region in result.regions:
+        found.setdefault(owners.key(region), []).append(region)
+    return found
+
+
+def _sum(parts: list[dict[str, Any]], key: str) -> int:
+    return sum(int(part[key]) for part in parts)
+
+
+def _covered(parts: list[dict[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for size, amount in covered(part).items():
+            found[size] = found.get(size, 0) + amount
+    return found
 
 
 def address(value: Any) -> int:
@@ -141,7 +160,7 @@ class Function:
 
 def functions(result: Result) -> list[Function]:
     """The code that made the misses, by function, dearest first; the blocks not listed one by one come last."""
-    by_id = {int(r["id"]): r for r in result.regions}
+    by_id = {int(r["id"]): r for r in result.regions if not r.get("vm")}
     found: dict[tuple[str, str], Function] = {}
     for block in result.code["places"]:
         region = by_id.get(int(block["region"]), {})
@@ -163,31 +182,50 @@ def _misses(place: dict[str, Any]) -> int:
     return int(place["l1i_misses"]) + int(place["l1d_misses"])
 
 
-@dataclass(frozen=True)
+@dataclass
+class Program:
+    """A program that processes of the trace ran, and what its regions cost."""
+
+    name: str
+    path: str
+    role: str
+    processes: int
+    cycles: int = 0
+    walks: int = 0
+
+
+def programs(result: Result) -> list[Program]:
+    """The programs that ran, dearest first."""
+    owners = Owners(result)
+    found = {o: Program(o.name, o.path, o.role, count) for o, count in owners.processes.items()}
+    for region in result.regions:
+        if program := found.get(owners.of(region)):
+            program.cycles += stall(region)
+            program.walks += int(region["walks"])
+    return sorted(found.values(), key=lambda p: (-p.cycles, -p.walks, p.name))
+
+
+@dataclass
 class Stretch:
-    """A stretch of 2 MB of memory."""
+    """A stretch of 2 MB of a program's memory, over all its processes."""
 
     start: int
-    pid: int
     region: str
-    cycles: int
-    walks: int
-    misses: int
+    cycles: int = 0
+    walks: int = 0
+    misses: int = 0
 
 
 def stretches(result: Result) -> list[Stretch]:
     """The memory that the misses were for, 2 MB by 2 MB, dearest first."""
-    by_pid: dict[int, list[dict[str, Any]]] = {}
-    for region in result.regions:
-        by_pid.setdefault(int(region["pid"]), []).append(region)
-    found = []
+    owners = Owners(result)
+    # Places are known of the first virtual machine only.
+    regions = {int(r["id"]): r for r in result.regions if not r.get("vm")}
+    found: dict[tuple[Any, int], Stretch] = {}
     for place in result.heat["places"]:
-        start, pid = address(place["addr"]), int(place["pid"])
-        inside = [r for r in by_pid.get(pid, []) if _overlaps(r, start, start + HEAT_BYTES)]
-        owner = max(inside, key=stall, default={"name": ""})
-        found.append(Stretch(start, pid, str(owner["name"]), stall(place), int(place["walks"]), _misses(place)))
-    return found
-
-
-def _overlaps(region: dict[str, Any], start: int, end: int) -> bool:
-    return address(region["start"]) < end and address(region["end"]) > start
+        start, region = address(place["addr"]), regions[int(place["region"])]
+        stretch = found.setdefault((owners.key(region), start), Stretch(start, owners.label(region)))
+        stretch.cycles += stall(place)
+        stretch.walks += int(place["walks"])
+        stretch.misses += _misses(place)
+    return sorted(found.values(), key=lambda s: (-s.cycles, -s.walks, -s.misses, s.start, s.region))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmulab import UserError, engine
+from mmulab import UserError, aged, engine
 
 # One machine of each vendor's line that users have, oldest first.
 DEFAULT_MACHINES = ("skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1")
@@ -45,10 +45,13 @@ class Plan:
     @property
     def jobs(self) -> list[engine.Job]:
         """Machine by machine, policies within."""
-        return [engine.Job(m, p, self.sets) for m in self.machines for p in self.policies]
+        return [engine.Job(m, p, aged.unless_said(self.sets)) for m in self.machines for p in self.policies]
 
     def resolved(self) -> dict[str, Any]:
         """What is to be run with every value known: enough to repeat it."""
+        jobs = [engine.resolve(job) for job in self.jobs]
+        for what, given in (("machine", self.machines), ("policy", self.policies)):
+            _refuse_equal_names(what, len(given), {str(job[what]["name"]) for job in jobs})
         return {
             "version": engine.version(),
             "trace": self.trace,
@@ -57,8 +60,18 @@ class Plan:
             "set": list(self.sets),
             # The number of threads changes no result.
             "options": {key: value for key, value in self.options.spec().items() if key != "threads"},
-            "jobs": [engine.resolve(job) for job in self.jobs],
+            "reshape": self.options.reshape or {},
+            "jobs": jobs,
         }
+
+
+def _refuse_equal_names(what: str, given: int, names: set[str]) -> None:
+    """Refuses two descriptions of one name, of which a report could not distinguish the results."""
+    if len(names) < given:
+        raise UserError(
+            f"two {what} files say the same name: {', '.join(sorted(names))} are all there are\n"
+            f"hint: give each {what} file a `name` of its own"
+        )
 
 
 def _all(given: tuple[str, ...] | None, known: Any, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ def _single(outcome: Outcome, value: Callable[[Result], float], unit: str, label
 
 
 def page_sizes(outcome: Outcome) -> str:
-    """Memory mapped by page size under each policy, on the first machine."""
+    """What page tables map by page size under each policy, on the first machine."""
     results: Sequence[Result] = next(iter(outcome.machines.values()))
     sizes = list(dict.fromkeys(size for r in results for size, b in r.mapped_by_size.items() if b))
     with rc_context(_STYLE):
@@ -142,6 +142,6 @@ def page_sizes(outcome: Outcome) -> str:
             left = [a + b for a, b in zip(left, values, strict=True)]
         axes.invert_yaxis()
         axes.tick_params(length=0)
-        axes.set_xlabel("MB mapped, at the peak of each page size")
+        axes.set_xlabel("MB that page tables map, at the peak of each page size")
         _legend(figure, axes)
-        return _svg(figure, "Memory mapped by page size")
+        return _svg(figure, "Address space mapped by page size")

@@ -8,9 +8,13 @@ from mmulab.pages import render
 from mmulab.result import LEVEL_NAMES, LEVELS
 from mmulab.study import plots
 from mmulab.study.outcome import Outcome
+from mmulab.study.places import WORTH
 from mmulab.study.plan import BASELINE
+from mmulab.study.terminal import RESIDENT
 from mmulab.tables import BLOCKS
+from mmulab.units import show_percent
 
+TOP_PROGRAMS = 40
 TOP_REGIONS = 25
 TOP_FUNCTIONS = 40
 TOP_STRETCHES = 20
@@ -26,7 +30,14 @@ def html(outcome: Outcome) -> str:
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
         blocks=BLOCKS,
-        tops={"regions": TOP_REGIONS, "functions": TOP_FUNCTIONS, "stretches": TOP_STRETCHES},
+        tops={
+            "programs": TOP_PROGRAMS,
+            "regions": TOP_REGIONS,
+            "functions": TOP_FUNCTIONS,
+            "stretches": TOP_STRETCHES,
+        },
+        resident_words=RESIDENT,
+        worth=show_percent(WORTH, digits=2),
         totals=_totals(outcome),
         identities=sum(1 for r in outcome.results for _ in r.identities()),
     )
@@ -39,6 +50,7 @@ def _totals(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """What shares are shares of, by machine; never zero."""
     return {
         machine: {
+            "programs": sum(p.cycles for p in outcome.programs[machine]) or 1,
             "regions": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
             "functions": sum(f.cycles for f in outcome.functions[machine]) or 1,
             "stretches": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,

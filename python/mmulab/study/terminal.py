@@ -13,8 +13,11 @@ from mmulab.study.plan import BASELINE
 from mmulab.tables import GAP, WIDE, plain
 from mmulab.units import show_bytes, show_count, show_percent, show_rate
 
+TOP_PROGRAMS = 8
 TOP_REGIONS = 8
 TOP_FUNCTIONS = 8
+# The one definition of memory in a report.
+RESIDENT = "Resident: private pages and the page cache, each frame once, at the peak. Zero pages take no memory."
 # C++ names can fill a screen; the report has them whole.
 NAME_WIDTH = 58
 NAME_LEAST = 20
@@ -25,7 +28,7 @@ def show(out: Console, outcome: Outcome) -> None:
     """Prints all of it."""
     base = outcome.results[0]
     program = escape(shorten(outcome.program, min(PROGRAM_WIDTH, out.width)))
-    changed = f" ({escape(base.changed)})" if base.changed else ""
+    changed = f" ({escape(', '.join(base.changes))})" if base.changes else ""
     out.print(f"[bold]{program}[/]{changed}", soft_wrap=True)
     out.print(f"{show_count(base.instructions)} instructions, {show_count(base.references)} references\n")
     for result in outcome.partial:
@@ -33,6 +36,7 @@ def show(out: Console, outcome: Outcome) -> None:
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
     _machines(out, outcome)
     first = next(iter(outcome.machines))
+    _programs(out, outcome, first)
     _regions(out, outcome, first)
     _functions(out, outcome, first)
     for line in outcome.verdict():
@@ -69,7 +73,7 @@ def _machines(out: Console, outcome: Outcome) -> None:
     memory: list[Column] = [
         ("resident", lambda r: show_bytes(r.resident_peak)),
         ("bloat", lambda r: _bytes_or_dash(r.bloat)),
-        ("read\naround", lambda r: _bytes_or_dash(r.read_around)),
+        ("read-\naround", lambda r: _bytes_or_dash(r.read_around)),
         ("page\ntables", lambda r: show_bytes(r.table_peak)),
     ]
     # As few tables as the width allows, with what belongs together side by side.
@@ -84,7 +88,8 @@ def _machines(out: Console, outcome: Outcome) -> None:
         out.print(_machine_table(outcome, columns))
         if len(tables) > 1:
             out.print()
-    out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]\n")
+    out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]")
+    out.print(f"[dim]{RESIDENT}[/]\n")
 
 
 def _machine_table(outcome: Outcome, columns: list[Column]) -> Table:
@@ -104,6 +109,24 @@ def _bytes_or_dash(value: int | None) -> str:
     return "–" if value is None else show_bytes(value)
 
 
+def _programs(out: Console, outcome: Outcome, machine: str) -> None:
+    """Which programs ran, if several did: shells and launchers among them."""
+    found = outcome.programs[machine]
+    if len(found) < 2:
+        return
+    total = sum(p.cycles for p in found) or 1
+    rows = [
+        (
+            f"{p.path or p.name}{f' ({p.role})' if p.role else ''}",
+            show_percent(p.cycles / total),
+            show_count(p.walks),
+            show_count(p.processes),
+        )
+        for p in found[:TOP_PROGRAMS]
+    ]
+    _named(out, f"Programs that ran\n({machine})", ("share of\nstalls", "walks", "processes"), rows)
+
+
 def _regions(out: Console, outcome: Outcome, machine: str) -> None:
     found = outcome.regions[machine]
     total = sum(r.cost[BASELINE] for r in found) or 1
@@ -112,10 +135,8 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         memory = f"{'+' if r.extra_memory > 0 else ''}{show_bytes(r.extra_memory)}" if r.extra_memory else "="
         saves = show_percent(r.gain_share) if r.gain else "–"
         share = show_percent(r.cost[BASELINE] / total)
-        # As the HTML report has it: several processes map the same files.
-        name = r.name if r.pid == 1 else f"{r.name} pid {r.pid}"
-        rows.append((name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
-    heads = ("cost", "walks", "pays", "saves of\nuser time", "memory")
+        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
+    heads = ("share of\nstalls", "walks", "best\npage size", "saves of\nuser time", "resident\nmemory")
     _named(out, f"Regions that cost most\n({machine})", heads, rows)
 
 
@@ -126,7 +147,7 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
         (f.name, show_percent(f.cycles / total), show_count(f.walks), show_count(f.misses))
         for f in found[:TOP_FUNCTIONS]
     ]
-    _named(out, f"Functions that cost most\n({machine})", ("cost", "walks", "misses"), rows)
+    _named(out, f"Functions that cost most\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
 
 
 def _named(out: Console, title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from mmulab import Failure, UserError, engine
+from mmulab.stopping import as_ctrl_c
 from mmulab.units import show_bytes
 from mmulab.workloads import cache
 from mmulab.workloads.recipe import Json, Recipe
@@ -148,28 +148,13 @@ def a_place(recipe: Recipe, port: int | None) -> Iterator[Place]:
                         "hint: name a directory that all may enter with TMPDIR=DIRECTORY"
                     )
         processes = Processes()
-        with _signals_raise():
+        with as_ctrl_c():
             try:
                 yield Place(recipe, directory, port, processes)
             finally:
                 processes.end()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """While it lasts, whoever asks us to end ends us as Ctrl-C does: with everything put away."""
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 class Processes:

@@ -68,7 +68,8 @@ class Recorder:
 
     def signal_program(self, number: int) -> None:
         """Sends the recorded program (not its children) a signal."""
-        for pid in descendants(self.pid)[:1]:
+        # Nearest first: the recorder's watcher, then the program.
+        for pid in descendants(self.pid)[1:2]:
             os.kill(pid, number)
 
     def report(self) -> Json:

@@ -94,7 +94,7 @@ class Mix:
                 mine, other = place.ways[keep], place.ways[way]
                 if not mine or not other or not self.near(mine[1], va) or not self.near(other[1], va):
                     continue
-                joined = self.join(mine[1], other[1])
+                joined = self.join_copies(mine[1], other[1])
                 both = mine[1].has(va) and other[1].has(va)
                 if joined:
                     place.ways[keep] = ("entry", joined)
@@ -130,6 +130,12 @@ class Mix:
             return new if old.pages == new.pages else None
         return replace(new, pages=pages, dirty=new.dirty and (old.dirty or new.pages >= old.pages))
 
+    def join_copies(self, one: Entry, other: Entry) -> Entry | None:
+        """Two copies in one, if they may be: dirty if each page is in a dirty copy."""
+        joined = self.join(one, other)
+        known = frozenset().union(*(entry.pages for entry in (one, other) if entry.dirty))
+        return replace(joined, dirty=joined.pages <= known) if joined else None
+
     def entry_of(self, leaf: Leaf, line: list[Leaf]) -> Entry:
         """What a page gives together with those of its line that belong to it."""
         group, number = self.group[leaf.order], leaf.number
@@ -157,15 +163,15 @@ class Mix:
         """Takes in what a walk, or the second level, knows."""
         new = self.entry_of(leaf, line)
         probed = self.probed(va, leaf.order)
-        kept, grown = None, True
+        kept, was_held = None, False
         for way, held in enumerate(probed.ways):
             if not held:
                 continue
             old: Entry = held[1]
             had = old.has(va)
+            was_held = was_held or had
             joined = self.join(old, new)
             if joined and kept is None:
-                grown = not (had and len(joined.pages) == len(old.pages))
                 new, kept = joined, way
             elif not joined and had:
                 self.forget(probed, way, old.order, va)
@@ -174,7 +180,7 @@ class Mix:
         else:
             probed.ways[kept] = ("entry", new)
             probed.use(kept)
-        for place in self.sets_of(new) if grown else []:
+        for place in [] if was_held else self.sets_of(new):
             if place is not probed:
                 self.mirror(place, new)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def obey(kernel: Kernel, pid: int, words: list[str]) -> str:
         if verb == "exec":
             kernel.space(pid)
         return ""
-    if verb in ("clone", "exit-thread", "tick", "image", "malloc", "free"):
+    if verb in ("clone", "exit-thread", "tick", "image", "malloc", "free", "code"):
         return ""
     if verb == "brk":
         return brk(space, int(args[0], 16), int(args[1], 16))
@@ -225,25 +226,13 @@ def madvise(space: Space, start: int, end: int, advice: str) -> str:
             return "einval"
         space.split_at(start)
         space.split_at(end)
-        gather = Gather()
-        for vma in vmas:
-            space.zap(max(vma.start, start), min(vma.end, end), gather)
-        space.send(gather)
+        each_mapping(space, vmas, lambda vma, g: space.zap(max(vma.start, start), min(vma.end, end), g))
     elif advice == "free":
         if any(not v.kind.is_anon or v.kind.hugetlb is not None for v in vmas):
             return "einval"
         space.split_at(start)
         space.split_at(end)
-        gather = Gather()
-        for vma in vmas:
-            at = max(vma.start, start)
-            while found := space.tree.next(at, min(vma.end, end)):
-                va, leaf = found
-                at = va + leaf.bytes
-                if (leaf.accessed or leaf.dirty) and leaf.block.use != "zero":
-                    leaf.accessed = leaf.dirty = False
-                    space.changed(va, leaf, gather)
-        space.send(gather)
+        each_mapping(space, vmas, lambda vma, g: look_untouched(space, max(vma.start, start), min(vma.end, end), g))
     elif advice == "willneed":
         for vma in vmas:
             if vma.kind.object and not vma.kind.object.is_memory:
@@ -251,6 +240,27 @@ def madvise(space: Space, start: int, end: int, advice: str) -> str:
                 most = max(size(kernel.linux["largest_read"]), size(kernel.linux["read_around"])) // PAGE
                 faults.read(space, vma, vma.page(first), min(vma.page(last), vma.page(first) + most))
     return "enomem" if has_hole else ""
+
+
+def each_mapping(space: Space, vmas: list[Vma], carry_out: Callable[[Vma, Gather], None]) -> None:
+    """Advice on mappings, flushed one by one or at the end of the call."""
+    gather = Gather()
+    for vma in vmas:
+        carry_out(vma, gather)
+        if space.kernel.linux["advice_flush"] == "mapping":
+            space.send(gather)
+            gather = Gather()
+    space.send(gather)
+
+
+def look_untouched(space: Space, start: int, end: int, gather: Gather) -> None:
+    """Clears the accessed and dirty bits of what has contents."""
+    while found := space.tree.next(start, end):
+        va, leaf = found
+        start = va + leaf.bytes
+        if (leaf.accessed or leaf.dirty) and leaf.block.use != "zero":
+            leaf.accessed = leaf.dirty = False
+            space.changed(va, leaf, gather)
 
 
 def collapse_all(space: Space, start: int, end: int) -> None:
@@ -293,9 +303,10 @@ def collapse(space: Space, vma: Vma, at: int) -> None:
     space.zap(at, at + HUGE, gather)
     gather.note(at, 9)
     space.send(gather)
-    space.tree.map(at, space.leaf(vma, Block(9, "anon"), 9, vma.kind.prot, dirty))
+    block = Block(9, "anon")
+    space.tree.map(at, space.leaf(vma, block, 9, vma.kind.prot, dirty))
     faults.mark_private(space, at)
-    space.kernel.told.append({"event": "collapsed", "va": at, "size": SIZES[9]})
+    space.kernel.told.append({"event": "collapsed", "va": at, "size": SIZES[9], "pfn": (block, 0)})
 
 
 def mremap(space: Space, start: int, end: int, to: int, to_end: int, keep_old: bool) -> str:

@@ -188,6 +188,8 @@ def policy(random: Random) -> str:
         "flush_ceiling": random.choice([4, 33]),
         "page_cache": random.choice(["cold", "warm"]),
     }
+    # Not drawn: a draw more would change every program that follows.
+    tables["linux"]["advice_flush"] = "call" if tables["linux"]["flush_ceiling"] == 4 else "mapping"
     return document(tables)
 
 

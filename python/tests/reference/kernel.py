@@ -90,7 +90,7 @@ class Kernel:
         if self.asid_bits == 0:
             space.asid = 1
             if self.running.get(self.core, space) is not space:
-                self.flushes.append({"flush": "asid", "asid": 1})
+                self.flushes.append({"flush": "space", "asid": 1})
                 self.is_local = True
             self.running[self.core] = space
             return
@@ -103,7 +103,7 @@ class Kernel:
         self.told.append({"event": "asid", "pid": space.pid, "asid": asid})
         if asid in self.owners:
             self.owners[asid].asid = None
-            self.flushes.append({"flush": "asid", "asid": asid})
+            self.flushes.append({"flush": "space", "asid": asid})
         self.owners[asid] = space
         space.asid = asid
 

@@ -53,6 +53,7 @@ class Machine:
     def start_line(self) -> None:
         """What happens from here on belongs to the next reference."""
         self.walk: list[dict[str, Any]] = []
+        self.walks: list[dict[str, Any]] = []
         self.faults: list[dict[str, Any]] = []
         self.line["filled"], self.line["events"] = [], []
 
@@ -102,6 +103,8 @@ class Machine:
         for told in (*self.kernel.told, *self.kernel.table_news):
             if told["event"] == "fault":
                 self.faults.append({**told, "pfn": self.frame_of_fault(*told["pfn"])})
+            elif told["event"] == "collapsed":
+                self.line["events"].append({**told, "pfn": self.frame_of_collapse(told["va"], *told["pfn"])})
             else:
                 self.line["events"].append(told)
         self.line["events"].extend(self.kernel.flushes)
@@ -117,6 +120,15 @@ class Machine:
         pfn: int = given[len(self.faults)]["pfn"]
         return self.memory.address(block, index * PAGE, pfn * PAGE) // PAGE
 
+    def frame_of_collapse(self, va: int, block: Any, index: int) -> int:
+        """The number of the first frame that a collapse gave the page at `va`."""
+        given = [e for e in self.told_now()["events"] if e.get("event") == "collapsed" and e["va"] == va]
+        done = [e for e in self.line["events"] if e.get("event") == "collapsed" and e["va"] == va]
+        if len(done) >= len(given):
+            raise Mismatch("the engine tells of fewer collapses")
+        pfn: int = given[len(done)]["pfn"]
+        return self.memory.address(block, index * PAGE, pfn * PAGE) // PAGE
+
     def told_now(self) -> dict[str, Any]:
         """What the engine says of the reference at hand."""
         if len(self.lines) >= len(self.given):
@@ -127,7 +139,7 @@ class Machine:
         """The core that runs drops a page of its own."""
         space = self.space()
         if space:
-            what = {"flush": "page", "asid": space.asid, "va": va, "order": "4K"}
+            what = {"flush": "page", "asid": space.asid, "va": va, "size": "4K"}
             self.tlbs[self.core].invalidate(what)
             self.walkers[self.core].invalidate(what)
             self.line["events"].append(what)
@@ -168,7 +180,11 @@ class Machine:
             assert space
             assert space.asid is not None
             given = self.told_now()["walk"]
+            before = len(self.walk)
             walk = self.walkers[self.core].walk(space.tree, space.asid, va, kind, self.walk, given)
+            self.walk[before]["first"] = True
+            ended = {"level": walk.level, "reason": "denied" if walk.denied else "not_present"}
+            self.walks.append({"outcome": "mapped"} if walk.leaf else {"outcome": "fault", **ended})
             stall += self.clocks[self.core].walk(walk.cycles, kind != "fetch")
             leaf = walk.leaf
             if leaf:
@@ -178,7 +194,9 @@ class Machine:
                 self.translated(seen, va, entry)
                 self.tlbs[self.core].fill(va, kind, entry, partial(self.group, va, walk))
                 return stall
-            if not self.fault(va, kind):
+            failed = self.fault(va, kind)
+            if failed:
+                seen["failed"] = failed
                 return stall
         raise Mismatch(f"{va:#x} keeps faulting")
 
@@ -224,8 +242,8 @@ class Machine:
         if self.through_caches:
             self.caches.read(self.core, seen["pa"])
 
-    def fault(self, va: int, kind: str) -> bool:
-        """The kernel serves a page fault, if it can."""
+    def fault(self, va: int, kind: str) -> str:
+        """The kernel serves a page fault, if it can; else the reason why not."""
         outcome = self.kernel.fault(self.pid, va, kind)
         self.apply()
         if outcome == "unmapped" and self.unmapped == "map":
@@ -234,7 +252,7 @@ class Machine:
             self.apply()
         if outcome == "out-of-memory" or (outcome != "served" and self.unmapped == "stop"):
             self.is_over = True
-        return outcome == "served"
+        return "" if outcome == "served" else outcome
 
     def map_implicit(self, va: int) -> None:
         """Maps the aligned span around an address that no event mapped."""
@@ -250,7 +268,7 @@ class Machine:
         line: dict[str, Any] = {"i": len(self.lines) if kind else None}
         if kind:
             line |= {"pid": pid, "kind": kind}
-        line |= {"va": va, **seen, "walk": self.walk, "fault": self.faults}
+        line |= {"va": va, **seen, "walk": self.walk, "walks": self.walks, "fault": self.faults}
         line |= {"filled": self.line["filled"], "events": self.line["events"], "cycles": cycles}
         self.lines.append(line)
         self.start_line()

@@ -36,14 +36,14 @@ class Gather:
 
     def flush(self, asid: int, ceiling: int) -> dict[str, Any] | None:
         """The invalidation to send."""
-        everything: dict[str, Any] = {"flush": "all"} if self.is_global else {"flush": "asid", "asid": asid}
+        everything: dict[str, Any] = {"flush": "all"} if self.is_global else {"flush": "space", "asid": asid}
         if self.whole:
             return everything
         if self.start is None:
             return None
         pages = (self.end - self.start) // (PAGE << self.order)
         if pages == 1:
-            return {"flush": "page", "asid": asid, "va": self.start, "order": SIZES[self.order]}
+            return {"flush": "page", "asid": asid, "va": self.start, "size": SIZES[self.order]}
         if pages <= ceiling:
             return {"flush": "range", "asid": asid, "range": {"start": self.start, "end": self.end}}
         return everything
@@ -103,6 +103,9 @@ class Space:
         """A large leaf becomes leaves one size smaller."""
         leaf.block.is_whole = leaf.block.is_whole and leaf.block.use == "zero"
         self.tree.split(va)
+        if leaf.block.use == "zero":
+            for at in range(va, va + leaf.bytes, PAGE):
+                self.tree.set(at, self.zero_part(leaf))
         gather = Gather()
         gather.note(va, leaf.order)
         self.send(gather)
@@ -121,9 +124,12 @@ class Space:
         leaf = self.hidden.pop(first)
         leaf.block.is_whole = leaf.block.is_whole and leaf.block.use == "zero"
         for i in range(leaf.bytes // PAGE):
-            self.hidden[first + i * PAGE] = Leaf(
-                leaf.block, leaf.index + i, 0, leaf.prot, leaf.accessed, leaf.dirty, leaf.is_global
-            )
+            part = Leaf(leaf.block, leaf.index + i, 0, leaf.prot, leaf.accessed, leaf.dirty, leaf.is_global)
+            self.hidden[first + i * PAGE] = self.zero_part(leaf) if leaf.block.use == "zero" else part
+
+    def zero_part(self, leaf: Leaf) -> Leaf:
+        """What each base page of the huge zero page becomes when it is split: the one small zero page."""
+        return Leaf(self.kernel.zero, 0, 0, leaf.prot, leaf.accessed, leaf.dirty, leaf.is_global)
 
     def zap(self, start: int, end: int, gather: Gather) -> None:
         """Unmaps all pages of a range."""

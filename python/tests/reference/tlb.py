@@ -201,11 +201,11 @@ class Tlbs:
         """Forgets what must not be used any more."""
         for array in self.arrays:
             if what["flush"] == "page":
-                first = down(what["va"], ORDERS[what["order"]])
-                self.drop(array, first, first + (PAGE << ORDERS[what["order"]]), what["asid"])
+                first = down(what["va"], ORDERS[what["size"]])
+                self.drop(array, first, first + (PAGE << ORDERS[what["size"]]), what["asid"])
             elif what["flush"] == "range":
                 self.drop(array, what["range"]["start"], what["range"]["end"], what["asid"])
-            elif what["flush"] == "asid":
+            elif what["flush"] == "space":
                 self.drop(array, 0, 1 << 64, what["asid"], spare_global=True)
             else:
                 self.drop(array, 0, 1 << 64, None)

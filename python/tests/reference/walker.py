@@ -27,7 +27,8 @@ class Caches:
         """Of the description."""
         self.memory_cycles = machine["cache_rules"]["memory_cycles"]
         self.levels = []
-        for desc in machine["cache"]:
+        # An instruction cache serves fetches in time, and no walk.
+        for desc in (cache for cache in machine["cache"] if not cache.get("code")):
             copies = 1 if desc["shared"] else machine["core"]["count"]
             lines = size(desc["size"]) // LINE
             self.levels.append((desc, [Store(lines, desc["ways"], "lru") for _ in range(copies)]))
@@ -50,6 +51,9 @@ class Walk:
 
     leaf: Leaf | None
     cycles: int
+    # Of a fault: the level of the entry that ended it, and whether that was for its rights.
+    level: int = 1
+    denied: bool = False
     # The eight entries of the leaf's line, if it is one of the last level.
     line: list[Leaf | None] = field(default_factory=list)
 
@@ -103,15 +107,15 @@ class Walker:
             cycles += latency
             entry = table.entries.get(index(va, level))
             if entry is None:
-                return Walk(None, cycles)
+                return Walk(None, cycles, level)
             if isinstance(entry, Leaf):
                 if not entry.prot & {"fetch": X, "write": W, "read": R | W | X}[kind]:
-                    return Walk(None, cycles)
+                    return Walk(None, cycles, level, denied=True)
                 entry.accessed = True
                 entry.dirty = entry.dirty or kind == "write"
                 first = index(va, level) // 8 * 8
                 beside = [table.entries.get(at) for at in range(first, first + 8)] if level == 1 else []
-                return Walk(entry, cycles, [e if isinstance(e, Leaf) else None for e in beside])
+                return Walk(entry, cycles, line=[e if isinstance(e, Leaf) else None for e in beside])
             for desc, store in self.walk_caches:
                 if level in desc["levels"]:
                     order = covers(level)
@@ -140,10 +144,10 @@ class Walker:
                 if leaf is None:
                     continue
                 if not leaf.prot & {"fetch": X, "write": W, "read": R | W | X}[kind]:
-                    return Walk(None, cycles)
+                    return Walk(None, cycles, 1 + order // 9, denied=True)
                 leaf.accessed = True
                 leaf.dirty = leaf.dirty or kind == "write"
-                return Walk(leaf, cycles, line if order == 0 else [])
+                return Walk(leaf, cycles, line=line if order == 0 else [])
         return Walk(None, cycles)
 
     def nearest(self, levels: int, tag: int, va: int) -> tuple[int, dict[str, Any], Table] | None:
@@ -172,13 +176,13 @@ class Walker:
                     end = start + (4096 << covers(level))
                     if what["flush"] == "all":
                         stale = True
-                    elif what["flush"] == "asid":
+                    elif what["flush"] == "space":
                         stale = tag == what["asid"]
                     elif what["flush"] == "range":
                         r = what["range"]
                         stale = tag == what["asid"] and start < r["end"] and r["start"] < end
                     else:
-                        order = {"4K": 0, "2M": 9, "1G": 18}[what["order"]]
+                        order = {"4K": 0, "2M": 9, "1G": 18}[what["size"]]
                         first = down(what["va"], order)
                         stale = tag == what["asid"] and start < first + (4096 << order) and first < end
                     if stale:

@@ -19,8 +19,9 @@ impl Space {
             cx.counts.happenings.add(Happening::FreeSuppressed, 1);
             return Ok(());
         }
-        let mut gather = Gather::default();
         for (start, end) in self.parts(pages, |vma| vma.is_anon()) {
+            // `vm_map_madvise` calls `pmap_advise` for each mapping, which flushes.
+            let mut gather = Gather::default();
             let mut at = start;
             while let Some((va, leaf)) = self.next_leaf(cx.mem, at, end) {
                 if leaf.order > PageOrder::P4K {
@@ -40,8 +41,8 @@ impl Space {
                 }
                 at = va + leaf.order.bytes();
             }
+            self.finish(cx, gather);
         }
-        self.finish(cx, gather);
         Ok(())
     }
 }

@@ -15,7 +15,8 @@ pub struct FreebsdDesc {
     /// Whether 512 base pages become one of 2 MiB (`vm.pmap.superpages_enabled`). Default `true`.
     pub promotion: bool,
     /// Pages of a reservation in use that are enough to promote it: 512 asks for all; fewer, for anonymous memory, zero
-    /// and map the others first (Quicksilver: 64; paper 1, section 7). Range 1..=512. Default 512.
+    /// and map the others first (Quicksilver: 64; paper 1, section 7). Default 512.
+    #[schemars(range(min = 1, max = 512))]
     pub promotion_threshold: u32,
     /// Whether every page must have been accessed before promotion. Default `false`; `true` before FreeBSD 14
     /// (`pmap_promote_pde` in sys/amd64/amd64/pmap.c asked for PG_A).
@@ -23,17 +24,21 @@ pub struct FreebsdDesc {
     /// Whether MADV_FREE is obeyed; `false` is the configuration `nomdv` of paper 1, where malloc does not call it.
     /// Default `true`.
     pub madv_free: bool,
-    /// How much of a file is read and mapped at a fault, aligned in the file: a power of two from 4K to 2M. Default `64K`
+    /// How much of a file is read and mapped at a fault, aligned in the file. Default `64K`
     /// (`VM_FAULT_READ_DEFAULT`, 16 pages).
+    #[schemars(extend("x-least" = "4K", "x-most" = "2M", "x-power-of-two" = true))]
     pub cluster: Bytes,
     /// Pages on either side that are mapped if they are in memory already (`PFBAK` and `PFFOR`). Default 4.
+    #[schemars(range(min = 0, max = 512))]
     pub prefault: u32,
     /// Whether pages mapped beside the one that faulted have their accessed bit set, which paper 1 proposes (section 7).
     /// Default `false`.
     pub prefaulted_accessed: bool,
-    /// Base frames a per-CPU cache is filled with at a time; they go out last first. Range 1..=512. Default 14.
+    /// Base frames a per-CPU cache is filled with at a time; they go out last first. Default 14.
+    #[schemars(range(min = 1, max = 512))]
     pub bucket: u32,
     /// How many pages a flush may name before the whole address space is flushed instead. Default 4096.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     pub flush_ceiling: u64,
     /// Where these values come from.
     pub source: String,

@@ -28,9 +28,9 @@ impl Space {
             Some((place.object, memory.reservations.take(place, &mut memory.frames, cpu, near)))
         };
         let (object, pfn) = self.settle(cx, at, got)?;
-        *cx.memory.pages.get_mut(pfn) = Page { refs: 1, used: Use::Anon, object, ..Page::default() };
-        cx.memory.anon_frames += 1;
-        cx.memory.note_peak();
+        let region = cx.memory.resident.acting();
+        *cx.memory.pages.get_mut(pfn) = Page { refs: 1, used: Use::Anon, object, region, ..Page::default() };
+        cx.memory.hold(1);
         Ok(pfn)
     }
 
@@ -50,9 +50,7 @@ impl Space {
             (object, memory.reservations.take(place, &mut memory.frames, memory.cpu, near))
         });
         let (_, pfn) = self.settle(cx, at, got)?;
-        *cx.memory.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, object, ..Page::default() };
-        cx.memory.cache.put(id, page, pfn);
-        cx.memory.note_peak();
+        cx.memory.keep_cached(id, page, pfn, object);
         Ok(pfn)
     }
 
@@ -116,14 +114,16 @@ impl Space {
         (from, to): (u64, u64),
     ) -> bool {
         let Some(start) = at.checked_sub((place.at - from) * BASE_BYTES) else { return true };
-        let end = start + (to - from) * BASE_BYTES;
+        // An object that reaches the last address has pages up to there.
+        let end = start.saturating_add((to - from) * BASE_BYTES);
         let is_of = |pfn: Pfn| pages.get(pfn).object == place.object;
         let mut next = start;
         while let Some((va, leaf)) = self.next_leaf(mem, next, end) {
             if is_of(leaf.pfn) {
                 return true;
             }
-            next = va + leaf.order.bytes();
+            let Some(above) = va.checked_add(leaf.order.bytes()) else { break };
+            next = above;
         }
         let (first, last) = (Vpn(start >> BASE_SHIFT), Vpn(end >> BASE_SHIFT));
         self.hidden.range(first..last).any(|(_, leaf)| is_of(leaf.pfn))

@@ -114,17 +114,17 @@ impl Space {
         if present != u64::from(cx.memory.reservations.used_in(head, order)) {
             return Err(Refusal::PromoteGap);
         }
+        let region = cx.memory.resident.acting();
         for i in 0..order.base_pages() {
             let va = VirtAddr::new(start + i * BASE_BYTES);
             if matches!(self.probe(cx.mem, va), Found::Hole(_)) {
                 *cx.memory.pages.get_mut(Pfn(head.0 + i)) =
-                    Page { refs: 1, used: Use::Anon, object, ..Page::default() };
+                    Page { refs: 1, used: Use::Anon, object, region, ..Page::default() };
             }
         }
         cx.memory.reservations.fill(head, order);
         let missing = order.base_pages() - present;
-        cx.memory.anon_frames += missing;
-        cx.memory.note_peak();
+        cx.memory.hold(missing);
         cx.work(WorkKind::ZeroBytes, missing * BASE_BYTES);
         cx.counts.happenings.add(Happening::PromotionFill, missing);
         Ok(whole)
@@ -139,7 +139,7 @@ impl Space {
                 let vpn = VirtAddr::new(va).vpn();
                 let (_, flush) = self.table.unmap(cx.mem, cx.memory, vpn, PageOrder::P4K);
                 gather.take(flush);
-                self.count_out(cx, va, PageOrder::P4K);
+                self.count_out(cx, va, PageOrder::P4K, false);
             }
         }
         // FreeBSD keeps the table of base pages and flushes nothing; here it is freed, so nothing may point to it.
@@ -147,7 +147,7 @@ impl Space {
         self.finish(cx, gather);
         self.map(cx, start, whole).inspect_err(|_| Self::release(cx, &whole))?;
         cx.counts.happenings.add(Happening::Promotion, 1);
-        cx.tell(|| Told::Promoted { va: VirtAddr::new(start), size: whole.order });
+        cx.tell(|| Told::Promoted { va: VirtAddr::new(start), size: whole.order, pfn: whole.pfn });
         Ok(())
     }
 }

@@ -138,6 +138,7 @@ fn check_freebsd(linux: &LinuxDesc) -> Result<(), KernelError> {
             "freebsd.prefaulted_accessed",
         ),
         ("zero_page", linux.zero_page != default.zero_page, "nothing: FreeBSD has no zero page"),
+        ("advice_flush", linux.advice_flush != default.advice_flush, "nothing: FreeBSD flushes each mapping by itself"),
         ("flush_ceiling", linux.flush_ceiling != default.flush_ceiling, "freebsd.flush_ceiling"),
     ];
     match changed.into_iter().find(|c| c.1) {

@@ -103,7 +103,7 @@ fn batches(footprint: u64, addresses: &[u64], each: impl Fn(VirtAddr, &mut Vec<R
     let chunk = |part: &[u64]| {
         let mut refs = Vec::new();
         part.iter().for_each(|&va| each(VirtAddr::new(va), &mut refs));
-        Batch { refs, events: Vec::new() }
+        Batch { refs, ..Batch::default() }
     };
     (map, addresses.chunks(Batch::TARGET).map(chunk).collect())
 }

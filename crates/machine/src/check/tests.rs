@@ -66,7 +66,7 @@ fn what_ends_a_run_is_not_unsound() {
     let ended = |check| {
         let mut m = machine_of(Options { check, unmapped: Unmapped::Stop, ..Options::default() });
         m.run(&program());
-        m.run(&Batch { refs: vec![Ref::read(page(999))], events: Vec::new() });
+        m.run(&Batch { refs: vec![Ref::read(page(999))], ..Batch::default() });
         m.ended.clone()
     };
     assert!(matches!(ended(Check::Translations), Some(Ended::Violation(_))), "{:?}", ended(Check::Translations));

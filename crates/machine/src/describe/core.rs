@@ -1,3 +1,4 @@
+use mmulab_timing::TimingDesc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,26 +9,33 @@ use std::collections::BTreeMap;
 pub struct CoreDesc {
     /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to their CPUs round-robin in
     /// order of creation, warps by their number.
-    /// Range 1..=1024.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1024))]
     pub count: u16,
     /// Hardware threads of each core (hyperthreads), each a CPU to the kernel. They have the core's walker, its walk caches,
     /// its caches and all TLB arrays in common but those that are `per_thread`, told apart by the address spaces' tags. CPUs are
     /// numbered through all cores before any has a second, so that programs' threads have cores to themselves while
     /// there are enough. Each CPU has a clock of its own: what threads take from each other outside translation is for
-    /// `base_cpi` to say. Range 1..=8; 1024 CPUs in all.
+    /// `base_cpi` to say. At most 1024 CPUs in all.
     #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 8))]
     pub threads: u16,
     /// Clock, in MHz. Turns cycles into seconds.
+    #[schemars(range(min = 1.0, max = 100_000.0))]
     pub frequency_mhz: f64,
     /// Cycles per instruction without any cost of translation. Measure it for your program (`perf stat` with huge
     /// pages), or accept the assumption; every cycle figure says which.
     #[serde(default = "one_cpi")]
+    #[schemars(range(min = 0.01, max = 100_000.0))]
     pub base_cpi: f64,
     /// Instructions the core goes on with behind an unfinished data-side page walk: the reorder buffer's size.
     /// 0 makes every walk stall fully.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub window: u32,
+    /// The core in time, for runs with `--timing`. Without it, time is `base_cpi` and stalls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timing: Option<TimingDesc>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,

@@ -11,42 +11,60 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields, default)]
 pub struct CostsDesc {
     /// Cycles of a system call entered and left.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub syscall: f64,
     /// Cycles of a page fault entered and left, the VMA found.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub fault_entry: f64,
     /// Cycles to zero a byte.
+    #[schemars(range(min = 0.0, max = 1000.0))]
     pub zero_bytes: f64,
     /// Cycles to copy a byte.
+    #[schemars(range(min = 0.0, max = 1000.0))]
     pub copy_bytes: f64,
     /// Cycles to take or give back a base frame (per-CPU list).
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub base_frame: f64,
     /// Cycles to take or give back a larger block.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub large_block: f64,
     /// Cycles to take or give back a page of the hugetlb pool.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub pool_page: f64,
     /// Cycles to take or give back a page-table frame, its zeroing included.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub table_frame: f64,
     /// Cycles to merge two levels of a page table into a node of 2 MiB, or to take it apart: its block, zeroing and copying
     /// included.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub table_merge: f64,
     /// Cycles to move a line of a hashed page table to another place.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub table_line: f64,
     /// Cycles of a daemon to look at a page-table entry and the page it maps.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub entry_scan: f64,
     /// Cycles to write a page-table entry, with the bookkeeping of the page it maps.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub entry_write: f64,
     /// Cycles to read a byte from storage into the page cache: the processor's part, not the waiting.
+    #[schemars(range(min = 0.0, max = 1000.0))]
     pub read_bytes: f64,
     /// Cycles to invalidate one page's translation on the core that asks.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub flush_page: f64,
     /// Cycles to invalidate a range.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub flush_range: f64,
     /// Cycles to invalidate an address space.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub flush_space: f64,
     /// Cycles to switch address spaces.
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub space_switch: f64,
     /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, once it has left the guest
     /// (`virtual.exit_cycles`).
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub guest_table_write: f64,
     /// Where the numbers come from.
     pub source: String,

@@ -20,20 +20,24 @@ pub enum Merge {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpuDesc {
-    /// Lanes of a warp. Range 1..=64.
+    /// Lanes of a warp.
+    #[schemars(range(min = 1, max = 64))]
     pub lanes: u8,
     /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, one for more is refused; threads of any
-    /// other trace are warps: thread T runs on core T / warps, modulo `core.count`. Range 1..=1024.
+    /// other trace are warps: thread T runs on core T / warps, modulo `core.count`.
+    #[schemars(range(min = 1, max = 1024))]
     pub warps: u16,
     /// What of a warp instruction's addresses is one lookup: `page`, `line` or `lane`. Default `page`.
     #[serde(default)]
     pub merge: Merge,
-    /// Bytes of a line, a power of two of 16..=4096. Default 128.
+    /// Bytes of a line. Default 128.
     #[serde(default = "line_bytes")]
+    #[schemars(range(min = 16, max = 4096), extend("x-power-of-two" = true))]
     pub line_bytes: u16,
     /// Lookups that the first level begins in a cycle: an instruction that needs more keeps its core for as many more
-    /// cycles. Range 1..=64. Default 1.
+    /// cycles. Default 1.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
     pub ports: u8,
     /// Where the numbers come from.
     #[serde(default)]
@@ -62,23 +66,5 @@ impl GpuDesc {
             Merge::Line => self.line_bytes.trailing_zeros(),
             Merge::Lane => 0,
         }
-    }
-
-    /// Says what is out of range.
-    ///
-    /// # Errors
-    /// The key, what it is, and what it may be.
-    pub fn check(&self) -> Result<(), String> {
-        let within = |key: &str, is: u16, most: u16| match (1..=most).contains(&is) {
-            true => Ok(()),
-            false => Err(format!("gpu.{key} is {is}: give 1 to {most}")),
-        };
-        within("lanes", self.lanes.into(), Self::MAX_LANES as u16)?;
-        within("warps", self.warps, 1024)?;
-        within("ports", self.ports.into(), 64)?;
-        if !self.line_bytes.is_power_of_two() || !(16..=4096).contains(&self.line_bytes) {
-            return Err(format!("gpu.line_bytes is {}: give a power of two from 16 to 4096", self.line_bytes));
-        }
-        Ok(())
     }
 }

@@ -46,6 +46,7 @@ pub struct VirtualDesc {
     /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each
     /// trap of a host with shadow tables, costs besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]
+    #[schemars(range(min = 0.0, max = 1e7))]
     pub exit_cycles: f64,
     /// Where the numbers come from.
     #[serde(default)]

@@ -6,6 +6,7 @@ mod gpu;
 mod guest;
 mod perf;
 mod resolve;
+mod timing;
 
 pub use self::core::CoreDesc;
 pub use costs::CostsDesc;

@@ -47,25 +47,35 @@ pub struct Options {
     /// What is proven besides.
     pub check: Check,
     /// End after so many instructions.
+    #[schemars(range(min = 0, max = i64::MAX))]
     pub max_instructions: Option<u64>,
     /// Threads that run machines; 0 means as many as are useful. No result depends on it, so none repeats it.
     #[serde(skip_serializing)]
+    #[schemars(range(min = 0, max = 1024))]
     pub threads: usize,
     /// Overrides every machine's base CPI: cycles per instruction, measured by you.
+    #[schemars(range(min = 0.01, max = 100_000.0))]
     pub base_cpi: Option<f64>,
-    /// The share of walk cycles that would be saved were the walks gone (0.0..=1.0), in place of the window model.
+    /// The share of walk cycles that would be saved were the walks gone, in place of the window model.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub savable: Option<f64>,
+    /// Time by a core in time ([`CoreDesc::timing`](super::CoreDesc)), with data and code in the caches, rather than by the
+    /// base CPI.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub timing: bool,
     /// Overrides the seed of memory's random placement.
+    #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: Option<u64>,
     /// Traces of further virtual machines beside the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vms: Vec<String>,
     /// References each virtual machine makes before it is the next one's turn, where there are several.
+    #[schemars(range(min = 1, max = i64::MAX))]
     pub quantum: Option<u64>,
 }
 
 /// A value that no source states, and why it is what it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Assumption {
     /// The table it is in, such as `tlb.STLB`.
     #[serde(rename = "where")]
@@ -79,7 +89,7 @@ pub struct Assumption {
 }
 
 /// One machine under one policy, every value known: what a result is a result of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Resolved {
     /// The machine.
     pub machine: MachineDesc,
@@ -128,6 +138,8 @@ pub fn resolve(
     let (for_policy, for_host) = (of("policy."), of("host_policy."));
     let of_machine = |s: &&String| !s.starts_with("policy.") && !s.starts_with("host_policy.");
     let for_machine: Vec<String> = set.iter().filter(of_machine).cloned().collect();
+    read::within::<Options>(&value_of(options))
+        .map_err(|wrong| DescribeError::Malformed { place: "options of the run".into(), message: wrong.to_string() })?;
     let mut machine: MachineDesc = file("machine", names.machine, machine_dirs, &for_machine)?;
     let policy: PolicyDesc = file("policy", names.policy, policy_dirs, &for_policy)?;
     if machine.guest.is_none() && (names.host_policy.is_some() || !for_host.is_empty() || !options.vms.is_empty()) {
@@ -161,7 +173,8 @@ pub fn resolve(
         machine.memory.seed = seed;
         machine.guest.iter_mut().for_each(|guest| guest.memory.seed = seed);
     }
-    check(&machine, options)?;
+    check(&machine)?;
+    super::timing::check(&machine, options)?;
     let impossible = |key: &str, message| DescribeError::Impossible {
         name: machine.name.clone(),
         message: format!("{key}: {message}"),
@@ -174,6 +187,8 @@ pub fn resolve(
     if let (Some(guest), Some(table)) = (&mut machine.guest, of_guest) {
         guest.table = table;
     }
+    machine.memory.say_aged();
+    machine.guest.iter_mut().for_each(|guest| guest.memory.say_aged());
     let mut assumptions = Vec::new();
     gather("", &value_of(&machine), &mut assumptions);
     gather("policy", &value_of(&policy), &mut assumptions);
@@ -203,7 +218,7 @@ impl Resolved {
     }
 }
 
-fn file<T: serde::de::DeserializeOwned>(
+fn file<T: serde::de::DeserializeOwned + JsonSchema>(
     what: &'static str,
     name: &str,
     dirs: &[PathBuf],
@@ -225,17 +240,12 @@ fn file<T: serde::de::DeserializeOwned>(
     read::typed(table, &place)
 }
 
-fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> {
+fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
     let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
     let core = &machine.core;
-    if !(1..=1024).contains(&core.count) {
-        return bad(format!("core.count is {}: give 1 to 1024", core.count));
-    }
-    if !(1..=8).contains(&core.threads) || u32::from(core.count) * u32::from(core.threads) > 1024 {
+    if u32::from(core.count) * u32::from(core.threads) > 1024 {
         let (threads, count) = (core.threads, core.count);
-        return bad(format!(
-            "core.threads is {threads}, of {count} cores: give 1 to 8, and no more than 1024 CPUs in all"
-        ));
+        return bad(format!("core.threads is {threads}, of {count} cores: give no more than 1024 CPUs in all"));
     }
     if core.threads > 1 && machine.gpu.is_some() {
         return bad("core.threads: shader cores run warps; leave it out, or [gpu]".into());
@@ -257,21 +267,7 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
             core.threads
         ));
     }
-    if !(core.base_cpi.is_finite() && core.base_cpi > 0.0) {
-        return bad(format!("core.base_cpi is {}: give a positive number of cycles per instruction", core.base_cpi));
-    }
-    if !(core.frequency_mhz.is_finite() && core.frequency_mhz > 0.0) {
-        return bad(format!("core.frequency_mhz is {}: give a positive number of MHz", core.frequency_mhz));
-    }
     super::perf::check(machine)?;
-    if let Some(guest) = &machine.guest
-        && !(guest.exit_cycles.is_finite() && guest.exit_cycles >= 0.0)
-    {
-        return bad(format!("virtual.exit_cycles is {}: give a number of cycles", guest.exit_cycles));
-    }
-    if let Some(gpu) = &machine.gpu {
-        gpu.check().or_else(bad)?;
-    }
     if machine.guest.is_some() {
         let shared = machine.walker.shared || machine.tlb.iter().any(|array| array.shared);
         if machine.gpu.is_some() || shared {
@@ -282,13 +278,7 @@ fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> 
             );
         }
     }
-    machine.energy.check(&machine.tlb, &machine.walker, &machine.cache).or_else(bad)?;
-    if let Some(share) = options.savable
-        && !(0.0..=1.0).contains(&share)
-    {
-        return bad(format!("savable is {share}: give a share from 0 to 1"));
-    }
-    Ok(())
+    machine.energy.check(&machine.tlb, &machine.walker, &machine.cache).or_else(bad)
 }
 
 /// Whether the walker has what its tables need, and nothing else.

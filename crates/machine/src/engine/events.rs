@@ -73,6 +73,10 @@ impl Machine {
         let result = self.system.kernel.event(&mut self.system.mem, self.who, event, &mut self.fx);
         let settled = self.settle(watch);
         self.load_context();
+        if self.stop.is_asked() {
+            // The event may be half obeyed.
+            return Err(Ended::Interrupted);
+        }
         result.map_err(|e| Ended::Kernel(e.to_string()))?;
         settled
     }

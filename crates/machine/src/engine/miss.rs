@@ -6,17 +6,34 @@ use crate::{
     describe::Unmapped,
     flights::{Flight, Joined},
     host::Filled,
-    story::{Answer, Seen, Story, Watch},
+    story::{Answer, Failure, Seen, Story, WalkEnd, Watch},
     tally::{Cost, Missed},
 };
 use mmulab_addr::{Access, PageOrder, PhysAddr, Pid, Side, VirtAddr};
 use mmulab_kernel::{FaultError, RegionId};
 use mmulab_tlb::Outcome;
 use mmulab_trace::Event;
-use mmulab_walker::{Nested, Violation, Walk, WalkContext};
+use mmulab_walker::{Nested, Server, Violation, Walk, WalkContext};
+
+/// When what a reference wanted was done, where a core in time asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timeline {
+    /// How far it is: at first when it was issued, then when each thing was done.
+    pub at: u64,
+    /// When the second level had answered.
+    pub second_level_until: u64,
+    /// How far away the last line was that a walk read ([`mmulab_walker::Caches::depth`]).
+    pub walk_by: u8,
+    /// Whether a kernel had to do something.
+    pub trapped: bool,
+    /// Where the reference goes; none if it was passed over.
+    pub pa: Option<PhysAddr>,
+}
 
 /// A reference on its way through the slow path. What takes it is inlined, so that it need not be in memory.
 struct Pending {
+    /// Only where the core is in time.
+    time: Timeline,
     va: VirtAddr,
     access: Access,
     cost: Cost,
@@ -51,14 +68,42 @@ impl Machine {
         outcome: Outcome,
         watch: &mut W,
     ) -> Result<(), Ended> {
-        let mut p = Pending { va, access, cost: Cost::default(), seen: Seen::of(&outcome) };
+        self.follow::<W, false>(va, access, outcome, watch, &mut Timeline::default())
+    }
+
+    /// As [`Machine::beyond`], of a core in time: `time` is when the reference was issued, and then what became of it.
+    #[inline(never)]
+    pub(crate) fn beyond_in_time<W: Watch>(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        outcome: Outcome,
+        watch: &mut W,
+        time: &mut Timeline,
+    ) -> Result<(), Ended> {
+        self.follow::<W, true>(va, access, outcome, watch, time)
+    }
+
+    #[inline(always)]
+    fn follow<W: Watch, const TIMED: bool>(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        outcome: Outcome,
+        watch: &mut W,
+        time: &mut Timeline,
+    ) -> Result<(), Ended> {
+        let mut p = Pending { time: *time, va, access, cost: Cost::default(), seen: Seen::of(&outcome) };
         if p.seen.missed_l1() {
             match access.side() {
                 Side::Instruction => p.cost.l1i_misses = 1,
                 Side::Data => p.cost.l1d_misses = 1,
             }
         }
-        let result = self.resolve(&mut p, outcome, watch);
+        let result = self.resolve::<W, TIMED>(&mut p, outcome, watch);
+        if TIMED {
+            *time = Timeline { pa: p.seen.pa, ..p.time };
+        }
         let pid = self.who.pid;
         if p.cost != Cost::default() {
             self.charge(pid, va, p.cost);
@@ -84,25 +129,30 @@ impl Machine {
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.
-    fn resolve<W: Watch>(&mut self, p: &mut Pending, outcome: Outcome, watch: &mut W) -> Result<(), Ended> {
+    fn resolve<W: Watch, const TIMED: bool>(
+        &mut self,
+        p: &mut Pending,
+        outcome: Outcome,
+        watch: &mut W,
+    ) -> Result<(), Ended> {
         match outcome {
             Outcome::L1 { entry } => {
-                self.translated(p, entry.translate(p.va), entry.order);
+                self.translated::<TIMED>(p, entry.translate(p.va), entry.order);
                 return Ok(());
             }
             Outcome::L2 { entry, cycles } => {
-                self.wait_for_second_level(p, cycles);
-                self.translated(p, entry.translate(p.va), entry.order);
+                self.wait_for_second_level::<TIMED>(p, cycles);
+                self.translated::<TIMED>(p, entry.translate(p.va), entry.order);
                 return Ok(());
             }
-            Outcome::Miss { cycles } => self.wait_for_second_level(p, cycles),
+            Outcome::Miss { cycles } => self.wait_for_second_level::<TIMED>(p, cycles),
             Outcome::NeedDirty { cycles, .. } => {
                 self.counts.dirty_updates += 1;
-                self.wait_for_second_level(p, cycles);
+                self.wait_for_second_level::<TIMED>(p, cycles);
             }
             Outcome::Denied { cycles, .. } => {
                 self.counts.denied_rechecks += 1;
-                self.wait_for_second_level(p, cycles);
+                self.wait_for_second_level::<TIMED>(p, cycles);
             }
         }
         if self.lanes.is_some() && self.join_walk(p) {
@@ -110,10 +160,12 @@ impl Machine {
         }
         let most = if self.host.is_some() { MAX_GUEST_FAULTS } else { MAX_FAULTS };
         for _ in 0..most {
-            match self.walk(p, watch)? {
+            let came = self.walk::<W, TIMED>(p, watch)?;
+            p.time.trapped |= TIMED && !matches!(came, Came::Through);
+            match came {
                 Came::Through => return Ok(()),
                 Came::Fault => {
-                    if !self.fault(p.va, p.access, watch)? {
+                    if !self.fault(p, watch)? {
                         return Ok(());
                     }
                 }
@@ -138,34 +190,40 @@ impl Machine {
         let now = core.clock.now(core.instructions);
         core.wait(now, end, false, (pid, p.va));
         p.seen.joined = true;
-        self.translated(p, leaf.translate(p.va), leaf.order);
+        self.translated::<false>(p, leaf.translate(p.va), leaf.order);
         true
     }
 
     /// The reference has its physical address.
     #[inline(always)]
-    fn translated(&mut self, p: &mut Pending, pa: PhysAddr, order: PageOrder) {
+    fn translated<const TIMED: bool>(&mut self, p: &mut Pending, pa: PhysAddr, order: PageOrder) {
         p.seen.pa = Some(pa);
         p.seen.size = order.bytes();
-        if self.desc.machine.cache_rules.data {
+        // A core in time reads the caches itself, when it has the address.
+        if !TIMED && self.desc.machine.cache_rules.data {
             let served = self.caches.read(usize::from(self.acting_core()), pa);
             self.counts.data_cycles += u64::from(served.cycles);
         }
     }
 
     #[inline(always)]
-    fn wait_for_second_level(&mut self, p: &mut Pending, cycles: u32) {
+    fn wait_for_second_level<const TIMED: bool>(&mut self, p: &mut Pending, cycles: u32) {
+        self.counts.l2_hit_cycles += u64::from(cycles);
+        if TIMED {
+            p.time.at += u64::from(cycles);
+            p.time.second_level_until = p.time.at;
+            return;
+        }
         let hidden = p.access.side() == Side::Data;
         let (pid, core) = (self.who.pid, self.core());
         let now = core.clock.now(core.instructions);
         let stall = core.wait(now, now + u64::from(cycles), hidden, (pid, p.va));
         p.cost.stall_cycles += stall;
-        self.counts.l2_hit_cycles += u64::from(cycles);
         self.counts.l2_hit_stalls += stall;
     }
 
     /// Walks. If a page was found that may be used so, the TLBs then hold it.
-    fn walk<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<Came, Ended> {
+    fn walk<W: Watch, const TIMED: bool>(&mut self, p: &mut Pending, watch: &mut W) -> Result<Came, Ended> {
         let cx = match self.core().context {
             Some(cx) => cx,
             None => match self.revive(watch)? {
@@ -201,11 +259,23 @@ impl Machine {
                 walk
             }
         };
+        if W::ACTIVE {
+            watch.walk_ended(&WalkEnd::of(&walk));
+        }
         let (Nested::Guest(Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. })
         | Nested::Violation(Violation { cycles, .. })) = walk;
-        let now = core.clock.now(core.instructions);
-        let end = core.slots.schedule(now, cycles);
-        let stall = core.wait(now, end, p.access.side() == Side::Data, (self.who.pid, p.va));
+        let (end, stall) = if TIMED {
+            p.time.at = core.slots.schedule(p.time.at, cycles);
+            p.time.walk_by = core.walker.steps().iter().fold(0, |far, step| match step.server {
+                Server::Cache(by) => far.max(self.caches.depth(by)),
+                Server::WalkCache(_) | Server::NestedTlb => far,
+            });
+            (p.time.at, 0)
+        } else {
+            let now = core.clock.now(core.instructions);
+            let end = core.slots.schedule(now, cycles);
+            (end, core.wait(now, end, p.access.side() == Side::Data, (self.who.pid, p.va)))
+        };
         p.cost.walks += 1;
         p.cost.walk_cycles += u64::from(cycles);
         p.cost.walk_reads += core.walker.reads() as u64;
@@ -225,7 +295,7 @@ impl Machine {
                     let (va, access, leaf, asid) = (p.va, p.access, walked.leaf, cx.asid);
                     self.depart(end, Flight { va, code, misses, leaf, asid, access }, &walked);
                 }
-                self.translated(p, walked.leaf.translate(p.va), walked.leaf.order);
+                self.translated::<TIMED>(p, walked.leaf.translate(p.va), walked.leaf.order);
                 Came::Through
             }
         })
@@ -267,7 +337,8 @@ impl Machine {
     }
 
     /// The kernel serves a page fault; false when it cannot and the reference is passed over.
-    fn fault<W: Watch>(&mut self, va: VirtAddr, access: Access, watch: &mut W) -> Result<bool, Ended> {
+    fn fault<W: Watch>(&mut self, p: &mut Pending, watch: &mut W) -> Result<bool, Ended> {
+        let Pending { va, access, .. } = *p;
         let mut served = self.system.kernel.fault(&mut self.system.mem, self.who, va, access, &mut self.fx);
         self.settle(watch)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.unmapped == Unmapped::Map {
@@ -284,6 +355,11 @@ impl Machine {
             }
             Err(error) => error,
         };
+        p.seen.failed = Some(match error {
+            FaultError::OutOfMemory { .. } => Failure::OutOfMemory,
+            FaultError::Unmapped { .. } => Failure::Unmapped,
+            FaultError::Protection { .. } => Failure::Forbidden,
+        });
         let count = match error {
             FaultError::OutOfMemory { .. } => return Err(Ended::OutOfMemory(self.out_of_memory(&error))),
             FaultError::Unmapped { .. } => &mut self.counts.unmapped,

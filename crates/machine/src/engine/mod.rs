@@ -5,6 +5,8 @@ mod miss;
 mod settle;
 mod stretch;
 
+pub(crate) use miss::Timeline;
+
 use crate::{
     check::{Checker, lookup},
     clock::Clock,
@@ -16,10 +18,11 @@ use crate::{
     portions::{Portion, Portions},
     siblings::Siblings,
     story::{Nobody, Watch},
+    timed::{self, Timed},
     warps::{Dealt, Lanes, Waiting},
 };
 use mmulab_addr::{Asid, Pid, Tid, VirtAddr};
-use mmulab_kernel::{Actor, Effects};
+use mmulab_kernel::{Actor, Effects, Stop};
 use mmulab_pagetable::{Format, Leaf};
 use mmulab_tlb::Hierarchy;
 use mmulab_trace::{Batch, Event};
@@ -43,6 +46,8 @@ pub struct Machine {
     pub(crate) who: Actor,
     /// The CPU each thread is pinned to.
     pinned: BTreeMap<Tid, u16>,
+    /// What cores in time have in common, if they are.
+    pub(crate) timed: Option<Box<timed::Common>>,
     /// Which CPUs are threads of one core.
     pub(crate) siblings: Siblings,
     /// The instruction whose lanes are being read, where cores run warps.
@@ -66,6 +71,8 @@ pub struct Machine {
     host_cycles: f64,
     /// References seen.
     pub(crate) next: u64,
+    /// Whether the user wants an end.
+    stop: Stop,
     /// Runs the batches in its own way, where a check was asked for.
     pub(crate) checker: Option<Box<Checker>>,
 }
@@ -77,6 +84,8 @@ pub(crate) struct Core {
     pub walker: Box<Walker>,
     pub slots: WalkSlots,
     pub clock: Clock,
+    /// The core in time, which then says what the clock shows.
+    pub timed: Option<Box<Timed>>,
     pub instructions: u64,
     /// Until when its warps wait, if it runs such.
     pub waiting: Option<Waiting>,
@@ -102,13 +111,18 @@ impl Machine {
         };
         let nested = m.guest.as_ref().is_some_and(|guest| guest.is_nested());
         let walker = if nested { NestedWalker::guest } else { Walker::new };
+        let timing = m.core.timing.as_ref().filter(|_| desc.options.timing);
         let core = |cpu: u16| -> Result<Core, MachineError> {
             let index = siblings.core_of(cpu);
             Ok(Core {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
                 walker: Box::new(walker(&m.walker, if m.walker.shared { 0 } else { usize::from(index) })?),
                 slots: WalkSlots::new(m.walker.count),
-                clock: Clock::new(m.core.base_cpi, m.core.window),
+                clock: match timing {
+                    Some(_) => Clock::new(0.0, 0),
+                    None => Clock::new(m.core.base_cpi, m.core.window),
+                },
+                timed: timing.map(|timing| Box::new(Timed::new(timing))),
                 instructions: 0,
                 waiting: m.gpu.as_ref().map(|gpu| Waiting::new(gpu.warps)),
                 context: None,
@@ -128,6 +142,7 @@ impl Machine {
             format: m.walked_table().format(),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },
             pinned: BTreeMap::from([(Tid(1), 0)]),
+            timed: None,
             siblings,
             lanes: m.gpu.as_ref().map(|gpu| Box::new(Lanes::new(gpu))),
             dealt: m.gpu.as_ref().map(|gpu| Dealt::new(gpu, m.core.cpus())),
@@ -140,6 +155,7 @@ impl Machine {
             kernel_cycles: 0.0,
             host_cycles: 0.0,
             next: 0,
+            stop: Stop::default(),
             checker: match desc.options.check {
                 Check::None => None,
                 Check::Translations => Some(Box::new(Checker::new(&desc, has_address_space)?)),
@@ -148,6 +164,10 @@ impl Machine {
             host,
             desc,
         };
+        let fetch_cycles = machine.caches.fetch_cycles();
+        let timing = machine.desc.machine.core.timing.as_ref().filter(|_| machine.desc.options.timing);
+        machine.timed =
+            timing.map(|timing| Box::new(timed::Common::new(timing, machine.desc.machine.isa, fetch_cycles)));
         let neighbours = machine.cores.iter().any(|core| core.tlbs.looks_at_neighbours());
         if let Some(host) = &mut machine.host {
             host.tell_neighbours(neighbours);
@@ -195,6 +215,15 @@ impl Machine {
         };
         if let Err(ended) = ran {
             self.ended = Some(ended);
+        }
+    }
+
+    /// Ends within an event that takes long, and after any, once this is asked for.
+    pub fn stop_with(&mut self, stop: &Stop) {
+        self.stop = stop.clone();
+        self.system.kernel.stop_with(stop);
+        if let Some(host) = &mut self.host {
+            host.stop_with(stop);
         }
     }
 

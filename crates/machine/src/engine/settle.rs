@@ -53,6 +53,9 @@ impl Machine {
                 watch.trapped_table_writes(trapped);
             }
         }
+        if !self.fx.folded.is_empty() {
+            self.system.tally.fold(&self.fx.folded);
+        }
         let touched = std::mem::take(&mut self.fx.touched);
         self.fx.clear();
         if touched.is_empty() { Ok(()) } else { self.back(touched, watch) }

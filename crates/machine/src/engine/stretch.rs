@@ -16,7 +16,13 @@ impl Machine {
     pub(crate) fn go<W: Watch>(&mut self, batch: &Batch, watch: &mut W) -> Result<(), Ended> {
         let mut at = 0;
         while at < batch.refs.len() {
-            at = if self.lanes.is_none() { self.stretch(batch, at, watch)? } else { self.warp(batch, at, watch)? };
+            at = if self.timed.is_some() {
+                self.stretch_in_time(batch, at, watch)?
+            } else if self.lanes.is_none() {
+                self.stretch(batch, at, watch)?
+            } else {
+                self.warp(batch, at, watch)?
+            };
             if at < batch.refs.len() {
                 self.close_lanes();
                 match batch.refs[at].item() {
@@ -27,6 +33,7 @@ impl Machine {
                         }
                     }
                     Item::Retire(count) => self.core().instructions += count,
+                    Item::Code(_) => {}
                     Item::Access(..) => unreachable!("a stretch ends at a control word"),
                 }
                 at += 1;

@@ -29,7 +29,9 @@ impl Tags {
     #[inline]
     pub fn of(self, vm: usize, asid: Asid) -> Asid {
         // Without tags every guest calls its address space 1.
-        Asid(((vm as u16) << self.guest_bits.max(1)) | asid.0)
+        // A guest that is alone may have all sixteen bits: its number, 0, has none.
+        let machine = (vm as u16).checked_shl(u32::from(self.guest_bits.max(1))).unwrap_or(0);
+        Asid(machine | asid.0)
     }
 }
 
@@ -43,7 +45,9 @@ mod tests {
         assert_eq!((tags.guest_bits(), tags.of(0, Asid(7)), tags.of(2, Asid(7))), (12, Asid(7), Asid(0x2007)));
         // Three bits for machines leave thirteen.
         assert_eq!(Tags::new(5, 16).guest_bits(), 13);
-        assert_eq!(Tags::new(1, 16).guest_bits(), 16);
+        // CHANGELOG number 16: a shift by all sixteen bits.
+        let alone = Tags::new(1, 16);
+        assert_eq!((alone.guest_bits(), alone.of(0, Asid(7))), (16, Asid(7)));
         let none = Tags::new(4, 0);
         assert!(none.is_none());
         assert_eq!((none.of(0, Asid(1)), none.of(3, Asid(1))), (Asid(1), Asid(7)));

@@ -4,17 +4,25 @@ use super::{MemoryReport, ReportError, memory::usage};
 use crate::{Machine, describe::Mode, host::HostCounts};
 use mmulab_kernel::KernelCounts;
 use mmulab_walker::{NestedTlbCounts, SideWalks, WalkCounts};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
+/// The host below virtual machines.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct HostReport {
+    /// How guest addresses are translated.
     mode: Mode,
+    /// What the machine counted.
     #[serde(flatten)]
     counts: HostCounts,
+    /// Walks of its table alone.
     walks: HostWalks,
+    /// The nested TLB.
     #[serde(skip_serializing_if = "Option::is_none")]
     nested_tlb: Option<NestedTlbCounts>,
+    /// What its kernel did.
     kernel: KernelCounts,
+    /// What its memory is used for.
     memory: MemoryReport,
     /// Each guest's, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -22,16 +30,22 @@ pub(super) struct HostReport {
 }
 
 /// Walks of the host's table alone: for addresses of the guest's tables (data), and of its pages.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct HostWalks {
+    /// For fetches.
     instruction: SideWalks,
+    /// For loads and stores.
     data: SideWalks,
 }
 
-#[derive(Debug, Serialize)]
+/// One of several guests.
+#[derive(Debug, Serialize, JsonSchema)]
 struct GuestReport {
+    /// The number of the virtual machine.
     vm: usize,
+    /// What its kernel did.
     kernel: KernelCounts,
+    /// What its memory is used for.
     memory: MemoryReport,
 }
 

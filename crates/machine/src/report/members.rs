@@ -3,31 +3,46 @@
 use crate::{Machine, tally::Cost};
 use mmulab_addr::Pid;
 use mmulab_trace::{Member, TraceInfo};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-#[derive(Debug, Serialize)]
+/// What a member of a mix had of the run.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MemberReport {
+    /// Its name.
     name: String,
+    /// Its trace.
     trace: String,
+    /// Its virtual machine, if it has one of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     vm: Option<u32>,
+    /// Its instructions.
     instructions: u64,
+    /// Its references.
     references: u64,
+    /// What translation cost in its regions.
     #[serde(flatten)]
     cost: Cost,
     /// Bytes mapped at the end, by page size.
     mapped: BTreeMap<String, u64>,
+    /// Its modelled cycles.
     cycles: MemberCycles,
 }
 
-#[derive(Debug, Serialize)]
+/// Modelled cycles of a member.
+#[derive(Debug, Serialize, JsonSchema)]
 struct MemberCycles {
+    /// Instructions at the base CPI.
     base: u64,
+    /// Stalls for translation.
     translation: u64,
+    /// Kernel work while it acted.
     kernel: u64,
+    /// The host below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<u64>,
+    /// All of it.
     total: u64,
 }
 
@@ -43,7 +58,7 @@ fn of(machine: &Machine, member: &Member) -> MemberReport {
     let mut cost = Cost::default();
     let mut mapped = BTreeMap::new();
     for (vm, system) in machine.systems() {
-        for region in system.kernel.regions().iter().filter(|region| is_its(vm, region.pid)) {
+        for region in system.kernel.regions().into_iter().filter(|region| is_its(vm, region.pid)) {
             cost.add(&system.tally.region(region.id));
             for (order, now, _) in region.mapped.iter() {
                 *mapped.entry(order.to_string()).or_insert(0) += now;

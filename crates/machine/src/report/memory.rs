@@ -4,19 +4,24 @@ use crate::{Machine, Touched, host::System};
 use mmulab_addr::{BASE_BYTES, show_bytes};
 use mmulab_frames::{Fragment, MemoryDesc};
 use mmulab_kernel::{Kernel, Usage};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
+/// What memory is used for at the end of the run.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MemoryReport {
+    /// What it is used for.
     #[serde(flatten)]
     usage: Usage,
+    /// What was resident and never touched.
     #[serde(flatten)]
     unused: Option<Unused>,
+    /// How broken up the free memory is.
     fragmentation: Fragmentation,
 }
 
 /// What was resident and never touched, by what brought it there. Only where touched pages were tracked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Unused {
     /// Private pages that were touched, at the peak, and pages of files.
     touched_bytes: u64,
@@ -27,24 +32,33 @@ struct Unused {
 }
 
 /// How much of the free memory blocks of each order cannot use.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Fragmentation {
+    /// What the description asks for.
     target: Option<Target>,
+    /// Each order.
     orders: Vec<OrderReport>,
 }
 
 /// What the machine's description asked for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Target {
+    /// The order.
     order: u8,
+    /// The index of free memory fragmentation (FMFI).
     fmfi: f64,
 }
 
-#[derive(Debug, Serialize)]
+/// FMFI of an order.
+#[derive(Debug, Serialize, JsonSchema)]
 struct OrderReport {
+    /// The order: blocks of 2^order base pages.
     order: u8,
+    /// The size of a block.
     block: String,
+    /// FMFI before the program ran.
     fmfi_at_start: f64,
+    /// FMFI at the end.
     fmfi_at_end: f64,
 }
 

@@ -6,23 +6,32 @@ use crate::{
 };
 use mmulab_tlb::HierarchyCounts;
 use mmulab_walker::WalkCounts;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The events the description names.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PerfReport {
+    /// The events.
     events: Vec<EventReport>,
+    /// Where their names come from.
     source: String,
 }
 
-#[derive(Debug, Serialize)]
+/// An event of the performance counters.
+#[derive(Debug, Serialize, JsonSchema)]
 struct EventReport {
+    /// The name, as the source writes it.
     name: String,
+    /// Its name for `perf stat`, where it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     perf: Option<String>,
+    /// How many.
     value: u64,
+    /// The same per 1000 instructions.
     per_kilo_instruction: f64,
+    /// Whether it is modelled, not counted.
     modelled: bool,
 }
 

@@ -1,31 +1,56 @@
 //! The dearest places of a profile, and what all others come to.
 
 use crate::tally::{Cost, Place};
+use mmulab_addr::{Pid, VirtAddr};
+use mmulab_kernel::Kernel;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Places that are listed: half of the 16,400 blocks of code in which 1 G instructions of clang miss, and 16 GiB of memory
 /// by 2 MiB, in results of a few megabytes at most.
 const LISTED: usize = 8192;
 
-#[derive(Debug, Serialize)]
+/// Costs by place.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Places {
-    places: Vec<Place>,
+    /// The places with the highest cost.
+    places: Vec<PlaceReport>,
+    /// All others together.
     rest: Rest,
 }
 
-/// The places that are not listed.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Rest {
-    /// How many.
-    places: u64,
+/// A place that is listed, with the number of its region.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlaceReport {
+    /// The process.
+    pid: Pid,
+    /// The first address.
+    addr: VirtAddr,
+    /// The number of the region that it lies in: the `id` of one of `regions`.
+    region: u64,
+    /// What translation cost there.
     #[serde(flatten)]
     cost: Cost,
 }
 
-pub(super) fn places(mut found: Vec<Place>) -> Places {
-    let rest = rest(&found);
-    found.truncate(LISTED);
-    Places { places: found, rest }
+/// The places that are not listed.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+struct Rest {
+    /// How many.
+    places: u64,
+    /// What translation cost there.
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+pub(super) fn places(kernel: &Kernel, found: &[Place]) -> Places {
+    let report = |&Place { pid, addr, region, cost }: &Place| PlaceReport {
+        pid,
+        addr,
+        region: kernel.region(region).number,
+        cost,
+    };
+    Places { places: found.iter().take(LISTED).map(report).collect(), rest: rest(found) }
 }
 
 fn rest(found: &[Place]) -> Rest {
@@ -39,12 +64,12 @@ fn rest(found: &[Place]) -> Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmulab_addr::{Pid, VirtAddr};
+    use mmulab_kernel::RegionId;
 
     #[test]
     fn what_is_not_listed_is_summed() {
         let cost = |n| Cost { walks: n, l1d_misses: 1, ..Cost::default() };
-        let place = |n| Place { pid: Pid(1), addr: VirtAddr::new(n << 12), region: None, cost: cost(n) };
+        let place = |n| Place { pid: Pid(1), addr: VirtAddr::new(n << 12), region: RegionId(1), cost: cost(n) };
         let found: Vec<Place> = (0..LISTED as u64 + 3).rev().map(place).collect();
         let cost = Cost { walks: 1 + 2, l1d_misses: 3, ..Cost::default() };
         assert_eq!(rest(&found), Rest { places: 3, cost });

@@ -64,6 +64,11 @@ fn bounds(range: VirtRange) -> (u64, u64) {
 }
 
 impl Space {
+    /// Leaves and mappings: what it takes memory for.
+    pub fn held(&self) -> usize {
+        self.leaves.len() + self.mappings.len()
+    }
+
     /// Private pages that count here.
     pub fn private_pages(&self) -> u64 {
         self.private

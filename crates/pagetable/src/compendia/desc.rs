@@ -75,6 +75,7 @@ pub struct CompendiaDesc {
     pub strict: bool,
     /// The levels whose tables may be merged with their children: 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD (P4D
     /// and PUD with five levels), 5 PGD and P4D. Default all.
+    #[schemars(inner(range(min = 2, max = 5)))]
     pub merge_levels: Vec<u8>,
     /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default true;
     /// false walks through three nodes there (figure 11a).
@@ -84,11 +85,13 @@ pub struct CompendiaDesc {
     /// children as `merge` says are merged with theirs, and is undone when as few as `unmerge` says would be. Default none
     /// (paper 5, section 4.1, leaves it to the future).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3, max = 5))]
     pub merge_three: Option<u8>,
     /// A mapping that is asked for at once and is at least so large counts as if it were in use: tables of which it covers
     /// as much as `merge` says are merged with their first child that gains by it (paper 5, section 4.1: "when a large
     /// contiguous block is requested all at once"). Default none: what is in use decides.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-least" = "0", "x-most" = "64T"))]
     pub request: Option<Bytes>,
     /// Where entries have their marks. No count depends on it; `explain --tables` shows it. Default `ignored-bits`.
     pub marks: Marks,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A share of a table's slots, from 0 to 1, kept in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
-#[schemars(with = "f64")]
+#[schemars(with = "f64", extend("minimum" = 0.0, "maximum" = 1.0))]
 pub struct Part(u16);
 
 impl Part {
@@ -47,27 +47,33 @@ impl From<Part> for f64 {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CuckooDesc {
-    /// Ways of a table, which are read at once. Range 2..=4. Default 3.
+    /// Ways of a table, which are read at once. Default 3.
+    #[schemars(range(min = 2, max = 4))]
     pub ways: u8,
-    /// Lines of a way at first: a power of two from 64 to 16777216. Default 16384, which is 1 MiB. Tables of large
+    /// Lines of a way at first. Default 16384, which is 1 MiB. Tables of large
     /// sizes are made when there is such a page.
+    #[schemars(range(min = 64, max = 16777216), extend("x-power-of-two" = true))]
     pub lines: u32,
     /// A table is doubled once more than so much of it is used. Default 0.6.
     pub grow: Part,
     /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default 0.2.
     pub shrink: Part,
-    /// Lines that each new one moves while a table is resized. Range 1..=64. Default 2: with 1, a table that is doubled is not
+    /// Lines that each new one moves while a table is resized. Default 2: with 1, a table that is doubled is not
     /// done when it is time to double it again, and the rest is moved in one go.
+    #[schemars(range(min = 1, max = 64))]
     pub moves: u8,
-    /// Lines that one more can push aside before it is tried anew, and then the table resized. Range 1..=512. Default 32.
+    /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
+    #[schemars(range(min = 1, max = 512))]
     pub kicks: u16,
     /// The sizes whose pages have a guide (a cuckoo walk table), which tells of a group of them whether there are any, and in
     /// which way. Default `["2M", "1G"]`.
     pub guides: Vec<mmulab_addr::PageOrder>,
-    /// Lines of each of the two ways of a guide at first: a power of two. Default 4096.
+    /// Lines of each of the two ways of a guide at first. Default 4096.
+    #[schemars(range(min = 64, max = 16777216), extend("x-power-of-two" = true))]
     pub guide_lines: u32,
     /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512; 1 insists on one
     /// block, as published. Default 512.
+    #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
     pub pieces: u16,
 }
 
@@ -103,7 +109,8 @@ pub enum Probing {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpenDesc {
-    /// Lines of a table at first: a power of two from 64 to 16777216. Default 16384, which is 1 MiB.
+    /// Lines of a table at first. Default 16384, which is 1 MiB.
+    #[schemars(range(min = 64, max = 16777216), extend("x-power-of-two" = true))]
     pub lines: u32,
     /// A table is doubled, and all its lines moved, once more than so much of it is used. Below 1. Default 0.5.
     pub grow: Part,
@@ -112,6 +119,7 @@ pub struct OpenDesc {
     /// Whether tables of several page sizes are read at once: `parallel` or `sequential`. Default `parallel`.
     pub sizes: Probing,
     /// Pieces of memory that a table may consist of where no block holds it whole: a power of two up to 512. Default 512.
+    #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
     pub pieces: u16,
 }
 

@@ -3,8 +3,8 @@
 use super::line::{Kind, WORDS};
 use super::registers::Registers;
 use super::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, TABLES, order_of, sections};
-use crate::{Leaf, x86};
-use mmulab_addr::{PhysAddr, Prot, VirtAddr};
+use crate::{Leaf, draw::Bits, x86};
+use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::fmt::Write;
 
@@ -63,14 +63,14 @@ fn pages(text: &mut String, size: usize, key: u64, line: &[u64; WORDS]) {
             continue;
         };
         let follows = |n: usize, next: Leaf| {
-            next.prot == first.prot && next.pfn.0 == first.pfn.0 + n as u64 * first.order.base_pages()
+            let bits = |leaf: Leaf| (leaf.prot, leaf.accessed, leaf.dirty);
+            bits(next) == bits(first) && next.pfn.0 == first.pfn.0 + n as u64 * first.order.base_pages()
         };
         let run = (1..WORDS - at).take_while(|&n| leaf(at + n).is_some_and(|next| follows(n, next))).count() + 1;
         let va = VirtAddr::new(((key << LINE_BITS) + at as u64) << (SIZE_BITS * size as u8 + 12)).raw();
-        let right = |right, letter| if first.prot.has(right) { letter } else { '-' };
-        let (r, w, x) = (right(Prot::R, 'r'), right(Prot::W, 'w'), right(Prot::X, 'x'));
         let times = if run == 1 { String::new() } else { format!("{run} x ") };
-        let _ = writeln!(text, "    [{at}] {va:#x}: {times}{} {r}{w}{x} at {:#x}", first.order, first.pfn.addr().0);
+        let _ =
+            writeln!(text, "    [{at}] {va:#x}: {times}{} {} at {:#x}", first.order, Bits(first), first.pfn.addr().0);
         at += run;
     }
 }

@@ -8,6 +8,8 @@ pub const BUFFER_WORDS: u64 = 32 * 1024;
 /// Words a thread writes before it takes another buffer. The rest leaves room for the accesses of one block, so that
 /// buffers end between blocks (a block with more accesses is told in two pieces).
 pub const FULL_WORDS: u64 = BUFFER_WORDS - 1024;
+/// Bytes that a message may have: one buffer's.
+pub const MESSAGE_BYTES: usize = BUFFER_WORDS as usize * 8;
 /// Buffers at most: one for each thread that lives, and those that wait.
 pub const BUFFERS: u64 = 32 * 1024;
 
@@ -26,11 +28,16 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.words().add(from as usize), count as usize) }
     }
 
-    /// The bytes of a message that was handed over.
-    pub fn message(&self, from: u64, bytes: u32) -> &[u8] {
+    /// The bytes of a message that was handed over. A descriptor is written by recorded processes, whose program may
+    /// have written over it: nothing if it reaches beyond its buffer.
+    pub fn message(&self, from: u64, bytes: u32) -> Option<&[u8]> {
         let words = self.stretch(from, bytes.div_ceil(8));
-        // SAFETY: the same memory, as bytes.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), bytes as usize) }
+        let bytes = bytes as usize;
+        if bytes > MESSAGE_BYTES || bytes > size_of_val(words) {
+            return None;
+        }
+        // SAFETY: the same memory, as bytes, and no more than was checked to be there.
+        Some(unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), bytes) })
     }
 
     /// An empty buffer's first word; `None` when there is none left.
@@ -38,7 +45,9 @@ impl Arena {
         let header = self.header();
         let freed = {
             let _guard = Guard::new(&header.free_lock);
-            header.free.load(Ordering::Relaxed).checked_sub(1).inspect(|&first| {
+            let first = header.free.load(Ordering::Relaxed).checked_sub(1);
+            // A program that writes over the list must not lead beyond the buffers.
+            first.filter(|&first| u64::from(first) < BUFFERS).inspect(|&first| {
                 // SAFETY: a free buffer belongs to whoever holds the lock.
                 let next = unsafe { *self.words().add((u64::from(first) * BUFFER_WORDS) as usize) };
                 header.free.store(next as u32, Ordering::Relaxed);
@@ -59,6 +68,9 @@ impl Arena {
     pub fn free_buffer(&self, at: u64) {
         let header = self.header();
         let number = at / BUFFER_WORDS;
+        if number >= BUFFERS {
+            return;
+        }
         let _guard = Guard::new(&header.free_lock);
         // SAFETY: the buffer belongs to the caller, and is free from here on.
         unsafe { *self.words().add((number * BUFFER_WORDS) as usize) = u64::from(header.free.load(Ordering::Relaxed)) };

@@ -16,12 +16,11 @@ mod futex;
 mod ring;
 mod slots;
 
-pub use buffers::{BUFFER_WORDS, FULL_WORDS};
+pub use buffers::{BUFFER_WORDS, FULL_WORDS, MESSAGE_BYTES};
 pub use futex::{wait, wake};
 pub use ring::{Handover, What};
 pub use slots::{MOST_SLOTS, Slot};
 
-use crate::process::is_alive;
 use buffers::BUFFERS;
 use ring::{Descriptor, RING};
 use std::{
@@ -44,8 +43,16 @@ const LAYOUT: u64 = u64::from_le_bytes(*b"mmulab\0\0") | (size_of::<Header>() as
 pub struct Header {
     layout: AtomicU64,
     settings_len: AtomicU64,
-    /// The launcher's process; 0 once it takes no more.
-    launcher: AtomicU32,
+    /// Whether the launcher takes what is given: 0 once it does not.
+    open: AtomicU32,
+    /// The program's process, and how it ended: wait(2)'s status and [`ENDED`]. The watcher writes them.
+    main_pid: AtomicU32,
+    main_status: AtomicU32,
+    /// Whether no recorded process is left: the watcher's too.
+    empty: AtomicU32,
+    /// Processes of which nothing could be recorded, and messages that could not be given.
+    unseen: AtomicU32,
+    unsaid: AtomicU32,
     /// The next process's number.
     pub next_pid: AtomicU32,
     /// The next thread's number.
@@ -70,6 +77,9 @@ pub struct Header {
     /// Images that no longer use the memory they were made with, by number modulo the count: a number, and 1.
     left: [AtomicU32; LEAVERS],
 }
+
+/// Marks a status as known; wait(2)'s take 16 bits.
+const ENDED: u32 = 1 << 31;
 
 /// Images that may be waited for at once.
 const LEAVERS: usize = 256;
@@ -134,24 +144,62 @@ impl Arena {
             first.store(2, Ordering::Relaxed);
         }
         header.next_image.store(1, Ordering::Relaxed);
-        header.launcher.store(std::process::id(), Ordering::Relaxed);
+        header.open.store(1, Ordering::Relaxed);
         header.layout.store(LAYOUT, Ordering::Release);
         Ok(this)
     }
 
     /// The launcher's: from here on nothing is taken. Threads that wait for room end their processes.
     pub fn close(&self) {
-        self.header().launcher.store(0, Ordering::Release);
+        self.header().open.store(0, Ordering::Release);
         self.announce();
     }
 
-    /// Ends this process if nobody will ever make room: the launcher is done, or gone.
-    fn give_up_if_abandoned(&self) {
-        let launcher = self.header().launcher.load(Ordering::Acquire);
-        if launcher == 0 || !is_alive(launcher) {
+    /// Ends this process if the launcher is done, so that nobody will ever make room. A launcher that is gone needs no
+    /// look: its watcher closes the memory, and ends this process.
+    fn give_up_if_closed(&self) {
+        if self.header().open.load(Ordering::Acquire) == 0 {
             // SAFETY: ends the process at once; what it shares with others is left as it is.
             unsafe { libc::_exit(0) };
         }
+    }
+
+    /// The program's process; nothing before it exists.
+    pub fn main_pid(&self) -> Option<u32> {
+        Some(self.header().main_pid.load(Ordering::Acquire)).filter(|&pid| pid != 0)
+    }
+
+    pub(crate) fn set_main_pid(&self, pid: u32) {
+        self.header().main_pid.store(pid, Ordering::Release);
+    }
+
+    /// How the program's process ended, as wait(2) has it; nothing while it runs.
+    pub fn main_status(&self) -> Option<i32> {
+        let status = self.header().main_status.load(Ordering::Acquire);
+        (status & ENDED != 0).then_some((status & !ENDED) as i32)
+    }
+
+    pub(crate) fn set_main_status(&self, status: i32) {
+        self.header().main_status.store(status as u32 | ENDED, Ordering::Release);
+    }
+
+    /// Whether no recorded process is left.
+    pub fn is_empty(&self) -> bool {
+        self.header().empty.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_empty(&self) {
+        self.header().empty.store(1, Ordering::Release);
+    }
+
+    /// Nothing that this process does can be recorded.
+    pub fn count_unseen(&self) {
+        self.header().unseen.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Processes of which nothing could be recorded, and messages that were lost.
+    pub fn gaps(&self) -> (u32, u32) {
+        (self.header().unseen.load(Ordering::Relaxed), self.header().unsaid.load(Ordering::Relaxed))
     }
 
     /// Where other processes of this user find the memory.
@@ -160,16 +208,28 @@ impl Arena {
         format!("/proc/{}/fd/{fd}", std::process::id())
     }
 
+    /// Opens the memory's file.
+    ///
+    /// # Errors
+    /// It is not there, or another user's.
+    pub fn file_at(path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).open(path)
+    }
+
+    /// The launcher's: the memory's file.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
     /// Maps the memory that a launcher made.
     ///
     /// # Errors
-    /// It is not there, or of another version.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).open(path)?;
+    /// It is of another version.
+    pub fn from_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() != BYTES as u64 {
             return Err(io::Error::other("it is of another version than this plugin"));
         }
-        let this = Self { base: map(&file)?, file: None, _not_copied: PhantomData };
+        let this = Self { base: map(file)?, file: None, _not_copied: PhantomData };
         if this.header().layout.load(Ordering::Acquire) != LAYOUT {
             return Err(io::Error::other("it is of another version than this plugin"));
         }
@@ -251,7 +311,7 @@ mod tests {
         let mut seen = Vec::new();
         while let Some(h) = arena.take(Duration::ZERO) {
             match h.what {
-                What::Message => assert_eq!(arena.message(h.from, h.count), b"hello"),
+                What::Message => assert_eq!(arena.message(h.from, h.count), Some(&b"hello"[..])),
                 _ => seen.extend_from_slice(arena.stretch(h.from, h.count)),
             }
             arena.done(h);
@@ -272,6 +332,20 @@ mod tests {
         let left = arena.drain(slot);
         assert_eq!(arena.stretch(left.from, left.count), [8]);
         assert_eq!(arena.drain(slot).count, 0);
+    }
+
+    /// CHANGELOG number 20: the length of a message is not trusted.
+    #[test]
+    fn a_message_longer_than_its_buffer_is_refused() {
+        let arena = arena();
+        let last = BUFFERS * BUFFER_WORDS - 2;
+        assert_eq!(arena.message(last, 16).map(<[u8]>::len), Some(16));
+        for (from, bytes) in [(0, u32::MAX), (0, MESSAGE_BYTES as u32 + 1), (last, 17), (u64::MAX, 1)] {
+            assert_eq!(arena.message(from, bytes), None, "{from} {bytes}");
+        }
+        let slot = arena.new_slot(0, 1).unwrap();
+        assert!(!arena.give_message(slot, &vec![b' '; MESSAGE_BYTES + 1]));
+        assert_eq!(arena.gaps(), (0, 1), "what could not be given is counted");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The ring of descriptors, through which threads hand stretches of buffers to the launcher.
 
 use super::{
-    Arena, BUFFER_WORDS, RING_AT,
+    Arena, MESSAGE_BYTES, RING_AT,
     futex::{wait, wake},
 };
 use std::{
@@ -77,7 +77,7 @@ impl Arena {
             let seen = header.taken.load(Ordering::Acquire);
             if number - header.tail.load(Ordering::Acquire) >= RING {
                 wait(&header.taken, seen, Duration::from_millis(100));
-                self.give_up_if_abandoned();
+                self.give_up_if_closed();
             }
         }
         let d = self.descriptor(number);
@@ -90,12 +90,13 @@ impl Arena {
         wake(&header.given);
     }
 
-    /// Gives away a message of the thread in `slot`; it is lost if no buffer can hold it.
+    /// Gives away a message of the thread in `slot`. It is lost, and counted as lost, if no buffer can hold it.
     pub fn give_message(&self, slot: u32, bytes: &[u8]) -> bool {
-        if bytes.len() as u64 > BUFFER_WORDS * 8 {
+        let fits = bytes.len() <= MESSAGE_BYTES;
+        let Some(buffer) = fits.then(|| self.take_buffer()).flatten() else {
+            self.header().unsaid.fetch_add(1, Ordering::Relaxed);
             return false;
-        }
-        let Some(buffer) = self.take_buffer() else { return false };
+        };
         // SAFETY: the buffer is ours, and long enough.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.words().add(buffer as usize).cast::<u8>(), bytes.len());
@@ -122,8 +123,14 @@ impl Arena {
             }
         }
         let kind = d.kind.load(Ordering::Relaxed);
+        let Some(what) = What::from_bits(kind & 0xff) else {
+            // A program wrote over it. What it said is counted as lost.
+            header.unsaid.fetch_add(1, Ordering::Relaxed);
+            self.skip();
+            return None;
+        };
         let found = Handover {
-            what: What::from_bits(kind & 0xff)?,
+            what,
             slot: d.slot.load(Ordering::Relaxed),
             from: d.from.load(Ordering::Relaxed),
             count: d.count.load(Ordering::Relaxed),

@@ -83,7 +83,7 @@ impl Arena {
                 let seen = header.taken.load(Ordering::Acquire);
                 if header.waiting.load(Ordering::Acquire) >= MOST_WAITING {
                     wait(&header.taken, seen, Duration::from_millis(100));
-                    self.give_up_if_abandoned();
+                    self.give_up_if_closed();
                 }
             }
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 /// What a machine of an instruction set is made of.
@@ -230,7 +230,7 @@ impl Guest {
         };
         let system = SystemSettings { monitor, with_kernel: !system.user_only };
         let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
-        guest.settings = Settings { description, qemu: None, qemu_args: Vec::new(), plugin, system: Some(system) };
+        guest.settings = Settings { description, plugin, system: Some(system), ..Settings::default() };
         Ok(guest)
     }
 
@@ -247,12 +247,13 @@ impl Guest {
         &self.qemu
     }
 
-    /// Starts QEMU, which hands over what happens through the memory at `arena`.
-    pub fn start(&self, arena: &str) -> std::io::Result<Child> {
+    /// Runs QEMU, which hands over what happens through the memory at `arena`.
+    pub fn command(&self, arena: &str) -> Command {
         let plugin = self.settings.plugin.display().to_string().replace(',', ",,");
         let mut command = Command::new(&self.qemu);
         command.args(&self.args).args(["-plugin", &format!("{plugin},arena={arena},image=0,pid=1,tid=1")]);
-        command.stdin(Stdio::null()).spawn()
+        command.stdin(Stdio::null());
+        command
     }
 
     /// The last the guest's kernel said.

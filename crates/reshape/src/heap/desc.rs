@@ -33,16 +33,21 @@ pub enum Bookkeeping {
 pub struct JemallocDesc {
     /// Milliseconds in which unused pages are given to the system, half of them in the first half; 0: at once, -1: never.
     /// Default: 10000 (jemalloc(3), opt.dirty_decay_ms).
+    #[schemars(range(min = -1, max = 86_400_000))]
     pub dirty_decay_ms: i64,
     /// Instructions in a millisecond, all processes together. Default: 3500000 (an assumption: one each cycle at 3.5 GHz).
+    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub instructions_per_ms: u64,
     /// What the first mapping has; later ones grow by one size class each. Default: `2M` (jemalloc's HUGEPAGE).
+    #[schemars(extend("x-least" = "4K", "x-most" = "128G"))]
     pub first_mapping: Bytes,
     /// What mappings are aligned to. Default: `2M` (FreeBSD aligns large mappings to superpages: mmap(2), vm_mmap.c).
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub mapping_align: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
 
@@ -52,16 +57,20 @@ pub struct JemallocDesc {
 pub struct GlibcDesc {
     /// Objects from this size on are mapped by themselves if no free memory serves. Default: `128K` (mallopt(3),
     /// M_MMAP_THRESHOLD).
+    #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub mmap_threshold: Bytes,
     /// Whether the thresholds follow the largest such object that was given back, up to 32 MiB. Default: true (mallopt(3)).
     pub dynamic: bool,
     /// Free bytes at the heap's end from which on it shrinks. Default: `128K` (mallopt(3), M_TRIM_THRESHOLD).
+    #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub trim_threshold: Bytes,
     /// What is asked for, and kept when it shrinks, beyond what is needed. Default: `128K` (mallopt(3), M_TOP_PAD).
+    #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub top_pad: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
 
@@ -70,14 +79,18 @@ pub struct GlibcDesc {
 #[serde(deny_unknown_fields, default)]
 pub struct BlocksDesc {
     /// Bytes of a block. Default: `256K` (V8's pages: kPageSizeBits is 18, src/common/globals.h).
+    #[schemars(extend("x-least" = "4K", "x-most" = "2044K"))]
     pub block: Bytes,
     /// Distance between blocks, and what they are aligned to. Default: `2M` (an assumption: mappings of their own).
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub stride: Bytes,
     /// Objects larger than this are mapped by themselves. Default: `128K` (V8's kMaxRegularHeapObjectSize: half a page).
+    #[schemars(extend("x-least" = "0", "x-most" = "1022K"))]
     pub largest: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
 

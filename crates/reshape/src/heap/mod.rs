@@ -228,6 +228,7 @@ impl Teller for Anew {
         } else {
             std::mem::swap(batch, &mut self.raw);
             batch.clear();
+            batch.code = std::mem::take(&mut self.raw.code);
             self.tell_events(batch)
         };
         if self.desc.bookkeeping() == Bookkeeping::Drop {

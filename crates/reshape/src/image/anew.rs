@@ -153,6 +153,7 @@ impl Teller for Anew {
         if moved < batch.refs.len() {
             std::mem::swap(batch, &mut self.said);
             batch.clear();
+            batch.code = std::mem::take(&mut self.said.code);
             told = self.tell_rest(moved, batch);
         }
         if self.files.changed || self.info.warnings.len() != self.source.info().warnings.len() {

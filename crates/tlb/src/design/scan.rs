@@ -43,6 +43,8 @@ pub enum Change {
     Filled,
     /// It made way for another.
     Evicted,
+    /// It made way for another in this set, in an array that holds copies of it in other sets.
+    EvictedFrom(u32),
     /// It must not be used any more.
     Dropped,
 }

@@ -1,10 +1,11 @@
 use crate::{
-    Batch, ChampSimWriter, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TextWriter,
+    Batch, ChampSimWriter, Code, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TextWriter,
     TraceError, TraceErrorKind,
 };
 use serde::Serialize;
 use std::{
     io::{self, Write},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -149,6 +150,8 @@ pub fn copy<W: Write>(
 ) -> io::Result<Copied> {
     let mut cut = Cut::new(span);
     let (mut batch, mut kept) = (Batch::default(), Batch::default());
+    // Without its code a copy could not be timed.
+    source.tell_code();
     let mut stopped = None;
     let mut beat = Beat::new();
     if span.start > 0 {
@@ -188,6 +191,8 @@ pub(super) struct Cut {
     begun: bool,
     /// Who acts at the beginning of the span, when that has not been written.
     switch: Option<Event>,
+    /// The code that the next word executes.
+    code: Option<Arc<Code>>,
     /// Instructions and references kept.
     instructions: u64,
     references: u64,
@@ -196,7 +201,7 @@ pub(super) struct Cut {
 impl Cut {
     /// Nothing taken yet.
     pub fn new(span: Span) -> Self {
-        Self { span, at: 0, begun: span.start == 0, switch: None, instructions: 0, references: 0 }
+        Self { span, at: 0, begun: span.start == 0, switch: None, code: None, instructions: 0, references: 0 }
     }
 
     /// Moves what belongs to the span from `batch` to `kept`; true when the span is over.
@@ -212,7 +217,12 @@ impl Cut {
                 }
                 Item::Access(_, _, n) => (u64::from(n), true),
                 Item::Retire(n) => (n, false),
+                Item::Code(i) => {
+                    self.code = Some(Arc::clone(&batch.code[i]));
+                    continue;
+                }
             };
+            let code = self.code.take();
             if self.at >= end && (retired > 0 || word.is_fetch()) {
                 return true;
             }
@@ -232,6 +242,7 @@ impl Cut {
                 }
                 _ => (word, retired),
             };
+            code.iter().for_each(|code| kept.push_code(code));
             kept.refs.push(word);
             self.instructions += retired;
             self.references += u64::from(is_reference);

@@ -195,6 +195,10 @@ impl Source for FileSource {
         self.source.next_batch(batch)
     }
 
+    fn tell_code(&mut self) -> bool {
+        self.source.tell_code()
+    }
+
     fn progress(&self) -> Option<f64> {
         self.size.map(|size| (self.consumed.load(Ordering::Relaxed) as f64 / size.max(1) as f64).min(1.0))
     }

@@ -32,6 +32,10 @@ impl Source for Stretch {
         &self.info
     }
 
+    fn tell_code(&mut self) -> bool {
+        self.source.tell_code()
+    }
+
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
         if self.over {

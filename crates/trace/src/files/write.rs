@@ -21,6 +21,8 @@ pub struct Written {
     pub lost: Vec<String>,
     /// Why it is not all that was asked for: `interrupted`, or what is wrong with the source.
     pub stopped: Option<String>,
+    /// Whether it is all that was asked for.
+    pub complete: bool,
     /// Whether the user wanted the end.
     pub interrupted: bool,
     /// Whether the file is there.
@@ -86,12 +88,20 @@ fn fill(
     let mut sink = Sink::new(format, out, &source.description())?;
     let copied = copy(source, &mut sink, span, hear)?;
     let interrupted = matches!(copied.stopped, Some(Stopped::Interrupted));
+    // What is damaged after the references leaves the copy whole.
+    let is_after_all = matches!(&copied.stopped, Some(Stopped::Source(error)) if error.is_after_all());
+    let complete = copied.stopped.is_none() || is_after_all;
+    let mut end = source.end().cloned().unwrap_or_default();
     let stopped = copied.stopped.map(|stopped| match stopped {
         Stopped::Interrupted => "interrupted".to_owned(),
         Stopped::Source(error) => error.to_string(),
     });
-    let mut end = source.end().cloned().unwrap_or_default();
-    if let Some(why) = &stopped {
+    if is_after_all && source.end().is_none() {
+        let what =
+            "how the program ended and what was not recorded: the index of the trace this is a copy of was damaged";
+        end.lost.push(what.into());
+    }
+    if let Some(why) = stopped.as_ref().filter(|_| !complete) {
         let why = format!("copied up to instruction {}: {why}", span.start + copied.instructions);
         end.ended_early = Some(why);
     } else if span.end.is_some() {
@@ -101,8 +111,8 @@ fn fill(
     let (out, lost) = sink.finish(end)?;
     out.finish()?;
     let (instructions, references) = (copied.instructions, copied.references);
-    let kept = stopped.is_none() || format != Format::ChampSim;
-    Ok(Written { instructions, references, bytes: 0, lost, stopped, interrupted, kept })
+    let kept = complete || format != Format::ChampSim;
+    Ok(Written { instructions, references, bytes: 0, lost, stopped, complete, interrupted, kept })
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

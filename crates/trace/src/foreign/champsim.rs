@@ -166,6 +166,7 @@ impl<W: Write> ChampSimWriter<W> {
                     self.block.instructions += written;
                     self.lost.idle += n - written;
                 }
+                Item::Code(_) => {}
                 Item::Event(i) => {
                     let switch = matches!(batch.events.get(i), Some(crate::Event::Switch { .. }));
                     *(if switch { &mut self.lost.switches } else { &mut self.lost.events }) += 1;
@@ -285,7 +286,7 @@ mod tests {
         ];
         assert_eq!(refs, expected);
         let mut writer = ChampSimWriter::new(Vec::new());
-        writer.push_batch(&Batch { refs: refs.clone(), events: Vec::new() }).unwrap();
+        writer.push_batch(&Batch { refs: refs.clone(), ..Batch::default() }).unwrap();
         let (written, lost) = writer.finish().unwrap();
         assert_eq!(lost.len(), 1);
         assert_eq!(written.len(), bytes.len());

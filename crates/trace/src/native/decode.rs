@@ -1,16 +1,17 @@
 use super::{
-    dictionary::{MAX_TOTAL_OPS, MAX_VARIANTS, Variant},
-    execute::{Accesses, Known, Name, Names, SLACK, packed},
-    layout::{ChunkHeader, FLAG_FRESH, MAX_STREAM, stream},
+    dictionary::{MAX_TOTAL_OPS, MAX_VARIANTS, Variant, WITH_CODE},
+    execute::{Accesses, Known, Name, Names, SLACK},
+    layout::{ChunkHeader, FLAG_FRESH, MAX_INSTRUCTIONS, MAX_STREAM, stream},
     predict::{SLOTS, Thread, code, slot},
     varint,
 };
-use crate::{Batch, Event, Ref};
+use crate::{Batch, Body, Code, Event, Ref};
 use mmulab_addr::{Pid, Tid};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Most access predictions a reader holds over all spaces: 2 GiB of memory. Those whose last chunk was read hold none.
-const MAX_STATES: usize = 1 << 27;
+pub const MAX_STATES: usize = 1 << 27;
 
 /// A dictionary and predictions: one process's, or those of all where the writer knew only words.
 #[derive(Default)]
@@ -20,19 +21,40 @@ struct Space {
     more: Vec<Ref>,
     /// Of each access: log2 of its bytes, times two, plus one for a store: [`KIND_BITS`] bits.
     kinds: Vec<u8>,
+    /// The code of each variant with a block, if it is to be told.
+    code: Vec<Option<Arc<Code>>>,
+    /// The code defined last at each start.
+    latest: FxHashMap<u64, (u32, u32, Box<[u8]>)>,
     used: u32,
     threads: Vec<Option<Box<Thread>>>,
 }
 
 /// Turns chunks back into references.
-#[derive(Default)]
 pub(super) struct Decoder {
+    /// Of the file.
+    version: u32,
+    /// Whether batches say which code runs.
+    tells_code: bool,
     spaces: BTreeMap<u32, Space>,
     states: usize,
     /// Who acts, as the batches so far have said.
     acting: Option<(u32, u32)>,
     chunk: Option<Open>,
     inflate: Inflate,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self {
+            version: WITH_CODE,
+            tells_code: false,
+            spaces: BTreeMap::new(),
+            states: 0,
+            acting: None,
+            chunk: None,
+            inflate: Inflate::default(),
+        }
+    }
 }
 
 /// A chunk being read.
@@ -43,8 +65,31 @@ struct Open {
     forms: usize,
     deltas: usize,
     events: usize,
+    /// Instructions and references decoded so far.
+    instructions: u64,
+    references: u64,
     /// Whether it is the last one of its space.
     last: bool,
+}
+
+impl Open {
+    fn new(header: ChunkHeader, last: bool) -> Self {
+        Self { header, codes: 0, ids: 0, forms: 0, deltas: 0, events: 0, instructions: 0, references: 0, last }
+    }
+
+    /// Whether it holds as much as its header says; at its end, exactly as much.
+    fn check_counts(&self, is_over: bool) -> Result<(), String> {
+        let ChunkHeader { instructions, references, .. } = self.header;
+        let more = self.instructions > instructions || self.references > references;
+        if !more && (!is_over || (self.instructions, self.references) == (instructions, references)) {
+            return Ok(());
+        }
+        let found = if is_over { "holds" } else { "holds at least" };
+        Err(format!(
+            "its header says {instructions} instructions and {references} references; it {found} {} and {}",
+            self.instructions, self.references
+        ))
+    }
 }
 
 /// Zstandard and the memory it fills.
@@ -84,6 +129,21 @@ impl Inflate {
 }
 
 impl Decoder {
+    /// A decoder for the same file, which has read nothing.
+    pub fn anew(&self) -> Self {
+        Self { version: self.version, tells_code: self.tells_code, ..Self::default() }
+    }
+
+    /// The version of the file.
+    pub fn set_version(&mut self, version: u32) {
+        self.version = version;
+    }
+
+    /// Has batches say which code runs.
+    pub fn tell_code(&mut self) {
+        self.tells_code = true;
+    }
+
     /// Whether a chunk is being read.
     pub fn is_open(&self) -> bool {
         self.chunk.is_some()
@@ -116,10 +176,10 @@ impl Decoder {
         if header.is_key() {
             space.threads.iter_mut().flatten().for_each(|t| t.reset());
         }
-        space.learn(&self.inflate.streams[stream::DICTIONARY])?;
+        space.learn(&self.inflate.streams[stream::DICTIONARY], self.version, self.tells_code)?;
         self.states += space.enter(header.tid);
         self.check_states()?;
-        self.chunk = Some(Open { header, codes: 0, ids: 0, forms: 0, deltas: 0, events: 0, last });
+        self.chunk = Some(Open::new(header, last));
         Ok(())
     }
 
@@ -164,11 +224,15 @@ impl Decoder {
         if chunk.last {
             self.forget(chunk.header.space);
         }
-        Ok(())
+        chunk.check_counts(true)
     }
 
     /// Decodes executions of the acting thread.
     fn run(&mut self, batch: &mut Batch) -> Result<Stop, String> {
+        if self.tells_code { self.run_telling::<true>(batch) } else { self.run_telling::<false>(batch) }
+    }
+
+    fn run_telling<const CODE: bool>(&mut self, batch: &mut Batch) -> Result<Stop, String> {
         let (Some(open), Some((_, tid))) = (&mut self.chunk, self.acting) else { return Ok(Stop::End) };
         let space = self.spaces.get_mut(&open.header.space).ok_or("its dictionary is not there")?;
         let Some(thread) = space.threads.get_mut(slot(tid)).and_then(Option::as_deref_mut) else {
@@ -187,6 +251,7 @@ impl Decoder {
             step: thread.step,
             earlier: thread.earlier,
         };
+        let (words, mut instructions, mut controls) = (batch.refs.len(), 0, 0);
         let stop = loop {
             if batch.is_full() {
                 break Ok(Stop::Full);
@@ -194,7 +259,13 @@ impl Decoder {
             let known = match names.next(&mut thread.next, &mut thread.last) {
                 // Variants count from 1; 0 is no variant.
                 Ok(Name::Variant(id)) => match space.known.get((id as usize).wrapping_sub(1)) {
-                    Some(known) => known,
+                    Some(known) => {
+                        if CODE && let Some(code) = &space.code[id as usize - 1] {
+                            batch.push_code(code);
+                            controls += 1;
+                        }
+                        known
+                    }
                     None => break Err("a variant is not in the dictionary".to_owned()),
                 },
                 Ok(Name::Event) => break Ok(Stop::Event),
@@ -205,13 +276,19 @@ impl Decoder {
             if let Err(wrong) = accesses.execute(known, &space.kinds, &mut thread.ops, &mut batch.refs) {
                 break Err(wrong.to_owned());
             }
+            instructions += known.instructions();
+            controls += known.controls();
         };
+        open.instructions += instructions;
+        open.references += (batch.refs.len() - words) as u64 - controls;
         open.codes = streams[stream::CODES].len() - names.codes.len();
         open.ids = streams[stream::IDS].len() - names.ids.len();
         open.forms = streams[stream::FORMS].len() - accesses.forms.len();
         open.deltas = streams[stream::DELTAS].len() - accesses.deltas.len();
         (thread.near, thread.step, thread.earlier) = (accesses.near, accesses.step, accesses.earlier);
-        stop
+        let stop = stop?;
+        open.check_counts(false)?;
+        Ok(stop)
     }
 
     /// Decodes one item of the events stream.
@@ -224,7 +301,8 @@ impl Decoder {
         let event = match item {
             EventItem::Retire(count) => {
                 batch.refs.push(Ref::retire(count));
-                return Ok(());
+                open.instructions += count;
+                return open.check_counts(false);
             }
             EventItem::Event(event) => event,
         };
@@ -245,14 +323,14 @@ impl Decoder {
         let mut batch = Batch::default();
         self.say_who(&mut batch);
         let Some(chunk) = self.chunk.take() else { return Ok(()) };
-        events.append(&mut batch.events);
+        batch.events.drain(..).for_each(|event| remember(event, events));
         let mut rest = self.inflate.streams[stream::EVENTS].as_slice();
         while !rest.is_empty() {
             if let EventItem::Event(event) = take_event(&mut rest)? {
                 if let Event::Switch { pid, tid } = event {
                     self.acting = Some((pid.0, tid.0));
                 }
-                events.push(event);
+                remember(event, events);
             }
         }
         // What was executed here for the first time is told by number from here on.
@@ -261,6 +339,15 @@ impl Decoder {
             space.used = space.used.saturating_add(new as u32);
         }
         Ok(())
+    }
+}
+
+/// Keeps an event that was passed, if anything after it depends on it. A few bytes can stand for millions of ticks.
+pub(super) fn remember(event: Event, events: &mut Vec<Event>) {
+    match (&event, events.last_mut()) {
+        (Event::Tick | Event::Invlpg { .. }, _) => {}
+        (Event::Switch { .. }, Some(last @ Event::Switch { .. })) => *last = event,
+        _ => events.push(event),
     }
 }
 
@@ -280,7 +367,11 @@ enum EventItem {
 fn take_event(bytes: &mut &[u8]) -> Result<EventItem, String> {
     let length = varint::take(bytes).ok_or("its events end too early")?;
     if length == 0 {
-        return Ok(EventItem::Retire(varint::take(bytes).ok_or("its events end too early")?));
+        let count = varint::take(bytes).ok_or("its events end too early")?;
+        if count > MAX_INSTRUCTIONS {
+            return Err(format!("{count} instructions retire at once; a trace has at most {MAX_INSTRUCTIONS}"));
+        }
+        return Ok(EventItem::Retire(count));
     }
     let (json, rest) =
         usize::try_from(length).ok().and_then(|n| bytes.split_at_checked(n)).ok_or("its events end too early")?;
@@ -294,27 +385,40 @@ impl Space {
     }
 
     /// Adds the definitions of a dictionary stream.
-    fn learn(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+    fn learn(&mut self, mut bytes: &[u8], version: u32, tells_code: bool) -> Result<(), String> {
         let mut last = 0;
         while !bytes.is_empty() {
-            let variant = Variant::take(&mut bytes, &mut last).ok_or("a definition is not understood")?;
+            let variant = Variant::take(&mut bytes, &mut last, version).ok_or("a definition is not understood")?;
             let words = variant.fetch_words();
             if self.known.len() >= MAX_VARIANTS || self.kinds.len() + variant.ops.len() > MAX_TOTAL_OPS {
                 return Err("its dictionary is larger than any".into());
             }
             let ops = self.kinds.len();
             self.kinds.extend(variant.ops.iter().map(|op| op.size_shift << 1 | u8::from(op.store)));
-            self.known.push(Known {
-                kinds: packed(&self.kinds[ops..]),
-                fetch: words.first().copied().unwrap_or(Ref::retire(0)),
-                ops: ops as u32,
-                count: variant.ops.len() as u16,
-                fetches: words.len() as u16,
-                more: self.more.len() as u32,
-            });
+            self.known.push(Known::new(&words, &self.kinds[ops..], ops, self.more.len()));
             self.more.extend(words.iter().skip(1));
+            if tells_code {
+                let code = self.code_of(variant);
+                self.code.push(code);
+            }
         }
         Ok(())
+    }
+
+    /// The code of a variant: its own, or that of the block defined before at its start if that is as long.
+    fn code_of(&mut self, variant: Variant) -> Option<Arc<Code>> {
+        let Variant { start, bytes, instructions, ops, code } = variant;
+        let start = start?.raw();
+        let body = if !code.is_empty() {
+            self.latest.insert(start, (bytes, instructions, code.as_slice().into()));
+            Body::Bytes(code.into())
+        } else {
+            match self.latest.get(&start) {
+                Some((length, count, code)) if (*length, *count) == (bytes, instructions) => Body::Bytes(code.clone()),
+                _ => Body::Unknown,
+            }
+        };
+        Some(Arc::new(Code::new(body, bytes, instructions, ops)))
     }
 
     /// Makes the predictions of thread `tid` cover the dictionary; how many were added.

@@ -35,7 +35,12 @@ pub struct Variant {
     pub instructions: u32,
     /// Its accesses, in order.
     pub ops: Vec<Op>,
+    /// Its code, `bytes` long; empty when unknown.
+    pub code: Vec<u8>,
 }
+
+/// The version whose definitions may have code.
+pub(super) const WITH_CODE: u32 = 2;
 
 impl Variant {
     /// The words its fetches are: those of [`crate::Batch::push_block`].
@@ -54,14 +59,20 @@ impl Variant {
         1 + (offset + u64::from(self.bytes)).saturating_sub(1) / BASE_BYTES
     }
 
-    /// Appends its definition. `last` is the start of the block defined before.
-    pub(super) fn put(&self, out: &mut Vec<u8>, last: &mut u64) {
-        varint::put(out, (self.ops.len() as u64) << 1 | u64::from(self.start.is_some()));
+    /// Appends its definition. `last` is the start of the block defined before. `with_code`: its code belongs to it, rather
+    /// than being that of the block defined before at the same start.
+    pub(super) fn put(&self, out: &mut Vec<u8>, last: &mut u64, with_code: bool) {
+        let with_code = with_code && self.start.is_some() && self.code.len() == self.bytes as usize;
+        let head = (self.ops.len() as u64) << 2 | u64::from(with_code) << 1 | u64::from(self.start.is_some());
+        varint::put(out, head);
         if let Some(start) = self.start {
             varint::put(out, varint::zigzag(start.raw().wrapping_sub(*last) as i64));
             varint::put(out, u64::from(self.bytes));
             varint::put(out, u64::from(self.instructions));
             *last = start.raw();
+            if with_code {
+                out.extend_from_slice(&self.code);
+            }
         }
         let mut before = 0;
         for op in &self.ops {
@@ -71,9 +82,11 @@ impl Variant {
         }
     }
 
-    /// Reads a definition from the front of `bytes`.
-    pub(super) fn take(bytes: &mut &[u8], last: &mut u64) -> Option<Self> {
+    /// Reads a definition of a file of `version` from the front of `bytes`. Where it is without its code, that is empty.
+    pub(super) fn take(bytes: &mut &[u8], last: &mut u64, version: u32) -> Option<Self> {
         let head = varint::take(bytes)?;
+        let (head, with_code) =
+            if version < WITH_CODE { (head, false) } else { (head >> 1 & !1 | head & 1, head & 2 != 0) };
         let count = usize::try_from(head >> 1).ok().filter(|&n| n <= MAX_OPS && n <= bytes.len())?;
         let mut variant = Self { ops: Vec::with_capacity(count), ..Self::default() };
         if head & 1 == 1 {
@@ -81,6 +94,11 @@ impl Variant {
             variant.start = Some(VirtAddr::new(*last));
             variant.bytes = varint::take(bytes).filter(|&n| n <= MAX_BLOCK_BYTES)? as u32;
             variant.instructions = varint::take(bytes).filter(|&n| n <= MAX_BLOCK_INSTRUCTIONS)? as u32;
+            if with_code {
+                let (code, rest) = bytes.split_at_checked(variant.bytes as usize)?;
+                variant.code = code.to_vec();
+                *bytes = rest;
+            }
         } else if count == 0 {
             // Nothing at all: it would let a few bytes stand for millions of executions that do nothing.
             return None;
@@ -107,20 +125,27 @@ mod tests {
     fn definitions_survive_and_pages_are_counted_as_they_are_emitted() {
         let op = |instruction, store, size_shift| Op { instruction, store, size_shift };
         let all = [
-            Variant { start: None, bytes: 0, instructions: 0, ops: vec![op(0, true, 0)] },
-            Variant { start: Some(VirtAddr::new(0x40_0ff0)), bytes: 0x30, instructions: 40, ops: vec![] },
+            Variant { start: None, bytes: 0, instructions: 0, ops: vec![op(0, true, 0)], code: vec![] },
+            Variant {
+                start: Some(VirtAddr::new(0x40_0ff0)),
+                bytes: 0x30,
+                instructions: 40,
+                ops: vec![],
+                code: vec![7; 0x30],
+            },
             Variant {
                 start: Some(VirtAddr::new(0xffff_ffff_8000_0000)),
                 bytes: 4096,
                 instructions: 1,
                 ops: vec![op(3, false, 7), op(1, true, 2), op(300, true, 3)],
+                code: vec![],
             },
         ];
         let (mut bytes, mut last) = (Vec::new(), 0);
-        all.iter().for_each(|v| v.put(&mut bytes, &mut last));
+        all.iter().for_each(|v| v.put(&mut bytes, &mut last, true));
         let (mut rest, mut last) = (bytes.as_slice(), 0);
         for v in &all {
-            assert_eq!(Variant::take(&mut rest, &mut last).as_ref(), Some(v));
+            assert_eq!(Variant::take(&mut rest, &mut last, WITH_CODE).as_ref(), Some(v));
             let fetched = v.fetch_words().iter().filter(|w| w.is_fetch()).count() as u64;
             assert_eq!(v.fetches(), fetched);
         }

@@ -1,11 +1,14 @@
 use super::{
+    decode::Decoder,
     dictionary::{MAX_OPS, MAX_TOTAL_OPS, MAX_VARIANTS, Variant},
-    layout::{ChunkHeader, FLAG_FRESH, FLAG_KEY, stream},
+    layout::{ChunkHeader, FLAG_FRESH, FLAG_KEY, MAX_STREAM, stream},
     predict::{OpState, SLOTS, Thread, code, form, slot},
     varint,
 };
-use crate::Event;
+use crate::{Batch, Event};
 use mmulab_addr::{BASE_BYTES, Pid, Tid};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A chunk is closed when it holds this many executions: about 1.3 million instructions, 100 KB compressed.
 const CHUNK_CODES: usize = 256 * 1024;
@@ -24,8 +27,8 @@ pub struct VariantId(u32);
 struct Known {
     /// Position of its first access in the list of all.
     ops: u32,
+    instructions: u32,
     count: u16,
-    instructions: u16,
     fetches: u16,
 }
 
@@ -39,6 +42,8 @@ pub struct Encoder {
     known: Vec<Known>,
     /// Log2 of the bytes of each access.
     sizes: Vec<u8>,
+    /// The code that a definition at this start would be taken to have: its hash.
+    code: FxHashMap<u64, u64>,
     /// Variants executed at least once.
     used: u32,
     threads: Vec<Option<Box<Thread>>>,
@@ -73,6 +78,7 @@ impl Encoder {
             tid: tid.0,
             known: vec![Known { ops: 0, count: 0, instructions: 0, fetches: 0 }],
             sizes: Vec::new(),
+            code: FxHashMap::default(),
             used: 0,
             threads: (0..SLOTS).map(|_| None).collect(),
             chunk: Chunk::default(),
@@ -99,11 +105,15 @@ impl Encoder {
             return None;
         }
         debug_assert!(variant.ops.len() <= MAX_OPS);
-        variant.put(&mut self.chunk.dictionary, &mut self.chunk.last_start);
+        let start = variant.start.map_or(0, |start| start.raw());
+        // Several variants of a block share its code, which stands with the first of them.
+        let hash = xxh3_64(&variant.code);
+        let with_code = !variant.code.is_empty() && self.code.insert(start, hash) != Some(hash);
+        variant.put(&mut self.chunk.dictionary, &mut self.chunk.last_start, with_code);
         self.known.push(Known {
             ops: self.sizes.len() as u32,
             count: variant.ops.len() as u16,
-            instructions: variant.instructions.min(u32::from(u16::MAX)) as u16,
+            instructions: variant.instructions,
             fetches: variant.fetches() as u16,
         });
         self.sizes.extend(variant.ops.iter().map(|op| op.size_shift));
@@ -116,6 +126,7 @@ impl Encoder {
         debug_assert!(self.chunk.codes.is_empty());
         self.known.truncate(1);
         self.sizes.clear();
+        self.code.clear();
         self.chunk.dictionary.clear();
         self.used = 0;
         self.threads.iter_mut().for_each(|t| *t = None);
@@ -207,7 +218,7 @@ impl Encoder {
         self.chunk.codes.push(code::EVENT);
         varint::put(&mut self.chunk.events, 0);
         varint::put(&mut self.chunk.events, count);
-        self.chunk.header.instructions = self.chunk.header.instructions.wrapping_add(count);
+        self.chunk.header.instructions += count;
     }
 
     /// The process and thread that act.
@@ -231,6 +242,11 @@ impl Encoder {
         self.chunk.codes.is_empty()
     }
 
+    /// Predictions that a reader holds for this process: one for each access of each variant, for each thread.
+    pub fn states(&self) -> usize {
+        self.threads.iter().flatten().map(|thread| thread.ops.len()).sum()
+    }
+
     /// Instructions and references in the chunk so far.
     pub fn pending(&self) -> (u64, u64) {
         (self.chunk.header.instructions, self.chunk.header.references)
@@ -239,9 +255,16 @@ impl Encoder {
     /// Appends the chunk to `out` and starts the next.
     ///
     /// # Errors
-    /// Zstandard cannot compress.
+    /// Zstandard cannot compress, or a stream is longer than readers allow: [`Encoder::is_full`] was not heeded, or one
+    /// event alone is as long.
     pub fn take_chunk(&mut self, out: &mut Vec<u8>) -> std::io::Result<ChunkHeader> {
         let c = &mut self.chunk;
+        let lengths = [&c.dictionary, &c.events, &c.codes, &c.ids, &c.forms, &c.deltas].map(Vec::len);
+        if let Some((which, length)) = lengths.iter().enumerate().find(|(_, length)| **length > MAX_STREAM) {
+            return Err(std::io::Error::other(format!(
+                "stream {which} of a chunk has {length} bytes; readers allow {MAX_STREAM}"
+            )));
+        }
         c.header.codes = c.codes.len() as u32;
         let start = out.len() + ChunkHeader::BYTES;
         out.resize(start, 0);
@@ -272,7 +295,7 @@ impl Encoder {
 }
 
 /// A chunk of process 1 that holds these streams, whatever they are, under a checksum that holds: for tests of readers.
-/// `codes` is what it says of the number of its codes.
+/// `codes` is what it says of the number of its codes. It says as many instructions and references as can be read of it.
 #[doc(hidden)]
 pub fn sealed_chunk(codes: u32, streams: [&[u8]; stream::COUNT]) -> Vec<u8> {
     let mut header = ChunkHeader { flags: FLAG_KEY | FLAG_FRESH, pid: 1, tid: 1, codes, ..ChunkHeader::default() };
@@ -282,13 +305,48 @@ pub fn sealed_chunk(codes: u32, streams: [&[u8]; stream::COUNT]) -> Vec<u8> {
         *length = (stored.len() as u32, bytes.len() as u32);
         payload.extend(stored);
     }
+    (header.instructions, header.references) = counted(header, &payload);
     let mut out = header.seal(&payload).to_vec();
     out.extend(payload);
     out
+}
+
+/// What the streams of a chunk hold; of damaged ones, more than they can, so that their own damage is met first.
+fn counted(header: ChunkHeader, payload: &[u8]) -> (u64, u64) {
+    let most = ChunkHeader { instructions: u64::MAX, references: u64::MAX, ..header };
+    let (mut decoder, mut batch, mut sum) = (Decoder::default(), Batch::default(), (0u64, 0u64));
+    let mut whole = decoder.open(most, payload, true).is_ok();
+    while whole && decoder.is_open() {
+        batch.clear();
+        // Its end is an error, too, for it says more than it holds.
+        whole = decoder.decode(&mut batch).is_ok();
+        let (instructions, references) = batch.counts();
+        sum = (sum.0.saturating_add(instructions), sum.1 + references);
+    }
+    if decoder.is_open() { (u64::MAX, u64::MAX) } else { sum }
 }
 
 /// Bytes that hold `value`: 1 to 8.
 #[inline(always)]
 const fn bytes_of(value: u64) -> usize {
     (71 - (value | 1).leading_zeros() as usize) / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CHANGELOG number 4: a writer makes nothing that readers refuse.
+    #[test]
+    fn a_stream_longer_than_readers_allow_is_not_written() {
+        let event = |bytes: usize| Event::Lost { what: "x".repeat(bytes).into() };
+        let mut encoder = Encoder::new(0, Pid(1), Tid(1), 1).unwrap();
+        encoder.event(&event(MAX_STREAM - 100));
+        assert!(encoder.is_full());
+        let header = encoder.take_chunk(&mut Vec::new()).unwrap();
+        assert!(header.lengths.iter().all(|&(_, raw)| raw as usize <= MAX_STREAM));
+        encoder.event(&event(MAX_STREAM));
+        let refused = encoder.take_chunk(&mut Vec::new()).unwrap_err().to_string();
+        assert!(refused.contains("stream 1 of a chunk") && refused.contains("readers allow 8388608"), "{refused}");
+    }
 }

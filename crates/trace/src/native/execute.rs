@@ -4,13 +4,13 @@ use super::{
     predict::{OpState, code, form},
     varint,
 };
-use crate::Ref;
+use crate::{Item, Ref};
 use mmulab_addr::{BASE_BYTES, VirtAddr};
 
 /// Bytes readable after the last difference.
 pub(super) const SLACK: usize = 8;
 
-/// What the hot path needs of a variant: half a cache line.
+/// What the hot path needs of a variant: half a cache line, 32 bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     /// The word of its first fetch; unused when it has none.
@@ -23,9 +23,45 @@ pub(super) struct Known {
     /// Words of its fetches. Those after the first are at `more`.
     pub fetches: u16,
     pub more: u32,
+    /// Instructions that an execution retires, and, in the top bit, whether its fetches include a control word.
+    retires: u32,
 }
 
+/// The bit of [`Known::retires`] that says whether the fetches include a control word.
+const CONTROL: u32 = 1 << 31;
+
 impl Known {
+    /// The variant with these fetches and these kinds of accesses. Its accesses are at `ops` in the list of all, its further
+    /// fetches at `more` in theirs.
+    pub fn new(words: &[Ref], kinds: &[u8], ops: usize, more: usize) -> Self {
+        let retires = words.iter().fold(0, |sum, word| match word.item() {
+            Item::Access(_, _, count) => sum + count,
+            Item::Retire(count) => (sum + count as u32) | CONTROL,
+            Item::Event(_) | Item::Code(_) => sum,
+        });
+        Self {
+            fetch: words.first().copied().unwrap_or(Ref::retire(0)),
+            kinds: packed(kinds),
+            ops: ops as u32,
+            count: kinds.len() as u16,
+            fetches: words.len() as u16,
+            more: more as u32,
+            retires,
+        }
+    }
+
+    /// Instructions that an execution retires.
+    #[inline(always)]
+    pub fn instructions(&self) -> u64 {
+        u64::from(self.retires & !CONTROL)
+    }
+
+    /// Control words among those of its fetches.
+    #[inline(always)]
+    pub fn controls(&self) -> u64 {
+        u64::from(self.retires / CONTROL)
+    }
+
     /// Appends its fetches; `more` is the list that holds those after its first.
     #[inline(always)]
     pub fn push_fetches(&self, more: &[Ref], refs: &mut Vec<Ref>) {
@@ -45,7 +81,7 @@ const KIND_BITS: u32 = 4;
 const GROUP: usize = (u64::BITS / KIND_BITS) as usize;
 
 /// The kinds of the first [`GROUP`] accesses as [`Known::kinds`] holds them.
-pub(super) fn packed(kinds: &[u8]) -> u64 {
+fn packed(kinds: &[u8]) -> u64 {
     kinds.iter().take(GROUP).rev().fold(0, |word, &kind| word << KIND_BITS | u64::from(kind))
 }
 

@@ -16,9 +16,12 @@ mod varint;
 mod verify;
 mod writer;
 
+pub(crate) use layout::MAX_INSTRUCTIONS;
+
+pub use decode::MAX_STATES;
 pub use dictionary::{MAX_OPS, Op, Variant};
 pub use encode::{Encoder, VariantId, sealed_chunk};
-pub use index::{EndInfo, IndexEntry, write_index};
+pub use index::{EndInfo, IndexEntry, sealed_index, write_index};
 pub use layout::{ChunkHeader, Description, MAGIC};
 pub use reader::{NativeReader, Sought};
 pub use writer::NativeWriter;

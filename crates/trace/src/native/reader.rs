@@ -1,8 +1,11 @@
+//! Reads native traces: whole ones by their index, cut and damaged ones by their chunks.
+
 use super::{
-    decode::Decoder,
+    decode::{Decoder, remember},
     index::{self, EndInfo, INDEX_HEADER, INDEX_MAGIC, IndexEntry, TRAILER, content_hash},
     layout::{
-        CHUNK_HEADER, ChunkHeader, Description, FILE_HEADER, MAGIC, MAX_DESCRIPTION, VERSION, checksum, get32, get64,
+        CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, Description, FILE_HEADER, MAGIC, MAX_DESCRIPTION, MAX_INSTRUCTIONS,
+        OLDEST, VERSION, checksum, get32, get64,
     },
 };
 use crate::{Batch, Event, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to};
@@ -38,8 +41,31 @@ pub struct NativeReader {
     last_of: BTreeMap<u32, usize>,
     /// Index of the next chunk.
     next: usize,
-    /// Why there is no index, told once the chunks are over.
-    cut: Option<String>,
+    /// What is wrong after the chunks, told once they are over.
+    wrong: Option<Wrong>,
+    /// Instructions of the chunks read so far.
+    retired: u64,
+}
+
+/// What is wrong with a trace after its chunks.
+#[derive(Clone, Debug)]
+enum Wrong {
+    /// It ends too early: chunks may be missing.
+    Cut(String),
+    /// Its index is whole, and that of other chunks: some may be missing.
+    Chunks(String),
+    /// Its index or its trailer is damaged, or bytes follow them: every chunk is there.
+    End(String),
+}
+
+impl Wrong {
+    fn kind(self) -> TraceErrorKind {
+        match self {
+            Self::Cut(what) => TraceErrorKind::Cut(what),
+            Self::Chunks(what) => TraceErrorKind::Damaged(what),
+            Self::End(what) => TraceErrorKind::End(what),
+        }
+    }
 }
 
 /// Where [`NativeReader::seek`] arrived.
@@ -47,7 +73,8 @@ pub struct NativeReader {
 pub struct Sought {
     /// Instructions retired before the place: at most as many as asked for.
     pub instructions: u64,
-    /// Every event before the place, in order: they rebuild the address spaces.
+    /// The events before the place, in order: they rebuild the address spaces. Left out are those that nothing depends on any more:
+    /// ticks, dropped translations, and switches that another one followed.
     pub events: Vec<Event>,
 }
 
@@ -80,7 +107,8 @@ impl NativeReader {
             payload: Vec::new(),
             last_of: BTreeMap::new(),
             next: 0,
-            cut: None,
+            wrong: None,
+            retired: 0,
         };
         this.read_description()?;
         this.read_index()?;
@@ -122,8 +150,8 @@ impl NativeReader {
         }
         let version = get32(&head, 8);
         let length = get32(&head, 12) as usize;
-        if version != VERSION {
-            let what = format!("it is of version {version}; this mmulab reads version {VERSION}");
+        if !(OLDEST..=VERSION).contains(&version) {
+            let what = format!("it is of version {version}; this mmulab reads versions {OLDEST} to {VERSION}");
             return Err(self.error(8, TraceErrorKind::Foreign(what)));
         }
         if length > MAX_DESCRIPTION {
@@ -141,6 +169,11 @@ impl NativeReader {
         }
         self.description = serde_json::from_slice(&json)
             .map_err(|e| self.damaged(FILE_HEADER as u64, format!("its description: {e}")))?;
+        if self.description.warps == Some(0) {
+            let what = "its description says that a core has 0 warps; 1 to 65535 are possible";
+            return Err(self.damaged(FILE_HEADER as u64, what));
+        }
+        self.decoder.set_version(version);
         self.first = (FILE_HEADER + length) as u64;
         self.position = self.first;
         Ok(())
@@ -149,43 +182,67 @@ impl NativeReader {
     /// Finds the index by the trailer, or makes one by walking the chunks' headers.
     fn read_index(&mut self) -> Result<(), TraceError> {
         let size = self.input.seek(SeekFrom::End(0)).map_err(|e| self.io(0, e))?;
-        let mut tail = [0; TRAILER];
-        if size >= self.first + (INDEX_HEADER + TRAILER) as u64 {
-            let at = size - TRAILER as u64;
-            self.read_at(at, &mut tail)?;
-            let offset = get64(&tail, 0);
-            if offset >= self.first && offset <= at.saturating_sub(INDEX_HEADER as u64) {
-                let mut head = [0; INDEX_HEADER];
-                self.read_at(offset, &mut head)?;
-                let stored = index::stored_length(&head);
-                if index::trailer_holds(&tail, offset, &head)
-                    && offset + (INDEX_HEADER + stored) as u64 == at
-                    && head[..4] == INDEX_MAGIC
-                {
-                    let mut bytes = vec![0; stored];
-                    self.read_at(offset + INDEX_HEADER as u64, &mut bytes)?;
-                    let found = index::parse(&head, &bytes).map_err(|e| self.damaged(offset, e))?;
-                    (self.entries, self.end, self.last) = (found.entries, Some(found.end), offset);
-                    return Ok(());
-                }
+        let trailer = self.trailer(size)?;
+        if let Some(tail) = &trailer {
+            let (offset, end) = (index::index_of(tail), size - TRAILER as u64);
+            if offset >= self.first
+                && let Some((head, index)) = self.index_at(offset, end)?
+                && index::trailer_holds(tail, offset, &head)
+                && offset + (INDEX_HEADER + index::stored_length(&head)) as u64 == end
+                && let Ok(found) = index
+            {
+                (self.entries, self.end, self.last) = (found.entries, Some(found.end), offset);
+                return Ok(());
             }
         }
-        self.walk_chunks(size)
+        self.walk_chunks(size, trailer.map(|tail| index::index_of(&tail)))
     }
 
-    /// Without an index: the file was cut, or its end is damaged.
-    fn walk_chunks(&mut self, size: u64) -> Result<(), TraceError> {
+    /// The last bytes of a file of `size` bytes, if they are a trailer by their magic number.
+    fn trailer(&mut self, size: u64) -> Result<Option<[u8; TRAILER]>, TraceError> {
+        let mut tail = [0; TRAILER];
+        if size < self.first + (INDEX_HEADER + TRAILER) as u64 {
+            return Ok(None);
+        }
+        self.read_at(size - TRAILER as u64, &mut tail)?;
+        Ok(index::is_trailer(&tail).then_some(tail))
+    }
+
+    /// The header of the index at `at` and what the index says, or what is wrong with it; `None` if there is none that ends by
+    /// `end`.
+    #[expect(clippy::type_complexity, reason = "a header, and what it leads to")]
+    fn index_at(
+        &mut self,
+        at: u64,
+        end: u64,
+    ) -> Result<Option<([u8; INDEX_HEADER], Result<index::Index, index::Unread>)>, TraceError> {
+        let mut head = [0; INDEX_HEADER];
+        if at.checked_add(INDEX_HEADER as u64).is_none_or(|body| body > end) {
+            return Ok(None);
+        }
+        self.read_at(at, &mut head)?;
+        let (body, stored) = (at + INDEX_HEADER as u64, index::stored_length(&head));
+        if head[..4] != INDEX_MAGIC || body + stored as u64 > end {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; stored];
+        self.read_at(body, &mut bytes)?;
+        Ok(Some((head, index::parse(&head, &bytes, self.first, at))))
+    }
+
+    /// Without an index that the trailer leads to: the file was cut, its end is damaged, or something follows it. `told` is where
+    /// the index begins by what looks like the trailer.
+    fn walk_chunks(&mut self, size: u64, told: Option<u64>) -> Result<(), TraceError> {
         let mut at = self.first;
         let why = loop {
             let mut head = [0; CHUNK_HEADER];
             let here = ((size - at) as usize).min(CHUNK_HEADER);
             self.read_at(at, &mut head[..here])?;
-            if here >= INDEX_HEADER && head[..4] == INDEX_MAGIC {
-                let mut index = [0; INDEX_HEADER];
-                index.copy_from_slice(&head[..INDEX_HEADER]);
-                let whole = at + (INDEX_HEADER + index::stored_length(&index) + TRAILER) as u64;
-                if size >= whole {
-                    return Err(self.damaged(at, "the index or the trailer after it is not what was written"));
+            // Its magic number, or the trailer, says that here the chunks are over.
+            let is_index = here >= INDEX_HEADER && head[..4] == INDEX_MAGIC;
+            if is_index || told == Some(at) && head[..4] != CHUNK_MAGIC {
+                if let Some(what) = self.damaged_end(at, size, told.is_some())? {
+                    return self.found(at, (at, size), what);
                 }
                 break "it ends within its index".to_owned();
             }
@@ -208,15 +265,74 @@ impl NativeReader {
             self.entries.push(IndexEntry::new(at, &header));
             at = next;
         };
-        let instructions: u64 = self.entries.iter().fold(0, |n, e| n.wrapping_add(e.instructions));
-        let count = self.entries.len();
-        let what = format!(
-            "{why}; {count} whole chunks with {instructions} instructions can be read, up to byte {at} of {size}"
-        );
-        self.info.warnings.push(format!("cut short: {what}"));
-        self.cut = Some(what);
         // A damaged header is read again, and told as the error it is.
-        self.last = if why.contains("damaged") { size } else { at };
+        let last = if why.contains("damaged") { size } else { at };
+        self.found(last, (at, size), Wrong::Cut(why))
+    }
+
+    /// What is wrong with the index at `at` or behind it; `None` if the file is cut in it. Takes over what the index says at its
+    /// end if it is whole.
+    fn damaged_end(&mut self, at: u64, size: u64, has_trailer: bool) -> Result<Option<Wrong>, TraceError> {
+        let (head, index) = match self.index_at(at, size)? {
+            Some((head, Ok(index))) if index.entries == self.entries => (head, index),
+            // What was written as the index of other chunks: some of them are not here.
+            Some((_, Ok(index))) => {
+                let (named, here) = (index.entries.len(), self.entries.len());
+                let what = format!("its index, at byte {at}, names {named} chunks, which are not the {here} before it");
+                return Ok(Some(Wrong::Chunks(what)));
+            }
+            Some((_, Err(index::Unread::Nonsense(what)))) => {
+                return Ok(Some(Wrong::Chunks(format!(
+                    "its index, at byte {at}, cannot be that of its chunks: {what}"
+                ))));
+            }
+            Some((_, Err(index::Unread::Damaged))) => {
+                return Ok(Some(Wrong::End(format!("the checksum of its index, at byte {at}, does not hold"))));
+            }
+            None if has_trailer => {
+                return Ok(Some(Wrong::End(format!("its index, at byte {at}, does not begin as it was written"))));
+            }
+            None => return Ok(None),
+        };
+        self.end = Some(index.end);
+        let end = at + (INDEX_HEADER + index::stored_length(&head)) as u64;
+        let mut tail = [0; TRAILER];
+        let left = size - end;
+        if left < TRAILER as u64 {
+            return Ok(None);
+        }
+        self.read_at(end, &mut tail)?;
+        let follows = left - TRAILER as u64;
+        Ok(Some(Wrong::End(match (index::trailer_holds(&tail, at, &head), follows) {
+            (true, follows) => format!("{follows} bytes that are not its own follow byte {}", size - follows),
+            (false, 0) => format!("its trailer, from byte {end} on, is not what was written"),
+            (false, _) => format!("the {left} bytes after its index, from byte {end} on, are not its trailer"),
+        })))
+    }
+
+    /// Takes note of what is wrong after byte `at` of `size`, up to which all chunks are whole by their headers. Reading goes on
+    /// to byte `last`.
+    fn found(&mut self, last: u64, (at, size): (u64, u64), wrong: Wrong) -> Result<(), TraceError> {
+        let instructions: u64 = self.entries.iter().fold(0, |n, e| n.saturating_add(e.instructions));
+        let count = self.entries.len();
+        let wrong = match wrong {
+            Wrong::Cut(why) => Wrong::Cut(format!(
+                "{why}; {count} whole chunks with {instructions} instructions can be read, up to byte {at} of {size}"
+            )),
+            Wrong::Chunks(why) => {
+                Wrong::Chunks(format!("{why}; {count} chunks with {instructions} instructions can be read"))
+            }
+            Wrong::End(why) => {
+                let end = match &self.end {
+                    Some(_) => "",
+                    None => "; how its program ended, and what was not recorded, is not known",
+                };
+                Wrong::End(format!("{why}; all {count} chunks with {instructions} instructions can be read{end}"))
+            }
+        };
+        self.last = last;
+        self.info.warnings.push(wrong.clone().kind().to_string());
+        self.wrong = Some(wrong);
         Ok(())
     }
 
@@ -225,7 +341,8 @@ impl NativeReader {
     }
 
     fn fill_info(&mut self) {
-        let sum = |f: fn(&IndexEntry) -> u64| self.entries.iter().fold(0u64, |n, e| n.wrapping_add(f(e)));
+        // Reading them finds out whether they can be true.
+        let sum = |f: fn(&IndexEntry) -> u64| self.entries.iter().fold(0u64, |n, e| n.saturating_add(f(e)));
         let info = &mut self.info;
         info.program.clone_from(&self.description.program);
         info.args.clone_from(&self.description.args);
@@ -239,17 +356,27 @@ impl NativeReader {
         info.hash = Some(content_hash(&self.entries));
         if let Some(end) = &self.end {
             info.warnings.extend(end.ended_early.iter().map(|why| format!("the recording ended early: {why}")));
+            info.warnings.extend(end.failed.iter().map(|how| format!("the recorded program failed: {how}")));
             info.warnings.extend(end.lost.iter().map(|what| format!("not recorded: {what}")));
         }
+    }
+
+    pub(super) fn decoder_anew(&self) -> Decoder {
+        self.decoder.anew()
+    }
+
+    /// Where the chunks end.
+    pub(super) fn end_of_chunks(&self) -> u64 {
+        self.last
     }
 
     pub(super) fn input(&mut self) -> &mut (impl Read + Seek + use<>) {
         &mut self.input
     }
 
-    /// That the file was cut, if it was.
-    pub(super) fn cut_told(&self) -> Vec<String> {
-        self.cut.iter().map(|what| format!("cut short: {what}")).collect()
+    /// What is wrong after the chunks, if anything is.
+    pub(super) fn wrong_at_end(&self) -> Vec<String> {
+        self.wrong.iter().map(|wrong| wrong.clone().kind().to_string()).collect()
     }
 
     /// What the trace says of its making.
@@ -275,10 +402,15 @@ impl NativeReader {
 
     /// Reads the chunk at `position` into `payload`; `None` at the end.
     fn read_chunk(&mut self) -> Result<Option<ChunkHeader>, TraceError> {
-        if self.position >= self.last {
-            return Ok(None);
-        }
         let at = self.position;
+        if at >= self.last {
+            return match self.entries.get(self.next) {
+                Some(entry) => {
+                    Err(self.damaged(at, format!("its index names one more chunk, at byte {}", entry.offset)))
+                }
+                None => Ok(None),
+            };
+        }
         let mut head = [0; CHUNK_HEADER];
         self.input.read_exact(&mut head).map_err(|e| self.cut_or(at, e))?;
         let header = ChunkHeader::parse(&head).map_err(|e| self.damaged(at, e))?;
@@ -291,15 +423,28 @@ impl NativeReader {
         if checksum(&head, &self.payload) != header.checksum {
             return Err(self.damaged(at, "the checksum of the chunk that begins here does not hold"));
         }
+        self.check_entry(at, &header).map_err(|what| self.damaged(at, what))?;
+        self.retired = self.retired.saturating_add(header.instructions);
+        if self.retired > MAX_INSTRUCTIONS {
+            return Err(self.damaged(at, format!("its chunks say more than {MAX_INSTRUCTIONS} instructions, the most")));
+        }
         self.position = at + CHUNK_HEADER as u64 + payload;
         self.next += 1;
         Ok(Some(header))
     }
 
-    /// The chunks are over: that is the end, or the place of the cut.
+    /// Whether the index says of the next chunk, at byte `at`, what its header does.
+    fn check_entry(&self, at: u64, header: &ChunkHeader) -> Result<(), String> {
+        match self.entries.get(self.next) {
+            Some(entry) => entry.check(at, header),
+            None => Err("its index does not name the chunk that begins here".into()),
+        }
+    }
+
+    /// The chunks are over: that is the end, or the place of what is wrong there.
     fn over(&mut self, batch: &Batch) -> Result<bool, TraceError> {
-        match self.cut.take() {
-            Some(what) => Err(self.error(self.position, TraceErrorKind::Cut(what))),
+        match self.wrong.take() {
+            Some(wrong) => Err(self.error(self.position, wrong.kind())),
             None => Ok(!batch.refs.is_empty()),
         }
     }
@@ -324,7 +469,7 @@ impl NativeReader {
     fn seek_heard(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Sought, TraceError> {
         let (mut target, mut before) = (0, 0u64);
         while let Some(entry) = self.entries.get(target) {
-            let after = before.wrapping_add(entry.instructions);
+            let after = before.saturating_add(entry.instructions);
             if after > instruction {
                 break;
             }
@@ -337,8 +482,8 @@ impl NativeReader {
                 keys.insert(entry.space, i);
             }
         }
-        self.decoder = Decoder::default();
-        (self.position, self.next) = (self.first, 0);
+        self.decoder = self.decoder.anew();
+        (self.position, self.next, self.retired) = (self.first, 0, 0);
         self.input.seek(SeekFrom::Start(self.first)).map_err(|e| self.io(self.first, e))?;
         let (mut events, mut batch) = (Vec::new(), Batch::default());
         while self.next < target {
@@ -357,7 +502,7 @@ impl NativeReader {
             while self.decoder.is_open() {
                 batch.clear();
                 self.decoder.decode(&mut batch).map_err(|e| self.damaged(at, e))?;
-                events.append(&mut batch.events);
+                batch.events.drain(..).for_each(|event| remember(event, &mut events));
             }
         }
         Ok(Sought { instructions: before, events })
@@ -390,6 +535,11 @@ impl Source for NativeReader {
 
     fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         self.check(hear)
+    }
+
+    fn tell_code(&mut self) -> bool {
+        self.decoder.tell_code();
+        true
     }
 
     fn description(&self) -> Description {

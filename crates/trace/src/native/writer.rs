@@ -2,14 +2,15 @@ use super::{
     dictionary::{Op, Variant},
     encode::{Encoder, VariantId},
     index::{EndInfo, IndexEntry, write_index},
-    layout::Description,
+    layout::{Description, MAX_INSTRUCTIONS},
 };
-use crate::{Batch, Event, Item, Ref};
-use mmulab_addr::{Access, Pid, Tid};
+use crate::{Batch, Body, Code, Event, Item, Ref};
+use mmulab_addr::{Access, BASE_BYTES, Pid, Tid, VirtAddr};
 use rustc_hash::FxHashMap;
 use std::{
     collections::BTreeSet,
     io::{self, Write},
+    sync::Arc,
 };
 
 /// Accesses told together after a fetch. A fetch is followed by few; more are told without it.
@@ -21,8 +22,8 @@ const LEVEL: i32 = 3;
 
 /// Writes a native trace from references of any origin: generators, other tools' traces, slices.
 ///
-/// Reading it back yields the same words in the same order. Nothing is known of blocks here, so a fetch and the
-/// accesses up to the next one are taken as one.
+/// Reading it back yields the same words in the same order. Where the source tells its code, executions are written as it
+/// says; otherwise nothing is known of blocks, so a fetch and the accesses up to the next one are taken as one.
 pub struct NativeWriter<W: Write> {
     out: W,
     written: u64,
@@ -31,7 +32,14 @@ pub struct NativeWriter<W: Write> {
     known: FxHashMap<Variant, VariantId>,
     group: Variant,
     addresses: Vec<u64>,
+    /// Code met so far, by its identity and where it began.
+    coded: FxHashMap<(u64, u64), Coded>,
+    /// The code that the words gathered execute, and these.
+    code: Option<Arc<Code>>,
+    words: Vec<Ref>,
     buffer: Vec<u8>,
+    /// Instructions retired by words that say nothing else.
+    retired: u64,
     pids: BTreeSet<u32>,
     tids: BTreeSet<u32>,
     pid: Pid,
@@ -54,7 +62,11 @@ impl<W: Write> NativeWriter<W> {
             known: FxHashMap::default(),
             group: Variant::default(),
             addresses: Vec::new(),
+            coded: FxHashMap::default(),
+            code: None,
+            words: Vec::new(),
             buffer: Vec::new(),
+            retired: 0,
             pids: BTreeSet::from([pid.0]),
             tids: BTreeSet::from([tid.0]),
             pid,
@@ -73,7 +85,12 @@ impl<W: Write> NativeWriter<W> {
                         self.push_event(event)?;
                     }
                 }
-                _ => self.push(*word)?,
+                Item::Code(i) => {
+                    self.flush()?;
+                    self.code = batch.code.get(i).cloned();
+                }
+                _ if self.code.is_some() => self.words.push(*word),
+                _ => self.push_plain(*word)?,
             }
         }
         Ok(())
@@ -84,21 +101,31 @@ impl<W: Write> NativeWriter<W> {
     /// # Errors
     /// The writer's.
     pub fn push(&mut self, word: Ref) -> io::Result<()> {
+        self.flush_code()?;
+        self.push_plain(word)
+    }
+
+    fn push_plain(&mut self, word: Ref) -> io::Result<()> {
         match word.item() {
             Item::Access(Access::Fetch, va, instructions) => {
-                self.flush()?;
+                self.flush_plain()?;
                 self.group.start = Some(va);
                 self.group.instructions = instructions;
             }
             Item::Access(access, va, _) => {
                 let most = if self.group.start.is_some() { AFTER_FETCH } else { ALONE };
                 if self.group.ops.len() == most {
-                    self.flush()?;
+                    self.flush_plain()?;
                 }
                 self.group.ops.push(Op { instruction: 0, store: access == Access::Write, size_shift: 0 });
                 self.addresses.push(va.raw());
             }
             Item::Retire(count) => {
+                self.retired = self.retired.saturating_add(count);
+                if self.retired > MAX_INSTRUCTIONS {
+                    let what = format!("{} instructions retire; a trace has at most {MAX_INSTRUCTIONS}", self.retired);
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
                 let long = u64::from(self.group.instructions) + count;
                 // A block longer than a word can say is told by its fetch and this count.
                 if self.group.instructions == Ref::MAX_BLOCK
@@ -108,12 +135,12 @@ impl<W: Write> NativeWriter<W> {
                 {
                     self.group.instructions = long as u32;
                 } else {
-                    self.flush()?;
+                    self.flush_plain()?;
                     self.encoder.retire(count);
                     self.close_if_full()?;
                 }
             }
-            Item::Event(_) => {}
+            Item::Event(_) | Item::Code(_) => {}
         }
         Ok(())
     }
@@ -138,32 +165,80 @@ impl<W: Write> NativeWriter<W> {
         self.close_if_full()
     }
 
-    /// Encodes the accesses gathered so far.
+    /// Encodes what was gathered so far.
     fn flush(&mut self) -> io::Result<()> {
+        self.flush_code()?;
+        self.flush_plain()
+    }
+
+    /// Encodes the execution of code whose words were gathered.
+    fn flush_code(&mut self) -> io::Result<()> {
+        let Some(code) = self.code.take() else { return Ok(()) };
+        self.flush_plain()?;
+        let words = std::mem::take(&mut self.words);
+        let rest = self.execute(&code, &words)?;
+        words[rest..].iter().try_for_each(|&word| self.push_plain(word))?;
+        self.words = words;
+        self.words.clear();
+        Ok(())
+    }
+
+    /// Encodes the first of `words` as an execution of `code`: how many they are; none if they are not one.
+    fn execute(&mut self, code: &Code, words: &[Ref]) -> io::Result<usize> {
+        let Some(start) = words.first().filter(|word| word.is_fetch()).map(|word| word.va()) else { return Ok(0) };
+        let key = (code.id(), start.raw());
+        let mut coded = match self.coded.remove(&key) {
+            Some(coded) => coded,
+            None => Coded { id: None, fetches: variant_of(code, start).fetch_words() },
+        };
+        let found = addresses_of(code, &coded.fetches, words, &mut self.addresses);
+        if found.is_some() {
+            let id = match coded.id {
+                Some(id) => id,
+                None => self.id_of(&variant_of(code, start))?,
+            };
+            coded.id = Some(id);
+            self.encoder.execute(id, self.addresses.iter().copied());
+        }
+        self.addresses.clear();
+        if self.coded.len() >= CODED_MOST {
+            self.coded.clear();
+        }
+        self.coded.insert(key, coded);
+        self.close_if_full()?;
+        Ok(found.unwrap_or(0))
+    }
+
+    /// The number of a variant, which is about to be executed.
+    fn id_of(&mut self, variant: &Variant) -> io::Result<VariantId> {
+        if let Some(&id) = self.known.get(variant) {
+            return Ok(id);
+        }
+        let id = match self.encoder.define(variant) {
+            Some(id) => Some(id),
+            None => {
+                self.close()?;
+                self.encoder.start_fresh();
+                self.known.clear();
+                self.coded.clear();
+                self.encoder.define(variant)
+            }
+        };
+        let id = id.ok_or_else(|| io::Error::other("a dictionary cannot hold one block"))?;
+        self.known.insert(variant.clone(), id);
+        Ok(id)
+    }
+
+    /// Encodes the accesses gathered so far of which no code is known.
+    fn flush_plain(&mut self) -> io::Result<()> {
         if self.group.start.is_none() && self.group.ops.is_empty() {
             return Ok(());
         }
-        let id = match self.known.get(&self.group) {
-            Some(&id) => id,
-            None => {
-                let id = match self.encoder.define(&self.group) {
-                    Some(id) => Some(id),
-                    None => {
-                        self.close()?;
-                        self.encoder.start_fresh();
-                        self.known.clear();
-                        self.encoder.define(&self.group)
-                    }
-                };
-                let id = id.ok_or_else(|| io::Error::other("a dictionary cannot hold one block"))?;
-                self.known.insert(self.group.clone(), id);
-                id
-            }
-        };
+        let mut group = std::mem::take(&mut self.group);
+        let id = self.id_of(&group)?;
         self.encoder.execute(id, self.addresses.iter().copied());
-        self.group.start = None;
-        self.group.instructions = 0;
-        self.group.ops.clear();
+        group.ops.clear();
+        self.group = Variant { ops: group.ops, ..Variant::default() };
         self.addresses.clear();
         self.close_if_full()
     }
@@ -203,4 +278,49 @@ impl<W: Write> NativeWriter<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+/// Code that was met at a start.
+struct Coded {
+    /// Its number in the dictionary, once it was executed.
+    id: Option<VariantId>,
+    /// The words of its fetches.
+    fetches: Vec<Ref>,
+}
+
+/// Most of these that are remembered: more than a program has, fewer than lines of a text trace that each define code.
+const CODED_MOST: usize = 1 << 20;
+
+/// `code` at `start` as a dictionary has it.
+fn variant_of(code: &Code, start: VirtAddr) -> Variant {
+    let bytes = match &code.body {
+        Body::Bytes(bytes) => bytes.to_vec(),
+        Body::Flow(_) | Body::Unknown => Vec::new(),
+    };
+    Variant {
+        start: Some(start),
+        bytes: code.bytes,
+        instructions: code.instructions,
+        ops: code.ops.to_vec(),
+        code: bytes,
+    }
+}
+
+/// Appends the addresses of an execution of `code`, if the first of `words` are one: how many words it takes.
+fn addresses_of(code: &Code, fetches: &[Ref], words: &[Ref], addresses: &mut Vec<u64>) -> Option<usize> {
+    let mut at = fetches.len();
+    if words.get(..at)? != fetches {
+        return None;
+    }
+    for op in &code.ops {
+        let word = words.get(at).filter(|w| !w.is_control() && !w.is_fetch() && w.is_write() == op.store)?;
+        at += 1;
+        addresses.push(word.va().raw());
+        let left = BASE_BYTES - (word.va().raw() & (BASE_BYTES - 1));
+        if 1 << op.size_shift > left {
+            words.get(at).filter(|w| **w == Ref::data(word.va().add(left), op.store))?;
+            at += 1;
+        }
+    }
+    Some(at)
 }

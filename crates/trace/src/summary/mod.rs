@@ -3,7 +3,7 @@
 mod pages;
 mod space;
 
-use crate::{Batch, Event, Isa, Item, Progress, Source, TraceError, TraceInfo, files::Beat};
+use crate::{Batch, Event, Isa, Item, Progress, Source, TraceInfo, files::Beat};
 use mmulab_addr::{Access, BASE_BYTES, Pid, Tid};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,9 +32,9 @@ pub struct Summary {
     pub file_bytes: Option<u64>,
     /// Bytes of its file for each instruction.
     pub bytes_per_instruction: Option<f64>,
-    /// Whether all of it was read.
+    /// Whether all of its references were read.
     pub complete: bool,
-    /// Why not.
+    /// Why not, or what is wrong with what follows them.
     pub problem: Option<String>,
     /// Instructions retired.
     pub instructions: u64,
@@ -77,12 +77,16 @@ pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> boo
     let mut beat = Beat::new();
     loop {
         let read = source.next_batch(&mut batch);
-        walk.take(&batch, &mut sum);
+        let room = walk.take(&batch, &mut sum);
         match read {
+            _ if room.is_err() => sum.problem = room.err(),
             Ok(true) if beat.tell(source.progress(), sum.instructions, sum.references, &mut hear) => continue,
             Ok(true) => sum.problem = Some("interrupted".into()),
             Ok(false) => sum.complete = true,
-            Err(TraceError { at, kind, .. }) => sum.problem = Some(format!("{at}: {kind}")),
+            Err(error) => {
+                sum.complete = error.is_after_all();
+                sum.problem = Some(format!("{}: {}", error.at, error.kind));
+            }
         }
         break;
     }
@@ -111,8 +115,10 @@ impl Default for Walk {
 }
 
 impl Walk {
-    fn take(&mut self, batch: &Batch, sum: &mut Summary) {
+    /// Takes in a batch, up to where there is no room any more.
+    fn take(&mut self, batch: &Batch, sum: &mut Summary) -> Result<(), String> {
         let mut counts = [0u64; 3];
+        let mut room = Ok(());
         for word in &batch.refs {
             match word.item() {
                 Item::Access(access, va, n) => {
@@ -120,8 +126,10 @@ impl Walk {
                     counts[access as usize] += 1;
                     if self.spaces.touch(va, access == Access::Fetch) {
                         self.acted.insert((self.pid, self.tid));
+                        room = self.spaces.check();
                     }
                 }
+                Item::Code(_) => {}
                 Item::Retire(n) => sum.instructions = sum.instructions.saturating_add(n),
                 Item::Event(index) => {
                     let event = &batch.events[index];
@@ -137,13 +145,18 @@ impl Walk {
                         _ => {}
                     }
                     self.spaces.event(event);
+                    room = self.spaces.check();
                 }
+            }
+            if room.is_err() {
+                break;
             }
         }
         sum.fetches += counts[0];
         sum.reads += counts[1];
         sum.writes += counts[2];
         sum.references = sum.fetches + sum.reads + sum.writes;
+        room
     }
 
     fn finish(self, sum: &mut Summary) {

@@ -33,9 +33,17 @@ impl Pages {
         new
     }
 
+    /// Stretches of [`SPAN`] pages of which any was touched.
+    pub fn stretches(&self) -> usize {
+        self.spans.len()
+    }
+
     /// The pages from `start` up to `end` are mapped anew.
     pub fn forget(&mut self, start: u64, end: u64) {
-        let spans = start / SPAN..=end.saturating_sub(1) / SPAN;
+        if start >= end {
+            return;
+        }
+        let spans = start / SPAN..=(end - 1) / SPAN;
         let clear = |number: u64, span: &mut [Bits; 4]| {
             let first = number * SPAN;
             for page in start.max(first)..end.min(first + SPAN) {

@@ -25,6 +25,10 @@ pub struct MappingSummary {
     pub touched_bytes: u64,
 }
 
+/// Most mappings of all processes at once: as many as a simulated kernel holds.
+const MAPPINGS_MAX: usize = 1 << 20;
+/// Most stretches of 2 MiB touched, in all processes, each of which takes some hundred bytes: 8 TiB, were they full.
+const STRETCHES_MAX: usize = 1 << 22;
 /// Names of mappings told apart; those after are one.
 const MAX_NAMES: usize = 4096;
 /// How far below a stack its next page may lie: Linux's usual limit of a stack, 8 MiB.
@@ -40,6 +44,8 @@ pub(super) struct Spaces {
     groups: Groups,
     /// The page touched last on each side: most references touch it again.
     last: [Vpn; 2],
+    /// Mappings, and stretches touched, in all spaces.
+    held: [usize; 2],
 }
 
 #[derive(Default)]
@@ -119,6 +125,7 @@ impl Default for Spaces {
             current: 0,
             groups: Groups::default(),
             last: [Vpn(u64::MAX); 2],
+            held: [0; 2],
         }
     }
 }
@@ -142,7 +149,11 @@ impl Spaces {
             return false;
         }
         *last = vpn;
-        if self.spaces[self.current].pages.touch(vpn, code) {
+        let pages = &mut self.spaces[self.current].pages;
+        let before = pages.stretches();
+        let new = pages.touch(vpn, code);
+        self.held[1] += pages.stretches() - before;
+        if new {
             let group = self.group_at(vpn.0);
             let summary = &mut self.groups.all[group].summary;
             *(if code { &mut summary.code_pages } else { &mut summary.data_pages }) += 1;
@@ -159,6 +170,7 @@ impl Spaces {
         let above = space.vmas.range(page..).next().map(|(&start, &vma)| (start, vma));
         if let Some((start, vma)) = above.filter(|(start, vma)| vma.grows_down && start - page <= STACK_PAGES) {
             space.vmas.remove(&start);
+            // As many as before: it takes the place of the one that grew.
             space.vmas.insert(page, vma);
             self.groups.grow(vma.group, start - page);
             return vma.group;
@@ -166,9 +178,38 @@ impl Spaces {
         self.groups.named(&"(no mapping told)".into(), "none", Prot::NONE)
     }
 
+    /// Whether there is room for what was taken in.
+    pub fn check(&self) -> Result<(), String> {
+        let limits = [("mappings at once", MAPPINGS_MAX), ("touched stretches of 2 MB", STRETCHES_MAX)];
+        for (held, (what, most)) in self.held.into_iter().zip(limits) {
+            if held > most {
+                return Err(format!("its processes have more than {most} {what}, the most that are summarised"));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in an event of the acting process.
     pub fn event(&mut self, event: &Event) {
         self.last = [Vpn(u64::MAX); 2];
+        let before = self.spaces[self.current].vmas.len();
+        if let Event::Fork { shares_memory: false, .. } = event
+            && self.held[0] + before > MAPPINGS_MAX
+        {
+            // Not even made: that it is too much is found out right after.
+            self.held[0] += before;
+            return;
+        }
+        let at = self.current;
+        self.take(event);
+        match event {
+            Event::Switch { .. } => {}
+            Event::Fork { shares_memory, .. } => self.held[0] += if *shares_memory { 0 } else { before },
+            _ => self.held[0] = self.held[0] + self.spaces[at].vmas.len() - before,
+        }
+    }
+
+    fn take(&mut self, event: &Event) {
         match event {
             Event::Switch { pid, .. } => {
                 self.acting = *pid;

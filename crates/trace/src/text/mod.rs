@@ -1,5 +1,6 @@
 //! The text form (`.mmtx`): one event a line, for examples, tests and people. Specified in `docs/text-traces.md`.
 
+mod code;
 mod parse;
 mod read;
 mod warps;

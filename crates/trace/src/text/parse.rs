@@ -6,7 +6,8 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 25] = [
+const WORDS: [&str; 26] = [
+    "code",
     "warp",
     "pin",
     "image",
@@ -63,11 +64,14 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
             batch.push_data(words.address()?, 1, verb == "w");
             return words.end();
         }
+        "code" => {
+            let code = super::code::take(&mut words)?;
+            batch.push_code(&std::sync::Arc::new(code));
+            return Ok(());
+        }
         "n" => {
             let count: u64 = words.number("a number of instructions")?;
-            if count >= 1 << 57 {
-                return Err(Wrong(column, "more instructions than any program retires".into()));
-            }
+            acting.retire(count).map_err(|what| Wrong(column, what))?;
             batch.refs.push(Ref::retire(count));
             return words.end();
         }

@@ -18,6 +18,8 @@ pub struct TextReader<R> {
     lines: Lines<R>,
     info: TraceInfo,
     acting: Acting,
+    /// Whether batches say which code runs.
+    tells_code: bool,
     ended: bool,
     /// What was wrong in the description, told with the first batch.
     wrong: Option<TraceError>,
@@ -27,7 +29,14 @@ impl<R: BufRead + Send> TextReader<R> {
     /// Reads `input`, called `name` in errors.
     pub fn new(input: R, name: String) -> Self {
         let info = TraceInfo { name, format: "text".into(), has_address_space: true, ..TraceInfo::default() };
-        let mut this = Self { lines: Lines::new(input), info, acting: Acting::new(None), ended: false, wrong: None };
+        let mut this = Self {
+            lines: Lines::new(input),
+            info,
+            acting: Acting::new(None),
+            tells_code: false,
+            ended: false,
+            wrong: None,
+        };
         this.wrong = this.describe().err();
         this.acting = Acting::new(this.info.warps);
         this
@@ -78,7 +87,11 @@ impl<R: BufRead + Send> TextReader<R> {
             }
             // Not `self.text()`: who acts is written to meanwhile.
             let Self { lines, acting, .. } = self;
+            let before = batch.refs.len();
             let taken = str::from_utf8(lines.line()).map(|line| take_line(line, acting, batch));
+            if !self.tells_code && batch.code.pop().is_some() {
+                batch.refs.truncate(before);
+            }
             let Ok(taken) = taken else { return self.text().map(drop) };
             if let Err(Wrong(column, message)) = taken {
                 return Err(self.error(column, TraceErrorKind::Syntax(message)));
@@ -129,6 +142,11 @@ fn is_told(words: &mut Words<'_>) -> Result<bool, Wrong> {
 impl<R: BufRead + Send> Source for TextReader<R> {
     fn info(&self) -> &TraceInfo {
         &self.info
+    }
+
+    fn tell_code(&mut self) -> bool {
+        self.tells_code = true;
+        true
     }
 
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {

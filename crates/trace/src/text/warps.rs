@@ -1,7 +1,7 @@
 //! Lines of one warp instruction: `warp CORE.WARP CODE [xCOUNT] KIND MASK ADDRESSES`.
 
 use super::words::{Words, Wrong, address_of};
-use crate::{Batch, Event, Item, Ref};
+use crate::{Batch, Event, Item, Ref, native::MAX_INSTRUCTIONS};
 use mmulab_addr::{Access, Pid, Tid, VirtAddr};
 use std::fmt::Write as _;
 
@@ -15,12 +15,23 @@ pub(super) struct Acting {
     tid: Tid,
     /// Warps of a core, if the trace is one of warps.
     pub warps: Option<u16>,
+    /// Instructions that `n` lines said.
+    retired: u64,
 }
 
 impl Acting {
     /// A trace begins as process 1, thread 1.
     pub fn new(warps: Option<u16>) -> Self {
-        Self { pid: Pid(1), tid: Tid(1), warps }
+        Self { pid: Pid(1), tid: Tid(1), warps, retired: 0 }
+    }
+
+    /// An `n` line says that so many instructions retired.
+    pub fn retire(&mut self, count: u64) -> Result<(), String> {
+        self.retired = self.retired.saturating_add(count);
+        if self.retired <= MAX_INSTRUCTIONS {
+            return Ok(());
+        }
+        Err(format!("with {count} here, {} instructions retire in all; {MAX_INSTRUCTIONS} are the most", self.retired))
     }
 
     /// An event has been told.

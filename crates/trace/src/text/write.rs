@@ -1,5 +1,5 @@
 use super::{read::DESCRIBES, warps::Acting};
-use crate::{Advice, Backing, Batch, Description, Event, ImageSegment, Item, MALLOC_ALIGN, MapFlags};
+use crate::{Advice, Backing, Batch, Body, Description, Event, ImageSegment, Item, MALLOC_ALIGN, MapFlags};
 use mmulab_addr::{Access, Prot};
 use std::{fmt::Write as _, io};
 
@@ -151,6 +151,9 @@ fn write_item(item: Item, batch: &Batch, out: &mut impl io::Write) -> io::Result
         Item::Access(Access::Write, va, _) => writeln!(out, "w {va}"),
         Item::Retire(n) => writeln!(out, "n {n}"),
         Item::Event(index) => writeln!(out, "{}", line_of_event(&batch.events[index])),
+        // Where nothing is known of the code, the fetch says all there is.
+        Item::Code(index) if batch.code[index].body == Body::Unknown => Ok(()),
+        Item::Code(index) => writeln!(out, "{}", super::code::line(&batch.code[index])),
     }
 }
 

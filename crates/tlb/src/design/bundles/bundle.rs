@@ -90,6 +90,12 @@ impl Bundle {
         other.pages().all(|vpn| self.place(vpn).is_some())
     }
 
+    /// Itself with this dirty bit.
+    #[inline(always)]
+    pub fn with_dirty(self, dirty: bool) -> Self {
+        Self { value: if dirty { self.value.dirtied() } else { self.value.cleaned() }, ..self }
+    }
+
     /// What it says of the page that holds `vpn`.
     #[inline(always)]
     pub fn value_of(&self, vpn: Vpn) -> Value {

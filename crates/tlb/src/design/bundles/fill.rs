@@ -48,7 +48,7 @@ impl Bundles {
             self.vacant[set] -= 1;
         } else {
             self.evictions += 1;
-            tell(Change::Evicted, &old);
+            tell(Change::EvictedFrom(set as u32), &old);
         }
         way
     }
@@ -79,9 +79,9 @@ impl Bundles {
         // What translates the page, and what the bundle continues.
         let (tag, last, before) = (new.tag, new.base + new.span(), new.span() + 1);
         let near = |block| self.meeting(probed, block, tag, last, before);
-        let (mut place, mut grown) = (None, true);
+        let (mut place, mut was_held) = (None, false);
         if !(0..self.ranges.blocks()).all(|block| near(block) == 0) {
-            (new, place, grown) = self.merge(probed, vpn, new, &mut tell);
+            (new, place, was_held) = self.merge(probed, vpn, new, &mut tell);
         }
         if watched {
             tell(Change::Filled, &{ new });
@@ -95,16 +95,17 @@ impl Bundles {
             None => self.admit(probed, new, &mut tell),
         };
         self.mirroring.writes += 1;
-        // An entry that was there and only changed what it says is this set's own affair.
+        // A walk for a page that this set translates did not follow a miss: it set a dirty bit or found other rights. Mirrors
+        // are written on misses (paper 4, section 4.3); the other sets walk for themselves when they are asked.
         let index = self.shape.index[usize::from(new.size)].get();
-        if grown && self.sets > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
+        if !was_held && self.sets > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
             self.spread(new, vpn, probed, watched, &mut tell);
         }
         self.slot(probed, way)
     }
 
-    /// What becomes of `new` in a set that has entries near it: the bundle that one of them makes with it, which way that is,
-    /// and whether it is more than was there. What other entries say of `vpn` goes.
+    /// Joins `new` with the entries of `set` near it. Returns the bundle that one of them makes with it, the way of that entry,
+    /// and whether any entry of the set translated `vpn` before. Entries that cannot be joined forget `vpn`.
     #[inline(never)]
     fn merge(
         &mut self,
@@ -114,7 +115,7 @@ impl Bundles {
         tell: &mut impl FnMut(Change, &Bundle),
     ) -> (Bundle, Option<usize>, bool) {
         let (tag, last, before) = (new.tag, new.base + new.span(), new.span() + 1);
-        let (mut place, mut grown) = (None, true);
+        let (mut place, mut was_held) = (None, false);
         for block in 0..self.ranges.blocks() {
             for way in bits(self.meeting(set, block, tag, last, before)) {
                 let way = block * 64 + way;
@@ -123,9 +124,9 @@ impl Bundles {
                     continue;
                 }
                 let held_it = old.place(vpn).is_some();
+                was_held |= held_it;
                 match self.shape.join(&old, &new) {
                     Some(joined) if place.is_none() => {
-                        grown = !(held_it && joined.count() == old.count());
                         self.mirroring.extended += u64::from(!held_it && old.count() < joined.count());
                         (new, place) = (joined, Some(way));
                     }
@@ -134,7 +135,7 @@ impl Bundles {
                 }
             }
         }
-        (new, place, grown)
+        (new, place, was_held)
     }
 
     /// Writes copies of `new`, which the set of `vpn` has taken in, to all other sets that its pages fall in.

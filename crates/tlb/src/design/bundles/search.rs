@@ -116,7 +116,7 @@ impl Bundles {
                     continue;
                 }
                 let both = kept.place(vpn).is_some() && other.place(vpn).is_some();
-                match self.shape.join(&kept, &other) {
+                match self.shape.join_copies(&kept, &other) {
                     Some(joined) => self.write(set, keep, joined),
                     None if both && other.count() > kept.count() => self.write(set, keep, other),
                     None if both => {}

@@ -104,9 +104,23 @@ impl Shape {
         (bundle, line.walked)
     }
 
-    /// Both in one, if they may be. Its dirty bit is set if both theirs are, or if the new one speaks for all pages of the
-    /// old.
+    /// An entry and a fill in one bundle, if they may share one. Its dirty bit is set if both dirty bits are, or if the fill
+    /// is dirty and has every page of the entry. A fill with a clean page clears it (paper 4, section 4.4).
     pub fn join(&self, old: &Bundle, new: &Bundle) -> Option<Bundle> {
+        let dirty = new.value.dirty() && (old.value.dirty() || new.holds(old));
+        self.union(old, new).map(|both| both.with_dirty(dirty))
+    }
+
+    /// Two copies of one set in one bundle, if they may share one. A set dirty bit says that all pages of its copy are dirty,
+    /// so it also counts for the pages of the other copy that are among them; the order of the ways does not matter.
+    pub fn join_copies(&self, one: &Bundle, other: &Bundle) -> Option<Bundle> {
+        let covers = |a: &Bundle, b: &Bundle| a.value.dirty() && (b.value.dirty() || a.holds(b));
+        let dirty = covers(one, other) || covers(other, one);
+        self.union(one, other).map(|both| both.with_dirty(dirty))
+    }
+
+    /// The pages of both in one bundle, if they may share one. The dirty bit is the caller's to set.
+    fn union(&self, old: &Bundle, new: &Bundle) -> Option<Bundle> {
         let size = usize::from(new.size);
         let same_kind = (old.tag, old.size) == (new.tag, new.size) && old.len != 0;
         if !same_kind || !old.value.cleaned().alike(new.value.cleaned()) {
@@ -135,8 +149,6 @@ impl Shape {
         if joined.count() > 1 && !self.distance_allowed(size, distance(new)) {
             return (old.pages().eq(new.pages())).then_some(*new);
         }
-        let dirty = new.value.dirty() && (old.value.dirty() || new.holds(old));
-        let value = if dirty { joined.value } else { joined.value.cleaned() };
-        Some(Bundle { value, ..joined })
+        Some(joined)
     }
 }

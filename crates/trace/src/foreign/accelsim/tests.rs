@@ -135,7 +135,7 @@ fn every_line_of_a_warp_is_an_instruction_or_part_of_one() {
         .map(|word| match word.item() {
             Item::Access(_, _, n) => u64::from(n),
             Item::Retire(n) => n,
-            Item::Event(_) => 0,
+            Item::Event(_) | Item::Code(_) => 0,
         })
         .sum();
     assert_eq!(instructions, 5 + 2 + 2 + 1 + 2);

@@ -1,0 +1,27 @@
+//! Whether a machine can be run in time (`--timing`), as it is described.
+
+use super::{Check, DescribeError, MachineDesc, Options};
+
+/// Refuses what a core in time is not modelled for, with the remedy.
+pub fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> {
+    if !options.timing {
+        return Ok(());
+    }
+    let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
+    if machine.core.timing.is_none() {
+        let what = "it has no core.timing, which says how its cores keep instructions in flight: leave out --timing, or run \
+                    a machine that has it";
+        return bad(what.into());
+    }
+    let unfit = [
+        (machine.gpu.is_some(), "shader cores"),
+        (machine.core.threads > 1, "hardware threads (core.threads)"),
+        (machine.shares(), "TLB arrays or walkers that cores share"),
+        (options.check != Check::None, "runs with --check"),
+        (options.savable.is_some(), "a savable share of walk cycles"),
+    ];
+    match unfit.into_iter().find(|(is_so, _)| *is_so) {
+        Some((_, what)) => bad(format!("time by a core in time is not modelled for {what}: leave out --timing")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,67 @@
+//! What each region of a program's memory cost and holds, and the programs that have regions.
+
+use crate::{Machine, host::System, tally::Cost};
+use mmulab_addr::Pid;
+use mmulab_kernel::{Region, Resident};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What a region of memory is, has resident, and cost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RegionReport {
+    /// The virtual machine, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vm: Option<usize>,
+    /// The region.
+    #[serde(flatten)]
+    region: Region,
+    /// Bytes resident for it.
+    resident: Resident,
+    /// What translation cost there.
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+/// A program that was run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ProgramReport {
+    /// The virtual machine, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vm: Option<usize>,
+    /// The path of its exec.
+    path: Arc<str>,
+    /// The first process that ran it.
+    pid: Pid,
+    /// How many did, forked children among them.
+    processes: u64,
+}
+
+pub(super) fn regions(machine: &Machine) -> Vec<RegionReport> {
+    let several = machine.systems().count() > 1;
+    let of = |(vm, system): (usize, &System)| -> Vec<RegionReport> {
+        let vm = several.then_some(vm);
+        let report = |r: &Region| RegionReport {
+            vm,
+            cost: system.tally.region(r.id),
+            resident: system.kernel.resident(r.id),
+            region: r.clone(),
+        };
+        system.kernel.regions().into_iter().map(report).collect()
+    };
+    machine.systems().flat_map(of).collect()
+}
+
+pub(super) fn programs(machine: &Machine) -> Vec<ProgramReport> {
+    let several = machine.systems().count() > 1;
+    let of = |(vm, system): (usize, &System)| -> Vec<ProgramReport> {
+        let programs = system.kernel.programs().map(|program| ProgramReport {
+            vm: several.then_some(vm),
+            path: Arc::clone(&program.path),
+            pid: program.pid,
+            processes: program.processes,
+        });
+        programs.collect()
+    };
+    machine.systems().flat_map(of).collect()
+}

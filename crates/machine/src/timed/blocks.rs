@@ -1,0 +1,106 @@
+//! Code as cores in time run it: decoded once for each block of the trace.
+
+use mmulab_dataflow::{Class, Inst, Reg};
+use mmulab_isa::Decoder;
+use mmulab_timing::{Block, Unknown};
+use mmulab_trace::{Body, Code, Isa};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The blocks met so far.
+pub struct Blocks {
+    decoder: Decoder,
+    assumed: Unknown,
+    known: FxHashMap<u64, Known>,
+    /// Of words that no code is known of: by instructions, and which of the accesses store.
+    plain: FxHashMap<(u32, u32, u64), Arc<Block>>,
+    unknown: u64,
+}
+
+#[derive(Clone)]
+struct Known {
+    block: Arc<Block>,
+    /// Instructions of it whose dependences are assumed.
+    unknown: u32,
+}
+
+/// Accesses of a plain block at most: as many as a mask has bits.
+pub const PLAIN_MOST: usize = 64;
+
+impl Blocks {
+    pub fn new(isa: Isa, assumed: Unknown) -> Self {
+        Self {
+            decoder: Decoder::new(isa),
+            assumed,
+            known: FxHashMap::default(),
+            plain: FxHashMap::default(),
+            unknown: 0,
+        }
+    }
+
+    /// Code is of this instruction set from here on.
+    pub fn read(&mut self, isa: Isa) {
+        self.decoder = Decoder::new(isa);
+    }
+
+    /// Instructions run so far whose dependences are assumed.
+    pub fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// `count` instructions are run of which nothing is known.
+    pub fn idle(&mut self, count: u64) {
+        self.unknown += count;
+    }
+
+    /// The block that `code` is, about to be run.
+    pub fn of(&mut self, code: &Code) -> Arc<Block> {
+        let Self { decoder, assumed, known, .. } = self;
+        let known = known.entry(code.id()).or_insert_with(|| {
+            let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
+            let (insts, unknown) = match &code.body {
+                Body::Flow(insts) => (insts.to_vec(), 0),
+                Body::Bytes(bytes) => {
+                    let decoded = decoder.decode(0, bytes, code.instructions);
+                    (decoded.insts, decoded.unknown)
+                }
+                Body::Unknown => {
+                    let loads = |at: usize| code.ops.iter().any(|op| usize::from(op.instruction) == at && !op.store);
+                    (assume(*assumed, code.instructions, loads), code.instructions)
+                }
+            };
+            Known { block: Arc::new(Block::new(&insts, u64::from(code.bytes), accesses)), unknown }
+        });
+        self.unknown += u64::from(known.unknown);
+        Arc::clone(&known.block)
+    }
+
+    /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n stores.
+    pub fn plain(&mut self, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
+        let assumed = self.assumed;
+        let instructions = instructions.max(accesses).max(1);
+        self.unknown += u64::from(instructions);
+        let block = self.plain.entry((instructions, accesses, stores)).or_insert_with(|| {
+            let is_store = |at: u32| stores >> at & 1 == 1;
+            let insts = assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32));
+            let accesses = (0..accesses).map(|at| (at as u16, is_store(at), 8));
+            Arc::new(Block::new(&insts, 0, accesses))
+        });
+        Arc::clone(block)
+    }
+}
+
+/// Instructions that are not known: `loads` says which of them load.
+fn assume(assumed: Unknown, count: u32, loads: impl Fn(usize) -> bool) -> Vec<Inst> {
+    let chain = [Reg::int(0)];
+    let inst = |at: usize| match assumed {
+        Unknown::Dependent if loads(at) => Inst {
+            class: Class::Move,
+            address: chain.into_iter().collect(),
+            results: chain.into_iter().collect(),
+            ..Inst::default()
+        },
+        _ => Inst { class: Class::Int, ..Inst::default() },
+    };
+    (0..count as usize).map(inst).collect()
+}

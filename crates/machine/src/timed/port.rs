@@ -1,0 +1,200 @@
+//! What serves a core in time: translation by the machine's TLBs, walkers and kernel, then the caches and memory.
+
+use super::Common;
+use crate::{Ended, Machine, engine::Timeline, story::Watch, tally::Cost};
+use mmulab_addr::{BASE_BYTES, LINE_BYTES, PhysAddr, VirtAddr};
+use mmulab_timing::{Access, Fetch, Lines, Memory, Streams};
+use mmulab_tlb::Outcome;
+use mmulab_trace::{Batch, Item, Ref};
+use mmulab_walker::{Caches, Served};
+
+/// The words of a stretch, served one after the other.
+pub struct Port<'a, W> {
+    machine: &'a mut Machine,
+    batch: &'a Batch,
+    at: usize,
+    lines: &'a mut Lines,
+    streams: &'a mut Streams,
+    common: &'a mut Common,
+    watch: &'a mut W,
+    cpu: usize,
+    core: usize,
+}
+
+impl<'a, W: Watch> Port<'a, W> {
+    pub(super) fn new(
+        machine: &'a mut Machine,
+        batch: &'a Batch,
+        at: usize,
+        (lines, streams, common): (&'a mut Lines, &'a mut Streams, &'a mut Common),
+        watch: &'a mut W,
+    ) -> Self {
+        let (cpu, core) = (usize::from(machine.who.cpu), usize::from(machine.acting_core()));
+        Self { machine, batch, at, lines, streams, common, watch, cpu, core }
+    }
+
+    /// Where the words that were not served begin.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The translation of `va`, wanted at `at`.
+    #[inline(always)]
+    fn translate(&mut self, va: VirtAddr, access: mmulab_addr::Access, at: u64) -> Result<Timeline, Ended> {
+        let machine = &mut *self.machine;
+        machine.next += 1;
+        let asid = machine.asid(self.cpu);
+        let mut time = Timeline { at, second_level_until: at, ..Timeline::default() };
+        match machine.cores[self.cpu].tlbs.access(asid, va, access, self.watch) {
+            Outcome::L1 { entry } if !W::ACTIVE => time.pa = Some(entry.translate(va)),
+            outcome => machine.beyond_in_time(va, access, outcome, self.watch, &mut time)?,
+        }
+        Ok(time)
+    }
+
+    /// When a line is there that is wanted at `at` and which a cache or memory has, and how far away that is.
+    #[inline(always)]
+    fn line(&mut self, at: u64, pa: PhysAddr, served: Served) -> (u64, u8) {
+        let depth = self.machine.caches.depth(served.by);
+        let line = pa.0 / LINE_BYTES;
+        if depth == 0 {
+            let there = at + u64::from(served.cycles);
+            return match self.lines.coming(at, line) {
+                Some((coming, by)) if coming > there => (coming, by),
+                _ => (there, 0),
+            };
+        }
+        // A line that was prefetched into the second level may still be on its way there.
+        let coming = self.lines.coming(at, line);
+        let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+        let there = self.lines.miss(begin, u64::from(served.cycles), line, depth);
+        match coming {
+            Some((coming, by)) if coming > there => {
+                self.lines.note(line, coming, by);
+                (coming, by)
+            }
+            _ => (there, depth),
+        }
+    }
+
+    /// The data of an access: when they are there, and from how far.
+    #[inline(always)]
+    fn data(&mut self, at: u64, pa: PhysAddr) -> (u64, u8) {
+        let served = self.machine.caches.read(self.core, pa);
+        let answer = self.line(at, pa, served);
+        if self.machine.caches.depth(served.by) > 0
+            && let Some((from, to)) = self.streams.see(pa.0 / LINE_BYTES)
+        {
+            self.prefetch(at, from, to);
+        }
+        answer
+    }
+
+    /// Brings lines into the second level.
+    #[cold]
+    fn prefetch(&mut self, at: u64, from: u64, to: u64) {
+        for line in from..=to {
+            let served = self.machine.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
+            let depth = self.machine.caches.depth(served.by);
+            if depth > 1 {
+                let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+                self.lines.note(line, begin + u64::from(served.cycles), depth);
+            }
+        }
+    }
+
+    /// The next word, if it is an access of this kind: not so where an access was left out of the trace on its way here.
+    #[inline(always)]
+    fn word(&mut self, store: bool) -> Option<Ref> {
+        let word = *self.batch.refs.get(self.at)?;
+        if word.is_control() || word.is_fetch() || word.is_write() != store {
+            return None;
+        }
+        self.at += 1;
+        Some(word)
+    }
+}
+
+impl<W: Watch> Memory for Port<'_, W> {
+    type Error = Ended;
+
+    #[inline]
+    fn fetch(&mut self, at: u64, instructions: u64) -> Result<Fetch, Ended> {
+        let mut retired = 0;
+        let mut fetch = Fetch { second_level_until: at, translated: at, there: at };
+        let mut first = true;
+        while let Some(&word) = self.batch.refs.get(self.at) {
+            match word.item() {
+                Item::Access(mmulab_addr::Access::Fetch, va, count) if first || count == 0 => {
+                    self.at += 1;
+                    let core = &mut self.machine.cores[self.cpu];
+                    core.instructions += u64::from(count);
+                    retired += u64::from(count);
+                    core.tlbs.code = va;
+                    let time = self.translate(va, mmulab_addr::Access::Fetch, fetch.translated)?;
+                    fetch.second_level_until = fetch.second_level_until.max(time.second_level_until);
+                    fetch.translated = fetch.translated.max(time.at);
+                    fetch.there = fetch.there.max(fetch.translated);
+                    if let Some(pa) = time.pa {
+                        let served = self.machine.caches.fetch(self.core, pa);
+                        let (there, _) = self.line(fetch.translated, pa, served);
+                        // What a hit takes is hidden by fetching ahead.
+                        fetch.there = fetch.there.max(there.saturating_sub(u64::from(self.common.fetch_cycles)));
+                    }
+                }
+                // The rest of a block that is longer than a word can say.
+                Item::Retire(count) if !first && retired + count <= instructions => {
+                    retired += count;
+                    self.at += 1;
+                    self.machine.cores[self.cpu].instructions += count;
+                }
+                _ => break,
+            }
+            first = false;
+        }
+        Ok(fetch)
+    }
+
+    #[inline]
+    fn access(&mut self, at: u64, store: bool, bytes: u64) -> Result<Access, Ended> {
+        let mut done = Access { second_level_until: at, translated: at, there: at, ..Access::default() };
+        let Some(word) = self.word(store) else { return Ok(done) };
+        let kind = if store { mmulab_addr::Access::Write } else { mmulab_addr::Access::Read };
+        let va = word.va();
+        done.va = va.raw();
+        self.machine.counts.writes += u64::from(store);
+        let time = self.translate(va, kind, at)?;
+        (done.second_level_until, done.translated) = (time.second_level_until, time.at);
+        (done.walk_by, done.trapped, done.there) = (time.walk_by, time.trapped, time.at);
+        if let Some(pa) = time.pa {
+            (done.there, done.by) = self.data(time.at, pa);
+            // The part of it in the next line of the same page.
+            let within = va.raw() % LINE_BYTES;
+            if within + bytes > LINE_BYTES && va.raw() % BASE_BYTES + bytes <= BASE_BYTES {
+                let next = PhysAddr(pa.0 + LINE_BYTES - within);
+                done.there = done.there.max(self.data(time.at, next).0);
+            }
+        }
+        // The part of it in the next page.
+        if va.raw() % BASE_BYTES + bytes > BASE_BYTES
+            && let Some(next) = self.word(store)
+        {
+            self.machine.counts.writes += u64::from(store);
+            let time = self.translate(next.va(), kind, at)?;
+            done.second_level_until = done.second_level_until.max(time.second_level_until);
+            done.translated = done.translated.max(time.at);
+            done.trapped |= time.trapped;
+            done.there = done.there.max(done.translated);
+            if let Some(pa) = time.pa {
+                done.there = done.there.max(self.data(time.at, pa).0);
+            }
+        }
+        Ok(done)
+    }
+
+    #[inline]
+    fn waited(&mut self, va: u64, cycles: u64) {
+        let pid = self.machine.who.pid;
+        self.machine.charge(pid, VirtAddr::new(va), Cost { stall_cycles: cycles, ..Cost::default() });
+    }
+}

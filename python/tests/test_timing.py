@@ -1,0 +1,258 @@
+"""A core in time, against a naive model of its rules and against times worked out by hand."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import narration
+import pytest
+from bench import Bench
+from conftest import Cli
+from reference.timing import Caches, Core, Inst
+
+from mmulab import engine
+
+Json = dict[str, Any]
+CODE, DATA, PAGES = 0x400000, 0x10000000, 64
+
+LATENCIES = {
+    "int": 1, "mul": 3, "div": 12, "vector": 2, "fp_add": 3, "fp_mul": 4, "fp_div": 13, "convert": 5,
+    "atomic": 6, "serial": 20,
+}  # fmt: skip
+
+MACHINE = """
+name = "timed"
+isa = "x86-64"
+[core]
+frequency_mhz = 1000
+[core.timing]
+width = {width}
+retire_width = {retire_width}
+window = {window}
+loads = {loads}
+stores = {stores}
+int_registers = {int_registers}
+vector_registers = {vector_registers}
+fetch_ahead = {fetch_ahead}
+mispredict_cycles = 10
+forward_cycles = {forward_cycles}
+bump_cycles = {bump_cycles}
+predictor = "perfect"
+[core.timing.units]
+int = {int}
+mul = 1
+vector = {vector}
+load = {load}
+store = {store}
+[core.timing.latencies]
+{latencies}
+[core.timing.memory]
+fill_buffers = {fill_buffers}
+bytes_per_cycle = 65536
+streams = 0
+stream_distance = 0
+[memory]
+size = "1G"
+[[tlb]]
+name = "ITLB"
+level = 1
+side = "instruction"
+entries = {itlb}
+ways = "full"
+sizes = ["4K"]
+[[tlb]]
+name = "DTLB"
+level = 1
+side = "data"
+entries = {dtlb}
+ways = "full"
+sizes = ["4K"]
+[walker]
+count = {walkers}
+[[cache]]
+name = "L1"
+size = "{lines}"
+ways = {ways}
+cycles = 4
+[cache_rules]
+memory_cycles = {memory}
+"""
+
+# A core on which nothing is short, with 4 cycles to the cache and 100 to memory.
+ROOMY = {
+    "width": 4, "retire_width": 4, "window": 64, "loads": 32, "stores": 32, "int_registers": 64, "vector_registers": 64,
+    "fetch_ahead": 16, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2, "store": 1,
+    "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64, "memory": 100,
+}  # fmt: skip
+
+
+def table(shape: Json) -> Json:
+    """What the model needs to know of a machine of this shape."""
+    units = {name: shape.get(name, 1) for name in ("int", "mul", "vector", "load", "store")}
+    return {**shape, "units": units, "latencies": LATENCIES, "memory": {"fill_buffers": shape["fill_buffers"]}}
+
+
+def program(blocks: list[tuple[list[Inst], list[int]]]) -> str:
+    """A text trace of blocks, each with the addresses of its accesses, on memory that is there beforehand."""
+    lines = [f"mmap {CODE:#x} 64K rwx anon populate", f"mmap {DATA:#x} {PAGES * 4}K rw anon populate"]
+    for number, (insts, addresses) in enumerate(blocks):
+        at = iter(addresses)
+        lines.append("code " + " ; ".join(inst.text() for inst in insts))
+        lines.append(f"f {CODE + number % 256 * 256:#x} x{len(insts)}")
+        for store, _ in (op for inst in insts for op in inst.ops):
+            lines.append(f"{'w' if store else 'r'} {next(at):#x}")
+    return "\n".join(lines) + "\n"
+
+
+def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]) -> tuple[Json, Core]:
+    """The engine's result, and the model."""
+    machine, trace = tmp_path / "machine.toml", tmp_path / "trace.mmtx"
+    latencies = "\n".join(f"{name} = {cycles}" for name, cycles in LATENCIES.items())
+    machine.write_text(MACHINE.format(**shape, latencies=latencies), encoding="utf-8")
+    trace.write_text(program(blocks), encoding="utf-8")
+    job = engine.Job(str(machine), "linux-4k")
+    told, _ = narration.narrate(str(trace), job, engine.Options())
+    seen = iter([line for line in told if "va" in line])
+    core = Core(table(shape), Caches(shape["lines"] // 64, 4, shape["memory"]), shape["walkers"])
+    for insts, _ in blocks:
+        count = 1 + sum(len(inst.ops) for inst in insts)
+        core.block(insts, [next(seen) for _ in range(count)])
+    return engine.run(str(trace), [job], engine.Options(timing=True)).results[0].data, core
+
+
+def random_program(random: Random) -> list[tuple[list[Inst], list[int]]]:
+    """Blocks of random instructions: chains, stores that are loaded again, walks, and units that are short."""
+    regs = ["i0", "i1", "i2", "i3", "v0", "v1", "flags"]
+    some = lambda most: random.sample(regs, random.randint(0, most))  # noqa: E731
+    blocks = []
+    for _ in range(random.randint(5, 25)):
+        insts, addresses = [], []
+        for _ in range(random.randint(1, 6)):
+            kinds = ["move"] * 6 + ["int"] * 4 + ["mul", "div", "fp-add", "fp-mul", "fp-div", "vector", "convert"]
+            inst = Inst(random.choice([*kinds, "atomic", "serial"]), some(2), some(2), some(1))
+            for _ in range(random.choice([0, 0, 1, 1, 2]) if inst.cls in ("move", "int", "atomic") else 0):
+                size = random.choice([1, 4, 8, 16])
+                inst.ops.append((random.random() < 0.4, size))
+                page = random.choice([0, 1, random.randrange(PAGES)])
+                addresses.append(DATA + page * 4096 + random.randrange(16) * 16)
+            if inst.ops and random.random() < 0.2:
+                inst.bumped = [reg for reg in inst.address if reg not in inst.results]
+            insts.append(inst)
+        blocks.append((insts, addresses))
+    return blocks
+
+
+def random_shape(random: Random) -> Json:
+    """A core on which some things are short."""
+    few = {key: random.randint(1, 4) for key in ("int", "vector", "load", "store", "width", "retire_width", "walkers")}
+    queues = ("window", "loads", "stores", "int_registers", "vector_registers", "fetch_ahead", "fill_buffers")
+    lines = random.choice([4, 16, 64])
+    return {
+        **ROOMY, **few, **{key: random.choice([1, 2, 4, 16, 64]) for key in queues},
+        "forward_cycles": random.randint(0, 7), "bump_cycles": random.randint(0, 2), "itlb": random.choice([1, 4]),
+        "dtlb": random.choice([1, 2, 8]), "lines": lines * 64, "ways": lines, "memory": random.choice([20, 100]),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_core_does_what_a_naive_model_of_its_rules_does(tmp_path: Path, seed: int) -> None:
+    """The cycle in which the last instruction retires, and the sum of what they went to."""
+    random = Random(seed)
+    result, core = both(tmp_path, random_shape(random), random_program(random))
+    assert result["timing"]["cycles"] == core.now()
+    assert result["model"]["method"] == "core-in-time"
+    stack = result["timing"]["stack"]
+    assert sum(sum(part) if isinstance(part, list) else part for part in stack.values()) == core.now()
+
+
+LOAD = Inst("move", results=["i1"], ops=[(False, 8)])
+CHASE = Inst("move", results=["i0"], address=["i0"], ops=[(False, 8)])
+
+
+def cycles(tmp_path: Path, insts: list[Inst], addresses: list[int], **shape: int) -> int:
+    """How long a block takes whose code and whose first page were used before."""
+    warm: tuple[list[Inst], list[int]] = ([Inst("serial")], [])
+    ran, _ = both(tmp_path, {**ROOMY, **shape}, [warm, (insts, addresses)])
+    alone, _ = both(tmp_path, {**ROOMY, **shape}, [warm, ([Inst("move")] * len(insts), [])])
+    return int(ran["timing"]["cycles"] - alone["timing"]["cycles"])
+
+
+# The walk for the code has read the upper two levels of all walks here; the third and the last come from memory. Pages
+# 8 entries apart have their last entries in different lines: later walks read three lines from the cache, one from
+# memory.
+FIRST, LATER, MISS = 4 + 4 + 100 + 100, 3 * 4 + 100, 100
+FAR = [DATA + page * 8 * 4096 + page * 64 for page in range(4)]
+
+
+def test_two_independent_walks_overlap_and_two_dependent_ones_do_not(tmp_path: Path) -> None:
+    """Of two independent loads the second is done before the first; a chase takes the sum."""
+    one = cycles(tmp_path, [LOAD], FAR[:1])
+    assert one == FIRST + MISS
+    assert cycles(tmp_path, [LOAD, LOAD], FAR[:2]) == one
+    assert cycles(tmp_path, [CHASE, CHASE], FAR[:2]) == one + LATER + MISS
+
+
+def test_a_third_walk_waits_for_a_walker(tmp_path: Path) -> None:
+    """Walks wait for each other where walkers are short; their data misses still overlap."""
+    assert cycles(tmp_path, [LOAD, LOAD], FAR[:2], walkers=1) == FIRST + LATER + MISS
+    # The second walker has done with the second walk after LATER cycles, and takes the third.
+    assert cycles(tmp_path, [LOAD] * 3, FAR[:3], walkers=2) == max(FIRST, 2 * LATER) + MISS
+    assert cycles(tmp_path, [LOAD] * 3, FAR[:3], walkers=1) == FIRST + 2 * LATER + MISS
+
+
+def test_a_store_does_not_stall_until_its_queue_is_full(tmp_path: Path) -> None:
+    """A store retires when its translation is known; its line may come later. The next one waits for a place."""
+    store = Inst("move", sources=["i1"], ops=[(True, 8)])
+    lines = [FAR[0] + 64 * n for n in range(3)]
+    assert cycles(tmp_path, [store], lines[:1]) == FIRST
+    assert cycles(tmp_path, [store] * 3, lines) == FIRST
+    # One entry: each store is dispatched when the line of the one before it is there, and its own line takes a miss.
+    assert cycles(tmp_path, [store] * 3, lines, stores=1) >= FIRST + 2 * MISS
+
+
+def test_a_small_window_lets_walks_overlap_no_more(tmp_path: Path) -> None:
+    """With one entry in the reorder buffer, each load retires before the next is dispatched."""
+    wide = cycles(tmp_path, [LOAD, LOAD], FAR[:2])
+    narrow = cycles(tmp_path, [LOAD, LOAD], FAR[:2], window=1)
+    assert narrow >= wide + LATER + MISS
+
+
+def test_a_fetch_that_misses_drains_the_window(tmp_path: Path) -> None:
+    """What a walk of a fetch takes is not hidden: the instructions before it retire 2 cycles after their dispatch."""
+    blocks: list[tuple[list[Inst], list[int]]] = [([Inst("int")] * 4, [])] * 3
+    same, _ = both(tmp_path, {**ROOMY, "fetch_ahead": 1}, blocks)
+    machine, trace = tmp_path / "machine.toml", tmp_path / "other.mmtx"
+    text = program(blocks).replace(f"f {CODE + 512:#x}", f"f {CODE + 8 * 4096:#x}")
+    trace.write_text(text, encoding="utf-8")
+    other = engine.run(str(trace), [engine.Job(str(machine), "linux-4k")], engine.Options(timing=True)).results[0].data
+    walks = [result["timing"]["stack"]["fetch_walk"] for result in (same, other)]
+    assert walks[1] - walks[0] == LATER - 2
+
+
+def test_every_instruction_of_a_trace_without_code_runs(bench: Bench) -> None:
+    """Blocks longer than a fetch word can say, and instructions of which nothing else is known."""
+    trace = (
+        f"mmap {CODE:#x} 64K rwx anon populate\nf {CODE:#x} x40\nr {CODE + 4096:#x}\nn 100\nf {CODE:#x} x31\nn 9000\n"
+    )
+    result = bench.run("zen3-5900x", trace, timing=True)
+    assert result["counts"]["instructions"] == 40 + 100 + 31 + 9000
+    assert result["timing"]["instructions"] == result["timing"]["unknown_instructions"] == 40 + 100 + 31 + 9000
+    assert result["timing"]["cycles"] >= (100 + 9000) / 6
+
+
+def test_code_is_decoded_as_the_trace_says(bench: Bench) -> None:
+    """A no-operation of AArch64, whose first byte begins no instruction of x86-64, on an x86-64 machine."""
+    block = f"mmap {CODE:#x} 64K rwx anon populate\ncode n=1 x=1f2003d5\nf {CODE:#x} x1\n"
+    unknown = [
+        bench.run("zen3-5900x", f"#: isa {isa}\n{block}", timing=True)["timing"]["unknown_instructions"]
+        for isa in ("aarch64", "x86-64")
+    ]
+    assert unknown == [0, 1]
+
+
+def test_machines_and_traces_without_what_timing_needs_are_refused(cli: Cli) -> None:
+    """Each with what is missing and what to do."""
+    ran = cli("run", "sandybridge", "--trace", "gen:gups?footprint=1M&updates=10", "--timing")
+    assert (ran.code, "core.timing" in ran.err) == (2, True)
+    ran = cli("run", "zen3-5900x", "--trace", "gen:gups?footprint=1M&updates=10", "--timing", "--check", "translations")
+    assert (ran.code, "--check" in ran.err) == (2, True)
