@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test bench lint format docs clean
+.PHONY: help bootstrap build demo checked test bench lint format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,21 +19,23 @@ $(STAMP): pyproject.toml
 	touch $@
 
 build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
-	cargo build --release --quiet -p mmulab-record-plugin -p mmulab-record-heap -p mmulab-try-preload
-	RUSTFLAGS="-C target-cpu=generic" cargo build --release --quiet -p mmulab-workload  # QEMU must know its instructions
-	# The first program of a guest that has no libraries.
-	[ "$$(uname -m)" != x86_64 ] || RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --quiet -p mmulab-guest-agent --target x86_64-unknown-linux-gnu
-	scripts/arm-agent.sh
-	scripts/assemble.sh
-	VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/maturin develop --release --quiet --skip-install
+	scripts/native.sh release python/mmulab
 	$(PYTHON) scripts/link.py
 
 demo: build ## record a real compiler at work, study it, and end with the table and the report's path
 	@scripts/demo.sh
 
-test: build ## build and test everything
+checked: $(STAMP) ## build into checked/ a package that checks its arithmetic and assertions, for tests
+	rm -rf checked
+	mkdir checked
+	cp -r python/mmulab checked/mmulab
+	rm -rf checked/mmulab/_lib checked/mmulab/_core*.so
+	scripts/native.sh dev checked/mmulab
+	$(PYTHON) scripts/link.py
+
+test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
-	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+	PYTHONPATH=checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed
@@ -57,4 +59,4 @@ docs: build ## write docs/reference from the code
 
 clean: ## remove everything built
 	cargo clean
-	rm -rf .venv build python/mmulab/_lib python/mmulab/_core*.so
+	rm -rf .venv build checked python/mmulab/_lib python/mmulab/_core*.so
