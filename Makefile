@@ -35,7 +35,7 @@ checked: $(STAMP) ## build into checked/ a package that checks its arithmetic an
 
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
-	PYTHONPATH=checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed

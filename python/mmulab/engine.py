@@ -168,6 +168,11 @@ def generators() -> Json:
     return cast(Json, json.loads(_core.generators()))
 
 
+def before_gate(recording: str) -> int:
+    """Instructions of a recording of `mmulab-kernel` before its data are ready."""
+    return _core.before_gate(recording)
+
+
 def twins(recording: str, generator: str) -> Json:
     """A recording of `mmulab-kernel` held against the generator (`gen:...`) of the same keys."""
     return cast(Json, json.loads(_core.twins(recording, generator)))

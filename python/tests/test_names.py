@@ -38,8 +38,8 @@ def test_a_slip_of_a_command_is_not_taken_for_a_name(cli: Cli) -> None:
     [
         (("run", MACHINE, "--trace", TRACE, "--policy", "thp"), "linux-thp"),
         (("run", MACHINE, "--trace", TRACE, "--policy", "4k"), "linux-4k"),
-        (("run", "zen4", "--trace", TRACE), "zen3-5900x"),
-        (("machines", "zen4"), "zen3-5900x"),
+        (("run", "zen5", "--trace", TRACE), "zen3-5900x"),
+        (("machines", "zen4"), "zen4-epyc9004"),
         (("machines", "skylake"), MACHINE),
         (("policies", "khugepaged"), "linux-thp-khugepaged"),
         (("workloads", "redi"), "redis"),

@@ -123,6 +123,30 @@ def test_a_static_program_is_named_as_one_that_cannot_be_preloaded(build: Build,
     assert "did not load the library" in ran.err
 
 
+def test_the_time_that_a_program_prints_counts(cli: Cli) -> None:
+    printed = cli(
+        "try",
+        "--settings",
+        "4k,asis",
+        "--pairs",
+        "2",
+        "--time",
+        "took ([0-9.]+) s",
+        "--json",
+        "--",
+        "echo",
+        "took 7.5 s",
+    )
+    assert printed.code == 0, printed.err
+    assert [run["wall_s"] for one in json.loads(printed.out)["settings"] for run in one["runs"]] == [7.5] * 4
+    silent = cli("try", "--settings", "4k,asis", "--pairs", "2", "--time", "took ([0-9.]+) s", "--", "echo", "done")
+    assert silent.code == 1
+    assert "printed no time under 4k: nothing fits 'took ([0-9.]+) s'" in silent.err
+    no_group = cli("try", "--time", "took", "--", "true")
+    assert no_group.code == 2
+    assert "must have one group" in no_group.err
+
+
 def test_a_program_that_a_signal_ends_has_the_shells_exit_code(tmp_path: Path) -> None:
     done = _run("asis", ["sh", "-c", "echo oops >&2; kill -SEGV $$"], tmp_path)
     assert done.exit_code == 128 + signal.SIGSEGV

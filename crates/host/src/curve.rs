@@ -11,6 +11,7 @@ use crate::{
     region::{LARGE, LINE, PAGE, Region},
 };
 use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
 
 /// The lines of a chase, and what a point's `x` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,11 @@ pub enum Pattern {
     /// Every fourth line of `bytes`, by `x` chases at once. No control.
     Chains {
         /// Footprint of all chases together.
+        bytes: u64,
+    },
+    /// Every line of `bytes`, once, by 8 chases at once, `x` microseconds after all were used. No control.
+    Idle {
+        /// Footprint: more than the caches of one core.
         bytes: u64,
     },
     /// One line in each of `pages` pages of the region's page size, by `x` chases at once.
@@ -94,6 +100,10 @@ pub struct Curve {
 const FEWEST: u64 = 256;
 /// Bursts of a measurement, of which the fastest counts.
 const BURSTS: u32 = 3;
+/// Chases of a round after a wait: a round that is short beside the wait ages its own lines little.
+const IDLE_CHAINS: u64 = 8;
+/// Longest that a point may wait.
+const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Most bytes of a region: what a mistaken number would ask for.
 const MOST_BYTES: u64 = 1 << 40;
 
@@ -113,7 +123,7 @@ impl CurveSpec {
             Pattern::Pages => most * page,
             Pattern::Within => 32 * LARGE as u64,
             Pattern::Spread { .. } => most * LARGE as u64,
-            Pattern::Chains { bytes } => bytes,
+            Pattern::Chains { bytes } | Pattern::Idle { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
         }
     }
@@ -135,6 +145,11 @@ impl CurveSpec {
         }
         if self.pattern == Pattern::Within && self.xs.iter().any(|&x| x > (LARGE / PAGE) as u64) {
             return wrong(format!("a large page has {} base pages", LARGE / PAGE));
+        }
+        if let Pattern::Idle { .. } = self.pattern
+            && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
+        {
+            return wrong(format!("{x} microseconds: give at most {LONGEST_IDLE_US}"));
         }
         match self.region_bytes() {
             0 => wrong("it needs no memory".into()),
@@ -179,6 +194,7 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
     let mut found: Vec<u64> = match spec.pattern {
         Pattern::Adds => Vec::new(),
         Pattern::Footprint => (0..(x / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Idle { bytes } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
         Pattern::Chains { bytes } => (0..bytes / (4 * line)).map(|i| 4 * i * line).collect(),
         Pattern::Pages => of_pages(random, x),
         Pattern::PageChains { pages } => of_pages(random, pages),
@@ -219,6 +235,21 @@ fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
 
+/// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use too?
+fn chase_after(region: &Region, lines: &[u64], idle_us: u64) -> Took {
+    let mut heads = link(region, lines, IDLE_CHAINS);
+    let round = lines.len() as u64 / IDLE_CHAINS;
+    run(&mut heads, round);
+    let until = Instant::now() + Duration::from_micros(idle_us);
+    // Without sleep: the core stays this program's, and its clock as fast as it is.
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    let took = timed(|| run(&mut heads, round));
+    let accesses = (round * IDLE_CHAINS) as f64;
+    Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+}
+
 /// Measures a curve. `go_on` is asked between points, with the share that is done; false stops.
 ///
 /// # Errors
@@ -230,7 +261,8 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     if !sparse {
         region.populate(spec.backing, &mut Random::new(spec.seed));
     }
-    let controlled = !matches!(spec.pattern, Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. });
+    let controlled =
+        !matches!(spec.pattern, Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } | Pattern::Idle { .. });
     let packed = Region::map(packed_bytes(spec), Backing::Large)?;
     if controlled {
         packed.populate(Backing::Large, &mut Random::new(spec.seed));
@@ -273,7 +305,10 @@ fn measure_point(
         Pattern::Chains { .. } | Pattern::PageChains { .. } => point.x,
         _ => 1,
     };
-    let took = chase(region, &lines, chains, spec.burst_us);
+    let took = match spec.pattern {
+        Pattern::Idle { .. } => chase_after(region, &lines, point.x),
+        _ => chase(region, &lines, chains, spec.burst_us),
+    };
     point.cycles.push(took.cycles);
     point.ns.push(took.ns);
     if let Some(packed) = packed {
@@ -290,7 +325,7 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
             pages.max(spec.xs.iter().copied().max().unwrap_or(1))
         }
         Pattern::Pages | Pattern::Within => spec.xs.iter().copied().max().unwrap_or(1),
-        Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } => 1,
+        Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } | Pattern::Idle { .. } => 1,
     };
     lines as usize * LINE
 }

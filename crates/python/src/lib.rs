@@ -34,7 +34,9 @@ mod _core {
         misses, options_schema, policy_schema, reshape_schema, resolve, result_schema, run, version,
     };
     #[pymodule_export]
-    use crate::trace::{recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_verify, twins};
+    use crate::trace::{
+        before_gate, recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_verify, twins,
+    };
     #[pymodule_export]
     use crate::workload::{fill_braces, list_workloads, mix, workload, workload_schema};
 }

@@ -145,8 +145,19 @@ pub fn trace_copy(
 #[pyfunction]
 pub fn twins(recording: &str, generator: &str) -> PyResult<String> {
     let mut recorded = open(recording).map_err(of_trace)?;
-    text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(|error| match error {
+    text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(of_twin)?)
+}
+
+/// Instructions of a recording of `mmulab-kernel` before its data are ready.
+#[pyfunction]
+pub fn before_gate(py: Python<'_>, recording: &str) -> PyResult<u64> {
+    let mut recorded = open(recording).map_err(of_trace)?;
+    py.detach(|| mmulab_workload::before_gate(recorded.as_mut())).map_err(of_twin)
+}
+
+fn of_twin(error: TwinError) -> PyErr {
+    match error {
         TwinError::Trace(error) => of_trace(error),
         other => user(other),
-    })?)
+    }
 }

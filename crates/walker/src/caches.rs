@@ -1,4 +1,4 @@
-use crate::{CacheDesc, CacheRules, WalkerError};
+use crate::{CacheDesc, CacheRules, WalkerError, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
 use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 
@@ -8,12 +8,15 @@ pub struct Caches {
     /// Whether one of them is for code alone.
     has_code: bool,
     memory_cycles: u32,
+    /// The time of a core in time; 0 where there is none.
+    now: u64,
 }
 
 struct Level {
     name: String,
     cycles: u32,
     sets: u64,
+    ways: usize,
     /// Whether it is for code alone.
     code: bool,
     /// How many levels for data are nearer: at most 2, for reports tell three and memory.
@@ -27,6 +30,8 @@ struct Copy {
     lines: Store,
     /// Ways still empty.
     empty: u64,
+    /// Of a cache that neighbours share.
+    retention: Option<Retention>,
 }
 
 impl Level {
@@ -44,17 +49,17 @@ impl Level {
 }
 
 impl Copy {
-    /// Whether the line is there. It is afterwards, most recently used.
+    /// Whether the line is there, and the way it has afterwards, most recently used.
     #[inline(always)]
-    fn read(&mut self, set: usize, line: u64) -> bool {
+    fn read(&mut self, set: usize, line: u64) -> (bool, usize) {
         each!(&mut self.lines, lines => {
             if let Some(way) = lines.find(set, line) {
                 lines.touch(set, way);
-                return true;
+                return (true, way);
             }
-            let (_, gone) = lines.admit(set, line, self.empty != 0);
+            let (way, gone) = lines.admit(set, line, self.empty != 0);
             self.empty -= u64::from(gone == EMPTY);
-            false
+            (false, way)
         })
     }
 }
@@ -86,11 +91,16 @@ impl Caches {
             let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is no multiple of 64 bytes", d.size)))?;
             let (sets, ways) = geometry(lines, Ways::Count(d.ways), Replacement::Lru).map_err(bad)?;
             let copies = if d.shared { 1 } else { usize::from(cores) };
-            let copy = |_| Copy { lines: Store::new(sets, ways, Replacement::Lru, 0), empty: lines };
+            let copy = |_| Copy {
+                lines: Store::new(sets, ways, Replacement::Lru, 0),
+                empty: lines,
+                retention: d.retention_cycles.map(|cycles| Retention::new(lines as usize, cycles)),
+            };
             Ok(Level {
                 name: d.name.clone(),
                 cycles: d.cycles,
                 sets: sets as u64,
+                ways,
                 code: d.code,
                 depth: 0,
                 copies: (0..copies).map(copy).collect(),
@@ -103,7 +113,13 @@ impl Caches {
             nearer += u8::from(!level.code);
         }
         let has_code = levels.iter().any(|level| level.code);
-        Ok(Self { levels, has_code, memory_cycles: rules.memory_cycles })
+        Ok(Self { levels, has_code, memory_cycles: rules.memory_cycles, now: 0 })
+    }
+
+    /// Says when the next reads are: what lies in caches that neighbours share depends on it.
+    #[inline(always)]
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
     }
 
     /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards.
@@ -144,7 +160,12 @@ impl Caches {
         let line = pa.0 / LINE_BYTES;
         for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
             let (set, mine) = (level.set_of(line), level.mine(core));
-            if level.copies[mine].read(set, line) {
+            let copy = &mut level.copies[mine];
+            let (mut found, way) = copy.read(set, line);
+            if let Some(retention) = &mut copy.retention {
+                found &= retention.stayed(set * level.ways + way, line, self.now);
+            }
+            if found {
                 return Served { by: by as u8, cycles: level.cycles };
             }
         }

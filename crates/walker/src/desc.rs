@@ -92,6 +92,12 @@ pub struct CacheDesc {
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
+    /// Mean time that a line stays which is not used, in cycles: for a level that other programs share and fill. The time is
+    /// taken to be exponential. Only a core in time (`--timing`) knows how long ago a use was; without one lines stay.
+    /// Default: only the level's own lines displace each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 10_000, max = 1_000_000_000_000_u64))]
+    pub retention_cycles: Option<u64>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,

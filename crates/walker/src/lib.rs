@@ -17,6 +17,7 @@ mod error;
 mod kept;
 mod nested;
 mod nested_tlb;
+mod retention;
 mod search;
 mod slots;
 mod walk_cache;

@@ -29,5 +29,6 @@ pub use kernel::Kernel;
 pub use kernels::NAMES;
 pub use layout::{Layout, Records, Region};
 pub use memory::{Array, Chain, Contents, Kept, Memory, Setup, Word};
+pub use native::Done;
 pub use registry::{GenerateError, NativeError, list, open, run_native};
-pub use twin::{TwinError, Twins, compare};
+pub use twin::{TwinError, Twins, before_gate, compare};

@@ -10,6 +10,7 @@ use mmulab_addr::{Prot, Tid};
 use std::{
     io, ptr,
     sync::{Condvar, Mutex, PoisonError},
+    time::Duration,
 };
 
 /// A page that is unmapped when the data are ready and the algorithm begins: a recording tells of it, so that a reader
@@ -202,11 +203,28 @@ fn take_turns<K: Kernel>(work: &Mutex<Work<K>>, next: &Condvar, tid: Tid) {
     }
 }
 
-/// Runs all rounds of `program` in real memory. Returns their number.
+/// What a program did once its data were ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Done {
+    /// Rounds of its outermost loop.
+    pub rounds: u64,
+    /// Time on a CPU that they took, of all its threads. Time of others on a busy computer does not count.
+    pub cpu: Duration,
+}
+
+/// Time on a CPU that this process has had (`CLOCK_PROCESS_CPUTIME_ID`).
+fn cpu_time() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is written, and nothing else.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
+}
+
+/// Runs all rounds of `program` in real memory.
 ///
 /// # Errors
 /// Its arrays cannot be mapped.
-pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<u64> {
+pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<Done> {
     map(GATE, GATE_BYTES)?;
     let regions = program.layout().regions().to_vec();
     let mut native = Native::new(&regions).inspect_err(|_| unmap(GATE, GATE_BYTES))?;
@@ -224,6 +242,7 @@ pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<u64> {
         }
     }
     unmap(GATE, GATE_BYTES);
+    let begun = cpu_time();
     let (threads, most) = (program.threads(), program.rounds().unwrap_or(u64::MAX));
     let work = Mutex::new(Work { program, native, at: 0, most, over: most == 0 });
     let next = Condvar::new();
@@ -232,5 +251,7 @@ pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<u64> {
         (2..=threads).for_each(|tid| drop(scope.spawn(move || take_turns(work, next, Tid(tid)))));
         take_turns(work, next, Tid(1));
     });
-    Ok(work.into_inner().unwrap_or_else(PoisonError::into_inner).at)
+    let cpu = cpu_time().saturating_sub(begun);
+    // The arrays are unmapped behind it.
+    Ok(Done { rounds: work.into_inner().unwrap_or_else(PoisonError::into_inner).at, cpu })
 }

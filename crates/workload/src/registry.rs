@@ -248,18 +248,18 @@ pub(crate) fn regions(text: &str) -> Result<(Vec<Region>, u64), GenerateError> {
 struct Run(Manner);
 
 impl Visit for Run {
-    type Out = Result<std::io::Result<u64>, String>;
+    type Out = Result<std::io::Result<native::Done>, String>;
 
     fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
         Ok(native::run(Program::new(kernel, self.0)?))
     }
 }
 
-/// Runs the algorithm that `gen:NAME?key=value&key=value` names in real memory. Returns its rounds.
+/// Runs the algorithm that `gen:NAME?key=value&key=value` names in real memory.
 ///
 /// # Errors
 /// It is no generator, asks for a part, or its arrays cannot be mapped.
-pub fn run_native(text: &str) -> Result<u64, NativeError> {
+pub fn run_native(text: &str) -> Result<native::Done, NativeError> {
     let bad = |what: String| GenerateError { text: text.to_owned(), what };
     let asked = parse(text).map_err(bad)?;
     if asked.part != Part::WHOLE {

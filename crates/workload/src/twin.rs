@@ -2,7 +2,7 @@
 
 use crate::{layout::Region, native::GATE, registry};
 use mmulab_addr::{Access, BASE_SHIFT};
-use mmulab_trace::{Batch, Event, Source, TraceError};
+use mmulab_trace::{Batch, Event, Item, Source, TraceError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
     fn event(&mut self, index: usize) {
         match &self.batch.events[index] {
             Event::Switch { tid, .. } => self.tid = tid.0,
-            Event::Munmap { addr, .. } if addr.raw() == GATE => self.open = true,
+            event if is_gate(event) => self.open = true,
             Event::Mmap { addr, len, flags, .. } if flags.grows_down || flags.label.as_deref() == Some("[stack]") => {
                 // It grows below the page it begins with.
                 let top = addr.raw() + len;
@@ -103,7 +103,6 @@ impl<'a> Walk<'a> {
 
     /// The next load or store of an array, or block of its code: address and what it is.
     fn next(&mut self) -> Result<Option<Done>, TraceError> {
-        use mmulab_trace::Item;
         loop {
             while let Some(&word) = self.batch.refs.get(self.at) {
                 self.at += 1;
@@ -170,6 +169,34 @@ impl Found {
         };
         self.difference = Some(Difference { after: self.alike, recorded: real.map(tell), generated: made.map(tell) });
     }
+}
+
+/// Instructions of `recording`, made of `mmulab-kernel`, before its data are ready.
+///
+/// # Errors
+/// A trace that cannot be read, or a recording of something else.
+pub fn before_gate(recording: &mut dyn Source) -> Result<u64, TwinError> {
+    let mut batch = Batch::default();
+    let mut instructions = 0;
+    loop {
+        let more = recording.next_batch(&mut batch)?;
+        for word in &batch.refs {
+            match word.item() {
+                Item::Event(index) if is_gate(&batch.events[index]) => return Ok(instructions),
+                Item::Retire(n) => instructions += n,
+                Item::Access(_, _, n) => instructions += u64::from(n),
+                Item::Event(_) | Item::Code(_) => {}
+            }
+        }
+        if !more {
+            return Err(TwinError::NoGate { name: recording.info().name.clone() });
+        }
+    }
+}
+
+/// Whether it is the sign that the data are ready.
+fn is_gate(event: &Event) -> bool {
+    matches!(event, Event::Munmap { addr, .. } if addr.raw() == GATE)
 }
 
 /// Holds `recording`, made of `mmulab-kernel` with the same keys, against the generator that `text` names.

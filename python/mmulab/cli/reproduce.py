@@ -6,7 +6,15 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab.cli import completion, console, reproduce_compendia, reproduce_gpu, reproduce_mix, reproduce_together
+from mmulab.cli import (
+    completion,
+    console,
+    reproduce_compendia,
+    reproduce_forecast,
+    reproduce_gpu,
+    reproduce_mix,
+    reproduce_together,
+)
 from mmulab.cli.common import (
     CONTEXT,
     engine_options,
@@ -189,5 +197,6 @@ for _command in (
     reproduce_compendia.speedup,
     reproduce_gpu.gpu_tlbs,
     reproduce_together.together,
+    reproduce_forecast.forecast,
 ):
     reproduce.add_command(_command)

@@ -1,6 +1,7 @@
 """`mmulab try`: the stopwatch. A program timed natively under several page settings, in alternation."""
 
 import os
+import re
 import signal
 from pathlib import Path
 from types import FrameType
@@ -39,6 +40,24 @@ class Percent(click.ParamType["float"]):
         return share
 
 
+class Pattern(click.ParamType["re.Pattern[str]"]):
+    """A regular expression with one group."""
+
+    name = "REGEX"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> re.Pattern[str]:
+        """Compiles it."""
+        if isinstance(value, re.Pattern):
+            return value
+        try:
+            found = re.compile(str(value))
+        except re.error as error:
+            self.fail(f"'{value}' is not a regular expression: {error}", param, ctx)
+        if found.groups != 1:
+            self.fail(f"'{value}' must have one group, the number of seconds: 'took ([0-9.]+) s'", param, ctx)
+        return found
+
+
 @click.command("try", context_settings=CONTEXT)
 @click.option(
     "--settings",
@@ -60,6 +79,13 @@ class Percent(click.ParamType["float"]):
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Begin the client when this port listens. Default: after 1 s."
 )
+@click.option(
+    "--time",
+    "time_in",
+    type=Pattern(),
+    help="Let the time count that the program prints, not that of the whole run: a regular expression whose group is "
+    "the number of seconds.",
+)
 @click.option("--stdin", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The program's input.")
 @click.option("--system", is_flag=True, help="Change the system's settings where needed, and put them back (root).")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
@@ -73,6 +99,7 @@ def command(
     mosaics: int | None,
     bench: str | None,
     port: int | None,
+    time_in: re.Pattern[str] | None,
     stdin: Path | None,
     system: bool,
     out: Path | None,
@@ -94,7 +121,11 @@ def command(
         raise Failure(f"{paths.try_library()}: it is missing\nhint: `make build` puts it there")
     if mosaics is not None and bench is not None:
         raise click.UsageError("--mosaics is for programs that end by themselves\nhint: leave out --bench")
-    what = Program(program, stdin, bench, port)
+    if time_in is not None and bench is not None:
+        raise click.UsageError(
+            "--time reads what the program prints, and of a server the client's time counts\nhint: leave out one"
+        )
+    what = Program(program, stdin, bench, port, time_in)
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     chosen = stopwatch.find(settings, system) if mosaics is None else _mosaics(what, mosaics, system)
@@ -104,7 +135,13 @@ def command(
             hear({"fraction": done / pairs})
 
         found = stopwatch.measure(what, chosen, stopwatch.Limits(pairs, until), system, after)
-    about = {"schema": SCHEMA, "version": engine.version(), "program": program, "bench": bench}
+    about = {
+        "schema": SCHEMA,
+        "version": engine.version(),
+        "program": program,
+        "bench": bench,
+        "time": time_in and time_in.pattern,
+    }
     _finish({**about, "load_average": os.getloadavg()[0], "cpus": os.cpu_count() or 1, **found}, out, as_json)
 
 

@@ -18,6 +18,8 @@ HARDWARE |= {"frequency_mhz", "memory_cycles", "asid_bits"}
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
+# Share of resamples that must show a figure of which even a rough value helps.
+MOSTLY = 0.8
 
 
 class Table:
@@ -59,6 +61,7 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     core = Table(machine["core"], base)
     core.set("count", processor["cpus"], "CPUs of this system")
     _set(core, "frequency_mhz", figures.get("frequency_mhz"), round)
+    _fill_buffers(core, figures.get("memory_outstanding"))
     tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
     walker, walk_caches = _walker(machine["walker"], figures, base)
     # Instruction caches are not probed.
@@ -131,6 +134,16 @@ def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
         table.set(key, make(figure["value"]), _why(figure))
 
 
+def _fill_buffers(core: Table, figure: Json | None) -> None:
+    """Of a core in time: misses that are under way at once."""
+    timing = core.table.get("timing")
+    if timing and figure is not None and _usable(figure):
+        count = max(1, round(figure["value"]))
+        timing = {**timing, "memory": {**timing["memory"], "fill_buffers": count}}
+        timing["source"] = f"{timing['source']}; memory.fill_buffers: {_why(figure)}"
+        core.table["timing"] = timing
+
+
 def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
     table = Table(array, base)
     data = array["side"] in ("data", "both") and not array.get("victim_of")
@@ -177,6 +190,10 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
     name = ("l1d", "l2", "l3")[at] if at < 3 else None
     figure = figures.get(f"{name}_bytes")
     _set(table, "cycles", figures.get(f"{name}_cycles"), round)
+    retention = figures.get("l3_retention_cycles") if name == "l3" else None
+    if retention is not None and retention["value"] is not None and retention["found"] >= MOSTLY:
+        # However rough, it is nearer to the truth than lines that stay for ever.
+        table.set("retention_cycles", round(retention["value"]), _why(retention))
     system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
     probed = figure["value"] if figure is not None and _usable(figure) else None
     if system and (probed is None or 1 / AGREES <= system["bytes"] / probed <= AGREES):

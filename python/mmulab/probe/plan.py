@@ -19,6 +19,10 @@ FOOTPRINT = 256 * MB
 PAGES = 12288
 # Pages of a chase whose loads all miss the second level, where its end was not found.
 BEYOND = 8192
+# More than the caches that one core has to itself, and little of one that cores share.
+IDLE_BYTES = 4 * MB
+# Microseconds for which its lines are left alone.
+IDLE_US = [1, *(250 << n for n in range(10)), 400_000]
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 
 
@@ -83,7 +87,8 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     top = min(FOOTPRINT, memory)
     footprints = grid(4096, 4 * MB, effort.density, 1024) + grid(8 * MB, top, max(1, effort.density // 2), 1024)
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.01, 0.35)))
-    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.35, 0.5), bytes=top))
+    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.35, 0.45), bytes=top))
+    curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.5), bytes=min(IDLE_BYTES, top)))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
     small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))

@@ -22,6 +22,7 @@ NAMES = {
     "l3_cycles": "  a hit",
     "memory_cycles": "memory, dependent loads",
     "memory_ns": "  the same in ns",
+    "l3_retention_cycles": "an unused line of the third-level cache stays for",
     "memory_outstanding": "loads of memory at once",
     "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",
     "l2_tlb_entries_4k": "second-level TLB, 4 KB pages",

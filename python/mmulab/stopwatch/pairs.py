@@ -1,5 +1,6 @@
 """Alternation: runs of all settings in turns, and what the others save beside the first, by paired differences."""
 
+import math
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -169,6 +170,11 @@ def _once(
         what = "the client" if program.bench is not None else program.argv[0]
         said = f": {done.stderr}" if done.stderr else ""
         raise ProgramFailed(f"{what} failed under {setting.name} with exit code {done.exit_code}{said}")
+    if math.isnan(done.wall_s):
+        assert program.time is not None
+        raise ProgramFailed(
+            f"{program.argv[0]} printed no time under {setting.name}: nothing fits '{program.time.pattern}'"
+        )
     return done
 
 

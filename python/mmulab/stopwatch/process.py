@@ -2,7 +2,9 @@
 
 import contextlib
 import ctypes
+import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -39,6 +41,8 @@ class Program:
     bench: str | None = None
     # Port of this computer on which the server listens.
     port: int | None = None
+    # Finds the seconds that count in what the program prints; else the whole run counts.
+    time: re.Pattern[str] | None = None
 
 
 @dataclass
@@ -57,7 +61,7 @@ class Run:
 
 
 def _begin(
-    argv: Sequence[str], env: dict[str, str], setting: Setting, stdin: Path | None, err: int, pipe: int
+    argv: Sequence[str], env: dict[str, str], setting: Setting, stdin: Path | None, out: int, err: int, pipe: int
 ) -> NoReturn:
     """The child: sets itself up and executes the program. An errno goes through the pipe if it cannot."""
     try:
@@ -66,7 +70,7 @@ def _begin(
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.dup2(os.open(stdin or os.devnull, os.O_RDONLY), 0)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(out, 1)
         os.dup2(err, 2)
         if setting.no_thp:
             ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
@@ -83,19 +87,29 @@ def _begin(
 class Child:
     """A program on its way, in a process group of its own."""
 
-    def __init__(self, argv: Sequence[str], env: dict[str, str], setting: Setting, stdin: Path | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        setting: Setting,
+        stdin: Path | None = None,
+        time_in: re.Pattern[str] | None = None,
+    ) -> None:
         """Starts it. Raises Failure if it cannot be executed."""
-        self.err = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `wait`
+        self.time_in = time_in
+        self.err = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `poll`
+        self.out = tempfile.TemporaryFile() if time_in else open(os.devnull, "w+b")  # noqa: SIM115 - likewise
         reads, writes = os.pipe()
         self.begun = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
-            _begin(argv, env, setting, stdin, self.err.fileno(), writes)
+            _begin(argv, env, setting, stdin, self.out.fileno(), self.err.fileno(), writes)
         os.close(writes)
         with os.fdopen(reads, "rb") as pipe:
             failed = pipe.read()
         if failed:
             os.waitpid(self.pid, 0)
+            self.out.close()
             self.err.close()
             raise Failure(f"{argv[0]}: it cannot be executed: {os.strerror(int(failed))}")
         self.ended: Run | None = None
@@ -113,8 +127,9 @@ class Child:
             self.err.seek(0)
             text = self.err.read()[-_TAIL:].decode("utf-8", "replace").strip()
             self.err.close()
+            told = self._told_time()
             self.ended = Run(
-                wall_s=wall,
+                wall_s=wall if told is None else told,
                 user_s=used.ru_utime,
                 kernel_s=used.ru_stime,
                 minor_faults=used.ru_minflt,
@@ -123,6 +138,18 @@ class Child:
                 stderr=text,
             )
         return self.ended
+
+    def _told_time(self) -> float | None:
+        """Seconds that the program says it took; not a number if it does not say."""
+        with self.out:
+            if self.time_in is None:
+                return None
+            self.out.seek(0)
+            found = self.time_in.search(self.out.read().decode("utf-8", "replace"))
+        try:
+            return float(found.group(1)) if found else math.nan
+        except ValueError:
+            return math.nan
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Ends it and all that it started and did not put into another group."""
@@ -148,7 +175,7 @@ def run(program: Program, setting: Setting, reports: Path, samples: list[dict[st
         try:
             held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             try:
-                child = Child(program.argv, setting.environment(reports), setting, program.stdin)
+                child = Child(program.argv, setting.environment(reports), setting, program.stdin, program.time)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, held)
             if program.bench is not None:

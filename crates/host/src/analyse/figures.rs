@@ -1,9 +1,10 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
 //! Curves are found by their names: `add-chain`, `footprint`, `memory-chains`, `pages-4k`, `pages-2m`, `within-large`,
-//! `walk-chains-4k`, `walk-chains-2m`, `walk-spread`. A figure whose curve does not show it has no value, and says why.
+//! `walk-chains-4k`, `walk-chains-2m`, `walk-spread`, `idle`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
+    retention,
     stats::{RESAMPLES, interval, median, quantile, resample},
     steps::{Knee, Level, Steps, departure, steps},
 };
@@ -51,7 +52,7 @@ pub struct Figure {
 }
 
 /// Which repeats are looked at: all, or those of a resample.
-struct Take(Option<Vec<usize>>);
+pub(super) struct Take(Option<Vec<usize>>);
 
 impl Take {
     fn of(&self, values: &[f64]) -> Vec<f64> {
@@ -61,7 +62,7 @@ impl Take {
         if some.is_empty() { values.to_vec() } else { some }
     }
 
-    fn median(&self, values: &[f64]) -> f64 {
+    pub(super) fn median(&self, values: &[f64]) -> f64 {
         median(&self.of(values))
     }
 
@@ -81,20 +82,20 @@ impl Take {
 const WHOLE: Take = Take(None);
 
 /// A value and, of knees, the blur.
-type Found = Option<(f64, Option<[f64; 2]>)>;
+pub(super) type Found = Option<(f64, Option<[f64; 2]>)>;
 
 /// Finds a figure in a curve.
-type Finder<'a> = &'a dyn Fn(&Take) -> Found;
+pub(super) type Finder<'a> = &'a dyn Fn(&Take) -> Found;
 
-struct Wanted<'a> {
-    name: String,
-    unit: &'static str,
-    curve: &'a Curve,
-    note: String,
-    missing: String,
+pub(super) struct Wanted<'a> {
+    pub name: String,
+    pub unit: &'static str,
+    pub curve: &'a Curve,
+    pub note: String,
+    pub missing: String,
 }
 
-fn figure(wanted: Wanted, find: Finder) -> Figure {
+pub(super) fn figure(wanted: Wanted, find: Finder) -> Figure {
     let Wanted { name, unit, curve, note, missing } = wanted;
     let repeats = curve.points.iter().map(|p| p.cycles.len()).max().unwrap_or(0);
     let (value, blur) = find(&WHOLE).unzip();
@@ -166,6 +167,9 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     }
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
+    }
+    if let (Some(curve), Some(adds)) = (of("idle"), of("add-chain")) {
+        all.push(retention::figure_of(curve, 1000.0 / median(&adds.points[0].ns)));
     }
     for size in ["4k", "2m"] {
         if let Some(curve) = of(&format!("pages-{size}")) {

@@ -44,6 +44,7 @@ impl<'a, W: Watch> Port<'a, W> {
         let machine = &mut *self.machine;
         machine.next += 1;
         let asid = machine.asid(self.cpu);
+        machine.caches.set_time(at);
         let mut time = Timeline { at, second_level_until: at, ..Timeline::default() };
         match machine.cores[self.cpu].tlbs.access(asid, va, access, self.watch) {
             Outcome::L1 { entry } if !W::ACTIVE => time.pa = Some(entry.translate(va)),

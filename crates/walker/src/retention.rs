@@ -1,0 +1,83 @@
+//! A cache that neighbours share: lines that nobody uses for a while are gone.
+//!
+//! Programs of others displace lines of the third level. How long a line stays then is random, and short beside what the
+//! size of the cache says. The time is taken to be exponential with a given mean.
+
+/// Steps of the table in one mean, and means in the table: a line that was left alone for longer is gone.
+const STEPS: u64 = 32;
+const MEANS: u64 = 8;
+/// Times are kept in units of 1,024 cycles.
+const UNIT_SHIFT: u32 = 10;
+
+/// When each line of a cache was last used, and whether it outlived the time since.
+pub struct Retention {
+    /// Mean time that a line stays, in units.
+    mean: u64,
+    /// Of 2^32 lines of an age, how many are still there.
+    stay: Vec<u32>,
+    /// Last use of each slot.
+    used: Vec<u32>,
+}
+
+impl Retention {
+    /// A cache of `slots` lines whose mean retention is `cycles`.
+    pub fn new(slots: usize, cycles: u64) -> Self {
+        let share = |step: u64| (-(step as f64 + 0.5) / STEPS as f64).exp();
+        let stay = (0..STEPS * MEANS).map(|step| (share(step) * f64::from(u32::MAX)) as u32).collect();
+        Self { mean: (cycles >> UNIT_SHIFT).max(1), stay, used: vec![0; slots] }
+    }
+
+    /// Uses `line` in `slot` at `now` cycles: whether it was there still, if it ever was.
+    #[inline]
+    pub fn stayed(&mut self, slot: usize, line: u64, now: u64) -> bool {
+        let now = (now >> UNIT_SHIFT) as u32;
+        let used = std::mem::replace(&mut self.used[slot], now);
+        // Cores in time and their walks run a little ahead of each other.
+        let age = u64::from(now.saturating_sub(used));
+        let step = age * STEPS / self.mean;
+        let Some(&stay) = self.stay.get(step as usize) else { return false };
+        age == 0 || chance(line, used) <= stay
+    }
+}
+
+/// A number that line and time decide, each value as likely as any other (the finisher of SplitMix64).
+fn chance(line: u64, used: u32) -> u32 {
+    let mut x = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(used);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ x >> 31) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share of lines that are there after `age` means.
+    fn share_after(age: f64) -> f64 {
+        let mean = 1 << 20;
+        let mut cache = Retention::new(1, mean);
+        let lines = 20_000;
+        let stayed = (0..lines).filter(|&line| {
+            cache.stayed(0, line, 0);
+            cache.stayed(0, line, (age * mean as f64) as u64)
+        });
+        stayed.count() as f64 / lines as f64
+    }
+
+    #[test]
+    fn ages_are_exponential() {
+        assert_eq!(share_after(0.0), 1.0);
+        for age in [0.1, 0.5, 1.0, 2.0] {
+            let (found, expected) = (share_after(age), (-age).exp());
+            assert!((found - expected).abs() < 0.03, "{found} of lines after {age} means, not {expected}");
+        }
+        assert_eq!(share_after(9.0), 0.0);
+    }
+
+    #[test]
+    fn what_is_used_again_stays() {
+        let mut cache = Retention::new(1, 1 << 20);
+        let uses = (0..2000u64).filter(|n| cache.stayed(0, 7, n << UNIT_SHIFT)).count();
+        assert!(uses > 1990, "{uses}: between two uses goes a thousandth of a mean");
+    }
+}

@@ -1,0 +1,78 @@
+"""`mmulab reproduce forecast`: forecasts of time held against a stopwatch, on this computer."""
+
+import json
+from pathlib import Path
+
+import rich_click as click
+
+from mmulab.cli import completion, console
+from mmulab.cli.common import CONTEXT, Names, Partial, print_json, set_option
+from mmulab.result import json_text, write_text
+
+
+@click.command("forecast", context_settings=CONTEXT)
+@click.option(
+    "--machine",
+    required=True,
+    shell_complete=completion.machines,
+    help="This computer's description, written by `mmulab probe` in the same hour.",
+)
+@set_option
+@click.option("--cases", type=Names(), help="Only these programs. Default: all.")
+@click.option(
+    "--pairs", type=click.IntRange(6, 1000), default=60, show_default=True, help="Most pairs of runs of a program."
+)
+@click.option(
+    "--max-instructions", type=click.IntRange(1_000_000), help="Model this many instructions of a program at most."
+)
+@click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/forecast"),
+    show_default=True,
+    help="Where recordings and timings are kept; what is there is not made again.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the processor's JSON there, and forecast.md of all processors' files in it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of the page's section.")
+def forecast(
+    machine: str,
+    sets: tuple[str, ...],
+    cases: tuple[str, ...] | None,
+    pairs: int,
+    max_instructions: int | None,
+    work: Path,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Time programs on this computer under 4K and 2 MB pages, model the same on its description, and say how far the
+    model is off.
+
+    Timing alternates until the 95 % interval of the saving is below 3 points, or --pairs are done. Recordings take some
+    GB of disk, and all of it an hour. Stop other programs meanwhile.
+
+    Example: mmulab reproduce forecast --machine this-machine.toml --out docs/results
+    """
+    from mmulab import forecast as experiment
+    from mmulab.forecast import page, told
+    from mmulab.forecast.cases import find
+    from mmulab.stopwatch import Limits
+
+    plan = experiment.Settled(find(cases or ()), told.Model(machine, sets, max_instructions), Limits(pairs, 0.03), work)
+    with console.progress("timing and modelling", closing=False) as hear:
+        found = experiment.run(plan, lambda done, of, name: hear({"fraction": done / of, "what": name}))
+    if out is not None:
+        name = out / page.file_name(found["processor"])
+        write_text(name, json_text(found))
+        write_text(out / "forecast.md", page.write(out))
+        console.say(f"wrote {name} and {out}/forecast.md")
+    if as_json:
+        print_json(json.loads(json_text(found)))
+    else:
+        console.echo(page.section(found))
+    if not found["complete"]:
+        raise Partial(f"interrupted after {len(found['cases'])} programs; run it again to go on from there", True)

@@ -1,0 +1,111 @@
+"""The page of forecasts: a section for each processor, of the JSON files that runs left."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmulab.forecast import scores
+from mmulab.stopwatch.report import seconds
+
+Json = dict[str, Any]
+HEAD = """# Forecasts beside a stopwatch
+
+Each program below was timed on a computer and modelled on that computer's description, which `mmulab probe` wrote in
+the same hour. The tables set modelled beside timed. This page is made by a command; a run on another computer adds a
+section:
+
+```console
+$ mmulab probe --out probe-this-machine
+$ mmulab reproduce forecast --machine probe-this-machine/this-machine.toml --out docs/results
+```
+
+**Time** is what the program takes once its data are ready (kernels), or its time in user mode (others). *Ratio* is
+modelled over timed. **Saved** is what 2 MB pages save of it, with the 95 % interval of the stopwatch's pairs; *told* is
+the difference of two modelled runs. No constant is fitted to these programs.
+"""
+
+
+def file_name(processor: Json) -> str:
+    """A processor's file, by vendor, family and model."""
+    vendor = processor["vendor"].lower().replace("authentic", "").replace("genuine", "")
+    return f"forecast-{vendor or processor['isa']}-{processor['family']:x}-{processor['model']:x}.json"
+
+
+def write(directory: Path) -> str:
+    """The page of all processors' files in a directory."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("forecast-*.json"))]
+    return "\n".join([HEAD, *(section(one) for one in found)])
+
+
+def section(found: Json) -> str:
+    """One processor."""
+    processor = found["processor"]
+    hypervisor = processor["hypervisor"]
+    title = f"## {processor['name']}, family {processor['family']:x}h model {processor['model']:x}h"
+    where = f"In a virtual machine ({hypervisor}). " if hypervisor else ""
+    source = found["machine"].get("virtual", {}).get("source", "")
+    return "\n".join(
+        [
+            title,
+            "",
+            f"{where}Run on {found['when']} with mmulab {found['version']}. {source}",
+            "",
+            *_score_lines(scores.scores(found["cases"])),
+            "",
+            *_times(found["cases"]),
+            "",
+            *_savings(found["cases"]),
+            "",
+        ]
+    )
+
+
+def _score_lines(s: Json) -> list[str]:
+    def error(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f}"
+
+    def points(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f} points"
+
+    rank = s["rank_correlation"]
+    return [
+        "| what | wanted | found |",
+        "|---|---|--:|",
+        f"| modelled time within 25 % | two thirds | {s['within_quarter']} of {s['runs']} |",
+        f"| modelled time within a factor of 1.6 | all | {s['within_1_6']} of {s['runs']} |",
+        f"| mean error of time (logarithm); of the best constant | half of it | {error(s['mean_log_error'])}; "
+        f"{error(s['constant_log_error'])} |",
+        f"| saving within 5 points or its interval | 20 of 24 | {s['right']} of {s['savings']} |",
+        f"| mean error of savings; of the best constant ({100 * s['constant']:.1f} %) | half of it | "
+        f"{points(s['mean_error'])}; {points(s['constant_error'])} |",
+        f"| right sign, where the stopwatch shows one above 3 % | all | {s['right_signs']} of {s['signs']} |",
+        f"| rank correlation of savings | 0.8 | {'-' if rank is None else f'{rank:.2f}'} |",
+    ]
+
+
+def _times(cases: Sequence[Json]) -> list[str]:
+    rows = [
+        "| program | bound by | 4K timed | told | ratio | THP timed | told | ratio | pairs |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for case in cases:
+        cells = [case["name"], case["bound"]]
+        for setting in ("4k", "thp"):
+            timed, told = case["timed"][setting], case["told"][setting]
+            spread = f" (±{50 * timed['spread']:.0f} %)"
+            ratio = told["seconds"] / timed["seconds"] if timed["seconds"] else float("nan")
+            cells += [seconds(timed["seconds"]) + spread, seconds(told["seconds"]), f"{ratio:.2f}"]
+        rows.append(f"| {' | '.join(cells)} | {case['timed']['4k']['pairs']} |")
+    return rows
+
+
+def _savings(cases: Sequence[Json]) -> list[str]:
+    rows = ["| program | saved, timed | 95 % interval | told | right |", "|---|--:|--:|--:|---|"]
+    for row in scores.pairs(cases):
+        interval = f"{100 * row['low']:.1f} to {100 * row['high']:.1f} %"
+        right = "yes" if scores.is_right(row) else "no"
+        rows.append(
+            f"| {row['case']} | {100 * row['saving']:.1f} % | {interval} | {100 * row['told']:.1f} % | {right} |"
+        )
+    return rows

@@ -1,0 +1,83 @@
+"""How good forecasts are, beside what the best constant guess would have scored."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Json = dict[str, Any]
+# A saving is right within this of the timed one, or within its interval.
+NEAR = 0.05
+
+
+def saving(base: float, other: float) -> float:
+    """The share of `base` that is saved."""
+    return 1 - other / base
+
+
+def pairs(cases: Sequence[Json]) -> list[Json]:
+    """One row for each case and setting beside 4k: timed and told savings."""
+    rows = []
+    for case in cases:
+        for name, timed in case["timed"].items():
+            if name != "4k" and timed["saves"]:
+                told = saving(case["told"]["4k"]["seconds"], case["told"][name]["seconds"])
+                rows.append({"case": case["name"], "setting": name, **timed["saves"], "told": told})
+    return rows
+
+
+def is_right(row: Json) -> bool:
+    """Within 5 points of the timed saving, or within its interval."""
+    return bool(abs(row["told"] - row["saving"]) <= NEAR or row["low"] <= row["told"] <= row["high"])
+
+
+def has_sign(row: Json) -> bool | None:
+    """Whether the sign is right; None where the stopwatch does not show one above 3 %."""
+    if abs(row["saving"]) <= 0.03 or row["low"] <= 0 <= row["high"]:
+        return None
+    return bool((row["told"] > 0) == (row["saving"] > 0))
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's, by ranks with ties shared; None of fewer than three."""
+    if len(one) < 3:
+        return None
+
+    def ranks(values: Sequence[float]) -> np.ndarray:
+        array = np.asarray(values)
+        return np.array([((array < v).sum() + (array <= v).sum() - 1) / 2 for v in array])
+
+    a, b = ranks(one), ranks(other)
+    if a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def scores(cases: Sequence[Json]) -> Json:
+    """All of them. `ratios`: modelled over timed seconds, of all cases and settings."""
+    ratios = [c["told"][s]["seconds"] / t["seconds"] for c in cases for s, t in c["timed"].items() if t["seconds"]]
+    logs = [abs(math.log(r)) for r in ratios]
+    seconds = [math.log(t["seconds"]) for c in cases for t in c["timed"].values() if t["seconds"]]
+    rows = pairs(cases)
+    savings = [row["saving"] for row in rows]
+    # The constant with the smallest mean error is the median.
+    guess = statistics.median(savings) if savings else 0.0
+    signs = [sign for row in rows if (sign := has_sign(row)) is not None]
+    middle = statistics.median(seconds) if seconds else 0.0
+    return {
+        "runs": len(ratios),
+        "within_quarter": sum(log <= math.log(1.25) for log in logs),
+        "within_1_6": sum(log <= math.log(1.6) for log in logs),
+        "mean_log_error": statistics.mean(logs) if logs else None,
+        "constant_log_error": statistics.mean(abs(s - middle) for s in seconds) if seconds else None,
+        "savings": len(rows),
+        "right": sum(map(is_right, rows)),
+        "mean_error": statistics.mean(abs(r["told"] - r["saving"]) for r in rows) if rows else None,
+        "constant": guess,
+        "constant_error": statistics.mean(abs(s - guess) for s in savings) if savings else None,
+        "signs": len(signs),
+        "right_signs": sum(signs),
+        "rank_correlation": rank_correlation(savings, [row["told"] for row in rows]),
+    }

@@ -1,0 +1,52 @@
+"""The stopwatch's side of a case: runs under each page setting in alternation."""
+
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from mmulab import Failure, stopwatch
+from mmulab.forecast.cases import Case
+from mmulab.stopwatch.process import Program
+
+Json = dict[str, Any]
+
+
+def prepare(case: Case, directory: Path) -> None:
+    """Makes the files that the program reads."""
+    if case.prepare:
+        command = case.prepare.replace("{dir}", str(directory))
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failure(f"{case.name}: its files cannot be made: {done.stderr.strip()[-200:]}")
+
+
+def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:
+    """By setting: `seconds` (the median), `spread` (the middle half, as a share) and what it `saves` beside 4k.
+
+    Of a kernel the time counts that it prints, of other programs their time in user mode: page faults and the start of
+    a process are no part of the model's cycles.
+    """
+    found = stopwatch.measure(
+        Program(case.argv(directory), time=case.time_in),
+        stopwatch.find(("4k", *case.settings), system=False),
+        limits,
+    )
+    if found["ended"] == "interrupted":
+        raise KeyboardInterrupt
+    if found["ended"] != "complete":
+        raise Failure(f"{case.name}: {found['ended']}")
+    key = "wall_s" if case.kernel else "user_s"
+    saved = {c["setting"]: c[key] for c in found["comparisons"]}
+    out: Json = {}
+    for one in found["settings"]:
+        times = [run[key] for run in one["runs"]]
+        middle = statistics.median(times)
+        low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [middle] * 3
+        out[one["name"]] = {
+            "seconds": middle,
+            "spread": (high - low) / middle if middle else 0.0,
+            "pairs": len(times),
+            "saves": saved.get(one["name"]),
+        }
+    return out
