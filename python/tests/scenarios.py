@@ -159,10 +159,11 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
     changes: dict[str, Any] = {
         key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap", "populate")
     }
-    plain_options = {key: value for key, value in scenario.options.items() if key not in changes}
+    plain_options: dict[str, Any] = {key: value for key, value in scenario.options.items() if key not in changes}
+    timing = plain_options.pop("timing", None) == "true"
     if changes["heap"] is not None:
         changes["heap"] = Allocator().convert(changes["heap"], None, None)
-    options = engine.Options(reshape=reshape_of(changes), **plain_options)  # type: ignore[arg-type]
+    options = engine.Options(reshape=reshape_of(changes), timing=timing or None, **plain_options)
     trace = str(directory / "t.mmtx")
     if scenario.mix:
         for name, text in scenario.members.items():
@@ -170,6 +171,9 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
         trace = str(directory / "mix.toml")
         recipe = 'name = "mix"\ntitle = "Mix"\nstanding = "own"\nwhy = "a case"\n' + scenario.mix
         Path(trace).write_text(recipe, encoding="utf-8")
+    if timing:
+        assert scenario.narration is None, f"'{scenario.name}': a core in time is not narrated"
+        return [], engine.run(trace, [job], options).results[0].data
     result = engine.explain(trace, job, options, lambda line: lines.append(json.loads(line))).data
     columns = scenario.narration.info[1:] if scenario.narration else []
     assert set(columns) <= set(COLUMNS), f"columns are {', '.join(COLUMNS)}"

@@ -17,7 +17,7 @@ from mmulab.probe.nearest import nearest
 Json = dict[str, Any]
 # Curves of a Zen 5 (first data TLB of 96 entries) in a virtual machine, measured beside ten compilers.
 RECORDED = CHECKOUT / "tests" / "data" / "probe-zen5-guest.json"
-# Some curves of a Zen 4 in a virtual machine while nothing else ran in it; its neighbours use the same third-level cache.
+# Some curves of a Zen 4 in a virtual machine while nothing else ran in it. Neighbours use the same third-level cache.
 SHARED = CHECKOUT / "tests" / "data" / "probe-zen4-guest.json"
 
 
