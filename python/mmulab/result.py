@@ -362,6 +362,16 @@ class Result:
         return self.total_cycles - int(cycles["kernel"]) - int(cycles.get("host", 0))
 
     @property
+    def is_quick(self) -> bool:
+        """Whether a base CPI and stalls stand for time, and not a core in time."""
+        return bool(self.model["method"] != "core-in-time")
+
+    @property
+    def serial_cycles(self) -> int:
+        """User cycles if nothing overlapped with translation."""
+        return int(self.model["cycles"]["base"]) + int(self.model["translation_cycles_serial"])
+
+    @property
     def perf(self) -> list[dict[str, Any]]:
         """What the machine's own performance counters would say; empty if its description names none."""
         events: list[dict[str, Any]] = (self.data.get("perf") or {}).get("events", [])

@@ -10,7 +10,7 @@ from mmulab.study import plots
 from mmulab.study.outcome import Outcome
 from mmulab.study.places import WORTH
 from mmulab.study.plan import BASELINE
-from mmulab.study.terminal import RESIDENT
+from mmulab.study.terminal import QUICK, RESIDENT
 from mmulab.tables import BLOCKS
 from mmulab.units import show_percent
 
@@ -37,6 +37,7 @@ def html(outcome: Outcome) -> str:
             "stretches": TOP_STRETCHES,
         },
         resident_words=RESIDENT,
+        quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),
         totals=_totals(outcome),
         identities=sum(1 for r in outcome.results for _ in r.identities()),

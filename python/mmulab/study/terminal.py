@@ -17,6 +17,10 @@ TOP_PROGRAMS = 8
 TOP_REGIONS = 8
 TOP_FUNCTIONS = 8
 # The one definition of memory in a report.
+QUICK = (
+    "Shares of time are the quick model's and no forecast: it assumes how much overlaps, and data have no caches. "
+    "--timing models the core."
+)
 RESIDENT = "Resident: private pages and the page cache, each frame once, at the peak. Zero pages take no memory."
 # C++ names can fill a screen; the report has them whole.
 NAME_WIDTH = 58
@@ -42,6 +46,8 @@ def show(out: Console, outcome: Outcome) -> None:
     for line in outcome.verdict():
         # Whole lines for programs, whole words for people.
         out.print(line, markup=False, soft_wrap=not out.is_terminal)
+    if outcome.is_quick:
+        out.print(f"[dim]{QUICK}[/]", soft_wrap=not out.is_terminal)
 
 
 def shorten(text: str, width: int) -> str:
