@@ -2,11 +2,15 @@
 
 import io
 import json
+import platform
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import Cli
 
+from mmulab import paths
 from mmulab.visible import VisibleConsole, visible, visible_json
 
 MACHINE = "skylake-e3-1240v5"
@@ -78,6 +82,33 @@ def test_names_in_errors_are_visible(cli: Cli) -> None:
         refused = cli(*args)
         assert refused.code == 2
         assert obeyed(refused.out + refused.err) == []
+
+
+def test_programs_without_python_show_the_same() -> None:
+    """`mmulab-kernel` prints what it was given, of all characters that an argument can hold, as Python would."""
+    given = "".join(map(chr, (*range(1, 0x3000), *range(0xFF00, 0x11000)))) + EVIL
+    ran = subprocess.run([paths.kernel(), given], capture_output=True, check=False)
+    shown = ran.stderr.decode()
+    assert ran.returncode == 2
+    assert obeyed(shown) == []
+    assert visible(given) in shown
+    odd = subprocess.run([paths.kernel(), b"\xff\x1b"], capture_output=True, check=False)
+    assert odd.returncode == 2
+    assert "gen:\ufffd\u241b" in odd.stderr.decode()
+
+
+def test_the_recorder_within_a_program_shows_them_too(tmp_path: Path) -> None:
+    """What the plugin says before it is connected to a launcher: the path it was given."""
+    qemu = shutil.which(f"qemu-{platform.machine()}")
+    if qemu is None:
+        pytest.skip(f"needs qemu-{platform.machine()} (package qemu-user)")
+    arena = f"arena={tmp_path}/{EVIL}arena".replace(",", ",,")
+    plugin = f"{paths.plugin()},{arena},image=1,pid=1,tid=1"
+    ran = subprocess.run([qemu, "-plugin", plugin, "/bin/true"], capture_output=True, check=False)
+    assert ran.returncode != 0
+    said = next(line for line in ran.stderr.decode().splitlines() if "the program cannot be recorded" in line)
+    assert visible(EVIL) in said
+    assert obeyed(said) == []
 
 
 def test_json_keeps_names_as_they_are(cli: Cli, trace: str) -> None:

@@ -10,6 +10,7 @@ mod prepare;
 mod processes;
 mod run;
 
+use mmulab_visible::visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
         .and_then(|plan| prepare::system(&plan).map(|()| plan))
         .and_then(|plan| run::run(&plan));
     let status = done.unwrap_or_else(|error| {
-        eprintln!("mmulab: {error}");
+        eprintln!("mmulab: {}", visible(&error));
         bell::ring(&format!("trouble {error}\n"));
         1
     });

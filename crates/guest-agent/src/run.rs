@@ -2,6 +2,7 @@
 //! another program, so that the recorder is told what is mapped before the first instruction runs.
 
 use crate::{bell, plan::Plan, processes};
+use mmulab_visible::visible;
 use std::{
     ffi::CString,
     io, ptr,
@@ -163,7 +164,7 @@ fn start(command: &[String], plan: &Plan, followed: bool) -> Result<Pid, String>
             libc::read(gate[0], [0u8; 1].as_mut_ptr().cast(), 1);
             libc::chdir(directory.as_ptr());
             libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr());
-            let said = format!("mmulab: {}: {}\n", command[0], io::Error::last_os_error());
+            let said = format!("mmulab: {}: {}\n", visible(&command[0]), io::Error::last_os_error());
             libc::write(2, said.as_ptr().cast(), said.len());
             libc::_exit(CANNOT_EXECUTE);
         }

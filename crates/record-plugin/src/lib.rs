@@ -20,6 +20,7 @@ mod thread;
 use api::{Api, Id, Info, MemInfo, Tb};
 use mmulab_record::{Image, Settings, arena::Arena, words};
 use mmulab_trace::Isa;
+use mmulab_visible::visible;
 use std::{
     cell::RefCell,
     ffi::{OsString, c_char, c_int, c_uint, c_void},
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     match install(id, info, &args) {
         Ok(()) => 0,
         Err(why) => {
-            eprintln!("mmulab: the program cannot be recorded: {why}");
+            eprintln!("mmulab: the program cannot be recorded: {}", visible(why));
             1
         }
     }

@@ -5,6 +5,7 @@ use crate::session;
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_record::Message;
 use mmulab_trace::{Backing, Event, MapFlags};
+use mmulab_visible::visible;
 
 /// Where the agent's letter says its text is, and how long it is, from the address that it rings with.
 const TEXT_AT: u64 = 8;
@@ -57,7 +58,9 @@ pub fn open(world: &mut World, letter: &str) {
             }
             session::tell(super::world::CPU, &Message::Over { status });
         }
-        Some("trouble") => eprintln!("mmulab: in the guest: {}", head.strip_prefix("trouble ").unwrap_or(head)),
+        Some("trouble") => {
+            eprintln!("mmulab: in the guest: {}", visible(head.strip_prefix("trouble ").unwrap_or(head)))
+        }
         _ => {}
     }
 }

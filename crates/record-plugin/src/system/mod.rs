@@ -19,6 +19,7 @@ use crate::{
 use arch::{Arch, Load};
 use mmulab_record::words;
 use mmulab_trace::Isa;
+use mmulab_visible::visible;
 use monitor::Monitor;
 use std::{
     cell::RefCell,
@@ -268,7 +269,7 @@ extern "C" fn on_ring(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
         if guard.is_none() {
             match first_world() {
                 Ok(world) => *guard = Some(world),
-                Err(why) => eprintln!("mmulab: the guest cannot be followed: {why}"),
+                Err(why) => eprintln!("mmulab: the guest cannot be followed: {}", visible(why)),
             }
         }
     }

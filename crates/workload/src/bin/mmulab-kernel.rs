@@ -3,10 +3,11 @@
 //! Its arrays lie where the generator's do. When their contents are ready, one page is unmapped; what it does to the
 //! arrays from there on is what the generator tells of. It prints the time on a CPU that this part took.
 
+use mmulab_visible::visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
     let Some(name) = arguments.next().filter(|name| !name.starts_with('-')) else {
         eprintln!("usage: mmulab-kernel NAME [key=value]...\nNAME: {}", mmulab_workload::NAMES.join(", "));
         return ExitCode::from(2);
@@ -18,11 +19,11 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error @ mmulab_workload::NativeError::Generate(_)) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", visible(error));
             ExitCode::from(2)
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", visible(error));
             ExitCode::FAILURE
         }
     }
