@@ -47,6 +47,15 @@ def test_every_number_declares_its_range(kind: str) -> None:
     assert open_ended - free == set()
 
 
+def test_every_number_of_a_generator_declares_its_range() -> None:
+    """And the reference shows it. Refusals and the ends of ranges: `crates/workload/tests/ranges.rs`."""
+    generators = engine.generators()
+    assert len(generators) > 30
+    for name, schema in generators.items():
+        for place, field in numbers(schema, name):
+            assert {"minimum", "maximum"} <= field.keys() or {"x-least", "x-most"} <= field.keys(), place
+
+
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e18", "-1"])
 @pytest.mark.parametrize(
     "key",
@@ -134,6 +143,12 @@ def test_an_option_out_of_range_is_refused_in_words(cli: Cli, option: str, value
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (
+            ("run", MACHINE, "--trace", "gen:zipf?exponent=nan"),
+            "exponent is 'nan', which is not a number: give 0.01 to",
+        ),
+        (("trace", "head", "gen:gups?updates=1e18"), "updates is 1000000000000000000: give 0 to 1099511627776"),
+        (("trace", "head", "gen:gups?footprint=3M"), "footprint is 3M: give a power of two from 4K to 64T"),
         (("machines", "fit", "--area-of", MACHINE, "--design", "mix", "--group", "-1", "16"), "1<=x<=512"),
         (("microbench", MACHINE, "ra", "--region", "3M"), "'3M': give 2M to 1T, a multiple of 2M"),
         (("microbench", MACHINE, "ra", "--group", "70000"), "0<=x<=512"),
@@ -177,3 +192,6 @@ def test_the_reference_shows_ranges(cli: Cli, tmp_path: Path) -> None:
     assert "| `size` | string, 16M to 16T |" in machine
     assert "list of integer, each 2 to 5" in machine
     assert "[Bytes](#bytes), 4K to 2M, a power of two |" in policy
+    generators = (tmp_path / "reference" / "generators.md").read_text(encoding="utf-8")
+    assert "| `footprint` | size, 4K to 64T, a power of two | `64M` |" in generators
+    assert "| `exponent` | number, 0.01 to 10 | `0.99` |" in generators

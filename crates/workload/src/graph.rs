@@ -1,9 +1,6 @@
 //! Graphs in memory: generated, then held as compressed rows, as programs hold them.
 
-use crate::{
-    query::between,
-    seed::{Shuffle, mix, nth},
-};
+use crate::seed::{Shuffle, mix, nth};
 
 /// Initiator of the Graph500 generator (Graph500 specification 2.0, section 3.3): A, A + B and A + B + C, in 65536ths.
 const QUADRANTS: [u64; 3] = [37_356, 49_807, 62_259];
@@ -27,8 +24,6 @@ pub struct Kronecker {
 impl Kronecker {
     /// 2^`scale` vertices with `degree` edges each.
     pub fn new(scale: u64, degree: u64, seed: u64) -> Result<Self, String> {
-        let scale = between("scale", scale, 4, 28)?;
-        let degree = between("edgefactor", degree, 1, 64)?;
         if degree << scale > EDGES_MAX {
             return Err(format!(
                 "2^{scale} vertices of {degree} edges are more than {EDGES_MAX}: make the graph smaller"

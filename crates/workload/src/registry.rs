@@ -70,13 +70,14 @@ where
     let schema = schema_for!(D).to_value();
     // Sizes and names are texts even when they are written as plain numbers.
     for (key, value) in &mut keys {
-        let Some(text) = value.as_str() else { continue };
-        if schema["properties"][key.as_str()]["type"] != "string" {
-            let number = count(text).map(Value::from).or_else(|| text.parse::<f64>().ok().map(Value::from));
-            *value = number.unwrap_or_else(|| value.clone());
+        let field = &schema["properties"][key.as_str()];
+        if let (Some(text), Some("integer" | "number")) = (value.as_str(), field["type"].as_str()) {
+            *value = number(text).unwrap_or_else(|| value.clone());
         }
     }
-    let desc: D = serde_json::from_value(Value::Object(keys)).map_err(|e| {
+    let keys = Value::Object(keys);
+    mmulab_describe::within::<D>(&keys).map_err(|wrong| wrong.to_string())?;
+    let desc: D = serde_json::from_value(keys).map_err(|e| {
         let message = e.to_string();
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
         match quoted.split_first() {
@@ -86,6 +87,16 @@ where
     })?;
     let identity = canonical(name, &desc);
     Ok((desc, identity))
+}
+
+/// The number that a text is, a whole one if it can be. JSON has no infinities and no NaN, so that these stay texts.
+fn number(text: &str) -> Option<Value> {
+    let whole = count(text).map(Value::from).or_else(|| text.parse::<i64>().ok().map(Value::from));
+    whole.or_else(|| match text.parse::<f64>().ok().filter(|real| real.is_finite())? {
+        // 1e6, too.
+        real if real.fract() == 0.0 && real.abs() < i64::MAX as f64 => Some(Value::from(real as i64)),
+        real => Some(Value::from(real)),
+    })
 }
 
 /// The one text of all that name the same references: every key, in the order of the alphabet, sizes in bytes.
@@ -298,10 +309,15 @@ mod tests {
         assert!(refused("gen:gupps").contains("did you mean 'gups'?"));
         assert!(refused("gen:gups?footprnt=1G").contains("did you mean 'footprint'?"));
         assert!(refused("gen:gups?footprint=3M").contains("power of two"));
-        assert!(refused("gen:stride?stride=0").contains("stride is '0'"));
+        assert!(refused("gen:stride?stride=0").contains("stride is 0: give 1 to 64T"));
         assert!(refused("gen:zipf?exponent=0").contains("exponent is 0"));
         assert!(refused("gen:sparse?share=0").contains("share is 0"));
-        assert!(refused("gen:gups?updates=many").contains("invalid type"));
+        assert!(refused("gen:gups?updates=many").contains("updates is 'many', which is not a number: give 0 to"));
+        assert!(refused("gen:stride?footprint=64K&stride=65K").contains("stride is 65K: give 1 to the footprint, 64K"));
+        assert!(refused("gen:pointer-chase?footprint=4K&node=8K").contains("node is 8K: give 8 to the footprint, 4K"));
+        assert!(refused("gen:svm?features=16&nonzeros=17").contains("nonzeros is 17: give 1 to features, 16"));
+        assert!(refused("gen:svm?instances=3&blocks=4").contains("blocks is 4: give 1 to instances, 3"));
+        assert!(refused("gen:xsbench?gridpoints=2").contains("gridpoints is 2: give 0 or 3 to 1073741824"));
         assert!(refused("gen:gups?seed=1&seed=2").contains("twice"));
         assert!(refused("gen:gups?part=4/4").contains("give K/N"));
         assert!(refused("gen:gups?init=1").contains("init is '1': give true or false"));
@@ -315,6 +331,7 @@ mod tests {
         let one = hash("gen:gups?footprint=1G&seed=1");
         assert!(one.starts_with("gen:gups?footprint=1073741824&seed=1&updates=1000000"), "{one}");
         assert_eq!(one, hash("gen:gups?updates=1000000&footprint=1024M"));
+        assert_eq!(one, hash("gen:gups?updates=1e6&footprint=1073741824"));
         assert_ne!(one, hash("gen:gups?footprint=1G&seed=2"));
         assert_eq!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/1"));
         assert_ne!(one, hash("gen:gups?updates=1M&footprint=1G&part=0/2"));

@@ -13,6 +13,7 @@ from mmulab import UserError, engine, units
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, print_json, set_option
 from mmulab.cli.named import NamedGroup
+from mmulab.cli.ranges import range_text
 from mmulab.tables import WIDE, plain
 
 
@@ -181,14 +182,14 @@ def generators(name: str | None, as_json: bool) -> None:
         table.add_column(column, no_wrap=column != "meaning")
     for name, about, keys in generator_rows(found):
         table.add_row(f"[bold]{name}[/]", "", "", about)
-        for key, default, meaning in keys:
-            table.add_row("", key, default, meaning)
+        for key, kind, default, meaning in keys:
+            table.add_row("", key, default, f"{meaning} ({kind})")
     commons = (("all but gpu-*", "And these, whichever it is.", COMMON_KEYS), ("all of gpu-*", "And these.", GPU_KEYS))
     for group, about, keys in commons:
         if any(each.startswith("gpu-") == (keys is GPU_KEYS) for each in found):
             table.add_row(f"[bold]{group}[/]", "", "", about)
-            for key, default, meaning in keys:
-                table.add_row("", key, default, meaning)
+            for key, kind, default, meaning in keys:
+                table.add_row("", key, default, f"{meaning} ({kind})")
     console.out().print(table)
 
 
@@ -201,47 +202,59 @@ def _generator(found: engine.Json, name: str) -> engine.Json:
     return schema
 
 
-# What every generator takes besides its own keys: key, default, meaning.
+# What every generator takes besides its own keys: key, type and range, default, meaning.
 COMMON_KEYS = [
     (
         "part",
+        "K/N",
         "0/1",
         "K/N: part K (from 0) of N of the work, as N threads would divide it; together the parts are the whole, "
         "whichever order they run in.",
     ),
-    ("populate", "false", "Whether all pages of the arrays are there when they are mapped, in order."),
-    ("init", "false", "Whether the arrays are filled first, by the first thread, a store for each word."),
+    ("populate", "boolean", "false", "Whether all pages of the arrays are there when they are mapped, in order."),
+    ("init", "boolean", "false", "Whether the arrays are filled first, by the first thread, a store for each word."),
     (
         "threads",
+        "integer, 1 to 1024",
         "1",
-        "Threads that do the work, from 1 to 1024; not of pointer-chase, code-chain, svm, freqmine, astar, events and "
+        "Threads that do the work; not of pointer-chase, code-chain, svm, freqmine, astar, events and "
         "mcf, in which each step depends on the one before.",
     ),
-    ("quantum", "64", "Rounds that a thread does when it is its turn."),
+    ("quantum", "integer, 1 to 1099511627776", "64", "Rounds that a thread does when it is its turn."),
 ]
 # What generators of GPU programs all assume.
 GPU_ASSUMED = "Each load or store is assumed to be the last of 4 instructions (instructions)."
 # What generators of GPU programs take instead.
 GPU_KEYS = [
-    ("cores", "16", "Shader cores that the program runs on, from 1 to 1024."),
-    ("warps", "32", "Warps of a core, from those of a block to 1024; `gpu.warps` of the machine must be the same."),
+    ("cores", "integer, 1 to 1024", "16", "Shader cores that the program runs on."),
+    (
+        "warps",
+        "integer, 1 to 1024",
+        "32",
+        "Warps of a core, at least those of a block; `gpu.warps` of the machine must be the same.",
+    ),
     (
         "instructions",
+        "integer, 1 to 31",
         "4",
-        "Instructions that each load or store of a warp is the last of, 1 to 31: assumed, alike of all programs.",
+        "Instructions that each load or store of a warp is the last of: assumed, alike of all programs.",
     ),
-    ("populate", "true", "Whether all pages of the arrays are there, in order: the host copied its input."),
+    ("populate", "boolean", "true", "Whether all pages of the arrays are there, in order: the host copied its input."),
 ]
 
 
-def generator_rows(found: engine.Json) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
-    """Name, purpose and keys (name, default, meaning) of each generator."""
+def generator_rows(found: engine.Json) -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
+    """Name, purpose and keys (name, type and range, default, meaning) of each generator."""
     rows = []
     for name, schema in found.items():
         keys = [
-            (key, str(field.get("default", "")), " ".join(str(field.get("description", "")).split()))
+            (key, _kind(field), str(field.get("default", "")), " ".join(str(field.get("description", "")).split()))
             for key, field in schema.get("properties", {}).items()
         ]
         about = " ".join(str(schema.get("description", "")).split())
         rows.append((name, f"{about} {GPU_ASSUMED}" if name.startswith("gpu-") else about, keys))
     return rows
+
+
+def _kind(field: dict[str, Any]) -> str:
+    return f"{'size' if '$ref' in field else field['type']}{range_text(field)}"

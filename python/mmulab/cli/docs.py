@@ -10,6 +10,7 @@ from mmulab import engine
 from mmulab.cli.catalog import COMMON_KEYS, GPU_KEYS, generator_rows
 from mmulab.cli.common import CONTEXT
 from mmulab.cli.console import say
+from mmulab.cli.ranges import range_text
 from mmulab.result import write_text
 from mmulab.result_keys import KEYS
 
@@ -103,7 +104,7 @@ def _schema(title: str, schema: dict[str, Any], file: str) -> str:
             lines.append("")
         else:
             about = _cell(inner.get("description", ""))
-            lines += [f"## {name}\n", f"{about} ({_kind(inner)}{_range(inner)})\n"]
+            lines += [f"## {name}\n", f"{about} ({_kind(inner)}{range_text(inner)})\n"]
     return "\n".join(lines)
 
 
@@ -120,7 +121,7 @@ def _variant(lines: list[str], variant: dict[str, Any]) -> None:
     for key, field in fields.items():
         if key in tags:
             continue
-        lines.append(f"  - `{key}` ({_kind(field)}{_range(field)}): {_cell(field.get('description', ''))}")
+        lines.append(f"  - `{key}` ({_kind(field)}{range_text(field)}): {_cell(field.get('description', ''))}")
 
 
 def _explain() -> str:
@@ -162,7 +163,8 @@ def _table(lines: list[str], schema: dict[str, Any]) -> None:
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key, field in schema.get("properties", {}).items():
         default = "required" if key in required else _default(field)
-        lines.append(f"| `{key}` | {_kind(field)}{_range(field)} | {default} | {_cell(field.get('description', ''))} |")
+        kind = f"{_kind(field)}{range_text(field)}"
+        lines.append(f"| `{key}` | {kind} | {default} | {_cell(field.get('description', ''))} |")
     lines.append("")
 
 
@@ -197,20 +199,6 @@ def _kind(field: Any) -> str:
     return "table" if kind == "object" else str(kind)
 
 
-def _range(field: dict[str, Any]) -> str:
-    """The range that a field declares, and whether only powers of two of it are allowed."""
-    least, most = (field.get(f"x-{end}", field.get(word)) for end, word in (("least", "minimum"), ("most", "maximum")))
-    if least is None or most is None:
-        items = field.get("items")
-        return f", each{_range(items)[1:]}" if isinstance(items, dict) and _range(items) else ""
-    power = ", a power of two" if field.get("x-power-of-two") else ""
-    return f", {_limit(least)} to {_limit(most)}{power}"
-
-
-def _limit(limit: Any) -> str:
-    return str(limit) if isinstance(limit, str | int) else f"{limit:.15g}"
-
-
 def _generators() -> str:
     lines = [
         "# Generators\n",
@@ -220,8 +208,8 @@ def _generators() -> str:
     of_processors = ("All but gpu-*", "What each takes besides its own keys.", COMMON_KEYS)
     of_gpus = ("All of gpu-*", "Programs of warps, for [shader cores](../concepts/shader-cores.md).", GPU_KEYS)
     for name, about, keys in [of_processors, of_gpus, *generator_rows(engine.generators())]:
-        lines += [f"## {name}\n", f"{about}\n", "| key | default | meaning |", "|---|---|---|"]
-        lines += [f"| `{key}` | `{default}` | {_cell(text)} |" for key, default, text in keys]
+        lines += [f"## {name}\n", f"{about}\n", "| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [f"| `{key}` | {kind} | `{default}` | {_cell(text)} |" for key, kind, default, text in keys]
         lines.append("")
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{mix, nth},
 };
 use schemars::JsonSchema;
@@ -14,14 +13,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AstarDesc {
-    /// The map's width and height: a power of two from 16 to 16384; a cell takes 80 bytes, 76 of which are kept in memory.
+    /// The map's width and height; a cell takes 80 bytes, 76 of which are kept in memory.
     /// Default 256.
+    #[schemars(range(min = 16, max = 16384))]
+    #[schemars(extend("x-power-of-two" = true))]
     width: u64,
-    /// How many of 100 cells cannot be passed, from 0 to 60. Default 30.
+    /// How many of 100 cells cannot be passed. Default 30.
+    #[schemars(range(min = 0, max = 60))]
     obstacles: u64,
     /// Searches, each between random cells. Default 4.
+    #[schemars(range(min = 1, max = 1 << 30))]
     searches: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -36,12 +40,7 @@ impl Describe for AstarDesc {
     type Kernel = Astar;
 
     fn kernel(&self) -> Result<Astar, String> {
-        let width = between("width", self.width, 16, 16_384)?;
-        if !width.is_power_of_two() {
-            return Err(format!("width is {width}: give a power of two, such as {}", width.next_power_of_two()));
-        }
-        let obstacles = between("obstacles", self.obstacles, 0, 60)?;
-        Ok(Astar::new(width, obstacles, between("searches", self.searches, 1, 1 << 30)?, self.seed))
+        Ok(Astar::new(self.width, self.obstacles, self.searches, self.seed))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -14,13 +13,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BfsDesc {
-    /// The graph has 2^scale vertices, from 4 to 28; it is built in memory: 150 bytes a vertex. Default 14.
+    /// The graph has 2^scale vertices; it is built in memory: 150 bytes a vertex. Default 14.
+    #[schemars(range(min = 4, max = 28))]
     scale: u64,
-    /// Edges for each vertex, from 1 to 64; each goes both ways. Default 16, as in Graph500.
+    /// Edges for each vertex; each goes both ways. Default 16, as in Graph500.
+    #[schemars(range(min = 1, max = 64))]
     edgefactor: u64,
     /// Searches, from random vertices. Default 1.
+    #[schemars(range(min = 1, max = 1 << 20))]
     searches: u64,
     /// Seed of graph and searches. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -35,8 +38,7 @@ impl Describe for BfsDesc {
     type Kernel = Bfs;
 
     fn kernel(&self) -> Result<Bfs, String> {
-        let searches = between("searches", self.searches, 1, 1 << 20)?;
-        Ok(Bfs::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, searches, self.seed))
+        Ok(Bfs::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, self.searches, self.seed))
     }
 }
 

@@ -3,7 +3,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -13,13 +12,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BtreeDesc {
-    /// Keys in the tree, from 1 to 1000G; each takes some 70 bytes with an order of 6. Default 1M.
+    /// Keys in the tree; each takes some 70 bytes with an order of 6. Default 1M.
+    #[schemars(range(min = 1, max = 1_000_000_000_000u64))]
     elements: u64,
-    /// Most children of a node, from 3 to 512. Default 6, as in the benchmark.
+    /// Most children of a node. Default 6, as in the benchmark.
+    #[schemars(range(min = 3, max = 512))]
     order: u64,
     /// Lookups. Default 100k.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     lookups: u64,
     /// Chooses the keys looked up. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -34,8 +37,7 @@ impl Describe for BtreeDesc {
     type Kernel = Btree;
 
     fn kernel(&self) -> Result<Btree, String> {
-        let elements = between("elements", self.elements, 1, 1_000_000_000_000)?;
-        Ok(Btree::new(elements, between("order", self.order, 3, 512)?, self.lookups, self.seed))
+        Ok(Btree::new(self.elements, self.order, self.lookups, self.seed))
     }
 }
 

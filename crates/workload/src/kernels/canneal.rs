@@ -3,7 +3,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{Shuffle, below, mix, nth, unit},
 };
 use schemars::JsonSchema;
@@ -13,18 +12,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CannealDesc {
-    /// Elements: a power of two from 64 to 2^32; each takes 176 bytes, 4 of which are kept in memory. The largest input of
+    /// Elements; each takes 176 bytes, 4 of which are kept in memory. The largest input of
     /// PARSEC has 2500000. Default 16384.
+    #[schemars(range(min = 64, max = 1u64 << 32))]
+    #[schemars(extend("x-power-of-two" = true))]
     elements: u64,
-    /// Nets into an element, and out of it, from 1 to 8. Default 5.
+    /// Nets into an element, and out of it. Default 5.
+    #[schemars(range(min = 1, max = 8))]
     nets: u64,
     /// Steps of falling temperature. Default 10; the paper on PTE coalescing has 6000.
+    #[schemars(range(min = 1, max = 1 << 30))]
     temperatures: u64,
     /// Swaps tried at a temperature. Default 1000; the paper has 15000.
+    #[schemars(range(min = 1, max = 1 << 30))]
     swaps: u64,
     /// Temperature at the beginning. Default 2000, as PARSEC has it.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     temperature: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -39,17 +45,8 @@ impl Describe for CannealDesc {
     type Kernel = Canneal;
 
     fn kernel(&self) -> Result<Canneal, String> {
-        let elements = between("elements", self.elements, 64, 1 << 32)?;
-        if !elements.is_power_of_two() {
-            return Err(format!(
-                "elements is {elements}: give a power of two, such as {}",
-                elements.next_power_of_two()
-            ));
-        }
-        let nets = between("nets", self.nets, 1, 8)?;
-        let steps = between("temperatures", self.temperatures, 1, 1 << 30)?;
-        let swaps = between("swaps", self.swaps, 1, 1 << 30)?;
-        Ok(Canneal::new(elements, nets, steps, swaps, self.temperature as f64, self.seed))
+        let start = self.temperature as f64;
+        Ok(Canneal::new(self.elements, self.nets, self.temperatures, self.swaps, start, self.seed))
     }
 }
 

@@ -3,9 +3,9 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::{size, within},
     seed,
 };
+use mmulab_addr::{Bytes, show_bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,19 +13,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChaseDesc {
-    /// Size of all nodes, from 4K to 64T. Default 64M.
-    footprint: String,
-    /// Size of a node, a multiple of 8, from 8 to the footprint. Default 64.
-    node: String,
+    /// Size of all nodes. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
+    footprint: Bytes,
+    /// Size of a node, a multiple of 8 and at most the footprint. Default 64.
+    #[schemars(extend("x-least" = "8", "x-most" = "64T"))]
+    node: Bytes,
     /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     references: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
 impl Default for ChaseDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), node: "64".into(), references: 1_000_000, seed: 1 }
+        Self { footprint: Bytes(64 << 20), node: Bytes(64), references: 1_000_000, seed: 1 }
     }
 }
 
@@ -34,10 +38,12 @@ impl Describe for ChaseDesc {
     type Kernel = Chase;
 
     fn kernel(&self) -> Result<Chase, String> {
-        let footprint = size(&self.footprint)?;
-        let node = within("node", &self.node, 8, footprint)?;
+        let (Bytes(footprint), Bytes(node)) = (self.footprint, self.node);
+        if node > footprint {
+            return Err(format!("node is {}: give 8 to the footprint, {}", show_bytes(node), show_bytes(footprint)));
+        }
         if !node.is_multiple_of(8) {
-            return Err(format!("node is '{}': give a multiple of 8", self.node));
+            return Err(format!("node is {node}: give a multiple of 8"));
         }
         Ok(Chase::new(footprint, node, self.references, self.seed))
     }

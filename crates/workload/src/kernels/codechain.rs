@@ -3,8 +3,8 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Chain, Memory, Setup},
-    query::{between, within},
 };
+use mmulab_addr::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,20 +12,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CodeChainDesc {
-    /// Functions, from 1 to 4096. Default 16.
+    /// Functions. Default 16.
+    #[schemars(range(min = 1, max = 4096))]
     functions: u64,
-    /// From one function's page to the next: a power of two from 4K to 1G. Default 2M.
-    spacing: String,
+    /// From one function's page to the next. Default 2M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
+    spacing: Bytes,
     /// How much further into its page each function begins than the one before: a multiple of 16. Default 64, so that they
     /// fit in the first cache together.
+    #[schemars(range(min = 0, max = 1 << 30))]
     offset: u64,
     /// Times that all functions are called. Default 10k.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     rounds: u64,
 }
 
 impl Default for CodeChainDesc {
     fn default() -> Self {
-        Self { functions: 16, spacing: "2M".into(), offset: 64, rounds: 10_000 }
+        Self { functions: 16, spacing: Bytes(2 << 20), offset: 64, rounds: 10_000 }
     }
 }
 
@@ -34,15 +38,10 @@ impl Describe for CodeChainDesc {
     type Kernel = CodeChain;
 
     fn kernel(&self) -> Result<CodeChain, String> {
-        let functions = between("functions", self.functions, 1, 4096)?;
-        let spacing = within("spacing", &self.spacing, 4096, 1 << 30)?;
-        if !spacing.is_power_of_two() {
-            return Err(format!("spacing is '{}': give a power of two", self.spacing));
-        }
         if !self.offset.is_multiple_of(16) {
             return Err(format!("offset is {}: give a multiple of 16", self.offset));
         }
-        Ok(CodeChain::new(functions, spacing, self.offset, self.rounds))
+        Ok(CodeChain::new(self.functions, self.spacing.0, self.offset, self.rounds))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -14,15 +13,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsDesc {
-    /// Modules, from 2 to 2^32, 256 bytes each. Default 10k.
+    /// Modules, 256 bytes each. Default 10k.
+    #[schemars(range(min = 2, max = 1u64 << 32))]
     modules: u64,
-    /// Messages under way at a time, from 1 to 2^32; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
+    /// Messages under way at a time; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     messages: u64,
-    /// Gates of a module, each to a random other one, from 1 to 16. Default 4.
+    /// Gates of a module, each to a random other one. Default 4.
+    #[schemars(range(min = 1, max = 16))]
     gates: u64,
     /// Events. Default 100k.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     events: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -37,10 +41,7 @@ impl Describe for EventsDesc {
     type Kernel = Events;
 
     fn kernel(&self) -> Result<Events, String> {
-        let modules = between("modules", self.modules, 2, 1 << 32)?;
-        let messages = between("messages", self.messages, 1, 1 << 32)?;
-        let gates = between("gates", self.gates, 1, 16)?;
-        Ok(Events::new(modules, messages, gates, between("events", self.events, 0, 1 << 40)?, self.seed))
+        Ok(Events::new(self.modules, self.messages, self.gates, self.events, self.seed))
     }
 }
 

@@ -3,7 +3,6 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     ranks::Ranks,
     seed::{mix, nth},
 };
@@ -14,16 +13,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FreqMineDesc {
-    /// Transactions, from 1 to 2^32; the tree they make is kept in memory: up to 24 bytes for each item in them. PARSEC's
+    /// Transactions; the tree they make is kept in memory: up to 24 bytes for each item in them. PARSEC's
     /// largest input has 250000. Default 2000.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     transactions: u64,
-    /// Items there are, from 2 to 2^24. Default 1000.
+    /// Items there are. Default 1000.
+    #[schemars(range(min = 2, max = 1 << 24))]
     items: u64,
-    /// Items drawn for a transaction, from 1 to 64; the same one twice counts once. Default 20.
+    /// Items drawn for a transaction; the same one twice counts once. Default 20.
+    #[schemars(range(min = 1, max = 64))]
     length: u64,
     /// How many of 1000 transactions must hold what is frequent. Default 10.
+    #[schemars(range(min = 1, max = 1000))]
     support: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -38,10 +42,7 @@ impl Describe for FreqMineDesc {
     type Kernel = FreqMine;
 
     fn kernel(&self) -> Result<FreqMine, String> {
-        let transactions = between("transactions", self.transactions, 1, 1 << 32)?;
-        let items = between("items", self.items, 2, 1 << 24)?;
-        let length = between("length", self.length, 1, 64)?;
-        Ok(FreqMine::new(transactions, items, length, between("support", self.support, 1, 1000)?, self.seed))
+        Ok(FreqMine::new(self.transactions, self.items, self.length, self.support, self.seed))
     }
 }
 

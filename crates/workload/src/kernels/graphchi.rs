@@ -4,7 +4,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,15 +12,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GraphChiDesc {
-    /// The graph has 2^scale vertices, from 4 to 28; its edges are kept in memory: 130 bytes a vertex. Default 14.
+    /// The graph has 2^scale vertices; its edges are kept in memory: 130 bytes a vertex. Default 14.
+    #[schemars(range(min = 4, max = 28))]
     scale: u64,
-    /// Edges for each vertex, from 1 to 64. Default 16.
+    /// Edges for each vertex. Default 16.
+    #[schemars(range(min = 1, max = 64))]
     edgefactor: u64,
-    /// Intervals the vertices are divided in, from 1 to 64. Default 4.
+    /// Intervals the vertices are divided in. Default 4.
+    #[schemars(range(min = 1, max = 64))]
     shards: u64,
     /// Passes over the graph. Default 3, as in the paper on PTE coalescing.
+    #[schemars(range(min = 1, max = 1 << 20))]
     iterations: u64,
     /// Seed of the graph. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -36,13 +40,12 @@ impl Describe for GraphChiDesc {
     type Kernel = GraphChi;
 
     fn kernel(&self) -> Result<GraphChi, String> {
-        let shards = between("shards", self.shards, 1, 64)?;
-        let iterations = between("iterations", self.iterations, 1, 1 << 20)?;
+        let shards = self.shards;
         let graph = Kronecker::new(self.scale, self.edgefactor, self.seed)?;
         if shards > graph.vertices() {
             return Err(format!("shards is {shards}: the graph has {} vertices", graph.vertices()));
         }
-        Ok(GraphChi::new(graph, shards, iterations))
+        Ok(GraphChi::new(graph, shards, self.iterations))
     }
 }
 

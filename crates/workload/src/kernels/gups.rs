@@ -3,9 +3,9 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::power,
     seed::mix,
 };
+use mmulab_addr::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GupsDesc {
-    /// Size of the table: a power of two from 4K to 64T. Default 64M.
-    footprint: String,
+    /// Size of the table. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T", "x-power-of-two" = true))]
+    footprint: Bytes,
     /// Updates, each one load and one store. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     updates: u64,
     /// Chooses where in the random sequence to begin. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
 impl Default for GupsDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), updates: 1_000_000, seed: 1 }
+        Self { footprint: Bytes(64 << 20), updates: 1_000_000, seed: 1 }
     }
 }
 
@@ -32,7 +35,7 @@ impl Describe for GupsDesc {
     type Kernel = Gups;
 
     fn kernel(&self) -> Result<Gups, String> {
-        Ok(Gups::new(power(&self.footprint)?, self.updates, self.seed))
+        Ok(Gups::new(self.footprint.0, self.updates, self.seed))
     }
 }
 

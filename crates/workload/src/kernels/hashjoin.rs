@@ -3,7 +3,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
     seed::{Shuffle, below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -13,14 +12,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HashJoinDesc {
-    /// Tuples of the inner relation, over which the table is built: a power of two from 2 to 2^40, as in 2^24 =
-    /// 16777216. Each takes 40 bytes. Default 1048576.
+    /// Tuples of the inner relation, over which the table is built, as in 2^24 = 16777216. Each takes 40 bytes. Default 1048576.
+    #[schemars(range(min = 2, max = 1u64 << 40))]
+    #[schemars(extend("x-power-of-two" = true))]
     inner: u64,
     /// Tuples of the outer relation, which probe it; each takes 16 bytes. Default 1048576.
+    #[schemars(range(min = 1, max = 1u64 << 40))]
     outer: u64,
     /// Whether the table is built too: 1, or 0 to begin with the probing. Default 1.
+    #[schemars(range(min = 0, max = 1))]
     build: u64,
     /// Chooses the order of the keys. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -35,12 +38,7 @@ impl Describe for HashJoinDesc {
     type Kernel = HashJoin;
 
     fn kernel(&self) -> Result<HashJoin, String> {
-        let inner = between("inner", self.inner, 2, 1 << 40)?;
-        if !inner.is_power_of_two() {
-            return Err(format!("inner is {inner}: give a power of two, such as {}", inner.next_power_of_two()));
-        }
-        let outer = between("outer", self.outer, 1, 1 << 40)?;
-        Ok(HashJoin::new(inner, outer, between("build", self.build, 0, 1)? == 1, self.seed))
+        Ok(HashJoin::new(self.inner, self.outer, self.build == 1, self.seed))
     }
 }
 

@@ -3,7 +3,6 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -13,13 +12,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McfDesc {
-    /// Nodes, from 16 to 2^32, 104 bytes each, 12 of which are kept in memory. Default 10k.
+    /// Nodes, 104 bytes each, 12 of which are kept in memory. Default 10k.
+    #[schemars(range(min = 16, max = 1u64 << 32))]
     nodes: u64,
     /// Arcs, 64 bytes each, 1 of which is kept. Default 100k.
+    #[schemars(range(min = 16, max = 1u64 << 38))]
     arcs: u64,
     /// Pivots: each is a pass over a group of arcs, and a walk up the tree. Default 500.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     pivots: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -34,9 +37,7 @@ impl Describe for McfDesc {
     type Kernel = Mcf;
 
     fn kernel(&self) -> Result<Mcf, String> {
-        let nodes = between("nodes", self.nodes, 16, 1 << 32)?;
-        let arcs = between("arcs", self.arcs, 16, 1 << 38)?;
-        Ok(Mcf::new(nodes, arcs, between("pivots", self.pivots, 0, 1 << 40)?, self.seed))
+        Ok(Mcf::new(self.nodes, self.arcs, self.pivots, self.seed))
     }
 }
 

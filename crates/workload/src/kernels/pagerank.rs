@@ -4,7 +4,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,13 +13,17 @@ use std::sync::Arc;
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageRankDesc {
-    /// The graph has 2^scale vertices, from 4 to 28; it is built in memory: 140 bytes a vertex. Default 14.
+    /// The graph has 2^scale vertices; it is built in memory: 140 bytes a vertex. Default 14.
+    #[schemars(range(min = 4, max = 28))]
     scale: u64,
-    /// Edges for each vertex, from 1 to 64; each goes both ways. Default 16.
+    /// Edges for each vertex; each goes both ways. Default 16.
+    #[schemars(range(min = 1, max = 64))]
     edgefactor: u64,
     /// Passes over the graph. Default 3.
+    #[schemars(range(min = 1, max = 1 << 20))]
     iterations: u64,
     /// Seed of the graph. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -35,8 +38,7 @@ impl Describe for PageRankDesc {
     type Kernel = PageRank;
 
     fn kernel(&self) -> Result<PageRank, String> {
-        let iterations = between("iterations", self.iterations, 1, 1 << 20)?;
-        Ok(PageRank::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, iterations))
+        Ok(PageRank::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, self.iterations))
     }
 }
 

@@ -3,8 +3,8 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::{size, within},
 };
+use mmulab_addr::{Bytes, show_bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SequentialDesc {
-    /// Size of the array, from 4K to 64T. Default 64M.
-    footprint: String,
+    /// Size of the array. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
+    footprint: Bytes,
     /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     references: u64,
 }
 
 impl Default for SequentialDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), references: 1_000_000 }
+        Self { footprint: Bytes(64 << 20), references: 1_000_000 }
     }
 }
 
@@ -29,7 +31,7 @@ impl Describe for SequentialDesc {
     type Kernel = Stride;
 
     fn kernel(&self) -> Result<Stride, String> {
-        Ok(Stride::new(size(&self.footprint)?, 8, self.references))
+        Ok(Stride::new(self.footprint.0, 8, self.references))
     }
 }
 
@@ -37,17 +39,20 @@ impl Describe for SequentialDesc {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StrideDesc {
-    /// Size of the array, from 4K to 64T. Default 64M.
-    footprint: String,
-    /// Distance between loads, from 1 to the footprint. Default 4K.
-    stride: String,
+    /// Size of the array. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
+    footprint: Bytes,
+    /// Distance between loads, at most the footprint. Default 4K.
+    #[schemars(extend("x-least" = "1", "x-most" = "64T"))]
+    stride: Bytes,
     /// Loads of a byte. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     references: u64,
 }
 
 impl Default for StrideDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), stride: "4K".into(), references: 1_000_000 }
+        Self { footprint: Bytes(64 << 20), stride: Bytes(4 << 10), references: 1_000_000 }
     }
 }
 
@@ -56,8 +61,15 @@ impl Describe for StrideDesc {
     type Kernel = Stride;
 
     fn kernel(&self) -> Result<Stride, String> {
-        let footprint = size(&self.footprint)?;
-        Ok(Stride::new(footprint, within("stride", &self.stride, 1, footprint)?, self.references))
+        let (Bytes(footprint), Bytes(stride)) = (self.footprint, self.stride);
+        if stride > footprint {
+            return Err(format!(
+                "stride is {}: give 1 to the footprint, {}",
+                show_bytes(stride),
+                show_bytes(footprint)
+            ));
+        }
+        Ok(Stride::new(footprint, stride, self.references))
     }
 }
 

@@ -1,10 +1,9 @@
 use super::Describe;
 use crate::{
     kernels::drawn::{Draw, Drawn},
-    query::size,
     seed::{below, mix, nth},
 };
-use mmulab_addr::BASE_BYTES;
+use mmulab_addr::{BASE_BYTES, Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +11,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SparseDesc {
-    /// Size of the array, from 4K to 64T. Default 64M.
-    footprint: String,
-    /// Share of its pages that are touched, each at random, from 0.01 to 1. Default 0.9.
+    /// Size of the array. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
+    footprint: Bytes,
+    /// Share of its pages that are touched, each at random. Default 0.9.
+    #[schemars(range(min = 0.01, max = 1.0))]
     share: f64,
     /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     references: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
 impl Default for SparseDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), share: 0.9, references: 1_000_000, seed: 1 }
+        Self { footprint: Bytes(64 << 20), share: 0.9, references: 1_000_000, seed: 1 }
     }
 }
 
@@ -33,10 +36,7 @@ impl Describe for SparseDesc {
     type Kernel = Drawn<Sparse>;
 
     fn kernel(&self) -> Result<Drawn<Sparse>, String> {
-        if !(0.01..=1.0).contains(&self.share) {
-            return Err(format!("share is {}: give 0.01 to 1", self.share));
-        }
-        Ok(Sparse::new(size(&self.footprint)?, self.share, self.references, self.seed))
+        Ok(Sparse::new(self.footprint.0, self.share, self.references, self.seed))
     }
 }
 

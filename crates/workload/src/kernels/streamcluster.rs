@@ -3,7 +3,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -13,14 +12,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamClusterDesc {
-    /// Points of a chunk, from 2 to 2^32; 8 bytes of each are kept in memory. PARSEC's largest input has 200000. Default
+    /// Points of a chunk; 8 bytes of each are kept in memory. PARSEC's largest input has 200000. Default
     /// 2000.
+    #[schemars(range(min = 2, max = 1u64 << 32))]
     points: u64,
-    /// Coordinates of a point, from 1 to 4096, 4 bytes each. Default 128, as PARSEC's largest input.
+    /// Coordinates of a point, 4 bytes each. Default 128, as PARSEC's largest input.
+    #[schemars(range(min = 1, max = 4096))]
     dimensions: u64,
     /// Centres proposed, each by a pass. Default 10.
+    #[schemars(range(min = 1, max = 1 << 30))]
     passes: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -35,9 +38,7 @@ impl Describe for StreamClusterDesc {
     type Kernel = StreamCluster;
 
     fn kernel(&self) -> Result<StreamCluster, String> {
-        let points = between("points", self.points, 2, 1 << 32)?;
-        let dimensions = between("dimensions", self.dimensions, 1, 4096)?;
-        Ok(StreamCluster::new(points, dimensions, between("passes", self.passes, 1, 1 << 30)?, self.seed))
+        Ok(StreamCluster::new(self.points, self.dimensions, self.passes, self.seed))
     }
 }
 

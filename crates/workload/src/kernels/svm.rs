@@ -3,7 +3,6 @@ use crate::{
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
-    query::between,
     seed::{below, mix, nth, unit},
 };
 use schemars::JsonSchema;
@@ -14,18 +13,25 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct SvmDesc {
     /// Instances; each takes 16 bytes for each of its features, and 16 more. 8 of those are kept in memory. Default 10k.
+    #[schemars(range(min = 1, max = 1u64 << 36))]
     instances: u64,
-    /// Features there are, from 16 to 2^32; 8 bytes of each are kept in memory. Default 100k.
+    /// Features there are; 8 bytes of each are kept in memory. Default 100k.
+    #[schemars(range(min = 16, max = 1u64 << 32))]
     features: u64,
-    /// Features an instance has, from 1 to 4096; of kdd2010 it is about 30, of kdd2012 11. Default 30.
+    /// Features an instance has; of kdd2010 it is about 30, of kdd2012 11. Default 30.
+    #[schemars(range(min = 1, max = 4096))]
     nonzeros: u64,
     /// Blocks the instances are divided in. Default 4.
+    #[schemars(range(min = 1, max = 1u64 << 36))]
     blocks: u64,
     /// Passes over a block while it is there. Default 2.
+    #[schemars(range(min = 1, max = 1 << 20))]
     inner: u64,
     /// Passes over all blocks. Default 1.
+    #[schemars(range(min = 1, max = 1 << 20))]
     outer: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -40,12 +46,14 @@ impl Describe for SvmDesc {
     type Kernel = Svm;
 
     fn kernel(&self) -> Result<Svm, String> {
-        let instances = between("instances", self.instances, 1, 1 << 36)?;
-        let features = between("features", self.features, 16, 1 << 32)?;
-        let nonzeros = between("nonzeros", self.nonzeros, 1, 4096.min(features))?;
-        let blocks = between("blocks", self.blocks, 1, instances)?;
-        let (inner, outer) = (between("inner", self.inner, 1, 1 << 20)?, between("outer", self.outer, 1, 1 << 20)?);
-        Ok(Svm::new([instances, features, nonzeros], blocks, [inner, outer], self.seed))
+        let Self { instances, features, nonzeros, blocks, inner, outer, seed } = *self;
+        if nonzeros > features {
+            return Err(format!("nonzeros is {nonzeros}: give 1 to features, {features}"));
+        }
+        if blocks > instances {
+            return Err(format!("blocks is {blocks}: give 1 to instances, {instances}"));
+        }
+        Ok(Svm::new([instances, features, nonzeros], blocks, [inner, outer], seed))
     }
 }
 

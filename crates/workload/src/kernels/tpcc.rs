@@ -6,7 +6,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -16,13 +15,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TpccDesc {
-    /// Warehouses, from 1 to 1M; each takes 63 MB. Default 1.
+    /// Warehouses; each takes 63 MB. Default 1.
+    #[schemars(range(min = 1, max = 1_000_000))]
     warehouses: u64,
     /// Transactions. Default 10k.
+    #[schemars(range(min = 0, max = 1u64 << 32))]
     transactions: u64,
     /// How many of 100 transactions are payments. Default 50, as in DBx1000; of TPC-C's own mix of these two it is 49.
+    #[schemars(range(min = 0, max = 100))]
     payments: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -37,9 +40,7 @@ impl Describe for TpccDesc {
     type Kernel = Tpcc;
 
     fn kernel(&self) -> Result<Tpcc, String> {
-        let warehouses = between("warehouses", self.warehouses, 1, 1_000_000)?;
-        let transactions = between("transactions", self.transactions, 0, 1 << 32)?;
-        Ok(Tpcc::new(warehouses, transactions, between("payments", self.payments, 0, 100)?, self.seed))
+        Ok(Tpcc::new(self.warehouses, self.transactions, self.payments, self.seed))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Contents, Memory, Setup},
-    query::{between, hint},
+    query::hint,
     seed::{below, mix, nth},
 };
 use schemars::JsonSchema;
@@ -18,12 +18,16 @@ pub struct XsBenchDesc {
     /// 119 and 251 GiB. Default small.
     size: String,
     /// Gridpoints of a nuclide; 0 takes the size's: 11303, of XL 238847, of XXL 501578. Default 0.
+    #[schemars(range(min = 0, max = 1 << 30))]
     gridpoints: u64,
     /// Histories followed. Default 1000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     particles: u64,
     /// Lookups in a history. Default 34.
+    #[schemars(range(min = 1, max = 1 << 20))]
     lookups: u64,
     /// Seed of the data; the benchmark's random numbers have theirs. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -48,9 +52,12 @@ impl Describe for XsBenchDesc {
                 return Err(format!("size is '{other}'{}: give one of {}", hint(other, &known), known.join(", ")));
             }
         };
-        let gridpoints = if self.gridpoints == 0 { usual } else { between("gridpoints", self.gridpoints, 3, 1 << 30)? };
-        let lookups = between("lookups", self.lookups, 1, 1 << 20)?;
-        Ok(XsBench::new(nuclides, gridpoints, between("particles", self.particles, 0, 1 << 40)?, lookups, self.seed))
+        let gridpoints = match self.gridpoints {
+            0 => usual,
+            few @ 1..3 => return Err(format!("gridpoints is {few}: give 0 or 3 to {}", 1 << 30)),
+            given => given,
+        };
+        Ok(XsBench::new(nuclides, gridpoints, self.particles, self.lookups, self.seed))
     }
 }
 

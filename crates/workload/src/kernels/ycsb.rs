@@ -3,7 +3,6 @@ use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
-    query::between,
     ranks::{RankSequence, Ranks},
     seed::{Shuffle, below, mix, nth, unit},
 };
@@ -17,13 +16,17 @@ pub struct YcsbDesc {
     /// A: half updates; B: 5 % updates; C: reads; D: reads of the latest, 5 % insertions; E: scans, 5 % insertions; F: half
     /// read-modify-writes. Default C.
     workload: String,
-    /// Rows at the beginning, from 64 to 2^36; each takes 1048 bytes or more with the index. Default 100k.
+    /// Rows at the beginning; each takes 1048 bytes or more with the index. Default 100k.
+    #[schemars(range(min = 64, max = 1u64 << 36))]
     records: u64,
     /// Operations. Default 100k.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     operations: u64,
-    /// How popular few keys are: the exponent of the Zipf distribution, from 0.01 to 10. Default 0.99.
+    /// How popular few keys are: the exponent of the Zipf distribution. Default 0.99.
+    #[schemars(range(min = 0.01, max = 10.0))]
     theta: f64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -41,12 +44,7 @@ impl Describe for YcsbDesc {
         let Some(workload) = MIXES.iter().find(|m| m.name == self.workload) else {
             return Err(format!("workload is '{}': give one of A, B, C, D, E, F", self.workload));
         };
-        if !(0.01..=10.0).contains(&self.theta) {
-            return Err(format!("theta is {}: give 0.01 to 10", self.theta));
-        }
-        let records = between("records", self.records, 64, 1 << 36)?;
-        let operations = between("operations", self.operations, 0, 1 << 40)?;
-        Ok(Ycsb::new(*workload, records, operations, self.theta, self.seed))
+        Ok(Ycsb::new(*workload, self.records, self.operations, self.theta, self.seed))
     }
 }
 

@@ -1,10 +1,10 @@
 use super::Describe;
 use crate::{
     kernels::drawn::{Draw, Drawn},
-    query::power,
     ranks::{RankSequence, Ranks},
     seed::mix,
 };
+use mmulab_addr::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZipfDesc {
-    /// Size of the array: a power of two from 4K to 64T. Default 64M.
-    footprint: String,
-    /// Exponent, from 0.01 to 10. Default 0.99.
+    /// Size of the array. Default 64M.
+    #[schemars(extend("x-least" = "4K", "x-most" = "64T", "x-power-of-two" = true))]
+    footprint: Bytes,
+    /// Exponent. Default 0.99.
+    #[schemars(range(min = 0.01, max = 10.0))]
     exponent: f64,
     /// Loads. `k`, `M` and `G` are powers of 1000. Default 1000000.
+    #[schemars(range(min = 0, max = 1u64 << 40))]
     references: u64,
     /// Seed. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
 impl Default for ZipfDesc {
     fn default() -> Self {
-        Self { footprint: "64M".into(), exponent: 0.99, references: 1_000_000, seed: 1 }
+        Self { footprint: Bytes(64 << 20), exponent: 0.99, references: 1_000_000, seed: 1 }
     }
 }
 
@@ -33,10 +37,7 @@ impl Describe for ZipfDesc {
     type Kernel = Drawn<Zipf>;
 
     fn kernel(&self) -> Result<Drawn<Zipf>, String> {
-        if !(0.01..=10.0).contains(&self.exponent) {
-            return Err(format!("exponent is {}: give 0.01 to 10", self.exponent));
-        }
-        Ok(Zipf::new(power(&self.footprint)?, self.exponent, self.references, self.seed))
+        Ok(Zipf::new(self.footprint.0, self.exponent, self.references, self.seed))
     }
 }
 

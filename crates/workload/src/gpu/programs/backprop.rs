@@ -5,6 +5,7 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct BackpropDesc {
     /// Units of the input layer, a multiple of 16. Default 1048576. Rodinia's: 65536.
+    #[schemars(range(min = SIDE, max = 1u64 << 36))]
     inputs: u64,
 }
 
@@ -22,7 +23,6 @@ impl Describe for BackpropDesc {
     type Grid = Backprop;
 
     fn grid(&self) -> Result<Backprop, String> {
-        between("inputs", self.inputs, SIDE, 1 << 36)?;
         if !self.inputs.is_multiple_of(SIDE) {
             return Err(format!("inputs is {}: give a multiple of {SIDE}", self.inputs));
         }

@@ -8,10 +8,13 @@ use crate::seed::{mix, nth};
 #[serde(deny_unknown_fields, default)]
 pub struct GpuBfsDesc {
     /// Nodes. Default 1000000, Rodinia's largest.
+    #[schemars(range(min = BLOCK, max = 1u64 << 34))]
     nodes: u64,
     /// Most edges of a node; it has 1 to so many. Default 11, which gives the 6 on average of Rodinia's graphs.
+    #[schemars(range(min = 1, max = 1 << 16))]
     edges: u64,
     /// Seed of the graph. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -31,8 +34,6 @@ impl Describe for GpuBfsDesc {
     type Grid = Bfs;
 
     fn grid(&self) -> Result<Bfs, String> {
-        between("nodes", self.nodes, BLOCK, 1 << 34)?;
-        between("edges", self.edges, 1, 1 << 16)?;
         let mut layout = Layout::default();
         let nodes = layout.records(self.nodes, 8);
         Ok(Bfs {

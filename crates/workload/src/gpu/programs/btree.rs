@@ -6,10 +6,13 @@ use crate::seed::{mix, nth};
 #[serde(deny_unknown_fields, default)]
 pub struct GpuBtreeDesc {
     /// Keys. Default 1000000, Rodinia's.
+    #[schemars(range(min = FANOUT, max = 1u64 << 36))]
     keys: u64,
     /// Queries. Default 10000, Rodinia's.
+    #[schemars(range(min = 1, max = 1u64 << 36))]
     queries: u64,
     /// Seed of the keys asked for. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -33,8 +36,6 @@ impl Describe for GpuBtreeDesc {
     type Grid = Btree;
 
     fn grid(&self) -> Result<Btree, String> {
-        between("keys", self.keys, FANOUT, 1 << 36)?;
-        between("queries", self.queries, 1, 1 << 36)?;
         // From the leaves up, by how many there are; then where each level begins, the root first.
         let mut counts = vec![self.keys.div_ceil(FANOUT)];
         while counts[counts.len() - 1] > 1 {

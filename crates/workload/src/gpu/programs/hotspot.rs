@@ -6,10 +6,13 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct HotspotDesc {
     /// Cells of a side. Default 4096. Rodinia's: 512 or 1024.
+    #[schemars(range(min = BLOCK, max = 1 << 20))]
     side: u64,
     /// Steps in time. Default 8.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     steps: u64,
-    /// Steps of a launch, 1 to 7. Default 2, as Rodinia's script gives.
+    /// Steps of a launch. Default 2, as Rodinia's script gives.
+    #[schemars(range(min = 1, max = 7))]
     pyramid: u64,
 }
 
@@ -26,9 +29,6 @@ impl Describe for HotspotDesc {
     type Grid = Hotspot;
 
     fn grid(&self) -> Result<Hotspot, String> {
-        between("side", self.side, BLOCK, 1 << 20)?;
-        between("pyramid", self.pyramid, 1, 7)?;
-        between("steps", self.steps, 1, 1 << 32)?;
         let mut layout = Layout::default();
         let cells = self.side * self.side;
         Ok(Hotspot {

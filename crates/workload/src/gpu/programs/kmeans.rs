@@ -6,12 +6,16 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct KmeansDesc {
     /// Points. Default 494020, those of Rodinia's kdd_cup.
+    #[schemars(range(min = BLOCK, max = 1u64 << 34))]
     points: u64,
     /// Features of a point. Default 34, those of kdd_cup.
+    #[schemars(range(min = 1, max = 1 << 16))]
     features: u64,
     /// Clusters. Default 5, Rodinia's.
+    #[schemars(range(min = 1, max = 1 << 16))]
     clusters: u64,
     /// Passes. Default 2.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     passes: u64,
 }
 
@@ -28,10 +32,6 @@ impl Describe for KmeansDesc {
     type Grid = Kmeans;
 
     fn grid(&self) -> Result<Kmeans, String> {
-        between("points", self.points, BLOCK, 1 << 34)?;
-        between("features", self.features, 1, 1 << 16)?;
-        between("clusters", self.clusters, 1, 1 << 16)?;
-        between("passes", self.passes, 1, 1 << 32)?;
         let mut layout = Layout::default();
         let values = self.points.saturating_mul(self.features);
         Ok(Kmeans {

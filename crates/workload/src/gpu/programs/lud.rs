@@ -6,6 +6,7 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct LudDesc {
     /// Rows and columns, a multiple of 16. Default 2048, Rodinia's largest.
+    #[schemars(range(min = BLOCK, max = 1 << 20))]
     side: u64,
 }
 
@@ -22,7 +23,6 @@ impl Describe for LudDesc {
     type Grid = Lud;
 
     fn grid(&self) -> Result<Lud, String> {
-        between("side", self.side, BLOCK, 1 << 20)?;
         if !self.side.is_multiple_of(BLOCK) {
             return Err(format!("side is {}: give a multiple of {BLOCK}", self.side));
         }

@@ -21,7 +21,6 @@ mod prelude {
         },
         layout::Layout,
         memory::Array,
-        query::between,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

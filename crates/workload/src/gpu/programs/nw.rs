@@ -6,6 +6,7 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct NwDesc {
     /// Length of the sequences, a multiple of 16. Default 4096. Rodinia's: 2048.
+    #[schemars(range(min = BLOCK, max = 1 << 20))]
     length: u64,
 }
 
@@ -22,7 +23,6 @@ impl Describe for NwDesc {
     type Grid = Nw;
 
     fn grid(&self) -> Result<Nw, String> {
-        between("length", self.length, BLOCK, 1 << 20)?;
         if !self.length.is_multiple_of(BLOCK) {
             return Err(format!("length is {}: give a multiple of {BLOCK}", self.length));
         }

@@ -6,10 +6,13 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct PathfinderDesc {
     /// Columns. Default 1000000. Rodinia's: 100000.
+    #[schemars(range(min = BLOCK, max = 1u64 << 36))]
     columns: u64,
     /// Rows. Default 100, Rodinia's.
+    #[schemars(range(min = 2, max = 1 << 24))]
     rows: u64,
-    /// Rows of a launch, 1 to 127. Default 20, Rodinia's.
+    /// Rows of a launch. Default 20, Rodinia's.
+    #[schemars(range(min = 1, max = 127))]
     pyramid: u64,
 }
 
@@ -26,9 +29,6 @@ impl Describe for PathfinderDesc {
     type Grid = Pathfinder;
 
     fn grid(&self) -> Result<Pathfinder, String> {
-        between("columns", self.columns, BLOCK, 1 << 36)?;
-        between("rows", self.rows, 2, 1 << 24)?;
-        between("pyramid", self.pyramid, 1, 127)?;
         let mut layout = Layout::default();
         Ok(Pathfinder {
             columns: self.columns,

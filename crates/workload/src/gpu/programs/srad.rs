@@ -5,8 +5,10 @@ use super::prelude::*;
 #[serde(deny_unknown_fields, default)]
 pub struct SradDesc {
     /// Rows and columns of the image, a multiple of 16. Default 2048, Rodinia's.
+    #[schemars(range(min = BLOCK, max = 1 << 20))]
     side: u64,
     /// Passes. Default 2, Rodinia's.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     passes: u64,
 }
 
@@ -23,8 +25,6 @@ impl Describe for SradDesc {
     type Grid = Srad;
 
     fn grid(&self) -> Result<Srad, String> {
-        between("side", self.side, BLOCK, 1 << 20)?;
-        between("passes", self.passes, 1, 1 << 32)?;
         if !self.side.is_multiple_of(BLOCK) {
             return Err(format!("side is {}: give a multiple of {BLOCK}", self.side));
         }

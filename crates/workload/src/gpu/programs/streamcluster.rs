@@ -7,16 +7,22 @@ use crate::seed::{mix, nth};
 #[serde(deny_unknown_fields, default)]
 pub struct GpuStreamclusterDesc {
     /// Points. Default 65536, Rodinia's.
+    #[schemars(range(min = BLOCK, max = 1u64 << 34))]
     points: u64,
     /// Coordinates of a point. Default 256, Rodinia's.
+    #[schemars(range(min = 1, max = 1 << 16))]
     dimensions: u64,
     /// Centres there are. Default 20.
+    #[schemars(range(min = 1, max = 1 << 16))]
     centres: u64,
     /// Candidates, a launch each. Default 4.
+    #[schemars(range(min = 1, max = 1u64 << 32))]
     candidates: u64,
-    /// Share of the points that a candidate would take over, 0 to 1. Default 0.05: assumed.
+    /// Share of the points that a candidate would take over. Default 0.05: assumed.
+    #[schemars(range(min = 0.0, max = 1.0))]
     switching: f64,
     /// Which points those are, and who belongs to whom. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
     seed: u64,
 }
 
@@ -35,13 +41,6 @@ impl Describe for GpuStreamclusterDesc {
     type Grid = Streamcluster;
 
     fn grid(&self) -> Result<Streamcluster, String> {
-        between("points", self.points, BLOCK, 1 << 34)?;
-        between("dimensions", self.dimensions, 1, 1 << 16)?;
-        between("centres", self.centres, 1, 1 << 16)?;
-        between("candidates", self.candidates, 1, 1 << 32)?;
-        if !(0.0..=1.0).contains(&self.switching) {
-            return Err(format!("switching is {}: give a share from 0 to 1", self.switching));
-        }
         let mut layout = Layout::default();
         let records = layout.records(self.points, POINT_BYTES);
         Ok(Streamcluster {
