@@ -10,6 +10,8 @@ import pytest
 import test_claims_code as code
 import test_claims_compendia as compendia
 import test_claims_hardware as hardware
+import test_claims_memory_managers as memory
+import test_claims_nested as nested
 import test_claims_sizes as sizes
 from bench import Bench
 
@@ -24,8 +26,13 @@ WRONG: list[tuple[Callable[..., None], tuple[str, ...]]] = [
     (compendia.test_the_worst_overhead, ("table.compendia.merge=256/512",)),
     (compendia.test_one_threshold_for_all_levels, ("table.compendia.merge=32/512", "table.compendia.unmerge=1/512")),
     (compendia.test_merged_at_an_eighth, ("table.compendia.merge=32/512", "table.compendia.unmerge=1/512")),
+    (compendia.test_a_single_page, ("table.compendia.merge=32/512",)),
     (compendia.test_the_simulated_machine_of_paper_5, ("walker.cache.PWC.entries=128",)),
     (hardware.test_the_steady_state_of_reads, ("tlb_rules.coalescing=none",)),
+    (memory.test_reservations_have_several_sizes, ('policy.freebsd.levels=["2M"]',)),
+    (memory.test_the_first_fault_reserves, ('policy.freebsd.levels=["64K"]',)),
+    (nested.test_cold_walks_of_four_levels, ("table.levels=5",)),
+    (nested.test_cold_walks_of_merged_tables, ("table.compendia.merge=32/512",)),
     (sizes.test_bundles_grow, ("tlb.MIX.group=8",)),
     (sizes.test_superpage_index_bits, ("tlb.MIX.mix.index=4K",)),
     (sizes.test_duplicates_arise_and_go, ("tlb.MIX.mix.mirrors=merged",)),

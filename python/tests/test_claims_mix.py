@@ -176,4 +176,7 @@ def test_mix_with_512_sets(store: Store) -> None:
     (row,) = outcome.rows
     names = {sets: of_sets.Shape(sets, "blind", "mix").name for sets in (16, 128, 512)}
     assert row.overhead(names[512]) > 0.13
-    assert row.of[names[512]].walks >= row.of[names[16]].walks
+    # 16 sets of 32 ways hold what the program uses. One way of 512 sets does not: each fill writes all sets.
+    assert row.of[names[512]].walks > 100 * row.of[names[16]].walks
+    second_level = row.of[names[512]].mirroring["STLB"]
+    assert second_level["writes"] == pytest.approx(512 * second_level["fills"], rel=0.01)

@@ -56,4 +56,5 @@ def test_workloads_of_a_mix_keep_what_they_gain() -> None:
     for each in members["members"]:
         base, huge = cycles([each])[each["name"]]
         mixed_base, mixed_huge = together[each["name"]]
+        assert base > 1.02 * huge, "alone, it gains"
         assert mixed_base / mixed_huge > 0.9 * base / huge
