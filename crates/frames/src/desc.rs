@@ -34,6 +34,12 @@ pub enum Fragment {
         #[serde(default = "chunk")]
         #[schemars(extend("x-least" = "4K", "x-most" = "4T"))]
         chunk: String,
+        /// How much of memory it is a share of, from the beginning; the rest is free, in whole blocks. With a chunk of
+        /// `"4K"` base pages get frames that do not follow each other, as where page caches were reclaimed, and large
+        /// pages whole blocks. Default all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-least" = "1M", "x-most" = "16T"))]
+        within: Option<String>,
     },
 }
 

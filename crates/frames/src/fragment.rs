@@ -38,12 +38,20 @@ pub fn occupy(how: &Fragment, first: u32, end: u32, seed: u64) -> Result<Occupie
             }
             chunks(*target, free, first, end).map(Occupied::Free)
         }
-        Fragment::Memhog { percent, chunk } => {
+        Fragment::Memhog { percent, chunk, within } => {
             let chunk = frames_of(chunk, "chunk")?;
+            let within = within.as_ref().map(|text| frames_of(text, "within")).transpose()?;
             if !(0.0..=95.0).contains(percent) {
                 return Err(bad(format!("percent is {percent}: give 0 to 95, the program needs memory too")));
             }
-            hog(*percent, chunk, first, end, seed).map(Occupied::Free)
+            let until = within.map_or(end, |frames| u64::from(end).min(u64::from(first) + frames) as u32);
+            let mut free = hog(*percent, chunk, first, until, seed)?;
+            match free.last_mut() {
+                Some(last) if last.1 == until => last.1 = end,
+                _ if until < end => free.push((until, end)),
+                _ => {}
+            }
+            Ok(Occupied::Free(free))
         }
     }
 }

@@ -114,7 +114,7 @@ fn claim_s2_033_the_fragmentation_tool_reaches_its_target() {
 
 #[test]
 fn memhog_takes_its_share_and_repeats() {
-    let hog = |percent| frames("1G", Fragment::Memhog { percent, chunk: "2M".into() });
+    let hog = |percent| frames("1G", Fragment::Memhog { percent, chunk: "2M".into(), within: None });
     let total = (1u64 << 18) - RESERVED;
     for percent in [0.0, 20.0, 60.0] {
         let share = 1.0 - hog(percent).free_frames() as f64 / total as f64;
@@ -125,11 +125,30 @@ fn memhog_takes_its_share_and_repeats() {
 }
 
 #[test]
+fn memhog_within_a_part_leaves_single_frames_there_and_whole_blocks_behind() {
+    let half = Fragment::Memhog { percent: 50.0, chunk: "4K".into(), within: Some("512M".into()) };
+    let mut f = frames("1G", half);
+    let (total, hogged) = ((1u64 << 18) - RESERVED, 1u64 << 17);
+    assert_eq!(f.free_frames(), total - hogged / 2);
+    // Base pages take what is scattered first: a frame follows the one before in half of the cases.
+    let mut next = || f.alloc(PageOrder::P4K, Mobility::Movable, 0).expect("free").0;
+    let singles: Vec<u64> = (0..10_000).map(|_| next()).collect();
+    let follow = singles.windows(2).filter(|w| w[1] == w[0] + 1).count();
+    assert!((1000..7000).contains(&follow), "{follow} of 10,000 frames follow");
+    assert!(singles.iter().all(|&pfn| pfn <= hogged + RESERVED));
+    // Large pages have the other half.
+    let blocks = std::iter::from_fn(|| f.alloc_contiguous(PageOrder::P2M)).count();
+    assert!((250..=256).contains(&blocks), "{blocks} blocks of 2 MB");
+}
+
+#[test]
 fn memhog_places_otherwise_for_each_seed() {
     // What is left, as the blocks that it is handed out in.
     let left = |seed| {
-        let desc =
-            MemoryDesc { fragment: Fragment::Memhog { percent: 40.0, chunk: "2M".into() }, ..MemoryDesc::of("1G") };
+        let desc = MemoryDesc {
+            fragment: Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None },
+            ..MemoryDesc::of("1G")
+        };
         let mut frames = Frames::new(&desc, 1, seed).unwrap();
         std::iter::from_fn(|| frames.alloc_contiguous(PageOrder::P2M)).collect::<Vec<_>>()
     };
@@ -224,7 +243,7 @@ fn aged_memory_is_whole_beyond_what_is_in_use() {
         assert!(frames.free_blocks(10) > 1500);
     }
     // What is held at random says itself which frames are free.
-    let hog = Fragment::Memhog { percent: 40.0, chunk: "2M".into() };
+    let hog = Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None };
     let free = |aged| {
         Frames::new(&MemoryDesc { aged, fragment: hog.clone(), ..MemoryDesc::of("1G") }, 1, 0).unwrap().free_frames()
     };

@@ -101,7 +101,7 @@ const FEWEST: u64 = 256;
 /// Bursts of a measurement, of which the fastest counts.
 const BURSTS: u32 = 3;
 /// Chases of a round after a wait: a round that is short beside the wait ages its own lines little.
-const IDLE_CHAINS: u64 = 8;
+pub(crate) const IDLE_CHAINS: u64 = 8;
 /// Longest that a point may wait.
 const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Most bytes of a region: what a mistaken number would ask for.

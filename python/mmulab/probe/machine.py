@@ -20,6 +20,8 @@ AGREES = 1.6
 LINE = 64
 # Share of resamples that must show a figure of which even a rough value helps.
 MOSTLY = 0.8
+# Base pages of which a larger share follow each other are as good as in order.
+SCATTERED = 0.95
 
 
 class Table:
@@ -71,15 +73,18 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
         _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
     ]
     rules = Table(machine["cache_rules"], base)
-    _set(rules, "memory_cycles", figures.get("memory_cycles"), round)
+    # Of a chase over all of a large footprint, walks are a part; the model adds its own.
+    alone = figures.get("memory_alone_cycles")
+    _set(rules, "memory_cycles", alone if _usable(alone) else figures.get("memory_cycles"), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
-    memory = {"size": f"{math.ceil(processor['memory_bytes'] / (1 << 30))}G"}
+    memory = _memory(processor["memory_bytes"], probe["system"].get("frames_follow"))
     hypervisor = processor["hypervisor"]
+    # What the kernel here hands out is the guest's memory.
     parts = [
         f"name = {toml_value(name)}\ntitle = {toml_value(_title(processor))}\n"
         f'description = """\n{_description(probe, base, how_near)}\n"""\nisa = {toml_value(processor["isa"])}\n',
         _plain("core", core.done()),
-        _plain("memory", memory),
+        _plain("memory", {"size": memory["size"]} if hypervisor else memory),
         _plain("table", machine["table"]),
         toml_tables("tlb", [t.done() for t in tlbs]),
         _plain("tlb_rules", Table(machine["tlb_rules"], base).done()),
@@ -89,7 +94,7 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
         _plain("cache_rules", rules.done()),
     ]
     if hypervisor:
-        parts.append(_guest(hypervisor, memory["size"], large))
+        parts.append(_guest(hypervisor, memory, large))
     return "\n".join(part for part in parts if part)
 
 
@@ -215,7 +220,19 @@ def _size(size: int) -> str:
     return str(size)
 
 
-def _guest(hypervisor: str, memory: str, large: float | None) -> str:
+def _memory(size: int, follow: float | None) -> Json:
+    """Memory, of which half hands out frames as scattered as the kernel's are, and the other half whole blocks."""
+    gigabytes = math.ceil(size / (1 << 30))
+    memory: Json = {"size": f"{gigabytes}G"}
+    if follow is not None and follow < SCATTERED:
+        percent = min(90, round(100 * (1 - follow)))
+        within = f"{max(1, gigabytes * 512)}M"
+        memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": within}
+        memory["source"] = f"fragment: {follow:.0%} of fresh base pages follow the page before (pagemap)"
+    return memory
+
+
+def _guest(hypervisor: str, memory: Json, large: float | None) -> str:
     """The virtual machine, with the host's policy that fits what the probe of large entries saw."""
     if large is None:
         word = "whether the host backs it with large pages was not found out"
@@ -223,5 +240,5 @@ def _guest(hypervisor: str, memory: str, large: float | None) -> str:
         word = "no 2 MB entries were seen, so the host backs it with small pages: keep the host's policy linux-4k"
     else:
         word = "2 MB entries were seen, so the host backs it with large pages: give --host-policy linux-thp"
-    table = {"memory": {"size": memory}, "source": f"hypervisor {hypervisor}; {word}"}
+    table = {"memory": memory, "source": f"hypervisor {hypervisor}; {word}"}
     return _plain("virtual", table)

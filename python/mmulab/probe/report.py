@@ -23,6 +23,7 @@ NAMES = {
     "memory_cycles": "memory, dependent loads",
     "memory_ns": "  the same in ns",
     "l3_retention_cycles": "an unused line of the third-level cache stays for",
+    "memory_alone_cycles": "memory, without walks",
     "memory_outstanding": "loads of memory at once",
     "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",
     "l2_tlb_entries_4k": "second-level TLB, 4 KB pages",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mmulab import _core
+from mmulab.probe import frames
 from mmulab.units import parse_bytes
 
 Json = dict[str, Any]
@@ -50,6 +51,7 @@ def describe() -> Json:
         "processor": processor(),
         "caches": caches(),
         "kernel": platform.release(),
+        "frames_follow": frames.share_following(),
         "transparent_hugepage": chosen(_read(_THP / "enabled")) or "absent",
         "load_average": os.getloadavg()[0],
     }

@@ -170,6 +170,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     }
     if let (Some(curve), Some(adds)) = (of("idle"), of("add-chain")) {
         all.push(retention::figure_of(curve, 1000.0 / median(&adds.points[0].ns)));
+        all.push(retention::memory_alone(curve));
     }
     for size in ["4k", "2m"] {
         if let Some(curve) = of(&format!("pages-{size}")) {

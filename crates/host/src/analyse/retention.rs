@@ -1,10 +1,10 @@
-//! How long a line stays in a cache that neighbours share, by the curve `idle`.
+//! How long a line stays in a cache that neighbours share, and how far memory is without walks, by the curve `idle`.
 //!
 //! A round of a chase costs more the longer its lines were left alone, until all of them come from memory. If lines go at
 //! random, the share that is left falls exponentially, and the mean time is the inverse of the slope of its logarithm.
 
 use super::figures::{Figure, Take, Wanted, figure};
-use crate::curve::{Curve, Pattern, Point};
+use crate::curve::{Curve, IDLE_CHAINS, Pattern, Point};
 
 const LINE: f64 = 64.0;
 /// The caches must make a round at least this much cheaper than memory, as a share; else there is nothing to fit.
@@ -24,6 +24,23 @@ pub(super) fn figure_of(curve: &Curve, mhz: f64) -> Figure {
             .into(),
     };
     figure(wanted, &|take| mean_stay(curve, take, mhz).map(|cycles| (cycles, None)))
+}
+
+/// The figure `memory_alone_cycles`: what a load takes whose line was left alone longest. Its footprint is within the reach
+/// of the TLBs, so that no walk is in it, as walks are in a chase over all of a large footprint.
+pub(super) fn memory_alone(curve: &Curve) -> Figure {
+    let wanted = Wanted {
+        name: "memory_alone_cycles".into(),
+        unit: "cycles",
+        curve,
+        note: format!("lines that were left alone longest, {IDLE_CHAINS} loads at once"),
+        missing: "lines that were left alone were as near as before".into(),
+    };
+    figure(wanted, &|take| {
+        let cost = |p: &Point| take.median(&p.cycles);
+        let (near, far) = (cost(curve.points.first()?), cost(curve.points.last()?));
+        (far - near >= LEAST_GAIN * far).then(|| (far * IDLE_CHAINS as f64, None))
+    })
 }
 
 /// The mean in cycles; None where waiting changes nothing.
@@ -92,6 +109,12 @@ mod tests {
             let found = figure_of(&curve(mean, 3500.0), 3500.0).value.unwrap();
             assert!((found / mean - 1.0).abs() < 0.15, "{found} of {mean}");
         }
+    }
+
+    #[test]
+    fn memory_is_what_lines_take_that_were_left_alone_longest() {
+        assert_eq!(memory_alone(&curve(22e6, 3500.0)).value, Some(600.0));
+        assert_eq!(memory_alone(&curve(1e14, 3500.0)).value, None);
     }
 
     #[test]
