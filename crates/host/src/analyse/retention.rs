@@ -39,7 +39,7 @@ pub(super) fn memory_alone(curve: &Curve) -> Figure {
     figure(wanted, &|take| {
         let cost = |p: &Point| take.median(&p.cycles);
         let (near, far) = (cost(curve.points.first()?), cost(curve.points.last()?));
-        (far - near >= LEAST_GAIN * far).then(|| (far * IDLE_CHAINS as f64, None))
+        (far - near >= LEAST_GAIN * far).then_some((far * IDLE_CHAINS as f64, None))
     })
 }
 
