@@ -65,21 +65,20 @@ def test_how_long_a_line_stays_in_a_shared_cache_and_how_many_misses_run_enter_t
     assert "memory.fill_buffers: probed" in timing["source"]
 
 
-def test_frames_that_do_not_follow_each_other_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:
-    assert frames.following([7, 8, 9, 10]) == 1
-    assert frames.following([5, 9, 10]) == 0.5
+def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:
+    assert frames.density_of(list(range(16, 0, -1))) == 16 / 24
+    assert frames.density_of([8, 24, 40, 41]) == 4 / 24
     # Hidden from users without rights.
-    assert frames.following([0, 0, 0]) is None
-    hidden = tmp_path / "pagemap"
-    assert frames.share_following(64, hidden) is None
+    assert frames.density_of([0, 0, 0]) is None
+    assert frames.density(64, tmp_path / "pagemap") is None
     scattered = json.loads(json.dumps(recorded))
-    scattered["system"]["frames_follow"] = 0.4
+    scattered["system"]["frame_density"] = 0.4
     path = tmp_path / "m.toml"
     path.write_text(machine_toml(scattered))
     machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
     fragment = machine["virtual"]["memory"]["fragment"]
     assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 60, "4K")
-    assert "40% of fresh base pages follow" in machine["virtual"]["memory"]["source"]
+    assert "fill 40% of their groups" in machine["virtual"]["memory"]["source"]
     assert machine["memory"]["fragment"]["kind"] == "none"
 
 

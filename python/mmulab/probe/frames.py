@@ -1,4 +1,4 @@
-"""Where the kernel puts base pages: whether the frame of a page follows that of the page before.
+"""Where the kernel puts base pages: how densely their frames lie.
 
 Walks read page-table entries by the cache line, eight pages each, and a hypervisor's entries by the guest's frames. So
 scattered frames cost more lines. Only root sees frame numbers (/proc/self/pagemap).
@@ -6,19 +6,20 @@ scattered frames cost more lines. Only root sees frame numbers (/proc/self/pagem
 
 import contextlib
 import ctypes
-import itertools
 import mmap
 import struct
 from pathlib import Path
 
 PAGES = 16384
+# Base pages whose entries share a cache line.
+GROUP = 8
 _FRAME = (1 << 55) - 1
 _PRESENT = 1 << 63
 _MADV_NOHUGEPAGE = 15
 
 
-def share_following(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> float | None:
-    """Of fresh base pages, the share whose frame follows the frame before it; None where frames cannot be seen."""
+def density(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> float | None:
+    """How densely the frames of fresh base pages lie (see `density_of`); None where frames cannot be seen."""
     size = pages * mmap.PAGESIZE
     with mmap.mmap(-1, size) as memory:
         if hasattr(memory, "madvise"):
@@ -36,11 +37,11 @@ def share_following(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap
                 entries = struct.unpack(f"{pages}Q", file.read(pages * 8))
         except (OSError, struct.error):
             return None
-    return following([entry & _FRAME for entry in entries if entry & _PRESENT])
+    return density_of([entry & _FRAME for entry in entries if entry & _PRESENT])
 
 
-def following(frames: list[int]) -> float | None:
-    """The share of frames that follow the one before; None of no frames, or where all are hidden as 0."""
-    if len(frames) < 2 or not any(frames):
+def density_of(frames: list[int]) -> float | None:
+    """Frames as a share of the aligned groups of eight that they lie in; None if there are none, or all hidden as 0."""
+    if not any(frames):
         return None
-    return sum(b == a + 1 for a, b in itertools.pairwise(frames)) / (len(frames) - 1)
+    return len(frames) / (GROUP * len({frame // GROUP for frame in frames}))

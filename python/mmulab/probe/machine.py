@@ -20,7 +20,7 @@ AGREES = 1.6
 LINE = 64
 # Share of resamples that must show a figure of which even a rough value helps.
 MOSTLY = 0.8
-# Base pages of which a larger share follow each other are as good as in order.
+# Base pages that lie more densely are as good as in order.
 SCATTERED = 0.95
 
 
@@ -77,7 +77,7 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     alone = figures.get("memory_alone_cycles")
     _set(rules, "memory_cycles", alone if _usable(alone) else figures.get("memory_cycles"), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
-    memory = _memory(processor["memory_bytes"], probe["system"].get("frames_follow"))
+    memory = _memory(processor["memory_bytes"], probe["system"].get("frame_density"))
     hypervisor = processor["hypervisor"]
     # What the kernel here hands out is the guest's memory.
     parts = [
@@ -194,13 +194,15 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
     table = Table(cache, base)
     name = ("l1d", "l2", "l3")[at] if at < 3 else None
     figure = figures.get(f"{name}_bytes")
-    _set(table, "cycles", figures.get(f"{name}_cycles"), round)
     retention = figures.get("l3_retention_cycles") if name == "l3" else None
     if retention is not None and retention["value"] is not None and retention["found"] >= MOSTLY:
         # However rough, it is nearer to the truth than lines that stay for ever.
         table.set("retention_cycles", round(retention["value"]), _why(retention))
     system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
     probed = figure["value"] if figure is not None and _usable(figure) else None
+    if not (system and probed) or 1 / AGREES <= system["bytes"] / probed <= AGREES:
+        # A flat part of another size is another thing: the same cache behind the second TLB level, for example.
+        _set(table, "cycles", figures.get(f"{name}_cycles"), round)
     if system and (probed is None or 1 / AGREES <= system["bytes"] / probed <= AGREES):
         how = "not confirmed by the curve" if probed is None else f"confirmed: {_why(figure or {})}"
         table.set("size", _size(system["bytes"]), f"reported by the system, {how}")
@@ -220,15 +222,15 @@ def _size(size: int) -> str:
     return str(size)
 
 
-def _memory(size: int, follow: float | None) -> Json:
+def _memory(size: int, density: float | None) -> Json:
     """Memory, of which half hands out frames as scattered as the kernel's are, and the other half whole blocks."""
     gigabytes = math.ceil(size / (1 << 30))
     memory: Json = {"size": f"{gigabytes}G"}
-    if follow is not None and follow < SCATTERED:
-        percent = min(90, round(100 * (1 - follow)))
+    if density is not None and density < SCATTERED:
+        percent = min(90, round(100 * (1 - density)))
         within = f"{max(1, gigabytes * 512)}M"
         memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": within}
-        memory["source"] = f"fragment: {follow:.0%} of fresh base pages follow the page before (pagemap)"
+        memory["source"] = f"fragment: fresh base pages fill {density:.0%} of their groups of 8 frames (pagemap)"
     return memory
 
 

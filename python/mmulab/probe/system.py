@@ -51,7 +51,7 @@ def describe() -> Json:
         "processor": processor(),
         "caches": caches(),
         "kernel": platform.release(),
-        "frames_follow": frames.share_following(),
+        "frame_density": frames.density(),
         "transparent_hugepage": chosen(_read(_THP / "enabled")) or "absent",
         "load_average": os.getloadavg()[0],
     }
