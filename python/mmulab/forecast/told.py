@@ -62,9 +62,10 @@ def run(case: Case, directory: Path, model: Model) -> Json:
     names = ["4k", *case.settings]
     jobs = [engine.Job(model.machine, POLICIES[name], model.sets) for name in names]
     mhz = model.megahertz()
-    return {
-        name: _told(ran, mhz) for name, ran in zip(names, engine.run(str(trace), jobs, options).results, strict=True)
-    }
+    results = engine.run(str(trace), jobs, options).results
+    # What was not modelled is taken to run as what was.
+    whole = int(engine.trace_info(str(trace))["instructions"]) if model.instructions else None
+    return {name: _told(ran, mhz, whole) for name, ran in zip(names, results, strict=True)}
 
 
 def _from_gate(recording: Path) -> Path:
@@ -77,10 +78,11 @@ def _from_gate(recording: Path) -> Path:
     return cut
 
 
-def _told(result: Result, mhz: float) -> Json:
+def _told(result: Result, mhz: float, whole: int | None) -> Json:
     timing = result.data["timing"]
+    share = 1.0 if whole is None else whole / timing["instructions"]
     return {
-        "seconds": timing["cycles"] / mhz / 1e6,
+        "seconds": timing["cycles"] * share / mhz / 1e6,
         "instructions": timing["instructions"],
         "unknown_instructions": timing["unknown_instructions"],
         "stack": timing["stack"],
