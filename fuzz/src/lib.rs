@@ -2,7 +2,7 @@
 
 use mmulab_trace::{
     AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, Event, Item, LackeyReader, NativeReader,
-    NativeWriter, Ref, Source, TextReader, WarpShape, sealed_chunk, summarize,
+    NativeWriter, Ref, Source, Span, TextReader, WarpShape, sealed_chunk, stretch, summarize,
 };
 use std::io::Cursor;
 
@@ -64,6 +64,17 @@ fn summary(mut source: impl Source) {
     });
 }
 
+/// Reads a part of `source`, with what stands for the part before it.
+fn cut(source: impl Source + 'static) {
+    let mut part = stretch(Box::new(source), Span { start: 1000, end: None });
+    let mut batch = Batch::default();
+    for _ in 0..BATCHES {
+        if !matches!(part.next_batch(&mut batch), Ok(true)) {
+            break;
+        }
+    }
+}
+
 /// Reads what `open` opens, and summarises it.
 fn both<S: Source>(open: impl Fn() -> S) {
     check(open());
@@ -79,6 +90,9 @@ pub fn native(data: &[u8]) {
     if let Ok(mut reader) = open() {
         reader.verify(&mut |_| true);
         let _ = reader.seek(1000);
+    }
+    if let Ok(reader) = open() {
+        cut(reader);
     }
 }
 

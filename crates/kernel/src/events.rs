@@ -78,6 +78,7 @@ impl Kernel {
             }
             Event::Pin { .. }
             | Event::Invlpg { .. }
+            | Event::Resume
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }
@@ -135,6 +136,7 @@ impl Kernel {
             | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Tick
+            | Event::Resume
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }

@@ -78,6 +78,11 @@ impl Lane {
         self.tells_code
     }
 
+    /// Whether its next word, which must be read, ends the state that it begins with.
+    pub fn next_resumes(&self) -> bool {
+        matches!(self.batch.refs[self.at].item(), Item::Event(index) if self.batch.events[index] == Event::Resume)
+    }
+
     /// Whether its next word, which must be read, makes another thread act.
     pub fn next_is_switch(&self) -> bool {
         let Some(Item::Event(index)) = self.batch.refs.get(self.at).map(|word| word.item()) else { return false };
@@ -121,6 +126,8 @@ impl Lane {
             }
             Event::Clone { child } => *child = self.tid(*child)?,
             Event::Pin { .. } if is_placed => return Ok(None),
+            // The states of all members come first, and then one of these.
+            Event::Resume => return Ok(None),
             Event::Pin { tid, .. } => *tid = self.tid(*tid)?,
             Event::Exit { .. } => {
                 self.alive.remove(&self.who.0);

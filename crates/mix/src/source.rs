@@ -23,6 +23,8 @@ pub struct Part {
 /// Several traces as one.
 struct Mix {
     lanes: Vec<Lane>,
+    /// The member whose state is told: that of a trace which was cut. All states come before the first turn.
+    state_of: usize,
     queues: Queues,
     quantum: u64,
     unit: Counted,
@@ -58,6 +60,7 @@ pub fn mix(name: &str, parts: Vec<Part>, schedule: &Schedule) -> Result<Box<dyn 
     let whole = Mix {
         queues: Queues::new(schedule, &cores),
         lanes: parts.into_iter().enumerate().map(lane).collect::<Result<_, _>>()?,
+        state_of: 0,
         quantum: schedule.quantum.max(1),
         unit: schedule.unit,
         end: schedule.end,
@@ -142,6 +145,7 @@ fn info(name: &str, parts: &[Part], schedule: &Schedule) -> Result<TraceInfo, St
         misses_of: first.misses_of.clone(),
         // Threads are renumbered.
         warps: None,
+        skipped: infos.iter().filter_map(|i| i.skipped).reduce(u64::saturating_add),
         mix: Some(Mixed { schedule: described, members: members.collect() }),
         hash: hashes.map(|h| format!("mix {turns} {} of {}", placed.join(" "), h.join(" + "))),
         warnings,
@@ -276,8 +280,42 @@ impl Mix {
         }
     }
 
+    /// Takes a word of the state of the next member that has one. The last is followed by [`Event::Resume`].
+    fn tell_state(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+        let lane = &mut self.lanes[self.state_of];
+        if lane.source.info().skipped.is_some() && lane.has_word()? {
+            if !std::mem::replace(&mut self.told, true) {
+                lane.act(None, batch);
+            }
+            let resumes = lane.next_resumes();
+            let word = lane.batch.refs[lane.at];
+            lane.at += 1;
+            match word.item() {
+                Item::Event(index) => match lane.event(index, false)? {
+                    Some(Event::Switch { .. }) => lane.act(None, batch),
+                    Some(event) => batch.push_event(event),
+                    None => {}
+                },
+                Item::Code(index) => batch.push_code(&lane.batch.code[index]),
+                Item::Access(..) | Item::Retire(_) => batch.refs.push(word),
+            }
+            if !resumes {
+                return Ok(());
+            }
+        }
+        (self.state_of, self.told) = (self.state_of + 1, false);
+        if self.state_of == self.lanes.len() && self.info.skipped.is_some() {
+            batch.push_event(Event::Resume);
+        }
+        Ok(())
+    }
+
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         while !batch.is_full() {
+            if self.state_of < self.lanes.len() {
+                self.tell_state(batch)?;
+                continue;
+            }
             let Some(turn) = self.turn else {
                 if self.pass_on() {
                     continue;

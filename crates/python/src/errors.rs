@@ -22,8 +22,7 @@ pub fn of_trace(error: TraceError) -> PyErr {
         | TraceErrorKind::Damaged(_)
         | TraceErrorKind::End(_)
         | TraceErrorKind::Syntax(_)
-        | TraceErrorKind::Unwritten(_)
-        | TraceErrorKind::Interrupted => false,
+        | TraceErrorKind::Unwritten(_) => false,
     };
     if is_mistake { user(error) } else { failure(error) }
 }

@@ -82,6 +82,18 @@ pub(crate) struct Consumer {
     status: Option<i32>,
 }
 
+/// What takes chunks that became full.
+fn taken<'a>(
+    output: &'a mut Output,
+    buffer: &'a mut Vec<u8>,
+    written: &'a mut u64,
+) -> impl FnMut(&mut Encoder) -> io::Result<()> + 'a {
+    |encoder| {
+        *written += encoder.pending().0;
+        write(encoder, output, buffer)
+    }
+}
+
 /// Writes the chunk of `encoder`.
 fn write(encoder: &mut Encoder, output: &mut Output, buffer: &mut Vec<u8>) -> io::Result<()> {
     buffer.clear();
@@ -156,7 +168,7 @@ impl Consumer {
             self.coming.clear();
         }
         for (number, mut image) in std::mem::take(&mut self.images) {
-            self.unseen_end(number, &mut image);
+            self.unseen_end(number, &mut image)?;
             self.end(&mut image)?;
         }
         let (processes, messages) = self.arena.gaps();
@@ -201,18 +213,49 @@ impl Consumer {
 
     fn words(&mut self, image: u32, tid: u32, words: &[u64]) -> io::Result<()> {
         // An image that ended may go on for a moment: its other threads learn of it late.
-        let Some(recorded) = self.images.get_mut(&image) else { return Ok(()) };
-        let (output, buffer, written) = (&mut self.output, &mut self.buffer, &mut self.written);
-        let more = recorded.words(tid, words, &mut self.limits, &mut |encoder| {
-            *written += encoder.pending().0;
-            write(encoder, output, buffer)
-        })?;
-        self.enough = !more;
+        let Some(mut recorded) = self.images.remove(&image) else { return Ok(()) };
+        let mut rest = words;
+        if self.limits.skip > 0 {
+            rest = recorded.leave_out(
+                tid,
+                words,
+                &mut self.limits,
+                &mut taken(&mut self.output, &mut self.buffer, &mut self.written),
+            )?;
+            if self.limits.skip == 0 {
+                self.resume(&mut recorded, tid)?;
+            }
+        }
+        self.enough = !recorded.words(
+            tid,
+            rest,
+            &mut self.limits,
+            &mut taken(&mut self.output, &mut self.buffer, &mut self.written),
+        )?;
+        self.images.insert(image, recorded);
         self.bound_states()?;
         let pending: u64 = self.images.values().map(Recorded::pending).sum();
         let retired = self.skip - self.limits.skip + self.written + pending;
         self.shared.retired.store(retired, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Enough was left out: every image tells what stands for that, the one that goes on last.
+    fn resume(&mut self, acting: &mut Recorded, tid: u32) -> io::Result<()> {
+        let mut others = std::mem::take(&mut self.images);
+        for image in others.values_mut() {
+            image.tell_left_out(&mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
+            self.close(image)?;
+        }
+        self.images = others;
+        acting.tell_left_out(&mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
+        acting.resume(tid);
+        Ok(())
+    }
+
+    /// The thread of an image did something.
+    fn event(&mut self, image: &mut Recorded, tid: u32, event: &Event) -> io::Result<()> {
+        image.event(tid, event, &mut taken(&mut self.output, &mut self.buffer, &mut self.written))
     }
 
     fn message(&mut self, number: u32, tid: u32, message: Message) -> io::Result<()> {
@@ -234,14 +277,11 @@ impl Consumer {
                     _ => None,
                 });
                 self.lost.extend(lost);
-                let (output, buffer, written) = (&mut self.output, &mut self.buffer, &mut self.written);
-                image.events(tid, &events, &mut |encoder| {
-                    *written += encoder.pending().0;
-                    write(encoder, output, buffer)
-                })?;
+                image.events(tid, &events, &mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
             }
             Message::Fork { child, shares_memory } => {
-                image.event(tid, &Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory });
+                let fork = Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory };
+                self.event(&mut image, tid, &fork)?;
                 let copy = image.copy(child.clone())?;
                 self.close(&mut image)?;
                 self.images.insert(child.number, copy);
@@ -254,7 +294,7 @@ impl Consumer {
             }
             Message::ForkFailed { child } => {
                 if let Some(mut copy) = self.images.remove(&child.number) {
-                    copy.event(child.tid, &Event::Exit { status: 0 });
+                    self.event(&mut copy, child.tid, &Event::Exit { status: 0 })?;
                     self.end(&mut copy)?;
                 }
             }
@@ -278,7 +318,7 @@ impl Consumer {
                 self.status = Some(status);
                 self.enough = true;
             }
-            Message::ExitThread => image.event(tid, &Event::ExitThread),
+            Message::ExitThread => self.event(&mut image, tid, &Event::ExitThread)?,
             Message::Exit { status } => return self.exit(image, tid, status),
         }
         self.images.insert(number, image);
@@ -290,7 +330,7 @@ impl Consumer {
         let is_fork = forked.is_some();
         let mut recorded = match forked {
             Some(forked) => forked,
-            None => Recorded::new(image.clone())?,
+            None => Recorded::new(image.clone(), self.limits.skip > 0)?,
         };
         let known = std::mem::replace(&mut recorded.host_pid, host_pid) == host_pid;
         recorded.blocks_slot = Some(blocks);
@@ -301,7 +341,7 @@ impl Consumer {
             if let Some(mut before) = self.images.remove(&before) {
                 self.end(&mut before)?;
             }
-            recorded.event(image.tid, &Event::Exec { path: path.as_str().into() });
+            self.event(&mut recorded, image.tid, &Event::Exec { path: path.as_str().into() })?;
             recorded.starting = Some(path);
         }
         if isa != self.description.isa && !is_fork {
@@ -316,7 +356,7 @@ impl Consumer {
     }
 
     fn exit(&mut self, mut image: Recorded, tid: u32, status: i32) -> io::Result<()> {
-        image.event(tid, &Event::Exit { status });
+        self.event(&mut image, tid, &Event::Exit { status })?;
         self.end(&mut image)
     }
 
@@ -360,7 +400,7 @@ impl Consumer {
 
     /// Tells what the image was last seen to begin and was not recorded, if there is anything: a program outside the
     /// emulator, or one that never came to run.
-    fn unseen_end(&mut self, number: u32, image: &mut Recorded) -> bool {
+    fn unseen_end(&mut self, number: u32, image: &mut Recorded) -> io::Result<bool> {
         let pid = image.image.pid;
         let coming = self.coming.values().filter(|(_, before)| *before == number).map(|(path, _)| path.clone());
         let failed = coming.chain(image.starting.take()).map(|path| {
@@ -371,11 +411,12 @@ impl Consumer {
         let lost: Vec<String> = image.escaped.take().into_iter().chain(failed).collect();
         self.coming.retain(|_, (_, before)| *before != number);
         for what in &lost {
-            image.event(image.image.tid, &Event::Lost { what: what.as_str().into() });
+            let tid = image.image.tid;
+            self.event(image, tid, &Event::Lost { what: what.as_str().into() })?;
         }
         let any = !lost.is_empty();
         self.lost.extend(lost);
-        any
+        Ok(any)
     }
 
     /// Takes what processes left that ended without saying so. Whether there were any.
@@ -403,7 +444,7 @@ impl Consumer {
             if let Some(mut image) = self.images.remove(&number) {
                 let tid = image.image.tid;
                 // How a program ended that was not seen is not known.
-                let status = if self.unseen_end(number, &mut image) { 0 } else { KILLED };
+                let status = if self.unseen_end(number, &mut image)? { 0 } else { KILLED };
                 self.exit(image, tid, status)?;
             }
         }

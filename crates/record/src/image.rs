@@ -1,9 +1,11 @@
+//! One program image's way into the trace, and what stands for the part of it that `--skip` leaves out.
+
 use crate::{
     message::Image,
     words::{self, BLOCK, KIND, NOTE, PAYLOAD_SHIFT},
 };
-use mmulab_addr::{PageOrder, Pfn, Pid, Tid, VirtAddr};
-use mmulab_trace::{ChunkHeader, Encoder, Event, MAX_OPS, Variant, VariantId};
+use mmulab_addr::{Access, BASE_BYTES, PageOrder, Pfn, Pid, Tid, VirtAddr};
+use mmulab_trace::{ChunkHeader, Encoder, Event, MAX_OPS, Residency, Variant, VariantId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -45,6 +47,17 @@ pub(crate) struct Limits {
     pub left: u64,
 }
 
+/// Notes the pages that an access of `bytes` at `address` uses.
+#[inline(always)]
+fn touch(left_out: &mut Residency, address: u64, bytes: u64, access: Access) {
+    left_out.touch(VirtAddr::new(address), access);
+    let inside = address & (BASE_BYTES - 1);
+    if inside + bytes > BASE_BYTES {
+        (1..=(inside + bytes - 1) / BASE_BYTES)
+            .for_each(|page| left_out.touch(VirtAddr::new(address - inside + page * BASE_BYTES), access));
+    }
+}
+
 /// What a pair of words tells of where a page lies.
 fn frames_event(word: u64, address: u64) -> Option<Event> {
     let (pfn, order) = words::framed(word)?;
@@ -67,6 +80,8 @@ pub(crate) struct Recorded {
     /// The slot of its blocks' definitions.
     pub blocks_slot: Option<u32>,
     encoder: Encoder,
+    /// The pages that it uses, while references are left out.
+    left_out: Option<Box<Residency>>,
     blocks: Vec<Block>,
     code: Vec<u8>,
     variants: Vec<Known>,
@@ -82,10 +97,11 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// A new image, of the program that process `image.pid` runs.
-    pub fn new(image: Image) -> io::Result<Self> {
+    /// A new image, of the program that process `image.pid` runs. `skips`: its first references are left out.
+    pub fn new(image: Image, skips: bool) -> io::Result<Self> {
         let encoder = Encoder::new(image.number, Pid(image.pid), Tid(image.tid), LEVEL)?;
         Ok(Self {
+            left_out: skips.then(|| Box::new(Residency::of(Pid(image.pid), Tid(image.tid)))),
             tids: BTreeSet::from([image.tid]),
             running: BTreeMap::new(),
             image,
@@ -106,7 +122,7 @@ impl Recorded {
 
     /// The copy that a fork makes of this one.
     pub fn copy(&self, image: Image) -> io::Result<Self> {
-        let mut copy = Self::new(image)?;
+        let mut copy = Self::new(image, self.left_out.is_some())?;
         copy.blocks = self.blocks.iter().map(|b| Block { latest: NONE, first: NONE, ..*b }).collect();
         copy.code.clone_from(&self.code);
         Ok(copy)
@@ -161,10 +177,121 @@ impl Recorded {
         self.encoder.event(&Event::Switch { pid: Pid(self.image.pid), tid: Tid(tid) });
     }
 
-    /// Something the thread did to its address space. It is told even where references are left out.
-    pub fn event(&mut self, tid: u32, event: &Event) {
+    /// Who acts where thread `tid`, or a system's CPU of that number, does.
+    fn who(&self, tid: u32) -> (Pid, Tid) {
+        let (pid, tid) = self.running.get(&tid).copied().unwrap_or((self.image.pid, tid));
+        (Pid(pid), Tid(tid))
+    }
+
+    /// Something the thread did to its address space. It is told even where references are left out; what stands for them comes
+    /// first. `taken` gets chunks that became full.
+    pub fn event(
+        &mut self,
+        tid: u32,
+        event: &Event,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.act(tid);
+        let who = self.who(tid);
+        if let Some(left_out) = &mut self.left_out {
+            let mut uses = Vec::new();
+            left_out.act(who.0, who.1);
+            left_out.event(event, |va, access| uses.push((va, access)));
+            uses.into_iter().try_for_each(|(va, access)| self.use_page(va, access, taken))?;
+        }
         self.encoder.event(event);
+        self.close_if_full(taken)
+    }
+
+    /// A reference that stands for uses of a page that were left out.
+    fn use_page(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if access == Access::Fetch {
+            let id = self.define_variant(&Variant { start: Some(va), ..Variant::default() }, taken)?;
+            self.encoder.execute(id, std::iter::empty());
+        } else {
+            self.odd_shapes.clear();
+            self.odd_shapes.push(words::plain_shape(access == Access::Write));
+            let position = self.variant(None, true, taken)?;
+            let id = self.variants[position as usize].id;
+            self.encoder.execute(id, std::iter::once(va.raw()));
+        }
+        self.close_if_full(taken)
+    }
+
+    /// Tells what stands for what is left out so far.
+    fn tell(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
+        let mut uses = Vec::new();
+        self.left_out.iter_mut().for_each(|it| it.tell_all(|who, va, access| uses.push((who, va, access))));
+        uses.into_iter().try_for_each(|((pid, tid), va, access)| {
+            if !self.is_system() {
+                self.act(tid.0);
+            } else if self.encoder.acting() != (pid, tid) {
+                self.encoder.event(&Event::Switch { pid, tid });
+            }
+            self.use_page(va, access, taken)
+        })
+    }
+
+    /// References are left out no longer: what stands for those that were.
+    pub fn tell_left_out(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
+        self.tell(taken)?;
+        self.left_out = None;
+        Ok(())
+    }
+
+    /// All that was left out is told: what follows is recorded.
+    pub fn resume(&mut self, tid: u32) {
+        self.act(tid);
+        self.encoder.event(&Event::Resume);
+    }
+
+    /// Leaves words of the thread `tid` out, up to the first block after the limit; what is not left out.
+    pub fn leave_out<'a>(
+        &mut self,
+        tid: u32,
+        words: &'a [u64],
+        limits: &mut Limits,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<&'a [u64]> {
+        let (pid, thread) = self.who(tid);
+        let Some(left_out) = &mut self.left_out else { return Ok(words) };
+        left_out.act(pid, thread);
+        let mut framed = Vec::new();
+        let (mut at, mut note) = (0, None);
+        while let Some(&word) = words.get(at) {
+            if word & KIND == BLOCK {
+                if limits.skip == 0 {
+                    break;
+                }
+                let block = self.blocks.get((word >> PAYLOAD_SHIFT) as usize);
+                limits.skip = limits.skip.saturating_sub(block.map_or(1, |b| u64::from(b.instructions)));
+                if let Some(block) = block {
+                    touch(left_out, block.start, u64::from(block.bytes), Access::Fetch);
+                }
+            } else if words::framed(word).is_some() {
+                // Where pages lie is told once, so it is told even of pages whose first references are left out.
+                framed.extend(words.get(at + 1).and_then(|&address| frames_event(word, address)));
+                at += 1;
+            } else if note.is_none() && word & KIND == NOTE {
+                note = Some(word);
+            } else {
+                let op = words::op(words::shape(word, note.take()));
+                let access = if op.store { Access::Write } else { Access::Read };
+                touch(left_out, words::address(word), 1 << op.size_shift, access);
+            }
+            at += 1;
+        }
+        let is_full = left_out.is_full();
+        framed.iter().try_for_each(|event| self.event(tid, event, taken))?;
+        if is_full {
+            self.tell(taken)?;
+        }
+        Ok(&words[at.min(words.len())..])
     }
 
     /// The same for many. `taken` gets chunks that became full: events alone fill them while references are left out.
@@ -174,11 +301,7 @@ impl Recorded {
         events: &[Event],
         taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
     ) -> io::Result<()> {
-        for event in events {
-            self.event(tid, event);
-            self.close_if_full(taken)?;
-        }
-        Ok(())
+        events.iter().try_for_each(|event| self.event(tid, event, taken))
     }
 
     /// Takes words of the thread `tid`. `taken` gets chunks that became full; `false` when enough was recorded.
@@ -189,29 +312,10 @@ impl Recorded {
         limits: &mut Limits,
         taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
     ) -> io::Result<bool> {
-        let mut rest = words;
-        while limits.skip > 0 && !rest.is_empty() {
-            if rest[0] & KIND == BLOCK {
-                let block = self.blocks.get((rest[0] >> PAYLOAD_SHIFT) as usize);
-                limits.skip = limits.skip.saturating_sub(block.map_or(1, |b| u64::from(b.instructions)));
-            }
-            rest = &rest[1..];
-        }
-        // The accesses of the last block left out are left out, too.
-        if words.len() != rest.len() {
-            let end = rest.iter().position(|w| w & KIND == BLOCK).unwrap_or(rest.len());
-            rest = &rest[end..];
-            // Where pages lie is told once, so it is told even of pages whose first references are left out.
-            for pair in words[..words.len() - rest.len()].windows(2) {
-                if let Some(event) = frames_event(pair[0], pair[1]) {
-                    self.event(tid, &event);
-                }
-            }
-        }
-        if rest.is_empty() {
-            self.close_if_full(taken)?;
+        if words.is_empty() {
             return Ok(true);
         }
+        let mut rest = words;
         self.act(tid);
         while let Some((&word, after)) = rest.split_first() {
             let block = if word & KIND == BLOCK { (word >> PAYLOAD_SHIFT) as usize } else { usize::MAX };
@@ -316,15 +420,7 @@ impl Recorded {
             ops: self.odd_shapes.iter().map(|&s| words::op(s)).collect(),
             code: described.map(|b| self.code_of(b)).unwrap_or_default(),
         };
-        let id = match self.encoder.define(&variant) {
-            Some(id) => id,
-            None => {
-                taken(&mut self.encoder)?;
-                self.encoder.start_fresh();
-                self.forget_variants();
-                self.encoder.define(&variant).ok_or_else(|| io::Error::other("a dictionary cannot hold one block"))?
-            }
-        };
+        let id = self.define_variant(&variant, taken)?;
         let position = self.variants.len() as u32;
         let first = match block {
             Some(b) => {
@@ -338,6 +434,20 @@ impl Recorded {
         self.shapes.extend_from_slice(&self.odd_shapes);
         self.variants.push(Known { id, from, count, near, next });
         Ok(position)
+    }
+
+    fn define_variant(
+        &mut self,
+        variant: &Variant,
+        taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
+    ) -> io::Result<VariantId> {
+        if let Some(id) = self.encoder.define(variant) {
+            return Ok(id);
+        }
+        taken(&mut self.encoder)?;
+        self.encoder.start_fresh();
+        self.forget_variants();
+        self.encoder.define(variant).ok_or_else(|| io::Error::other("a dictionary cannot hold one block"))
     }
 
     fn forget_variants(&mut self) {
@@ -388,12 +498,21 @@ mod tests {
     /// What a trace of these words of thread 1, and then of thread 2, says.
     fn through(limits: &mut Limits, one: &[u64], two: &[u64]) -> (Vec<Item>, Vec<Event>) {
         let image = Image { number: 0, pid: 1, tid: 1 };
-        let mut recorded = Recorded::new(image).unwrap();
+        let mut recorded = Recorded::new(image, limits.skip > 0).unwrap();
         recorded.define(&words::definition(0x1000, 4, &[7; 16]).collect::<Vec<_>>());
         recorded.define(&words::definition(0x2000, 2, &[9; 8]).collect::<Vec<_>>());
         let mut full = |_: &mut Encoder| -> io::Result<()> { Ok(()) };
-        recorded.words(1, one, limits, &mut full).unwrap();
-        recorded.words(2, two, limits, &mut full).unwrap();
+        for (tid, mut words) in [(1, one), (2, two)] {
+            if limits.skip > 0 {
+                words = recorded.leave_out(tid, words, limits, &mut full).unwrap();
+                if limits.skip > 0 {
+                    continue;
+                }
+                recorded.tell_left_out(&mut full).unwrap();
+                recorded.resume(tid);
+            }
+            recorded.words(tid, words, limits, &mut full).unwrap();
+        }
         let mut bytes = Description::default().to_bytes();
         let at = bytes.len() as u64;
         let header = recorded.close(&mut bytes).unwrap().unwrap();
@@ -414,7 +533,7 @@ mod tests {
     fn events_without_references_are_split_into_chunks() {
         let count = 200_000u64;
         let event = |i: u64| Event::Malloc { addr: VirtAddr::new(0x5000_0000 + 64 * i), len: 48, align: 16 };
-        let mut recorded = Recorded::new(Image { number: 0, pid: 1, tid: 1 }).unwrap();
+        let mut recorded = Recorded::new(Image { number: 0, pid: 1, tid: 1 }, true).unwrap();
         recorded.define(&words::definition(0x1000, 4, &[7; 16]).collect::<Vec<_>>());
         let mut bytes = Description::default().to_bytes();
         let mut entries = Vec::new();
@@ -430,7 +549,7 @@ mod tests {
             // One way or the other: what a preloaded library reports, and where pages lie.
             match i % 2 {
                 0 => recorded.events(1, &[event(i)], &mut full).unwrap(),
-                _ => drop(recorded.words(1, &[words::block(0), pair[0], pair[1]], &mut limits, &mut full).unwrap()),
+                _ => drop(recorded.leave_out(1, &[words::block(0), pair[0], pair[1]], &mut limits, &mut full).unwrap()),
             }
         }
         assert!(recorded.encoder.is_empty() || !recorded.encoder.is_full());
@@ -480,9 +599,12 @@ mod tests {
         let read = |address| words::access(address, 3, false, 1).unwrap();
         let one: Vec<u64> = (0..10).flat_map(|i| [words::block(0), read(0x5000 + 8 * i)]).collect();
         let mut limits = Limits { skip: 7, left: 9 };
-        let (items, _) = through(&mut limits, &one, &[]);
-        // Blocks of 4 instructions: two are skipped, three recorded.
-        assert_eq!(items.len(), 6, "{items:?}");
-        assert!(format!("{:x?}", items[1]).contains("5010"));
+        let (items, events) = through(&mut limits, &one, &[]);
+        // Blocks of 4 instructions: two are skipped, three recorded. Before them come the pages in use.
+        assert_eq!(items.len(), 8, "{items:?}");
+        assert!(matches!(items[0], Item::Access(Access::Fetch, va, 0) if va.raw() == 0x1000));
+        assert!(matches!(items[1], Item::Access(Access::Read, va, _) if va.raw() == 0x5000));
+        assert!(format!("{:x?}", items[3]).contains("5010"));
+        assert_eq!(events, [Event::Resume]);
     }
 }

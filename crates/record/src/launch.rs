@@ -289,6 +289,7 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         has_heap: options.heap.is_some(),
         misses_of: None,
         warps: None,
+        skipped: (options.skip > 0).then_some(options.skip),
         writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
         source: format!("{} {}", elf::qemu_name(isa), qemu_args.join(" ")).trim_end().to_owned(),
     };

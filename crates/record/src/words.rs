@@ -126,6 +126,11 @@ pub const fn shape(word: u64, note: Option<u64>) -> u32 {
     }
 }
 
+/// The shape of an access of one byte by a block's first instruction.
+pub const fn plain_shape(store: bool) -> u32 {
+    (store as u32) << STORE_SHIFT
+}
+
 /// The address an access goes to: the 56 bits kept, extended by their sign (x86-64's vsyscall page is near the top).
 #[inline(always)]
 pub const fn address(word: u64) -> u64 {

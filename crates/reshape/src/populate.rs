@@ -47,10 +47,6 @@ impl Teller for Populated {
     fn describe(&self, description: &mut Description) {
         description.source.push_str("; its memory there before it runs");
     }
-
-    fn can_skip(&self) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use mmulab_trace::{Batch, Description, EndInfo, Sought, Source, TraceError, TraceInfo};
+use mmulab_trace::{Batch, Description, EndInfo, Source, TraceError, TraceInfo};
 
 /// What tells the batches of a source otherwise.
 pub trait Teller: Send {
@@ -12,10 +12,6 @@ pub trait Teller: Send {
     fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError>;
     /// What a copy says of it beside what a copy of the source would.
     fn describe(&self, _description: &mut Description) {}
-    /// Whether it needs to know nothing of what comes before.
-    fn can_skip(&self) -> bool {
-        false
-    }
 }
 
 /// A trace told otherwise. It ends where its source does, or where what it says cannot be told.
@@ -53,10 +49,6 @@ impl<T: Teller> Source for Retold<T> {
 
     fn progress(&self) -> Option<f64> {
         self.teller.source().progress()
-    }
-
-    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
-        if self.teller.can_skip() { self.teller.source_mut().skip_to(instruction, hear) } else { Ok(None) }
     }
 
     fn description(&self) -> Description {

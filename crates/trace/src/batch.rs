@@ -1,5 +1,5 @@
 use crate::{Code, Event, Item, Ref};
-use mmulab_addr::{BASE_BYTES, VirtAddr};
+use mmulab_addr::{Access, BASE_BYTES, VirtAddr};
 use std::sync::Arc;
 
 /// A stretch of a trace, decoded: one word per reference, events beside them.
@@ -68,6 +68,15 @@ impl Batch {
         let make = if write { Ref::write } else { Ref::read };
         self.refs.push(make(va));
         self.cross(va, bytes, make);
+    }
+
+    /// Appends one reference, which retires no instruction: it stands for uses of a page that were left out.
+    pub fn push_use(&mut self, va: VirtAddr, access: Access) {
+        self.refs.push(match access {
+            Access::Fetch => Ref::fetch(va, 0),
+            Access::Read => Ref::read(va),
+            Access::Write => Ref::write(va),
+        });
     }
 
     #[inline(always)]

@@ -38,9 +38,6 @@ pub enum TraceErrorKind {
     /// A file cannot be written to its end.
     #[error("cannot be written: {0}; nothing was left there")]
     Unwritten(std::io::Error),
-    /// Whoever was told of the progress wanted an end.
-    #[error("interrupted")]
-    Interrupted,
     /// A request the user made cannot be met.
     #[error("{0}")]
     Request(String),

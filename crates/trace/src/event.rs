@@ -220,6 +220,9 @@ pub enum Event {
     },
     /// The daemons of the operating system run.
     Tick,
+    /// What the trace is of begins here. What comes before are events, and references that retire no instructions: they make
+    /// the state that the program had reached where the trace was cut. Counts are of what follows.
+    Resume,
     /// The recorder lost something here; reports repeat it.
     Lost {
         /// What and why.

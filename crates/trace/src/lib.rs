@@ -13,6 +13,7 @@ mod foreign;
 mod lines;
 mod native;
 mod refs;
+mod residency;
 mod source;
 mod summary;
 mod text;
@@ -22,7 +23,7 @@ pub use code::{Body, Code};
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
 pub use files::{
-    Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, stretch, write_file,
+    Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, stretch, warm_up, write_file,
 };
 pub use foreign::{AccelSimReader, ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader, WarpShape};
 pub use native::{
@@ -30,6 +31,7 @@ pub use native::{
     Sought, Variant, VariantId, sealed_chunk, sealed_index, write_index,
 };
 pub use refs::{Item, Ref};
+pub use residency::Residency;
 pub use source::{Isa, Member, Mixed, Source, TraceInfo, Verified};
 pub use summary::{MappingSummary, Summary, summarize};
 pub use text::{TextReader, TextWriter, line_of_event, write_batch, write_description};

@@ -1,4 +1,4 @@
-use crate::{Batch, Description, EndInfo, Sought, TraceError};
+use crate::{Batch, Description, EndInfo, TraceError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -58,6 +58,10 @@ pub struct TraceInfo {
     /// Where threads are warps of shader cores: how many a core has. Thread T is warp T % warps of core T / warps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warps: Option<u16>,
+    /// Where the trace begins with a cut: instructions of the program before it. Up to [`crate::Event::Resume`] the trace makes
+    /// the state that they left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
     /// Where several traces are told in turns: which, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixed>,
@@ -126,17 +130,6 @@ pub trait Source: Send {
         None
     }
 
-    /// Goes to the last place at or before instruction `instruction` where reading can begin; `None` when this source
-    /// can only be read through. `hear` is told the share of the trace that was passed; false ends it with
-    /// [`crate::TraceErrorKind::Interrupted`]. Only before the first batch.
-    ///
-    /// # Errors
-    /// Damage on the way.
-    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
-        let _ = (instruction, hear);
-        Ok(None)
-    }
-
     /// Has its batches say which code runs ([`crate::Item::Code`]), for models that need dependences. Whether they will: most
     /// sources know nothing of code. Only before the first batch.
     fn tell_code(&mut self) -> bool {
@@ -164,11 +157,23 @@ pub trait Source: Send {
 
     /// What a copy of it says at its start.
     fn description(&self) -> Description {
-        let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, warps, format, .. } =
+        let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, warps, skipped, format, .. } =
             self.info().clone();
         let writer = concat!("mmulab ", env!("CARGO_PKG_VERSION")).into();
         let source = format;
-        Description { program, args, isa, has_address_space, has_heap, misses_of, warps, writer, source, cpu: None }
+        Description {
+            program,
+            args,
+            isa,
+            has_address_space,
+            has_heap,
+            misses_of,
+            warps,
+            skipped,
+            writer,
+            source,
+            cpu: None,
+        }
     }
 
     /// What it says at its end, where that can be known beforehand.

@@ -7,7 +7,7 @@ mod fuzz;
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{
     AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, EndInfo, Event, Item, LackeyReader,
-    NativeReader, NativeWriter, Ref, Source, TextReader, WarpShape, open_file, sealed_chunk, summarize,
+    NativeReader, NativeWriter, Ref, Source, Span, TextReader, WarpShape, open_file, sealed_chunk, stretch, summarize,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -84,7 +84,11 @@ impl Random {
 }
 
 /// Reads what can be read, checking that every word means something.
-fn drain(mut source: impl Source) {
+fn drain(source: impl Source + 'static) {
+    drain_all(Box::new(source))
+}
+
+fn drain_all(mut source: Box<dyn Source>) {
     let mut batch = Batch::default();
     for _ in 0..BATCHES {
         let more = source.next_batch(&mut batch);
@@ -112,6 +116,9 @@ fn native(bytes: &[u8]) {
     }
     if let Ok(mut reader) = open() {
         let _ = reader.seek(500);
+    }
+    if let Ok(reader) = open() {
+        drain_all(stretch(Box::new(reader), Span { start: 500, end: None }));
     }
 }
 

@@ -86,6 +86,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<i32>().prop_map(|status| Event::Exit { status }),
         va().prop_map(|addr| Event::Invlpg { addr }),
         Just(Event::Tick),
+        Just(Event::Resume),
         text().prop_map(|what| Event::Lost { what }),
     ]
 }

@@ -1,6 +1,6 @@
 use crate::{emit::Emit, kernel::Kernel, memory::Contents, program::Program};
 use mmulab_addr::{Pid, Tid};
-use mmulab_trace::{Batch, Event, Isa, Ref, Sought, Source, TraceError, TraceErrorKind, TraceInfo};
+use mmulab_trace::{Batch, Event, Isa, Source, TraceError, TraceErrorKind, TraceInfo};
 
 /// Which part of an algorithm's work is told of: part `index` of `count`, as its threads would divide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,6 @@ impl Part {
     pub const TURN: u64 = 64;
 }
 
-/// Rounds done between two tellings of how far a search for a place has come.
-const BEAT: u64 = 1 << 16;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// A [`Source`] of what an algorithm does.
@@ -44,8 +42,6 @@ pub struct Generator<K> {
     populate: bool,
     /// Who acts, as was told.
     acting: Tid,
-    /// A round that was begun while a place was looked for, and who does it.
-    pending: Option<(Tid, Vec<Ref>)>,
 }
 
 /// Who acts where nothing else was told: the first thread of the only process.
@@ -72,8 +68,8 @@ impl<K: Kernel> Generator<K> {
         let filling = filling.and_then(|filled| filled.checked_sub(before(first)?)).filter(|&filled| filled > 0);
         let warnings = filling.map(|filled| {
             format!(
-                "init=true: the first {filled} instructions fill the arrays, and counts are of them too, unless they are \
-                 left out"
+                "init=true: the first {filled} instructions fill the arrays, and counts are of them too, unless --skip \
+                 {filled} leaves them out"
             )
         });
         let info = TraceInfo {
@@ -88,10 +84,10 @@ impl<K: Kernel> Generator<K> {
             ..TraceInfo::default()
         };
         let (ready, mapped) = (false, false);
-        let (acting, pending) = (FIRST, None);
+        let acting = FIRST;
         let contents = Contents::default();
         let populate = false;
-        Self { info, program, part, contents, at: first, first, end, turns, ready, mapped, populate, acting, pending }
+        Self { info, program, part, contents, at: first, first, end, turns, ready, mapped, populate, acting }
     }
 
     /// The same of a program that has filled its arrays before: their pages are there, in order.
@@ -162,54 +158,6 @@ impl<K: Kernel> Generator<K> {
             scratch.clear();
         }
     }
-
-    /// Goes to the last round at or before `instruction` by arithmetic.
-    fn jump(&mut self, instruction: u64) -> Option<u64> {
-        let (mut low, mut high) = (self.first, self.end.filter(|_| !self.turns)?);
-        let start = self.program.instructions_before(low)?;
-        while low < high {
-            let middle = high - (high - low) / 2;
-            if self.program.instructions_before(middle)? - start <= instruction {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        let passed = self.program.instructions_before(low)? - start;
-        self.program.seek(low).then(|| {
-            self.at = low;
-            passed
-        })
-    }
-
-    /// Goes there by doing the rounds before.
-    fn walk(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<u64, TraceError> {
-        self.get_ready()?;
-        let mut passed = 0;
-        let mut round = Vec::new();
-        while !self.is_over() {
-            if self.at.is_multiple_of(BEAT) && !hear(passed as f64 / instruction.max(1) as f64) {
-                return Err(TraceError::new(self.info.name.clone(), "", TraceErrorKind::Interrupted));
-            }
-            let own = self.is_own();
-            let turn = self.program.turn(self.at);
-            round.clear();
-            let mut emit = Emit::new(&mut round, &mut self.contents);
-            let (_, goes_on) = self.program.run(turn, self.at, self.at + 1, &mut emit, |_| true);
-            if !goes_on {
-                self.end = Some(self.at);
-                break;
-            }
-            let more = emit.instructions;
-            self.at += 1;
-            if own && passed + more > instruction {
-                self.pending = Some((turn.tid, round));
-                break;
-            }
-            passed += if own { more } else { 0 };
-        }
-        Ok(passed)
-    }
 }
 
 impl<K: Kernel> Source for Generator<K> {
@@ -219,16 +167,12 @@ impl<K: Kernel> Source for Generator<K> {
 
     fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
-        if self.is_over() && self.pending.is_none() {
+        if self.is_over() {
             return Ok(false);
         }
         self.get_ready()?;
         if !self.mapped {
             self.map(batch);
-        }
-        if let Some((tid, mut round)) = self.pending.take() {
-            self.act(tid, batch);
-            batch.refs.append(&mut round);
         }
         self.fill(batch);
         Ok(!batch.refs.is_empty())
@@ -237,17 +181,5 @@ impl<K: Kernel> Source for Generator<K> {
     fn progress(&self) -> Option<f64> {
         let end = self.end?;
         Some((self.at - self.first) as f64 / (end - self.first).max(1) as f64)
-    }
-
-    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
-        let instructions = match self.jump(instruction) {
-            Some(passed) => passed,
-            None => self.walk(instruction, hear)?,
-        };
-        let mut before = Batch::default();
-        self.map(&mut before);
-        self.acting = FIRST;
-        let events: Vec<Event> = before.events;
-        Ok(Some(Sought { instructions, events }))
     }
 }

@@ -113,27 +113,6 @@ fn every_generator_repeats_and_says_how_long_it_is() {
 }
 
 #[test]
-fn every_generator_can_be_entered_anywhere() {
-    for text in NAMES.iter().flat_map(|name| manners(name)) {
-        let all = whole(&text);
-        let total = instructions(&all);
-        // Beginnings and threads go through the same code: fewer places are enough.
-        let plain = !text.contains("init") && !text.contains("threads");
-        let places = [1000, total / 3, total - 1, 0, 1, total, total + 5];
-        for asked in &places[..if plain { 7 } else { 3 }] {
-            let asked = *asked;
-            let mut source = open(&text).unwrap();
-            let sought = source.skip_to(asked, &mut |_| true).unwrap().unwrap();
-            assert!(sought.instructions <= asked && !sought.events.is_empty(), "{text} from {asked}");
-            let after = rest(source.as_mut());
-            let before = &all[..all.len() - after.len()];
-            assert_eq!(instructions(before), sought.instructions, "{text} from {asked}");
-            assert_eq!(all[before.len()..], after, "{text} from {asked}");
-        }
-    }
-}
-
-#[test]
 fn parts_are_the_whole_in_whatever_order_they_run() {
     for text in NAMES.iter().flat_map(|name| manners(name)) {
         for count in if text.contains("init") || text.contains("threads") { &[3u64][..] } else { &[2, 3, 7] } {

@@ -225,6 +225,7 @@ impl Guest {
             has_heap: false,
             misses_of: None,
             warps: None,
+            skipped: (options.skip > 0).then_some(options.skip),
             writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
             source: format!("{} -m {memory}M, {}: {kernel_args}", board.qemu, system.kernel.display()),
         };

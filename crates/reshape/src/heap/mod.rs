@@ -190,6 +190,7 @@ impl Anew {
             | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Tick
+            | Event::Resume
             | Event::Frames { .. }
             | Event::Lost { .. } => {}
         }

@@ -1,7 +1,8 @@
 use crate::{
-    Batch, ChampSimWriter, Code, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Source, TextWriter,
-    TraceError, TraceErrorKind,
+    Batch, ChampSimWriter, Code, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Residency, Source,
+    TextWriter, TraceError, TraceInfo,
 };
+use mmulab_addr::{Pid, Tid};
 use serde::Serialize;
 use std::{
     io::{self, Write},
@@ -72,8 +73,13 @@ pub enum Sink<W: Write> {
     Native(Box<NativeWriter<W>>),
     /// As text.
     Text(TextWriter<W>),
-    /// As ChampSim's records.
-    ChampSim(ChampSimWriter<W>),
+    /// As ChampSim's records, which have no state before them: what stands for what was left out is not written.
+    ChampSim {
+        /// What writes it.
+        writer: ChampSimWriter<W>,
+        /// Whether the state is not over yet.
+        waits: bool,
+    },
 }
 
 impl<W: Write> Sink<W> {
@@ -85,7 +91,9 @@ impl<W: Write> Sink<W> {
         Ok(match format {
             Format::Native => Self::Native(Box::new(NativeWriter::new(out, description)?)),
             Format::Text => Self::Text(TextWriter::new(out, description)?),
-            Format::ChampSim => Self::ChampSim(ChampSimWriter::new(out)),
+            Format::ChampSim => {
+                Self::ChampSim { writer: ChampSimWriter::new(out), waits: description.skipped.is_some() }
+            }
             Format::Drmemtrace | Format::Lackey | Format::AccelSim => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
@@ -94,7 +102,13 @@ impl<W: Write> Sink<W> {
         match self {
             Self::Native(writer) => writer.push_batch(batch),
             Self::Text(writer) => writer.push_batch(batch),
-            Self::ChampSim(writer) => writer.push_batch(batch),
+            Self::ChampSim { writer, waits } => {
+                let resumes = |word: &Ref| matches!(word.item(), Item::Event(i) if batch.events[i] == Event::Resume);
+                let from = if *waits { batch.refs.iter().position(resumes) } else { Some(0) };
+                let Some(from) = from else { return Ok(()) };
+                *waits = false;
+                writer.push_from(batch, from)
+            }
         }
     }
 
@@ -112,7 +126,7 @@ impl<W: Write> Sink<W> {
                 writer.push_batch(&last)?;
                 Ok((writer.finish()?, Vec::new()))
             }
-            Self::ChampSim(writer) => writer.finish(),
+            Self::ChampSim { writer, .. } => writer.finish(),
         }
     }
 }
@@ -137,8 +151,8 @@ pub struct Copied {
     pub stopped: Option<Stopped>,
 }
 
-/// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, so that the copy
-/// runs alone. `hear` is told of the progress now and then, and says whether to go on.
+/// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, and references stand for
+/// the pages used there, so that the copy runs alone. `hear` is told of the progress now and then, and says whether to go on.
 ///
 /// # Errors
 /// The sink's. Errors of the source are in [`Copied::stopped`]: what came before them was copied.
@@ -148,24 +162,12 @@ pub fn copy<W: Write>(
     span: Span,
     mut hear: impl FnMut(&Progress) -> bool,
 ) -> io::Result<Copied> {
-    let mut cut = Cut::new(span);
+    let mut cut = Cut::new(span, source.info());
     let (mut batch, mut kept) = (Batch::default(), Batch::default());
     // Without its code a copy could not be timed.
     source.tell_code();
     let mut stopped = None;
     let mut beat = Beat::new();
-    if span.start > 0 {
-        match source.skip_to(span.start, &mut |fraction| beat.tell(Some(fraction), 0, 0, &mut hear)) {
-            Ok(Some(sought)) => {
-                cut.at = sought.instructions;
-                sought.events.into_iter().for_each(|event| cut.event(event, &mut kept));
-                sink.push(&kept)?;
-            }
-            Ok(None) => {}
-            Err(TraceError { kind: TraceErrorKind::Interrupted, .. }) => stopped = Some(Stopped::Interrupted),
-            Err(error) => stopped = Some(Stopped::Source(error)),
-        }
-    }
     while stopped.is_none() {
         let read = source.next_batch(&mut batch);
         kept.clear();
@@ -182,15 +184,19 @@ pub fn copy<W: Write>(
     Ok(Copied { instructions: cut.instructions, references: cut.references, stopped })
 }
 
-/// Takes a span out of a stream of words.
+/// Takes a span out of a stream of words. Before it come the events that shape what the span finds, and references that stand
+/// for those left out.
 pub(super) struct Cut {
     pub span: Span,
     /// Instructions of the source so far.
     pub at: u64,
     /// Whether a word of the span has been met.
     begun: bool,
-    /// Who acts at the beginning of the span, when that has not been written.
-    switch: Option<Event>,
+    /// What is left out, as far as the span depends on it; `None` for warps, whose references mean nothing one by one.
+    left_out: Option<Box<Residency>>,
+    /// Who acts, and who does as far as is written.
+    acting: (Pid, Tid),
+    written: (Pid, Tid),
     /// The code that the next word executes.
     code: Option<Arc<Code>>,
     /// Instructions and references kept.
@@ -199,9 +205,25 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Nothing taken yet.
-    pub fn new(span: Span) -> Self {
-        Self { span, at: 0, begun: span.start == 0, switch: None, code: None, instructions: 0, references: 0 }
+    /// Nothing taken yet of a source of which this is known.
+    pub fn new(span: Span, info: &TraceInfo) -> Self {
+        let first = (Pid(1), Tid(1));
+        Self {
+            span,
+            at: 0,
+            begun: span.start == 0,
+            left_out: Self::tells_pages(span, info).then(Box::default),
+            acting: first,
+            written: first,
+            code: None,
+            instructions: 0,
+            references: 0,
+        }
+    }
+
+    /// Whether what precedes the span is told with the pages that it used.
+    pub fn tells_pages(span: Span, info: &TraceInfo) -> bool {
+        span.start > 0 && info.warps.is_none()
     }
 
     /// Moves what belongs to the span from `batch` to `kept`; true when the span is over.
@@ -229,11 +251,11 @@ impl Cut {
             let before = self.at;
             self.at = self.at.saturating_add(retired);
             if !self.begun && self.at <= self.span.start {
+                self.leave_out(word, kept);
                 continue;
             }
             if !self.begun {
-                self.begun = true;
-                self.switch.take().into_iter().for_each(|event| kept.push_event(event));
+                self.begin(kept);
             }
             let (word, retired) = match word.item() {
                 Item::Retire(_) => {
@@ -250,17 +272,58 @@ impl Cut {
         false
     }
 
+    fn leave_out(&mut self, word: Ref, kept: &mut Batch) {
+        let (Some(left_out), Item::Access(access, va, _)) = (&mut self.left_out, word.item()) else { return };
+        left_out.touch(va, access);
+        if left_out.is_full() {
+            self.tell_left_out(kept);
+        }
+    }
+
+    /// Writes what stands for what is left out so far.
+    fn tell_left_out(&mut self, kept: &mut Batch) {
+        let Some(mut left_out) = self.left_out.take() else { return };
+        left_out.tell_all(|who, va, access| {
+            self.write_actor(who, kept);
+            kept.push_use(va, access);
+        });
+        self.left_out = Some(left_out);
+    }
+
+    /// The span begins.
+    fn begin(&mut self, kept: &mut Batch) {
+        self.begun = true;
+        self.tell_left_out(kept);
+        self.write_actor(self.acting, kept);
+        if self.left_out.take().is_some() {
+            kept.push_event(Event::Resume);
+        }
+    }
+
+    /// Writes that `who` acts, if that is not so.
+    fn write_actor(&mut self, who: (Pid, Tid), kept: &mut Batch) {
+        if std::mem::replace(&mut self.written, who) != who {
+            kept.push_event(Event::Switch { pid: who.0, tid: who.1 });
+        }
+    }
+
     /// Keeps `event` if it is in the span or shapes what the span finds.
-    pub fn event(&mut self, event: Event, kept: &mut Batch) {
+    fn event(&mut self, event: Event, kept: &mut Batch) {
         if self.begun {
             kept.push_event(event);
             return;
         }
+        let mut uses = Vec::new();
+        if let Some(left_out) = &mut self.left_out {
+            left_out.event(&event, |va, access| uses.push((va, access)));
+        }
         match event {
-            Event::Switch { .. } => self.switch = Some(event),
-            Event::Tick | Event::Invlpg { .. } => {}
+            Event::Switch { pid, tid } => self.acting = (pid, tid),
+            // A cut before this one ended here: what it left out is left out again.
+            Event::Tick | Event::Invlpg { .. } | Event::Resume => {}
             _ => {
-                self.switch.take().into_iter().for_each(|event| kept.push_event(event));
+                self.write_actor(self.acting, kept);
+                uses.into_iter().for_each(|(va, access)| kept.push_use(va, access));
                 kept.push_event(event);
             }
         }

@@ -5,6 +5,7 @@ mod format;
 mod open;
 mod packed;
 mod stretch;
+mod warm;
 mod write;
 
 pub(crate) use copy::Beat;
@@ -13,6 +14,7 @@ pub use format::Format;
 pub(crate) use open::open_unpacked;
 pub use open::{open_file, open_warps};
 pub use stretch::stretch;
+pub use warm::warm_up;
 pub use write::{Written, write_file};
 
 use std::io::{self, Read};

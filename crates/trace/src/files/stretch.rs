@@ -11,10 +11,18 @@ pub fn stretch(source: Box<dyn Source>, span: Span) -> Box<dyn Source> {
         info.instructions = Some(span.end.map_or(all, |end| end.min(all)).saturating_sub(span.start));
         info.references = None;
     }
+    let cut = Cut::new(span, &info);
+    info.skipped = skipped(&info, span);
     // A part is not the whole, and is told from other parts.
     let end = span.end.map(|end| end.to_string()).unwrap_or_default();
     info.hash = info.hash.map(|hash| format!("{hash}[{}..{end}]", span.start));
-    Box::new(Stretch { source, info, cut: Cut::new(span), raw: Batch::default(), sought: false, over: false })
+    Box::new(Stretch { source, info, cut, raw: Batch::default(), over: false })
+}
+
+/// Instructions before what is kept of a source, if the trace says what they left.
+pub(super) fn skipped(info: &TraceInfo, span: Span) -> Option<u64> {
+    let more = Cut::tells_pages(span, info).then_some(span.start);
+    more.map_or(info.skipped, |more| Some(info.skipped.unwrap_or(0).saturating_add(more)))
 }
 
 struct Stretch {
@@ -22,8 +30,6 @@ struct Stretch {
     info: TraceInfo,
     cut: Cut,
     raw: Batch,
-    /// Whether the way to the beginning was tried to be shortened.
-    sought: bool,
     over: bool,
 }
 
@@ -40,15 +46,6 @@ impl Source for Stretch {
         batch.clear();
         if self.over {
             return Ok(false);
-        }
-        if !self.sought {
-            self.sought = true;
-            if self.cut.span.start > 0
-                && let Some(found) = self.source.skip_to(self.cut.span.start, &mut |_| true)?
-            {
-                self.cut.at = found.instructions;
-                found.events.into_iter().for_each(|event| self.cut.event(event, batch));
-            }
         }
         let read = self.source.next_batch(&mut self.raw);
         let reached = self.cut.take(&mut self.raw, batch);
@@ -68,6 +65,6 @@ impl Source for Stretch {
     }
 
     fn description(&self) -> Description {
-        self.source.description()
+        Description { skipped: self.info.skipped, ..self.source.description() }
     }
 }

@@ -1,5 +1,8 @@
-use super::packed::{PackedWriter, Packing};
-use crate::{Format, Progress, Sink, Source, Span, Stopped, TraceError, TraceErrorKind, copy};
+use super::{
+    packed::{PackedWriter, Packing},
+    stretch::skipped,
+};
+use crate::{Description, Format, Progress, Sink, Source, Span, Stopped, TraceError, TraceErrorKind, copy};
 use serde::Serialize;
 use std::{
     ffi::OsString,
@@ -85,7 +88,8 @@ fn fill(
     span: Span,
     hear: impl FnMut(&Progress) -> bool,
 ) -> io::Result<Written> {
-    let mut sink = Sink::new(format, out, &source.description())?;
+    let skipped = skipped(source.info(), span);
+    let mut sink = Sink::new(format, out, &Description { skipped, ..source.description() })?;
     let copied = copy(source, &mut sink, span, hear)?;
     let interrupted = matches!(copied.stopped, Some(Stopped::Interrupted));
     // What is damaged after the references leaves the copy whole.

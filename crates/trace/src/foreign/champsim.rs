@@ -146,7 +146,12 @@ impl<W: Write> ChampSimWriter<W> {
     /// # Errors
     /// The writer's.
     pub fn push_batch(&mut self, batch: &Batch) -> io::Result<()> {
-        for word in &batch.refs {
+        self.push_from(batch, 0)
+    }
+
+    /// The same from word `first` on.
+    pub(crate) fn push_from(&mut self, batch: &Batch, first: usize) -> io::Result<()> {
+        for word in &batch.refs[first..] {
             match word.item() {
                 // The second page of the block before.
                 Item::Access(Access::Fetch, va, 0) if self.block.accesses.is_empty() && self.block.instructions > 1 => {

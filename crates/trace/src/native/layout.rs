@@ -64,6 +64,10 @@ pub struct Description {
     /// Where threads are warps of shader cores: how many a core has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warps: Option<u16>,
+    /// Instructions of the program before the cut that the trace begins with: up to [`crate::Event::Resume`] it makes the state
+    /// that they left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
     /// What wrote the trace: name and version.
     pub writer: String,
     /// What the references came from: `qemu-x86_64 ...`, or the format converted from.

@@ -8,7 +8,7 @@ use super::{
         OLDEST, VERSION, checksum, get32, get64,
     },
 };
-use crate::{Batch, Event, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to};
+use crate::{Batch, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -22,6 +22,11 @@ const BUFFER: usize = 1 << 20;
 
 trait ReadSeek: Read + Seek + Send {}
 impl<T: Read + Seek + Send> ReadSeek for T {}
+
+/// What is wrong with recordings that were cut before traces said which pages were in use.
+
+const OLD_CUT: &str = "this recording begins in the middle of its program, and an older mmulab cut it: which pages were in memory then \
+                       is not in it, so memory in use, page sizes and coalescing are those of a program that begins there; record it anew";
 
 /// Reads a native trace.
 pub struct NativeReader {
@@ -114,6 +119,9 @@ impl NativeReader {
         this.read_index()?;
         this.last_of = this.entries.iter().zip(0..).map(|(entry, i)| (entry.space, i)).collect();
         this.fill_info();
+        if this.is_old_cut() {
+            this.info.warnings.push(OLD_CUT.into());
+        }
         this.input.seek(SeekFrom::Start(this.first)).map_err(|e| this.io(this.first, e))?;
         Ok(this)
     }
@@ -351,6 +359,7 @@ impl NativeReader {
         info.has_heap = self.description.has_heap;
         info.misses_of.clone_from(&self.description.misses_of);
         info.warps = self.description.warps;
+        info.skipped = self.description.skipped;
         info.instructions = Some(sum(|e| e.instructions));
         info.references = Some(sum(|e| e.references));
         info.hash = Some(content_hash(&self.entries));
@@ -359,6 +368,35 @@ impl NativeReader {
             info.warnings.extend(end.failed.iter().map(|how| format!("the recorded program failed: {how}")));
             info.warnings.extend(end.lost.iter().map(|what| format!("not recorded: {what}")));
         }
+    }
+
+    /// Whether it is a recording that begins in the middle of its program and does not say which pages were in use: it tells of
+    /// system calls, or of objects, before the first instruction.
+    fn is_old_cut(&mut self) -> bool {
+        let is_recording = self.description.source.starts_with("qemu") && self.info.has_address_space;
+        if !is_recording || self.info.skipped.is_some() || self.input.seek(SeekFrom::Start(self.first)).is_err() {
+            return false;
+        }
+        let (mut decoder, mut batch) = (self.decoder.anew(), Batch::default());
+        let opened = self.read_chunk().ok().flatten().map(|header| decoder.open(header, &self.payload, false));
+        (self.position, self.next, self.retired) = (self.first, 0, 0);
+        // What is damaged is told where it is read.
+        if !matches!(opened, Some(Ok(()))) || decoder.decode(&mut batch).is_err() {
+            return false;
+        }
+        let is_event = |word: &&Ref| matches!(word.item(), Item::Event(_));
+        let before = batch.refs.iter().take_while(is_event).count();
+        batch.events.iter().take(before).any(|event| {
+            matches!(
+                event,
+                Event::Munmap { .. }
+                    | Event::Mprotect { .. }
+                    | Event::Mremap { .. }
+                    | Event::Madvise { .. }
+                    | Event::Malloc { .. }
+                    | Event::Free { .. }
+            )
+        })
     }
 
     pub(super) fn decoder_anew(&self) -> Decoder {
@@ -462,11 +500,6 @@ impl NativeReader {
     /// # Errors
     /// Damage on the way.
     pub fn seek(&mut self, instruction: u64) -> Result<Sought, TraceError> {
-        self.seek_heard(instruction, &mut |_| true)
-    }
-
-    /// As [`NativeReader::seek`]; `hear` is told the share of the chunks that were passed, and false ends it.
-    fn seek_heard(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Sought, TraceError> {
         let (mut target, mut before) = (0, 0u64);
         while let Some(entry) = self.entries.get(target) {
             let after = before.saturating_add(entry.instructions);
@@ -489,9 +522,6 @@ impl NativeReader {
         while self.next < target {
             let at = self.position;
             let index = self.next;
-            if !hear(index as f64 / self.entries.len() as f64) {
-                return Err(self.error(at, TraceErrorKind::Interrupted));
-            }
             let Some(header) = self.read_chunk()? else { break };
             if index < keys.get(&header.space).copied().unwrap_or(0) {
                 self.decoder.skim(header, &self.payload, &mut events).map_err(|e| self.damaged(at, e))?;
@@ -527,10 +557,6 @@ impl Source for NativeReader {
             self.decoder.decode(batch).map_err(|e| self.damaged(at, e))?;
         }
         Ok(true)
-    }
-
-    fn skip_to(&mut self, instruction: u64, hear: &mut dyn FnMut(f64) -> bool) -> Result<Option<Sought>, TraceError> {
-        self.seek_heard(instruction, hear).map(Some)
     }
 
     fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {

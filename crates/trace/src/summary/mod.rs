@@ -36,6 +36,10 @@ pub struct Summary {
     pub complete: bool,
     /// Why not, or what is wrong with what follows them.
     pub problem: Option<String>,
+    /// Where it begins with a cut: instructions of the program before it.
+    pub skipped: Option<u64>,
+    /// Bytes of the pages that were in use at the cut; nothing else here is of what came before it, but for events and mappings.
+    pub used_before_bytes: Option<u64>,
     /// Instructions retired.
     pub instructions: u64,
     /// Fetches, loads and stores.
@@ -70,10 +74,12 @@ const MAX_WARNINGS: usize = 20;
 /// Reads all of `source`; `hear` is told of the progress now and then, and says whether to go on. What comes before
 /// damage, or before the end `hear` wants, is summarised and marked.
 pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> bool) -> Summary {
-    let TraceInfo { name, format, program, args, isa, hash, has_address_space, warnings, .. } = source.info().clone();
-    let mut sum = Summary { name, format, program, args, isa, hash, has_address_space, warnings, ..Summary::default() };
+    let TraceInfo { name, format, program, args, isa, hash, has_address_space, skipped, warnings, .. } =
+        source.info().clone();
+    let mut sum =
+        Summary { name, format, program, args, isa, hash, has_address_space, skipped, warnings, ..Summary::default() };
     let mut batch = Batch::default();
-    let mut walk = Walk::default();
+    let mut walk = Walk { is_before: skipped.is_some(), ..Walk::default() };
     let mut beat = Beat::new();
     loop {
         let read = source.next_batch(&mut batch);
@@ -106,11 +112,14 @@ struct Walk {
     acted: BTreeSet<(Pid, Tid)>,
     spaces: Spaces,
     lost: u64,
+    /// Whether the cut that it begins with was not passed yet.
+    is_before: bool,
 }
 
 impl Default for Walk {
     fn default() -> Self {
-        Self { pid: Pid(1), tid: Tid(1), acted: BTreeSet::new(), spaces: Spaces::default(), lost: 0 }
+        let (acted, spaces) = (BTreeSet::new(), Spaces::default());
+        Self { pid: Pid(1), tid: Tid(1), acted, spaces, lost: 0, is_before: false }
     }
 }
 
@@ -123,7 +132,7 @@ impl Walk {
             match word.item() {
                 Item::Access(access, va, n) => {
                     sum.instructions += u64::from(n);
-                    counts[access as usize] += 1;
+                    counts[access as usize] += u64::from(!self.is_before);
                     if self.spaces.touch(va, access == Access::Fetch) {
                         self.acted.insert((self.pid, self.tid));
                         room = self.spaces.check();
@@ -136,6 +145,11 @@ impl Walk {
                     *sum.events.entry(name(event)).or_default() += 1;
                     match event {
                         Event::Switch { pid, tid } => (self.pid, self.tid) = (*pid, *tid),
+                        Event::Resume if self.is_before => {
+                            self.is_before = false;
+                            sum.used_before_bytes = Some(self.spaces.count_anew() * BASE_BYTES);
+                            self.acted.clear();
+                        }
                         Event::Lost { what } => {
                             self.lost += 1;
                             if sum.warnings.len() < MAX_WARNINGS {
@@ -189,6 +203,7 @@ fn name(event: &Event) -> &'static str {
         Event::Pin { .. } => "pin",
         Event::Invlpg { .. } => "invlpg",
         Event::Tick => "tick",
+        Event::Resume => "resume",
         Event::Lost { .. } => "lost",
         Event::Image { .. } => "image",
         Event::Malloc { .. } => "malloc",

@@ -63,6 +63,14 @@ impl Pages {
         }
     }
 
+    /// The pages touched since they were last mapped.
+    pub fn in_use(&self) -> u64 {
+        let count = |[code, data, ..]: &[Bits; 4]| {
+            code.iter().zip(data).map(|(code, data)| u64::from((code | data).count_ones())).sum::<u64>()
+        };
+        self.spans.values().map(count).sum()
+    }
+
     /// The pages ever touched.
     pub fn distinct(&self) -> Distinct {
         let mut all = Distinct::default();

@@ -333,6 +333,16 @@ impl Spaces {
         self.of.insert(self.acting, self.current);
     }
 
+    /// What is touched is counted from here on; the pages that were in use.
+    pub fn count_anew(&mut self) -> u64 {
+        for group in &mut self.groups.all {
+            (group.summary.code_pages, group.summary.data_pages) = (0, 0);
+        }
+        self.last = [Vpn(u64::MAX); 2];
+        self.held[1] = 0;
+        self.spaces.iter_mut().map(|space| std::mem::take(&mut space.pages).in_use()).sum()
+    }
+
     /// The pages ever touched in all spaces.
     pub fn distinct(&self) -> Distinct {
         self.spaces.iter().map(|s| s.pages.distinct()).fold(Distinct::default(), |a, b| Distinct {

@@ -6,7 +6,7 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 26] = [
+const WORDS: [&str; 27] = [
     "code",
     "warp",
     "pin",
@@ -32,6 +32,7 @@ const WORDS: [&str; 26] = [
     "exit-thread",
     "invlpg",
     "tick",
+    "resume",
     "lost",
 ];
 
@@ -116,6 +117,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
         "exit-thread" => Event::ExitThread,
         "invlpg" => Event::Invlpg { addr: words.address()? },
         "tick" => Event::Tick,
+        "resume" => Event::Resume,
         "lost" => Event::Lost { what: words.text("what was lost")? },
         other => {
             let near = WORDS.iter().map(|w| (strsim::damerau_levenshtein(other, w), w)).min();

@@ -120,11 +120,13 @@ fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
             let warps = word.parse().ok().filter(|&warps| warps != 0);
             info.warps = Some(warps.ok_or_else(|| Wrong(column, format!("'{word}' is not 1 to 65535 warps")))?);
         }
+        "skipped" => info.skipped = Some(words.number("a number of instructions")?),
         "mappings" => info.has_address_space = is_told(&mut words)?,
         "heap" => info.has_heap = is_told(&mut words)?,
         "misses" => info.misses_of = Some(words.text("a machine")?.to_string()),
         _ => {
-            let what = format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses, warps do");
+            let what =
+                format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses, warps, skipped do");
             return Err(Wrong(column, what));
         }
     }

@@ -52,6 +52,7 @@ pub fn line_of_event(event: &Event) -> String {
         Event::Exit { status } => format!("exit {status}"),
         Event::Invlpg { addr } => format!("invlpg {addr}"),
         Event::Tick => "tick".into(),
+        Event::Resume => "resume".into(),
         Event::Lost { what } => format!("lost {}", escaped(what)),
     }
 }
@@ -112,7 +113,7 @@ fn push_flags(line: &mut String, flags: &MapFlags) {
 /// # Errors
 /// Those of `out`.
 pub fn write_description(description: &Description, out: &mut impl io::Write) -> io::Result<()> {
-    let Description { program, args, isa, has_address_space, has_heap, misses_of, warps, .. } = description;
+    let Description { program, args, isa, has_address_space, has_heap, misses_of, warps, skipped, .. } = description;
     if !program.is_empty() {
         writeln!(out, "{DESCRIBES} program {}", escaped(program))?;
     }
@@ -131,6 +132,9 @@ pub fn write_description(description: &Description, out: &mut impl io::Write) ->
     }
     if let Some(warps) = warps {
         writeln!(out, "{DESCRIBES} warps {warps}")?;
+    }
+    if let Some(skipped) = skipped {
+        writeln!(out, "{DESCRIBES} skipped {skipped}")?;
     }
     Ok(())
 }
