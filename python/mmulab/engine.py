@@ -40,6 +40,8 @@ class Options:
     touched: bool = False
     profile: bool = False
     threads: int | None = None
+    # Instructions that are run first and not counted.
+    skip: int | None = None
     max_instructions: int | None = None
     seed: int | None = None
     base_cpi: float | None = None

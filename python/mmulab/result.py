@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mmulab import aged
 from mmulab._core import Failure, UserError
 from mmulab.reshaped import reshape_warnings, reshape_words
+from mmulab.units import show_count
 from mmulab.visible import visible, visible_json
 
 # The layout of results this package reads, as crates/machine writes it.
@@ -20,7 +21,7 @@ JSON_DEPTH = 4
 # The policy of a host unless another one is named, as in crates/machine.
 HOST_POLICY = "linux-4k"
 # Options that change counts. Of the others, none changes what the label says.
-OPTIONS = ("max_instructions", "base_cpi", "savable", "seed", "quantum")
+OPTIONS = ("skip", "max_instructions", "base_cpi", "savable", "seed", "quantum")
 # Most characters of a file's name that stand for changes, and hexadecimal digits of the hash after them.
 SLUG_WORDS = 100
 SLUG_HASH = 8
@@ -217,6 +218,18 @@ class Result:
     def instructions(self) -> int:
         """Instructions retired."""
         return int(self.counts["instructions"])
+
+    @property
+    def uncounted(self) -> str:
+        """What was run and not counted before counts began, in words; empty if counts began at once."""
+        found = []
+        if cut := self.trace.get("skipped"):
+            found.append(
+                f"the trace begins {show_count(cut)} instructions into its program, with the pages in use then"
+            )
+        if skipped := (self.data.get("uncounted") or {}).get("instructions"):
+            found.append(f"{show_count(skipped)} instructions were run first, to warm up")
+        return "; ".join(found) + ": counts are of what follows, peaks of memory of all" if found else ""
 
     @property
     def references(self) -> int:

@@ -10,7 +10,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "trace",
         "",
         "What was run: name, format, program, arguments, instruction set, hash, warnings, "
-        "and in `reshaped` what was changed of it.",
+        "of a trace that was cut the instructions before it (skipped), and in `reshaped` what was changed of it.",
     ),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known; in virtual machines the guests'."),
@@ -25,6 +25,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "violation, stuck, no-place, unsound, kernel or too-much: why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
+    (
+        "uncounted",
+        "",
+        "What was run before counts began, with --skip or of a trace that was cut: instructions and references. "
+        "Nothing else of it is in the result, but for what memory is used for, and peaks.",
+    ),
     ("counts.instructions", "instructions", "Instructions retired."),
     ("counts.references", "references", "Fetches, reads and writes."),
     ("counts.fetches", "references", "Executions of a translation block, one for each page it touches."),

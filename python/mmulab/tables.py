@@ -80,6 +80,8 @@ def print_result(out: Console, result: Result) -> None:
         f"({show_count(result.counts['fetches'])} fetches, {show_count(result.counts['reads'])} reads, "
         f"{show_count(result.counts['writes'])} writes)"
     )
+    if result.uncounted:
+        out.print(result.uncounted, soft_wrap=True)
     if warps := result.counts.get("warps"):
         out.print(
             f"{show_count(warps['lanes'])} addresses of lanes in {show_count(warps['instructions'])} loads and stores "

@@ -12,8 +12,8 @@ use crate::resident::Resident;
 use crate::space::{Cx, Found, Space};
 use crate::tally::Name;
 use crate::{
-    Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Stop, Told, Work,
-    WorkKind,
+    Actor, Bytes, Contiguity, Defrag, Effects, Fault, FaultError, KernelError, LinuxDesc, PolicyDesc, Stop,
+    TableCounts, Told, Work, WorkKind,
 };
 use mmulab_addr::{Access, Asid, BASE_BYTES, PageOrder, Pfn, Pid, VirtAddr};
 use mmulab_frames::{Allocator, Frames, MemoryDesc, PhysMem};
@@ -341,6 +341,11 @@ impl Kernel {
     /// What was done so far.
     pub fn counts(&self) -> &KernelCounts {
         &self.core.counts
+    }
+
+    /// What page tables did of their own accord.
+    pub fn table_counts(&self) -> &TableCounts {
+        &self.core.memory.table_counts
     }
 
     #[inline]

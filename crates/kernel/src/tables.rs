@@ -25,6 +25,11 @@ impl ByLevels {
         counts[usize::from(level) - 1] += 1;
     }
 
+    fn subtract(&mut self, before: &Self) {
+        self.two.iter_mut().zip(before.two).for_each(|(now, before)| *now -= before);
+        self.three.iter_mut().zip(before.three).for_each(|(now, before)| *now -= before);
+    }
+
     /// Of two levels, where `level` is the upper one.
     pub fn get(&self, level: u8) -> u64 {
         self.two[usize::from(level) - 1]
@@ -88,6 +93,28 @@ pub struct TableCounts {
     pub guide_writes: u64,
     /// Tables that stayed as large as they were, because there was no memory for another size.
     pub refused_resize: u64,
+}
+
+impl TableCounts {
+    /// Takes away what these counts stood at before.
+    pub fn subtract(&mut self, before: &Self) {
+        let Self { checks, merges, unmerges, copied_entries, refused_no_block, refused_no_frames, .. } = self;
+        merges.subtract(&before.merges);
+        unmerges.subtract(&before.unmerges);
+        let pairs = [
+            (checks, before.checks),
+            (copied_entries, before.copied_entries),
+            (refused_no_block, before.refused_no_block),
+            (refused_no_frames, before.refused_no_frames),
+            (&mut self.grown, before.grown),
+            (&mut self.shrunk, before.shrunk),
+            (&mut self.kicked_lines, before.kicked_lines),
+            (&mut self.rehashed_lines, before.rehashed_lines),
+            (&mut self.guide_writes, before.guide_writes),
+            (&mut self.refused_resize, before.refused_resize),
+        ];
+        pairs.into_iter().for_each(|(now, before)| *now -= before);
+    }
 }
 
 impl Memory {

@@ -44,6 +44,11 @@ impl<E: Name> Tally<E> {
         self.counts[what.index()]
     }
 
+    /// Takes away what these counts stood at before.
+    pub fn subtract(&mut self, before: &Self) {
+        self.counts.iter_mut().zip(&before.counts).for_each(|(now, before)| *now -= before);
+    }
+
     /// Back to nothing.
     pub fn clear(&mut self) {
         self.counts.fill(0);

@@ -440,6 +440,11 @@ impl Host {
         self.guests.iter().enumerate().filter_map(|(vm, guest)| Some((vm, guest.parked.as_ref()?)))
     }
 
+    /// The same, to be changed.
+    pub fn parked_mut(&mut self) -> impl Iterator<Item = &mut System> {
+        self.guests.iter_mut().filter_map(|guest| guest.parked.as_mut())
+    }
+
     /// The second dimension of each core's walker.
     pub fn walkers(&self) -> &[NestedWalker] {
         &self.walkers

@@ -5,6 +5,7 @@
 
 mod check;
 mod clock;
+mod counted;
 mod counts;
 pub mod describe;
 mod draw;

@@ -42,6 +42,11 @@ impl Portions {
         self.since = *now;
     }
 
+    /// No process has had anything, and whoever acts goes on. Only when its portion is closed.
+    pub fn begin_anew(&mut self) {
+        self.closed.clear();
+    }
+
     /// The sum over the processes that are `of` what is asked.
     pub fn sum(&self, of: impl Fn(usize, Pid) -> bool) -> Portion {
         let mut sum = Portion::default();

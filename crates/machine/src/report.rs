@@ -11,8 +11,8 @@ pub(crate) use memory::fmfi;
 
 use crate::{
     Ended, EndedReport, Machine, Resolved, Touched, WarpCounts,
+    counted::Counted,
     describe::Assumption,
-    engine::Core,
     model::{self, Events, Model},
     story::Nobody,
     tally::{Cost, Place, Tally},
@@ -58,6 +58,10 @@ pub struct Report {
     complete: bool,
     /// Why the run ended.
     ended: EndedReport,
+    /// What was run before counts began, if they did not begin at once: the state of a trace that was cut, and what --skip left
+    /// out. Nothing is counted of it; what memory is used for, and peaks, are of the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncounted: Option<Uncounted>,
     /// What was counted.
     counts: AllCounts,
     /// Misses, walks and faults per 1000 instructions.
@@ -85,6 +89,15 @@ pub struct Report {
     code: Places,
     /// Which keys are exact for the machine described, and which are modelled.
     exactness: Exactness,
+}
+
+/// What was run and not counted.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Uncounted {
+    /// Instructions. Those before the cut that a trace begins with were not run, and are not among them.
+    instructions: u64,
+    /// References; one for each use of a page before such a cut, too.
+    references: u64,
 }
 
 /// What was counted.
@@ -179,40 +192,18 @@ pub fn report(
     machine.close_portion();
     machine.enter(0);
     machine.land_all(&mut Nobody);
-    let tlb = HierarchyCounts::of(&mut machine.cores.iter_mut().map(|core| &mut core.tlbs).collect::<Vec<_>>());
-    let mut walks = WalkCounts::default();
-    let mut events = Events::default();
+    if machine.awaits_counts(info) {
+        // The run ended before.
+        machine.resume(&mut Nobody);
+    }
+    let counted = machine.counted();
+    let walks = host::all_walks(&counted)?;
+    check(machine, &counted, &walks)?;
+    let Counted { own, tlb, timing, warps, systems, .. } = &counted;
+    let host_walks = counted.host.as_ref().map(|below| &below.walks);
+    let events = events(machine, &counted);
     let servers = machine.caches.names();
-    let levels = machine.desc.machine.walked_table().format().levels();
-    for core in &mut machine.cores {
-        walks.add(&core.walker.counts(servers.len(), levels));
-        events.instructions += core.instructions;
-        events.base_cycles += core.clock.base(core.instructions);
-        events.walk_queued += core.slots.queued();
-        events.walk_pending += core.slots.pending();
-        events.walk_active += core.slots.active();
-    }
-    let own = machine.counts;
-    let timing = machine.timing();
-    events.l2_hit_cycles = own.l2_hit_cycles;
-    events.l2_hit_stalls = own.l2_hit_stalls;
-    events.walk_stalls = own.walk_stalls;
-    if let Some(timing) = &timing {
-        let stack = &timing.stack;
-        (events.l2_hit_stalls, events.walk_stalls) = (stack.at_second_level(), stack.at_walks());
-        events.base_cycles = timing.cycles - events.l2_hit_stalls - events.walk_stalls;
-        events.in_time = true;
-    }
-    events.kernel_cycles = own.kernel_cycles;
-    events.host_cycles = machine.host.as_ref().map(|host| host.counts.cycles);
-    let host_walks = host::walks(machine, &mut walks)?;
-    let warps = machine.lanes.as_mut().map(|lanes| {
-        lanes.close();
-        lanes.counts
-    });
-    events.finished = warps.map(|_| machine.cores.iter().map(Core::finished).max().unwrap_or(0));
-    events.l1_probe_stalls = probe_stalls(&tlb, &machine.desc.machine.tlb) + warps.map_or(0, |warps| warps.port_stalls);
-    check(machine, &tlb, &walks)?;
+    let kernel = systems.get(&0).cloned().unwrap_or_default();
 
     let ended = machine.ended.as_ref().unwrap_or(trace_ended);
     let (fetches, data) = (tlb.l1i.accesses, tlb.l1d.accesses);
@@ -231,7 +222,7 @@ pub fn report(
             .collect(),
     };
     let model = model::model(&events, &machine.desc);
-    let seen = Seen { instructions: events.instructions, tlb: &tlb, walks: &walks, model: &model };
+    let seen = Seen { instructions: events.instructions, tlb, walks: &walks, model: &model };
     let perf = perf(&machine.desc.machine.perf, &seen);
     let energy = mmulab_energy::report(&mmulab_energy::Run {
         tlb: &desc.tlb,
@@ -241,7 +232,7 @@ pub fn report(
         known: &desc.energy,
         arrays: &tlb.arrays,
         walks: &walks,
-        host_walks: &host_walks,
+        host_walks: host_walks.unwrap_or(&WalkCounts::default()),
         dirty_updates: own.dirty_updates,
         seconds: model.seconds,
         cores: desc.core.count,
@@ -253,6 +244,10 @@ pub fn report(
         version: env!("CARGO_PKG_VERSION"),
         trace: info.clone(),
         complete: ended.is_complete(),
+        uncounted: machine
+            .uncounted
+            .as_ref()
+            .map(|before| Uncounted { instructions: before.instructions, references: before.references() }),
         ended: ended.report(),
         per_kilo_instruction: BTreeMap::from([
             ("l1i_misses", per_kilo(tlb.l1i.misses)),
@@ -260,7 +255,7 @@ pub fn report(
             ("l2i_misses", per_kilo(tlb.l2i.misses)),
             ("l2d_misses", per_kilo(tlb.l2d.misses)),
             ("walks", per_kilo(walks.instruction.walks + walks.data.walks)),
-            ("faults", per_kilo(machine.system.kernel.counts().faults.total())),
+            ("faults", per_kilo(kernel.kernel.faults.total())),
         ]),
         counts: AllCounts {
             instructions: events.instructions,
@@ -269,8 +264,8 @@ pub fn report(
             reads: data - own.writes,
             writes: own.writes,
             tlb: BTreeMap::from([("l1i", tlb.l1i), ("l1d", tlb.l1d), ("l2i", tlb.l2i), ("l2d", tlb.l2d)]),
-            reloads: BTreeMap::from([("l1i", tlb.reloads_i), ("l1d", tlb.reloads_d)]),
-            arrays: tlb.arrays,
+            reloads: BTreeMap::from([("l1i", tlb.reloads_i.clone()), ("l1d", tlb.reloads_d.clone())]),
+            arrays: tlb.arrays.clone(),
             walks: Walks {
                 instruction: walks.instruction,
                 data: walks.data,
@@ -278,17 +273,17 @@ pub fn report(
                 dirty_updates: own.dirty_updates,
                 denied_rechecks: own.denied_rechecks,
                 levels: walks.levels.iter().map(served).collect(),
-                host_levels: host_walks.levels.iter().map(served).collect(),
+                host_levels: host_walks.iter().flat_map(|walks| &walks.levels).map(served).collect(),
             },
             violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
-            warps,
-            kernel: machine.system.kernel.counts().clone(),
-            memory: memory(machine, touched),
-            host: host::report(machine, host_walks.clone()),
+            warps: *warps,
+            memory: memory(machine, &kernel.tables, touched),
+            kernel: kernel.kernel,
+            host: host::report(machine, &counted),
         },
         model,
-        timing,
+        timing: *timing,
         energy,
         perf,
         members: members(machine, info),
@@ -311,6 +306,32 @@ pub fn report(
     })
 }
 
+/// What the model is made of.
+fn events(machine: &Machine, counted: &Counted) -> Events {
+    let Counted { own, tlb, timing, warps, .. } = counted;
+    let mut events = Events {
+        instructions: counted.instructions,
+        base_cycles: counted.base_cycles,
+        l2_hit_stalls: own.l2_hit_stalls,
+        l2_hit_cycles: own.l2_hit_cycles,
+        l1_probe_stalls: probe_stalls(tlb, &machine.desc.machine.tlb) + warps.map_or(0, |warps| warps.port_stalls),
+        walk_stalls: own.walk_stalls,
+        walk_pending: counted.walk_pending,
+        walk_queued: counted.walk_queued,
+        finished: counted.finished,
+        walk_active: counted.walk_active,
+        in_time: timing.is_some(),
+        kernel_cycles: own.kernel_cycles,
+        host_cycles: counted.host.as_ref().map(|below| below.counts.cycles),
+    };
+    if let Some(timing) = timing {
+        let stack = &timing.stack;
+        (events.l2_hit_stalls, events.walk_stalls) = (stack.at_second_level(), stack.at_walks());
+        events.base_cycles = timing.cycles - events.l2_hit_stalls - events.walk_stalls;
+    }
+    events
+}
+
 /// The JSON schema of a result.
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Report>()
@@ -320,6 +341,11 @@ impl Report {
     /// What the description assumes.
     pub fn assumptions(&self) -> &[Assumption] {
         &self.resolved.assumptions
+    }
+
+    /// Instructions that were counted.
+    pub fn instructions(&self) -> u64 {
+        self.counts.instructions
     }
 
     /// Whether the whole trace was run.
@@ -335,14 +361,14 @@ fn probe_stalls(tlb: &HierarchyCounts, desc: &[ArrayDesc]) -> u64 {
 }
 
 /// Every identity that must hold between the counts of the rooms.
-fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result<(), ReportError> {
+fn check(machine: &Machine, counted: &Counted, walks: &WalkCounts) -> Result<(), ReportError> {
+    let Counted { own, tlb, .. } = counted;
     tlb.check().map_err(ReportError)?;
-    let own = &machine.counts;
     let same = |what: &str, a: u64, b: u64| {
         if a == b { Ok(()) } else { Err(ReportError(format!("{what}: {a} and {b}"))) }
     };
     let begun = walks.instruction.walks + walks.data.walks;
-    let joined = machine.lanes.as_ref().map_or(0, |lanes| lanes.counts.joined);
+    let joined = counted.warps.map_or(0, |warps| warps.joined);
     let reasons = tlb.l2i.misses + tlb.l2d.misses + own.replays + own.dirty_updates + own.denied_rechecks;
     same("walks, and second-level misses with replays, dirty updates and rechecks", begun + joined, reasons)?;
     // What a miss may end in without a translation: a reference to what is not there, one against its rights, or the end.
@@ -361,7 +387,7 @@ fn check(machine: &Machine, tlb: &HierarchyCounts, walks: &WalkCounts) -> Result
     same("walks, and their sum over regions", begun, total.walks)?;
     same("walk reads, and their sum over regions", walks.instruction.accesses + walks.data.accesses, total.walk_reads)?;
     same("walk cycles, and their sum over regions", walks.instruction.cycles + walks.data.cycles, total.walk_cycles)?;
-    let stalls = match machine.timing() {
+    let stalls = match &counted.timing {
         Some(timing) => {
             same("cycles, and the sum of what they went to", timing.cycles, timing.stack.total())?;
             timing.stack.at_second_level() + timing.stack.at_walks()

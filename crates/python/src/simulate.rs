@@ -7,7 +7,7 @@ use mmulab_machine::{
     describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
-use mmulab_trace::{Format, Source, Span, TraceInfo, write_file};
+use mmulab_trace::{Format, Source, Span, TraceInfo, warm_up, write_file};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -68,8 +68,9 @@ impl Spec {
         let mut spec: Self = serde_json::from_value(raw).map_err(request)?;
         let one = |name: &String| reshape(&spec.reshape, open(name).map_err(of_trace)?).map_err(user);
         let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one);
-        let mut source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
+        let source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
         spec.take_machines(source.info())?;
+        let mut source = warm_up(source, spec.options.skip);
         let with_space = source.info().has_address_space;
         let of_misses = source.info().misses_of.is_some();
         if spec.options.timing {
@@ -106,7 +107,8 @@ impl Spec {
     }
 
     fn limits(&self) -> Limits {
-        Limits { instructions: self.options.max_instructions, threads: self.options.threads }
+        let Options { max_instructions, skip, threads, .. } = self.options;
+        Limits { instructions: max_instructions.map(|most| most.saturating_add(skip)), threads }
     }
 
     fn touched(&self) -> Option<Touched> {
@@ -151,7 +153,14 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     })?;
     let mut results = Vec::new();
     for machine in &mut ran.machines {
-        results.push(report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?);
+        let result = report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?;
+        if spec.options.skip > 0 && result.instructions() == 0 && ran.ended == Ended::End {
+            return Err(user(format!(
+                "--skip {} leaves nothing to count: the trace has {} instructions",
+                spec.options.skip, ran.progress.instructions
+            )));
+        }
+        results.push(result);
     }
     let p = &ran.progress;
     text(&json!({

@@ -126,7 +126,13 @@ _ENGINE_OPTIONS = [
         help="A reference to memory no mapping holds: count a fault, map memory there, or stop the run. "
         "Default: fault where the trace tells mappings, else map.",
     ),
-    click.option("--max-instructions", type=Count(), help="Stop after this many instructions of the trace."),
+    click.option(
+        "--skip",
+        type=Count(),
+        help="Run this many instructions first and leave them out of all counts: TLBs, caches and page tables are in "
+        "use when counts begin.",
+    ),
+    click.option("--max-instructions", type=Count(), help="Stop after this many instructions, those of --skip aside."),
     click.option(
         "--base-cpi", type=real_option("base_cpi"), help="Cycles per instruction without translation, measured by you."
     ),
@@ -161,7 +167,7 @@ def engine_options(function: F) -> F:
 
 def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
     """The engine's options out of a command's."""
-    names = ("unmapped", "max_instructions", "base_cpi", "savable", "timing", "seed", "threads")
+    names = ("unmapped", "skip", "max_instructions", "base_cpi", "savable", "timing", "seed", "threads")
     return Options(**{name: taken[name] for name in names}, reshape=reshape_of(taken), **fixed)
 
 

@@ -33,7 +33,6 @@ class Variable(click.ParamType["tuple[str, str]"]):
 
 
 _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
-    click.option("--skip", type=Count(), help="Begin after this many instructions."),
     click.option("--isa", type=click.Choice(ISAS), help="The program's instruction set. Default: read from its file."),
     click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
     click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
@@ -301,6 +300,11 @@ def tell(found: dict[str, Any], output: Path, replaces: str = "") -> None:
 @click.option("--max-instructions", type=Count(), help="Stop the program when this many are recorded.")
 @click.option(
     "--heap", is_flag=True, help="Also record what the program asks of its allocator, for --heap of run and study."
+)
+@click.option(
+    "--skip",
+    type=Count(),
+    help="Begin after this many instructions; the trace tells which pages and heap objects were in use then.",
 )
 @record_options
 @system_options

@@ -3,6 +3,7 @@
 import io
 import shlex
 import time
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def study(
     """Say what address translation costs a program, and which page sizes would pay.
 
     Records PROGRAM (or takes TRACE), runs it on every machine under every policy in one pass, and writes a report:
-    DIR/report.html, summary.txt, study.json and results/*.json.
+    DIR/report.html, summary.txt, study.json and results/*.json. With PROGRAM, --skip is that of `mmulab record`.
 
     Example: mmulab study -- gcc -O2 -c big.c
     """
@@ -101,7 +102,8 @@ def study(
     if program is not None:
         recording = directory / RECORDING
         failed = failure_of(_record(program, recording, options.max_instructions, others, plan))
-        plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, options)
+        # The recording begins there.
+        plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, replaced(options, skip=None))
         resolved["trace"] = plan.trace
     outcome = _run(plan)
     _write(directory, outcome, resolved)

@@ -73,6 +73,13 @@ def _show(found: dict[str, Any]) -> None:
         out.print(_mappings(found["mappings"]))
 
 
+def _beginning(found: dict[str, Any]) -> str:
+    cut, used = found["skipped"], found["used_before_bytes"]
+    if cut is None:
+        return ""
+    return f"{cut:,} instructions into its program" + ("" if used is None else f", with {show_bytes(used)} in use")
+
+
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     per = found["bytes_per_instruction"]
     size = "" if found["file_bytes"] is None else show_bytes(found["file_bytes"])
@@ -82,6 +89,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("format", found["format"] + (f", {size}" if size else "")),
         ("program", " ".join([found["program"], *found["args"]]).strip()),
         ("instruction set", found["isa"]),
+        ("begins", _beginning(found)),
         ("instructions", f"{found['instructions']:,}" + (f" ({per:.3f} bytes each)" if per else "")),
         ("references", f"{found['references']:,}"),
         ("  fetches", f"{found['fetches']:,} of {found['code_pages']:,} pages"),

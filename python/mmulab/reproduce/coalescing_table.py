@@ -73,7 +73,7 @@ def _binaries(plan: Plan) -> tuple[Binary, Binary]:
 
 def _is_possible(trace: str, job: engine.Job, options: engine.Options) -> bool:
     try:
-        return engine.run(trace, [job], replace(options, max_instructions=1)).results[0].complete
+        return engine.run(trace, [job], replace(options, skip=None, max_instructions=1)).results[0].complete
     except UserError:
         return False
 

@@ -156,7 +156,7 @@ def run(plan: Plan, progress: engine.ProgressCallback | None = None) -> Outcome:
         name = str(recorded[0].trace["name"])
         cases += [Case(f"code of {name}", "i", recorded), Case(f"data of {name}", "d", recorded)]
     # What is made to a measure is run whole.
-    whole = replace(plan.options, max_instructions=None)
+    whole = replace(plan.options, skip=None, max_instructions=None)
     cases += [Case(dense, "d", results(dense, whole)) for dense in DENSE]
     return Outcome(plan, cases, [_point(share, results(_sparse(share), whole)) for share in SHARES])
 

@@ -34,7 +34,10 @@ def show(out: Console, outcome: Outcome) -> None:
     program = escape(shorten(outcome.program, min(PROGRAM_WIDTH, out.width)))
     changed = f" ({escape(', '.join(base.changes))})" if base.changes else ""
     out.print(f"[bold]{program}[/]{changed}", soft_wrap=True)
-    out.print(f"{show_count(base.instructions)} instructions, {show_count(base.references)} references\n")
+    out.print(f"{show_count(base.instructions)} instructions, {show_count(base.references)} references")
+    if base.uncounted:
+        out.print(base.uncounted, soft_wrap=True)
+    out.print()
     for result in outcome.partial:
         why = escape(f"{result.label} ({result.ended}): {result.ended_message}")
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)

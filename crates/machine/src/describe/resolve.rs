@@ -46,7 +46,11 @@ pub struct Options {
     pub touched: bool,
     /// What is proven besides.
     pub check: Check,
-    /// End after so many instructions.
+    /// Run the first so many instructions and do not count them: counts begin with TLBs, caches and page tables in use.
+    #[schemars(range(min = 0, max = i64::MAX))]
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skip: u64,
+    /// End after so many instructions; those of `skip` are not among them.
     #[schemars(range(min = 0, max = i64::MAX))]
     pub max_instructions: Option<u64>,
     /// Threads that run machines; 0 means as many as are useful. No result depends on it, so none repeats it.
@@ -72,6 +76,10 @@ pub struct Options {
     /// References each virtual machine makes before it is the next one's turn, where there are several.
     #[schemars(range(min = 1, max = i64::MAX))]
     pub quantum: Option<u64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A value that no source states, and why it is what it is.

@@ -40,6 +40,10 @@ impl Machine {
             }
             return Ok(());
         }
+        if *event == Event::Resume {
+            self.resume(watch);
+            return Ok(());
+        }
         if let Event::Pin { tid, cpu } = *event {
             if self.lanes.is_some() {
                 // A warp's core follows from its number.

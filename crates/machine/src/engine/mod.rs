@@ -10,6 +10,7 @@ pub(crate) use miss::Timeline;
 use crate::{
     check::{Checker, lookup},
     clock::Clock,
+    counted::Counted,
     counts::Counts,
     describe::{Check, Resolved, Unmapped},
     ended::{Ended, MachineError},
@@ -40,6 +41,8 @@ pub struct Machine {
     /// By CPU.
     pub(crate) cores: Vec<Core>,
     pub(crate) counts: Counts,
+    /// What was counted before counts began, if not all is counted.
+    pub(crate) uncounted: Option<Box<Counted>>,
     pub(crate) ended: Option<Ended>,
     /// How the tables that walks for the programs begin with are read.
     format: Format,
@@ -138,6 +141,7 @@ impl Machine {
             caches: Caches::new(&m.cache, &m.cache_rules, m.core.count)?,
             cores: (0..m.core.cpus()).map(core).collect::<Result<_, _>>()?,
             counts: Counts::default(),
+            uncounted: None,
             ended: None,
             format: m.walked_table().format(),
             who: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 },

@@ -1,7 +1,12 @@
 //! What happened below virtual machines.
 
 use super::{MemoryReport, ReportError, memory::usage};
-use crate::{Machine, describe::Mode, host::HostCounts};
+use crate::{
+    Machine,
+    counted::{Below, Counted, SystemCounts},
+    describe::Mode,
+    host::HostCounts,
+};
 use mmulab_kernel::KernelCounts;
 use mmulab_walker::{NestedTlbCounts, SideWalks, WalkCounts};
 use schemars::JsonSchema;
@@ -49,41 +54,29 @@ struct GuestReport {
     memory: MemoryReport,
 }
 
-/// The host's walks. Their reads are added to those of the walks they were made for.
-pub(super) fn walks(machine: &Machine, walks: &mut WalkCounts) -> Result<WalkCounts, ReportError> {
+/// All walks: those of the programs' tables, with the reads of the host's that were made for them.
+pub(super) fn all_walks(counted: &Counted) -> Result<WalkCounts, ReportError> {
+    let mut walks = counted.walks.clone();
     walks.check().map_err(ReportError)?;
-    let mut below = WalkCounts::default();
-    let Some(host) = &machine.host else { return Ok(below) };
-    let servers = machine.caches.names().len();
-    let mut reads = [0; 2];
-    for walker in host.walkers() {
-        below.add(&walker.counts(servers, host.format.levels()));
-        for (sum, more) in reads.iter_mut().zip(walker.reads_by_side()) {
-            *sum += more;
-        }
-    }
-    below.check().map_err(|e| ReportError(format!("the host: {e}")))?;
-    let [instruction, data] = reads;
-    let read = below.instruction.accesses + below.data.accesses;
+    let Some(below) = &counted.host else { return Ok(walks) };
+    below.walks.check().map_err(|e| ReportError(format!("the host: {e}")))?;
+    let [instruction, data] = below.reads;
+    let read = below.walks.instruction.accesses + below.walks.data.accesses;
     if instruction + data != read {
         return Err(ReportError(format!("entries of the host read, {read}, and for walks of both sides")));
     }
     walks.instruction.accesses += instruction;
     walks.data.accesses += data;
-    Ok(below)
+    Ok(walks)
 }
 
-pub(super) fn report(machine: &Machine, walks: WalkCounts) -> Option<HostReport> {
+pub(super) fn report(machine: &Machine, counted: &Counted) -> Option<HostReport> {
     let (host, guest) = (machine.host.as_ref()?, machine.desc.machine.guest.as_ref()?);
-    let mut nested_tlb: Option<NestedTlbCounts> = None;
-    for counts in host.walkers().iter().filter_map(|w| w.tlb_counts()) {
-        nested_tlb.get_or_insert_default().add(&counts);
-    }
+    let Below { counts, system, nested_tlb, walks, .. } = counted.host.as_ref()?;
     let guests = if host.count() > 1 {
-        let of = |(vm, system): (usize, &crate::host::System)| GuestReport {
-            vm,
-            kernel: system.kernel.counts().clone(),
-            memory: usage(system, &guest.memory),
+        let of = |(vm, system): (usize, &crate::host::System)| {
+            let SystemCounts { kernel, tables } = counted.systems.get(&vm).cloned().unwrap_or_default();
+            GuestReport { vm, kernel, memory: usage(system, &guest.memory, &tables) }
         };
         machine.systems().map(of).collect()
     } else {
@@ -91,11 +84,11 @@ pub(super) fn report(machine: &Machine, walks: WalkCounts) -> Option<HostReport>
     };
     Some(HostReport {
         mode: guest.mode,
-        counts: host.counts,
+        counts: *counts,
         walks: HostWalks { instruction: walks.instruction, data: walks.data },
-        nested_tlb,
-        kernel: host.system.kernel.counts().clone(),
-        memory: usage(&host.system, &machine.desc.machine.memory),
+        nested_tlb: *nested_tlb,
+        kernel: system.kernel.clone(),
+        memory: usage(&host.system, &machine.desc.machine.memory, &system.tables),
         guests,
     })
 }

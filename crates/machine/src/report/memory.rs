@@ -3,7 +3,7 @@
 use crate::{Machine, Touched, host::System};
 use mmulab_addr::{BASE_BYTES, show_bytes};
 use mmulab_frames::{Fragment, MemoryDesc};
-use mmulab_kernel::{Kernel, Usage};
+use mmulab_kernel::{Kernel, TableCounts, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -68,15 +68,17 @@ pub(crate) fn fmfi(kernel: &Kernel) -> Vec<f64> {
     (0..=frames.max_order()).map(|order| frames.fmfi(order)).collect()
 }
 
-/// What memory went to that `system` hands out, as `desc` describes it.
-pub(super) fn usage(system: &System, desc: &MemoryDesc) -> MemoryReport {
-    MemoryReport { usage: system.kernel.usage(&system.mem), unused: None, fragmentation: fragmentation(system, desc) }
+/// What memory went to that `system` hands out, as `desc` describes it. Of tables, what is counted.
+pub(super) fn usage(system: &System, desc: &MemoryDesc, tables: &TableCounts) -> MemoryReport {
+    let mut usage = system.kernel.usage(&system.mem);
+    usage.tables.counts.clone_from(tables);
+    MemoryReport { usage, unused: None, fragmentation: fragmentation(system, desc) }
 }
 
 /// The same of the programs' system, and what of it they never touched.
-pub(super) fn memory(machine: &Machine, touched: Option<&Touched>) -> MemoryReport {
+pub(super) fn memory(machine: &Machine, tables: &TableCounts, touched: Option<&Touched>) -> MemoryReport {
     let m = &machine.desc.machine;
-    let mut report = usage(&machine.system, m.guest.as_ref().map_or(&m.memory, |guest| &guest.memory));
+    let mut report = usage(&machine.system, m.guest.as_ref().map_or(&m.memory, |guest| &guest.memory), tables);
     report.unused = touched.map(|t| {
         let (private, files) = (t.private_bytes_peak(), t.file_bytes());
         Unused {

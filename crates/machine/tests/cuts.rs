@@ -1,0 +1,207 @@
+//! Runs of which the first part is not counted: what is left out is left out of every counter, and a trace that was cut there
+//! ends with the same page tables as the whole one.
+
+use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
+use mmulab_machine::{Control, Ended, Limits, Machine, Options, describe, report, run};
+use mmulab_trace::{
+    Advice, Backing, Batch, Event, MapFlags, Ref, Source, Span, TextReader, TraceInfo, stretch, warm_up, write_batch,
+};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::Value;
+use std::{io::Cursor, path::Path, sync::Arc};
+
+const AT: u64 = 0x4000_0000;
+/// Pages that each process plays with.
+const PAGES: u64 = 4096;
+/// Instructions of each step.
+const STEP: u64 = 20;
+
+/// Two processes, and a child of the first, take turns; `text` is what they do. Huge pages are first used by stores.
+fn random(seed: u64, steps: u64) -> String {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut batch = Batch::default();
+    let mut below = |n: u64| rng.next_u64() % n;
+    let map = |addr, len| Event::Mmap {
+        addr,
+        len,
+        prot: Prot::RW.with(Prot::X),
+        flags: MapFlags::default(),
+        backing: Backing::Anon,
+    };
+    for pid in [2, 1] {
+        batch.push_event(Event::Switch { pid: Pid(pid), tid: Tid(pid) });
+        batch.push_event(map(VirtAddr::new(AT), PAGES << 12));
+    }
+    for step in 0..steps {
+        let (first, pages) = (below(PAGES), 1 + below(300));
+        let (addr, len) = (VirtAddr::new(AT + (first << 12)), pages.min(PAGES - first) << 12);
+        match below(24) {
+            0 => batch.push_event(Event::Munmap { addr, len }),
+            1 => batch.push_event(map(addr, len)),
+            2 => batch.push_event(Event::Mprotect { addr, len, prot: if below(2) == 0 { Prot::R } else { Prot::RW } }),
+            3 => batch.push_event(Event::Madvise { addr, len, advice: Advice::Dontneed }),
+            4..10 => {
+                let pid = 1 + below(2) as u32;
+                batch.push_event(Event::Switch { pid: Pid(pid), tid: Tid(pid) });
+            }
+            _ => {}
+        }
+        if step == steps / 3 {
+            batch.push_event(Event::Fork { child: Pid(3), shares_memory: false });
+        }
+        batch.refs.push(Ref::fetch(VirtAddr::new(AT), STEP as u32));
+        for page in 0..below(96) {
+            let va = VirtAddr::new(AT + (((first + page) % PAGES) << 12) + (below(512) << 3));
+            batch.refs.push(Ref::write(va));
+            if below(3) == 0 {
+                batch.refs.push(Ref::read(va));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    write_batch(&batch, &mut out).expect("memory");
+    String::from_utf8(out).expect("text")
+}
+
+fn source(text: &str) -> Box<dyn Source> {
+    Box::new(TextReader::new(Cursor::new(text.as_bytes().to_vec()), "t".into()))
+}
+
+fn machine(name: &str, policy: &str, sets: &[&str], options: &Options) -> Machine {
+    let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
+    let names = describe::Names { machine: name, policy, host_policy: None };
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let desc = describe::resolve(names, &sets, options, &dirs("machines"), &dirs("policies")).expect("a description");
+    Machine::new(Arc::new(desc), true).expect("a machine")
+}
+
+/// The machine after the trace.
+fn ran(source: &mut dyn Source, mut machine: Machine, instructions: Option<u64>) -> Machine {
+    machine.take(source.info()).expect("a trace that suits it");
+    let limits = Limits { instructions, threads: 1 };
+    let mut ran = run(source, vec![machine], None, limits, |_| Control::Continue);
+    let machine = ran.machines.pop().expect("the one");
+    assert_eq!(machine.ended(), None);
+    machine
+}
+
+fn result(machine: &mut Machine, info: &TraceInfo) -> Value {
+    let report = report(machine, info, &Ended::End, None).expect("counts that add up");
+    serde_json::to_value(&report).expect("JSON")
+}
+
+/// Of the pages of the processes that run: each leaf's size, rights, accessed and dirty bits.
+fn tables(machine: &mut Machine) -> Vec<String> {
+    let mut found = Vec::new();
+    for pid in [1, 2, 3] {
+        let mut batch = Batch::default();
+        batch.push_event(Event::Switch { pid: Pid(pid), tid: Tid(pid) });
+        machine.run(&batch);
+        for page in 0..PAGES {
+            if let Some(leaf) = machine.leaf(VirtAddr::new(AT + page * BASE_BYTES)) {
+                let (order, prot) = (leaf.order, leaf.prot.bits());
+                found.push(format!("{pid} {page} {order} {prot} {} {}", leaf.accessed, leaf.dirty));
+            }
+        }
+    }
+    found
+}
+
+/// CHANGELOG number 3: a cut trace leaves the page tables that the whole one does.
+#[test]
+fn a_cut_trace_ends_with_the_tables_of_the_whole_one() {
+    for policy in ["linux-4k", "linux-thp", "linux-mthp", "freebsd-reserv"] {
+        for seed in 0..6 {
+            let text = random(seed, 120);
+            for start in [1, 61 * STEP, 119 * STEP] {
+                let begin = || machine("zen3-5900x", policy, &["memory.size=1G", "core.count=1"], &Options::default());
+                let mut whole = ran(source(&text).as_mut(), begin(), None);
+                let mut cut = stretch(source(&text), Span { start, end: None });
+                let mut cut_machine = ran(cut.as_mut(), begin(), None);
+                let (expected, found) = (tables(&mut whole), tables(&mut cut_machine));
+                let what = format!("{policy}, seed {seed}, from {start}");
+                assert!(expected.len() > 1000, "{what}: {}", expected.len());
+                let odd = expected.iter().zip(&found).find(|(a, b)| a != b);
+                assert!(expected == found, "{what}: {odd:?}, {} and {} pages", expected.len(), found.len());
+                // Nothing of the state is counted.
+                let counted = result(&mut cut_machine, cut.info());
+                let all = text.lines().filter(|line| line.starts_with(['f', 'r', 'w'])).count() as u64;
+                assert!(counted["counts"]["references"].as_u64().expect("a count") < all, "{what}");
+                let instructions = 120 * STEP - start.next_multiple_of(STEP) + if start == 1 { STEP } else { 0 };
+                assert_eq!(counted["counts"]["instructions"], instructions, "{what}");
+            }
+        }
+    }
+}
+
+/// Every number of `whole` is the sum of those of both parts.
+fn adds_up(at: &str, whole: &Value, before: &Value, after: &Value) {
+    match whole {
+        Value::Number(n) => {
+            let of = |value: &Value| value.as_u64().unwrap_or(0);
+            let (sum, all) = (of(before) + of(after), n.as_u64().expect("a count"));
+            // Cycles of several kinds of work are rounded down once.
+            let rounded = u64::from(at.ends_with("cycles"));
+            assert!(sum <= all && all <= sum + rounded, "{at}: {before} + {after} is not {whole}");
+        }
+        Value::Object(map) => {
+            map.iter().filter(|(key, _)| *key != "level").for_each(|(key, value)| {
+                adds_up(&format!("{at}.{key}"), value, &before[key], &after[key]);
+            });
+        }
+        Value::Array(all) => all.iter().enumerate().for_each(|(i, value)| {
+            adds_up(&format!("{at}[{i}]"), value, &before[i], &after[i]);
+        }),
+        _ => {}
+    }
+}
+
+/// CHANGELOG number 3: what `--skip` leaves out is missing from every count, and nothing else is.
+#[test]
+fn what_is_skipped_and_what_is_counted_make_up_the_whole() {
+    let small = ["core.count=2", "memory.size=1G"];
+    let cases: [(&str, &[&str], bool); 5] = [
+        ("zen3-5900x", &small, false),
+        ("haswell-mix", &small, false),
+        ("elastic-cuckoo", &["core.count=1"], false),
+        ("zen3-5900x", &["core.count=1", "memory.size=1G"], true),
+        ("compendia-nested", &["core.count=1"], false),
+    ];
+    let (text, skip) = (random(7, 150), 75 * STEP);
+    for (name, sets, timing) in cases {
+        let options = Options { timing, profile: true, ..Options::default() };
+        let begin = |skip| machine(name, "linux-thp", sets, &Options { skip, ..options.clone() });
+        let info = TraceInfo::default();
+        let whole = result(&mut ran(source(&text).as_mut(), begin(0), None), &info);
+        let before = result(&mut ran(source(&text).as_mut(), begin(0), Some(skip)), &info);
+        let mut warm = warm_up(source(&text), skip);
+        let after = result(&mut ran(warm.as_mut(), begin(skip), None), &info);
+        for key in ["tlb", "reloads", "arrays", "walks", "kernel", "instructions", "references", "writes", "violations"]
+        {
+            adds_up(&format!("{name}: {key}"), &whole["counts"][key], &before["counts"][key], &after["counts"][key]);
+        }
+        assert_eq!(after["uncounted"]["instructions"], skip, "{name}");
+        assert_eq!(after["uncounted"]["references"], before["counts"]["references"], "{name}");
+        assert!(after["counts"]["walks"]["data"]["walks"].as_u64() > Some(0), "{name}");
+        if timing {
+            adds_up("timing", &whole["timing"], &before["timing"], &after["timing"]);
+        }
+        let walks = |result: &Value| -> u64 {
+            result["regions"].as_array().expect("regions").iter().filter_map(|r| r["walks"].as_u64()).sum()
+        };
+        assert_eq!(walks(&whole), walks(&before) + walks(&after), "{name}");
+        // Memory is of the whole run.
+        assert_eq!(whole["counts"]["memory"]["resident_bytes"], after["counts"]["memory"]["resident_bytes"], "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_before_counts_begin_counts_nothing() {
+    let text = random(3, 20);
+    let options = Options { skip: 21 * STEP, ..Options::default() };
+    let mut machine = ran(source(&text).as_mut(), machine("zen3-5900x", "linux-4k", &[], &options), None);
+    let result = result(&mut machine, &TraceInfo::default());
+    assert_eq!((&result["counts"]["instructions"], &result["counts"]["references"]), (&0.into(), &0.into()));
+    assert_eq!(result["uncounted"]["instructions"], 20 * STEP);
+}
