@@ -85,7 +85,7 @@ def test_a_slice_has_the_same(cli: Cli, build: Build) -> None:
     assert now[0] == now[2]
     assert now[0]["2M"] == now[1]["2M"] >= 190 * MB
     assert now[0]["4K"] == pytest.approx(now[1]["4K"], abs=256 << 10)
-    assert part["counts"]["references"] == warm["counts"]["references"]
+    assert part["counts"]["references"] == pytest.approx(warm["counts"]["references"], abs=100)
     assert warm["uncounted"]["instructions"] == pytest.approx(20_000_000, abs=1000)
 
 
