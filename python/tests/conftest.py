@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = "gen:gups?footprint=1M&updates=2000"
 # Compiles C with options; the program.
 Build = Callable[..., Path]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell: programs under test would inherit this, and hear no Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)
