@@ -1,5 +1,6 @@
 """Workers of one test run agree on the tests, whatever differs between them (CHANGELOG number 0)."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def collected(tmp_path: Path, clock: float, order: str, **env: str) -> list[str]
     """The tests, in their order, as a process of its own finds them."""
     (tmp_path / "home").mkdir(exist_ok=True)
     own = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(tmp_path / "home"), **env}
+    # Where the package under test is, if it is not the checkout's.
+    own |= {key: value for key, value in os.environ.items() if key == "PYTHONPATH"}
     ran = subprocess.run(
         [sys.executable, "-c", COLLECT, str(clock), order],
         cwd=CHECKOUT,

@@ -131,7 +131,7 @@ class Outcome:
             if best is base and base.is_quick:
                 # The model may hide what there is: the policy counts that would save most if nothing overlapped.
                 best = min(results, key=lambda r: r.serial_cycles)
-                if 1 - best.serial_cycles / base.serial_cycles <= places.WORTH:
+                if base.serial_cycles - best.serial_cycles <= places.WORTH * base.serial_cycles:
                     best = base
             gain = self.gain(best)
             share = show_percent(base.translation_share)
@@ -150,7 +150,8 @@ class Outcome:
         saved = self.gain(result).user
         if not base.is_quick:
             return show_percent(saved)
-        low, high = sorted((max(0.0, saved), 1 - result.serial_cycles / base.serial_cycles))
+        serial = 1 - result.serial_cycles / base.serial_cycles if base.serial_cycles else 0.0
+        low, high = sorted((max(0.0, saved), serial))
         return f"{show_percent(low)} to {show_percent(high)}"
 
     @property

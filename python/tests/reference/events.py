@@ -44,7 +44,7 @@ def obey(kernel: Kernel, pid: int, words: list[str]) -> str:
         if verb == "exec":
             kernel.space(pid)
         return ""
-    if verb in ("clone", "exit-thread", "tick", "image", "malloc", "free", "code"):
+    if verb in ("clone", "exit-thread", "tick", "image", "malloc", "free", "code", "resume"):
         return ""
     if verb == "brk":
         return brk(space, int(args[0], 16), int(args[1], 16))
