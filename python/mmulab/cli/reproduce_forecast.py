@@ -1,6 +1,5 @@
 """`mmulab reproduce forecast`: forecasts of time held against a stopwatch, on this computer."""
 
-import json
 from pathlib import Path
 
 import rich_click as click
@@ -64,14 +63,14 @@ def forecast(
 
     plan = experiment.Settled(find(cases or ()), told.Model(machine, sets, max_instructions), Limits(pairs, 0.03), work)
     with console.progress("timing and modelling", closing=False) as hear:
-        found = experiment.run(plan, lambda done, of, name: hear({"fraction": done / of, "what": name}))
+        found = experiment.run(plan, lambda share: hear({"fraction": share}))
     if out is not None:
         name = out / page.file_name(found["processor"])
         write_text(name, json_text(found))
         write_text(out / "forecast.md", page.write(out))
         console.say(f"wrote {name} and {out}/forecast.md")
     if as_json:
-        print_json(json.loads(json_text(found)))
+        print_json(found)
     else:
         console.echo(page.section(found))
     if not found["complete"]:

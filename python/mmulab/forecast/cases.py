@@ -9,6 +9,8 @@ from mmulab import UserError, paths
 
 # What `mmulab-kernel` prints of the part that begins when its data are ready.
 KERNEL_TIME = re.compile(r"rounds in ([0-9.]+) s")
+# Page settings of the stopwatch, each with the policy that stands for it.
+SETTINGS = {"4k": "linux-4k", "thp": "linux-thp"}
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,11 @@ class Case:
     command: tuple[str, ...]
     # Makes the program's files in {dir}: a shell command.
     prepare: str = ""
-    # Page settings beside 4k.
-    settings: tuple[str, ...] = ("thp",)
+
+    @property
+    def file_name(self) -> str:
+        """What its files are called, without their endings."""
+        return self.name.replace(" ", "-").lower()
 
     def argv(self, directory: Path) -> list[str]:
         """What is executed."""

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from mmulab.result import json_text, write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
-# Told of each case before it runs: how many are done, of how many, its name.
-Told = Callable[[int, int, str], None]
+# Told before each case: the share that is done.
+Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ class Settled:
 
     cases: tuple[Case, ...]
     model: Model
-    limits: stopwatch.Limits = field(default_factory=lambda: stopwatch.Limits(60, 0.03))
+    limits: stopwatch.Limits
     # Where recordings and finished cases are kept: a case that is there is not timed again.
-    work: Path = Path("build/forecast")
+    work: Path
 
 
-def run(plan: Settled, hear: Told) -> Json:
+def run(plan: Settled, hear: Progress) -> Json:
     """Every case, with what this computer is. Interrupted, it returns what is done (`complete` is false then)."""
     plan.work.mkdir(parents=True, exist_ok=True)
     done: list[Json] = []
     complete = True
     try:
         for at, case in enumerate(plan.cases):
-            hear(at, len(plan.cases), case.name)
+            hear(at / len(plan.cases))
             done.append(_case(plan, case))
     except KeyboardInterrupt:
         complete = False
@@ -58,7 +58,7 @@ def run(plan: Settled, hear: Told) -> Json:
 def _case(plan: Settled, case: Case) -> Json:
     """Time and model of a case. The stopwatch's figures are kept in `work`; the model is asked again each time."""
     timed.prepare(case, plan.work)
-    kept = plan.work / f"{case.name.replace(' ', '-').lower()}.json"
+    kept = plan.work / f"{case.file_name}.json"
     if kept.exists():
         seconds = json.loads(kept.read_text(encoding="utf-8"))
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab.forecast import scores
+from mmulab.forecast.cases import SETTINGS
 from mmulab.stopwatch.report import seconds
 
 Json = dict[str, Any]
@@ -91,7 +92,7 @@ def _times(cases: Sequence[Json]) -> list[str]:
     ]
     for case in cases:
         cells = [case["name"], case["bound"]]
-        for setting in ("4k", "thp"):
+        for setting in SETTINGS:
             timed, told = case["timed"][setting], case["told"][setting]
             spread = f" (±{50 * timed['spread']:.0f} %)"
             ratio = told["seconds"] / timed["seconds"] if timed["seconds"] else float("nan")

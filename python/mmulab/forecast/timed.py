@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, stopwatch
-from mmulab.forecast.cases import Case
+from mmulab.forecast.cases import SETTINGS, Case
 from mmulab.stopwatch.process import Program
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:
     """
     found = stopwatch.measure(
         Program(case.argv(directory), time=case.time_in),
-        stopwatch.find(("4k", *case.settings), system=False),
+        stopwatch.find(tuple(SETTINGS), system=False),
         limits,
     )
     if found["ended"] == "interrupted":

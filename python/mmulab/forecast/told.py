@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, engine, paths
-from mmulab.forecast.cases import Case
+from mmulab.forecast.cases import SETTINGS, Case
+from mmulab.reproduce.cells import POPULATED
 from mmulab.result import Result
 
 Json = dict[str, Any]
-POPULATED: Json = {"populate": True}
-# The policy that stands for a setting of the stopwatch.
-POLICIES = {"4k": "linux-4k", "thp": "linux-thp"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Model:
 
 def record(case: Case, directory: Path) -> Path:
     """The case's recording, made if it is not there yet."""
-    target = directory / f"{case.name.replace(' ', '-').lower()}.mmt"
+    target = directory / f"{case.file_name}.mmt"
     if not target.exists():
         aside = target.with_suffix(".part.mmt")
         found = engine.record(
@@ -59,13 +57,12 @@ def run(case: Case, directory: Path, model: Model) -> Json:
         trace = _from_gate(trace)
         # Its arrays were filled before the gate: they are there when the cut begins.
         options = replace(options, reshape=POPULATED)
-    names = ["4k", *case.settings]
-    jobs = [engine.Job(model.machine, POLICIES[name], model.sets) for name in names]
+    jobs = [engine.Job(model.machine, policy, model.sets) for policy in SETTINGS.values()]
     mhz = model.megahertz()
     results = engine.run(str(trace), jobs, options).results
     # What was not modelled is taken to run as what was.
     whole = int(engine.trace_info(str(trace))["instructions"]) if model.instructions else None
-    return {name: _told(ran, mhz, whole) for name, ran in zip(names, results, strict=True)}
+    return {name: _told(ran, mhz, whole) for name, ran in zip(SETTINGS, results, strict=True)}
 
 
 def _from_gate(recording: Path) -> Path:

@@ -46,11 +46,11 @@ pub struct Options {
     pub touched: bool,
     /// What is proven besides.
     pub check: Check,
-    /// Run the first so many instructions and do not count them: counts begin with TLBs, caches and page tables in use.
+    /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in use.
     #[schemars(range(min = 0, max = i64::MAX))]
     #[serde(skip_serializing_if = "is_zero")]
     pub skip: u64,
-    /// End after so many instructions; those of `skip` are not among them.
+    /// End after this number of instructions; those of `skip` are not among them.
     #[schemars(range(min = 0, max = i64::MAX))]
     pub max_instructions: Option<u64>,
     /// Threads that run machines; 0 means as many as are useful. No result depends on it, so none repeats it.

@@ -25,7 +25,7 @@ impl Acting {
         Self { pid: Pid(1), tid: Tid(1), warps, retired: 0 }
     }
 
-    /// An `n` line says that so many instructions retired.
+    /// An `n` line: the number of instructions that retired.
     pub fn retire(&mut self, count: u64) -> Result<(), String> {
         self.retired = self.retired.saturating_add(count);
         if self.retired <= MAX_INSTRUCTIONS {
