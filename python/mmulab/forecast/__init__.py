@@ -1,4 +1,4 @@
-"""Forecasts held against a stopwatch: the same programs timed on this computer and modelled on its description.
+r"""Forecasts held against a stopwatch: the same programs timed on this computer and modelled on its description.
 
     cases ---> timed (stopwatch: pairs of runs, page settings in alternation) ------.
        \                                                                             +--> scores --> page
