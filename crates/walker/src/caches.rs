@@ -19,6 +19,8 @@ struct Level {
     ways: usize,
     /// Whether it is for code alone.
     code: bool,
+    /// Whether it takes what the level before evicts.
+    victim: bool,
     /// How many levels for data are nearer: at most 2, for reports tell three and memory.
     depth: u8,
     /// One per core, or one for all.
@@ -41,6 +43,31 @@ impl Level {
         if self.sets.is_power_of_two() { (line & (self.sets - 1)) as usize } else { (line % self.sets) as usize }
     }
 
+    /// Looks for a line: whether it is there, and which line went for it ([`EMPTY`] for none) if it was not and is from now on.
+    #[inline(always)]
+    fn read(&mut self, core: usize, line: u64, now: u64) -> (bool, u64) {
+        let (set, mine) = (self.set_of(line), self.mine(core));
+        let copy = &mut self.copies[mine];
+        let found = copy.find(set, line);
+        let (way, gone) = match found {
+            Some(way) => (way, EMPTY),
+            None if self.victim => return (false, EMPTY),
+            None => copy.admit(set, line),
+        };
+        let stayed = copy.retention.as_mut().is_none_or(|r| r.stayed(set * self.ways + way, line, now));
+        (found.is_some() && stayed, gone)
+    }
+
+    /// Takes in a line that the level before evicted.
+    fn keep(&mut self, core: usize, line: u64, now: u64) {
+        let (set, mine) = (self.set_of(line), self.mine(core));
+        let copy = &mut self.copies[mine];
+        let way = copy.find(set, line).unwrap_or_else(|| copy.admit(set, line).0);
+        if let Some(retention) = &mut copy.retention {
+            retention.place(set * self.ways + way, now);
+        }
+    }
+
     /// Which copy a core uses.
     #[inline(always)]
     fn mine(&self, core: usize) -> usize {
@@ -49,18 +76,22 @@ impl Level {
 }
 
 impl Copy {
-    /// Whether the line is there, and the way it has afterwards, most recently used.
+    /// The way of a line that is there, most recently used from now on.
     #[inline(always)]
-    fn read(&mut self, set: usize, line: u64) -> (bool, usize) {
+    fn find(&mut self, set: usize, line: u64) -> Option<usize> {
         each!(&mut self.lines, lines => {
-            if let Some(way) = lines.find(set, line) {
-                lines.touch(set, way);
-                return (true, way);
-            }
-            let (way, gone) = lines.admit(set, line, self.empty != 0);
-            self.empty -= u64::from(gone == EMPTY);
-            (false, way)
+            let way = lines.find(set, line)?;
+            lines.touch(set, way);
+            Some(way)
         })
+    }
+
+    /// Takes in a line that is not there: its way, and the line that went for it or [`EMPTY`].
+    #[inline(always)]
+    fn admit(&mut self, set: usize, line: u64) -> (usize, u64) {
+        let (way, gone) = each!(&mut self.lines, lines => lines.admit(set, line, self.empty != 0));
+        self.empty -= u64::from(gone == EMPTY);
+        (way, gone)
     }
 }
 
@@ -94,7 +125,9 @@ impl Caches {
             let copy = |_| Copy {
                 lines: Store::new(sets, ways, Replacement::Lru, 0),
                 empty: lines,
-                retention: d.retention_cycles.map(|cycles| Retention::new(lines as usize, cycles)),
+                retention: d
+                    .retention_cycles
+                    .map(|cycles| Retention::new(lines as usize, cycles, d.retention_shape.unwrap_or(1.0))),
             };
             Ok(Level {
                 name: d.name.clone(),
@@ -102,11 +135,16 @@ impl Caches {
                 sets: sets as u64,
                 ways,
                 code: d.code,
+                victim: d.victim,
                 depth: 0,
                 copies: (0..copies).map(copy).collect(),
             })
         };
         let mut levels: Vec<Level> = desc.iter().map(level).collect::<Result<_, _>>()?;
+        if let Some(first) = levels.first().filter(|first| first.victim) {
+            let what = "no level before it evicts lines that it could take (`victim`)".into();
+            return Err(WalkerError { place: format!("cache.{}", first.name), what });
+        }
         let mut nearer = 0;
         for level in &mut levels {
             level.depth = nearer.min(Self::MEMORY_DEPTH - 1);
@@ -122,7 +160,8 @@ impl Caches {
         self.now = now;
     }
 
-    /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards.
+    /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards, but for a victim cache, which
+    /// gets the line that went for it in the level before.
     #[inline]
     pub fn read(&mut self, core: usize, pa: PhysAddr) -> Served {
         self.search(core, pa, |level| !level.code)
@@ -158,16 +197,17 @@ impl Caches {
     #[inline(always)]
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         let line = pa.0 / LINE_BYTES;
+        // What the level before evicted for this line.
+        let mut evicted = EMPTY;
         for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
-            let (set, mine) = (level.set_of(line), level.mine(core));
-            let copy = &mut level.copies[mine];
-            let (mut found, way) = copy.read(set, line);
-            if let Some(retention) = &mut copy.retention {
-                found &= retention.stayed(set * level.ways + way, line, self.now);
+            let (found, gone) = level.read(core, line, self.now);
+            if level.victim && evicted != EMPTY {
+                level.keep(core, evicted, self.now);
             }
             if found {
                 return Served { by: by as u8, cycles: level.cycles };
             }
+            evicted = gone;
         }
         Served { by: self.levels.len() as u8, cycles: self.memory_cycles }
     }
@@ -185,5 +225,76 @@ impl Caches {
     /// What the levels are called, nearest first, memory last.
     pub fn names(&self) -> Vec<String> {
         self.levels.iter().map(|l| l.name.clone()).chain(["memory".to_owned()]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A level of one set.
+    fn desc(name: &str, lines: u32, cycles: u32, victim: bool) -> CacheDesc {
+        CacheDesc {
+            name: name.into(),
+            size: (lines * 64).to_string(),
+            ways: lines,
+            cycles,
+            shared: false,
+            code: false,
+            victim,
+            retention_cycles: None,
+            retention_shape: None,
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        }
+    }
+
+    fn rules() -> CacheRules {
+        CacheRules { data: true, memory_cycles: 100, source: String::new(), assumed: BTreeMap::new() }
+    }
+
+    /// Two levels of 2 and 4 lines, the second a victim cache.
+    fn caches(retention_cycles: Option<u64>) -> Caches {
+        let far = CacheDesc { retention_cycles, retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
+        Caches::new(&[desc("near", 2, 1, false), far], &rules(), 1).unwrap()
+    }
+
+    fn cycles(caches: &mut Caches, line: u64) -> u32 {
+        caches.read(0, PhysAddr(line * LINE_BYTES)).cycles
+    }
+
+    #[test]
+    fn a_victim_cache_has_what_the_level_before_evicted_and_nothing_else() {
+        let mut caches = caches(None);
+        // Lines 0 and 1 are near, and nothing is far; line 2 sends line 0 there, and 0 on its way back line 1.
+        let seen: Vec<u32> = [0, 1, 2, 0, 1, 2, 2].into_iter().map(|line| cycles(&mut caches, line)).collect();
+        assert_eq!(seen, [100, 100, 100, 10, 10, 10, 1]);
+        // Both together hold 6 lines: a round over 7 finds none.
+        for round in 0..3 {
+            let misses = (10..17).filter(|&line| cycles(&mut caches, line) == 100).count();
+            assert_eq!(misses, 7, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_line_begins_its_stay_when_it_is_evicted() {
+        let mut caches = caches(Some(1 << 20));
+        cycles(&mut caches, 0);
+        cycles(&mut caches, 1);
+        // Line 0 is used near by for a long time, and only then evicted.
+        caches.set_time(10 << 20);
+        cycles(&mut caches, 0);
+        cycles(&mut caches, 2);
+        cycles(&mut caches, 3);
+        caches.set_time((10 << 20) + (1 << 19));
+        assert_eq!(cycles(&mut caches, 0), 10);
+        caches.set_time(20 << 20);
+        assert_eq!(cycles(&mut caches, 2), 100);
+    }
+
+    #[test]
+    fn the_first_level_is_no_victim_cache() {
+        assert!(Caches::new(&[desc("near", 2, 1, true)], &rules(), 1).is_err_and(|e| e.what.contains("victim")));
     }
 }

@@ -92,12 +92,21 @@ pub struct CacheDesc {
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
-    /// Mean time that a line stays which is not used, in cycles: for a level that other programs share and fill. The time is
-    /// taken to be exponential. Only a core in time (`--timing`) knows how long ago a use was; without one lines stay.
-    /// Default: only the level's own lines displace each other.
+    /// Whether it takes the lines that the level before evicts, in place of the lines that it missed itself (a victim cache,
+    /// as the third level of AMD's Zen is). Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub victim: bool,
+    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and fill.
+    /// Only a core in time (`--timing`) knows how long ago a use was; without one lines stay. Default: only the level's own
+    /// lines displace each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10_000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
+    /// How alike the times are that unused lines stay: the shape of a Weibull distribution. 1 is exponential, as under random
+    /// replacement; under LRU lines go at about the same age, and it is larger. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.5, max = 20))]
+    pub retention_shape: Option<f64>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
