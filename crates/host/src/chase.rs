@@ -56,6 +56,17 @@ fn follow_many<const N: usize>(heads: &mut [*const usize], steps: u64) {
     heads.copy_from_slice(&at);
 }
 
+/// Loads `lines` (offsets), which do not wait for each other.
+#[inline(never)]
+pub fn load(region: &Region, lines: &[u64]) {
+    let mut sum = 0usize;
+    for &line in lines {
+        // SAFETY: `at` gives addresses within the region, which is mapped.
+        sum = sum.wrapping_add(unsafe { region.at(line).cast_const().cast::<usize>().read_volatile() });
+    }
+    std::hint::black_box(sum);
+}
+
 /// Follows all chases side by side, each for `steps` (rounded up to eights); they end further on.
 pub fn run(heads: &mut [*const usize], steps: u64) {
     match heads.len() {

@@ -5,10 +5,11 @@
 
 use crate::{
     Backing, HostError,
-    chase::{CHAINS, link, run},
-    clock::{Took, frequency, timed},
+    chase::{CHAINS, link, load, run},
+    clock::{Took, add_among_others, frequency, timed},
     random::Random,
     region::{LARGE, LINE, PAGE, Region},
+    window,
 };
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -19,10 +20,16 @@ use std::time::{Duration, Instant};
 pub enum Pattern {
     /// No memory at all: a chain of adds, one a cycle; `x` is 1. No control.
     Adds,
+    /// No memory at all: adds that do not wait for each other; `x` is 1. No control.
+    WideAdds,
     /// Every line of `x` bytes, in random order. No control.
     Footprint,
     /// One line in each of `x` pages of the region's page size.
     Pages,
+    /// One line in each of `x` base pages, so that eight neighbours, whose page-table entries share a line, follow each other.
+    NearPages,
+    /// One line in each of `x` base pages, by loads that do not wait for each other.
+    PageLoads,
     /// One line in each of `x` base pages that lie in one aligned region of 2 MB.
     Within,
     /// One line in each of `pages` base pages, which are spread over `x` aligned regions of 2 MB.
@@ -33,6 +40,11 @@ pub enum Pattern {
     /// Every fourth line of `bytes`, by `x` chases at once. No control.
     Chains {
         /// Footprint of all chases together.
+        bytes: u64,
+    },
+    /// Every fourth line of `bytes`, by two chases with `x` instructions between their loads. No control.
+    Window {
+        /// Footprint of both chases together.
         bytes: u64,
     },
     /// Every line of `bytes`, once, by 8 chases at once, `x` microseconds after all were used. No control.
@@ -100,10 +112,14 @@ pub struct Curve {
 const FEWEST: u64 = 256;
 /// Bursts of a measurement, of which the fastest counts.
 const BURSTS: u32 = 3;
+/// Rounds of loads that do not wait for each other.
+const ROUNDS: usize = 8;
 /// Chases of a round after a wait: a round that is short beside the wait ages its own lines little.
 pub(crate) const IDLE_CHAINS: u64 = 8;
 /// Longest that a point may wait.
 const LONGEST_IDLE_US: u64 = 1_000_000;
+/// Page-table entries in a line.
+const PER_LINE: u64 = 8;
 /// Most bytes of a region: what a mistaken number would ask for.
 const MOST_BYTES: u64 = 1 << 40;
 
@@ -116,14 +132,15 @@ impl CurveSpec {
             Backing::Large => LARGE as u64,
         };
         match self.pattern {
-            Pattern::Adds => PAGE as u64,
+            Pattern::Adds | Pattern::WideAdds => PAGE as u64,
             Pattern::Footprint => most,
+            Pattern::NearPages | Pattern::PageLoads => most.next_multiple_of(PER_LINE) * PAGE as u64,
             // Repeats shall meet other frames.
             Pattern::Pages if self.backing == Backing::Small => (most + most / 2) * page,
             Pattern::Pages => most * page,
             Pattern::Within => 32 * LARGE as u64,
             Pattern::Spread { .. } => most * LARGE as u64,
-            Pattern::Chains { bytes } | Pattern::Idle { bytes } => bytes,
+            Pattern::Chains { bytes } | Pattern::Idle { bytes } | Pattern::Window { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
         }
     }
@@ -143,6 +160,11 @@ impl CurveSpec {
         if let Some(x) = many {
             return wrong(format!("{x} chases at once: give numbers out of {CHAINS:?}"));
         }
+        if let Pattern::Window { .. } = self.pattern
+            && let Some(x) = self.xs.iter().find(|x| !window::BETWEEN.contains(x))
+        {
+            return wrong(format!("{x} instructions between loads: give numbers out of {:?}", window::BETWEEN));
+        }
         if self.pattern == Pattern::Within && self.xs.iter().any(|&x| x > (LARGE / PAGE) as u64) {
             return wrong(format!("a large page has {} base pages", LARGE / PAGE));
         }
@@ -159,7 +181,7 @@ impl CurveSpec {
     }
 }
 
-/// The lines of point `x`, in random order.
+/// The lines of point `x`, in the order in which they are visited.
 fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
     let (page, line) = (PAGE as u64, LINE as u64);
     // Neighbours in the list get neighbouring sets of a first-level cache, which the address within a page chooses.
@@ -192,11 +214,28 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
         }
     };
     let mut found: Vec<u64> = match spec.pattern {
-        Pattern::Adds => Vec::new(),
+        Pattern::Adds | Pattern::WideAdds => Vec::new(),
         Pattern::Footprint => (0..(x / line).max(1)).map(|i| i * line).collect(),
         Pattern::Idle { bytes } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
-        Pattern::Chains { bytes } => (0..bytes / (4 * line)).map(|i| 4 * i * line).collect(),
+        Pattern::Chains { bytes } | Pattern::Window { bytes } => {
+            (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
+        }
         Pattern::Pages => of_pages(random, x),
+        Pattern::NearPages => {
+            let groups = pages_of(random, x.div_ceil(PER_LINE), x.div_ceil(PER_LINE));
+            let mut near = Vec::new();
+            for group in groups {
+                let mut eight: Vec<u64> = (group * PER_LINE..(group + 1) * PER_LINE).map(|p| p * page).collect();
+                random.shuffle(&mut eight);
+                near.extend(eight);
+            }
+            // The order is what matters.
+            return balanced(random, near);
+        }
+        Pattern::PageLoads => {
+            let pages = pages_of(random, x, x).into_iter().map(|p| p * page).collect();
+            balanced(random, pages)
+        }
         Pattern::PageChains { pages } => of_pages(random, pages),
         Pattern::Within => {
             let region = random.below(spec.region_bytes() / LARGE as u64) * LARGE as u64;
@@ -235,6 +274,27 @@ fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
 
+/// Measures loads of `lines` that do not wait for each other: the mean of some rounds, for walkers and queues that are shared
+/// with another hardware thread are what the loads contend for.
+fn loads(region: &Region, lines: &[u64]) -> Took {
+    load(region, lines);
+    let took = timed(|| (0..ROUNDS).for_each(|_| load(region, lines)));
+    let count = (lines.len() * ROUNDS) as f64;
+    Took { ns: took.ns / count, cycles: took.cycles / count }
+}
+
+/// One repeat of every point of a window: the chases go on from point to point, so that no line is met twice.
+fn windows(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point]) {
+    let mut random = Random::new(spec.seed ^ u64::from(repeat) << 32);
+    let heads = link(region, &lines(spec, 1, &mut random), 2);
+    let mut heads = [heads[0], heads[1]];
+    for point in points {
+        let took = timed(|| window::run(&mut heads, FEWEST, point.x));
+        point.cycles.push(took.cycles / FEWEST as f64);
+        point.ns.push(took.ns / FEWEST as f64);
+    }
+}
+
 /// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use too?
 fn chase_after(region: &Region, lines: &[u64], idle_us: u64) -> Took {
     let mut heads = link(region, lines, IDLE_CHAINS);
@@ -261,8 +321,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     if !sparse {
         region.populate(spec.backing, &mut Random::new(spec.seed));
     }
-    let controlled =
-        !matches!(spec.pattern, Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } | Pattern::Idle { .. });
+    let controlled = packed_bytes(spec) > LINE;
     let packed = Region::map(packed_bytes(spec), Backing::Large)?;
     if controlled {
         packed.populate(Backing::Large, &mut Random::new(spec.seed));
@@ -274,12 +333,26 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     let mut done = 0.0;
     // Point by point within a repeat: what changes with time meets all points alike.
     for repeat in 0..spec.repeats {
+        if let Pattern::Window { .. } = spec.pattern {
+            windows(spec, &region, repeat, &mut points);
+            done += points.len() as f64;
+            if !go_on(done / all) {
+                return Err(HostError::Stopped);
+            }
+            continue;
+        }
         for (at, point) in points.iter_mut().enumerate() {
-            if spec.pattern == Pattern::Adds {
-                point.cycles.push(1.0);
-                point.ns.push(1.0 / frequency(spec.burst_us));
-            } else {
-                measure_point(spec, (repeat, at), point, &region, controlled.then_some(&packed));
+            match spec.pattern {
+                Pattern::Adds => {
+                    point.cycles.push(1.0);
+                    point.ns.push(1.0 / frequency(spec.burst_us));
+                }
+                Pattern::WideAdds => {
+                    let took = add_among_others(spec.burst_us);
+                    point.cycles.push(took.cycles);
+                    point.ns.push(took.ns);
+                }
+                _ => measure_point(spec, (repeat, at), point, &region, controlled.then_some(&packed)),
             }
             done += 1.0;
             if !go_on(done / all) {
@@ -307,6 +380,7 @@ fn measure_point(
     };
     let took = match spec.pattern {
         Pattern::Idle { .. } => chase_after(region, &lines, point.x),
+        Pattern::PageLoads => loads(region, &lines),
         _ => chase(region, &lines, chains, spec.burst_us),
     };
     point.cycles.push(took.cycles);
@@ -314,18 +388,29 @@ fn measure_point(
     if let Some(packed) = packed {
         let mut beside: Vec<u64> = (0..lines.len() as u64).map(|i| i * LINE as u64).collect();
         random.shuffle(&mut beside);
-        point.control.push(chase(packed, &beside, chains, spec.burst_us).cycles);
+        let control = match spec.pattern {
+            Pattern::PageLoads => loads(packed, &beside),
+            _ => chase(packed, &beside, chains, spec.burst_us),
+        };
+        point.control.push(control.cycles);
     }
 }
 
-/// Bytes of the control's region: a line for each page.
+/// Bytes of the control's region: a line for each page; one line where there is no control.
 fn packed_bytes(spec: &CurveSpec) -> usize {
     let lines = match spec.pattern {
         Pattern::Spread { pages } | Pattern::PageChains { pages } => {
             pages.max(spec.xs.iter().copied().max().unwrap_or(1))
         }
-        Pattern::Pages | Pattern::Within => spec.xs.iter().copied().max().unwrap_or(1),
-        Pattern::Adds | Pattern::Footprint | Pattern::Chains { .. } | Pattern::Idle { .. } => 1,
+        Pattern::Pages | Pattern::Within | Pattern::NearPages | Pattern::PageLoads => {
+            spec.xs.iter().copied().max().unwrap_or(1).next_multiple_of(PER_LINE)
+        }
+        Pattern::Adds
+        | Pattern::WideAdds
+        | Pattern::Footprint
+        | Pattern::Chains { .. }
+        | Pattern::Window { .. }
+        | Pattern::Idle { .. } => 1,
     };
     lines as usize * LINE
 }

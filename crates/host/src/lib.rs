@@ -11,6 +11,7 @@ mod pages;
 mod processor;
 mod random;
 mod region;
+mod window;
 
 pub use analyse::{Confidence, Figure, figures, noise};
 pub use clock::pin_to;

@@ -62,7 +62,7 @@ def command(
 
     Example: mmulab probe --quick
     """
-    found = _read(source) if source is not None else _measure(_effort(quick, repeats, memory), cpu)
+    found = read_probe(source) if source is not None else _measure(_effort(quick, repeats, memory), cpu)
     found = {**found, **probe.figures(found["curves"])}
     write_text(out / "probe.json", json_text(found))
     machine = out / "this-machine.toml"
@@ -99,7 +99,8 @@ def _measure(effort: probe.Effort, cpu: int | None) -> Json:
     return {**about, "effort": vars(effort), "system": system, "curves": curves}
 
 
-def _read(path: Path) -> Json:
+def read_probe(path: Path) -> Json:
+    """A probe.json. Raises UserError for another file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -4,7 +4,7 @@
 """
 
 from mmulab.probe.machine import machine_toml
-from mmulab.probe.plan import Effort, figures, run
+from mmulab.probe.plan import Effort, again, figures, merged, run
 from mmulab.probe.system import describe
 
-__all__ = ["Effort", "describe", "figures", "machine_toml", "run"]
+__all__ = ["Effort", "again", "describe", "figures", "machine_toml", "merged", "run"]

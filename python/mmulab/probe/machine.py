@@ -20,6 +20,12 @@ AGREES = 1.6
 LINE = 64
 # Share of resamples that must show a figure of which even a rough value helps.
 MOSTLY = 0.8
+# A part of the core that neighbours leave at least this share of is taken to be whole.
+LIKE_NEW = 0.95
+# A walk with 4 KB pages that costs so many cycles more than one with 2 MB pages reads entries that the other does not.
+MORE_READS = 8
+# Share of 2 MB pages with one TLB entry from which on such entries are said to exist.
+ENTRIES_EXIST = 0.5
 # Base pages that lie more densely are as good as in order.
 SCATTERED = 0.95
 
@@ -56,16 +62,18 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     base, how_near = nearest(processor)
     figures = {f["name"]: f for f in probe["figures"]}
     large = figures.get("large_entries", {}).get("value")
-    if large is None or large < 0.5:
+    if large is None or large < ENTRIES_EXIST:
         # Entries of base pages were counted then, not those of 2 MB pages.
-        figures = {name: figure for name, figure in figures.items() if not name.endswith("_2m")}
+        counted = {"l1_dtlb_entries_2m", "l2_tlb_entries_2m", "l2_tlb_hit_cycles_2m", "walk_cycles_2m"}
+        figures = {name: figure for name, figure in figures.items() if name not in counted}
     machine = engine.resolve(engine.Job(base, "linux-4k"))["machine"]
     core = Table(machine["core"], base)
     core.set("count", processor["cpus"], "CPUs of this system")
     _set(core, "frequency_mhz", figures.get("frequency_mhz"), round)
-    _fill_buffers(core, figures.get("memory_outstanding"))
+    _timing(core, figures)
     tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
-    walker, walk_caches = _walker(machine["walker"], figures, base)
+    hypervisor = processor["hypervisor"]
+    walker, walk_caches = _walker(machine["walker"], figures, base, bool(hypervisor))
     # Instruction caches are not probed.
     data = [c for c in machine["cache"] if not c.get("code")]
     reported = probe["system"]["caches"]
@@ -78,13 +86,12 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     _set(rules, "memory_cycles", alone if _usable(alone) else figures.get("memory_cycles"), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
     memory = _memory(processor["memory_bytes"], probe["system"].get("frame_density"))
-    hypervisor = processor["hypervisor"]
     # What the kernel here hands out is the guest's memory.
     parts = [
         f"name = {toml_value(name)}\ntitle = {toml_value(_title(processor))}\n"
         f'description = """\n{_description(probe, base, how_near)}\n"""\nisa = {toml_value(processor["isa"])}\n',
         _plain("core", core.done()),
-        _plain("memory", {"size": memory["size"]} if hypervisor else memory),
+        _plain("memory", _host_memory(memory, large) if hypervisor else memory),
         _plain("table", machine["table"]),
         toml_tables("tlb", [t.done() for t in tlbs]),
         _plain("tlb_rules", Table(machine["tlb_rules"], base).done()),
@@ -139,13 +146,31 @@ def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
         table.set(key, make(figure["value"]), _why(figure))
 
 
-def _fill_buffers(core: Table, figure: Json | None) -> None:
-    """Of a core in time: misses that are under way at once."""
+def _timing(core: Table, figures: dict[str, Json]) -> None:
+    """Of a core in time: what it has left beside its neighbours, and misses that are under way at once."""
     timing = core.table.get("timing")
-    if timing and figure is not None and _usable(figure):
-        count = max(1, round(figure["value"]))
-        timing = {**timing, "memory": {**timing["memory"], "fill_buffers": count}}
-        timing["source"] = f"{timing['source']}; memory.fill_buffers: {_why(figure)}"
+    if not timing:
+        return
+    timing = {**timing, "memory": {**timing["memory"]}, "units": {**timing["units"]}}
+    known = []
+
+    def set_to(where: Json, key: str, figure: Json, value: float) -> None:
+        where[key] = max(1, round(value))
+        known.append(f"{key}: {_why(figure)}")
+
+    outstanding = figures.get("memory_outstanding")
+    if outstanding is not None and _usable(outstanding):
+        set_to(timing["memory"], "fill_buffers", outstanding, outstanding["value"])
+    window = figures.get("window")
+    if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
+        set_to(timing, "window", window, window["value"])
+    adds = figures.get("adds_at_once")
+    if adds is not None and _usable(adds) and adds["value"] < timing["units"]["int"] * LIKE_NEW:
+        share = adds["value"] / timing["units"]["int"]
+        for where, key in ((timing["units"], "int"), (timing, "width"), (timing, "retire_width")):
+            set_to(where, key, adds, where[key] * share)
+    if known:
+        timing["source"] = "; ".join([timing["source"], *known])
         core.table["timing"] = timing
 
 
@@ -172,14 +197,23 @@ def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
     return table
 
 
-def _walker(walker: Json, figures: dict[str, Json], base: str) -> tuple[Table, list[Table]]:
+def _walker(walker: Json, figures: dict[str, Json], base: str, virtual: bool) -> tuple[Table, list[Table]]:
     table = Table({k: v for k, v in walker.items() if k != "cache"}, base)
-    _set(table, "count", figures.get("walks_overlapped_4k"), lambda value: max(1, round(value)))
+    _set(table, "count", figures.get("walks_of_loads_4k"), lambda value: max(1, round(value)))
+    small, large = (figures.get(f"walk_near_cycles_{size}") for size in ("4k", "2m"))
     caches = []
     for cache in walker.get("cache", []):
         one = Table(cache, base)
+        # If it held entries of level 2, a walk would read one entry of the guest with either size.
+        if virtual and 2 in cache["levels"] and len(cache["levels"]) > 1 and _usable(small) and _usable(large):
+            more = (small or {})["value"] - (large or {})["value"]
+            if more > MORE_READS:
+                why = (
+                    f"none of level 2: a walk within a line costs {more:.0f} cycles more with 4 KB pages than with 2 MB"
+                )
+                one.set("levels", [level for level in cache["levels"] if level != 2], f"{why} ({_why(small or {})})")
         # Entries of level 2 point to the tables of 2 MB regions.
-        if 2 in cache["levels"]:
+        if 2 in one.table["levels"]:
             ways = cache["ways"] if isinstance(cache["ways"], int) else 1
 
             def entries(value: float, ways: int = ways) -> int:
@@ -198,6 +232,9 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
     if retention is not None and retention["value"] is not None and retention["found"] >= MOSTLY:
         # However rough, it is nearer to the truth than lines that stay for ever.
         table.set("retention_cycles", round(retention["value"]), _why(retention))
+        shape = figures.get("l3_retention_shape")
+        if shape is not None and shape["value"] is not None:
+            table.set("retention_shape", round(shape["value"], 2), _why(shape))
     system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
     probed = figure["value"] if figure is not None and _usable(figure) else None
     if not (system and probed) or 1 / AGREES <= system["bytes"] / probed <= AGREES:
@@ -234,11 +271,24 @@ def _memory(size: int, density: float | None) -> Json:
     return memory
 
 
+def _host_memory(memory: Json, large: float | None) -> Json:
+    """The host's memory: whatever it is, the guest fits. Small pages of a host that has run for long lie anywhere."""
+    gigabytes = int(memory["size"].removesuffix("G"))
+    if large is None or large >= ENTRIES_EXIST:
+        return {"size": memory["size"]}
+    return {
+        "size": f"{4 * gigabytes}G",
+        "fragment": {"kind": "memhog", "percent": 50, "chunk": "4K"},
+        "source": "fragment: no large pages were seen",
+        "assumed": {"fragment": "half of the host's frames, at random, are somebody else's", "size": "not seen"},
+    }
+
+
 def _guest(hypervisor: str, memory: Json, large: float | None) -> str:
     """The virtual machine, with the host's policy that fits what the probe of large entries saw."""
     if large is None:
         word = "whether the host backs it with large pages was not found out"
-    elif large < 0.5:
+    elif large < ENTRIES_EXIST:
         word = "no 2 MB entries were seen, so the host backs it with small pages: keep the host's policy linux-4k"
     else:
         word = "2 MB entries were seen, so the host backs it with large pages: give --host-policy linux-thp"

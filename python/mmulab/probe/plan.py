@@ -22,8 +22,14 @@ BEYOND = 8192
 # More than the caches that one core has to itself, and little of one that cores share.
 IDLE_BYTES = 4 * MB
 # Microseconds for which its lines are left alone.
-IDLE_US = [1, *(250 << n for n in range(10)), 400_000]
+IDLE_US = [1, *(round(250 * 2 ** (n / 2)) for n in range(16)), 90_000, 400_000]
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
+# Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
+BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
+# Curves of what neighbours take: the clock, the other hardware thread's share of a core, the third level.
+CHANGING = ("add-chain", "wide-adds", "window", "idle")
+# Repeats of what neighbours on the core change from one moment to the next.
+OFTEN = 4
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,12 @@ def _figure(curves: list[Json], name: str) -> float | None:
     return cast("float | None", found[0]["value"]) if found else None
 
 
+def _curve(asked: Json, xs: list[int], repeats: int, effort: Effort, hear: Callable[[float], None]) -> Json:
+    """One curve. `asked`: its name, pattern and backing."""
+    spec = {**asked, "xs": xs, "repeats": repeats, "burst_us": effort.burst_us, "seed": effort.seed}
+    return cast(Json, json.loads(_core.probe_curve(json.dumps(spec), hear)))
+
+
 def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list[Json]:
     """Measures every curve. What one curve shows decides how far the next ones reach."""
     memory = min(effort.memory, system.free_memory() // 3)
@@ -70,24 +82,20 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves: list[Json] = []
 
     def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
-        spec = {
-            "name": name,
-            "pattern": {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes")}},
-            "backing": backing,
-            "xs": xs,
-            "repeats": more.get("repeats", effort.repeats),
-            "burst_us": effort.burst_us,
-            "seed": effort.seed,
-        }
+        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes")}}
+        asked = {"name": name, "pattern": pattern, "backing": backing}
         begin, end = share
-        text = _core.probe_curve(json.dumps(spec), lambda done: progress(name, begin + (end - begin) * done))
-        return cast(Json, json.loads(text))
+        repeats = more.get("repeats", effort.repeats)
+        return _curve(asked, xs, repeats, effort, lambda done: progress(name, begin + (end - begin) * done))
 
     curves.append(measure("add-chain", "adds", "4K", [1], (0, 0.01), repeats=15))
+    often = OFTEN * effort.repeats
+    curves.append(measure("wide-adds", "wide-adds", "4K", [1], (0.01, 0.02), repeats=often))
     top = min(FOOTPRINT, memory)
     footprints = grid(4096, 4 * MB, effort.density, 1024) + grid(8 * MB, top, max(1, effort.density // 2), 1024)
-    curves.append(measure("footprint", "footprint", "2M", footprints, (0.01, 0.35)))
-    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.35, 0.45), bytes=top))
+    curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.3)))
+    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
+    curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.5), bytes=min(IDLE_BYTES, top)))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
@@ -112,9 +120,29 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     if ends is not None and 1.25 * ends <= large:
         pages = round(1.25 * ends)
         curves.append(measure("walk-chains-2m", "page-chains", "2M", list(CHAINS), (0.88, 0.9), pages=pages))
+    # So many that no level holds a large part of them, and no more: their lines shall stay in caches of the core's own.
+    far_pages = min(8 * beyond // 5, memory // 4096) // 8 * 8
+    for name, kind, backing in (
+        ("walk-far-4k", "pages", "4K"),
+        ("walk-near-4k", "near-pages", "4K"),
+        ("walk-near-2m", "near-pages", "2M"),
+        ("walk-loads-4k", "page-loads", "4K"),
+    ):
+        curves.append(measure(name, kind, backing, [far_pages], (0.9, 0.92), repeats=often))
     regions = grid(16, beyond, effort.density)
-    curves.append(measure("walk-spread", "spread", "4K", regions, (0.9, 1), pages=beyond))
+    curves.append(measure("walk-spread", "spread", "4K", regions, (0.92, 1), pages=beyond))
     return curves
+
+
+def again(curves: list[Json], effort: Effort) -> list[Json]:
+    """The curves that neighbours on the host change from one minute to the next, measured anew."""
+    found = []
+    for curve in curves:
+        if curve["name"] in CHANGING:
+            asked = {key: curve[key] for key in ("name", "pattern", "backing")}
+            repeats = max(3, len(curve["points"][0]["cycles"]) // 2)
+            found.append(_curve(asked, [p["x"] for p in curve["points"]], repeats, effort, lambda _done: None))
+    return found
 
 
 def merged(first: Json, second: Json) -> Json:

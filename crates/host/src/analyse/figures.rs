@@ -1,12 +1,15 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names: `add-chain`, `footprint`, `memory-chains`, `pages-4k`, `pages-2m`, `within-large`,
-//! `walk-chains-4k`, `walk-chains-2m`, `walk-spread`, `idle`. A figure whose curve does not show it has no value, and says why.
+//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle`, `pages-4k`,
+//! `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`,
+//! `walk-loads-4k`, `walk-spread`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
-    retention,
+    retention, shared,
     stats::{RESAMPLES, interval, median, quantile, resample},
     steps::{Knee, Level, Steps, departure, steps},
+    translation::Translation,
+    walks,
 };
 use crate::{
     curve::{Curve, Point},
@@ -66,9 +69,17 @@ impl Take {
         median(&self.of(values))
     }
 
+    /// The mean without the highest tenth, which interrupts make: what the machine is like, its neighbours included.
+    pub(super) fn trimmed(&self, values: &[f64]) -> f64 {
+        let mut some = self.of(values);
+        some.sort_by(f64::total_cmp);
+        some.truncate((some.len() * 9).div_ceil(10));
+        some.iter().sum::<f64>() / some.len() as f64
+    }
+
     /// The lower quartile: other programs can only add misses to a chase, so its quieter repeats are nearer to the
     /// truth.
-    fn quiet(&self, values: &[f64]) -> f64 {
+    pub(super) fn quiet(&self, values: &[f64]) -> f64 {
         quantile(&self.of(values), 0.25)
     }
 
@@ -162,14 +173,19 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("add-chain") {
         all.push(frequency(curve));
     }
+    let large = of("within-large").zip(of("pages-4k")).map(|(within, small)| large_entries(within, small));
+    // Where base pages have the entries, a chase over a large footprint misses the TLBs too.
+    let fractured = large.as_ref().and_then(|f| f.value).is_some_and(|share| share < 0.5);
     if let Some(curve) = of("footprint") {
-        caches(curve, &mut all);
+        caches(curve, of("pages-4k").filter(|_| fractured), &mut all);
     }
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }
+    all.extend(of("window").map(shared::window));
+    all.extend(of("wide-adds").map(shared::adds));
     if let (Some(curve), Some(adds)) = (of("idle"), of("add-chain")) {
-        all.push(retention::figure_of(curve, 1000.0 / median(&adds.points[0].ns)));
+        all.extend(retention::figures_of(curve, 1000.0 / median(&adds.points[0].ns)));
         all.push(retention::memory_alone(curve));
     }
     for size in ["4k", "2m"] {
@@ -177,14 +193,16 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
             tlbs(curve, size, &mut all);
         }
     }
-    if let (Some(within), Some(small)) = (of("within-large"), of("pages-4k")) {
-        all.push(large_entries(within, small));
-    }
+    all.extend(large);
     for size in ["4k", "2m"] {
         if let Some(curve) = of(&format!("walk-chains-{size}")) {
             let extra = |p: &Point, take: &Take| (take.quiet(&p.cycles) - take.quiet(&p.control)).max(0.1);
             all.push(overlap(curve, &format!("walks_overlapped_{size}"), "walks", extra));
         }
+    }
+    let hit = of("pages-4k").and_then(|curve| tlb_levels(curve, &WHOLE).hit_cycles);
+    if let Some(hit) = hit {
+        all.extend(walks::figures(&of, hit));
     }
     if let Some(curve) = of("walk-spread") {
         walk_cache(curve, &mut all);
@@ -210,10 +228,16 @@ fn frequency(curve: &Curve) -> Figure {
 /// or of the next: caches of processors are faster by more.
 const MEMORY_SHARE: f64 = 0.5;
 
-/// Caches only, and the knee at the end of each.
-fn cache_steps(curve: &Curve, take: &Take) -> Vec<(Level, Knee)> {
+/// Caches only, and the knee at the end of each. `pages`: the curve over the pages that the TLBs hold.
+fn cache_steps(curve: &Curve, pages: Option<&Curve>, take: &Take) -> Vec<(Level, Knee)> {
     let xs = xs(curve);
-    let ys: Vec<f64> = curve.points.iter().map(|p| take.quiet(&p.cycles)).collect();
+    let translation = pages.map(|pages| Translation::of(pages, take)).unwrap_or_default();
+    let alone = |p: &Point| {
+        let cycles = take.quiet(&p.cycles);
+        // Never all of it: what the TLBs add is an estimate.
+        (cycles - translation.cycles(p.x as f64)).max(cycles / 2.0)
+    };
+    let ys: Vec<f64> = curve.points.iter().map(alone).collect();
     let Steps { mut levels, knees } = steps(&xs, &ys);
     let last = ys.last().copied().unwrap_or(0.0);
     levels.retain(|l| l.cycles < MEMORY_SHARE * last);
@@ -225,9 +249,9 @@ fn cache_steps(curve: &Curve, take: &Take) -> Vec<(Level, Knee)> {
 }
 
 /// Levels of the cache hierarchy, and memory.
-fn caches(curve: &Curve, all: &mut Vec<Figure>) {
+fn caches(curve: &Curve, pages: Option<&Curve>, all: &mut Vec<Figure>) {
     const NAMES: [&str; 3] = ["l1d", "l2", "l3"];
-    let shown = cache_steps(curve, &WHOLE).len();
+    let shown = cache_steps(curve, pages, &WHOLE).len();
     let largest = curve.points.last().map_or(0, |p| p.x);
     for (at, name) in NAMES.into_iter().enumerate() {
         let missing = format!(
@@ -239,13 +263,14 @@ fn caches(curve: &Curve, all: &mut Vec<Figure>) {
             Wanted { name, unit, curve, note, missing: missing.clone() }
         };
         // With another number of caches a resample shows another hierarchy: its knees are not these.
-        let find = |take: &Take| cache_steps(curve, take).get(at).copied().filter(|_| at < shown);
+        let find = |take: &Take| cache_steps(curve, pages, take).get(at).copied().filter(|_| at < shown);
         all.push(figure(wanted("bytes", "bytes", "half of the loads miss it"), &|take| {
             find(take).map(|(_, knee)| (knee.at, Some([knee.begins, knee.ends])))
         }));
-        all.push(figure(wanted("cycles", "cycles", "dependent loads over its flat part"), &|take| {
-            find(take).map(|(level, _)| (level.cycles, None))
-        }));
+        all.push(figure(
+            wanted("cycles", "cycles", "dependent loads over its flat part, without translation"),
+            &|take| find(take).map(|(level, _)| (level.cycles, None)),
+        ));
     }
     let last = curve.points.last().expect("a curve that was found has points");
     let backed = curve.huge_share.unwrap_or(0.0);
@@ -283,14 +308,14 @@ fn overlap(curve: &Curve, name: &str, what: &str, cost: impl Fn(&Point, &Take) -
 }
 
 /// What a curve over pages shows of two TLB levels.
-struct Levels {
-    first: Option<Knee>,
-    hit_cycles: Option<f64>,
-    second: Option<Knee>,
-    walk_cycles: Option<f64>,
+pub(super) struct Levels {
+    pub first: Option<Knee>,
+    pub hit_cycles: Option<f64>,
+    pub second: Option<Knee>,
+    pub walk_cycles: Option<f64>,
 }
 
-fn tlb_levels(curve: &Curve, take: &Take) -> Levels {
+pub(super) fn tlb_levels(curve: &Curve, take: &Take) -> Levels {
     let (xs, ys) = (xs(curve), extra(curve, take));
     let found = steps(&xs, &ys);
     let beyond = found.levels.get(1).and_then(|level| departure(&xs, &ys, level));

@@ -2,7 +2,10 @@
 
 mod figures;
 mod retention;
+mod shared;
 mod stats;
 mod steps;
+mod translation;
+mod walks;
 
 pub use figures::{Confidence, Figure, figures, noise};

@@ -1,7 +1,8 @@
 //! How long a line stays in a cache that neighbours share, and how far memory is without walks, by the curve `idle`.
 //!
-//! A round of a chase costs more the longer its lines were left alone, until all of them come from memory. If lines go at
-//! random, the share that is left falls exponentially, and the mean time is the inverse of the slope of its logarithm.
+//! A round of a chase costs more the longer its lines were left alone, until all of them come from memory. The share that is
+//! left at age `t` is fitted by a Weibull distribution, `exp(-(t / scale)^shape)`: `ln(-ln(share))` is a straight line over
+//! `ln(t)`, and its slope is the shape.
 
 use super::figures::{Figure, Take, Wanted, figure};
 use crate::curve::{Curve, IDLE_CHAINS, Pattern, Point};
@@ -9,21 +10,28 @@ use crate::curve::{Curve, IDLE_CHAINS, Pattern, Point};
 const LINE: f64 = 64.0;
 /// The caches must make a round at least this much cheaper than memory, as a share; else there is nothing to fit.
 const LEAST_GAIN: f64 = 0.2;
-/// Points with a smaller share of the lines left say more of noise than of retention.
-const LEAST_LEFT: f64 = 0.1;
+/// Points with a smaller share of the lines left, or gone, say more of noise than of retention.
+const LEAST_LEFT: f64 = 0.03;
+/// Shapes that a machine can have.
+const SHAPES: (f64, f64) = (0.5, 20.0);
 
-/// The figure `l3_retention_cycles`. `mhz`: cycles of a microsecond.
-pub(super) fn figure_of(curve: &Curve, mhz: f64) -> Figure {
-    let wanted = Wanted {
-        name: "l3_retention_cycles".into(),
-        unit: "cycles",
+/// The figures `l3_retention_cycles` and `l3_retention_shape`. `mhz`: cycles of a microsecond.
+pub(super) fn figures_of(curve: &Curve, mhz: f64) -> [Figure; 2] {
+    let wanted = |name: &str, unit, note: &str| Wanted {
+        name: name.into(),
+        unit,
         curve,
-        note: "mean time after which an unused line is gone: neighbours fill the cache too".into(),
+        note: note.into(),
         missing: "lines that were left alone were as near as before: nobody displaces them, or the cache is out of \
                   reach of the curve"
             .into(),
     };
-    figure(wanted, &|take| mean_stay(curve, take, mhz).map(|cycles| (cycles, None)))
+    let note = "37 % of the unused lines are left after it: neighbours fill the cache too";
+    let scale =
+        figure(wanted("l3_retention_cycles", "cycles", note), &|take| Some((fit(curve, take, mhz)?.scale, None)));
+    let note = "how alike the ages are at which unused lines go: 1 at random, larger at about the same age";
+    let shape = figure(wanted("l3_retention_shape", "", note), &|take| Some((fit(curve, take, mhz)?.shape, None)));
+    [scale, shape]
 }
 
 /// The figure `memory_alone_cycles`: what a load takes whose line was left alone longest. Its footprint is within the reach
@@ -43,8 +51,14 @@ pub(super) fn memory_alone(curve: &Curve) -> Figure {
     })
 }
 
-/// The mean in cycles; None where waiting changes nothing.
-fn mean_stay(curve: &Curve, take: &Take, mhz: f64) -> Option<f64> {
+/// A Weibull distribution of the time that a line stays, in cycles.
+struct Stay {
+    scale: f64,
+    shape: f64,
+}
+
+/// The distribution; None where waiting changes nothing.
+fn fit(curve: &Curve, take: &Take, mhz: f64) -> Option<Stay> {
     let Pattern::Idle { bytes } = curve.pattern else { return None };
     let lines = bytes as f64 / LINE;
     let cost = |p: &Point| take.median(&p.cycles);
@@ -53,28 +67,37 @@ fn mean_stay(curve: &Curve, take: &Take, mhz: f64) -> Option<f64> {
     if far - near < LEAST_GAIN * far {
         return None;
     }
-    // From its use to the next one, a line is left alone for the wait and about a round.
-    let left = |p: &Point| (far - cost(p)) / (far - near);
-    let points: Vec<(f64, f64)> = curve
-        .points
-        .iter()
-        .filter(|p| left(p) >= LEAST_LEFT)
-        .map(|p| (p.x as f64 * mhz + lines * (near + cost(p)) / 2.0, left(p).ln()))
-        .collect();
-    let slope = slope(&points)?;
-    (slope < 0.0).then(|| -1.0 / slope)
+    let mut points = Vec::new();
+    for p in &curve.points[1..] {
+        let left = (far - cost(p)) / (far - near);
+        if (LEAST_LEFT..=1.0 - LEAST_LEFT).contains(&left) {
+            // From its use to the next one, a line is left alone for the wait and about a round.
+            let age = p.x as f64 * mhz + lines * (near + cost(p)) / 2.0;
+            // An error of the share weighs little where the logarithm of its logarithm is steep.
+            points.push([age.ln(), (-left.ln()).ln(), (left * left.ln()).powi(2)]);
+        }
+    }
+    let line = line_through(&points)?;
+    let shape = line.slope.clamp(SHAPES.0, SHAPES.1);
+    Some(Stay { scale: (line.x - line.y / shape).exp(), shape })
 }
 
-/// Of the line through points with the least squares.
-fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    let n = points.len() as f64;
-    let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let (mut xy, mut xx) = (0.0, 0.0);
-    for (x, y) in points {
-        xy += (x - mx) * (y - my);
-        xx += (x - mx) * (x - mx);
-    }
-    (points.len() >= 2 && xx > 0.0).then(|| xy / xx)
+/// A line through the middle of points.
+struct Line {
+    x: f64,
+    y: f64,
+    slope: f64,
+}
+
+/// The line with the least squares of `[x, y, weight]`. Through one point it has slope 1: nothing more is known.
+fn line_through(points: &[[f64; 3]]) -> Option<Line> {
+    let mean = |of: fn(&[f64; 3]) -> f64| {
+        points.iter().map(|p| of(p) * p[2]).sum::<f64>() / points.iter().map(|p| p[2]).sum::<f64>()
+    };
+    let (x, y) = (mean(|p| p[0]), mean(|p| p[1]));
+    let xy: f64 = points.iter().map(|p| p[2] * (p[0] - x) * (p[1] - y)).sum();
+    let xx: f64 = points.iter().map(|p| p[2] * (p[0] - x).powi(2)).sum();
+    (!points.is_empty()).then(|| Line { x, y, slope: if xx > 0.0 { xy / xx } else { 1.0 } })
 }
 
 #[cfg(test)]
@@ -82,8 +105,8 @@ mod tests {
     use super::*;
     use crate::Backing;
 
-    /// A curve over 4 MB: 6 cycles near, 75 far, and lines that stay for `mean` cycles on average.
-    fn curve(mean: f64, mhz: f64) -> Curve {
+    /// A curve over 4 MB: 6 cycles near, 75 far, and lines that stay as the distribution says.
+    fn curve(scale: f64, shape: f64, mhz: f64) -> Curve {
         let lines = 65536.0;
         let mut near = 6.0;
         let mut points = Vec::new();
@@ -91,8 +114,8 @@ mod tests {
             let mut cycles = near;
             // The round itself takes its time, in which lines go too.
             for _ in 0..50 {
-                let age = x as f64 * mhz + lines * (near + cycles) / 2.0;
-                cycles = 75.0 - 69.0 * (-age / mean).exp();
+                let age: f64 = x as f64 * mhz + lines * (near + cycles) / 2.0;
+                cycles = 75.0 - 69.0 * (-(age / scale).powf(shape)).exp();
             }
             if x == 1 {
                 near = cycles;
@@ -104,21 +127,24 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_made_up_curves_is_found() {
-        for mean in [5e6, 22e6, 100e6] {
-            let found = figure_of(&curve(mean, 3500.0), 3500.0).value.unwrap();
-            assert!((found / mean - 1.0).abs() < 0.15, "{found} of {mean}");
+    fn the_distribution_of_made_up_curves_is_found() {
+        for scale in [8e6, 22e6, 60e6] {
+            for shape in [1.0, 2.0, 3.0] {
+                let found = figures_of(&curve(scale, shape, 3500.0), 3500.0).map(|f| f.value.unwrap());
+                assert!((found[0] / scale - 1.0).abs() < 0.15, "{found:?} of {scale}, {shape}");
+                assert!((found[1] / shape - 1.0).abs() < 0.2, "{found:?} of {scale}, {shape}");
+            }
         }
     }
 
     #[test]
     fn memory_is_what_lines_take_that_were_left_alone_longest() {
-        assert_eq!(memory_alone(&curve(22e6, 3500.0)).value, Some(600.0));
-        assert_eq!(memory_alone(&curve(1e14, 3500.0)).value, None);
+        assert_eq!(memory_alone(&curve(22e6, 1.0, 3500.0)).value, Some(600.0));
+        assert_eq!(memory_alone(&curve(1e14, 1.0, 3500.0)).value, None);
     }
 
     #[test]
-    fn lines_that_stay_have_no_mean() {
-        assert_eq!(figure_of(&curve(1e14, 3500.0), 3500.0).value, None);
+    fn lines_that_stay_have_no_distribution() {
+        assert!(figures_of(&curve(1e14, 1.0, 3500.0), 3500.0).iter().all(|f| f.value.is_none()));
     }
 }

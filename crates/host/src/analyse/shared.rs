@@ -1,0 +1,93 @@
+//! What another hardware thread leaves of a core, by the curves `window` and `wide-adds`: figures of how the core is now, on
+//! average, not of how it was built.
+
+use super::{
+    figures::{Figure, Take, Wanted, figure},
+    steps::monotone,
+};
+use crate::curve::{Curve, Point};
+
+/// The largest number of instructions between loads must make a pair at least this much slower than the smallest one, as
+/// loads that do not run at once do.
+const LEAST_RISE: f64 = 1.4;
+
+/// The figure `window`: instructions that are in flight with a load that waits for memory.
+///
+/// Where a hardware thread of somebody else takes half of the window at times, the mean time of a pair rises in steps, at each
+/// size that the window has. What a program gets done while it waits goes with the window, so its time goes with the
+/// inverse: the figure is the harmonic mean of the sizes.
+pub(super) fn window(curve: &Curve) -> Figure {
+    let wanted = Wanted {
+        name: "window".into(),
+        unit: "instructions",
+        curve,
+        note:
+            "instructions between two loads of memory that still run at once; half of them adds of general registers, \
+               half of vector registers"
+                .into(),
+        missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
+    };
+    figure(wanted, &|take| harmonic(curve, take).map(|size| (size, None)))
+}
+
+fn harmonic(curve: &Curve, take: &Take) -> Option<f64> {
+    // The instructions between take time themselves. They run beside the loads while they are in the window, and behind
+    // them otherwise: half of their time is a fair share on both sides.
+    let own = |p: &Point| p.x as f64 / WIDTH;
+    let costs: Vec<f64> = curve.points.iter().map(|p| (take.trimmed(&p.cycles) - own(p)).max(1.0)).collect();
+    let costs = monotone(&costs);
+    let (first, last) = (costs.first()?, costs.last()?);
+    if *last < LEAST_RISE * first {
+        return None;
+    }
+    let sizes = curve.points.windows(2).map(|pair| (pair[0].x + pair[1].x) as f64 / 2.0);
+    let inverse: f64 = costs.windows(2).zip(sizes).map(|(pair, size)| (pair[1] - pair[0]) / size).sum();
+    Some((last - first) / inverse)
+}
+
+/// Instructions that a core of today dispatches in a cycle, about.
+const WIDTH: f64 = 6.0;
+
+/// The figure `adds_at_once`: independent adds in a cycle.
+pub(super) fn adds(curve: &Curve) -> Figure {
+    let wanted = Wanted {
+        name: "adds_at_once".into(),
+        unit: "in a cycle",
+        curve,
+        note: "adds that do not wait for each other; another hardware thread of the core takes its share".into(),
+        missing: String::new(),
+    };
+    figure(wanted, &|take| Some((1.0 / take.trimmed(&curve.points.first()?.cycles), None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backing, Pattern, window::BETWEEN};
+
+    /// A core whose window is `sizes.0` for a share of the time, and else `sizes.1`; memory is 540 cycles away.
+    fn curve(share: f64, sizes: (f64, f64)) -> Curve {
+        let pair = |x: f64, size: f64| {
+            let own = 2.0 * x / WIDTH;
+            if x < size { 540.0 + (own - size / WIDTH).max(0.0) } else { 1080.0 + own - size / WIDTH }
+        };
+        let point = |&x: &u64| {
+            let cycles = share * pair(x as f64, sizes.0) + (1.0 - share) * pair(x as f64, sizes.1);
+            Point { x, cycles: vec![cycles; 3], ns: vec![cycles; 3], control: vec![] }
+        };
+        let pattern = Pattern::Window { bytes: 1 << 28 };
+        let points = BETWEEN.iter().map(point).collect();
+        Curve { name: "window".into(), pattern, backing: Backing::Large, huge_share: None, points }
+    }
+
+    #[test]
+    fn a_window_is_found_and_of_a_shared_one_the_harmonic_mean() {
+        for (share, sizes, expected) in [(0.0, (160.0, 320.0), 320.0), (1.0, (160.0, 320.0), 160.0)] {
+            let found = window(&curve(share, sizes)).value.unwrap();
+            assert!((found / expected - 1.0).abs() < 0.1, "{found} of {expected}");
+        }
+        let found = window(&curve(0.5, (160.0, 320.0))).value.unwrap();
+        assert!((found / 213.0 - 1.0).abs() < 0.1, "{found}");
+        assert_eq!(window(&curve(0.0, (1e4, 1e4))).value, None);
+    }
+}
