@@ -48,6 +48,8 @@ class Options:
     savable: float | None = None
     # Time by a core in time, where the machine describes one.
     timing: bool | None = None
+    # With `timing`: which samples are run in time (`mmulab.sampling`). None runs everything in time.
+    sample: Json | None = None
     check: str | None = None
     # Traces of further virtual machines, and the references each machine makes in turn.
     vms: tuple[str, ...] = ()

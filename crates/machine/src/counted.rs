@@ -145,6 +145,7 @@ impl Machine {
         if let Some(host) = &mut self.host {
             host.parked_mut().for_each(|system| system.tally = Tally::new(profile));
         }
+        self.restart_samples();
         self.uncounted = Some(Box::new(self.counted_ever()));
     }
 }

@@ -41,6 +41,6 @@ pub use report::{Report, ReportError, report, schema as report_schema};
 pub use run::{Control, Limits, Progress, Ran, run, run_watched};
 pub use story::{Answer, Failure, FaultReason, Nobody, Seen, Story, WalkEnd, Watch};
 pub use tally::{Cost, Tally};
-pub use timed::TimingReport;
+pub use timed::{Sample, Sampled, TimingReport};
 pub use touched::Touched;
 pub use warps::WarpCounts;

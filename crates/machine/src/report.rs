@@ -283,7 +283,7 @@ pub fn report(
             host: host::report(machine, &counted),
         },
         model,
-        timing: *timing,
+        timing: timing.clone(),
         energy,
         perf,
         members: members(machine, info),

@@ -184,7 +184,7 @@ impl Machine {
             checker.take(info)?;
         }
         if let Some(timed) = &mut self.timed {
-            timed.read(info.isa);
+            timed.read(info);
         }
         let (Some(dealt), Some(warps)) = (&mut self.dealt, info.warps) else { return Ok(()) };
         if u32::from(warps) > dealt.warps {

@@ -266,6 +266,18 @@ impl Core {
         self.instructions += count;
     }
 
+    /// It is `to` now, and nothing is in flight. What passed in between is no part of the stack.
+    pub fn jump(&mut self, to: u64) {
+        let to = to.max(self.now());
+        self.retire.take(to);
+        self.dispatch.take(to);
+        self.pending = None;
+        self.floor = self.floor.max(to);
+        self.fetch_next = self.fetch_next.max(to);
+        self.front.delivered = self.front.delivered.max(to);
+        self.drained = self.drained.max(to);
+    }
+
     /// The branch before has gone to `target`.
     fn resolve(&mut self, target: u64) {
         let Some(Pending { kind, next, done }) = self.pending.take() else { return };

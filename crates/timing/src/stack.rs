@@ -144,6 +144,23 @@ impl Stack {
 
     /// Another core's besides.
     pub fn plus(&mut self, other: &Self) {
+        self.with(other, |mine, theirs| *mine += theirs);
+    }
+
+    /// What was added since it was `before`.
+    pub fn minus(mut self, before: &Self) -> Self {
+        self.with(before, |mine, theirs| *mine -= theirs);
+        self
+    }
+
+    /// Each part `by` times.
+    pub fn times(mut self, by: u64) -> Self {
+        self.with(&Self::default(), |mine, _| *mine *= by);
+        self
+    }
+
+    /// Changes each part by the same part of another.
+    fn with(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {
         let pairs = [
             (&mut self.work, other.work),
             (&mut self.fetch_second_level, other.fetch_second_level),
@@ -154,10 +171,7 @@ impl Stack {
             (&mut self.stores, other.stores),
             (&mut self.trap, other.trap),
         ];
-        pairs.into_iter().for_each(|(sum, more)| *sum += more);
-        for at in 0..4 {
-            self.walk[at] += other.walk[at];
-            self.data[at] += other.data[at];
-        }
+        let levels = self.walk.iter_mut().zip(other.walk).chain(self.data.iter_mut().zip(other.data));
+        pairs.into_iter().chain(levels).for_each(|(mine, theirs)| change(mine, theirs));
     }
 }

@@ -2,16 +2,16 @@
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import rich_click as click
 
-from mmulab import Failure, UserError, units
+from mmulab import Failure, UserError, engine, sampling, units
 from mmulab.cli.numbers import COUNT_MAX, real_option, whole_option
 from mmulab.cli.reshape import reshape_of, reshape_options
-from mmulab.engine import Options, mix_of
+from mmulab.engine import Job, Options, ProgressCallback, Ran, mix_of
 from mmulab.engine import trace as find_trace
 from mmulab.result import Result, json_text
 
@@ -65,6 +65,25 @@ class Count(click.ParamType["int"]):
         if count > COUNT_MAX:
             self.fail(f"'{value}' is too large: give 0 to {COUNT_MAX}", param, ctx)
         return count
+
+
+class Share(click.ParamType["float"]):
+    """A share, such as 1% or 0.01."""
+
+    name = "SHARE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Reads it."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f"'{value}' is no share: write 1% or 0.01", param, ctx)
+        if not 0.0001 <= share <= 0.5:
+            self.fail(f"'{value}': give 0.01% to 50%", param, ctx)
+        return share
 
 
 class Names(click.ParamType["tuple[str, ...]"]):
@@ -167,8 +186,29 @@ def engine_options(function: F) -> F:
 
 def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
     """The engine's options out of a command's."""
+    if taken.get("error") is not None and not taken["timing"]:
+        raise UserError("--error is of the time that --timing models: give both, or neither")
     names = ("unmapped", "skip", "max_instructions", "base_cpi", "savable", "timing", "seed", "threads")
     return Options(**{name: taken[name] for name in names}, reshape=reshape_of(taken), **fixed)
+
+
+def run_engine(
+    trace: str, jobs: Sequence[Job], options: Options, error: float | None, hear: ProgressCallback | None
+) -> Ran:
+    """Runs all jobs: in time by samples if an error is given."""
+    if error is None:
+        return engine.run(trace, jobs, options, hear)
+    return sampling.run(trace, jobs, options, error, hear)
+
+
+def error_option(function: F) -> F:
+    """`--error`, as run and study take it."""
+    return click.option(
+        "--error",
+        type=Share(),
+        help="With --timing: run only samples in time, as many as an error of this share of the time needs (1%, with "
+        "95 % confidence). Counts stay exact.",
+    )(function)
 
 
 def check_option(function: F) -> F:

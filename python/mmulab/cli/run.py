@@ -5,16 +5,18 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.cli import console
 from mmulab.cli.common import (
     CONTEXT,
     check_option,
     engine_options,
+    error_option,
     existing_trace,
     options_of,
     print_json,
     raise_if_partial,
+    run_engine,
     set_option,
 )
 from mmulab.cli.guests import guest_options, guest_sets
@@ -45,6 +47,7 @@ from mmulab.tables import print_perf, print_result
 @check_option
 @guest_options
 @engine_options
+@error_option
 def run(
     machine: str,
     trace: str,
@@ -68,7 +71,9 @@ def run(
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
     with console.progress("running", options.max_instructions) as hear:
         if misses is None:
-            results = engine.run(existing_trace(trace), [job], options, hear).results
+            results = run_engine(existing_trace(trace), [job], options, others["error"], hear).results
+        elif others["error"] is not None:
+            raise UserError("--misses writes those of a whole run: leave out --error")
         else:
             result, written = engine.misses(existing_trace(trace), job, options, str(misses), hear)
             results = [result]

@@ -91,7 +91,7 @@ since! {
     HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told machine_switches flushes
         cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
-    TimingReport: cycles instructions mispredicted unknown_instructions stack,
+    TimingReport: cycles instructions mispredicted unknown_instructions stack; sampled,
     KernelCounts: faults huge_faults refusals errors happenings work invalidations,
     SystemCounts: kernel tables,
     Below: counts system nested_tlb walks reads,

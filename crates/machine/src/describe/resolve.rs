@@ -1,4 +1,5 @@
 use super::{DescribeError, MachineDesc, find, load};
+use crate::Sample;
 use mmulab_describe as read;
 use mmulab_kernel::{KernelDesc, PolicyDesc};
 use mmulab_tlb::{Coalescing, Inclusion};
@@ -67,6 +68,9 @@ pub struct Options {
     /// base CPI.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timing: bool,
+    /// With `timing`: only samples of the run are run in time, and stand for all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
     /// Overrides the seed of memory's random placement.
     #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: Option<u64>,

@@ -4,10 +4,21 @@ use super::{Check, DescribeError, MachineDesc, Options};
 
 /// Refuses what a core in time is not modelled for, with the remedy.
 pub fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> {
-    if !options.timing {
-        return Ok(());
-    }
     let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
+    if !options.timing {
+        return match options.sample {
+            Some(_) => bad("samples are of time by a core in time: give --timing too".into()),
+            None => Ok(()),
+        };
+    }
+    if let Some(sample) = options.sample.filter(|s| u64::from(s.length) + u64::from(s.warm) >= s.period()) {
+        return bad(format!(
+            "samples of {} instructions with {} before each do not fit in {}: take fewer of them",
+            sample.length,
+            sample.warm,
+            sample.period()
+        ));
+    }
     if machine.core.timing.is_none() {
         let what = "it has no core.timing, which says how its cores keep instructions in flight: leave out --timing, or run \
                     a machine that has it";

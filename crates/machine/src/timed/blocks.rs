@@ -3,7 +3,7 @@
 use mmulab_dataflow::{Class, Inst, Reg};
 use mmulab_isa::Decoder;
 use mmulab_timing::{Block, Unknown};
-use mmulab_trace::{Body, Code, Isa};
+use mmulab_trace::{Body, Code, Isa, Loads};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct Blocks {
     decoder: Decoder,
     assumed: Unknown,
+    /// Whether what is assumed was said by who made the trace.
+    declared: bool,
     known: FxHashMap<u64, Known>,
     /// Of words that no code is known of: by instructions, and which of the accesses store.
     plain: FxHashMap<(u32, u32, u64), Arc<Block>>,
@@ -32,15 +34,23 @@ impl Blocks {
         Self {
             decoder: Decoder::new(isa),
             assumed,
+            declared: false,
             known: FxHashMap::default(),
             plain: FxHashMap::default(),
             unknown: 0,
         }
     }
 
-    /// Code is of this instruction set from here on.
-    pub fn read(&mut self, isa: Isa) {
+    /// Code is of this instruction set from here on; of instructions that are not told, who made the trace may say how loads
+    /// depend on each other.
+    pub fn read(&mut self, isa: Isa, loads: Option<Loads>) {
         self.decoder = Decoder::new(isa);
+        self.declared = loads.is_some();
+        match loads {
+            Some(Loads::Independent) => self.assumed = Unknown::Independent,
+            Some(Loads::Dependent) => self.assumed = Unknown::Dependent,
+            None => {}
+        }
     }
 
     /// Instructions run so far whose dependences are assumed.
@@ -50,7 +60,12 @@ impl Blocks {
 
     /// `count` instructions are run of which nothing is known.
     pub fn idle(&mut self, count: u64) {
-        self.unknown += count;
+        self.note(count);
+    }
+
+    /// Instructions were run of which nothing is known but what who made the trace says.
+    fn note(&mut self, count: u64) {
+        self.unknown += if self.declared { 0 } else { count };
     }
 
     /// The block that `code` is, about to be run.
@@ -79,7 +94,7 @@ impl Blocks {
     pub fn plain(&mut self, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
         let assumed = self.assumed;
         let instructions = instructions.max(accesses).max(1);
-        self.unknown += u64::from(instructions);
+        self.note(u64::from(instructions));
         let block = self.plain.entry((instructions, accesses, stores)).or_insert_with(|| {
             let is_store = |at: u32| stores >> at & 1 == 1;
             let insts = assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32));

@@ -10,11 +10,15 @@
 
 mod blocks;
 mod port;
+mod sampling;
 mod stretch;
+
+pub use sampling::{Sample, Sampled};
 
 use blocks::Blocks;
 use mmulab_timing::{Bandwidth, Core, Lines, Stack, Streams, TimingDesc};
-use mmulab_trace::Isa;
+use mmulab_trace::{Isa, TraceInfo};
+use sampling::Sampling;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,11 +27,17 @@ pub(crate) struct Timed {
     core: Core,
     lines: Lines,
     streams: Streams,
+    sampling: Option<Sampling>,
 }
 
 impl Timed {
-    pub fn new(desc: &TimingDesc) -> Self {
-        Self { core: Core::new(desc), lines: Lines::new(&desc.memory), streams: Streams::new(&desc.memory) }
+    pub fn new(desc: &TimingDesc, sample: Option<Sample>) -> Self {
+        Self {
+            core: Core::new(desc),
+            lines: Lines::new(&desc.memory),
+            streams: Streams::new(&desc.memory),
+            sampling: sample.map(Sampling::new),
+        }
     }
 }
 
@@ -44,14 +54,14 @@ impl Common {
         Self { blocks: Blocks::new(isa, desc.unknown), bandwidth: Bandwidth::new(&desc.memory), fetch_cycles }
     }
 
-    /// The trace is of this instruction set, whatever the machine's is.
-    pub fn read(&mut self, isa: Isa) {
-        self.blocks.read(isa);
+    /// Takes a trace: its instruction set, whatever the machine's is, and what it says of its loads.
+    pub fn read(&mut self, info: &TraceInfo) {
+        self.blocks.read(info.isa, info.loads);
     }
 }
 
 /// The part of a result that a core in time makes: sums over all CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimingReport {
     /// Cycles until the last instruction had retired.
     pub cycles: u64,
@@ -63,6 +73,9 @@ pub struct TimingReport {
     pub unknown_instructions: u64,
     /// Where the cycles went.
     pub stack: Stack,
+    /// Of a run by samples: what they came to, of the first core. All of the above is estimated then; counts are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
 }
 
 impl crate::Machine {
@@ -70,12 +83,36 @@ impl crate::Machine {
     pub(crate) fn timing(&self) -> Option<TimingReport> {
         let common = self.timed.as_ref()?;
         let mut all = TimingReport { unknown_instructions: common.blocks.unknown(), ..TimingReport::default() };
+        let mut in_time = 0;
         for timed in self.cores.iter().filter_map(|core| core.timed.as_ref()) {
-            all.cycles += timed.core.now();
-            all.instructions += timed.core.instructions();
-            all.mispredicted += timed.core.mispredicted();
-            all.stack.plus(timed.core.stack());
+            let core = &timed.core;
+            let (instructions, cycles, mispredicted, stack) = match &timed.sampling {
+                None => (core.instructions(), core.now(), core.mispredicted(), *core.stack()),
+                Some(sampling) => sampling.estimate(core),
+            };
+            in_time += core.instructions();
+            all.cycles += cycles;
+            all.instructions += instructions;
+            all.mispredicted += mispredicted;
+            all.stack.plus(&stack);
+            if let Some(sampling) = &timed.sampling {
+                all.sampled.get_or_insert_with(|| sampling.report());
+            }
+        }
+        if all.sampled.is_some() && in_time > 0 {
+            let share = all.instructions as f64 / in_time as f64;
+            all.unknown_instructions = (all.unknown_instructions as f64 * share) as u64;
         }
         Some(all)
+    }
+
+    /// Counts begin: samples that were measured before are forgotten.
+    pub(crate) fn restart_samples(&mut self) {
+        for core in &mut self.cores {
+            let instructions = core.instructions;
+            if let Some(sampling) = core.timed.as_mut().and_then(|timed| timed.sampling.as_mut()) {
+                sampling.restart(instructions);
+            }
+        }
     }
 }

@@ -19,6 +19,8 @@ pub struct Port<'a, W> {
     watch: &'a mut W,
     cpu: usize,
     core: usize,
+    /// For how many cycles a cycle of waiting stands: 0 where it is not measured.
+    pub(super) weight: u64,
 }
 
 impl<'a, W: Watch> Port<'a, W> {
@@ -30,12 +32,54 @@ impl<'a, W: Watch> Port<'a, W> {
         watch: &'a mut W,
     ) -> Self {
         let (cpu, core) = (usize::from(machine.who.cpu), usize::from(machine.acting_core()));
-        Self { machine, batch, at, lines, streams, common, watch, cpu, core }
+        Self { machine, batch, at, lines, streams, common, watch, cpu, core, weight: 1 }
     }
 
     /// Where the words that were not served begin.
     pub(super) fn at(&self) -> usize {
         self.at
+    }
+
+    /// Serves the words up to the next block or control word, at one time and without a core: TLBs, page tables and caches
+    /// stay in use.
+    pub(super) fn pass(&mut self, now: u64) -> Result<(), Ended> {
+        let from = self.at;
+        while let Some(&word) = self.batch.refs.get(self.at) {
+            let Item::Access(access, va, count) = word.item() else { break };
+            if count > 0 && self.at > from {
+                break;
+            }
+            self.at += 1;
+            let core = &mut self.machine.cores[self.cpu];
+            core.instructions += u64::from(count);
+            let is_fetch = access == mmulab_addr::Access::Fetch;
+            if is_fetch {
+                core.tlbs.code = va;
+            }
+            self.machine.counts.writes += u64::from(access == mmulab_addr::Access::Write);
+            if let Some(pa) = self.translate(va, access, now)?.pa {
+                if is_fetch {
+                    self.machine.caches.fetch(self.core, pa);
+                } else {
+                    self.bring(pa);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a line of data near, and those that a prefetcher brings with it.
+    #[inline(always)]
+    fn bring(&mut self, pa: PhysAddr) {
+        let caches = &mut self.machine.caches;
+        let served = caches.read(self.core, pa);
+        if caches.depth(served.by) > 0
+            && let Some((from, to)) = self.streams.see(pa.0 / LINE_BYTES)
+        {
+            for line in from..=to {
+                caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
+            }
+        }
     }
 
     /// The translation of `va`, wanted at `at`.
@@ -195,7 +239,9 @@ impl<W: Watch> Memory for Port<'_, W> {
 
     #[inline]
     fn waited(&mut self, va: u64, cycles: u64) {
-        let pid = self.machine.who.pid;
-        self.machine.charge(pid, VirtAddr::new(va), Cost { stall_cycles: cycles, ..Cost::default() });
+        let (pid, stall_cycles) = (self.machine.who.pid, cycles * self.weight);
+        if stall_cycles > 0 {
+            self.machine.charge(pid, VirtAddr::new(va), Cost { stall_cycles, ..Cost::default() });
+        }
     }
 }

@@ -22,6 +22,33 @@ impl Machine {
         let mut at = from;
         let result = loop {
             let Some(&word) = batch.refs.get(at) else { break Ok(()) };
+            let mut weight = 1;
+            let Timed { core, lines, streams, sampling } = &mut *timed;
+            if let Some(sampling) = sampling {
+                let instructions = self.cores[cpu].instructions;
+                if !sampling.in_time(instructions, core) {
+                    let now = sampling.time(instructions, core);
+                    self.cores[cpu].clock.follow(now);
+                    match word.item() {
+                        Item::Event(_) => break Ok(()),
+                        Item::Retire(count) => {
+                            at += 1;
+                            self.cores[cpu].instructions += count;
+                        }
+                        Item::Code(_) => at += 1,
+                        Item::Access(..) => {
+                            let mut port = Port::new(self, batch, at, (lines, streams, &mut common), watch);
+                            let passed = port.pass(now);
+                            at = port.at();
+                            if passed.is_err() {
+                                break passed;
+                            }
+                        }
+                    }
+                    continue;
+                }
+                weight = if sampling.measures() { sampling.weight() } else { 0 };
+            }
             let known = match word.item() {
                 Item::Event(_) => break Ok(()),
                 Item::Retire(count) => {
@@ -29,7 +56,7 @@ impl Machine {
                     at += 1;
                     self.cores[cpu].instructions += count;
                     common.blocks.idle(count);
-                    timed.core.idle(count);
+                    core.idle(count);
                     continue;
                 }
                 Item::Code(index) => {
@@ -43,16 +70,18 @@ impl Machine {
                 common.blocks.plain(instructions, accesses, stores)
             });
             let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
-            self.cores[cpu].clock.follow(timed.core.now());
-            let Timed { core, lines, streams } = &mut *timed;
+            self.cores[cpu].clock.follow(core.now());
             let mut port = Port::new(self, batch, at, (lines, streams, &mut common), watch);
+            port.weight = weight;
             let ran = core.run(&block, start, &mut port);
             at = port.at();
             if ran.is_err() {
                 break ran;
             }
         };
-        self.cores[cpu].clock.follow(timed.core.now());
+        let instructions = self.cores[cpu].instructions;
+        let now = timed.sampling.as_ref().map_or(timed.core.now(), |s| s.time(instructions, &timed.core));
+        self.cores[cpu].clock.follow(now);
         self.cores[cpu].timed = Some(timed);
         self.timed = Some(common);
         result.map(|()| at)

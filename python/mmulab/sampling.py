@@ -1,0 +1,81 @@
+"""Time by samples: as many of them as the error asked for needs.
+
+A first run measures how much samples differ; if the error is too large, a second one takes as many more as that says.
+Counts are exact whatever is sampled.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mmulab import engine
+from mmulab.engine import Job, Options, ProgressCallback, Ran
+
+# Instructions of a sample, and those before it that only warm the core up. A predictor of branches needs most of them:
+# after 3,000, branches cost sqlite 30 % more cycles than in a whole run; after 20,000, 3 % more.
+LENGTH = 10_000
+WARM = 20_000
+# Samples of a first run.
+FIRST = 600
+# A second run takes so many times the samples that the first one's spread asks for.
+MARGIN = 1.2
+# Where a larger share of all instructions would run in time than this, all of them do.
+MOST = 0.5
+# Runs that are made at most. The last one's error is what it is, and the result says so.
+RUNS = 4
+
+
+def instructions(name: str, options: Options) -> int | None:
+    """Instructions of a trace that are counted; None where it does not say."""
+    found = engine.trace_info(engine.trace(name)).get("instructions")
+    if found is None:
+        return options.max_instructions
+    left = max(0, int(found) - (options.skip or 0))
+    return left if options.max_instructions is None else min(left, options.max_instructions)
+
+
+def sample(whole: int | None, samples: float) -> engine.Json | None:
+    """About so many samples of a run of `whole` instructions; None if it shall run in time throughout."""
+    if whole is None or samples * (LENGTH + WARM) > MOST * whole:
+        return None
+    return {"one_of": max(2, int(whole / (samples * LENGTH))), "length": LENGTH, "warm": WARM}
+
+
+def worst(ran: Ran) -> float:
+    """The largest error of a run's results, as a share of the time."""
+    sampled = [result.data["timing"].get("sampled") for result in ran.results]
+    return max((s["error"] if s["error"] is not None else 1.0 for s in sampled if s), default=0.0)
+
+
+def run(
+    name: str, jobs: Sequence[Job], options: Options, error: float, progress: ProgressCallback | None = None
+) -> Ran:
+    """As `engine.run` with `timing`, with an error of the time of at most `error` (95 % of samples), a share.
+
+    What a few runs do not reach is left as it is: `timing.sampled.error` says so.
+    """
+    whole, samples = instructions(name, options), float(FIRST)
+    for _ in range(RUNS):
+        chosen = sample(whole, samples)
+        ran = engine.run(name, jobs, replace(options, timing=True, sample=chosen), progress)
+        found = worst(ran)
+        if found <= error or chosen is None or not all(result.complete for result in ran.results):
+            break
+        samples *= MARGIN * (found / error) ** 2
+    return ran
+
+
+def saving_error(base: engine.Json, other: engine.Json) -> float | None:
+    """Half of the 95 % interval of what `other` saves of `base` (both `timing` tables), as a share of `base`'s time.
+
+    Samples of both are the same instructions, so they are compared pair by pair. None where nothing was sampled.
+    """
+    one, two = (table.get("sampled") for table in (base, other))
+    if not one or not two or len(one["groups"]) != len(two["groups"]) or len(one["groups"]) < 2:
+        return None
+    sums = [sum(cycles for _, cycles in s["groups"]) for s in (one, two)]
+    ratio, n = sums[1] / sums[0], len(one["groups"])
+    residuals = [b[1] - ratio * a[1] for a, b in zip(one["groups"], two["groups"], strict=True)]
+    # As crates/machine/src/timed/sampling.rs has it.
+    squares = sum((b - a) ** 2 for a, b in itertools.pairwise(residuals))
+    return float(1.96 * (n * squares / (2 * (n - 1))) ** 0.5 / sums[0])
