@@ -256,3 +256,21 @@ def test_machines_and_traces_without_what_timing_needs_are_refused(cli: Cli) -> 
     assert (ran.code, "core.timing" in ran.err) == (2, True)
     ran = cli("run", "zen3-5900x", "--trace", "gen:gups?footprint=1M&updates=10", "--timing", "--check", "translations")
     assert (ran.code, "--check" in ran.err) == (2, True)
+
+
+def test_generators_say_how_their_loads_depend_on_each_other() -> None:
+    """A chase of 64 MB misses all caches: 65,536 loads of 320 cycles, one after the other. Random loads overlap."""
+    jobs = [
+        engine.Job("zen4-epyc9004", "linux-4k", (f"core.timing.unknown={unknown}",))
+        for unknown in ("independent", "dependent")
+    ]
+    options = engine.Options(timing=True)
+    chase, gups = (
+        [r.data["timing"] for r in engine.run(f"gen:{name}", jobs, options).results]
+        for name in ("pointer-chase?footprint=64M&references=65536", "gups?footprint=64M&updates=65536")
+    )
+    for both in (chase, gups):
+        assert both[0] == both[1], "what the generator says counts, not what the machine assumes"
+        assert both[0]["unknown_instructions"] == 0
+    assert chase[0]["cycles"] > 300 * 65536
+    assert gups[0]["cycles"] < 100 * 65536

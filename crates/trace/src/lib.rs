@@ -32,7 +32,7 @@ pub use native::{
 };
 pub use refs::{Item, Ref};
 pub use residency::Residency;
-pub use source::{Isa, Member, Mixed, Source, TraceInfo, Verified};
+pub use source::{Isa, Loads, Member, Mixed, Source, TraceInfo, Verified};
 pub use summary::{MappingSummary, Summary, summarize};
 pub use text::{TextReader, TextWriter, line_of_event, write_batch, write_description};
 

@@ -65,6 +65,9 @@ pub struct TraceInfo {
     /// Where several traces are told in turns: which, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixed>,
+    /// How its loads depend on each other, where who makes it knows, and its instructions are not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loads: Option<Loads>,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
@@ -72,6 +75,16 @@ pub struct TraceInfo {
     /// What was changed of it on its way here, by who changed it: nothing if it is told as it was made.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub reshaped: Map<String, Value>,
+}
+
+/// Which loads wait for which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loads {
+    /// No load waits for another.
+    Independent,
+    /// Each load waits for the load before it.
+    Dependent,
 }
 
 /// Several traces told in turns.

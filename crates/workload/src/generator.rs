@@ -79,6 +79,7 @@ impl<K: Kernel> Generator<K> {
             format: "generator".into(),
             isa: Isa::X86_64,
             instructions,
+            loads: program.loads(),
             has_address_space: true,
             warnings: warnings.into_iter().collect(),
             ..TraceInfo::default()

@@ -2,6 +2,7 @@ use crate::{
     layout::Layout,
     memory::{Memory, Setup},
 };
+use mmulab_trace::Loads;
 
 /// An algorithm, written once for every memory, as the rounds of its outermost loop.
 pub trait Kernel: Clone + Send + 'static {
@@ -14,6 +15,11 @@ pub trait Kernel: Clone + Send + 'static {
     /// Instructions of the rounds before `round`, where that is known without doing them.
     fn instructions_before(&self, round: u64) -> Option<u64> {
         let _ = round;
+        None
+    }
+
+    /// How its loads depend on each other, where one word tells it: for cores in time.
+    fn loads(&self) -> Option<Loads> {
         None
     }
 

@@ -8,6 +8,7 @@ use crate::{
     memory::{Cell, Chain, Memory, Setup},
 };
 use mmulab_addr::Tid;
+use mmulab_trace::Loads;
 
 /// What of a program is told besides its algorithm, and who does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +161,11 @@ impl<K: Kernel> Program<K> {
     /// Rounds in all, where that is known.
     pub fn rounds(&self) -> Option<u64> {
         self.division.rounds?.checked_add(self.filling)
+    }
+
+    /// How its loads depend on each other, where one word tells it: for several threads, of each thread.
+    pub fn loads(&self) -> Option<Loads> {
+        self.workers[0].kernel.loads()
     }
 
     /// Instructions of the rounds before `round`, where that is known.

@@ -6,6 +6,7 @@ use crate::{
     seed,
 };
 use mmulab_addr::{Bytes, show_bytes};
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +125,10 @@ fn unmix(node: u64, mask: u64) -> u64 {
 }
 
 impl Kernel for Chase {
+    fn loads(&self) -> Option<Loads> {
+        Some(Loads::Dependent)
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -3,6 +3,7 @@ use crate::{
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
+use mmulab_trace::Loads;
 
 /// Which elements are loaded.
 pub trait Draw: Clone + Send + 'static {
@@ -31,6 +32,10 @@ impl<D> Drawn<D> {
 }
 
 impl<D: Draw> Kernel for Drawn<D> {
+    fn loads(&self) -> Option<Loads> {
+        Some(Loads::Independent)
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

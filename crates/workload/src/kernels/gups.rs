@@ -6,6 +6,7 @@ use crate::{
     seed::mix,
 };
 use mmulab_addr::Bytes;
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,10 @@ fn start(n: u64) -> u64 {
 const PERIOD: u64 = 1_317_624_576_693_539_401;
 
 impl Kernel for Gups {
+    fn loads(&self) -> Option<Loads> {
+        Some(Loads::Independent)
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

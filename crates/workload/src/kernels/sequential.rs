@@ -5,6 +5,7 @@ use crate::{
     memory::{Array, Memory, Setup},
 };
 use mmulab_addr::{Bytes, show_bytes};
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +95,10 @@ impl Stride {
 }
 
 impl Kernel for Stride {
+    fn loads(&self) -> Option<Loads> {
+        Some(Loads::Independent)
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
