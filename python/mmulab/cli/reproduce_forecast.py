@@ -1,20 +1,29 @@
 """`mmulab reproduce forecast`: forecasts of time held against a stopwatch, on this computer."""
 
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Names, Partial, print_json, set_option
+from mmulab.cli.probe import read_probe
 from mmulab.result import json_text, write_text
 
 
 @click.command("forecast", context_settings=CONTEXT)
 @click.option(
+    "--probe",
+    "probed",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="probe.json of `mmulab probe`, of the same hour. What neighbours on the host take (clock, share of the core, "
+    "third-level cache) is measured anew around each program.",
+)
+@click.option(
     "--machine",
-    required=True,
     shell_complete=completion.machines,
-    help="This computer's description, written by `mmulab probe` in the same hour.",
+    help="A description of this computer, in place of --probe: the same for all programs.",
 )
 @set_option
 @click.option("--cases", type=Names(), help="Only these programs. Default: all.")
@@ -39,7 +48,8 @@ from mmulab.result import json_text, write_text
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of the page's section.")
 def forecast(
-    machine: str,
+    probed: Path | None,
+    machine: str | None,
     sets: tuple[str, ...],
     cases: tuple[str, ...] | None,
     pairs: int,
@@ -54,14 +64,21 @@ def forecast(
     Timing alternates until the 95 % interval of the saving is below 3 points, or --pairs are done. Recordings take some
     GB of disk, and all of it an hour. Stop other programs meanwhile.
 
-    Example: mmulab reproduce forecast --machine this-machine.toml --out docs/results
+    Example: mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/results
     """
     from mmulab import forecast as experiment
     from mmulab.forecast import page, told
     from mmulab.forecast.cases import find
     from mmulab.stopwatch import Limits
 
-    plan = experiment.Settled(find(cases or ()), told.Model(machine, sets, max_instructions), Limits(pairs, 0.03), work)
+    if (probed is None) == (machine is None):
+        raise click.UsageError(
+            "give --probe FILE, or --machine in its place\nhint: `mmulab probe` writes probe-this-machine/probe.json"
+        )
+    found_here = read_probe(probed) if probed is not None else None
+    described = machine if machine is not None else str(_described(work, found_here or {}))
+    model = told.Model(described, sets, max_instructions)
+    plan = experiment.Settled(find(cases or ()), model, Limits(pairs, 0.03), found_here, work)
     with console.progress("timing and modelling", closing=False) as hear:
         found = experiment.run(plan, lambda share: hear({"fraction": share}))
     if out is not None:
@@ -75,3 +92,12 @@ def forecast(
         console.echo(page.section(found))
     if not found["complete"]:
         raise Partial(f"interrupted after {len(found['cases'])} programs; run it again to go on from there", True)
+
+
+def _described(work: Path, found: dict[str, Any]) -> Path:
+    """The machine file that a probe's figures make."""
+    from mmulab import probe
+
+    path = work / "this-machine.toml"
+    write_text(path, probe.machine_toml({**found, **probe.figures(found["curves"])}))
+    return path

@@ -10,24 +10,28 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
     Names,
     Partial,
     engine_options,
+    error_option,
     existing_program,
     existing_trace,
     options_of,
     print_json,
     raise_if_partial,
+    run_engine,
     set_option,
 )
 from mmulab.cli.record import TakesProgram, failure_of, make_recording, record_options, tell
 from mmulab.result import json_text, write_text
 from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
+from mmulab.study import here as forecast_here
 from mmulab.study.directory import DESCRIPTION, RECORDING, choose, refuse_loss
+from mmulab.study.plan import BASELINE
 from mmulab.units import show_count, show_seconds
 from mmulab.visible import VisibleConsole
 
@@ -62,7 +66,18 @@ class TakesTraceOrProgram(TakesProgram):
 )
 @click.option("--replace", is_flag=True, help="Write to DIR even if it holds another study, which is lost.")
 @click.option("--json", "as_json", is_flag=True, help="Write all results as JSON in place of the tables.")
+@click.option(
+    "--here",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="This computer's machine file, by `mmulab probe`: forecast what 2 MB pages save here, and hold that against "
+    f"the program's own time. Default: {forecast_here.DEFAULT}, if it is there.",
+)
+@click.option("--no-here", is_flag=True, help="Leave this computer out.")
+@click.option("--no-time", is_flag=True, help="Forecast for this computer without running the program natively.")
+@click.option("--try", "tries", is_flag=True, help="Also time the program with and without 2 MB pages, in pairs.")
 @engine_options
+@error_option
 @record_options
 @click.pass_obj
 def study(
@@ -75,6 +90,10 @@ def study(
     out: Path | None,
     replace: bool,
     as_json: bool,
+    here: Path | None,
+    no_here: bool,
+    no_time: bool,
+    tries: bool,
     **others: Any,
 ) -> None:
     """Say what address translation costs a program, and which page sizes would pay.
@@ -93,6 +112,7 @@ def study(
         existing_trace(trace)
     elif program:
         existing_program(program[0])
+    described = _described_here(here, no_here, tries, program)
     options = options_of(others, touched=True, profile=True)
     plan = Plan.make(trace or "", machines, policies, sets, options)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
@@ -105,10 +125,14 @@ def study(
         # The recording begins there.
         plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, replaced(options, skip=None))
         resolved["trace"] = plan.trace
-    outcome = _run(plan)
+    outcome = _run(plan, others["error"])
+    if described is not None:
+        argv = program if program and not no_time else None
+        outcome.here = _here(plan, described, argv, tries, others)
     _write(directory, outcome, resolved)
     if as_json:
-        print_json({"results": [r.data for r in outcome.results]})
+        told = {"here": outcome.here.data()} if outcome.here else {}
+        print_json({"results": [r.data for r in outcome.results], **told})
     else:
         _show(console.out(), outcome)
     for warning in outcome.warnings:
@@ -146,10 +170,49 @@ def _name(trace: str | None, program: list[str] | None) -> str:
     return Path(str(trace)).stem if trace and ":" not in trace else str(trace)
 
 
-def _run(plan: Plan) -> Outcome:
+def _described_here(given: Path | None, no_here: bool, tries: bool, program: list[str] | None) -> Path | None:
+    """This computer's machine file; None if it is to be left out, or was not probed."""
+    if no_here and (given or tries):
+        raise click.UsageError("--no-here leaves this computer out\nhint: leave out --here and --try")
+    if tries and not program:
+        raise click.UsageError("--try times a program\nhint: give it after two dashes, in place of a trace")
+    found = given or (forecast_here.DEFAULT if forecast_here.DEFAULT.exists() and not no_here else None)
+    if found is None:
+        if tries:
+            raise UserError("--try: this computer is not described\nhint: run `mmulab probe` first")
+        return None
+    machine = engine.resolve(engine.Job(str(found), BASELINE))["machine"]
+    if machine["core"].get("timing") is None:
+        text = f"{found}: it has no core.timing, so nothing is forecast for it"
+        if given is not None:
+            raise UserError(f"{text}\nhint: leave out --here, or add that table (docs/reference/machine.md)")
+        console.warn(text)
+        return None
+    return found
+
+
+def _here(plan: Plan, machine: Path, argv: list[str] | None, tries: bool, taken: dict[str, Any]) -> forecast_here.Here:
+    """The program on this computer: timed, forecast, and tried."""
+    native: tuple[forecast_here.Native | None, str | None] = (None, "the program was not timed")
+    changed = [f"--{name}" for name in ("isa", "cpu", "skip", "env", "files", "kernel") if taken.get(name)]
+    if argv is not None and changed:
+        native = (None, f"it was recorded with {', '.join(changed)}, which a native run does not have")
+    elif argv is not None:
+        console.say(f"timing {argv[0]} on this computer, {forecast_here.RUNS + 1} times")
+        native = forecast_here.time_natively(argv)
+    with console.progress("forecasting", plan.options.max_instructions, closing=False) as hear:
+        found = forecast_here.forecast(plan.trace, machine, native, plan.options, hear)
+    if not tries or argv is None:
+        return found
+    with console.progress("timing", closing=False) as hear:
+        tried = forecast_here.tried(argv, lambda share: hear({"fraction": share}))
+    return replaced(found, tried=tried)
+
+
+def _run(plan: Plan, error: float | None) -> Outcome:
     start = time.monotonic()
     with console.progress(f"running {len(plan.jobs)} machines", plan.options.max_instructions, closing=False) as hear:
-        ran = engine.run(plan.trace, plan.jobs, plan.options, hear)
+        ran = run_engine(plan.trace, plan.jobs, plan.options, error, hear)
     outcome = Outcome(ran.results)
     seconds = time.monotonic() - start
     references = sum(r.references for r in ran.results)
@@ -174,6 +237,8 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
     assert isinstance(summary.file, io.StringIO)
     write_text(directory / "summary.txt", summary.file.getvalue())
     write_text(directory / "report.html", html(outcome))
+    if outcome.here is not None:
+        write_text(directory / "here.json", json_text(outcome.here.data()))
 
 
 def _show(out: Console, outcome: Outcome) -> None:

@@ -94,7 +94,7 @@ CASES = (
         "code, branches",
         False,
         ("gcc", "-O1", "-c", "{dir}/big.c", "-o", "/dev/null"),
-        prepare="seq 1 1500 | sed 's/.*/int f&(int a,int b){int s=0;for(int i=0;i<a;i++)s+=b*i^&;return s;}/' "
+        prepare="seq 1 200 | sed 's/.*/int f&(int a,int b){int s=0;for(int i=0;i<a;i++)s+=b*i^&;return s;}/' "
         "> {dir}/big.c",
     ),
     Case(

@@ -4,11 +4,11 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mmulab import engine, stopwatch
+from mmulab import engine, probe, stopwatch
 from mmulab.forecast import timed, told
 from mmulab.forecast.cases import Case
 from mmulab.forecast.told import Model
@@ -28,6 +28,8 @@ class Settled:
     cases: tuple[Case, ...]
     model: Model
     limits: stopwatch.Limits
+    # What `mmulab probe` found: then neighbours are measured anew before and after each program is timed.
+    probe: Json | None
     # Where recordings and finished cases are kept: a case that is there is not timed again.
     work: Path
 
@@ -62,13 +64,46 @@ def _case(plan: Settled, case: Case) -> Json:
     if kept.exists():
         seconds = json.loads(kept.read_text(encoding="utf-8"))
     else:
-        seconds = {"runs": timed.run(case, plan.work, plan.limits), "load": os.getloadavg()[0]}
+        before = _neighbours(plan)
+        runs = timed.run(case, plan.work, plan.limits)
+        curves = [probe.merged(a, b) for a, b in zip(before, _neighbours(plan), strict=True)]
+        seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves}
         write_text(kept, json_text(seconds))
+    model = plan.model
+    if plan.probe is not None:
+        model = replace(model, machine=str(_machine(plan, plan.probe, case, seconds["curves"])))
     return {
         "name": case.name,
         "bound": case.bound,
         "command": list(case.command),
         "load": seconds["load"],
         "timed": seconds["runs"],
-        "told": told.run(case, plan.work, plan.model),
+        "told": told.run(case, plan.work, model),
+        "neighbours": _left(model) if plan.probe is not None else None,
+    }
+
+
+def _neighbours(plan: Settled) -> list[Json]:
+    """What neighbours leave of the computer now: curves."""
+    return [] if plan.probe is None else probe.again(plan.probe["curves"], probe.Effort())
+
+
+def _machine(plan: Settled, found: Json, case: Case, curves: list[Json]) -> Path:
+    """The machine as it was while the case was timed."""
+    anew = {curve["name"]: curve for curve in curves}
+    all_curves = [anew.get(curve["name"], curve) for curve in found["curves"]]
+    path = plan.work / f"{case.file_name}.toml"
+    write_text(path, probe.machine_toml({**found, "curves": all_curves, **probe.figures(all_curves)}))
+    return path
+
+
+def _left(model: Model) -> Json:
+    """What neighbours left: clock, window, units, and how long the third level keeps a line."""
+    machine = engine.resolve(engine.Job(model.machine, "linux-4k", model.sets))["machine"]
+    timing = machine["core"]["timing"]
+    return {
+        "frequency_mhz": machine["core"]["frequency_mhz"],
+        "window": timing["window"],
+        "int_units": timing["units"]["int"],
+        "retention_cycles": machine["cache"][-1].get("retention_cycles"),
     }

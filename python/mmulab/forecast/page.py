@@ -18,12 +18,15 @@ section:
 
 ```console
 $ mmulab probe --out probe-this-machine
-$ mmulab reproduce forecast --machine probe-this-machine/this-machine.toml --out docs/results
+$ mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/results
 ```
 
 **Time** is what the program takes once its data are ready (kernels), or its time in user mode (others). *Ratio* is
 modelled over timed. **Saved** is what 2 MB pages save of it, with the 95 % interval of the stopwatch's pairs; *told* is
 the difference of two modelled runs. No constant is fitted to these programs.
+
+Neighbours on the host change a virtual machine from one minute to the next, so their part is measured anew around each
+program. **Core** is the clock, the instructions in flight with a load of memory, and the units for adds that were left.
 """
 
 
@@ -87,11 +90,11 @@ def _score_lines(s: Json) -> list[str]:
 
 def _times(cases: Sequence[Json]) -> list[str]:
     rows = [
-        "| program | bound by | 4K timed | told | ratio | THP timed | told | ratio | pairs |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| program | bound by | core | 4K timed | told | ratio | THP timed | told | ratio | pairs |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for case in cases:
-        cells = [case["name"], case["bound"]]
+        cells = [case["name"], case["bound"], _core(case.get("neighbours"))]
         for setting in SETTINGS:
             timed, told = case["timed"][setting], case["told"][setting]
             spread = f" (±{50 * timed['spread']:.0f} %)"
@@ -99,6 +102,11 @@ def _times(cases: Sequence[Json]) -> list[str]:
             cells += [seconds(timed["seconds"]) + spread, seconds(told["seconds"]), f"{ratio:.2f}"]
         rows.append(f"| {' | '.join(cells)} | {case['timed']['4k']['pairs']} |")
     return rows
+
+
+def _core(left: Json | None) -> str:
+    """What neighbours left of a core."""
+    return "" if left is None else f"{left['frequency_mhz'] / 1000:.2f} GHz, {left['window']}, {left['int_units']}"
 
 
 def _savings(cases: Sequence[Json]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmulab.result import Result
 from mmulab.study import places
+from mmulab.study.here import Here
 from mmulab.study.plan import BASELINE
 from mmulab.units import show_bytes, show_percent
 
@@ -37,6 +38,8 @@ class Outcome:
         for result in results:
             result.check()
         self.results = list(results)
+        # What is forecast for this computer, if it was probed.
+        self.here: Here | None = None
 
     @property
     def trace(self) -> dict[str, Any]:

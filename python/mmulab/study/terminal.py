@@ -41,6 +41,10 @@ def show(out: Console, outcome: Outcome) -> None:
     for result in outcome.partial:
         why = escape(f"{result.label} ({result.ended}): {result.ended_message}")
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
+    if outcome.here is not None:
+        for line in outcome.here.lines():
+            out.print(line, markup=False, soft_wrap=not out.is_terminal)
+        out.print()
     _machines(out, outcome)
     first = next(iter(outcome.machines))
     _programs(out, outcome, first)

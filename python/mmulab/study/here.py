@@ -1,0 +1,219 @@
+"""This computer in a study: the program timed as it is and forecast on the computer's own description.
+
+    probe-this-machine/this-machine.toml --.
+    program --timed a few times ------------+--> Here --> sentence
+    recording --core in time, by samples ---'
+
+`mmulab probe` writes the description. The quick model of the other machines takes no part.
+"""
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mmulab import engine, sampling, stopwatch
+from mmulab.result import Result
+from mmulab.stopwatch.process import Program, run
+from mmulab.stopwatch.settings import SETTINGS
+from mmulab.units import show_bytes, show_percent
+
+Json = dict[str, Any]
+# Where `mmulab probe` puts the description.
+DEFAULT = Path("probe-this-machine/this-machine.toml")
+POLICIES = ("linux-4k", "linux-thp")
+# Error that samples may add, as a share of the time.
+SAMPLING = 0.02
+# Runs of the unchanged program.
+RUNS = 5
+# Most pairs of a trial, and the width of the interval at which it ends.
+PAIRS = 30
+NARROW = 0.03
+# A program that takes less than this is mostly the system's work of starting it.
+SHORTEST_S = 0.02
+# Where modelled and timed seconds of the unchanged program differ by more than this factor, the model does not fit.
+AGREES = 1.25
+# Smaller shares are not worth a change.
+WORTH = 0.01
+_THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@dataclass(frozen=True)
+class Native:
+    """Seconds in user mode of the unchanged program: the median, and from the fastest to the slowest run."""
+
+    seconds: float
+    low: float
+    high: float
+    # The policy that stands for the system's setting.
+    policy: str
+
+
+@dataclass(frozen=True)
+class Here:
+    """What is known of the program on this computer."""
+
+    machine: str
+    # By policy: seconds, as the core in time models them, and bytes resident at the peak.
+    seconds: dict[str, float]
+    resident: dict[str, int]
+    # Half of the interval that samples leave of the saving, as a share.
+    sampled: float
+    native: Native | None
+    # Why there is no native time, or why it cannot be compared.
+    apart: str | None
+    # A stopwatch's saving, if the study tried it: `saving`, `low`, `high`; or `saving` null and `why`.
+    tried: Json | None = None
+
+    @property
+    def saving(self) -> float:
+        """The share of time that 2 MB pages save, as forecast."""
+        small, large = (self.seconds[policy] for policy in POLICIES)
+        return 1 - large / small if small else 0.0
+
+    @property
+    def error(self) -> float:
+        """Half of its interval, as a share: of what it was wrong by elsewhere, and of samples."""
+        return float((model_error()["points"] ** 2 + self.sampled**2) ** 0.5)
+
+    @property
+    def ratio(self) -> float | None:
+        """Modelled over timed seconds of the unchanged program; None without a time to compare with."""
+        if self.native is None or self.apart is not None:
+            return None
+        return self.seconds[self.native.policy] / self.native.seconds
+
+    def lines(self) -> list[str]:
+        """What to do, and how far it can be relied on."""
+        low, high = self.saving - self.error, self.saving + self.error
+        more = self.resident[POLICIES[1]] - self.resident[POLICIES[0]]
+        memory = f"{show_bytes(abs(more))} {'more' if more >= 0 else 'less'} memory resident at the peak"
+        said = f"forecast {show_percent(self.saving)} ({show_percent(low)} to {show_percent(high)})"
+        if high <= WORTH:
+            first = f"On this computer, 2 MB pages gain this program nothing: {said}."
+        elif low > 0:
+            first = f"On this computer, 2 MB pages for this program's memory save time: {said}, for {memory}."
+        else:
+            first = f"On this computer, 2 MB pages may save this program time, or not: {said}, for {memory}. Try it."
+        lines = [first]
+        ratio = self.ratio
+        if self.native is not None and ratio is not None:
+            beside = f"{self.native.seconds:.3g} s timed, {self.seconds[self.native.policy]:.3g} s modelled"
+            if not 1 / AGREES <= ratio <= AGREES:
+                lines.append(
+                    f"Do not trust this forecast: the unchanged program takes {beside}. Probe again now (neighbours on "
+                    "the host change the computer), or the model lacks something that this program does."
+                )
+            else:
+                lines.append(f"The unchanged program: {beside}.")
+        elif self.apart is not None:
+            lines.append(f"Not held against a stopwatch: {self.apart}.")
+        if self.tried is not None and self.tried["saving"] is None:
+            lines.append(f"Tried without result: {self.tried['why']}.")
+        elif self.tried is not None:
+            interval = f"{show_percent(self.tried['low'])} to {show_percent(self.tried['high'])}"
+            lines.append(f"Tried: 2 MB pages save {show_percent(self.tried['saving'])} ({interval}).")
+        published = model_error()
+        lines.append(
+            f"The interval is how far forecasts were off for four of five of {published['programs']} programs "
+            "(docs/results/forecast.md)."
+        )
+        return lines
+
+    def data(self) -> Json:
+        """For here.json."""
+        return {
+            **asdict(self),
+            "saving": self.saving,
+            "error": self.error,
+            "ratio": self.ratio,
+            "sentences": self.lines(),
+        }
+
+
+@cache
+def model_error() -> Json:
+    """How far forecasts of savings were off: `points` (a share, of four in five programs) and `programs`."""
+    text = files("mmulab.forecast").joinpath("errors.json").read_text(encoding="utf-8")
+    found: Json = json.loads(text)
+    return found
+
+
+def system_policy() -> str:
+    """The policy that stands for the system's setting for programs that ask for nothing."""
+    try:
+        chosen = _THP.read_text(encoding="ascii")
+    except OSError:
+        return POLICIES[0]
+    return POLICIES[1] if "[always]" in chosen else POLICIES[0]
+
+
+def time_natively(argv: Sequence[str]) -> tuple[Native | None, str | None]:
+    """The unchanged program's time, or why there is none."""
+    setting = next(s for s in SETTINGS if s.name == "asis")
+    times = []
+    with tempfile.TemporaryDirectory(prefix="mmulab-here-") as directory:
+        # The first run brings files into memory.
+        for at in range(RUNS + 1):
+            done = run(Program(argv), setting, Path(directory))
+            if done.exit_code != 0:
+                return None, f"the program ended with exit code {done.exit_code} when it was timed"
+            if at > 0:
+                times.append(done.user_s)
+    found = Native(statistics.median(times), min(times), max(times), system_policy())
+    if found.seconds < SHORTEST_S:
+        return found, f"it takes {1000 * found.seconds:.0f} ms, which is too short to be compared"
+    return found, None
+
+
+def tried(argv: Sequence[str], hear: Callable[[float], None]) -> Json:
+    """What 2 MB pages save by the stopwatch: pairs of runs in alternation, until the interval is narrow."""
+    limits = stopwatch.Limits(PAIRS, NARROW)
+    found = stopwatch.measure(
+        Program(argv), stopwatch.find(("4k", "thp"), system=False), limits, False, lambda done, _: hear(done / PAIRS)
+    )
+    comparisons = found["comparisons"]
+    saved: Json | None = comparisons[0]["user_s"] if comparisons else None
+    if found["ended"] != "complete":
+        return {"saving": None, "why": found["ended"]}
+    return saved or {"saving": None, "why": "the program takes too little time to compare"}
+
+
+def forecast(
+    recording: str,
+    machine: Path,
+    native: tuple[Native | None, str | None],
+    options: engine.Options,
+    hear: Callable[[Json], None] | None = None,
+) -> Here:
+    """The recording on the computer's description. `native`: what `time_natively` returned."""
+    jobs = [engine.Job(str(machine), policy) for policy in POLICIES]
+    # What is about other models of time, or about reports, has no part in this.
+    chosen = replace(options, profile=False, touched=False, base_cpi=None, savable=None)
+    results = sampling.run(recording, jobs, chosen, SAMPLING, hear).results
+    timing = [result.data["timing"] for result in results]
+    time, apart = native
+    if apart is None and not all(result.complete for result in results):
+        apart = "the recording is of a part of the program"
+    if apart is None and options.reshape:
+        apart = "what ran was changed on its way here, and the program was not"
+    return Here(
+        machine=str(machine),
+        seconds={policy: _seconds(result) for policy, result in zip(POLICIES, results, strict=True)},
+        resident={policy: result.resident_peak for policy, result in zip(POLICIES, results, strict=True)},
+        sampled=sampling.saving_error(*timing) or 0.0,
+        native=time,
+        apart=apart,
+    )
+
+
+def _seconds(result: Result) -> float:
+    """Seconds in user mode of all that was counted."""
+    timing = result.data["timing"]
+    mhz = float(result.data["machine"]["core"]["frequency_mhz"])
+    return float(timing["cycles"] / max(1, timing["instructions"]) * result.instructions / mhz / 1e6)
