@@ -135,7 +135,8 @@ def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path:
     fragment = machine["virtual"]["memory"]["fragment"]
     assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 60, "4K")
     assert "fill 40% of their groups" in machine["virtual"]["memory"]["source"]
-    assert machine["memory"]["fragment"]["kind"] == "none"
+    # The host's frames are another matter.
+    assert machine["memory"]["fragment"]["percent"] == 50
 
 
 def test_every_figure_has_its_interval_curve_and_repeats_or_a_reason(recorded: Json) -> None:
