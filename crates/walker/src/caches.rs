@@ -1,3 +1,5 @@
+//! The caches that walks, code and data are read through: which level has a line, and which line goes for it.
+
 use crate::{CacheDesc, CacheRules, WalkerError, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
 use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};

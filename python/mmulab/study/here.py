@@ -92,14 +92,15 @@ class Here:
         """What to do, and how far it can be relied on."""
         low, high = self.saving - self.error, self.saving + self.error
         more = self.resident[POLICIES[1]] - self.resident[POLICIES[0]]
-        memory = f"{show_bytes(abs(more))} {'more' if more >= 0 else 'less'} memory resident at the peak"
+        amount = f"for {show_bytes(abs(more))} {'more' if more > 0 else 'less'}" if more else "with as much"
+        memory = f"{amount} memory resident at the peak"
         said = f"forecast {show_percent(self.saving)} ({show_percent(low)} to {show_percent(high)})"
         if high <= WORTH:
             first = f"On this computer, 2 MB pages gain this program nothing: {said}."
         elif low > 0:
-            first = f"On this computer, 2 MB pages for this program's memory save time: {said}, for {memory}."
+            first = f"On this computer, 2 MB pages for this program's memory save time: {said}, {memory}."
         else:
-            first = f"On this computer, 2 MB pages may save this program time, or not: {said}, for {memory}. Try it."
+            first = f"On this computer, 2 MB pages may save this program time, or not: {said}, {memory}. Try it."
         lines = [first]
         ratio = self.ratio
         if self.native is not None and ratio is not None:
