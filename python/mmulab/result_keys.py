@@ -157,6 +157,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "branches, and unknown_instructions, whose dependences are assumed because their code is not known.",
     ),
     (
+        "timing.sampled",
+        "",
+        "With --error: samples that ran in time; error, half of the 95 % interval of the cycles as a share; groups, "
+        "the instructions and cycles of neighbouring samples together.",
+    ),
+    (
         "timing.stack",
         "cycles",
         "What retirement waited for; the sum is timing.cycles: work, fetch_second_level, fetch_walk, fetch_miss, "

@@ -236,6 +236,10 @@ def _print_time(out: Console, result: Result) -> None:
         share = cycles[key] / cycles["total"] if cycles["total"] else 0.0
         table.add_row(name, f"{cycles[key]:,}", show_percent(share))
     out.print(table)
+    sampled = (result.data.get("timing") or {}).get("sampled")
+    if sampled:
+        error = "unknown" if sampled["error"] is None else f"± {show_percent(sampled['error'])}"
+        out.print(f"Time by {sampled['samples']:,} samples: {error} (95 %). All counts are exact.")
     serial = result.model.get("share_of_time_serial")
     without = f" ({show_percent(serial)} if nothing overlapped)" if serial is not None else ""
     out.print(f"Translation takes {show_percent(result.translation_share)} of user time{without}.\n")

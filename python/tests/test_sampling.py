@@ -74,8 +74,11 @@ def test_an_error_is_of_modelled_time_and_a_share(cli: Cli) -> None:
     assert "give both" in refused.err
     for wrong in ("a lot", "0", "99%"):
         assert cli("run", "zen4-epyc9004", "--trace", TRACE, "--timing", "--error", wrong).code == 2
-    told = cli("run", "zen4-epyc9004", "--trace", TRACE, "--timing", "--error", "5%", "--json")
+    # Long enough for samples to pay.
+    long = "gen:gups?footprint=64M&updates=5M"
+    told = cli("run", "zen4-epyc9004", "--trace", long, "--timing", "--error", "5%")
     assert told.code == 0, told.err
+    assert "samples: ± " in told.out
 
 
 def test_samples_that_overlap_are_refused() -> None:
