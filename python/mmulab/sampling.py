@@ -17,7 +17,7 @@ LENGTH = 10_000
 WARM = 20_000
 # Samples of a first run.
 FIRST = 600
-# A second run takes so many times the samples that the first one's spread asks for.
+# A second run takes more samples than the spread of the first one asks for, by this factor.
 MARGIN = 1.2
 # Where a larger share of all instructions would run in time than this, all of them do.
 MOST = 0.5
@@ -35,7 +35,7 @@ def instructions(name: str, options: Options) -> int | None:
 
 
 def sample(whole: int | None, samples: float) -> engine.Json | None:
-    """About so many samples of a run of `whole` instructions; None if it shall run in time throughout."""
+    """The choice of about `samples` samples of a run of `whole` instructions; None to run all of it in time."""
     if whole is None or samples * (LENGTH + WARM) > MOST * whole:
         return None
     return {"one_of": max(2, int(whole / (samples * LENGTH))), "length": LENGTH, "warm": WARM}

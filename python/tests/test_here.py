@@ -82,6 +82,9 @@ def test_what_a_trial_or_a_description_needs_is_said(cli: Cli) -> None:
     ran = cli("study", "--try", "gen:gups")
     assert ran.code == 2
     assert "--try times a program" in ran.err
+    ran = cli("study", "--try", "--no-time", "--", "true")
+    assert ran.code == 2
+    assert "leave out --no-time" in ran.err
     ran = cli("study", "--try", "--", "true")
     assert ran.code == 2
     assert "run `mmulab probe` first" in ran.err

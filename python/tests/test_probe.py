@@ -63,7 +63,7 @@ def test_how_long_a_line_stays_in_a_shared_cache_and_how_many_misses_run_enter_t
     assert "retention_cycles" not in caches["L2"]
     timing = machine["core"]["timing"]
     assert timing["memory"]["fill_buffers"] == round(figures["memory_outstanding"]["value"])
-    assert "fill_buffers: probed" in timing["source"]
+    assert "memory.fill_buffers: probed" in timing["source"]
 
 
 def test_the_reach_of_a_tlb_is_not_taken_for_a_cache(cli: Cli) -> None:

@@ -8,24 +8,23 @@
 //! if it is in the window with it, so the time of a pair doubles where N outgrows the window (Henry Wong, "Measuring
 //! Reorder Buffer Capacity", 2013). A window that another hardware thread shares is smaller at some times than at others.
 
-/// The numbers of instructions between loads that can be asked for.
-pub const BETWEEN: [u64; 24] = [
-    32, 64, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 272, 288, 304, 320, 352, 384, 416, 448, 512, 576, 640,
-];
+macro_rules! between {
+    ($($n:literal)*) => {
+        /// The numbers of instructions between loads that can be asked for.
+        pub const BETWEEN: &[u64] = &[$($n),*];
 
-/// Follows two chases for `steps` loads each, with `between` instructions between loads; they end further on.
-pub fn run(heads: &mut [*const usize; 2], steps: u64, between: u64) {
-    macro_rules! choose {
-        ($($n:literal)*) => {
+        /// Follows two chases for `steps` loads each, with `between` instructions between loads; they end further on.
+        pub fn run(heads: &mut [*const usize; 2], steps: u64, between: u64) {
             match between {
                 $($n => follow::<{ $n / 8 }>(heads, steps),)*
                 other => unreachable!("{other} instructions: the specification was checked against BETWEEN"),
             }
-        };
-    }
-    choose!(32 64 96 112 128 144 160 176 192 208 224 240 256 272 288 304 320 352 384 416 448 512 576 640);
-    std::hint::black_box(heads);
+            std::hint::black_box(heads);
+        }
+    };
 }
+
+between!(32 64 96 112 128 144 160 176 192 208 224 240 256 272 288 304 320 352 384 416 448 512 576 640);
 
 #[inline(never)]
 fn follow<const EIGHTS: usize>(heads: &mut [*const usize; 2], steps: u64) {
@@ -104,7 +103,7 @@ mod tests {
         let region = Region::map(1 << 20, Backing::Small).unwrap();
         let lines: Vec<u64> = (0..2048).map(|i| i * 64).collect();
         let begun = link(&region, &lines, 2);
-        for between in BETWEEN {
+        for &between in BETWEEN {
             let mut heads = [begun[0], begun[1]];
             run(&mut heads, 5, between);
             assert_eq!(heads.map(|h| h as usize), [begun[0], begun[1]].map(|h| h as usize + 5 * 64), "{between}");

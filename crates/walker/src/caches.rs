@@ -50,14 +50,18 @@ impl Level {
     fn read(&mut self, core: usize, line: u64, now: u64) -> (bool, u64) {
         let (set, mine) = (self.set_of(line), self.mine(core));
         let copy = &mut self.copies[mine];
-        let found = copy.find(set, line);
-        let (way, gone) = match found {
-            Some(way) => (way, EMPTY),
-            None if self.victim => return (false, EMPTY),
-            None => copy.admit(set, line),
-        };
-        let stayed = copy.retention.as_mut().is_none_or(|r| r.stayed(set * self.ways + way, line, now));
-        (found.is_some() && stayed, gone)
+        if let Some(way) = copy.find(set, line) {
+            let stayed = copy.retention.as_mut().is_none_or(|r| r.stayed(set * self.ways + way, line, now));
+            return (stayed, EMPTY);
+        }
+        if self.victim {
+            return (false, EMPTY);
+        }
+        let (way, gone) = copy.admit(set, line);
+        if let Some(retention) = &mut copy.retention {
+            retention.place(set * self.ways + way, now);
+        }
+        (false, gone)
     }
 
     /// Takes in a line that the level before evicted.

@@ -67,22 +67,25 @@ class Count(click.ParamType["int"]):
         return count
 
 
-class Share(click.ParamType["float"]):
-    """A share, such as 1% or 0.01."""
+class Percent(click.ParamType["float"]):
+    """A share like 3%, more than 0 and less than all."""
 
-    name = "SHARE"
+    name = "PERCENT"
+
+    def __init__(self, meant: str, least: float = 0.0, most: float = 1.0) -> None:
+        """`meant`: what it is and how to write it, said of a mistake. `least` and `most`: bounds, as shares."""
+        self.meant, self.least, self.most = meant, least, most
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Reads it."""
+        """Reads it as a share."""
         if isinstance(value, float):
             return value
-        text = str(value).strip()
         try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+            share = float(str(value).strip().removesuffix("%")) / 100
         except ValueError:
-            self.fail(f"'{value}' is no share: write 1% or 0.01", param, ctx)
-        if not 0.0001 <= share <= 0.5:
-            self.fail(f"'{value}': give 0.01% to 50%", param, ctx)
+            share = 0.0
+        if not (0 < share < 1 and self.least <= share <= self.most):
+            self.fail(f"'{value}' is not {self.meant}", param, ctx)
         return share
 
 
@@ -205,7 +208,7 @@ def error_option(function: F) -> F:
     """`--error`, as run and study take it."""
     return click.option(
         "--error",
-        type=Share(),
+        type=Percent("an error of the time: write percent, from 0.01% to 50%", 0.0001, 0.5),
         help="With --timing: run only samples in time, as many as an error of this share of the time needs (1%, with "
         "95 % confidence). Counts stay exact.",
     )(function)

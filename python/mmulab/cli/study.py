@@ -112,6 +112,8 @@ def study(
         existing_trace(trace)
     elif program:
         existing_program(program[0])
+    if tries and no_time:
+        raise click.UsageError("--try times the program\nhint: leave out --no-time")
     described = _described_here(here, no_here, tries, program)
     options = options_of(others, touched=True, profile=True)
     plan = Plan.make(trace or "", machines, policies, sets, options)
@@ -188,6 +190,8 @@ def _described_here(given: Path | None, no_here: bool, tries: bool, program: lis
             raise UserError(f"{text}\nhint: leave out --here, or add that table (docs/reference/machine.md)")
         console.warn(text)
         return None
+    if tries:
+        forecast_here.trial_settings()  # before anything is run: what cannot be had should not cost a study
     return found
 
 
@@ -202,7 +206,7 @@ def _here(plan: Plan, machine: Path, argv: list[str] | None, tries: bool, taken:
         native = forecast_here.time_natively(argv)
     with console.progress("forecasting", plan.options.max_instructions, closing=False) as hear:
         found = forecast_here.forecast(plan.trace, machine, native, plan.options, hear)
-    if not tries or argv is None:
+    if argv is None or not tries:
         return found
     with console.progress("timing", closing=False) as hear:
         tried = forecast_here.tried(argv, lambda share: hear({"fraction": share}))

@@ -11,7 +11,7 @@ import rich_click as click
 
 from mmulab import Failure, engine, paths, stopwatch
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Names, Partial, existing_program, print_json
+from mmulab.cli.common import CONTEXT, Names, Partial, Percent, existing_program, print_json
 from mmulab.result import json_text, write_text
 from mmulab.stopwatch import report
 from mmulab.stopwatch.process import Program
@@ -20,24 +20,6 @@ Json = dict[str, Any]
 # The layout of the JSON.
 SCHEMA = 1
 _ALL = "; ".join(f"{s.name}: {s.about}" for s in stopwatch.SETTINGS if s.size_kb in (None, 64))
-
-
-class Percent(click.ParamType["float"]):
-    """A share like 3%."""
-
-    name = "PERCENT"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Reads it as a share."""
-        if isinstance(value, float):
-            return value
-        try:
-            share = float(str(value).strip().removesuffix("%")) / 100
-        except ValueError:
-            share = 0.0
-        if not 0 < share < 1:
-            self.fail(f"'{value}' is not a width of an interval: write percent of wall time, like 3%", param, ctx)
-        return share
 
 
 class Pattern(click.ParamType["re.Pattern[str]"]):
@@ -69,7 +51,11 @@ class Pattern(click.ParamType["re.Pattern[str]"]):
 @click.option(
     "--pairs", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Run each this many times."
 )
-@click.option("--until", type=Percent(), help="Stop sooner, when the 95 % interval of every saving is this narrow.")
+@click.option(
+    "--until",
+    type=Percent("a width of an interval: write percent of wall time, like 3%"),
+    help="Stop sooner, when the 95 % interval of every saving is this narrow.",
+)
 @click.option(
     "--mosaics",
     type=click.IntRange(2, 1000),

@@ -22,7 +22,7 @@ LINE = 64
 MOSTLY = 0.8
 # A part of the core that neighbours leave at least this share of is taken to be whole.
 LIKE_NEW = 0.95
-# A walk with 4 KB pages that costs so many cycles more than one with 2 MB pages reads entries that the other does not.
+# If a walk costs this many cycles more with 4 KB pages than with 2 MB pages, it reads entries that the other does not.
 MORE_READS = 8
 # Share of 2 MB pages with one TLB entry from which on such entries are said to exist.
 ENTRIES_EXIST = 0.5
@@ -154,21 +154,23 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
     timing = {**timing, "memory": {**timing["memory"]}, "units": {**timing["units"]}}
     known = []
 
-    def set_to(where: Json, key: str, figure: Json, value: float) -> None:
-        where[key] = max(1, round(value))
-        known.append(f"{key}: {_why(figure)}")
+    def set_to(path: str, figure: Json, value: float) -> None:
+        table, _, key = path.rpartition(".")
+        (timing[table] if table else timing)[key] = max(1, round(value))
+        known.append(f"{path}: {_why(figure)}")
 
     outstanding = figures.get("memory_outstanding")
     if outstanding is not None and _usable(outstanding):
-        set_to(timing["memory"], "fill_buffers", outstanding, outstanding["value"])
+        set_to("memory.fill_buffers", outstanding, outstanding["value"])
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
-        set_to(timing, "window", window, window["value"])
+        set_to("window", window, window["value"])
     adds = figures.get("adds_at_once")
     if adds is not None and _usable(adds) and adds["value"] < timing["units"]["int"] * LIKE_NEW:
         share = adds["value"] / timing["units"]["int"]
-        for where, key in ((timing["units"], "int"), (timing, "width"), (timing, "retire_width")):
-            set_to(where, key, adds, where[key] * share)
+        set_to("width", adds, timing["width"] * share)
+        set_to("retire_width", adds, timing["retire_width"] * share)
+        set_to("units.int", adds, adds["value"])
     if known:
         timing["source"] = "; ".join([timing["source"], *known])
         core.table["timing"] = timing

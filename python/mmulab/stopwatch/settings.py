@@ -117,11 +117,15 @@ def _chosen(path: Path) -> str:
     return text.partition("[")[2].partition("]")[0]
 
 
+def general() -> str:
+    """The system's setting of transparent huge pages: always, madvise or never; empty where it has none."""
+    return _chosen(_THP / "enabled")
+
+
 def _works(kb: int) -> bool:
     """Whether advised memory gets pages of this size."""
-    general = _chosen(_THP / "enabled")
     own = _chosen(_size(kb)) or ("inherit" if kb == 2048 else "never")
-    return (general if own == "inherit" else own) in _ON
+    return (general() if own == "inherit" else own) in _ON
 
 
 def _pool_pages() -> int:

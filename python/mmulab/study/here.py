@@ -20,7 +20,7 @@ from typing import Any
 from mmulab import engine, sampling, stopwatch
 from mmulab.result import Result
 from mmulab.stopwatch.process import Program, run
-from mmulab.stopwatch.settings import SETTINGS
+from mmulab.stopwatch.settings import SETTINGS, general
 from mmulab.units import show_bytes, show_percent
 
 Json = dict[str, Any]
@@ -40,7 +40,6 @@ SHORTEST_S = 0.02
 AGREES = 1.25
 # Smaller shares are not worth a change.
 WORTH = 0.01
-_THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @dataclass(frozen=True)
@@ -145,15 +144,6 @@ def model_error() -> Json:
     return found
 
 
-def system_policy() -> str:
-    """The policy that stands for the system's setting for programs that ask for nothing."""
-    try:
-        chosen = _THP.read_text(encoding="ascii")
-    except OSError:
-        return POLICIES[0]
-    return POLICIES[1] if "[always]" in chosen else POLICIES[0]
-
-
 def time_natively(argv: Sequence[str]) -> tuple[Native | None, str | None]:
     """The unchanged program's time, or why there is none."""
     setting = next(s for s in SETTINGS if s.name == "asis")
@@ -166,18 +156,23 @@ def time_natively(argv: Sequence[str]) -> tuple[Native | None, str | None]:
                 return None, f"the program ended with exit code {done.exit_code} when it was timed"
             if at > 0:
                 times.append(done.user_s)
-    found = Native(statistics.median(times), min(times), max(times), system_policy())
+    policy = POLICIES[1] if general() == "always" else POLICIES[0]
+    found = Native(statistics.median(times), min(times), max(times), policy)
     if found.seconds < SHORTEST_S:
         return found, f"it takes {1000 * found.seconds:.0f} ms, which is too short to be compared"
     return found, None
 
 
+def trial_settings() -> list[stopwatch.Setting]:
+    """The settings of a trial. Raises UserError where one of them cannot be had."""
+    return stopwatch.find(("4k", "thp"), system=False)
+
+
 def tried(argv: Sequence[str], hear: Callable[[float], None]) -> Json:
     """What 2 MB pages save by the stopwatch: pairs of runs in alternation, until the interval is narrow."""
     limits = stopwatch.Limits(PAIRS, NARROW)
-    found = stopwatch.measure(
-        Program(argv), stopwatch.find(("4k", "thp"), system=False), limits, False, lambda done, _: hear(done / PAIRS)
-    )
+    settings = trial_settings()
+    found = stopwatch.measure(Program(argv), settings, limits, False, lambda done, _: hear(done / PAIRS))
     comparisons = found["comparisons"]
     saved: Json | None = comparisons[0]["user_s"] if comparisons else None
     if found["ended"] != "complete":

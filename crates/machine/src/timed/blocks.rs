@@ -58,13 +58,8 @@ impl Blocks {
         self.unknown
     }
 
-    /// `count` instructions are run of which nothing is known.
+    /// `count` instructions are run of which nothing is known, but for what the maker of the trace says of its loads.
     pub fn idle(&mut self, count: u64) {
-        self.note(count);
-    }
-
-    /// Instructions were run of which nothing is known but what who made the trace says.
-    fn note(&mut self, count: u64) {
         self.unknown += if self.declared { 0 } else { count };
     }
 
@@ -94,7 +89,7 @@ impl Blocks {
     pub fn plain(&mut self, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
         let assumed = self.assumed;
         let instructions = instructions.max(accesses).max(1);
-        self.note(u64::from(instructions));
+        self.idle(u64::from(instructions));
         let block = self.plain.entry((instructions, accesses, stores)).or_insert_with(|| {
             let is_store = |at: u32| stores >> at & 1 == 1;
             let insts = assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32));

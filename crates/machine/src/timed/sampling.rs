@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Samples in which one is measured: each stands for so many times its instructions.
+    /// The run is divided into parts of `length` instructions, and one of this number of parts is measured. It stands for
+    /// all of them.
     #[schemars(range(min = 2, max = 1_000_000_000))]
     pub one_of: u32,
     /// Instructions of a sample.
