@@ -54,6 +54,7 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             done = sum(ended["outcome"] == "mapped" for ended in line["walks"])
             assert done == int(line["pa"] is not None and bool(all_walks))
             assert ("failed" in line) <= (line["pa"] is None)
+            sums[f"walks.{side}.cycles"] += len(all_walks) * machine["walker"].get("overhead_cycles", 0)
             sums[f"walks.{side}.walks"] += len(all_walks)
             sums[f"walks.{side}.completed"] += done
             sums[f"walks.{side}.faulted"] += len(all_walks) - done

@@ -91,6 +91,15 @@ pub struct MemoryTiming {
     /// Lines that it brings ahead of a stream, into the second cache level. It does not leave a page of 4 KiB.
     #[schemars(range(min = 0, max = 64))]
     pub stream_distance: u16,
+    /// Load instructions whose strides a prefetcher by instruction follows; 0 for none. It translates addresses, so it leaves
+    /// pages. Of a stride of one line it is `stream_distance` ahead. Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 4096))]
+    pub strides: u16,
+    /// Steps that it is ahead of a load with another stride. Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 64))]
+    pub stride_distance: u16,
 }
 
 /// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The truth lies

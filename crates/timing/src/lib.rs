@@ -13,6 +13,7 @@ mod slots;
 mod stack;
 mod stores;
 mod streams;
+mod strides;
 
 pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},
@@ -20,4 +21,5 @@ pub use crate::{
     lines::{Bandwidth, Lines},
     stack::{Stack, Wait},
     streams::Streams,
+    strides::Strides,
 };

@@ -200,6 +200,11 @@ impl Caches {
         self.levels.iter().find(|level| level.code).or(self.levels.first()).map_or(0, |level| level.cycles)
     }
 
+    /// Cycles to data in the cache that loads are served by first; 0 without caches.
+    pub fn data_cycles(&self) -> u32 {
+        self.levels.iter().find(|level| !level.code).map_or(0, |level| level.cycles)
+    }
+
     #[inline(always)]
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         let line = pa.0 / LINE_BYTES;

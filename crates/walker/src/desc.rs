@@ -50,6 +50,10 @@ pub struct WalkerDesc {
     /// Its walk caches. All are searched at once; the entry nearest the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
+    /// Cycles of a walk besides those of its reads: to begin it, and to hand the translation to who waits. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub overhead_cycles: u32,
     /// Cycles to compute the hashes for each group of reads; only for page tables found by hashing. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 10_000))]

@@ -202,6 +202,8 @@ impl NestedWalker {
             shared: false,
             cache: desc.caches.to_vec(),
             hash_cycles: desc.hash_cycles,
+            // It is of the whole walk, which the guest's walker counts.
+            overhead_cycles: 0,
             source: String::new(),
             assumed: [].into(),
         };

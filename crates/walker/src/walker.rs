@@ -117,6 +117,8 @@ pub struct Walker {
     pub(crate) searched: Vec<StepRecord>,
     /// What computing hashes takes for each group of reads.
     pub(crate) hash_cycles: u32,
+    /// What a walk takes besides its reads.
+    overhead_cycles: u32,
     /// By level: the walk caches that hold its entries, a bit each.
     pub(crate) holders: [u8; MAX_LEVELS + 1],
     sides: [SideWalks; 2],
@@ -162,6 +164,7 @@ impl Walker {
             reads: 0,
             searched: Vec::new(),
             hash_cycles: desc.hash_cycles,
+            overhead_cycles: desc.overhead_cycles,
             sides: Default::default(),
             levels: Default::default(),
             foresight: Foresight::new(),
@@ -204,7 +207,7 @@ impl Walker {
     ) -> Result<Walk, B::Refusal> {
         (self.taken, self.reads) = (0, 0);
         self.searched.clear();
-        let mut cycles = 0;
+        let mut cycles = self.overhead_cycles;
         let walk = if cx.format.is_searched() {
             self.search(mem, caches, cx, (va, access), &mut cycles, below)
         } else {

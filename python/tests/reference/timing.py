@@ -88,11 +88,42 @@ class Units:
             cycle += 1
 
 
+class Strides:
+    """Loads whose last steps were equal, by instruction; those that fall on one place forget each other."""
+
+    def __init__(self, places: int, distance: int, stream_distance: int) -> None:
+        self.places, self.distance, self.stream_distance = places, distance, stream_distance
+        self.loads: dict[int, Json] = {}
+
+    def see(self, load: int, line: int, at: int) -> tuple[int, bool] | None:
+        """When the load's prefetch began, and whether it is one of a stream."""
+        if not self.places:
+            return None
+        place = ((load * 0x9E3779B97F4A7C15 % 2**64) >> 32) * self.places >> 32
+        known = self.loads.get(place)
+        if known is None or known["load"] != load:
+            self.loads[place] = {"load": load, "line": line, "step": None, "times": []}
+            return None
+        step = line - known["line"]
+        if step == 0:
+            return None
+        known["line"] = line
+        if step != known["step"]:
+            # The first step of a stride is believed at its second.
+            known.update(step=step, times=[])
+            return None
+        times = known["times"]
+        ahead = self.stream_distance if abs(step) == 1 else self.distance
+        times.append(at)
+        begun = max(0, len(times) - 1 - ahead)
+        return None if begun == len(times) - 1 else (min(at, times[begun]), abs(step) == 1)
+
+
 class Core:
     """A core in time."""
 
     def __init__(self, desc: Json, caches: Caches, walkers: int) -> None:
-        """`desc`: a `[core.timing]` table."""
+        """`desc`: a `[core.timing]` table, with `overhead_cycles` of `[walker]`."""
         self.desc, self.caches = desc, caches
         units = desc["units"]
         self.units = {name: Units(units[name]) for name in units}
@@ -110,6 +141,10 @@ class Core:
         self.blocks: list[int] = []
         self.granules: dict[int, tuple[int, int, int]] = {}
         self.fetch_next = self.floor = self.delivered = 0
+        memory = desc["memory"]
+        self.strides = Strides(memory["strides"], memory["stride_distance"], memory["stream_distance"])
+        # Where the block's code is, and its loads so far.
+        self.code = self.nth = 0
 
     def now(self) -> int:
         """The cycle in which the last instruction retired."""
@@ -130,11 +165,34 @@ class Core:
         self.coming[line % 4096] = (line, there)
         return there
 
+    def stream(self, at: int, pa: int) -> int:
+        """When a line of a stream is there: it waits in no buffer of the core."""
+        if pa // LINE in self.caches.held:
+            return self.line(at, pa)
+        there = at + self.caches.read(pa)[0]
+        self.coming[pa // LINE % 4096] = (pa // LINE, there)
+        return there
+
+    def load(self, at: int, seen: Json) -> tuple[int, int]:
+        """When a load's translation is known that is asked for at `at`, and when its data are there."""
+        va, pa = number(seen["va"]), number(seen["pa"])
+        ahead = self.strides.see((self.code << 4) + self.nth, va // LINE, at)
+        self.nth += 1
+        if ahead is None:
+            translated = self.translate(at, seen)
+            return translated, self.line(translated, pa)
+        began, is_stream = ahead
+        begun = self.translate(began, seen)
+        there = self.stream(begun, pa) if is_stream else self.line(begun, pa)
+        translated = max(at, begun)
+        return translated, max(there, translated + self.caches.cycles)
+
     def translate(self, at: int, seen: Json) -> int:
         """When the translation of a reference is known that was asked for at `at`."""
         if not seen["walk"]:
             return at
-        cycles = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
+        reads = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
+        cycles = reads + self.desc["overhead_cycles"]
         walker = self.walkers.index(min(self.walkers))
         self.walkers[walker] = max(at, self.walkers[walker]) + cycles
         return self.walkers[walker]
@@ -152,6 +210,7 @@ class Core:
         translated = self.translate(at, seen[0])
         there = max(translated, self.line(translated, number(seen[0]["pa"])) - self.caches.cycles)
         self.fetch_next = translated + 1
+        self.code, self.nth = number(seen[0]["va"]), 0
         self.delivered = max(self.delivered, there)
         accesses = iter(seen[1:])
         for index, inst in enumerate(insts):
@@ -191,9 +250,12 @@ class Core:
         for store, size in inst.ops:
             at = self.units["store" if store else "load"].take(address)
             seen = next(accesses)
-            translated = self.translate(at, seen)
+            if store:
+                translated = self.translate(at, seen)
+                there = self.line(translated, number(seen["pa"]))
+            else:
+                translated, there = self.load(at, seen)
             va = number(seen["va"])
-            there = self.line(translated, number(seen["pa"]))
             granules = range(va // 8, (va + size - 1) // 8 + 1)
             if store:
                 translated_stores = max(translated_stores, translated)

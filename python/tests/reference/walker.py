@@ -66,6 +66,7 @@ class Walker:
         self.core = core
         self.caches = caches
         self.memory = memory
+        self.overhead = int(machine["walker"].get("overhead_cycles", 0))
         self.walk_caches = [
             (desc, Store(desc["entries"], desc["ways"], desc["replacement"], place))
             for place, desc in enumerate(machine["walker"]["cache"], 1)
@@ -91,7 +92,7 @@ class Walker:
                 raise Mismatch(f"the engine's walk ends where an entry of level {level} is read")
             return self.memory.address(table.frame, 8 * index(va, at), given[len(steps)]["pa"])
 
-        cycles = 0
+        cycles = self.overhead
         level, table = tree.levels, tree.root
         found = self.nearest(tree.levels, tag, va)
         if found is not None:
@@ -124,7 +125,7 @@ class Walker:
 
     def look(self, table: Hashed, va: int, kind: str, steps: list[dict[str, Any]], given: list[dict[str, Any]]) -> Walk:
         """Walks a hashed table: every group of lines that is read at once takes as long as its slowest."""
-        cycles, is_first = 0, True
+        cycles, is_first = self.overhead, True
         for group in table.search(va):
             slowest = 0
             for at, (order, place) in enumerate(group):

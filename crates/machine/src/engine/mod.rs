@@ -168,10 +168,9 @@ impl Machine {
             host,
             desc,
         };
-        let fetch_cycles = machine.caches.fetch_cycles();
+        let nearest = (machine.caches.fetch_cycles(), machine.caches.data_cycles());
         let timing = machine.desc.machine.core.timing.as_ref().filter(|_| machine.desc.options.timing);
-        machine.timed =
-            timing.map(|timing| Box::new(timed::Common::new(timing, machine.desc.machine.isa, fetch_cycles)));
+        machine.timed = timing.map(|timing| Box::new(timed::Common::new(timing, machine.desc.machine.isa, nearest)));
         let neighbours = machine.cores.iter().any(|core| core.tlbs.looks_at_neighbours());
         if let Some(host) = &mut machine.host {
             host.tell_neighbours(neighbours);

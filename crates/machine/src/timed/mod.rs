@@ -16,7 +16,7 @@ mod stretch;
 pub use sampling::{Sample, Sampled};
 
 use blocks::Blocks;
-use mmulab_timing::{Bandwidth, Core, Lines, Stack, Streams, TimingDesc};
+use mmulab_timing::{Bandwidth, Core, Lines, MemoryTiming, Stack, Streams, Strides, TimingDesc};
 use mmulab_trace::{Isa, TraceInfo};
 use sampling::Sampling;
 use schemars::JsonSchema;
@@ -25,19 +25,26 @@ use serde::Serialize;
 /// What a CPU in time has besides its TLBs and walker.
 pub(crate) struct Timed {
     core: Core,
+    brought: Brought,
+    sampling: Option<Sampling>,
+}
+
+/// How lines come to a core.
+pub(crate) struct Brought {
     lines: Lines,
     streams: Streams,
-    sampling: Option<Sampling>,
+    strides: Strides,
+}
+
+impl Brought {
+    fn new(desc: &MemoryTiming) -> Self {
+        Self { lines: Lines::new(desc), streams: Streams::new(desc), strides: Strides::new(desc) }
+    }
 }
 
 impl Timed {
     pub fn new(desc: &TimingDesc, sample: Option<Sample>) -> Self {
-        Self {
-            core: Core::new(desc),
-            lines: Lines::new(&desc.memory),
-            streams: Streams::new(&desc.memory),
-            sampling: sample.map(Sampling::new),
-        }
+        Self { core: Core::new(desc), brought: Brought::new(&desc.memory), sampling: sample.map(Sampling::new) }
     }
 }
 
@@ -47,11 +54,15 @@ pub(crate) struct Common {
     bandwidth: Bandwidth,
     /// Cycles to code in the first cache: they are hidden by fetching ahead.
     fetch_cycles: u32,
+    /// Cycles to data in the first cache.
+    data_cycles: u32,
 }
 
 impl Common {
-    pub fn new(desc: &TimingDesc, isa: Isa, fetch_cycles: u32) -> Self {
-        Self { blocks: Blocks::new(isa, desc.unknown), bandwidth: Bandwidth::new(&desc.memory), fetch_cycles }
+    /// `fetch_cycles` and `data_cycles`: to a line of code and one of data in its first cache.
+    pub fn new(desc: &TimingDesc, isa: Isa, (fetch_cycles, data_cycles): (u32, u32)) -> Self {
+        let (blocks, bandwidth) = (Blocks::new(isa, desc.unknown), Bandwidth::new(&desc.memory));
+        Self { blocks, bandwidth, fetch_cycles, data_cycles }
     }
 
     /// Takes a trace: its instruction set, whatever the machine's is, and what it says of its loads.

@@ -1,9 +1,9 @@
 //! What serves a core in time: translation by the machine's TLBs, walkers and kernel, then the caches and memory.
 
-use super::Common;
+use super::{Brought, Common};
 use crate::{Ended, Machine, engine::Timeline, story::Watch, tally::Cost};
 use mmulab_addr::{BASE_BYTES, LINE_BYTES, PhysAddr, VirtAddr};
-use mmulab_timing::{Access, Fetch, Lines, Memory, Streams};
+use mmulab_timing::{Access, Fetch, Memory};
 use mmulab_tlb::Outcome;
 use mmulab_trace::{Batch, Item, Ref};
 use mmulab_walker::{Caches, Served};
@@ -13,14 +13,15 @@ pub struct Port<'a, W> {
     machine: &'a mut Machine,
     batch: &'a Batch,
     at: usize,
-    lines: &'a mut Lines,
-    streams: &'a mut Streams,
+    brought: &'a mut Brought,
     common: &'a mut Common,
     watch: &'a mut W,
     cpu: usize,
     core: usize,
     /// For how many cycles a cycle of waiting stands: 0 where it is not measured.
     pub(super) weight: u64,
+    /// Loads made since the last fetch: they tell the loads of a block apart.
+    loads: u64,
 }
 
 impl<'a, W: Watch> Port<'a, W> {
@@ -28,11 +29,11 @@ impl<'a, W: Watch> Port<'a, W> {
         machine: &'a mut Machine,
         batch: &'a Batch,
         at: usize,
-        (lines, streams, common): (&'a mut Lines, &'a mut Streams, &'a mut Common),
+        (brought, common): (&'a mut Brought, &'a mut Common),
         watch: &'a mut W,
     ) -> Self {
         let (cpu, core) = (usize::from(machine.who.cpu), usize::from(machine.acting_core()));
-        Self { machine, batch, at, lines, streams, common, watch, cpu, core, weight: 1 }
+        Self { machine, batch, at, brought, common, watch, cpu, core, weight: 1, loads: 0 }
     }
 
     /// Where the words that were not served begin.
@@ -74,7 +75,7 @@ impl<'a, W: Watch> Port<'a, W> {
         let caches = &mut self.machine.caches;
         let served = caches.read(self.core, pa);
         if caches.depth(served.by) > 0
-            && let Some((from, to)) = self.streams.see(pa.0 / LINE_BYTES)
+            && let Some((from, to)) = self.brought.streams.see(pa.0 / LINE_BYTES)
         {
             for line in from..=to {
                 caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
@@ -97,6 +98,60 @@ impl<'a, W: Watch> Port<'a, W> {
         Ok(time)
     }
 
+    /// An access at `at`: its translation, when its line is there, and from how far.
+    #[inline(always)]
+    fn first(&mut self, va: VirtAddr, access: mmulab_addr::Access, at: u64) -> Result<(Timeline, u64, u8), Ended> {
+        let time = self.translate(va, access, at)?;
+        let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
+        Ok((time, there, by))
+    }
+
+    /// The same of a load, which a prefetcher may have begun before.
+    #[inline(always)]
+    fn load(&mut self, va: VirtAddr, at: u64) -> Result<(Timeline, u64, u8), Ended> {
+        let Some((began, is_stream)) = self.ahead(va, at) else {
+            return self.first(va, mmulab_addr::Access::Read, at);
+        };
+        let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
+        if time.trapped {
+            // A prefetch that needs the kernel is given up.
+            time.second_level_until += at - began;
+            time.at += at - began;
+            let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
+            return Ok((time, there, by));
+        }
+        let (there, by) = time.pa.map_or((time.at, 0), |pa| self.fetched(time.at, pa, is_stream));
+        // Prefetches fill no first-level TLB: what the second level takes is not saved.
+        time.second_level_until = at + (time.second_level_until - began);
+        time.at = time.at.max(time.second_level_until);
+        let soonest = time.at + if time.pa.is_some() { u64::from(self.common.data_cycles) } else { 0 };
+        Ok(if there > soonest { (time, there, by) } else { (time, soonest, 0) })
+    }
+
+    /// When a prefetcher began to bring what the next load, of `va` at `at`, will want, if it did; and whether it is a stream.
+    #[inline(always)]
+    fn ahead(&mut self, va: VirtAddr, at: u64) -> Option<(u64, bool)> {
+        // Blocks are further apart than this.
+        let load = (self.machine.cores[self.cpu].tlbs.code.raw() << 4).wrapping_add(self.loads);
+        self.loads += 1;
+        self.brought.strides.see(load, va.raw() / LINE_BYTES, at)
+    }
+
+    /// A line that a prefetcher by instruction asked for at `at`: when it is there, and from how far.
+    #[inline(always)]
+    fn fetched(&mut self, at: u64, pa: PhysAddr, is_stream: bool) -> (u64, u8) {
+        let served = self.machine.caches.read(self.core, pa);
+        let depth = self.machine.caches.depth(served.by);
+        if depth == 0 || !is_stream {
+            return self.line(at, pa, served);
+        }
+        // Streams wait in queues of caches further away, not in the core's fill buffers.
+        let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+        let there = begin + u64::from(served.cycles);
+        self.brought.lines.note(pa.0 / LINE_BYTES, there, depth);
+        (there, depth)
+    }
+
     /// When a line is there that is wanted at `at` and which a cache or memory has, and how far away that is.
     #[inline(always)]
     fn line(&mut self, at: u64, pa: PhysAddr, served: Served) -> (u64, u8) {
@@ -104,18 +159,18 @@ impl<'a, W: Watch> Port<'a, W> {
         let line = pa.0 / LINE_BYTES;
         if depth == 0 {
             let there = at + u64::from(served.cycles);
-            return match self.lines.coming(at, line) {
+            return match self.brought.lines.coming(at, line) {
                 Some((coming, by)) if coming > there => (coming, by),
                 _ => (there, 0),
             };
         }
         // A line that was prefetched into the second level may still be on its way there.
-        let coming = self.lines.coming(at, line);
+        let coming = self.brought.lines.coming(at, line);
         let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
-        let there = self.lines.miss(begin, u64::from(served.cycles), line, depth);
+        let there = self.brought.lines.miss(begin, u64::from(served.cycles), line, depth);
         match coming {
             Some((coming, by)) if coming > there => {
-                self.lines.note(line, coming, by);
+                self.brought.lines.note(line, coming, by);
                 (coming, by)
             }
             _ => (there, depth),
@@ -128,7 +183,7 @@ impl<'a, W: Watch> Port<'a, W> {
         let served = self.machine.caches.read(self.core, pa);
         let answer = self.line(at, pa, served);
         if self.machine.caches.depth(served.by) > 0
-            && let Some((from, to)) = self.streams.see(pa.0 / LINE_BYTES)
+            && let Some((from, to)) = self.brought.streams.see(pa.0 / LINE_BYTES)
         {
             self.prefetch(at, from, to);
         }
@@ -143,7 +198,7 @@ impl<'a, W: Watch> Port<'a, W> {
             let depth = self.machine.caches.depth(served.by);
             if depth > 1 {
                 let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
-                self.lines.note(line, begin + u64::from(served.cycles), depth);
+                self.brought.lines.note(line, begin + u64::from(served.cycles), depth);
             }
         }
     }
@@ -168,6 +223,7 @@ impl<W: Watch> Memory for Port<'_, W> {
         let mut retired = 0;
         let mut fetch = Fetch { second_level_until: at, translated: at, there: at };
         let mut first = true;
+        self.loads = 0;
         while let Some(&word) = self.batch.refs.get(self.at) {
             match word.item() {
                 Item::Access(mmulab_addr::Access::Fetch, va, count) if first || count == 0 => {
@@ -208,11 +264,11 @@ impl<W: Watch> Memory for Port<'_, W> {
         let va = word.va();
         done.va = va.raw();
         self.machine.counts.writes += u64::from(store);
-        let time = self.translate(va, kind, at)?;
+        let (time, there, by) = if store { self.first(va, kind, at)? } else { self.load(va, at)? };
         (done.second_level_until, done.translated) = (time.second_level_until, time.at);
-        (done.walk_by, done.trapped, done.there) = (time.walk_by, time.trapped, time.at);
+        (done.walk_by, done.trapped) = (time.walk_by, time.trapped);
+        (done.there, done.by) = (there, by);
         if let Some(pa) = time.pa {
-            (done.there, done.by) = self.data(time.at, pa);
             // The part of it in the next line of the same page.
             let within = va.raw() % LINE_BYTES;
             if within + bytes > LINE_BYTES && va.raw() % BASE_BYTES + bytes <= BASE_BYTES {

@@ -23,7 +23,7 @@ impl Machine {
         let result = loop {
             let Some(&word) = batch.refs.get(at) else { break Ok(()) };
             let mut weight = 1;
-            let Timed { core, lines, streams, sampling } = &mut *timed;
+            let Timed { core, brought, sampling } = &mut *timed;
             if let Some(sampling) = sampling {
                 let instructions = self.cores[cpu].instructions;
                 if !sampling.in_time(instructions, core) {
@@ -37,7 +37,7 @@ impl Machine {
                         }
                         Item::Code(_) => at += 1,
                         Item::Access(..) => {
-                            let mut port = Port::new(self, batch, at, (lines, streams, &mut common), watch);
+                            let mut port = Port::new(self, batch, at, (brought, &mut common), watch);
                             let passed = port.pass(now);
                             at = port.at();
                             if passed.is_err() {
@@ -71,7 +71,7 @@ impl Machine {
             });
             let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
             self.cores[cpu].clock.follow(core.now());
-            let mut port = Port::new(self, batch, at, (lines, streams, &mut common), watch);
+            let mut port = Port::new(self, batch, at, (brought, &mut common), watch);
             port.weight = weight;
             let ran = core.run(&block, start, &mut port);
             at = port.at();
