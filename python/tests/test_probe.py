@@ -11,7 +11,7 @@ import pytest
 from conftest import CHECKOUT, Cli
 
 from mmulab import engine
-from mmulab.probe import frames, machine_toml, plan, report, system
+from mmulab.probe import described, frames, plan, report, system
 from mmulab.probe.nearest import nearest
 
 Json = dict[str, Any]
@@ -117,24 +117,33 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(cli: Cli) -> No
     assert machine["walker"]["count"] == round(figures["walks_of_loads_4k"]["value"])
     # With 4 KB pages a walk reads more than with 2 MB pages: no entry of level 2 is cached.
     assert machine["walker"]["cache"][0]["levels"] == [3, 4]
+    # The simulator ran the same chases on the description.
+    walks = {walk["curve"]: walk for walk in ran.json()["walks"]}
+    assert sorted(walks) == ["walk-far-4k", "walk-near-2m", "walk-near-4k"]
+    assert all(0.6 < walk["modelled"] / walk["timed"] < 1.6 for walk in walks.values())
+    assert "overhead_cycles: the value with which" in machine["walker"]["source"]
     # The host's small pages lie anywhere.
     assert machine["memory"]["fragment"]["kind"] == "memhog"
 
 
 def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:
-    assert frames.density_of(list(range(16, 0, -1))) == 16 / 24
-    assert frames.density_of([8, 24, 40, 41]) == 4 / 24
+    # Frames 8 to 15 are a group; 16 and 1 to 7 are parts of two.
+    assert frames.of(list(range(16, 0, -1))) == frames.Frames(16, 8, 8 / 16)
+    assert frames.of([8, 24, 40, 41]) == frames.Frames(4, 4, 4 / 24)
+    assert frames.of(list(range(8, 24))) == frames.Frames(16, 0, 1.0)
     # Hidden from users without rights.
-    assert frames.density_of([0, 0, 0]) is None
-    assert frames.density(64, tmp_path / "pagemap") is None
+    assert frames.of([0, 0, 0]) is None
+    assert frames.look(64, tmp_path / "pagemap") is None
     scattered = json.loads(json.dumps(recorded))
-    scattered["system"]["frame_density"] = 0.4
+    scattered["system"]["frames"] = {"pages": 65536, "scattered": 16384, "density": 0.4}
     path = tmp_path / "m.toml"
-    path.write_text(machine_toml(scattered))
+    path.write_text(described(scattered).toml)
     machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
     fragment = machine["virtual"]["memory"]["fragment"]
+    # 64 MB of scattered frames are what is left of 160 MB.
     assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 60, "4K")
-    assert "fill 40% of their groups" in machine["virtual"]["memory"]["source"]
+    assert fragment["within"] == "160M"
+    assert "64 MB filled 40% of their groups" in machine["virtual"]["memory"]["source"]
     # The host's frames are another matter.
     assert machine["memory"]["fragment"]["percent"] == 50
 
@@ -186,7 +195,7 @@ def test_a_figure_of_low_confidence_stays_out_of_the_machine_file(recorded: Json
     doubtful = json.loads(json.dumps(recorded))
     for figure in doubtful["figures"]:
         figure["confidence"] = "low"
-    text = machine_toml(doubtful)
+    text = described(doubtful).toml
     assert "probed, " not in text
     assert 'frequency_mhz = "not probed; inherited from zen4-epyc9004"' in text
 
@@ -201,7 +210,7 @@ def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:
         if figure["name"] == "l1_dtlb_entries_2m":
             figure |= {"value": 40.0, "interval": [40.0, 40.0], "blur": [39.0, 41.0], "confidence": "high"}
     path = Path(recorded["machine"]).with_name("skylake.toml")
-    path.write_text(machine_toml(found, "skylake"), encoding="utf-8")
+    path.write_text(described(found).toml, encoding="utf-8")
     machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
     return {array["name"]: array for array in machine["tlb"]}
 

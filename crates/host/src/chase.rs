@@ -56,6 +56,20 @@ fn follow_many<const N: usize>(heads: &mut [*const usize], steps: u64) {
     heads.copy_from_slice(&at);
 }
 
+/// Follows one chase for `steps`, by one load instruction: to a prefetcher that looks at instructions, the chase has one step.
+#[inline(never)]
+pub fn run_by_one(head: &mut *const usize, steps: u64) {
+    let mut at = *head;
+    let mut left = steps;
+    while left > 0 {
+        // SAFETY: as in `follow`.
+        at = unsafe { at.read_volatile() } as *const usize;
+        // A number that the compiler knows nothing of keeps it from unrolling the loop.
+        left = std::hint::black_box(left) - 1;
+    }
+    *head = std::hint::black_box(at);
+}
+
 /// Loads `lines` (offsets), which do not wait for each other.
 #[inline(never)]
 pub fn load(region: &Region, lines: &[u64]) {

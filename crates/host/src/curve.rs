@@ -5,7 +5,7 @@
 
 use crate::{
     Backing, HostError,
-    chase::{CHAINS, link, load, run},
+    chase::{CHAINS, link, load, run, run_by_one},
     clock::{Took, add_among_others, frequency, timed},
     random::Random,
     region::{LARGE, LINE, PAGE, Region},
@@ -50,6 +50,11 @@ pub enum Pattern {
     /// Every line of `bytes`, once, by 8 chases at once, `x` microseconds after all were used. No control.
     Idle {
         /// Footprint: more than the caches of one core.
+        bytes: u64,
+    },
+    /// Every line of `bytes`, each `x` lines further on than the one before, by one load instruction. No control.
+    Strides {
+        /// Footprint: more than all caches hold.
         bytes: u64,
     },
     /// One line in each of `pages` pages of the region's page size, by `x` chases at once.
@@ -140,7 +145,10 @@ impl CurveSpec {
             Pattern::Pages => most * page,
             Pattern::Within => 32 * LARGE as u64,
             Pattern::Spread { .. } => most * LARGE as u64,
-            Pattern::Chains { bytes } | Pattern::Idle { bytes } | Pattern::Window { bytes } => bytes,
+            Pattern::Chains { bytes }
+            | Pattern::Idle { bytes }
+            | Pattern::Window { bytes }
+            | Pattern::Strides { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
         }
     }
@@ -167,6 +175,13 @@ impl CurveSpec {
         }
         if self.pattern == Pattern::Within && self.xs.iter().any(|&x| x > (LARGE / PAGE) as u64) {
             return wrong(format!("a large page has {} base pages", LARGE / PAGE));
+        }
+        if let Pattern::Strides { bytes } = self.pattern
+            && let Some(x) = self.xs.iter().find(|&&x| x % 2 == 0 || !bytes.is_power_of_two())
+        {
+            return wrong(format!(
+                "a step of {x} lines in {bytes} bytes: give odd numbers, and a power of two of bytes"
+            ));
         }
         if let Pattern::Idle { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
@@ -220,6 +235,11 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
         Pattern::Chains { bytes } | Pattern::Window { bytes } => {
             (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
         }
+        Pattern::Strides { bytes } => {
+            let (all, first) = (bytes / line, random.below(bytes / line));
+            // An odd step meets every one of a power of two of lines.
+            return (0..all).map(|i| first.wrapping_add(i.wrapping_mul(x)) % all * line).collect();
+        }
         Pattern::Pages => of_pages(random, x),
         Pattern::NearPages => {
             let groups = pages_of(random, x.div_ceil(PER_LINE), x.div_ceil(PER_LINE));
@@ -255,6 +275,17 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
 
 /// Measures the chase over `lines` by `chains`: the fastest of some bursts.
 fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
+    chase_by(run, region, lines, chains, burst_us)
+}
+
+/// The same by another way to follow chases.
+fn chase_by(
+    run: impl Fn(&mut [*const usize], u64),
+    region: &Region,
+    lines: &[u64],
+    chains: u64,
+    burst_us: u64,
+) -> Took {
     let mut heads = link(region, lines, chains);
     let each = lines.len() as u64 / chains;
     // A chase that fits any second-level cache or TLB is gone round once more; a longer one has just been written.
@@ -381,6 +412,9 @@ fn measure_point(
     let took = match spec.pattern {
         Pattern::Idle { .. } => chase_after(region, &lines, point.x),
         Pattern::PageLoads => loads(region, &lines),
+        Pattern::Strides { .. } => {
+            chase_by(|heads, steps| run_by_one(&mut heads[0], steps), region, &lines, 1, spec.burst_us)
+        }
         _ => chase(region, &lines, chains, spec.burst_us),
     };
     point.cycles.push(took.cycles);
@@ -410,6 +444,7 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
         | Pattern::Footprint
         | Pattern::Chains { .. }
         | Pattern::Window { .. }
+        | Pattern::Strides { .. }
         | Pattern::Idle { .. } => 1,
     };
     lines as usize * LINE

@@ -1,6 +1,7 @@
 """`mmulab probe`: a description of this computer, found out by timing."""
 
 import json
+import os
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,13 @@ def command(
     """
     found = read_probe(source) if source is not None else _measure(_effort(quick, repeats, memory), cpu)
     found = {**found, **probe.figures(found["curves"])}
+    # Curves are kept even if what follows is interrupted.
     write_text(out / "probe.json", json_text(found))
     machine = out / "this-machine.toml"
-    write_text(machine, probe.machine_toml(found))
+    description = probe.described(found)
+    write_text(machine, description.toml)
+    found["walks"] = list(description.walks.compared)
+    write_text(out / "probe.json", json_text(found))
     if as_json:
         print_json(found)
     else:
@@ -90,11 +95,11 @@ def _effort(quick: bool, repeats: int | None, memory: int | None) -> probe.Effor
 
 def _measure(effort: probe.Effort, cpu: int | None) -> Json:
     on = _core.probe_pin(cpu)
-    system = probe.describe()
+    system = probe.describe(effort.memory)
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     with console.progress("probing", closing=False) as hear:
         curves = probe.run(effort, lambda name, share: hear({"fraction": share, "curve": name}))
-    system["load_average_after"] = probe.describe()["load_average"]
+    system["load_average_after"] = os.getloadavg()[0]
     about = {"schema": SCHEMA, "version": engine.version(), "when": when, "cpu": on}
     return {**about, "effort": vars(effort), "system": system, "curves": curves}
 

@@ -99,5 +99,5 @@ def _described(work: Path, found: dict[str, Any]) -> Path:
     from mmulab import probe
 
     path = work / "this-machine.toml"
-    write_text(path, probe.machine_toml({**found, **probe.figures(found["curves"])}))
+    write_text(path, probe.described({**found, **probe.figures(found["curves"])}).toml)
     return path

@@ -93,7 +93,7 @@ def _machine(plan: Settled, found: Json, case: Case, curves: list[Json]) -> Path
     anew = {curve["name"]: curve for curve in curves}
     all_curves = [anew.get(curve["name"], curve) for curve in found["curves"]]
     path = plan.work / f"{case.file_name}.toml"
-    write_text(path, probe.machine_toml({**found, "curves": all_curves, **probe.figures(all_curves)}))
+    write_text(path, probe.described({**found, "curves": all_curves, **probe.figures(all_curves)}).toml)
     return path
 
 

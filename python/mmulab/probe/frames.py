@@ -1,16 +1,20 @@
-"""Where the kernel puts base pages: how densely their frames lie.
+"""Where the kernel puts base pages: how many of their frames lie scattered, and how densely.
 
 Walks read page-table entries by the cache line, eight pages each, and a hypervisor's entries by the guest's frames. So
-scattered frames cost more lines. Only root sees frame numbers (/proc/self/pagemap).
+scattered frames cost more lines. A kernel hands out what is left of broken blocks first, and whole blocks after that: a
+small program may get scattered frames where a large one gets few. Only root sees frame numbers (/proc/self/pagemap).
 """
 
 import contextlib
 import ctypes
 import mmap
 import struct
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
-PAGES = 16384
+# Base pages looked at, at most.
+PAGES = 1 << 18
 # Base pages whose entries share a cache line.
 GROUP = 8
 _FRAME = (1 << 55) - 1
@@ -18,8 +22,18 @@ _PRESENT = 1 << 63
 _MADV_NOHUGEPAGE = 15
 
 
-def density(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> float | None:
-    """How densely the frames of fresh base pages lie (see `density_of`); None where frames cannot be seen."""
+@dataclass(frozen=True)
+class Frames:
+    """The frames of fresh base pages."""
+
+    pages: int
+    # Those in aligned groups of eight frames of which they do not have all, and these as a share of the groups.
+    scattered: int
+    density: float
+
+
+def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Frames | None:
+    """The frames that fresh base pages get now; None where they cannot be seen."""
     size = pages * mmap.PAGESIZE
     with mmap.mmap(-1, size) as memory:
         if hasattr(memory, "madvise"):
@@ -37,11 +51,12 @@ def density(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> f
                 entries = struct.unpack(f"{pages}Q", file.read(pages * 8))
         except (OSError, struct.error):
             return None
-    return density_of([entry & _FRAME for entry in entries if entry & _PRESENT])
+    return of([entry & _FRAME for entry in entries if entry & _PRESENT])
 
 
-def density_of(frames: list[int]) -> float | None:
-    """Frames as a share of the aligned groups of eight that they lie in; None if there are none, or all hidden as 0."""
+def of(frames: list[int]) -> Frames | None:
+    """What is told of these frame numbers; None if there are none, or all are hidden as 0."""
     if not any(frames):
         return None
-    return len(frames) / (GROUP * len({frame // GROUP for frame in frames}))
+    parts = [count for count in Counter(frame // GROUP for frame in frames).values() if count < GROUP]
+    return Frames(len(frames), sum(parts), sum(parts) / (GROUP * len(parts)) if parts else 1.0)

@@ -5,29 +5,37 @@ report repeats them.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
+from mmulab.probe import walks
 from mmulab.probe.nearest import nearest
 from mmulab.units import show_bytes, toml_tables, toml_value
 
 Json = dict[str, Any]
 # Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
 HARDWARE = {"entries", "ways", "hit_cycles", "replacement", "design", "group", "count", "window", "size", "cycles"}
-HARDWARE |= {"frequency_mhz", "memory_cycles", "asid_bits"}
+HARDWARE |= {"overhead_cycles", "frequency_mhz", "memory_cycles", "asid_bits"}
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
+# What the machine is called.
+NAME = "this-machine"
 # Share of resamples that must show a figure of which even a rough value helps.
 MOSTLY = 0.8
 # A part of the core that neighbours leave at least this share of is taken to be whole.
 LIKE_NEW = 0.95
-# If a walk costs this many cycles more with 4 KB pages than with 2 MB pages, it reads entries that the other does not.
-MORE_READS = 8
 # Share of 2 MB pages with one TLB entry from which on such entries are said to exist.
 ENTRIES_EXIST = 0.5
-# Base pages that lie more densely are as good as in order.
-SCATTERED = 0.95
+# Steps that a prefetcher in a description can be ahead (crates/timing).
+MOST_AHEAD = 64
+# Loads under way up to which a load is taken not to have been brought ahead.
+ALONE = 1.5
+# Scattered pages up to this share are as good as none.
+SCATTERED = 0.01
+# Bytes of a base page.
+BASE = 4096
 
 
 class Table:
@@ -56,7 +64,28 @@ class Table:
         return {**self.table, "source": source or f"inherited from {self.name}", "assumed": inherited}
 
 
-def machine_toml(probe: Json, name: str = "this-machine") -> str:
+@dataclass(frozen=True)
+class Description:
+    """A machine file, and how near its walks come to the computer's."""
+
+    toml: str
+    walks: walks.Walks
+
+
+def described(probe: Json) -> Description:
+    """The machine file of figures and of the system, for which the simulator runs the chases of walks."""
+    figures = {f["name"]: f for f in probe["figures"]}
+    pages = {c["name"]: c["points"][0]["x"] for c in probe["curves"] if c["points"]}
+    timed = [
+        (chase, pages[chase.curve], figures[chase.figure]["value"])
+        for chase in walks.CHASES
+        if _usable(figures.get(chase.figure))
+    ]
+    fit = walks.find(timed, lambda tried: _toml(probe, tried))
+    return Description(_toml(probe, fit), fit)
+
+
+def _toml(probe: Json, fit: walks.Walks) -> str:
     """The text of the machine file."""
     processor = probe["system"]["processor"]
     base, how_near = nearest(processor)
@@ -73,7 +102,7 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     _timing(core, figures)
     tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
     hypervisor = processor["hypervisor"]
-    walker, walk_caches = _walker(machine["walker"], figures, base, bool(hypervisor))
+    walker, walk_caches = _walker(machine["walker"], figures, fit, base, bool(hypervisor))
     # Instruction caches are not probed.
     data = [c for c in machine["cache"] if not c.get("code")]
     reported = probe["system"]["caches"]
@@ -85,10 +114,10 @@ def machine_toml(probe: Json, name: str = "this-machine") -> str:
     alone = figures.get("memory_alone_cycles")
     _set(rules, "memory_cycles", alone if _usable(alone) else figures.get("memory_cycles"), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
-    memory = _memory(processor["memory_bytes"], probe["system"].get("frame_density"))
+    memory = _memory(processor["memory_bytes"], probe["system"].get("frames"))
     # What the kernel here hands out is the guest's memory.
     parts = [
-        f"name = {toml_value(name)}\ntitle = {toml_value(_title(processor))}\n"
+        f"name = {toml_value(NAME)}\ntitle = {toml_value(_title(processor))}\n"
         f'description = """\n{_description(probe, base, how_near)}\n"""\nisa = {toml_value(processor["isa"])}\n',
         _plain("core", core.done()),
         _plain("memory", _host_memory(memory, large) if hypervisor else memory),
@@ -154,14 +183,21 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
     timing = {**timing, "memory": {**timing["memory"]}, "units": {**timing["units"]}}
     known = []
 
-    def set_to(path: str, figure: Json, value: float) -> None:
+    def set_to(path: str, figure: Json, value: float, least: int = 1) -> None:
         table, _, key = path.rpartition(".")
-        (timing[table] if table else timing)[key] = max(1, round(value))
+        (timing[table] if table else timing)[key] = max(least, round(value))
         known.append(f"{path}: {_why(figure)}")
 
     outstanding = figures.get("memory_outstanding")
     if outstanding is not None and _usable(outstanding):
         set_to("memory.fill_buffers", outstanding, outstanding["value"])
+    memory = figures.get("memory_alone_cycles") or figures.get("memory_cycles")
+    for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
+        ahead = figures.get(name)
+        if timing["memory"].get("strides") and _usable(memory) and ahead is not None and _usable(ahead):
+            # Where a load of memory takes a tenth of its latency, ten are under way.
+            under_way = (memory or {})["value"] / ahead["value"]
+            set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
         set_to("window", window, window["value"])
@@ -199,21 +235,18 @@ def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
     return table
 
 
-def _walker(walker: Json, figures: dict[str, Json], base: str, virtual: bool) -> tuple[Table, list[Table]]:
+def _walker(
+    walker: Json, figures: dict[str, Json], fit: walks.Walks, base: str, virtual: bool
+) -> tuple[Table, list[Table]]:
     table = Table({k: v for k, v in walker.items() if k != "cache"}, base)
     _set(table, "count", figures.get("walks_of_loads_4k"), lambda value: max(1, round(value)))
-    small, large = (figures.get(f"walk_near_cycles_{size}") for size in ("4k", "2m"))
+    if fit.compared:
+        table.set("overhead_cycles", fit.overhead_cycles, fit.why)
     caches = []
     for cache in walker.get("cache", []):
         one = Table(cache, base)
-        # If it held entries of level 2, a walk would read one entry of the guest with either size.
-        if virtual and 2 in cache["levels"] and len(cache["levels"]) > 1 and _usable(small) and _usable(large):
-            more = (small or {})["value"] - (large or {})["value"]
-            if more > MORE_READS:
-                why = (
-                    f"none of level 2: a walk within a line costs {more:.0f} cycles more with 4 KB pages than with 2 MB"
-                )
-                one.set("levels", [level for level in cache["levels"] if level != 2], f"{why} ({_why(small or {})})")
+        if fit.from_level_3 and virtual and 2 in cache["levels"] and len(cache["levels"]) > 1:
+            one.set("levels", [level for level in cache["levels"] if level != 2], fit.why)
         # Entries of level 2 point to the tables of 2 MB regions.
         if 2 in one.table["levels"]:
             ways = cache["ways"] if isinstance(cache["ways"], int) else 1
@@ -261,15 +294,20 @@ def _size(size: int) -> str:
     return str(size)
 
 
-def _memory(size: int, density: float | None) -> Json:
-    """Memory, of which half hands out frames as scattered as the kernel's are, and the other half whole blocks."""
+def _memory(size: int, frames: Json | None) -> Json:
+    """Memory, of which a part hands out frames as scattered as the kernel's are; after that there are whole blocks."""
     gigabytes = math.ceil(size / (1 << 30))
     memory: Json = {"size": f"{gigabytes}G"}
-    if density is not None and density < SCATTERED:
-        percent = min(90, round(100 * (1 - density)))
-        within = f"{max(1, gigabytes * 512)}M"
-        memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": within}
-        memory["source"] = f"fragment: fresh base pages fill {density:.0%} of their groups of 8 frames (pagemap)"
+    if frames is not None and frames["scattered"] > SCATTERED * frames["pages"]:
+        density, scattered = frames["density"], frames["scattered"] * BASE
+        percent = min(90, max(1, round(100 * (1 - density))))
+        # So much of it is left.
+        within = min(gigabytes << 9, max(1, round(scattered / (1 - percent / 100)) >> 20))
+        memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+        memory["source"] = (
+            f"fragment: of {show_bytes(frames['pages'] * BASE)} of fresh base pages {show_bytes(scattered)} filled "
+            f"{density:.0%} of their groups of 8 frames, the others all (pagemap)"
+        )
     return memory
 
 

@@ -26,10 +26,16 @@ IDLE_US = [1, *(round(250 * 2 ** (n / 2)) for n in range(16)), 90_000, 400_000]
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 # Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
 BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
+# Lines from one load to the next: the next line, and a line of another page.
+STRIDES = (1, 65, 129, 1025)
+# Memory that no cache holds a large share of, or there is no more of it.
+STRIDES_BYTES = 128 * MB
 # Curves of what neighbours take: the clock, the other hardware thread's share of a core, the third level.
-CHANGING = ("add-chain", "wide-adds", "window", "idle")
+CHANGING = ("add-chain", "wide-adds", "window", "idle", "walk-near-4k", "walk-near-2m")
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
+# Repeats of a curve whose points write much memory first.
+FEW = 3
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.3)))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
     curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
-    curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.5), bytes=min(IDLE_BYTES, top)))
+    curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.48), bytes=min(IDLE_BYTES, top)))
+    lines = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
+    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.5), bytes=lines, repeats=FEW))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
     small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))

@@ -26,6 +26,8 @@ NAMES = {
     "l3_retention_shape": "  shape: 1 if lines go at random",
     "memory_alone_cycles": "memory, without walks",
     "memory_outstanding": "loads of memory at once",
+    "stream_cycles": "  dependent loads of lines one after the other",
+    "stride_cycles": "  dependent loads with another stride",
     "window": "instructions in flight with a load of memory",
     "adds_at_once": "independent adds in a cycle",
     "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",
@@ -85,6 +87,18 @@ def table(figures: list[Json]) -> Table:
     return made
 
 
+def walks(compared: list[Json]) -> Table:
+    """The chases of walks on this computer, and on its description."""
+    made = plain()
+    made.add_column("walks", no_wrap=True)
+    for name in ("pages", "cycles, timed", "modelled", "ratio"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for one in compared:
+        timed, modelled = one["timed"], one["modelled"]
+        made.add_row(one["curve"], f"{one['pages']:,}", f"{timed:.0f}", f"{modelled:.0f}", f"{modelled / timed:.2f}")
+    return made
+
+
 def headline(system: Json) -> str:
     """The processor, and whether it is a virtual machine."""
     p = system["processor"]
@@ -131,3 +145,6 @@ def print_probe(out: Console, probe: Json) -> None:
     out.print(table(probe["figures"]))
     for text in remarks(probe):
         out.print(text, markup=False, soft_wrap=True)
+    if probe["walks"]:
+        out.print()
+        out.print(walks(probe["walks"]))

@@ -1,6 +1,7 @@
 """The computer that is probed, as it describes itself: processor, hypervisor, caches, settings, load."""
 
 import json
+import mmap
 import os
 import platform
 from pathlib import Path
@@ -45,16 +46,21 @@ def chosen(setting: str) -> str:
     return rest.partition("]")[0] or setting
 
 
-def describe() -> Json:
-    """Everything that a reader of the figures needs to know about where they come from."""
+def describe(memory: int) -> Json:
+    """Everything that a reader of the figures needs to know about where they come from; uses at most `memory` bytes."""
     return {
         "processor": processor(),
         "caches": caches(),
         "kernel": platform.release(),
-        "frame_density": frames.density(),
+        "frames": _frames(memory),
         "transparent_hugepage": chosen(_read(_THP / "enabled")) or "absent",
         "load_average": os.getloadavg()[0],
     }
+
+
+def _frames(memory: int) -> Json | None:
+    found = frames.look(min(frames.PAGES, min(memory, free_memory() // 3) // mmap.PAGESIZE))
+    return None if found is None else vars(found)
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int:

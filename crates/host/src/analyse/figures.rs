@@ -2,10 +2,10 @@
 //!
 //! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle`, `pages-4k`,
 //! `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`,
-//! `walk-loads-4k`, `walk-spread`. A figure whose curve does not show it has no value, and says why.
+//! `walk-loads-4k`, `walk-spread`, `strides`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
-    retention, shared,
+    prefetch, retention, shared,
     stats::{RESAMPLES, interval, median, quantile, resample},
     steps::{Knee, Level, Steps, departure, steps},
     translation::Translation,
@@ -182,6 +182,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }
+    all.extend(of("strides").into_iter().flat_map(prefetch::figures));
     all.extend(of("window").map(shared::window));
     all.extend(of("wide-adds").map(shared::adds));
     if let (Some(curve), Some(adds)) = (of("idle"), of("add-chain")) {

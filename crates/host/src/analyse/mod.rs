@@ -1,6 +1,7 @@
 //! From curves to figures: pure functions over measured points, so that recorded curves test them.
 
 mod figures;
+mod prefetch;
 mod retention;
 mod shared;
 mod stats;
