@@ -3,10 +3,13 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import rich_click as click
 from conftest import CHECKOUT, Cli
 
+from mmulab.cli.study import study
 from mmulab.forecast import scores
 from mmulab.study import here
 from mmulab.study.here import Here, Native
@@ -88,7 +91,7 @@ def test_what_a_trial_or_a_description_needs_is_said(cli: Cli) -> None:
     ran = cli("study", "--try", "--", "true")
     assert ran.code == 2
     assert "run `mmulab probe` first" in ran.err
-    ran = cli("study", "--here", str(MACHINES / "neoverse-n1.toml"), "gen:gups?footprint=1M&updates=1k")
+    ran = cli("study", "--here", str(MACHINES / "sandybridge.toml"), "gen:gups?footprint=1M&updates=1k")
     assert ran.code == 2
     assert "core.timing" in ran.err
 
@@ -103,3 +106,19 @@ def test_a_trace_is_forecast_without_a_stopwatch(cli: Cli) -> None:
     assert data["ratio"] is None
     assert 0 < data["saving"] < 1
     assert "On this computer" in (cli.cwd / "s" / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_was_studied_is_kept_when_the_forecast_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(here, "forecast", stop)
+    machine, out = str(MACHINES / "zen4-epyc9004.toml"), tmp_path / "s"
+    options = ["--here", machine, "--machines", "zen3-5900x", "--out", str(out), "gen:gups?footprint=1M&updates=1k"]
+    with pytest.raises((KeyboardInterrupt, click.Abort)):
+        study.main(options, standalone_mode=False)
+    assert (out / "report.html").exists()
+    assert list((out / "results").glob("*.json"))
+    assert not (out / "here.json").exists()

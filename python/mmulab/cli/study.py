@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import UserError, engine
+from mmulab import Failure, UserError, engine
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
@@ -130,7 +130,13 @@ def study(
     outcome = _run(plan, others["error"])
     if described is not None:
         argv = program if program and not no_time else None
-        outcome.here = _here(plan, described, argv, tries, others)
+        try:
+            outcome.here = _here(plan, described, argv, tries, others)
+        except (KeyboardInterrupt, Failure):
+            # What the other machines came to is not lost with it.
+            _write(directory, outcome, resolved)
+            console.say(f"report, without this computer: {directory / 'report.html'}")
+            raise
     _write(directory, outcome, resolved)
     if as_json:
         told = {"here": outcome.here.data()} if outcome.here else {}
