@@ -58,4 +58,14 @@ EXPERIMENTS = (
         "coalescing TLBs, merged page tables and kernels that keep memory together, each with each",
         "papers 1, 3, 4 and 5 on one machine: no paper shows it",
     ),
+    Experiment(
+        "speedups",
+        "times under several page sizes that others measured on an N1, a 5900X and a 2700X, beside modelled ones",
+        "a rerun of paper 3's artifact; paper 1, Tables 5, 6 and 10",
+    ),
+    Experiment(
+        "forecast",
+        "programs timed on this computer under 4 KB and 2 MB pages, beside times of its description",
+        "no paper: a stopwatch",
+    ),
 )
