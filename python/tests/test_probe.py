@@ -200,6 +200,20 @@ def test_a_figure_of_low_confidence_stays_out_of_the_machine_file(recorded: Json
     assert 'frequency_mhz = "not probed; inherited from zen4-epyc9004"' in text
 
 
+def test_a_walk_cache_that_reaches_further_than_can_be_described_is_as_large_as_can_be(
+    recorded: Json, tmp_path: Path
+) -> None:
+    found = json.loads(json.dumps(recorded))
+    for figure in found["figures"]:
+        if figure["name"] == "walk_cache_reach_bytes":
+            figure |= {"value": 3e9, "interval": [2e9, 4e9], "confidence": "high"}
+    path = tmp_path / "m.toml"
+    path.write_text(described(found).toml)
+    caches = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["walker"]["cache"]
+    assert caches[0]["ways"] == "full"
+    assert caches[0]["entries"] == 256
+
+
 def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:
     """The TLB arrays of the recorded figures on a processor whose first level is split by page size."""
     found: Json = json.loads(json.dumps(recorded))

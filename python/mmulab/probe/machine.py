@@ -34,6 +34,8 @@ MOST_AHEAD = 64
 ALONE = 1.5
 # Scattered pages up to this share are as good as none.
 SCATTERED = 0.01
+# Ways of the one set that `full` is, at most (crates/sets).
+MOST_WAYS = 256
 # Bytes of a base page.
 BASE = 4096
 
@@ -249,10 +251,13 @@ def _walker(
             one.set("levels", [level for level in cache["levels"] if level != 2], fit.why)
         # Entries of level 2 point to the tables of 2 MB regions.
         if 2 in one.table["levels"]:
-            ways = cache["ways"] if isinstance(cache["ways"], int) else 1
+            ways = cache["ways"]
 
-            def entries(value: float, ways: int = ways) -> int:
-                return max(1, round(value / (2 << 20) / ways)) * ways
+            def entries(value: float, ways: int | str = ways) -> int:
+                reached = value / (2 << 20)
+                if isinstance(ways, int):
+                    return max(1, round(reached / ways)) * ways
+                return min(MOST_WAYS, max(1, round(reached)))
 
             _set(one, "entries", figures.get("walk_cache_reach_bytes"), entries)
         caches.append(one)
