@@ -65,6 +65,16 @@ def run(
     return ran
 
 
+def run_to_end(
+    name: str, jobs: Sequence[Job], options: Options, error: float, progress: ProgressCallback | None = None
+) -> Ran:
+    """As `run`. Raises KeyboardInterrupt where the user stopped it: times of parts of a run are not to be compared."""
+    ran = run(name, jobs, options, error, progress)
+    if any(result.ended == "interrupted" for result in ran.results):
+        raise KeyboardInterrupt
+    return ran
+
+
 def saving_error(base: engine.Json, other: engine.Json) -> float | None:
     """Half of the 95 % interval of what `other` saves of `base` (both `timing` tables), as a share of `base`'s time.
 

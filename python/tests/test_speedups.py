@@ -42,6 +42,27 @@ def test_larger_pages_are_faster_where_they_were_on_hardware(cli: Cli) -> None:
     assert json.loads(ran.out)["quick"]
 
 
+def test_a_program_that_was_stopped_makes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = engine.run
+    asked: list[int | None] = []
+
+    def stop(name: str, jobs: object, options: engine.Options, *more: object) -> engine.Ran:
+        asked.append(options.skip)
+        ran = real(name, jobs, options, *more)  # type: ignore[arg-type]
+        if "btree" in name:
+            ran.results[0].data.update(complete=False, ended={"reason": "interrupted"})
+        return ran
+
+    monkeypatch.setattr(engine, "run", stop)
+    rows = tuple(row for row in speedups.published() if row.program in ("gups", "btree"))
+    rows = tuple(sorted(rows, key=lambda row: row.program, reverse=True))
+    plan = speedups.Plan(rows, quick=True, options=engine.Options(skip=1000, max_instructions=20_000))
+    outcome = speedups.run(plan, lambda _share: None)
+    assert not outcome.complete
+    assert {row.published.program for row in outcome.rows} == {"gups"}
+    assert set(asked) == {1000}
+
+
 def test_a_program_that_nobody_published_is_refused_by_name(cli: Cli) -> None:
     ran = cli("reproduce", "speedups", "--programs", "gups,doom")
     assert ran.code == 2

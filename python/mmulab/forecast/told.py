@@ -61,7 +61,7 @@ def run(case: Case, directory: Path, model: Model) -> Json:
         options = replace(options, reshape=POPULATED)
     jobs = [engine.Job(model.machine, policy, model.sets) for policy in SETTINGS.values()]
     mhz = model.megahertz()
-    results = sampling.run(str(trace), jobs, options, ERROR).results
+    results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
     # What was not modelled is taken to run as what was.
     whole = int(engine.trace_info(str(trace))["instructions"])
     return {name: _told(ran, mhz, whole) for name, ran in zip(SETTINGS, results, strict=True)}

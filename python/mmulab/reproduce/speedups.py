@@ -222,13 +222,13 @@ def _rows(plan: Plan, machine: str, program: Program, rows: Sequence[Published])
     skip, count = (QUICK_SKIP, QUICK_INSTRUCTIONS) if plan.quick else (SKIP, INSTRUCTIONS)
     options = replace(
         plan.options,
-        skip=skip,
+        skip=skip if plan.options.skip is None else plan.options.skip,
         max_instructions=plan.options.max_instructions or count,
         reshape={**(plan.options.reshape or {}), **POPULATED},
     )
     wanted = [(size, of) for size in sizes for of in BOUNDS]
     jobs = [bound(engine.Job(machine, SIZES[size][0], (*SIZES[size][1], *plan.sets)), of) for size, of in wanted]
-    results = sampling.run(trace, jobs, options, ERROR).results
+    results = sampling.run_to_end(trace, jobs, options, ERROR).results
     cycles = {one: float(result.data["timing"]["cycles"]) for one, result in zip(wanted, results, strict=True)}
 
     def ratio(row: Published, of: str) -> float:

@@ -191,7 +191,7 @@ def forecast(
     jobs = [engine.Job(str(machine), policy) for policy in POLICIES]
     # What is about other models of time, or about reports, has no part in this.
     chosen = replace(options, profile=False, touched=False, base_cpi=None, savable=None)
-    results = sampling.run(recording, jobs, chosen, SAMPLING, hear).results
+    results = sampling.run_to_end(recording, jobs, chosen, SAMPLING, hear).results
     timing = [result.data["timing"] for result in results]
     time, apart = native
     if apart is None and not all(result.complete for result in results):
