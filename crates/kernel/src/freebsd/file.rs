@@ -46,7 +46,9 @@ impl Space {
             window = Some(Window { behind: near, ahead: near });
         }
         if copies {
-            let new = self.own_page(cx, span, at)?;
+            let new = self.own_page(cx, span, at);
+            cx.memory.drop_mapping(pfn, PageOrder::P4K);
+            let new = new?;
             cx.work(WorkKind::CopyBytes, BASE_BYTES);
             let leaf = Self::leaf(vma, new, PageOrder::P4K, vma.prot, true);
             self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(new, PageOrder::P4K))?;
@@ -56,7 +58,6 @@ impl Space {
             // Unlike Linux, FreeBSD lets a shared page be stored to at once: it looks at the D bit later.
             let prot = if vma.shared { vma.prot } else { vma.prot.without(Prot::W) };
             let leaf = Self::leaf(vma, pfn, PageOrder::P4K, prot, access == Access::Write);
-            cx.memory.share(pfn, PageOrder::P4K);
             self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
         }
         // `vm_fault_prefault` is left out when the page alone was read.
@@ -66,7 +67,8 @@ impl Space {
         Ok(fault)
     }
 
-    /// The frame of a page, and what was read if it was not in memory.
+    /// The frame of a page, and what was read if it was not in memory. The frame has a user more (`vm_page_xbusy`), for
+    /// the caller to pass on or to drop: what is done next may take the last frames, and nobody may map the page yet.
     fn find_or_read(
         &mut self,
         cx: &mut Cx,
@@ -77,9 +79,11 @@ impl Space {
         cluster: u64,
     ) -> Result<(Pfn, Option<Window>), FaultError> {
         if let Some(pfn) = cx.memory.cache.get(id, page) {
+            cx.memory.share(pfn, PageOrder::P4K);
             return Ok((pfn, None));
         }
         let pfn = self.cache_page(cx, id, page, at)?;
+        cx.memory.share(pfn, PageOrder::P4K);
         if cx.memory.cache.is_memory(id) {
             cx.work(WorkKind::ZeroBytes, BASE_BYTES);
             return Ok((pfn, None));
