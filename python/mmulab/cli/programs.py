@@ -39,6 +39,12 @@ MACHINE = click.option(
 OUT = click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also keep everything there."
 )
+PAGE = click.option(
+    "--page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also put the tables into this page, between its marks.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the tables.")
 
 

@@ -14,12 +14,7 @@ from mmulab.cli.findings import finish
 @click.command("speedups", context_settings=CONTEXT)
 @click.option("--programs", "names", type=Names(), help="Only these programs. Default: all.")
 @click.option("--quick", is_flag=True, help="Small inputs, in seconds: to see what it does.")
-@click.option(
-    "--page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also put the tables into this page, between its marks.",
-)
+@programs.PAGE
 @set_option
 @programs.OUT
 @programs.JSON
@@ -37,8 +32,8 @@ def speedups(
     mmulab's cores.
 
     Each program is a generator of the same algorithm, mostly with a smaller input: 40 M instructions of it
-    (--max-instructions), by samples, after its memory is there. Takes some minutes and 4 GB. DIR gets speedups.json
-    and .md.
+    (--max-instructions), by samples, after its memory is there. Takes about ten minutes of one core. DIR gets
+    speedups.json and .md.
 
     Example: mmulab reproduce speedups --programs gups,btree
     """

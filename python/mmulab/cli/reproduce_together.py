@@ -16,12 +16,7 @@ from mmulab.cli.findings import finish
 @programs.RECORDED
 @programs.QUICK
 @click.option("--fresh", is_flag=True, help="Run all again. Default: take what was run before from the cache.")
-@click.option(
-    "--page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also put the tables into this page, between its marks.",
-)
+@programs.PAGE
 @programs.MACHINE
 @set_option
 @programs.OUT

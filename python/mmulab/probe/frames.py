@@ -55,7 +55,7 @@ def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Fram
 
 
 def of(frames: list[int]) -> Frames | None:
-    """What is told of these frame numbers; None if there are none, or all are hidden as 0."""
+    """Counts frames by number. Returns None for an empty list, and where the system hides all numbers as 0."""
     if not any(frames):
         return None
     parts = [count for count in Counter(frame // GROUP for frame in frames).values() if count < GROUP]

@@ -112,9 +112,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
         _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
     ]
     rules = Table(machine["cache_rules"], base)
-    # Of a chase over all of a large footprint, walks are a part; the model adds its own.
-    alone = figures.get("memory_alone_cycles")
-    _set(rules, "memory_cycles", alone if _usable(alone) else figures.get("memory_cycles"), round)
+    _set(rules, "memory_cycles", _memory_latency(figures), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
     memory = _memory(processor["memory_bytes"], probe["system"].get("frames"))
     # What the kernel here hands out is the guest's memory.
@@ -172,6 +170,12 @@ def _usable(figure: Json | None) -> bool:
     return figure is not None and figure["value"] is not None and figure["confidence"] != "low"
 
 
+def _memory_latency(figures: dict[str, Json]) -> Json | None:
+    """The figure of a load of memory. Walks are a part of a chase over a large footprint; the model adds its own."""
+    found = (figures.get(name) for name in ("memory_alone_cycles", "memory_cycles"))
+    return next((figure for figure in found if _usable(figure)), None)
+
+
 def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
     if figure is not None and _usable(figure):
         table.set(key, make(figure["value"]), _why(figure))
@@ -193,12 +197,12 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
     outstanding = figures.get("memory_outstanding")
     if outstanding is not None and _usable(outstanding):
         set_to("memory.fill_buffers", outstanding, outstanding["value"])
-    memory = figures.get("memory_alone_cycles") or figures.get("memory_cycles")
+    memory = _memory_latency(figures)
     for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
         ahead = figures.get(name)
-        if timing["memory"].get("strides") and _usable(memory) and ahead is not None and _usable(ahead):
+        if timing["memory"].get("strides") and memory is not None and ahead is not None and _usable(ahead):
             # Where a load of memory takes a tenth of its latency, ten are under way.
-            under_way = (memory or {})["value"] / ahead["value"]
+            under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:

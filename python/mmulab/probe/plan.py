@@ -30,7 +30,7 @@ BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
 STRIDES = (1, 65, 129, 1025)
 # Memory that no cache holds a large share of, or there is no more of it.
 STRIDES_BYTES = 128 * MB
-# Curves of what neighbours take: the clock, the other hardware thread's share of a core, the third level.
+# Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
 CHANGING = ("add-chain", "wide-adds", "window", "idle", "walk-near-4k", "walk-near-2m")
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
@@ -103,8 +103,8 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
     curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.48), bytes=min(IDLE_BYTES, top)))
-    lines = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
-    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.5), bytes=lines, repeats=FEW))
+    stepped = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
+    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.5), bytes=stepped, repeats=FEW))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
     small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))
