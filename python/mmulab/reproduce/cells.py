@@ -17,7 +17,7 @@ Told = Callable[[int, int, str, "Figures"], None]
 # What generators are called by.
 GENERATED = "gen:"
 # What is kept of a run; another number when that changes.
-FIGURES = 2
+FIGURES = 3
 POPULATED: dict[str, Any] = {"populate": True}
 
 
@@ -90,6 +90,8 @@ class Figures:
                 "tables": _tables(counts["memory"]),
                 "host_tables": _tables(virtual["memory"]) if virtual else None,
                 "cycles": model["cycles"],
+                # What instructions take without translation in the quick model, which a core in time does not have.
+                "base": _base(result),
                 "translation": {"window": model["translation_cycles"], "serial": model["translation_cycles_serial"]},
                 "data_tlb": {level: counts["tlb"][level] for level in ("l1d", "l2d")},
                 "mirroring": _mirroring(counts["arrays"]),
@@ -98,6 +100,18 @@ class Figures:
                 "ended": result.ended,
             }
         )
+
+
+def user(figures: Figures) -> float:
+    """User time: what kernels and hosts do is the page policy's."""
+    cycles = figures.cycles
+    return float(cycles["total"] - cycles["kernel"] - cycles.get("host", 0))
+
+
+def _base(result: Result) -> float:
+    if result.data.get("timing") is None:
+        return float(result.model["cycles"]["base"])
+    return float(result.data["machine"]["core"]["base_cpi"]) * result.instructions
 
 
 def energy_nj(energy: dict[str, Any], cycles: dict[str, Any]) -> float:

@@ -1,13 +1,16 @@
 """What merging is worth for each program (paper 5, figures 14, 16 and 17): entries a walk reads, and the gain projected
-from them by the paper's method (section 5), beside the gain of a simulated core."""
+from them by the paper's method (section 5), beside the gain of a core in time.
+
+The core is run twice for each program, between which the truth lies (`mmulab.reproduce.bounds`)."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.bounds import BOUNDS, between, bound
+from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, user
 from mmulab.reproduce.compendia.workloads import Workload
 
 # Room for the largest program, in the guest and in the host.
@@ -44,19 +47,26 @@ def _nested(sets: Iterable[str], core: bool, told: bool = False) -> engine.Job:
     return engine.Job(CORE if core else "compendia-nested", SMALL, sets, ADVISED if told else SMALL)
 
 
+def _machines(core: bool) -> dict[str, engine.Job]:
+    machine = CORE if core else "compendia-baseline"
+    return {
+        "native": engine.Job(machine, SMALL, NATIVE_ROOM),
+        "native merged": engine.Job(machine, SMALL, (*NATIVE_ROOM, HOST)),
+        "nested": _nested((), core),
+        "nested merged": _nested((GUEST, HOST), core),
+        "nested told": _nested((GUEST, HOST), core, told=True),
+    }
+
+
 def jobs() -> dict[str, engine.Job]:
-    """The machines: the paper's simulator, and a core."""
-    found = {}
-    for name, core in (("", False), ("core ", True)):
-        machine = CORE if core else "compendia-baseline"
-        found[f"{name}native"] = engine.Job(machine, SMALL, NATIVE_ROOM)
-        found[f"{name}native merged"] = engine.Job(machine, SMALL, (*NATIVE_ROOM, HOST))
-        found[f"{name}nested"] = _nested((), core)
-        found[f"{name}nested merged"] = _nested((GUEST, HOST), core)
-        found[f"{name}nested told"] = _nested((GUEST, HOST), core, told=True)
-    found["nested guest"] = _nested((GUEST,), core=False)
-    found["nested host"] = _nested((HOST,), core=False)
-    return found
+    """The paper's simulator, by its tables."""
+    half = {"nested guest": _nested((GUEST,), core=False), "nested host": _nested((HOST,), core=False)}
+    return {**_machines(core=False), **half}
+
+
+def timed_jobs() -> dict[str, engine.Job]:
+    """A core in time, by how its loads depend on each other and by its tables."""
+    return {f"{of} {name}": bound(job, of) for of in BOUNDS for name, job in _machines(core=True).items()}
 
 
 def projected(share: float, before: float, after: float) -> float:
@@ -68,11 +78,6 @@ def projected(share: float, before: float, after: float) -> float:
     return 1 / (1 - share * (1 - after / before)) - 1
 
 
-def _user(figures: Figures) -> float:
-    cycles = figures.cycles
-    return float(cycles["total"] - cycles["kernel"] - cycles.get("host", 0))
-
-
 @dataclass(frozen=True)
 class Row:
     """A program."""
@@ -80,18 +85,19 @@ class Row:
     workload: Workload
     of: dict[str, Figures]
 
-    def share(self, dimension: str) -> float:
-        """Of the core's user time, what walks stall it."""
-        figures = self.of[f"core {dimension}"]
-        return float(figures.cycles["walk"]) / _user(figures)
+    def share(self, dimension: str, of: str) -> float:
+        """Of the core's user time, what it waits for walks. `of`: one of the bounds, here and below."""
+        figures = self.of[f"{of} {dimension}"]
+        return float(figures.cycles["walk"]) / user(figures)
 
-    def gain(self, dimension: str, after: str) -> float:
+    def gain(self, dimension: str, after: str, of: str) -> float:
         """Projected."""
-        return projected(self.share(dimension), self.of[dimension].per_walk, self.of[f"{dimension} {after}"].per_walk)
+        reads = (self.of[key].per_walk for key in (dimension, f"{dimension} {after}"))
+        return projected(self.share(dimension, of), *reads)
 
-    def simulated(self, dimension: str, after: str) -> float:
+    def simulated(self, dimension: str, after: str, of: str) -> float:
         """How much faster the core is when its tables are merged."""
-        return _user(self.of[f"core {dimension}"]) / _user(self.of[f"core {dimension} {after}"]) - 1
+        return user(self.of[f"{of} {dimension}"]) / user(self.of[f"{of} {dimension} {after}"]) - 1
 
     def growth(self) -> float:
         """What merging adds to the program's memory, natively."""
@@ -125,11 +131,14 @@ class Outcome:
         rows = self.counterparts
         return sum(row.of[key].per_walk for row in rows) / len(rows) if rows else 0.0
 
-    def geomean(self, dimension: str, after: str, simulated: bool = False) -> float:
+    def geomean(self, dimension: str, after: str, of: str, simulated: bool = False) -> float:
         """The gain, averaged as the paper does."""
         rows = self.counterparts
-        gains = [(row.simulated if simulated else row.gain)(dimension, after) for row in rows]
+        gains = [(row.simulated if simulated else row.gain)(dimension, after, of) for row in rows]
         return math.exp(sum(map(math.log1p, gains)) / len(gains)) - 1 if gains else 0.0
+
+    def _geomeans(self, dimension: str, after: str, simulated: bool = False) -> str:
+        return between(self.geomean(dimension, after, of, simulated) for of in BOUNDS)
 
     def data(self) -> dict[str, Any]:
         """As JSON."""
@@ -138,8 +147,8 @@ class Outcome:
             f"{dimension} {after}": {
                 "before": self.mean(dimension),
                 "after": self.mean(f"{dimension} {after}"),
-                "projected": self.geomean(dimension, after),
-                "simulated": self.geomean(dimension, after, simulated=True),
+                "projected": {of: self.geomean(dimension, after, of) for of in BOUNDS},
+                "simulated": {of: self.geomean(dimension, after, of, simulated=True) for of in BOUNDS},
                 "paper": vars(PAPER[dimension]),
             }
             for dimension, after in ways
@@ -147,7 +156,11 @@ class Outcome:
 
         def one(row: Row) -> dict[str, Any]:
             gains = {
-                f"{d} {a}": {"share": row.share(d), "projected": row.gain(d, a), "simulated": row.simulated(d, a)}
+                f"{d} {a}": {
+                    "share": {of: row.share(d, of) for of in BOUNDS},
+                    "projected": {of: row.gain(d, a, of) for of in BOUNDS},
+                    "simulated": {of: row.simulated(d, a, of) for of in BOUNDS},
+                }
                 for d, a in ways
             }
             accesses = {name: figures.per_walk for name, figures in row.of.items()}
@@ -186,14 +199,14 @@ class Outcome:
             "|---|--:|--:|--:|--:|--:|--:|",
         ]
         for row in self.rows:
-            gains = f"{row.gain('native', 'merged'):+.1%} | {row.simulated('native', 'merged'):+.1%}"
+            gains = f"{_gains(row, 'native', 'merged')} | {_gains(row, 'native', 'merged', simulated=True)}"
             entries = f"{row.of['native'].per_walk:.3f} | {row.of['native merged'].per_walk:.3f}"
             lines.append(
-                f"| {row.workload.name} | {entries} | {row.share('native'):.1%} | {gains} | {row.growth():+.2%} |"
+                f"| {row.workload.name} | {entries} | {_shares(row, 'native')} | {gains} | {row.growth():+.2%} |"
             )
         paper = PAPER["native"]
         if self.counterparts:
-            gains = f"{self.geomean('native', 'merged'):+.1%} | {self.geomean('native', 'merged', simulated=True):+.1%}"
+            gains = f"{self._geomeans('native', 'merged')} | {self._geomeans('native', 'merged', simulated=True)}"
             growth = sum(row.growth() for row in self.counterparts) / len(self.counterparts)
             means = f"{self.mean('native'):.3f} | {self.mean('native merged'):.3f}"
             lines.append(f"| **average of the paper's** | {means} | | {gains} | {growth:+.2%} |")
@@ -210,31 +223,46 @@ class Outcome:
         ]
         for row in self.rows:
             entries = " | ".join(f"{row.of[key].per_walk:.3f}" for key in keys)
-            gains = [row.gain("nested", "merged"), row.gain("nested", "told")]
-            gains += [row.simulated("nested", "merged"), row.simulated("nested", "told")]
-            told = " | ".join(f"{gain:+.1%}" for gain in gains)
-            lines.append(f"| {row.workload.name} | {entries} | {row.share('nested'):.1%} | {told} |")
+            told = " | ".join(
+                _gains(row, "nested", after, sim) for sim in (False, True) for after in ("merged", "told")
+            )
+            lines.append(f"| {row.workload.name} | {entries} | {_shares(row, 'nested')} | {told} |")
         if self.counterparts:
             means = " | ".join(f"{self.mean(key):.3f}" for key in keys)
-            averages = [self.geomean("nested", after, sim) for sim in (False, True) for after in ("merged", "told")]
-            told = " | ".join(f"{gain:+.1%}" for gain in averages)
+            told = " | ".join(
+                self._geomeans("nested", after, sim) for sim in (False, True) for after in ("merged", "told")
+            )
             lines.append(f"| **average of the paper's** | {means} | | {told} |")
         paper = PAPER["nested"]
         lines.append(f"| *paper 5* | {paper.before} | | | | {paper.after} | | | {paper.gain:+.0%} | | |")
         return "\n".join(lines)
 
 
+def _shares(row: Row, dimension: str) -> str:
+    return between((row.share(dimension, of) for of in BOUNDS), ".1%")
+
+
+def _gains(row: Row, dimension: str, after: str, simulated: bool = False) -> str:
+    return between((row.simulated if simulated else row.gain)(dimension, after, of) for of in BOUNDS)
+
+
 def run(plan: Plan, store: Store) -> Outcome:
-    """Runs every program on every machine; all machines share one decoding."""
+    """Runs every program on every machine; machines with and without time each share one decoding."""
     rows: list[Row] = []
     complete = True
     try:
         for workload in plan.workloads:
             kept: dict[str, Figures] = {}
-            names = {f"{workload.name}, {name}": (name, job) for name, job in jobs().items()}
             options = workload.options(plan.instructions)
-            store.run([Cell(n, workload.trace, job, options) for n, (_, job) in names.items()], kept, together=True)
-            rows.append(Row(workload, {name: kept[n] for n, (name, _) in names.items()}))
+            timed = replace(options, timing=True)
+            cells = {
+                name: Cell(f"{workload.name}, {name}", workload.trace, job, options) for name, job in jobs().items()
+            }
+            cells |= {
+                name: Cell(f"{workload.name}, {name}", workload.trace, job, timed) for name, job in timed_jobs().items()
+            }
+            store.run(cells.values(), kept, together=True)
+            rows.append(Row(workload, {name: kept[cell.name] for name, cell in cells.items()}))
     except Stopped:
         complete = False
     return Outcome(plan, rows, complete)

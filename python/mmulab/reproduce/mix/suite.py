@@ -83,8 +83,8 @@ class Plan:
 
 
 def cycles(figures: Figures, how: str) -> float:
-    """User time: what kernels and hosts do is the page policy's."""
-    return float(figures.cycles["base"]) + float(figures.translation[how])
+    """User time by the quick model: what kernels and hosts do is the page policy's."""
+    return float(figures.base) + float(figures.translation[how])
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Row(outcome.Row[Program, Figures]):
 
     def without_misses(self, design: str) -> float:
         """A cycle for each instruction, or what the machine takes of one."""
-        return float(self.of[design].cycles["base"])
+        return float(self.of[design].base)
 
     def energy(self, design: str) -> float:
         """All that translation takes, in nJ."""
