@@ -9,7 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from mmulab import engine
 from mmulab.reproduce.all_page_sizes import SPLIT, Regime
 
-SERIAL, WINDOW = "serial", "window"
+# Latencies added up, as paper 4's analytical model has them (section 6.2).
+SERIAL = "serial"
 
 
 class Named(Protocol):
@@ -63,7 +64,7 @@ class Row(ABC, Generic[P, F]):
         """For a file."""
 
     def gain(self, design: str, how: str = SERIAL) -> float:
-        """How much faster than the split TLBs: with latencies added up, or with what a `window` hides hidden."""
+        """How much faster than the split TLBs, with times told by `how`: `SERIAL`, or another that `cycles` knows."""
         return self.cycles(SPLIT, how) / self.cycles(design, how) - 1
 
     def overhead(self, design: str, how: str = SERIAL) -> float:

@@ -15,7 +15,7 @@ from mmulab.reproduce.bounds import BOUNDS, DEPENDENT, INDEPENDENT, bound
 from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, user
 from mmulab.reproduce.grids import grid, percent
 from mmulab.reproduce.mix.programs import GENERATED, Program
-from mmulab.reproduce.mix.suite import INSTRUCTIONS, QUICK_INSTRUCTIONS, cycles
+from mmulab.reproduce.mix.suite import INSTRUCTIONS, QUICK_INSTRUCTIONS, added_up
 from mmulab.reproduce.outcome import SERIAL
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
@@ -75,7 +75,7 @@ class Row:
     def gain(self, design: str, how: str) -> float:
         """How much faster than split TLBs over the radix table: by a core in time, or with latencies added up."""
         if how == SERIAL:
-            return cycles(self.base, SERIAL) / cycles(self.of[design], SERIAL) - 1
+            return added_up(self.base) / added_up(self.of[design]) - 1
         base, of = (self.base, self.of) if how == INDEPENDENT else (self.dependent_base, self.dependent)
         return user(base) / user(of[design]) - 1
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from mmulab import engine
 from mmulab.reproduce.all_page_sizes import MIRRORS, SETS, SPLIT, tlb_set, with_sets
-from mmulab.reproduce.cells import Cell, Figures, Stopped, Store
-from mmulab.reproduce.grids import grid, percent
-from mmulab.reproduce.mix.suite import DESIGNS, Outcome, Plan, Row, trace_of
+from mmulab.reproduce.bounds import BOUNDS, between
+from mmulab.reproduce.cells import Stopped, Store
+from mmulab.reproduce.grids import grid
+from mmulab.reproduce.mix.suite import DESIGNS, Outcome, Plan, Row, row_of
 
 # The paper's own: Linux, beside nothing that breaks memory up.
 REGIME = "THP, memhog 0 %"
@@ -43,19 +44,13 @@ def run(plan: Plan, store: Store) -> Outcome:
         limit: engine.fit(plan.machine, DESIGNS[limit][0], DESIGNS[limit][1], common)["fitted"]["tlb"]
         for limit in LIMITS
     }
-    tlbs = {SPLIT: ()} | {s.name: (tlb_set(with_sets(fitted[s.limit], s.sets, s.mirrors)),) for s in shapes()}
+    tlbs: dict[str, tuple[str, ...]] = {SPLIT: ()} | {
+        s.name: (tlb_set(with_sets(fitted[s.limit], s.sets, s.mirrors)),) for s in shapes()
+    }
     rows: list[Row] = []
     try:
         for program in plan.programs:
-            trace = trace_of(program, regime, plan.instructions, store)
-            options = program.options(plan.options, plan.instructions, trace, regime.vms)
-            cells = [
-                Cell(f"{program.name}, {name}", trace, regime.job(plan.machine, (*common, *tlb)), options)
-                for name, tlb in tlbs.items()
-            ]
-            kept: dict[str, Figures] = {}
-            store.run(cells, kept, together=True)
-            rows.append(Row(program, regime, {name: kept[f"{program.name}, {name}"] for name in tlbs}))
+            rows.append(row_of(program, regime, plan, tlbs, store))
     except Stopped:
         return Outcome("mix-sets", plan, rows, complete=False)
     return Outcome("mix-sets", plan, rows)
@@ -73,16 +68,16 @@ def _average(outcome: Outcome) -> str:
         for limit in LIMITS:
             for mirrors in MIRRORS:
                 name = Shape(sets, mirrors, limit).name
-                gain = outcome.geomean(REGIME, _gain_of(name))
+                gains = between(outcome.geomean(REGIME, _gain_of(name, how)) for how in BOUNDS)
                 near = sum(row.overhead(name) <= NEAR for row in outcome.rows)
-                cells.append(f"{percent(gain)} ({near} of {len(outcome.rows)})")
+                cells.append(f"{gains} ({near} of {len(outcome.rows)})")
         rows.append([str(sets), *cells])
     longest = [f"up to {DESIGNS[limit][1][1]}, {mirrors}" for limit in LIMITS for mirrors in MIRRORS]
     return grid(("sets", *longest), rows)
 
 
-def _gain_of(name: str) -> Callable[[Row], float]:
-    return lambda row: row.gain(name)
+def _gain_of(name: str, how: str) -> Callable[[Row], float]:
+    return lambda row: row.gain(name, how)
 
 
 def _by_program(outcome: Outcome) -> str:

@@ -5,9 +5,11 @@ from typing import Any
 
 from mmulab.reproduce import runs
 from mmulab.reproduce.all_page_sizes import SPLIT
+from mmulab.reproduce.bounds import BOUNDS, DEPENDENT, INDEPENDENT, between
 from mmulab.reproduce.cells import Figures
 from mmulab.reproduce.grids import grid, percent
 from mmulab.reproduce.mix.suite import Outcome, Row
+from mmulab.reproduce.outcome import SERIAL
 from mmulab.units import show_bytes
 
 MIB = 1 << 20
@@ -21,8 +23,9 @@ def tables(outcome: Outcome) -> dict[str, str]:
     """All, by their names on the page."""
     return {
         "programs": _programs(outcome),
-        "gain": _gains(outcome, "serial"),
-        "gain-window": _gains(outcome, "window"),
+        "gain": _gains(outcome, INDEPENDENT),
+        "gain-dependent": _gains(outcome, DEPENDENT),
+        "gain-serial": _gains(outcome, SERIAL),
         "gain-of-mix": _by_program(outcome, "mix"),
         "gain-of-colt": _by_program(outcome, "colt++"),
         "overhead": _overheads(outcome),
@@ -72,7 +75,8 @@ def _by_program(outcome: Outcome, design: str) -> str:
     rows = []
     for regime in outcome.regimes:
         of = {row.program.name: row for row in outcome.under(regime)}
-        rows.append([regime, *(percent(of[name].gain(design)) if name in of else "–" for name in names)])
+        gains = (between(of[name].gain(design, how) for how in BOUNDS) if name in of else "–" for name in names)
+        rows.append([regime, *gains])
     return grid((f"{design}, pages", *names), rows)
 
 
