@@ -195,7 +195,7 @@ class Outcome:
 
     def _native(self) -> str:
         lines = [
-            "| workload | entries a walk | merged | walks' share of time | gain projected | gain simulated | memory |",
+            "| workload | entries a walk | merged | waits for walks | gain projected | gain simulated | memory |",
             "|---|--:|--:|--:|--:|--:|--:|",
         ]
         for row in self.rows:
@@ -217,7 +217,7 @@ class Outcome:
         keys = ("nested", "nested guest", "nested host", "nested merged", "nested told")
         titles = ("neither merged", "guest", "host", "both", "both, nodes told")
         lines = [
-            f"| workload | {' | '.join(titles)} | walks' share of time | gain projected, both | nodes told "
+            f"| workload | {' | '.join(titles)} | waits for walks | gain projected, both | nodes told "
             "| gain simulated, both | nodes told |",
             "|---|" + "--:|" * (len(keys) + 5),
         ]
