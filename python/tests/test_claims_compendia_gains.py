@@ -122,19 +122,19 @@ def test_virtualised_walks_come_near_two_entries(gains: dict[str, speedup.Row]) 
     "direction",
 )
 def test_who_gains(gains: dict[str, speedup.Row]) -> None:
-    # Of generators that do not say how their loads depend on each other, as if none waited for another.
-    native = {name: row.gain("native", "merged", INDEPENDENT) for name, row in gains.items()}
-    nested = {name: row.gain("nested", "told", INDEPENDENT) for name, row in gains.items()}
+    # By a core in time, of generators that do not say how their loads depend on each other as if none waited for another.
+    native = {name: row.simulated("native", "merged", INDEPENDENT) for name, row in gains.items()}
+    nested = {name: row.simulated("nested", "told", INDEPENDENT) for name, row in gains.items()}
     assert max(native, key=native.__getitem__) == max(nested, key=nested.__getitem__) == "random updates"
-    assert native["random updates"] > 0.2
+    assert native["random updates"] > 0.015
     assert all(gain > -0.01 for gain in (*native.values(), *nested.values()))
-    assert all(nested[name] >= native[name] - 1e-3 for name in gains)
+    assert all(nested[name] >= native[name] - 5e-3 for name in gains)
     saved = {name: 1 - row.of["native merged"].per_walk / row.of["native"].per_walk for name, row in gains.items()}
     assert max(saved, key=saved.__getitem__) == "random updates"
     # What YCSB saves of its walks is little of its time.
     assert native["YCSB"] < 0.2 * saved["YCSB"]
-    simulated = {name: row.simulated("native", "merged", INDEPENDENT) for name, row in gains.items()}
-    assert simulated["random updates"] > 0
+    # The paper's projection takes what the core waits for walks, which random updates hardly do: it says too little.
+    assert gains["random updates"].gain("native", "merged", INDEPENDENT) < native["random updates"]
 
 
 @claim(
