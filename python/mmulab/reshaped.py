@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from mmulab.units import show_bytes
+
 # Files that are named in a warning; the JSON has all.
 _NAMED = 3
 
@@ -15,6 +17,9 @@ def reshape_words(reshaped: dict[str, Any]) -> str:
         words.append(f"its heap kept by {heap['kind']}")
     if reshaped.get("populate"):
         words.append("its memory populated")
+    if huge := reshaped.get("huge"):
+        size = show_bytes(sum(part["end"] - part["start"] for part in huge))
+        words.append(f"{size} of its addresses advised for 2 MB pages")
     return ", ".join(words)
 
 

@@ -389,6 +389,25 @@ fn advice_that_a_file_is_needed_reads_its_beginning() {
     }
 }
 
+/// MADV_POPULATE_WRITE (23, mm/gup.c, `faultin_page_range`) comes after advice, as MAP_POPULATE cannot.
+#[test]
+fn advised_memory_is_populated_with_huge_pages_where_they_were_advised() {
+    let mut thp = PolicyDesc::linux_thp();
+    thp.thp.as_mut().unwrap().enabled = mmulab_kernel::ThpEnabled::Madvise;
+    let mut w = World::new(&desc(thp, 128), 128);
+    w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+    w.event(1, &madvise(BASE + HUGE, HUGE, Advice::Hugepage));
+    w.event(1, &madvise(BASE, 2 * HUGE, Advice::Other(23)));
+    let orders = [BASE, BASE + HUGE - PAGE, BASE + HUGE].map(|va| w.walk(1, va, None).map(|leaf| leaf.order));
+    assert_eq!(orders, [Some(PageOrder::P4K), Some(PageOrder::P4K), Some(PageOrder::P2M)]);
+    assert_eq!(w.usage().private_bytes, 2 * HUGE);
+    // Nothing is left to fault in; numbers that there are no rules for do nothing.
+    assert_eq!(w.store(1, BASE + 5 * PAGE, 7).unwrap(), []);
+    w.event(1, &mmap(BASE + 8 * HUGE, HUGE, Prot::RW));
+    w.event(1, &madvise(BASE + 8 * HUGE, HUGE, Advice::Other(77)));
+    assert_eq!(w.usage().private_bytes, 2 * HUGE);
+}
+
 #[test]
 fn stores_to_files_are_private_or_noticed() {
     let mut w = base();

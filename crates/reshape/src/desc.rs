@@ -1,4 +1,4 @@
-use crate::{HeapDesc, ImageDesc};
+use crate::{HeapDesc, HugeRange, ImageDesc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,4 +15,7 @@ pub struct ReshapeDesc {
     /// Whether its private writable memory is there before it runs, as if mapped with MAP_POPULATE. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub populate: bool,
+    /// Addresses whose private anonymous memory is advised MADV_HUGEPAGE as soon as it is mapped. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub huge: Vec<HugeRange>,
 }

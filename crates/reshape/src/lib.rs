@@ -1,10 +1,11 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap allocator, or
-//! with its memory there from the start. What comes out is a trace like any other; machines and kernels know nothing of it.
+//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap allocator, with
+//! its memory there from the start, or with advice on it. What comes out is a trace like any other; machines and kernels know nothing of it.
 
 mod desc;
 mod error;
 mod headers;
 mod heap;
+mod huge;
 mod image;
 mod populate;
 mod retold;
@@ -13,6 +14,7 @@ pub use desc::ReshapeDesc;
 pub use error::ReshapeError;
 pub use headers::with_headers;
 pub use heap::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
+pub use huge::HugeRange;
 pub use image::ImageDesc;
 
 use mmulab_trace::Source;
@@ -30,5 +32,6 @@ pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn So
         Some(heap) => heap::reshape(heap, source)?,
         None => source,
     };
-    Ok(if desc.populate { populate::reshape(source) } else { source })
+    let source = if desc.populate { populate::reshape(source) } else { source };
+    Ok(if desc.huge.is_empty() { source } else { huge::reshape(&desc.huge, source) })
 }
