@@ -5,8 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 profile=$1 package=$2
-cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin -p mmulab-record-heap -p mmulab-try-preload
-RUSTFLAGS="-C target-cpu=generic" cargo build --profile "$profile" --quiet -p mmulab-workload # QEMU must know its instructions
+cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin
+# What runs in recorded programs, or is one: QEMU must know its instructions.
+RUSTFLAGS="-C target-cpu=generic" cargo build --profile "$profile" --quiet \
+    -p mmulab-workload -p mmulab-record-heap -p mmulab-try-preload
 # The first program of a guest that has no libraries.
 if [ "$(uname -m)" = x86_64 ]; then
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile "$profile" --quiet -p mmulab-guest-agent \

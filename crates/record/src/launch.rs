@@ -13,6 +13,7 @@ use crate::{
 use mmulab_trace::{Description, EndInfo, Isa};
 use std::{
     ffi::OsString,
+    fs::File,
     os::{
         fd::{AsFd, RawFd},
         unix::{ffi::OsStringExt, fs::MetadataExt, process::CommandExt, process::ExitStatusExt},
@@ -62,7 +63,7 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
         How::Program(plan) => (plan.command(options, &arena), &*plan.qemu),
         How::Guest(guest) => (guest.command(&arena.path()), guest.qemu()),
     };
-    let started = said_aside(command).and_then(|command| Watched::spawn(command, &arena)).map_err(|e| (qemu, e));
+    let started = said_aside(command, options).and_then(|command| Watched::spawn(command, &arena)).map_err(|e| (qemu, e));
     let mut watched = match started {
         Ok(watched) => watched,
         Err((qemu, error)) => {
@@ -218,10 +219,16 @@ fn report(
     }
 }
 
-/// Has what the program writes to its standard output appear on the launcher's standard error: the launcher's standard
-/// output is for its own data (tables, JSON), which would be spoilt.
-fn said_aside(mut command: Command) -> std::io::Result<Command> {
-    command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
+/// Has what the program writes to its standard output appear on the launcher's standard error, or nowhere: the launcher's
+/// standard output is for its own data (tables, JSON), which would be spoilt.
+fn said_aside(mut command: Command, options: &RecordOptions) -> std::io::Result<Command> {
+    command.stdout(match options.quiet {
+        true => Stdio::null(),
+        false => Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?),
+    });
+    if let Some(path) = &options.stdin {
+        command.stdin(File::open(path)?);
+    }
     Ok(command)
 }
 

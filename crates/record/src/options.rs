@@ -46,4 +46,10 @@ pub struct RecordOptions {
     /// Environment variables to add, as (name, value).
     #[serde(default)]
     pub env: Vec<(String, String)>,
+    /// The file that the program reads as its standard input. Default: the launcher's own input.
+    #[serde(default)]
+    pub stdin: Option<PathBuf>,
+    /// Drop what the program writes to its standard output. Default: it appears on the launcher's standard error.
+    #[serde(default)]
+    pub quiet: bool,
 }
