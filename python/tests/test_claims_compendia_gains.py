@@ -122,7 +122,7 @@ def test_virtualised_walks_come_near_two_entries(gains: dict[str, speedup.Row]) 
     "direction",
 )
 def test_who_gains(gains: dict[str, speedup.Row]) -> None:
-    # By a core in time, of generators that do not say how their loads depend on each other as if none waited for another.
+    # By a core in time, as if no load waited for another where the generator does not say.
     native = {name: row.simulated("native", "merged", INDEPENDENT) for name, row in gains.items()}
     nested = {name: row.simulated("nested", "told", INDEPENDENT) for name, row in gains.items()}
     assert max(native, key=native.__getitem__) == max(nested, key=nested.__getitem__) == "random updates"

@@ -3,6 +3,7 @@
 No test expects a saving: how large it is depends on the computer and on what else it does.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -380,19 +381,54 @@ def test_a_mosaic_has_large_pages_in_its_parts_and_nowhere_else(build: Build, cl
     huge = [one["in_force"]["bytes"]["AnonHugePages"] for one in found]
     assert huge[0] == 0
     assert found[0]["huge_parts"] == []
-    # The same heap at the same addresses, so that the parts mean the same in each run.
-    assert len({(one["in_force"]["pool_start"], one["in_force"]["pool_bytes"]) for one in found}) == 1
-    assert found[0]["in_force"]["pool_bytes"] >= 32 << 20
+    # The same pool at the same addresses, so that the parts mean the same in each run.
+    assert len({str(one["in_force"]["pool"]) for one in found}) == 1
+    ((offset, start, end),) = found[0]["in_force"]["pool"]
+    assert offset == 0
+    assert end - start >= 32 << 20
     for one, seen in zip(found, huge, strict=True):
         assert seen <= sum(end - start for start, end in one["huge_parts"])
     assert huge[1] >= 16 << 20
+    # Below six mosaics there is no model.
+    assert "model" not in ran.json()
+
+
+@needs_thp
+def test_memory_that_a_program_maps_itself_is_in_the_pool(build: Build, cli: Cli) -> None:
+    ran = cli("try", "--mosaics", "3", "--pairs", "1", "--json", "--", build(OWN, "-O1"))
+    assert ran.code == 0, ran.err
+    none, whole, window = ran.json()["settings"]
+    assert [none["in_force"]["bytes"]["AnonHugePages"], none["huge_parts"]] == [0, []]
+    pool = whole["in_force"]["pool"]
+    # The heap, then what the program maps, each behind the one before.
+    assert len(pool) > 1
+    assert all(left[0] + left[2] - left[1] <= right[0] for left, right in itertools.pairwise(pool))
+    assert whole["in_force"]["bytes"]["AnonHugePages"] >= 48 << 20
+    assert 0 < window["in_force"]["bytes"]["AnonHugePages"] < whole["in_force"]["bytes"]["AnonHugePages"]
+
+
+def test_parts_of_a_pool_have_addresses_in_its_segments() -> None:
+    large = stopwatch.mosaics.LARGE
+    # A heap of three blocks, then a mapping of two; the heap's last block does not fit.
+    report = {
+        f"segment_{3 * large:x}": f"{100 * large:x}-{102 * large:x}",
+        "segment_0": f"{8 * large:x}-{10 * large:x}",
+    }
+    pool = stopwatch.mosaics.segments(report)
+    assert [segment.offset for segment in pool] == [0, 3 * large]
+    assert stopwatch.mosaics.addresses([(0, large)], pool) == [(8 * large, 9 * large)]
+    across = [(large, 4 * large)]
+    assert stopwatch.mosaics.addresses(across, pool) == [(9 * large, 10 * large), (100 * large, 101 * large)]
+    assert stopwatch.mosaics.addresses([(2 * large, 3 * large)], pool) == []
+    small = {"segment_0": f"{8 * large:x}-{9 * large:x}"}
+    assert stopwatch.mosaics.largest([small, report, {}]) == pool
 
 
 def test_a_program_of_another_allocator_has_no_mosaic() -> None:
-    force = {"preloaded": True, "code_moved": 0, "pool_bytes": 0}
+    force = {"preloaded": True, "code_moved": 0, "pool": []}
     one: Json = {"name": "mosaic-1", "wants": ["mosaic"], "in_force": force, "runs": []}
     assert report.remarks({"settings": [one]}) == [
-        "mosaic-1: the program has no heap of glibc's malloc, so it had no mosaic"
+        "mosaic-1: the program maps no 2 MB through libc, so it had no mosaic"
     ]
 
 

@@ -4,15 +4,16 @@
 //! It does so as a program of this user could do itself, by madvise and mremap, and nothing of it reaches other
 //! programs. `MMULAB_TRY` lists what to do, separated by commas: `anon` advises huge pages for anonymous memory that
 //! the program maps, `hugetlb` takes these mappings from the pool of huge pages while there are some, `code` moves the
-//! program's code onto anonymous huge pages, `mosaic` lays out the heap as `MMULAB_TRY_HUGE` says. Memory of glibc's
-//! malloc is glibc's to advise: the stopwatch sets its tunable. `MMULAB_TRY_REPORT` names a directory in which a file
-//! per process says that the library was there, and what it did.
+//! program's code onto anonymous huge pages, `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says, and `pool`
+//! only reports where that memory is. Memory of glibc's malloc is glibc's to advise: the stopwatch sets its tunable.
+//! `MMULAB_TRY_REPORT` names a directory in which a file per process says that the library was there, and what it did.
 
 mod code;
 mod mosaic;
 
 use libc::{c_int, c_void, off64_t, size_t};
 use std::{
+    ffi::CString,
     fmt::Write as _,
     sync::atomic::{AtomicU8, Ordering},
 };
@@ -23,7 +24,7 @@ const ANON: u8 = 1;
 const HUGETLB: u8 = 2;
 /// Move code.
 const CODE: u8 = 4;
-/// Keep base pages for anonymous mappings: only the heap has large ones, where a mosaic says so.
+/// Take anonymous mappings into the pool of a mosaic.
 const MOSAIC: u8 = 8;
 /// Set once by [`begin`], before the program runs; a mapping made earlier is left alone.
 static DO: AtomicU8 = AtomicU8::new(0);
@@ -61,8 +62,12 @@ unsafe fn map(
         }
     }
     let mapped = call(flags);
-    if ours && bytes >= LEAST && what & (ANON | MOSAIC) != 0 && mapped != libc::MAP_FAILED {
-        advise(mapped, bytes, if what & ANON != 0 { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE });
+    if ours && mapped != libc::MAP_FAILED {
+        if what & MOSAIC != 0 {
+            mosaic::place(mapped, bytes);
+        } else if bytes >= LEAST && what & ANON != 0 {
+            advise(mapped, bytes, libc::MADV_HUGEPAGE);
+        }
     }
     mapped
 }
@@ -116,6 +121,17 @@ pub unsafe extern "C" fn mmap64(
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// Runs when the program ends by itself.
+extern "C" fn end() {
+    if DO.load(Ordering::Relaxed) & MOSAIC != 0 {
+        mosaic::end();
+    }
+}
+
 /// Runs before the program's own code.
 extern "C" fn begin() {
     let words = std::env::var("MMULAB_TRY").unwrap_or_default();
@@ -124,7 +140,7 @@ extern "C" fn begin() {
             "anon" => ANON,
             "hugetlb" => HUGETLB,
             "code" => CODE,
-            "mosaic" => MOSAIC,
+            "mosaic" | "pool" => MOSAIC,
             _ => 0,
         }
     });
@@ -134,18 +150,18 @@ extern "C" fn begin() {
             advise(one.start as *mut c_void, one.bytes(), libc::MADV_HUGEPAGE);
         }
     }
-    let pool = match std::env::var("MMULAB_TRY_HUGE") {
-        Ok(parts) if what & MOSAIC != 0 => mosaic::lay(&parts),
-        _ => mosaic::Pool::default(),
-    };
-    DO.store(what, Ordering::Relaxed);
-    if let Ok(directory) = std::env::var("MMULAB_TRY_REPORT") {
+    let report = std::env::var("MMULAB_TRY_REPORT").ok().map(|path| format!("{path}/{}", std::process::id()));
+    if let Some(report) = &report {
         let mut text = String::new();
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let _ = writeln!(text, "program {}", program.display());
         let _ = writeln!(text, "code_bytes {}\ncode_moved {}\ncode_huge {}", moved.code, moved.moved, moved.huge);
-        let _ = writeln!(text, "pool_start {}\npool_bytes {}", pool.start, pool.bytes);
         // A directory that is gone is the stopwatch's loss, not the program's.
-        let _ = std::fs::write(format!("{directory}/{}", std::process::id()), text);
+        let _ = std::fs::write(report, text);
     }
+    if what & MOSAIC != 0 {
+        let parts = std::env::var("MMULAB_TRY_HUGE").ok();
+        mosaic::begin(parts.as_deref(), report.and_then(|path| CString::new(path).ok()));
+    }
+    DO.store(what, Ordering::Relaxed);
 }

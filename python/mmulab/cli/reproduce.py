@@ -13,6 +13,7 @@ from mmulab.cli import (
     reproduce_forecast,
     reproduce_gpu,
     reproduce_mix,
+    reproduce_mosaics,
     reproduce_speedups,
     reproduce_together,
 )
@@ -199,6 +200,7 @@ for _command in (
     reproduce_gpu.gpu_tlbs,
     reproduce_together.together,
     reproduce_forecast.forecast,
+    reproduce_mosaics.mosaics,
     reproduce_speedups.speedups,
 ):
     reproduce.add_command(_command)

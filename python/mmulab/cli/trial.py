@@ -9,11 +9,13 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import Failure, engine, paths, stopwatch
-from mmulab.cli import console
+from mmulab import Failure, engine, mosmodel, paths, stopwatch
+from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Names, Partial, Percent, existing_program, print_json
+from mmulab.cli.mosaics import Ask, Asked, machine_of, model, show
 from mmulab.result import json_text, write_text
 from mmulab.stopwatch import report
+from mmulab.stopwatch.mosaics import Pool
 from mmulab.stopwatch.process import Program
 
 Json = dict[str, Any]
@@ -59,8 +61,23 @@ class Pattern(click.ParamType["re.Pattern[str]"]):
 @click.option(
     "--mosaics",
     type=click.IntRange(2, 1000),
-    help="In place of --settings, compare this many layouts of malloc's memory: 2 MB pages for parts of it.",
+    help="In place of --settings, compare this many layouts of the program's memory: 2 MB pages for parts of it. From "
+    "6 on, simulate the same layouts and fit a model of the program's time to them.",
 )
+@click.option(
+    "--machine",
+    help="With --mosaics: the machine that stands for this computer. Default: what `mmulab probe` wrote.",
+    shell_complete=completion.machines,
+)
+@click.option(
+    "--forecast",
+    "asked",
+    type=Asked(),
+    multiple=True,
+    help="With --mosaics: also say how long the program would take under this policy, and with these keys of the "
+    "machine otherwise (linux-thp,tlb.L2-DTLB.entries=6144). Repeatable.",
+)
+@click.option("--no-model", is_flag=True, help="With --mosaics: only time them.")
 @click.option("--bench", metavar="COMMAND", help="The program is a server: time this client, a shell command.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Begin the client when this port listens. Default: after 1 s."
@@ -83,6 +100,9 @@ def command(
     pairs: int,
     until: float | None,
     mosaics: int | None,
+    machine: str | None,
+    asked: tuple[tuple[str, tuple[str, ...]], ...],
+    no_model: bool,
     bench: str | None,
     port: int | None,
     time_in: re.Pattern[str] | None,
@@ -111,10 +131,23 @@ def command(
         raise click.UsageError(
             "--time reads what the program prints, and of a server the client's time counts\nhint: leave out one"
         )
+    if mosaics is None and (machine is not None or asked or no_model):
+        raise click.UsageError("--machine, --forecast and --no-model are about mosaics\nhint: give --mosaics N")
     what = Program(program, stdin, bench, port, time_in)
+    ask = None
+    if mosaics is not None and mosaics >= mosmodel.FEWEST and not no_model:
+        ask = Ask(machine_of(machine), asked)
+        ask.check()
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    chosen = stopwatch.find(settings, system) if mosaics is None else _mosaics(what, mosaics, system)
+    pool = None
+    if mosaics is None:
+        chosen = stopwatch.find(settings, system)
+    else:
+        # What 2 MB pages need, mosaics need.
+        stopwatch.find(("4k", "thp"), system)
+        pool = stopwatch.mosaics.pool(what)
+        chosen = stopwatch.mosaics.settings(pool, mosaics)
     with console.progress("timing", closing=False) as hear:
 
         def after(done: int, _state: Json) -> None:
@@ -128,26 +161,37 @@ def command(
         "bench": bench,
         "time": time_in and time_in.pattern,
     }
-    _finish({**about, "load_average": os.getloadavg()[0], "cpus": os.cpu_count() or 1, **found}, out, as_json)
+    found = {**about, "load_average": os.getloadavg()[0], "cpus": os.cpu_count() or 1, **found}
+    if ask is not None and pool is not None and found["ended"] == "complete":
+        found["model"] = _model(what, pool, chosen, found, ask)
+    _finish(found, chosen, out, as_json)
 
 
-def _mosaics(what: Program, count: int, system: bool) -> list[stopwatch.Setting]:
-    # What 2 MB pages need, mosaics need.
-    stopwatch.find(("4k", "thp"), system)
-    return stopwatch.mosaics.settings(what, count)
+def _model(what: Program, pool: Pool, settings: list[stopwatch.Setting], found: Json, ask: Ask) -> Json | None:
+    """What was timed is kept whatever happens to its model."""
+    try:
+        return model(what, pool, settings, found, ask)
+    except Failure as failure:
+        console.warn(f"no model: {failure}")
+        return None
+    except KeyboardInterrupt:
+        found["ended"] = "interrupted"
+        return None
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _finish(found: Json, out: Path | None, as_json: bool) -> None:
+def _finish(found: Json, settings: list[stopwatch.Setting], out: Path | None, as_json: bool) -> None:
     if out is not None:
         write_text(out, json_text(found))
     if as_json:
         print_json(found)
     else:
         report.print_found(console.out(), found)
+        if found.get("model"):
+            show(console.out(), settings, found["model"])
     for text in report.remarks(found):
         console.warn(text)
     if found["counters"]:

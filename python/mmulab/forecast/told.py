@@ -56,7 +56,7 @@ def run(case: Case, directory: Path, model: Model) -> Json:
     trace = record(case, directory)
     options = engine.Options(timing=True, max_instructions=model.instructions)
     if case.kernel:
-        trace = _from_gate(trace)
+        trace = from_gate(trace)
         # Its arrays were filled before the gate: they are there when the cut begins.
         options = replace(options, reshape=POPULATED)
     jobs = [engine.Job(model.machine, policy, model.sets) for policy in SETTINGS.values()]
@@ -67,7 +67,7 @@ def run(case: Case, directory: Path, model: Model) -> Json:
     return {name: _told(ran, mhz, whole) for name, ran in zip(SETTINGS, results, strict=True)}
 
 
-def _from_gate(recording: Path) -> Path:
+def from_gate(recording: Path) -> Path:
     """The part of a kernel's recording that counts."""
     cut = recording.with_suffix(".cut.mmt")
     if not cut.exists():

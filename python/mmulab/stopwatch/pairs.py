@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mmulab import Failure
+from mmulab.stopwatch import mosaics
 from mmulab.stopwatch.counters import Counters
 from mmulab.stopwatch.process import Program, Run, reported, run
 from mmulab.stopwatch.settings import Setting, faulted_by_size
@@ -99,9 +100,8 @@ def _in_force(samples: list[dict[str, int]], reports: list[Json]) -> Json:
     largest = max(samples, key=lambda s: s["Rss"], default={})
     main = max(reports, key=lambda r: int(r.get("code_moved", 0)), default={})
     code = {key: main.get(key, 0) for key in ("code_bytes", "code_moved", "code_huge")}
-    pool = max(reports, key=lambda r: int(r.get("pool_bytes", 0)), default={})
-    heap = {key: pool.get(key, 0) for key in ("pool_start", "pool_bytes")}
-    return {"bytes": largest, "preloaded": bool(reports), **code, **heap}
+    pool = [[s.offset, s.start, s.end] for s in mosaics.largest(reports)]
+    return {"bytes": largest, "preloaded": bool(reports), **code, "pool": pool}
 
 
 def measure(

@@ -101,8 +101,8 @@ def remarks(found: Json) -> list[str]:
                 f"{one['name']}: the program did not load the library that sets its pages (statically linked, or with "
                 "rights of another user): only 4k and asis mean anything for it"
             )
-        elif "mosaic" in wants and not force["pool_bytes"]:
-            said.append(f"{one['name']}: the program has no heap of glibc's malloc, so it had no mosaic")
+        elif "mosaic" in wants and not force["pool"]:
+            said.append(f"{one['name']}: the program maps no 2 MB through libc, so it had no mosaic")
         elif "code" in wants and not force["code_moved"]:
             said.append(f"{one['name']}: none of its code is 2 MB long and aligned, so nothing was moved")
         collapsed = sum(run["vmstat"].get("thp_collapse_alloc", 0) for run in one["runs"])
