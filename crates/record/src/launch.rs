@@ -63,7 +63,8 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
         How::Program(plan) => (plan.command(options, &arena), &*plan.qemu),
         How::Guest(guest) => (guest.command(&arena.path()), guest.qemu()),
     };
-    let started = said_aside(command, options).and_then(|command| Watched::spawn(command, &arena)).map_err(|e| (qemu, e));
+    let started =
+        said_aside(command, options).and_then(|command| Watched::spawn(command, &arena)).map_err(|e| (qemu, e));
     let mut watched = match started {
         Ok(watched) => watched,
         Err((qemu, error)) => {

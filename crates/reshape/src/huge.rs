@@ -53,7 +53,9 @@ impl Advised {
     /// The memory that an event maps, if any of it is chosen.
     fn maps(&self, event: &Event) -> Option<(u64, u64)> {
         let (start, end) = match event {
-            Event::Mmap { addr, len, flags, backing: Backing::Anon, .. } if !flags.shared && flags.hugetlb.is_none() => {
+            Event::Mmap { addr, len, flags, backing: Backing::Anon, .. }
+                if !flags.shared && flags.hugetlb.is_none() =>
+            {
                 (addr.raw(), addr.raw().saturating_add(*len))
             }
             Event::Brk { start, end } => (start.raw(), end.raw()),
@@ -142,7 +144,8 @@ mod tests {
     #[test]
     fn chosen_memory_is_advised_before_it_is_populated() {
         let heap = |end| Event::Brk { start: VirtAddr::new(0x1000), end: VirtAddr::new(end) };
-        let events = vec![map(0x10000, 0x8000, true, false), map(0x10000, 0x1000, false, true), Event::Tick, heap(0x3000)];
+        let events =
+            vec![map(0x10000, 0x8000, true, false), map(0x10000, 0x1000, false, true), Event::Tick, heap(0x3000)];
         let ranges = [HugeRange { start: 0x2000, end: 0x12000 }, HugeRange { start: 0x14000, end: 0x90000 }];
         let mut source = reshape(&ranges, Box::new(Once(events, TraceInfo::default())));
         let mut batch = Batch::default();
