@@ -251,6 +251,11 @@ def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
     return cast(Json, json.loads(_core.recorded_pages(trace(path), _hear(progress))))
 
 
+def trace_length(path: str, most: int | None = None) -> int:
+    """Instructions of a trace, or `most` if it has more. Reads no further than it must."""
+    return _core.trace_length(trace(path), most)
+
+
 def trace_head(path: str, count: int) -> Json:
     """The first lines of a trace in text form (`text`), and what is wrong with it if it ends before (`problem`)."""
     return cast(Json, json.loads(_core.trace_head(trace(path), count)))

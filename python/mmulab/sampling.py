@@ -25,18 +25,16 @@ MOST = 0.5
 RUNS = 4
 
 
-def instructions(name: str, options: Options) -> int | None:
-    """Instructions of a trace that are counted; None where it does not say."""
-    found = engine.trace_info(engine.trace(name)).get("instructions")
-    if found is None:
-        return options.max_instructions
-    left = max(0, int(found) - (options.skip or 0))
-    return left if options.max_instructions is None else min(left, options.max_instructions)
+def instructions(name: str, options: Options) -> int:
+    """Instructions of a trace that are counted."""
+    skip, most = options.skip or 0, options.max_instructions
+    length = engine.trace_length(name, None if most is None else skip + most)
+    return max(0, length - skip)
 
 
-def sample(whole: int | None, samples: float) -> engine.Json | None:
+def sample(whole: int, samples: float) -> engine.Json | None:
     """The choice of about `samples` samples of a run of `whole` instructions; None to run all of it in time."""
-    if whole is None or samples * (LENGTH + WARM) > MOST * whole:
+    if samples * (LENGTH + WARM) > MOST * whole:
         return None
     return {"one_of": max(2, int(whole / (samples * LENGTH))), "length": LENGTH, "warm": WARM}
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from conftest import CHECKOUT, Cli
 
-from mmulab import UserError
-from mmulab.forecast import cases, page, scores
+from mmulab import UserError, engine
+from mmulab.forecast import cases, compare, page, scores
+from mmulab.forecast.told import Model
+from mmulab.stopwatch import Limits
 
 Json = dict[str, Any]
 
@@ -114,3 +116,20 @@ def test_a_program_is_timed_and_modelled_and_kept(cli: Cli) -> None:
     assert cli(*command, "--max-instructions", "1000000").code == 0
     (again,) = json.loads(path.read_text())["cases"]
     assert again == one
+
+
+def test_frames_of_the_program_enter_its_machine(tmp_path: Path) -> None:
+    found = json.loads((CHECKOUT / "tests" / "data" / "probe-zen4-guest.json").read_text())
+    case = cases.CASES[0]
+    model = Model("zen4-epyc9004")
+    settled = compare.Settled((case,), model, Limits(6), found, tmp_path)
+    seconds: dict[str, Any] = {"curves": [], "frames": {"pages": 65536, "scattered": 16384, "density": 0.4}}
+    # 64 MB of scattered frames are what is left of 160 MB; without a look at the program the probe's count.
+    for frames, within in ((seconds["frames"], "160M"), ({"pages": 65536, "scattered": 8192, "density": 0.4}, "80M")):
+        path = compare._machine(settled, found, case, {**seconds, "frames": frames})
+        machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
+        assert machine["virtual"]["memory"]["fragment"]["within"] == within
+    without = {**found, "system": {**found["system"], "frames": seconds["frames"]}}
+    path = compare._machine(settled, without, case, {"curves": []})
+    machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
+    assert machine["virtual"]["memory"]["fragment"]["within"] == "160M"

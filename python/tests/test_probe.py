@@ -4,6 +4,8 @@ Processors behind virtual machines change, and neighbours are busy: no test expe
 """
 
 import json
+import mmap
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,28 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(cli: Cli) -> No
     assert "overhead_cycles: the value with which" in machine["walker"]["source"]
     # The host's small pages lie anywhere.
     assert machine["memory"]["fragment"]["kind"] == "memhog"
+
+
+def test_frames_of_another_process_are_those_of_its_largest_memory(tmp_path: Path) -> None:
+    page = mmap.PAGESIZE
+    lines = [
+        f"{8 * page:x}-{90 * page:x} r--p 00000000 08:01 77 /usr/lib/libc.so.6",
+        f"{100 * page:x}-{104 * page:x} rw-p 00000000 00:00 0 [heap]",
+        f"{200 * page:x}-{216 * page:x} rw-p 00000000 00:00 0",
+        f"{300 * page:x}-{390 * page:x} rw-p 00000000 00:00 0 [stack]",
+        f"{400 * page:x}-{490 * page:x} rw-s 00000000 00:01 0 /dev/zero (deleted)",
+        f"{500 * page:x}-{590 * page:x} ---p 00000000 00:00 0",
+    ]
+    process = tmp_path / "7"
+    process.mkdir()
+    (process / "maps").write_text("\n".join(lines))
+    # Pages 200 to 207 have frames 8 to 15, page 210 frame 40; the others are not there.
+    entries = [0] * 216
+    for page_number, frame in [*zip(range(200, 208), range(8, 16), strict=True), (210, 40)]:
+        entries[page_number] = 1 << 63 | frame
+    (process / "pagemap").write_bytes(struct.pack("216Q", *entries))
+    assert frames.of_process(7, tmp_path) == frames.Frames(9, 1, 1 / 8)
+    assert frames.of_process(8, tmp_path) is None
 
 
 def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from conftest import Cli
+from conftest import CHECKOUT, Cli
 
 from mmulab import UserError, engine, sampling
 from mmulab.engine import Job, Options
@@ -47,9 +47,21 @@ def test_samples_are_as_many_as_the_error_asked_for_needs(monkeypatch: pytest.Mo
     assert sampled is None or sampled["samples"] > 80
 
 
+@pytest.mark.parametrize("trace", [TRACE, str(CHECKOUT / "tests" / "data" / "cc1-small.mmt")])
+def test_the_length_of_a_trace_is_what_reading_all_of_it_counts(trace: str) -> None:
+    assert engine.trace_length(trace) == engine.trace_info(trace)["instructions"]
+    assert engine.trace_length(trace, 1000) == 1000
+
+
+def test_a_trace_is_read_no_further_than_it_is_run() -> None:
+    endless = "gen:gups?footprint=64M&updates=1T"
+    assert sampling.instructions(endless, Options(skip=1000, max_instructions=50_000)) == 50_000
+    assert sampling.instructions(TRACE, Options(skip=engine.trace_length(TRACE) - 7)) == 7
+    assert sampling.instructions(TRACE, Options(skip=engine.trace_length(TRACE) + 7)) == 0
+
+
 def test_a_short_run_is_in_time_throughout() -> None:
     assert sampling.sample(1_000_000, sampling.FIRST) is None
-    assert sampling.sample(None, sampling.FIRST) is None
     chosen = sampling.sample(6_000_000_000, sampling.FIRST)
     assert chosen is not None
     assert chosen["one_of"] == 1000

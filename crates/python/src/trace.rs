@@ -34,6 +34,33 @@ pub fn trace_info(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> Py
     text(&attended(py, progress.as_ref(), |desk| summarize(source.as_mut(), |now: &Progress| desk.tell(now)))?)
 }
 
+/// Instructions of a trace, or `most` if it has more; read only as far as must be, where the trace does not say.
+#[pyfunction]
+#[pyo3(signature = (path, most))]
+pub fn trace_length(py: Python<'_>, path: &str, most: Option<u64>) -> PyResult<u64> {
+    let most = most.unwrap_or(u64::MAX);
+    let mut source = open(path).map_err(of_trace)?;
+    if let Some(known) = source.info().instructions {
+        return Ok(known.min(most));
+    }
+    let (mut found, mut batches) = (0u64, 0u64);
+    let mut batch = Batch::default();
+    py.detach(|| {
+        loop {
+            // A trace that is damaged has the instructions before that.
+            let more = source.next_batch(&mut batch).unwrap_or(false);
+            found += batch.counts().0;
+            batches += 1;
+            if !more || found >= most {
+                return Ok(found.min(most));
+            }
+            if batches.is_multiple_of(BATCHES_TOLD) {
+                Python::attach(|py| py.check_signals())?;
+            }
+        }
+    })
+}
+
 /// The first `count` words of a trace in text form, and what is wrong with it if it ends before that.
 #[pyfunction]
 pub fn trace_head(path: &str, count: usize) -> PyResult<String> {

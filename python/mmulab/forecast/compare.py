@@ -64,14 +64,15 @@ def _case(plan: Settled, case: Case) -> Json:
     if kept.exists():
         seconds = json.loads(kept.read_text(encoding="utf-8"))
     else:
+        frames = timed.frames(case, plan.work)
         before = _neighbours(plan)
         runs = timed.run(case, plan.work, plan.limits)
         curves = [probe.merged(a, b) for a, b in zip(before, _neighbours(plan), strict=True)]
-        seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves}
+        seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves, "frames": frames}
         write_text(kept, json_text(seconds))
     model = plan.model
     if plan.probe is not None:
-        model = replace(model, machine=str(_machine(plan, plan.probe, case, seconds["curves"])))
+        model = replace(model, machine=str(_machine(plan, plan.probe, case, seconds)))
     return {
         "name": case.name,
         "bound": case.bound,
@@ -88,12 +89,13 @@ def _neighbours(plan: Settled) -> list[Json]:
     return [] if plan.probe is None else probe.again(plan.probe["curves"], probe.Effort())
 
 
-def _machine(plan: Settled, found: Json, case: Case, curves: list[Json]) -> Path:
-    """The machine as it was while the case was timed."""
-    anew = {curve["name"]: curve for curve in curves}
+def _machine(plan: Settled, found: Json, case: Case, seconds: Json) -> Path:
+    """The machine as it was while the case was timed: what neighbours left, and the frames that the program got."""
+    anew = {curve["name"]: curve for curve in seconds["curves"]}
     all_curves = [anew.get(curve["name"], curve) for curve in found["curves"]]
     path = plan.work / f"{case.file_name}.toml"
-    write_text(path, probe.described({**found, "curves": all_curves, **probe.figures(all_curves)}).toml)
+    here = {**found["system"], "frames": seconds.get("frames") or found["system"].get("frames")}
+    write_text(path, probe.described({**found, "system": here, "curves": all_curves, **probe.figures(all_curves)}).toml)
     return path
 
 

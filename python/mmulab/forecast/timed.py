@@ -2,14 +2,20 @@
 
 import statistics
 import subprocess
+import tempfile
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, stopwatch
 from mmulab.forecast.cases import SETTINGS, Case
-from mmulab.stopwatch.process import Program
+from mmulab.probe.frames import Frames, of_process
+from mmulab.stopwatch.process import Child, Program
 
 Json = dict[str, Any]
+# Between two looks at a program's frames.
+PAUSE_S = 0.02
 
 
 def prepare(case: Case, directory: Path) -> None:
@@ -19,6 +25,27 @@ def prepare(case: Case, directory: Path) -> None:
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Failure(f"{case.name}: its files cannot be made: {done.stderr.strip()[-200:]}")
+
+
+def frames(case: Case, directory: Path) -> Json | None:
+    """The frames that the kernel gives the program's memory on base pages, seen in a run that does not count.
+
+    None where they cannot be seen: without root, or of a program that is over too soon.
+    """
+    found: Frames | None = None
+    (setting,) = (s for s in stopwatch.SETTINGS if s.name == "4k")
+    with tempfile.TemporaryDirectory(prefix="mmulab-try-") as reports:
+        child = Child(case.argv(directory), setting.environment(Path(reports)), setting, time_in=case.time_in)
+        try:
+            while child.poll(block=False) is None:
+                now = of_process(child.pid)
+                if now is not None and (found is None or now.pages >= found.pages):
+                    found = now
+                time.sleep(PAUSE_S)
+        finally:
+            child.kill()
+            child.poll(block=True)
+    return asdict(found) if found is not None else None
 
 
 def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:

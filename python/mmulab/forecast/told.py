@@ -63,7 +63,7 @@ def run(case: Case, directory: Path, model: Model) -> Json:
     mhz = model.megahertz()
     results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
     # What was not modelled is taken to run as what was.
-    whole = int(engine.trace_info(str(trace))["instructions"])
+    whole = engine.trace_length(str(trace))
     return {name: _told(ran, mhz, whole) for name, ran in zip(SETTINGS, results, strict=True)}
 
 

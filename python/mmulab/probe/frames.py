@@ -54,6 +54,31 @@ def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Fram
     return of([entry & _FRAME for entry in entries if entry & _PRESENT])
 
 
+def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:
+    """The frames of a process's largest private anonymous mapping now; None if there is none or it cannot be seen."""
+    try:
+        ranges = [_anonymous(line) for line in (proc / str(pid) / "maps").read_text(encoding="utf-8").splitlines()]
+        start, end = max((r for r in ranges if r), key=lambda r: r[1] - r[0], default=(0, 0))
+        pages = (end - start) // mmap.PAGESIZE
+        with (proc / str(pid) / "pagemap").open("rb") as file:
+            file.seek(start // mmap.PAGESIZE * 8)
+            read = file.read(pages * 8)
+    except OSError:
+        # It may have ended.
+        return None
+    entries = struct.unpack(f"{len(read) // 8}Q", read[: len(read) // 8 * 8])
+    return of([entry & _FRAME for entry in entries if entry & _PRESENT])
+
+
+def _anonymous(line: str) -> tuple[int, int] | None:
+    """The addresses of a line of /proc/PID/maps, if it is of private, writable memory of no file but a heap."""
+    addresses, rights, _, _, inode, *name = line.split(maxsplit=5)
+    if rights[1:4:2] != "wp" or inode != "0" or (name and name[0].strip() != "[heap]"):
+        return None
+    start, _, end = addresses.partition("-")
+    return int(start, 16), int(end, 16)
+
+
 def of(frames: list[int]) -> Frames | None:
     """Counts frames by number. Returns None for an empty list, and where the system hides all numbers as 0."""
     if not any(frames):

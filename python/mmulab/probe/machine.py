@@ -314,7 +314,7 @@ def _memory(size: int, frames: Json | None) -> Json:
         within = min(gigabytes << 9, max(1, round(scattered / (1 - percent / 100)) >> 20))
         memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
         memory["source"] = (
-            f"fragment: of {show_bytes(frames['pages'] * BASE)} of fresh base pages {show_bytes(scattered)} filled "
+            f"fragment: of {show_bytes(frames['pages'] * BASE)} of base pages {show_bytes(scattered)} filled "
             f"{density:.0%} of their groups of 8 frames, the others all (pagemap)"
         )
     return memory
