@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test bench lint format docs clean
+.PHONY: help bootstrap build demo checked test golden bench lint format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ checked: $(STAMP) ## build into checked/ a package that checks its arithmetic an
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+golden: build ## hold all machines under all policies against the results in tests/golden.txt
+	$(PYTHON) scripts/golden.py
 
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed
