@@ -13,7 +13,7 @@ import pytest
 from conftest import CHECKOUT, Cli
 
 from mmulab import engine
-from mmulab.probe import described, frames, plan, report, system
+from mmulab.probe import described, frames, modelled, plan, report, system
 from mmulab.probe.nearest import nearest
 
 Json = dict[str, Any]
@@ -126,6 +126,45 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(cli: Cli) -> No
     assert "overhead_cycles: the value with which" in machine["walker"]["source"]
     # The host's small pages lie anywhere.
     assert machine["memory"]["fragment"]["kind"] == "memhog"
+
+
+def test_curves_of_the_description_are_those_of_the_computer_where_figures_are_read_off(
+    recorded: Json, tmp_path: Path
+) -> None:
+    machine = tmp_path / "m.toml"
+    machine.write_text(described(recorded).toml)
+    most = {"footprint": 600_000, "pages-4k": 1700}
+    short = [
+        {**curve, "points": [p for p in curve["points"] if p["x"] <= most[curve["name"]]][::9]}
+        for curve in recorded["curves"]
+        if curve["name"] in most
+    ]
+    heard: list[float] = []
+    found = modelled.run(short, machine, heard.append)
+    assert heard[-1] == 1
+    assert {name: len(points) for name, points in found.items()} == {c["name"]: len(c["points"]) for c in short}
+    # Two caches, and two levels of TLBs: each has its step in both curves.
+    for points in found.values():
+        # Where one level ends, a page or two decide.
+        assert sum(1 / 1.25 < point.ratio < 1.25 for point in points) >= 0.8 * len(points)
+        assert points[-1].modelled > 2 * points[0].modelled
+    text = "".join(str(cell) for column in report.modelled(found).columns for cell in column.cells)
+    assert "pages-4k" in text
+    assert modelled.plot(found).count("modelled") >= 1
+
+
+def test_curves_are_drawn_on_request(recorded: Json, cli: Cli) -> None:
+    small = {**recorded, "curves": [c for c in recorded["curves"] if c["name"] in ("add-chain", "pages-4k")]}
+    for curve in small["curves"]:
+        curve["points"] = [p for p in curve["points"] if p["x"] <= 100]
+    (cli.cwd / "small.json").write_text(json.dumps(small))
+    ran = cli("probe", "--from", "small.json", "--out", "out", "--curves")
+    assert ran.code == 0, ran.err
+    assert "pages-4k" in ran.out
+    assert (cli.cwd / "out" / "curves.svg").read_text().startswith("<?xml")
+    points = json.loads((cli.cwd / "out" / "probe.json").read_text())["modelled"]["pages-4k"]
+    assert points[0]["x"] == 16
+    assert points[0]["modelled"] > 0
 
 
 def test_frames_of_another_process_are_those_of_its_largest_memory(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mmulab import UserError, _core, engine, probe
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, print_json
 from mmulab.cli.numbers import Size
-from mmulab.probe import report
+from mmulab.probe import modelled, report
 from mmulab.result import json_text, write_text
 
 Json = dict[str, Any]
@@ -46,6 +46,13 @@ CPU_MAX = 1023
     metavar="FILE",
     help="Measure nothing: read the curves from FILE, a probe.json.",
 )
+@click.option(
+    "--curves",
+    "compares",
+    is_flag=True,
+    help="Also run the chases of caches and TLBs on the description, in the simulator, and draw both curves into "
+    "curves.svg. Takes a minute or two.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write figures and curves as JSON instead of the table.")
 def command(
     out: Path,
@@ -54,6 +61,7 @@ def command(
     memory: int | None,
     cpu: int | None,
     source: Path | None,
+    compares: bool,
     as_json: bool,
 ) -> None:
     """Describe this computer by timing: its caches, TLBs, page walks and memory, and a machine file for `mmulab run`.
@@ -72,10 +80,19 @@ def command(
     write_text(machine, description.toml)
     found["walks"] = list(description.walks.compared)
     write_text(out / "probe.json", json_text(found))
+    beside: dict[str, list[modelled.Point]] = {}
+    if compares:
+        with console.progress("simulating", closing=False) as hear:
+            beside = modelled.run(found["curves"], machine, lambda share: hear({"fraction": share}))
+        found["modelled"] = modelled.data(beside)
+        write_text(out / "probe.json", json_text(found))
+        write_text(out / "curves.svg", modelled.plot(beside))
     if as_json:
         print_json(found)
     else:
         report.print_probe(console.out(), found)
+        if beside:
+            console.out().print(report.modelled(beside))
     noisy = report.noisy(found)
     if noisy:
         worst = max(noisy, key=lambda name: noisy[name])
@@ -84,7 +101,8 @@ def command(
             f"{len(found['noise'])} curves by more than {report.NOISY:.0%}. Other programs, or neighbours on the host, "
             "were busy"
         )
-    console.say(f"wrote {machine} and {out / 'probe.json'}; try: mmulab run {machine} --trace FILE")
+    drawn = f", {out / 'curves.svg'}" if compares else ""
+    console.say(f"wrote {machine}{drawn} and {out / 'probe.json'}; try: mmulab run {machine} --trace FILE")
 
 
 def _effort(quick: bool, repeats: int | None, memory: int | None) -> probe.Effort:

@@ -1,16 +1,20 @@
 """A probe as text: the machine, its figures, and the reasons why some are missing."""
 
+from math import log
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from mmulab.probe.modelled import Point
 from mmulab.tables import plain
 from mmulab.units import show_bytes, show_percent
 
 Json = dict[str, Any]
 # Noise of a curve's repeats from which on the reader is warned.
 NOISY = 0.1
+# Points of curves agree within this factor.
+NEAR = 1.25
 # Names for readers; figures that are not listed keep their key.
 NAMES = {
     "frequency_mhz": "clock",
@@ -96,6 +100,23 @@ def walks(compared: list[Json]) -> Table:
     for one in compared:
         timed, modelled = one["timed"], one["modelled"]
         made.add_row(one["curve"], f"{one['pages']:,}", f"{timed:.0f}", f"{modelled:.0f}", f"{modelled / timed:.2f}")
+    return made
+
+
+def modelled(curves: dict[str, list[Point]]) -> Table:
+    """How far the description's curves are from the computer's."""
+    made = plain()
+    made.add_column("curve", no_wrap=True)
+    for name in ("points", "within 25 %", "furthest at", "cycles, timed", "modelled", "ratio"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for name, points in curves.items():
+        if not points:
+            continue
+        worst = max(points, key=lambda p: abs(log(p.ratio)))
+        near = sum(abs(log(p.ratio)) <= log(NEAR) for p in points)
+        at = show(worst.x, "bytes") if name == "footprint" else f"{worst.x:,} pages"
+        figures = [f"{worst.timed:.1f}", f"{worst.modelled:.1f}", f"{worst.ratio:.2f}"]
+        made.add_row(name, str(len(points)), str(near), at, *figures)
     return made
 
 

@@ -23,7 +23,7 @@ LINE = 64
 WARM, ROUNDS = 2, 4
 # Instructions of a load of `gen:pointer-chase`.
 INSTRUCTIONS = 3
-# Host memory beside the guest's: chases touch less than 100 MB, and less memory is sooner made.
+# Host memory beside the guest's: chases touch less than 1.5 GB, and less memory is sooner made.
 BESIDE_GB = 8
 
 
@@ -77,7 +77,8 @@ def find(timed: Sequence[tuple[Chase, int, float]], write: Callable[[Walks], str
         for without, machine in machines.items():
             write_text(machine, tried[without])
         # As many lines that lie together: their loads need no walk, so that all descriptions have the same.
-        together = {pages: _load(_job(machines[False], CHASES[0]), pages, LINE, 1) for _, pages, _ in timed}
+        first = bounded(engine.Job(str(machines[False]), CHASES[0].policy))
+        together = {pages: _load(first, pages, LINE, 1) for _, pages, _ in timed}
         fits = [_fit(machine, without, timed, together) for without, machine in machines.items()]
     return min(fits, key=lambda fit: fit[1])[0]
 
@@ -89,7 +90,7 @@ def _fit(
 
     def modelled(of: tuple[Chase, int, float]) -> float:
         chase, pages, _ = of
-        job = _job(machine, chase)
+        job = bounded(engine.Job(str(machine), chase.policy))
         arrays = engine.resolve(job)["machine"]["tlb"]
         hit = next((a["hit_cycles"] for a in arrays if a["level"] == 2 and a["side"] in ("data", "both")), 0)
         return _load(job, pages, APART, chase.together) - together[pages] - float(hit)
@@ -105,14 +106,13 @@ def _fit(
     return Walks(without, overhead, compared), sum((d - overhead) ** 2 for d in distance)
 
 
-def _job(machine: Path, chase: Chase) -> engine.Job:
-    """The chase's policy on a description, with no more of a host's memory than chases need."""
-    job = engine.Job(str(machine), chase.policy)
+def bounded(job: engine.Job) -> engine.Job:
+    """The job with no more of a host's memory than chases need."""
     virtual = engine.resolve(job)["machine"].get("virtual")
     if not virtual:
         return job
     size = int(virtual["memory"]["size"].removesuffix("G")) + BESIDE_GB
-    return engine.Job(str(machine), chase.policy, (f"memory.size={size}G",))
+    return engine.Job(job.machine, job.policy, (f"memory.size={size}G",))
 
 
 def _load(job: engine.Job, nodes: int, node: int, together: int) -> float:
