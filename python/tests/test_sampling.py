@@ -54,7 +54,7 @@ def test_the_length_of_a_trace_is_what_reading_all_of_it_counts(trace: str) -> N
 
 
 def test_a_trace_is_read_no_further_than_it_is_run() -> None:
-    endless = "gen:gups?footprint=64M&updates=1T"
+    endless = "gen:gups?footprint=64M&updates=1000000000000"
     assert sampling.instructions(endless, Options(skip=1000, max_instructions=50_000)) == 50_000
     assert sampling.instructions(TRACE, Options(skip=engine.trace_length(TRACE) - 7)) == 7
     assert sampling.instructions(TRACE, Options(skip=engine.trace_length(TRACE) + 7)) == 0

@@ -13,8 +13,10 @@ use serde_json::json;
 #[serde(deny_unknown_fields)]
 pub struct HugeRange {
     /// The first.
+    #[schemars(range(min = 0, max = 9_223_372_036_854_775_807_i64))]
     pub start: u64,
     /// The one after the last.
+    #[schemars(range(min = 0, max = 9_223_372_036_854_775_807_i64))]
     pub end: u64,
 }
 
