@@ -22,7 +22,7 @@ def made(count: int) -> list[tuple[float, float, float]]:
 
 
 def test_a_polynomial_is_found_and_told_of_mosaics_that_were_held_back() -> None:
-    features = made(12)
+    features = made(9)
     seconds = [1.0 + 2e-9 * c + 1e-8 * h for h, _, c in features]
     fitted = mosmodel.fit(features, seconds)
     assert fitted.worst < 0.01
@@ -30,7 +30,7 @@ def test_a_polynomial_is_found_and_told_of_mosaics_that_were_held_back() -> None
 
 
 def test_a_curve_is_fitted_better_than_by_a_line_through_two_runs() -> None:
-    features = made(14)
+    features = made(10)
     # Overlap grows with walks: half of them cost far more than half of what all cost.
     seconds = [1.0 + 4e-9 * c - 2.4e-17 * c * c for _, _, c in features]
     fitted = mosmodel.fit(features, seconds)
@@ -40,7 +40,7 @@ def test_a_curve_is_fitted_better_than_by_a_line_through_two_runs() -> None:
 
 def test_noise_shows_in_the_error_of_held_back_mosaics() -> None:
     drawn = random.Random(5)
-    features = made(10)
+    features = made(8)
     fitted = mosmodel.fit(features, [1.0 + 2e-9 * c + 0.3 * drawn.random() for _, _, c in features])
     assert fitted.worst > 0.05
     # A model that has seen all of them would be nearer: that is not what is told.
@@ -87,7 +87,7 @@ def test_a_recording_is_run_under_the_layouts_of_the_stopwatch(build: Build, tmp
 def test_six_mosaics_have_a_model_and_a_forecast(build: Build, cli: Cli) -> None:
     ran = cli(
         "try", "--mosaics", "6", "--pairs", "6", "--machine", MACHINE, "--forecast", "linux-thp",
-        "--forecast", "linux-4k,tlb.L2-DTLB.entries=6144", "--json", "--", build(TOUCH, "-O1"), "24", "3000",
+        "--forecast", "linux-4k,tlb.L2-DTLB.entries=6144", "--json", "--", build(TOUCH, "-O1"), "24", "1000",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     found = ran.json()["model"]
