@@ -94,12 +94,21 @@ def runs() -> Iterator[tuple[Trace, engine.Job]]:
                 yield trace, engine.Job(machine, policy, trace.sets, host)
 
 
+def _rounded(value: Any) -> Any:
+    """With nine digits of each fraction: the last ones of a logarithm are the processor's and the C library's."""
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
 def line(trace: Trace, job: engine.Job) -> str:
     """A line of the file. What cannot be run is a line, too: its refusal is a result."""
     options = engine.Options(**{"max_instructions": INSTRUCTIONS, "threads": 1, **dict(trace.options)})
     try:
         (result,) = engine.run(trace.name, [job], options).results
-        data = {key: value for key, value in result.data.items() if key not in ASIDE}
+        data = _rounded({key: value for key, value in result.data.items() if key not in ASIDE})
         found = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
     except Exception as error:
         found = "refused:" + hashlib.sha256(str(error).encode()).hexdigest()[:16]
