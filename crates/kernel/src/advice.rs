@@ -12,11 +12,6 @@ use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 use mmulab_trace::Advice;
 
-/// Numbers of MADV_POPULATE_READ and MADV_POPULATE_WRITE (include/uapi/asm-generic/mman-common.h). Both fault pages in as
-/// MAP_POPULATE does, for loads or for stores by the mapping's rights.
-const POPULATE_READ: i32 = 22;
-const POPULATE_WRITE: i32 = 23;
-
 impl Space {
     /// Takes advice on a range. Parts that are not mapped are passed over, and make the result ENOMEM.
     pub(crate) fn advise(
@@ -57,7 +52,8 @@ impl Space {
                 }
             }
             Advice::Willneed => self.will_need(cx, pages),
-            Advice::Other(POPULATE_READ | POPULATE_WRITE) => {
+            // For loads or for stores by the mapping's rights, as with MAP_POPULATE.
+            Advice::POPULATE_READ | Advice::POPULATE_WRITE => {
                 for (start, end) in self.parts(pages, |_| true) {
                     if self.fill(cx, Pages { start, end }).is_err() {
                         return Ok(Err(EventError::PopulateShort));

@@ -20,9 +20,6 @@ pub struct HugeRange {
     pub end: u64,
 }
 
-/// MADV_POPULATE_WRITE: what was to be populated when mapped is populated once it is advised.
-const POPULATE_WRITE: Advice = Advice::Other(23);
-
 /// `source` with its private anonymous memory at `ranges` advised.
 pub fn reshape(ranges: &[HugeRange], source: Box<dyn Source>) -> Box<dyn Source> {
     let mut info = source.info().clone();
@@ -75,7 +72,9 @@ impl Advised {
         out.push_event(event);
         self.chosen(start, end).for_each(|advice| out.push_event(advice));
         if populate {
-            out.push_event(Event::Madvise { addr: VirtAddr::new(start), len: end - start, advice: POPULATE_WRITE });
+            // Once it is advised.
+            let advice = Advice::POPULATE_WRITE;
+            out.push_event(Event::Madvise { addr: VirtAddr::new(start), len: end - start, advice });
         }
     }
 }
@@ -156,7 +155,7 @@ mod tests {
             map(0x10000, 0x8000, false, false),
             advice(0x10000, 0x2000, Advice::Hugepage),
             advice(0x14000, 0x4000, Advice::Hugepage),
-            advice(0x10000, 0x8000, POPULATE_WRITE),
+            advice(0x10000, 0x8000, Advice::POPULATE_WRITE),
             map(0x10000, 0x1000, false, true),
             Event::Tick,
             heap(0x3000),

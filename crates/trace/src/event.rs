@@ -55,6 +55,13 @@ pub enum Advice {
     Other(i32),
 }
 
+impl Advice {
+    /// MADV_POPULATE_READ (include/uapi/asm-generic/mman-common.h): pages are faulted in, as by MAP_POPULATE.
+    pub const POPULATE_READ: Self = Self::Other(22);
+    /// MADV_POPULATE_WRITE: the same, for stores.
+    pub const POPULATE_WRITE: Self = Self::Other(23);
+}
+
 /// A loadable segment (PT_LOAD) of an ELF file, as the file's program headers say. Addresses and lengths are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ImageSegment {
