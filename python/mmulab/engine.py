@@ -69,6 +69,12 @@ class Ran:
     results: list[Result]
     decode: Json = field(default_factory=dict)
 
+    def whole(self) -> list[Result]:
+        """The results. Raises KeyboardInterrupt where the user stopped it: times of parts are not to be compared."""
+        if any(result.ended == "interrupted" for result in self.results):
+            raise KeyboardInterrupt
+        return self.results
+
 
 def version() -> str:
     """The engine's version."""

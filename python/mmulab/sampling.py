@@ -68,8 +68,7 @@ def run_to_end(
 ) -> Ran:
     """As `run`. Raises KeyboardInterrupt where the user stopped it: times of parts of a run are not to be compared."""
     ran = run(name, jobs, options, error, progress)
-    if any(result.ended == "interrupted" for result in ran.results):
-        raise KeyboardInterrupt
+    ran.whole()
     return ran
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from conftest import CHECKOUT
 
-# One line of so many: a prime, so that every machine, policy and trace is among the sample.
+# The suite compares every 29th line. 29 is a prime, so the sample has lines of every machine, policy and trace.
 EVERY = 29
 
 

@@ -1,6 +1,6 @@
-"""What commands share that run either a trace or what stands for paper 4's programs."""
+"""What commands of experiments share: options, and the choice of a trace or of what stands for paper 4's programs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ import rich_click as click
 
 from mmulab import engine
 from mmulab.cli import completion, console
-from mmulab.cli.common import existing_trace
+from mmulab.cli.common import F, existing_trace
 from mmulab.reproduce import all_page_sizes
 
 if TYPE_CHECKING:
@@ -46,6 +46,17 @@ PAGE = click.option(
     help="Also put the tables into this page, between its marks.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the tables.")
+
+
+def work_option(default: str) -> Callable[[F], F]:
+    """`--work`, of commands that time programs."""
+    return click.option(
+        "--work",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(default),
+        show_default=True,
+        help="Where recordings and timings are kept; what is there is not made again.",
+    )
 
 
 def only_without_trace(**options: Any) -> None:

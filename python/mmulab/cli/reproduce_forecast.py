@@ -5,7 +5,7 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab.cli import completion, console
+from mmulab.cli import completion, console, programs
 from mmulab.cli.common import CONTEXT, Names, Partial, print_json, set_option
 from mmulab.cli.probe import read_probe
 from mmulab.result import json_text, write_text
@@ -33,13 +33,7 @@ from mmulab.result import json_text, write_text
 @click.option(
     "--max-instructions", type=click.IntRange(1_000_000), help="Model this many instructions of a program at most."
 )
-@click.option(
-    "--work",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/forecast"),
-    show_default=True,
-    help="Where recordings and timings are kept; what is there is not made again.",
-)
+@programs.work_option("build/forecast")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

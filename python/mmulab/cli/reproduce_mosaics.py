@@ -32,13 +32,7 @@ from mmulab.stopwatch.pairs import FEWEST as FEWEST_PAIRS
     show_default=True,
     help="Simulate this many instructions of a program at most.",
 )
-@click.option(
-    "--work",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/mosaics"),
-    show_default=True,
-    help="Where recordings and timings are kept; what is there is not made again.",
-)
+@programs.work_option("build/mosaics")
 @programs.PAGE
 @programs.OUT
 @programs.JSON

@@ -37,7 +37,7 @@ class Plan:
     sets: tuple[str, ...]
     mosaics: int
     pairs: int
-    # Of each program at most so many instructions are simulated: shares of hits and walks are those of all of it.
+    # Instructions of a program that are simulated at most: its hits and walks are taken to go on in proportion.
     instructions: int
     work: Path
 

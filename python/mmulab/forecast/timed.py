@@ -3,7 +3,6 @@
 import statistics
 import subprocess
 import tempfile
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from typing import Any
 from mmulab import Failure, stopwatch
 from mmulab.forecast.cases import SETTINGS, Case
 from mmulab.probe.frames import Frames, of_process
-from mmulab.stopwatch.process import Child, Program
+from mmulab.stopwatch.process import Program, watched
 
 Json = dict[str, Any]
-# Between two looks at a program's frames.
-PAUSE_S = 0.02
 
 
 def prepare(case: Case, directory: Path) -> None:
@@ -32,20 +29,19 @@ def frames(case: Case, directory: Path) -> Json | None:
 
     None where they cannot be seen: without root, or of a program that is over too soon.
     """
-    found: Frames | None = None
+    found: list[Frames] = []
+
+    def look(pid: int) -> None:
+        now = of_process(pid)
+        if now is not None:
+            found.append(now)
+
     (setting,) = (s for s in stopwatch.SETTINGS if s.name == "4k")
     with tempfile.TemporaryDirectory(prefix="mmulab-try-") as reports:
-        child = Child(case.argv(directory), setting.environment(Path(reports)), setting, time_in=case.time_in)
-        try:
-            while child.poll(block=False) is None:
-                now = of_process(child.pid)
-                if now is not None and (found is None or now.pages >= found.pages):
-                    found = now
-                time.sleep(PAUSE_S)
-        finally:
-            child.kill()
-            child.poll(block=True)
-    return asdict(found) if found is not None else None
+        watched(Program(case.argv(directory), time=case.time_in), setting, Path(reports), look)
+    # The last look of those that saw most pages.
+    most = max(reversed(found), key=lambda frames: frames.pages, default=None)
+    return asdict(most) if most is not None else None
 
 
 def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:

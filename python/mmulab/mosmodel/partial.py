@@ -9,7 +9,7 @@ from typing import Any
 
 from mmulab import Failure, engine, paths
 from mmulab.engine import Job, Options, ProgressCallback
-from mmulab.result import Result, json_text, write_text
+from mmulab.result import json_text, write_text
 from mmulab.stopwatch import mosaics
 from mmulab.stopwatch.mosaics import Pool, Segment
 from mmulab.stopwatch.process import Program, reported
@@ -102,13 +102,7 @@ def forecast(recorded: Recorded, job: Job, options: Options, progress: ProgressC
 
 
 def _run(trace: str, job: Job, options: Options, progress: ProgressCallback | None) -> Counted:
-    (result,) = engine.run(trace, [job], options, progress).results
-    if result.ended == "interrupted":
-        raise KeyboardInterrupt
-    return _counted(result)
-
-
-def _counted(result: Result) -> Counted:
+    (result,) = engine.run(trace, [job], options, progress).whole()
     tlb, walks = result.counts["tlb"], result.counts["walks"]
     kinds = ("data", "instruction")
     return Counted(

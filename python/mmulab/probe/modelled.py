@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from mmulab import engine
-from mmulab.probe.walks import APART, INSTRUCTIONS, LINE, bounded
+from mmulab.probe.walks import APART, LINE, bounded, load
 from mmulab.reproduce.svg import COLOURS, finish, start
 
 Json = dict[str, Any]
@@ -82,17 +82,10 @@ def _chosen(curves: Sequence[Json], kind: Kind) -> list[Json]:
 
 
 def _load(machine: Path, kind: Kind, nodes: int) -> float:
-    """Cycles of a load of a chase over so many nodes, once they are where they will be."""
-    job = bounded(engine.Job(str(machine), kind.policy))
+    """Cycles of a load of a chase over so many nodes, after rounds that fill caches and TLBs."""
     warm = min(nodes * LEAST_ROUNDS, MOST)
     counted = min(max(nodes * LEAST_ROUNDS, 2000), MOST)
-    size = f"footprint={nodes * kind.node}&node={kind.node}&references={warm + counted}"
-    trace = f"gen:pointer-chase?{size}&populate=true"
-    ran = engine.run(trace, [job], engine.Options(timing=True, skip=warm * INSTRUCTIONS, threads=1))
-    (result,) = ran.results
-    if result.ended == "interrupted":
-        raise KeyboardInterrupt
-    return float(result.data["timing"]["cycles"]) / counted
+    return load(bounded(engine.Job(str(machine), kind.policy)), nodes, kind.node, (warm, counted))
 
 
 def data(found: dict[str, list[Point]]) -> Json:

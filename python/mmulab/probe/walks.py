@@ -116,10 +116,19 @@ def bounded(job: engine.Job) -> engine.Job:
 
 
 def _load(job: engine.Job, nodes: int, node: int, together: int) -> float:
-    """Cycles of a load of a chase."""
+    return load(job, nodes, node, (nodes * WARM, nodes * ROUNDS), together)
+
+
+def load(job: engine.Job, nodes: int, node: int, loads: tuple[int, int], together: int = 1) -> float:
+    """Cycles of a load of a chase over `nodes` nodes of `node` bytes.
+
+    `loads` are those that warm up, and those that count. Raises KeyboardInterrupt when it is stopped.
+    """
+    warm, counted = loads
     trace = (
         f"gen:pointer-chase?footprint={nodes * node}&node={node}&together={together}"
-        f"&references={nodes * (WARM + ROUNDS)}&populate=true"
+        f"&references={warm + counted}&populate=true"
     )
-    options = engine.Options(timing=True, skip=nodes * WARM * INSTRUCTIONS)
-    return float(engine.run(trace, [job], options).results[0].data["timing"]["cycles"]) / (nodes * ROUNDS)
+    options = engine.Options(timing=True, skip=warm * INSTRUCTIONS)
+    (result,) = engine.run(trace, [job], options).whole()
+    return float(result.data["timing"]["cycles"]) / counted

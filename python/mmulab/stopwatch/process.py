@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -170,6 +170,11 @@ class Child:
 
 def run(program: Program, setting: Setting, reports: Path, samples: list[dict[str, int]] | None = None) -> Run:
     """Runs it once. With `samples` its pages are looked at while it runs, which costs it time: not for timed runs."""
+    return watched(program, setting, reports, None if samples is None else lambda pid: samples.append(pages_of(pid)))
+
+
+def watched(program: Program, setting: Setting, reports: Path, look: Callable[[int], object] | None) -> Run:
+    """Runs it once. With `look` the process is looked at while it runs, again and again."""
     child: Child | None = None
     with Counters() as counters:
         try:
@@ -179,8 +184,8 @@ def run(program: Program, setting: Setting, reports: Path, samples: list[dict[st
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, held)
             if program.bench is not None:
-                return _served(program, child, samples)
-            ended = child.poll(block=True) if samples is None else _sampled(child, samples)
+                return _served(program, child, look)
+            ended = child.poll(block=True) if look is None else _looked_at(child, look)
             assert ended is not None
             ended.counts = counters.read()
             return ended
@@ -190,24 +195,24 @@ def run(program: Program, setting: Setting, reports: Path, samples: list[dict[st
                 child.poll(block=True)
 
 
-def _sampled(child: Child, samples: list[dict[str, int]]) -> Run:
+def _looked_at(child: Child, look: Callable[[int], object]) -> Run:
     pause = 0.001
     while (ended := child.poll(block=False)) is None:
-        samples.append(pages_of(child.pid))
+        look(child.pid)
         time.sleep(pause)
         pause = min(0.02, pause * 1.5)
     return ended
 
 
-def _served(program: Program, server: Child, samples: list[dict[str, int]] | None) -> Run:
+def _served(program: Program, server: Child, look: Callable[[int], object] | None) -> Run:
     """Drives the server by the client: the client's wall time, the server's user and kernel time."""
     _wait_for(program, server)
     assert program.bench is not None
     begun = time.monotonic()
     client = subprocess.run(program.bench, shell=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     wall = time.monotonic() - begun
-    if samples is not None:
-        samples.append(pages_of(server.pid))
+    if look is not None:
+        look(server.pid)
     died = server.poll(block=False)
     if died is not None:
         raise Failure(f"{program.argv[0]}: the server ended by itself, with exit code {died.exit_code}: {died.stderr}")
