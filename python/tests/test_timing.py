@@ -306,3 +306,28 @@ def test_generators_say_how_their_loads_depend_on_each_other() -> None:
         assert both[0]["unknown_instructions"] == 0
     assert chase[0]["cycles"] > 300 * 65536
     assert gups[0]["cycles"] < 100 * 65536
+
+
+def test_a_prefetch_that_faults_costs_what_the_load_alone_would(tmp_path: Path) -> None:
+    """CHANGELOG number 26. One instruction loads from one new page after the other, and each load faults.
+
+    Another one's walks keep the only walker busy, so that a walk which is asked for in the past begins now.
+    """
+    machine, pages, others = tmp_path / "machine.toml", 64, DATA + (1 << 24)
+    shape = {**ROOMY, "strides": 4, "stride_distance": 8, "walkers": 1, "dtlb": 1}
+    latencies = "\n".join(f"{name} = {cycles}" for name, cycles in LATENCIES.items())
+    machine.write_text(MACHINE.format(**shape, latencies=latencies), encoding="utf-8")
+    cycles = []
+    for count in (pages // 2, pages):
+        lines = [f"mmap {CODE:#x} 64K rwx anon populate", f"mmap {DATA:#x} {pages * 4}K rw anon"]
+        lines.append(f"mmap {others:#x} 256K rw anon populate")
+        for page in range(count):
+            for code, address in ((CODE, DATA + page * 4096), (CODE + 256, others + page * page % 37 * 4096)):
+                lines += [f"code {LOAD.text()}", f"f {code:#x} x1", f"r {address:#x}"]
+        trace = tmp_path / f"{count}.mmtx"
+        trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        result = engine.run(str(trace), [engine.Job(str(machine), "linux-4k")], engine.Options(timing=True)).results[0]
+        cycles.append(int(result.data["timing"]["cycles"]))
+    # A fault waits for two walks and for a line, and not for all that the faults before it waited for.
+    assert cycles[1] < 2.2 * cycles[0]
+    assert cycles[1] < 2000 * pages

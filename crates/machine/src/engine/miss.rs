@@ -22,6 +22,8 @@ pub(crate) struct Timeline {
     pub at: u64,
     /// When the second level had answered.
     pub second_level_until: u64,
+    /// What its walks took once they had begun.
+    pub walking: u64,
     /// How far away the last line was that a walk read ([`mmulab_walker::Caches::depth`]).
     pub walk_by: u8,
     /// Whether a kernel had to do something.
@@ -266,6 +268,7 @@ impl Machine {
         | Nested::Violation(Violation { cycles, .. })) = walk;
         let (end, stall) = if TIMED {
             p.time.at = core.slots.schedule(p.time.at, cycles);
+            p.time.walking += u64::from(cycles);
             p.time.walk_by = core.walker.steps().iter().fold(0, |far, step| match step.server {
                 Server::Cache(by) => far.max(self.caches.depth(by)),
                 Server::WalkCache(_) | Server::NestedTlb => far,

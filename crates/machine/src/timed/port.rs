@@ -114,9 +114,10 @@ impl<'a, W: Watch> Port<'a, W> {
         };
         let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
         if time.trapped {
-            // A prefetch that needs the kernel is given up.
+            // A prefetch that needs the kernel is given up, and the load's own walk begins. What the prefetch waited for, such as
+            // for a walker, is no part of that.
             time.second_level_until += at - began;
-            time.at += at - began;
+            time.at = time.at.max(time.second_level_until + time.walking);
             let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
             return Ok((time, there, by));
         }
