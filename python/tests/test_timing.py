@@ -331,3 +331,39 @@ def test_a_prefetch_that_faults_costs_what_the_load_alone_would(tmp_path: Path) 
     # A fault waits for two walks and for a line, and not for all that the faults before it waited for.
     assert cycles[1] < 2.2 * cycles[0]
     assert cycles[1] < 2000 * pages
+
+
+def test_a_neighbour_on_the_core_takes_entries_and_lines() -> None:
+    """A chase over 40 pages fits TLBs and caches. Entries that another thread displaces are fetched anew."""
+
+    def told(*sets: str) -> tuple[int, int, int]:
+        """Cycles, first-level misses of data, and walks for data."""
+        trace = "gen:pointer-chase?footprint=2664960&node=66624&references=400000&populate=true"
+        job = engine.Job("zen4-epyc9004", "linux-4k", sets)
+        found = engine.run(trace, [job], engine.Options(timing=True, skip=150_000)).results[0].data
+        arrays = {array["name"]: array for array in found["counts"]["arrays"]}
+        walks = found["counts"]["walks"]["data"]["walks"]
+        return found["timing"]["cycles"], arrays["L1-DTLB"]["misses"], walks
+
+    alone, *nothing = told()
+    assert nothing == [0, 0]
+    first = told("tlb.L1-DTLB.retention_cycles=20000")
+    both = told("tlb.L1-DTLB.retention_cycles=20000", "tlb.L2-DTLB.retention_cycles=20000")
+    lines = told("cache.L1D.retention_cycles=20000", "cache.L1D.retention_shape=0.5")
+    # Each of 40 entries goes about once in 20,000 cycles, and is looked for again within 200.
+    gone = first[0] / 20_000 * 40
+    assert gone / 1.2 < first[1] < gone * 1.2
+    assert first[2] == 0
+    # When it goes from the first level, it has often gone from the second.
+    assert gone / 10 < both[2] < both[1]
+    assert alone < first[0] < both[0]
+    assert lines[1:] == (0, 0)
+    assert lines[0] > alone
+
+
+def test_designs_whose_entries_are_no_pages_keep_them(cli: Cli) -> None:
+    """Which entries a neighbour would displace there is not modelled."""
+    chase = "gen:pointer-chase?footprint=4M&node=4160"
+    ran = cli("run", "haswell-mix", "--trace", chase, "--set", "tlb.STLB.retention_cycles=20000")
+    assert ran.code == 2
+    assert "tlb.STLB: retention_cycles is modelled for designs plain and zen: leave it out" in ran.err

@@ -5,6 +5,7 @@
 //! of the two instruction sets, run before and after each burst: a frequency that moves between bursts cancels out.
 
 use crate::HostError;
+use std::time::Instant;
 
 /// Nanoseconds of CPU time that this thread has had.
 pub fn thread_ns() -> u64 {
@@ -156,6 +157,16 @@ pub fn timed(work: impl FnOnce()) -> Took {
     let after = frequency(CALIBRATION_US);
     // The chain can only seem slower than it is, when something interrupts it.
     Took { ns, cycles: ns * before.max(after) }
+}
+
+/// Times `work` without anything before it, for work that must begin now. The clock is the wall's: a question about this
+/// thread's own time takes longer than short work.
+pub fn timed_at_once(work: impl FnOnce()) -> Took {
+    let begun = Instant::now();
+    work();
+    let ns = begun.elapsed().as_nanos() as f64;
+    let after = frequency(CALIBRATION_US).max(frequency(CALIBRATION_US));
+    Took { ns, cycles: ns * after }
 }
 
 /// Keeps this thread on one CPU; on the one it is on if none is named. The CPU.

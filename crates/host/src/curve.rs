@@ -6,7 +6,7 @@
 use crate::{
     Backing, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
-    clock::{Took, add_among_others, frequency, timed},
+    clock::{Took, add_among_others, frequency, timed, timed_at_once},
     random::Random,
     region::{LARGE, LINE, PAGE, Region},
     window,
@@ -47,10 +47,13 @@ pub enum Pattern {
         /// Footprint of both chases together.
         bytes: u64,
     },
-    /// Every line of `bytes`, once, by 8 chases at once, `x` microseconds after all were used. No control.
+    /// Every line of `bytes`, once, by `chains` chases at once, `x` microseconds after all were used. No control.
     Idle {
-        /// Footprint: more than the caches of one core.
+        /// Footprint: what the cache has whose lines are left alone.
         bytes: u64,
+        /// Chases of a round: a round that is short beside the wait ages its own lines little.
+        #[serde(default = "idle_chains")]
+        chains: u64,
     },
     /// Every line of `bytes`, each `x` lines further on than the one before, by one load instruction. No control.
     Strides {
@@ -62,6 +65,11 @@ pub enum Pattern {
         /// Pages in all.
         pages: u64,
     },
+}
+
+/// Chases of a curve that does not say how many.
+fn idle_chains() -> u64 {
+    8
 }
 
 /// What to measure.
@@ -119,8 +127,12 @@ const FEWEST: u64 = 256;
 const BURSTS: u32 = 3;
 /// Rounds of loads that do not wait for each other.
 const ROUNDS: usize = 8;
-/// Chases of a round after a wait: a round that is short beside the wait ages its own lines little.
-pub(crate) const IDLE_CHAINS: u64 = 8;
+/// Rounds before a wait: neighbours may have displaced what the first one brings before the second one meets it.
+const IDLE_ROUNDS: u64 = 4;
+/// Bytes above which one such round is enough, for it is long.
+const IDLE_LONG: u64 = 1 << 20;
+/// Lines up to which each round of a footprint is measured as a whole, 32 MB: as many as a third level has.
+const WHOLE_ROUND: usize = 1 << 19;
 /// Longest that a point may wait.
 const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Page-table entries in a line.
@@ -146,7 +158,7 @@ impl CurveSpec {
             Pattern::Within => 32 * LARGE as u64,
             Pattern::Spread { .. } => most * LARGE as u64,
             Pattern::Chains { bytes }
-            | Pattern::Idle { bytes }
+            | Pattern::Idle { bytes, .. }
             | Pattern::Window { bytes }
             | Pattern::Strides { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
@@ -163,6 +175,7 @@ impl CurveSpec {
         }
         let many = match self.pattern {
             Pattern::Chains { .. } | Pattern::PageChains { .. } => self.xs.iter().find(|x| !CHAINS.contains(x)),
+            Pattern::Idle { ref chains, .. } => Some(chains).filter(|chains| !CHAINS.contains(chains)),
             _ => None,
         };
         if let Some(x) = many {
@@ -231,7 +244,7 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
     let mut found: Vec<u64> = match spec.pattern {
         Pattern::Adds | Pattern::WideAdds => Vec::new(),
         Pattern::Footprint => (0..(x / line).max(1)).map(|i| i * line).collect(),
-        Pattern::Idle { bytes } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Idle { bytes, .. } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
         Pattern::Chains { bytes } | Pattern::Window { bytes } => {
             (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
         }
@@ -276,6 +289,24 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
 /// Measures the chase over `lines` by `chains`: the fastest of some bursts.
 fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     chase_by(run, region, lines, chains, burst_us)
+}
+
+/// The same over every line of a footprint: the fastest of some runs of whole rounds. A part of a round would meet the lines
+/// that were written last, and no lines that are as old as lines become.
+fn rounds(region: &Region, lines: &[u64], burst_us: u64) -> Took {
+    if lines.len() > WHOLE_ROUND {
+        return chase(region, lines, 1, burst_us);
+    }
+    let mut heads = link(region, lines, 1);
+    let round = lines.len() as u64;
+    run(&mut heads, round);
+    let tried = timed(|| run(&mut heads, round));
+    let many = (burst_us as f64 * 1000.0 / tried.ns.max(1.0)) as u64 + 1;
+    // A run is rounded up to eights.
+    let steps = (many * round).next_multiple_of(8);
+    let fastest = (0..BURSTS).map(|_| timed(|| run(&mut heads, steps))).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
+    let best = fastest.unwrap_or(tried);
+    Took { ns: best.ns / steps as f64, cycles: best.cycles / steps as f64 }
 }
 
 /// The same by another way to follow chases.
@@ -327,17 +358,18 @@ fn windows(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point])
 }
 
 /// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use too?
-fn chase_after(region: &Region, lines: &[u64], idle_us: u64) -> Took {
-    let mut heads = link(region, lines, IDLE_CHAINS);
-    let round = lines.len() as u64 / IDLE_CHAINS;
-    run(&mut heads, round);
+fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Took {
+    let mut heads = link(region, lines, chains);
+    let round = lines.len() as u64 / chains;
+    let rounds = if lines.len() as u64 * LINE as u64 > IDLE_LONG { 1 } else { IDLE_ROUNDS };
+    run(&mut heads, rounds * round);
     let until = Instant::now() + Duration::from_micros(idle_us);
     // Without sleep: the core stays this program's, and its clock as fast as it is.
     while Instant::now() < until {
         std::hint::spin_loop();
     }
-    let took = timed(|| run(&mut heads, round));
-    let accesses = (round * IDLE_CHAINS) as f64;
+    let took = timed_at_once(|| run(&mut heads, round));
+    let accesses = (round * chains) as f64;
     Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
 }
 
@@ -410,7 +442,8 @@ fn measure_point(
         _ => 1,
     };
     let took = match spec.pattern {
-        Pattern::Idle { .. } => chase_after(region, &lines, point.x),
+        Pattern::Idle { chains, .. } => chase_after(region, &lines, chains, point.x),
+        Pattern::Footprint => rounds(region, &lines, spec.burst_us),
         Pattern::PageLoads => loads(region, &lines),
         Pattern::Strides { .. } => {
             chase_by(|heads, steps| run_by_one(&mut heads[0], steps), region, &lines, 1, spec.burst_us)

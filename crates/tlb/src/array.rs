@@ -434,6 +434,13 @@ impl Array {
         }
     }
 
+    /// Evicts every entry of which `lose` says so, of designs whose entries [are pages](Self::holds_pages), telling `gone`.
+    pub fn displace(&mut self, lose: impl FnMut() -> bool, gone: impl FnMut(&Entry)) {
+        if let Kind::Pages(pages) = &mut self.kind {
+            pages.displace(lose, gone);
+        }
+    }
+
     /// Tells of every entry held, with its tag; of those that are no pages, page by page.
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         match &self.kind {

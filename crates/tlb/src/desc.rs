@@ -215,6 +215,11 @@ pub struct ArrayDesc {
     /// Each hardware thread of a core (`core.threads`) has one of its own, rather than all one together. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_thread: bool,
+    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program displaces them.
+    /// Each goes at random. For the designs `plain` and `zen`, and a core in time (`--timing`). Default: they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
+    pub retention_cycles: Option<u64>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
@@ -251,6 +256,7 @@ impl ArrayDesc {
             probe_cycles: 0,
             shared: false,
             per_thread: false,
+            retention_cycles: None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }

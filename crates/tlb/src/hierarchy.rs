@@ -105,6 +105,13 @@ impl Hierarchy {
                 what: "inclusion is modelled for designs plain and zen: set tlb_rules.inclusion to none".into(),
             });
         }
+        if let Some((odd, _)) = arrays.iter().zip(desc).find(|(a, d)| d.retention_cycles.is_some() && !a.holds_pages())
+        {
+            return Err(GeometryError {
+                array: odd.name.clone(),
+                what: "retention_cycles is modelled for designs plain and zen: leave it out".into(),
+            });
+        }
         let matters = |(a, victims): (&Array, &Vec<usize>)| !victims.is_empty() || (inclusive && a.level == 2);
         Ok(Self {
             evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
@@ -474,6 +481,12 @@ impl Hierarchy {
                 Invalidate::All => array.drop_space(None, |e| obs.invalidated(index, e)),
             }
         }
+    }
+
+    /// A program of which nothing else is known takes places of array `index`: its entries go of which `lose` says so.
+    pub fn displace<O: Observer>(&mut self, index: usize, lose: impl FnMut() -> bool, obs: &mut O) {
+        self.unsettle();
+        self.arrays[index].displace(lose, |entry| obs.evicted(index, entry));
     }
 
     /// The arrays that all cores have in common go to `to`, a hierarchy of the same description, which acts next.

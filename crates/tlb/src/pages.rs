@@ -161,6 +161,13 @@ impl Pages {
         each!(&mut self.store, keys => self.body.drop_range(keys, asid, first, pages, &mut gone));
     }
 
+    /// Replaces by nothing every entry of which `lose` says so, telling `gone`: another one took its place and is not modelled.
+    pub fn displace(&mut self, mut lose: impl FnMut() -> bool, mut gone: impl FnMut(&Entry)) {
+        let before = self.body.invalidations;
+        each!(&mut self.store, keys => self.body.drop_if(keys, |_, _, _| lose(), &mut gone));
+        self.body.evictions += std::mem::replace(&mut self.body.invalidations, before) - before;
+    }
+
     /// Tells of every entry held, with its tag.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         each!(&self.store, keys => self.body.all(keys, &mut tell));
@@ -275,7 +282,7 @@ impl Body {
     fn drop_if(
         &mut self,
         keys: &mut impl Keys,
-        drop: impl Fn(Asid, Vpn, PageOrder) -> bool,
+        mut drop: impl FnMut(Asid, Vpn, PageOrder) -> bool,
         gone: &mut impl FnMut(&Entry),
     ) {
         if self.present == 0 {

@@ -29,6 +29,24 @@ struct Level {
     copies: Vec<Copy>,
 }
 
+/// A line that a level had, and until when.
+#[derive(Clone, Copy)]
+struct Gone {
+    line: u64,
+    at: u64,
+}
+
+/// What a level says of a line.
+struct Looked {
+    found: bool,
+    /// The line that went: for the one looked for, or that one itself where a neighbour displaced it.
+    gone: Option<Gone>,
+}
+
+impl Looked {
+    const HIT: Self = Self { found: true, gone: None };
+}
+
 /// The lines of one cache.
 struct Copy {
     lines: Store,
@@ -45,32 +63,30 @@ impl Level {
         if self.sets.is_power_of_two() { (line & (self.sets - 1)) as usize } else { (line % self.sets) as usize }
     }
 
-    /// Looks for a line: whether it is there, and which line went for it ([`EMPTY`] for none) if it was not and is from now on.
+    /// Looks for a line, which is there from now on, but for a victim cache, which is not written.
     #[inline(always)]
-    fn read(&mut self, core: usize, line: u64, now: u64) -> (bool, u64) {
+    fn read(&mut self, core: usize, line: u64, now: u64) -> Looked {
         let (set, mine) = (self.set_of(line), self.mine(core));
         let copy = &mut self.copies[mine];
         if let Some(way) = copy.find(set, line) {
-            let stayed = copy.retention.as_mut().is_none_or(|r| r.stayed(set * self.ways + way, line, now));
-            return (stayed, EMPTY);
+            let displaced = copy.retention.as_mut().and_then(|r| r.renew(set * self.ways + way, line, now));
+            return displaced.map_or(Looked::HIT, |at| Looked { found: false, gone: Some(Gone { line, at }) });
         }
         if self.victim {
-            return (false, EMPTY);
+            return Looked { found: false, gone: None };
         }
-        let (way, gone) = copy.admit(set, line);
-        if let Some(retention) = &mut copy.retention {
-            retention.place(set * self.ways + way, now);
-        }
-        (false, gone)
+        Looked { found: false, gone: copy.take(set, self.ways, line, now) }
     }
 
-    /// Takes in a line that the level before evicted.
-    fn keep(&mut self, core: usize, line: u64, now: u64) {
-        let (set, mine) = (self.set_of(line), self.mine(core));
+    /// Takes in a line that the level before had until some time.
+    fn keep(&mut self, core: usize, gone: Gone) {
+        let (set, mine) = (self.set_of(gone.line), self.mine(core));
         let copy = &mut self.copies[mine];
-        let way = copy.find(set, line).unwrap_or_else(|| copy.admit(set, line).0);
-        if let Some(retention) = &mut copy.retention {
-            retention.place(set * self.ways + way, now);
+        match copy.find(set, gone.line) {
+            Some(way) => copy.place(set * self.ways + way, gone.at),
+            None => {
+                copy.take(set, self.ways, gone.line, gone.at);
+            }
         }
     }
 
@@ -98,6 +114,27 @@ impl Copy {
         let (way, gone) = each!(&mut self.lines, lines => lines.admit(set, line, self.empty != 0));
         self.empty -= u64::from(gone == EMPTY);
         (way, gone)
+    }
+
+    /// Takes in a line that is not there at `now`: the line that went for it, and when it did, or a neighbour had displaced it.
+    #[inline(always)]
+    fn take(&mut self, set: usize, ways: usize, line: u64, now: u64) -> Option<Gone> {
+        let (way, gone) = self.admit(set, line);
+        let mut at = now;
+        if let Some(retention) = &mut self.retention {
+            let slot = set * ways + way;
+            at = retention.displaced(slot, gone, now).unwrap_or(now);
+            retention.place(slot, now);
+        }
+        (gone != EMPTY).then_some(Gone { line: gone, at })
+    }
+
+    /// A line in a slot is used.
+    #[inline(always)]
+    fn place(&mut self, slot: usize, now: u64) {
+        if let Some(retention) = &mut self.retention {
+            retention.place(slot, now);
+        }
     }
 }
 
@@ -208,17 +245,25 @@ impl Caches {
     #[inline(always)]
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         let line = pa.0 / LINE_BYTES;
-        // What the level before evicted for this line.
-        let mut evicted = EMPTY;
+        // What the level before had.
+        let mut evicted: Option<Gone> = None;
         for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
-            let (found, gone) = level.read(core, line, self.now);
-            if level.victim && evicted != EMPTY {
-                level.keep(core, evicted, self.now);
+            // The line itself, where a neighbour displaced it there, is here before it is looked for.
+            let before = evicted.filter(|gone| level.victim && gone.line == line);
+            if let Some(gone) = before {
+                level.keep(core, gone);
             }
-            if found {
+            let looked = level.read(core, line, self.now);
+            if level.victim
+                && before.is_none()
+                && let Some(gone) = evicted
+            {
+                level.keep(core, gone);
+            }
+            if looked.found {
                 return Served { by: by as u8, cycles: level.cycles };
             }
-            evicted = gone;
+            evicted = looked.gone;
         }
         Served { by: self.levels.len() as u8, cycles: self.memory_cycles }
     }
@@ -263,6 +308,42 @@ mod tests {
 
     fn rules() -> CacheRules {
         CacheRules { data: true, memory_cycles: 100, source: String::new(), assumed: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_line_that_a_neighbour_displaces_goes_to_the_victim_cache_then() {
+        let near =
+            CacheDesc { retention_cycles: Some(1 << 20), retention_shape: Some(20.0), ..desc("near", 2, 1, false) };
+        let far =
+            CacheDesc { retention_cycles: Some(1 << 24), retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
+        let mut caches = Caches::new(&[near, far], &rules(), 1).unwrap();
+        cycles(&mut caches, 0);
+        // Displaced near at about 1 << 20, it lies far for 16 times as long.
+        caches.set_time(3 << 20);
+        assert_eq!(cycles(&mut caches, 0), 10);
+        caches.set_time((3 << 20) + (1 << 10));
+        assert_eq!(cycles(&mut caches, 0), 1);
+        // Displaced at about 4 << 20 and left alone there until both have lost it.
+        caches.set_time(30 << 20);
+        assert_eq!(cycles(&mut caches, 0), 100);
+    }
+
+    #[test]
+    fn a_line_that_goes_for_another_one_may_have_been_displaced_before() {
+        for (asked, expected) in [(12, 10), (20, 100)] {
+            let near =
+                CacheDesc { retention_cycles: Some(1 << 20), retention_shape: Some(20.0), ..desc("near", 2, 1, false) };
+            let far =
+                CacheDesc { retention_cycles: Some(1 << 24), retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
+            let mut caches = Caches::new(&[near, far], &rules(), 1).unwrap();
+            cycles(&mut caches, 1);
+            cycles(&mut caches, 2);
+            // Line 3 takes the place of line 1, which has lain far since about 1 << 20.
+            caches.set_time(10 << 20);
+            cycles(&mut caches, 3);
+            caches.set_time(asked << 20);
+            assert_eq!(cycles(&mut caches, 1), expected, "{asked}");
+        }
     }
 
     /// Two levels of 2 and 4 lines, the second a victim cache.

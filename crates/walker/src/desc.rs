@@ -27,6 +27,11 @@ pub struct WalkCacheDesc {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub hit_cycles: u32,
+    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program displaces them.
+    /// Each goes at random. Only a core in time (`--timing`) has that. Default: they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
+    pub retention_cycles: Option<u64>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
@@ -100,16 +105,18 @@ pub struct CacheDesc {
     /// as the third level of AMD's Zen is). Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub victim: bool,
-    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and fill.
+    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and fill,
+    /// on other cores, or on another hardware thread of this one. A victim cache has the lines that are displaced before it.
     /// Only a core in time (`--timing`) knows how long ago a use was; without one lines stay. Default: only the level's own
     /// lines displace each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 10_000, max = 1_000_000_000_000_u64))]
+    #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
     /// How alike the times are that unused lines stay: the shape of a Weibull distribution. 1 is exponential, as under random
-    /// replacement; under LRU lines go at about the same age, and it is larger. Default 1.
+    /// replacement; under LRU lines go at about the same age, and it is larger; where neighbours come and go it is smaller.
+    /// Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.5, max = 20))]
+    #[schemars(range(min = 0.2, max = 20))]
     pub retention_shape: Option<f64>,
     /// Where the numbers come from.
     #[serde(default)]

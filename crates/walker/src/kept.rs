@@ -111,7 +111,7 @@ impl<V: Copy> Kept<V> {
     }
 
     /// Forgets what `stale` says so of.
-    pub fn drop_if(&mut self, stale: impl Fn(Name) -> bool) {
+    pub fn drop_if(&mut self, mut stale: impl FnMut(Name) -> bool) {
         let (mut empty, sets) = (self.empty, self.sets as usize);
         each!(&mut self.keys, keys => for set in 0..sets {
             for way in 0..keys.stride() {

@@ -29,5 +29,6 @@ pub use desc::{CacheDesc, CacheRules, WalkCacheDesc, WalkerDesc};
 pub use error::WalkerError;
 pub use nested::{Dimension, Memories, Nested, NestedContext, NestedDesc, NestedStep, NestedWalker, Violation};
 pub use nested_tlb::{NestedTlbCounts, NestedTlbDesc};
+pub use retention::chance;
 pub use slots::WalkSlots;
 pub use walker::{Pace, Server, StepRecord, Walk, WalkContext, Walker};

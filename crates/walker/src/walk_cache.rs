@@ -134,6 +134,11 @@ impl WalkCache {
         self.lines[at] = learned.line;
     }
 
+    /// Forgets the entries of which `lose` says so: others, which are not modelled, took their places.
+    pub fn displace(&mut self, mut lose: impl FnMut() -> bool) {
+        self.held.drop_if(|_| lose());
+    }
+
     /// Forgets what must not be used any more. Invalidating a page drops every entry on its path, as INVLPG does (Intel SDM
     /// vol. 3A, section 4.10.4.1).
     pub fn invalidate(&mut self, format: Format, what: &Invalidate) {

@@ -390,6 +390,13 @@ impl Walker {
         if self.searched.is_empty() { &self.steps[..self.taken] } else { &self.searched }
     }
 
+    /// A program of which nothing else is known takes places of walk cache `index`: its entries go of which `lose` says so.
+    pub fn displace(&mut self, index: usize, lose: impl FnMut() -> bool) {
+        if let Some(cache) = self.walk_caches.get_mut(index).and_then(Option::as_mut) {
+            cache.displace(lose);
+        }
+    }
+
     /// Forgets what the walk caches must not use any more. Invalidating a page drops every entry on its path, as INVLPG
     /// does (Intel SDM vol. 3A, section 4.10.4.1).
     pub fn invalidate(&mut self, format: Format, what: &Invalidate) {

@@ -31,6 +31,7 @@ struct Bench {
 
 fn walk_cache(levels: &[u8]) -> WalkCacheDesc {
     WalkCacheDesc {
+        retention_cycles: None,
         name: format!("{levels:?}"),
         levels: levels.to_vec(),
         entries: 4,

@@ -20,6 +20,13 @@ HARDWARE |= {"overhead_cycles", "frequency_mhz", "memory_cycles", "asid_bits"}
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
+# Shortest and longest time, and shapes, that a description can have (crates/walker).
+STAYS = (1000, 10**12)
+SHAPES = (0.2, 20.0)
+# The cache whose lines go about as soon as the entries of a TLB level and of walk caches.
+LIKE_CACHE = {1: "l1d", 2: "l2"}
+# Figures of how long lines stay in caches of the core's own.
+DISPLACED = {f"{name}_retention_{what}" for name in LIKE_CACHE.values() for what in ("cycles", "shape")}
 # What the machine is called.
 NAME = "this-machine"
 # Share of resamples that must show a figure of which even a rough value helps.
@@ -36,6 +43,8 @@ ALONE = 1.5
 SCATTERED = 0.01
 # Ways of the one set that `full` is, at most (crates/sets).
 MOST_WAYS = 256
+# Designs whose entries a description can have displaced (crates/tlb).
+PAGES = ("plain", "zen")
 # Bytes of a base page.
 BASE = 4096
 
@@ -49,6 +58,7 @@ class Table:
         self.inherited_source = table.get("source", "")
         self.name = name
         self.known: dict[str, str] = {}
+        self.guessed: dict[str, str] = {}
 
     def set(self, key: str, value: object, why: str) -> None:
         """A value, and where it comes from."""
@@ -63,7 +73,11 @@ class Table:
             for key, value in self.table.items()
             if key in HARDWARE and key not in self.known and value is not None
         }
-        return {**self.table, "source": source or f"inherited from {self.name}", "assumed": inherited}
+        return {
+            **self.table,
+            "source": source or f"inherited from {self.name}",
+            "assumed": {**inherited, **self.guessed},
+        }
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,9 @@ def described(probe: Json) -> Description:
         for chase in walks.CHASES
         if _usable(figures.get(chase.figure))
     ]
-    fit = walks.find(timed, lambda tried: _toml(probe, tried))
+    # Walks were timed by the quieter repeats of the fastest bursts: what neighbours displace comes on top of that.
+    quiet = {**probe, "figures": [f for f in probe["figures"] if f["name"] not in DISPLACED]}
+    fit = walks.find(timed, lambda tried: _toml(quiet, tried))
     return Description(_toml(probe, fit), fit)
 
 
@@ -225,6 +241,8 @@ def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
     size = "4k" if "4K" in sizes else "2m" if "2M" in sizes else None
     if not data or size is None:
         return table
+    if array["design"] in PAGES:
+        _displaced(table, figures, array["level"])
     level = "l1_dtlb" if array["level"] == 1 else "l2_tlb"
     entries = figures.get(f"{level}_entries_{size}")
     if entries is not None and _usable(entries):
@@ -251,6 +269,7 @@ def _walker(
     caches = []
     for cache in walker.get("cache", []):
         one = Table(cache, base)
+        _displaced(one, figures, 1)
         if fit.from_level_3 and virtual and 2 in cache["levels"] and len(cache["levels"]) > 1:
             one.set("levels", [level for level in cache["levels"] if level != 2], fit.why)
         # Entries of level 2 point to the tables of 2 MB regions.
@@ -272,13 +291,12 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
     table = Table(cache, base)
     name = ("l1d", "l2", "l3")[at] if at < 3 else None
     figure = figures.get(f"{name}_bytes")
-    retention = figures.get("l3_retention_cycles") if name == "l3" else None
-    if retention is not None and retention["value"] is not None and retention["found"] >= MOSTLY:
-        # However rough, it is nearer to the truth than lines that stay for ever.
-        table.set("retention_cycles", round(retention["value"]), _why(retention))
-        shape = figures.get("l3_retention_shape")
+    retention = _retention(figures, name)
+    if retention is not None:
+        table.set("retention_cycles", _within(STAYS, round(retention["value"])), _why(retention))
+        shape = figures.get(f"{name}_retention_shape")
         if shape is not None and shape["value"] is not None:
-            table.set("retention_shape", round(shape["value"], 2), _why(shape))
+            table.set("retention_shape", _within(SHAPES, round(shape["value"], 2)), _why(shape))
     system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
     probed = figure["value"] if figure is not None and _usable(figure) else None
     if not (system and probed) or 1 / AGREES <= system["bytes"] / probed <= AGREES:
@@ -294,6 +312,24 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
         other = f"; the system reports {show_bytes(system['bytes'])}" if system else ""
         table.set("size", _size(max(1, round(probed / unit)) * unit), f"{_why(figure or {})}{other}")
     return table
+
+
+def _retention(figures: dict[str, Json], name: str | None) -> Json | None:
+    """How long lines stay in a cache. However rough, it is nearer to the truth than lines that stay for ever."""
+    found = figures.get(f"{name}_retention_cycles")
+    return found if found is not None and found["value"] is not None and found["found"] >= MOSTLY else None
+
+
+def _displaced(table: Table, figures: dict[str, Json], level: int) -> None:
+    """Entries of a TLB or of a walk cache go too, where the lines of the cache of its level do."""
+    retention = _retention(figures, LIKE_CACHE[level])
+    if retention is not None:
+        table.table["retention_cycles"] = _within(STAYS, round(retention["value"]))
+        table.guessed["retention_cycles"] = f"as lines of the cache of this level: {_why(retention)}"
+
+
+def _within(bounds: tuple[float, float], value: float) -> float:
+    return min(bounds[1], max(bounds[0], value))
 
 
 def _size(size: int) -> str:

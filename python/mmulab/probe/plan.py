@@ -21,8 +21,14 @@ PAGES = 12288
 BEYOND = 8192
 # More than the caches that one core has to itself, and little of one that cores share.
 IDLE_BYTES = 4 * MB
+# A round by many chases is short beside the waits.
+IDLE_CHAINS = 8
 # Microseconds for which its lines are left alone.
 IDLE_US = [1, *(round(250 * 2 ** (n / 2)) for n in range(16)), 90_000, 400_000]
+# The same for lines of the first level and of the second, which another hardware thread displaces sooner: footprint,
+# waits, and how many times the repeats of others. Their chases are short.
+IDLE_FIRST = (16 << 10, [1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120], 10)
+IDLE_SECOND = (256 << 10, [1, *(round(30 * 2 ** (n / 2)) for n in range(17))], 4)
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 # Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
 BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
@@ -31,7 +37,7 @@ STRIDES = (1, 65, 129, 1025)
 # Memory that no cache holds a large share of, or there is no more of it.
 STRIDES_BYTES = 128 * MB
 # Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
-CHANGING = ("add-chain", "wide-adds", "window", "idle", "walk-near-4k", "walk-near-2m")
+CHANGING = ("add-chain", "wide-adds", "window", "idle-first", "idle-second", "idle", "walk-near-4k", "walk-near-2m")
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
 # Repeats of a curve whose points write much memory first.
@@ -88,7 +94,7 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves: list[Json] = []
 
     def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
-        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes")}}
+        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains")}}
         asked = {"name": name, "pattern": pattern, "backing": backing}
         begin, end = share
         repeats = more.get("repeats", effort.repeats)
@@ -102,7 +108,11 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.3)))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
     curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
-    curves.append(measure("idle", "idle", "2M", IDLE_US, (0.45, 0.48), bytes=min(IDLE_BYTES, top)))
+    for name, (size, waits, times) in (("idle-first", IDLE_FIRST), ("idle-second", IDLE_SECOND)):
+        many = times * effort.repeats
+        curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))
+    idle = min(IDLE_BYTES, top)
+    curves.append(measure("idle", "idle", "2M", IDLE_US, (0.46, 0.48), bytes=idle, chains=IDLE_CHAINS))
     stepped = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
     curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.5), bytes=stepped, repeats=FEW))
 

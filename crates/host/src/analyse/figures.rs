@@ -1,11 +1,14 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle`, `pages-4k`,
+//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle-first`,
+//! `idle-second`, `idle`, `pages-4k`,
 //! `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`,
 //! `walk-loads-4k`, `walk-spread`, `strides`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
-    prefetch, retention, shared,
+    prefetch,
+    retention::{self, Costs, Left},
+    shared,
     stats::{RESAMPLES, interval, median, quantile, resample},
     steps::{Knee, Level, Steps, departure, steps},
     translation::Translation,
@@ -90,7 +93,7 @@ impl Take {
 }
 
 /// All repeats.
-const WHOLE: Take = Take(None);
+pub(super) const WHOLE: Take = Take(None);
 
 /// A value and, of knees, the blur.
 pub(super) type Found = Option<(f64, Option<[f64; 2]>)>;
@@ -185,9 +188,8 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     all.extend(of("strides").into_iter().flat_map(prefetch::figures));
     all.extend(of("window").map(shared::window));
     all.extend(of("wide-adds").map(shared::adds));
-    if let (Some(curve), Some(adds)) = (of("idle"), of("add-chain")) {
-        all.extend(retention::figures_of(curve, 1000.0 / median(&adds.points[0].ns)));
-        all.push(retention::memory_alone(curve));
+    if let Some(adds) = of("add-chain") {
+        retentions(&of, 1000.0 / median(&adds.points[0].ns), &mut all);
     }
     for size in ["4k", "2m"] {
         if let Some(curve) = of(&format!("pages-{size}")) {
@@ -209,6 +211,40 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
         walk_cache(curve, &mut all);
     }
     all
+}
+
+/// How long lines stay in each cache. `mhz`: cycles of a microsecond.
+fn retentions<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, mhz: f64, all: &mut Vec<Figure>) {
+    let mut behind = None;
+    if let Some(curve) = of("idle") {
+        let left = Left { curve, level: "l3", costs: None, behind, mhz };
+        all.extend(retention::figures_of(&left));
+        all.push(retention::memory_alone(curve));
+        behind = left.stay(&WHOLE);
+    }
+    let cycles = |name: &str, all: &[Figure]| {
+        all.iter().find(|f| f.name == name && f.confidence != Confidence::Low).and_then(|f| f.value)
+    };
+    let mut next = cycles("l3_cycles", all);
+    let mut further = cycles("memory_alone_cycles", all);
+    for (name, level, near) in [("idle-second", "l2", "l2_cycles"), ("idle-first", "l1d", "l1d_cycles")] {
+        let near = cycles(near, all);
+        if let (Some(curve), Some(near)) = (of(name), near) {
+            let blank = Left { curve, level, costs: None, behind, mhz };
+            // A third level that neighbours fill may have no flat part in the curve of footprints.
+            let costs = match (next, further) {
+                (Some(next), further) => Some(Costs { near, next, further: further.unwrap_or(next) }),
+                (None, further) => further.and_then(|further| blank.costs_by(near, further)),
+            };
+            if costs.is_some() {
+                let left = Left { costs, ..blank };
+                all.extend(retention::figures_of(&left));
+                behind = left.stay(&WHOLE);
+            }
+            next = costs.map(|costs| costs.next).or(next);
+        }
+        (further, next) = (next, near);
+    }
 }
 
 /// Median over the points of the spread of their repeats: the middle half, as a share of the median. None of one

@@ -125,7 +125,7 @@ impl Machine {
                     Some(_) => Clock::new(0.0, 0),
                     None => Clock::new(m.core.base_cpi, m.core.window),
                 },
-                timed: timing.map(|timing| Box::new(Timed::new(timing, desc.options.sample))),
+                timed: timing.map(|timing| Box::new(Timed::new(m, timing, desc.options.sample))),
                 instructions: 0,
                 waiting: m.gpu.as_ref().map(|gpu| Waiting::new(gpu.warps)),
                 context: None,

@@ -9,15 +9,18 @@
 //! questions: one for each stretch of a trace, and one where its parts are built.
 
 mod blocks;
+mod neighbour;
 mod port;
 mod sampling;
 mod stretch;
 
 pub use sampling::{Sample, Sampled};
 
+use crate::MachineDesc;
 use blocks::Blocks;
 use mmulab_timing::{Bandwidth, Core, Lines, MemoryTiming, Stack, Streams, Strides, TimingDesc};
 use mmulab_trace::{Isa, TraceInfo};
+use neighbour::Neighbour;
 use sampling::Sampling;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,6 +30,7 @@ pub(crate) struct Timed {
     core: Core,
     brought: Brought,
     sampling: Option<Sampling>,
+    neighbour: Option<Neighbour>,
 }
 
 /// How lines come to a core.
@@ -43,8 +47,13 @@ impl Brought {
 }
 
 impl Timed {
-    pub fn new(desc: &TimingDesc, sample: Option<Sample>) -> Self {
-        Self { core: Core::new(desc), brought: Brought::new(&desc.memory), sampling: sample.map(Sampling::new) }
+    pub fn new(machine: &MachineDesc, desc: &TimingDesc, sample: Option<Sample>) -> Self {
+        Self {
+            core: Core::new(desc),
+            brought: Brought::new(&desc.memory),
+            sampling: sample.map(Sampling::new),
+            neighbour: Neighbour::new(machine),
+        }
     }
 }
 

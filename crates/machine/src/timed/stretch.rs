@@ -23,12 +23,15 @@ impl Machine {
         let result = loop {
             let Some(&word) = batch.refs.get(at) else { break Ok(()) };
             let mut weight = 1;
-            let Timed { core, brought, sampling } = &mut *timed;
+            let Timed { core, brought, sampling, neighbour } = &mut *timed;
             if let Some(sampling) = sampling {
                 let instructions = self.cores[cpu].instructions;
                 if !sampling.in_time(instructions, core) {
                     let now = sampling.time(instructions, core);
                     self.cores[cpu].clock.follow(now);
+                    if let Some(neighbour) = neighbour.as_mut().filter(|neighbour| neighbour.next <= now) {
+                        neighbour.displace(&mut self.cores[cpu], now, watch);
+                    }
                     match word.item() {
                         Item::Event(_) => break Ok(()),
                         Item::Retire(count) => {
@@ -71,6 +74,9 @@ impl Machine {
             });
             let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
             self.cores[cpu].clock.follow(core.now());
+            if let Some(neighbour) = neighbour.as_mut().filter(|neighbour| neighbour.next <= core.now()) {
+                neighbour.displace(&mut self.cores[cpu], core.now(), watch);
+            }
             let mut port = Port::new(self, batch, at, (brought, &mut common), watch);
             port.weight = weight;
             let ran = core.run(&block, start, &mut port);
