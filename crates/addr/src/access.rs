@@ -1,3 +1,12 @@
+//! Access kinds and access rights: fetch, load or store; instruction or data side; read, write and execute
+//! permission. TLBs, page tables, walkers and kernels check permissions with the same `Prot::allows`.
+//!
+//! ```text
+//! bit      2: execute     1: write     0: read
+//! grants   fetch          store        load
+//! any bit set grants loads, as on x86-64
+//! ```
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

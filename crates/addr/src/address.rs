@@ -1,3 +1,11 @@
+//! Address types: virtual and physical addresses, page and frame numbers, and ranges of virtual addresses. Separate
+//! types let the compiler reject code that mixes virtual with physical numbers, or addresses with page numbers.
+//!
+//! ```text
+//! bits   63 to 57            56 to 12                     11 to 0
+//!        copies of bit 56    virtual page number (VPN)    offset in the base page
+//! ```
+
 use crate::{BASE_SHIFT, PageOrder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,6 @@
+//! Byte counts in TOML and JSON descriptions: serde and JSON-schema support for sizes with a unit. Readers accept
+//! text and plain numbers. Writers always print text.
+
 use crate::{parse_bytes, show_bytes};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{

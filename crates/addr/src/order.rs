@@ -1,3 +1,13 @@
+//! Page sizes, and the text form of page sizes and byte counts. A page size is a run-time value, not a Rust type per
+//! size, because architectures and TLB designs use many powers of two. The value counts doublings of the 4 KiB base
+//! page.
+//!
+//! ```text
+//! order             0    2    3    4    9    13   18
+//! size              4K   16K  32K  64K  2M   32M  1G     4 KiB << order
+//! bits of offset    12   14   15   16   21   25   30     12 + order
+//! ```
+
 use crate::{BASE_BYTES, BASE_SHIFT};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,3 +1,6 @@
+//! Identifiers of processes, threads and address spaces. PID and TID name processes and threads of a trace. The
+//! simulator assigns ASIDs, and TLB entries carry them.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;

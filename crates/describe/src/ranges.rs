@@ -1,8 +1,9 @@
 //! Ranges of numbers: each is declared once, at its field, and checked here for all descriptions alike.
 //!
-//! A number's range is its schema's `minimum` and `maximum`, which `#[schemars(range(min = .., max = ..))]` declares. A size
-//! in bytes, such as `64K`, is a text to a schema: `#[schemars(extend("x-least" = "4K", "x-most" = "2M"))]`. Either may be
-//! restricted to powers of two: `#[schemars(extend("x-power-of-two" = true))]`. The reference pages show what is declared.
+//! A number's range is its schema's `minimum` and `maximum`, which `#[schemars(range(min = .., max = ..))]` declares. A
+//! size in bytes, such as `64K`, is a text to a schema: `#[schemars(extend("x-least" = "4K", "x-most" = "2M"))]`.
+//! Either may be restricted to powers of two: `#[schemars(extend("x-power-of-two" = true))]`. The reference pages show
+//! what is declared.
 
 use mmulab_addr::{parse_bytes, show_bytes};
 use schemars::{JsonSchema, schema_for};
@@ -90,7 +91,8 @@ impl Tree for Json {
 
 /// Checks every number and size of `value`, which is to be read as a `T`.
 ///
-/// A value of another type than its field's is left to whoever reads it, but for a number: there it is refused with the range.
+/// A value of another type than its field's is left to whoever reads it, but for a number: there it is refused with the
+/// range.
 ///
 /// # Errors
 /// The first that is outside of its range.
@@ -181,8 +183,8 @@ fn name_of<T: Tree>(entry: &T) -> Option<String> {
     })
 }
 
-/// Whether a value may be meant as this one of several alternatives: its tag is the alternative's, if that has one, and its
-/// type, if that is stated.
+/// Whether a value may be meant as this one of several alternatives: its tag is the alternative's, if that has one, and
+/// its type, if that is stated.
 fn is_meant<T: Tree>(schema: &Json, node: &Node<'_, T>) -> bool {
     match (&schema["properties"], node) {
         (Json::Object(fields), Node::Table(entries)) => fields.iter().all(|(key, field)| {

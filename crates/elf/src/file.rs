@@ -1,3 +1,14 @@
+//! ELF headers: instruction set, loadable segments, program interpreter and needed libraries of a 64-bit ELF file.
+//! The recorder copies the segments into traces. The analysis of coalescing starts from the same segments.
+//!
+//! ```text
+//! file     offset  +------------+
+//!                  | file_bytes |
+//! memory   address +------------+-------+
+//!                  | file_bytes | zeros |   together: bytes
+//!                  +------------+-------+
+//! ```
+
 use mmulab_addr::Prot;
 use mmulab_trace::{Event, ImageSegment, Isa};
 use object::{

@@ -1,3 +1,13 @@
+//! Segment layout: the addresses and file offsets that a linker gives to segments for a chosen maxpagesize. With a
+//! small maxpagesize, memory pages can be misaligned with file pages. TLBs then cannot coalesce them (paper 1,
+//! section 2.3).
+//!
+//! ```text
+//! code of paper 1's Figure 1    file pages      memory pages
+//! maxpagesize 4 KB              8  9 10 11       9 10 11 12    misaligned by 1 page
+//! maxpagesize 16 KB             8  9 10 11      12 13 14 15    an aligned group of 16 KB in both
+//! ```
+
 use crate::Segment;
 use mmulab_addr::BASE_BYTES;
 use schemars::JsonSchema;
@@ -13,8 +23,8 @@ pub enum Linker {
     Lld,
     /// LLD as it was, and GNU ld before `-z separate-code`: the same, with 2 MB.
     Old,
-    /// GNU ld with `-z separate-code`, the default on Linux since binutils 2.31: each segment begins on a page of its own
-    /// in the file, too; 4 KB.
+    /// GNU ld with `-z separate-code`, the default on Linux since binutils 2.31: each segment begins on a page of its
+    /// own in the file, too; 4 KB.
     GnuSeparateCode,
 }
 
@@ -47,7 +57,8 @@ fn one() -> u64 {
     1
 }
 
-/// The largest alignment that a place is taken to show: sections of programs are rarely aligned to more than a cache line.
+/// The largest alignment that a place is taken to show: sections of programs are rarely aligned to more than a cache
+/// line.
 const ALIGN_MAX: u64 = 64;
 
 impl From<&Segment> for Part {

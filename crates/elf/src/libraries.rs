@@ -1,3 +1,6 @@
+//! Shared libraries of a program: the search of the dynamic linker, done without running the program. An analysis of
+//! page alignment can then include the code in libraries.
+
 use crate::{ElfFile, read};
 use mmulab_trace::Isa;
 use std::{
@@ -5,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The libraries that the dynamic linker would load for the file at `path`, and the names of those not found. Looked for
-/// like ld.so(8) does, but without its cache: the file's own run path, `LD_LIBRARY_PATH`, then the system's directories.
+/// The libraries that the dynamic linker would load for the file at `path`, and the names of those not found. Looked
+/// for like ld.so(8) does, but without its cache: the file's own run path, `LD_LIBRARY_PATH`, then the system's
+/// directories.
 pub fn libraries(path: &Path, file: &ElfFile) -> (Vec<PathBuf>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), BTreeSet::new());
     let mut seen = BTreeSet::new();

@@ -1,3 +1,7 @@
+//! Alignment of ELF segments with groups of pages. A group can become one translation only if its pages have the same
+//! place in an aligned group of the file and in an aligned group of memory. For each group size, the analysis gives
+//! the misalignment in pages and the number of groups that can be coalesced.
+
 use crate::Segment;
 use mmulab_addr::{BASE_SHIFT, PageOrder};
 use serde::Serialize;
@@ -11,10 +15,11 @@ pub const GROUPS: [PageOrder; 4] = [PageOrder::P16K, PageOrder::P32K, PageOrder:
 pub struct Groups {
     /// The group's size.
     pub size: PageOrder,
-    /// By how many base pages the segment's place in memory is out of step with its place in the file, modulo the group.
+    /// By how many base pages the segment's place in memory is out of step with its place in the file, modulo the
+    /// group.
     pub shift: u64,
-    /// Aligned groups that lie whole in the segment and in step: each could be one translation, if the file is in memory
-    /// that is contiguous and aligned like the file.
+    /// Aligned groups that lie whole in the segment and in step: each could be one translation, if the file is in
+    /// memory that is contiguous and aligned like the file.
     pub coalescible: u64,
 }
 

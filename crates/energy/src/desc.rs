@@ -1,3 +1,6 @@
+//! The `[energy]` table of a machine description: known values for read energy, write energy and leakage of single
+//! structures, for example from CACTI. The energy model supplies every value that the table leaves out.
+
 use mmulab_tlb::ArrayDesc;
 use mmulab_walker::{CacheDesc, WalkerDesc};
 use schemars::JsonSchema;

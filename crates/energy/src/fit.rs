@@ -13,8 +13,8 @@ use thiserror::Error;
 const WAYS: RangeInclusive<u32> = 4..=8;
 /// Of each size of a skewed array: the paper's example has 2 (section 5.1).
 const SKEWED_WAYS: RangeInclusive<u32> = 2..=4;
-/// Entries of the predictors of hash-rehash and skewed arrays: those of the paper's reference [10] have 128 of a bit each; 512
-/// entries for three sizes are what it scales to.
+/// Entries of the predictors of hash-rehash and skewed arrays: those of the paper's reference [10] have 128 of a bit
+/// each; 512 entries for three sizes are what it scales to.
 const PREDICTOR_ENTRIES: u32 = 512;
 
 /// What to make of a machine's arrays.
@@ -77,8 +77,8 @@ pub enum FitError {
     Impossible(#[from] GeometryError),
 }
 
-/// The arrays of a design that take no more area, level by level, than those of `tlb` which serve loads and stores. Arrays that
-/// serve fetches alone stay as they are.
+/// The arrays of a design that take no more area, level by level, than those of `tlb` which serve loads and stores.
+/// Arrays that serve fetches alone stay as they are.
 ///
 /// # Errors
 /// A level too small for any; a `group` that no array can have.
@@ -187,7 +187,8 @@ fn largest_ideal(base: &ArrayDesc, entries: u32) -> ArrayDesc {
     ArrayDesc { entries: sets * ways, ways: Ways::Count(ways), ..base.clone() }
 }
 
-/// The array, coalescing what it can: groups of 4, as paper 4 (section 7.2) and AMD's processors (paper 1, section 3.2) have them.
+/// The array, coalescing what it can: groups of 4, as paper 4 (section 7.2) and AMD's processors (paper 1, section 3.2)
+/// have them.
 fn coalescing(array: &ArrayDesc, wanted: Wanted) -> ArrayDesc {
     let small = array.sizes.contains(&PageOrder::P4K);
     if wanted != Wanted::ColtPlus && !small {

@@ -1,8 +1,9 @@
-//! Energy of one access and leakage, by what a structure is made of: formulas fitted to what CACTI 7.0 says of structures at
-//! 32 nm (`scripts/cacti.py` asks it, and fits). Of the 90 arrays of sets (32 to 512 sets of 2 to 8 ways, entries of 88 to 168 bits)
-//! the formulas for reads are off by 12 % (root mean square; at most 26 %), for writes by 15 % (47 %), for leakage by 10 % (24 %);
-//! of the 39 fully associative ones (4 to 256 entries) by 11 % (26 %), 12 % (21 %) and 8 % (16 %): CACTI changes an array's
-//! layout from size to size, and a formula does not. Smaller arrays than these CACTI refuses to lay out.
+//! Energy of one access and leakage, by what a structure is made of: formulas fitted to what CACTI 7.0 says of
+//! structures at 32 nm (`scripts/cacti.py` asks it, and fits). Of the 90 arrays of sets (32 to 512 sets of 2 to 8 ways,
+//! entries of 88 to 168 bits) the formulas for reads are off by 12 % (root mean square; at most 26 %), for writes by 15
+//! % (47 %), for leakage by 10 % (24 %); of the 39 fully associative ones (4 to 256 entries) by 11 % (26 %), 12 % (21
+//! %) and 8 % (16 %): CACTI changes an array's layout from size to size, and a formula does not. Smaller arrays than
+//! these CACTI refuses to lay out.
 
 /// What one structure takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,8 +16,8 @@ pub struct Takes {
     pub leakage_mw: f64,
 }
 
-/// Reading one set of an array: decoding, then for each bit of the set the ends of its bit lines, and for each set that these run
-/// past; in pJ.
+/// Reading one set of an array: decoding, then for each bit of the set the ends of its bit lines, and for each set that
+/// these run past; in pJ.
 const READ: (f64, f64, f64) = (0.172, 0.006_33, 0.000_028);
 /// Writing it, in pJ.
 const WRITE: (f64, f64, f64) = (0.646, 0.006_35, 0.000_041_9);
@@ -42,7 +43,8 @@ pub fn associative(entries: u32, bits: u32) -> Takes {
     Takes { read_pj: takes(SEARCH), write_pj: takes(ASSOCIATIVE_WRITE), leakage_mw: takes(ASSOCIATIVE_MW) }
 }
 
-/// Caches with lines of 64 bytes: KiB, and what CACTI 7.0 says of a read and a write, in pJ; of 8 ways, from 1 MiB on 16.
+/// Caches with lines of 64 bytes: KiB, and what CACTI 7.0 says of a read and a write, in pJ; of 8 ways, from 1 MiB on
+/// 16.
 const CACHES: [(f64, f64, f64); 5] = [
     (32.0, 123.4, 123.7),
     (256.0, 147.1, 164.6),
@@ -66,8 +68,8 @@ pub fn cache(bytes: u64) -> Takes {
     }
 }
 
-/// A line of 64 bytes from memory: eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as others
-/// quote it); 2 nJ each. Memory's standing power is not translation's.
+/// A line of 64 bytes from memory: eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as
+/// others quote it); 2 nJ each. Memory's standing power is not translation's.
 pub const MEMORY: Takes = Takes { read_pj: 16_000.0, write_pj: 16_000.0, leakage_mw: 0.0 };
 
 #[cfg(test)]

@@ -1,3 +1,6 @@
+//! The description of physical memory: size, allocator parameters, and the state of free memory before the program
+//! starts. Fragmentation (FMFI target, memhog) and aging decide how many huge pages the kernel can allocate.
+
 use crate::Aged;
 use mmulab_addr::{BASE_BYTES, PageOrder, parse_bytes};
 use schemars::JsonSchema;
@@ -12,8 +15,8 @@ pub enum Fragment {
     #[default]
     None,
     /// All of it, but for `free`: small chunks at the start of 2 MiB blocks, and so many whole blocks that the free
-    /// memory which blocks of `order` cannot use is `target` of it (the tool of paper 3, section VI; the index is Gorman
-    /// and Whitcroft's).
+    /// memory which blocks of `order` cannot use is `target` of it (the tool of paper 3, section VI; the index is
+    /// Gorman and Whitcroft's).
     Fmfi {
         /// The share of free memory that is to be unusable for blocks of `order`.
         #[schemars(range(min = 0.0, max = 1.0))]
@@ -72,9 +75,10 @@ pub struct MemoryDesc {
     #[serde(default)]
     #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: u64,
-    /// What it has been through before the program starts: `off`, nothing, so that free memory is in perfect order; `booted`;
-    /// or `used`, for builds, reading of files and many processes. Free lists and memory in use are then as in guests of Linux
-    /// 6.1, drawn by the seed. Under FreeBSD, or with a `fragment`, it changes nothing. Default `off`.
+    /// What it has been through before the program starts: `off`, nothing, so that free memory is in perfect order;
+    /// `booted`; or `used`, for builds, reading of files and many processes. Free lists and memory in use are then as
+    /// in guests of Linux 6.1, drawn by the seed. Under FreeBSD, or with a `fragment`, it changes nothing. Default
+    /// `off`.
     #[serde(default)]
     pub aged: Aged,
     /// What occupies it before the program starts. Default nothing.
@@ -111,8 +115,8 @@ impl MemoryDesc {
         }
     }
 
-    /// Adds to what is assumed how memory comes to be as it is: of a machine of another size, with more processors, after other
-    /// work, it is not known.
+    /// Adds to what is assumed how memory comes to be as it is: of a machine of another size, with more processors,
+    /// after other work, it is not known.
     pub fn say_aged(&mut self) {
         let after = match self.aged {
             Aged::Off => return,

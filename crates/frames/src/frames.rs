@@ -1,3 +1,13 @@
+//! The frame allocator of a simulated kernel: one interface over the allocators of Linux and FreeBSD, with counters
+//! and fragmentation figures (free blocks by order, FMFI). The contiguity of free memory decides the page sizes that
+//! a policy can use, so both allocators follow the real ones.
+//!
+//! ```text
+//! alloc, free --> Frames --+--> LinuxFrames     per-CPU page lists --> Buddy, by mobility
+//!                          |
+//!                          '--> FreebsdFrames   per-CPU caches     --> VmPhys, two pools
+//! ```
+
 use crate::{
     Fragment, MemoryDesc, aged,
     buddy::{BLOCK_ORDER, Buddy},
@@ -82,8 +92,8 @@ pub struct Frames {
     held: Held,
 }
 
-/// Memory below 1 MiB, which Linux on x86-64 reserves (arch/x86/kernel/setup.c, `reserve_bios_regions` and the real-mode
-/// trampoline), and which FreeBSD spares alike.
+/// Memory below 1 MiB, which Linux on x86-64 reserves (arch/x86/kernel/setup.c, `reserve_bios_regions` and the
+/// real-mode trampoline), and which FreeBSD spares alike.
 const RESERVED: u32 = 256;
 
 impl Frames {
@@ -163,13 +173,14 @@ impl Frames {
         Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held }
     }
 
-    /// Up to `wanted` frames that follow each other, of those in use when the program began: pages of a file that was in memory
-    /// then. None where memory has been through nothing, or where no more are left.
+    /// Up to `wanted` frames that follow each other, of those in use when the program began: pages of a file that was
+    /// in memory then. None where memory has been through nothing, or where no more are left.
     pub fn take_held(&mut self, wanted: u64) -> Option<(Pfn, u64)> {
         self.held.take_together(wanted).map(|(pfn, frames)| (Pfn(u64::from(pfn)), u64::from(frames)))
     }
 
-    /// Frees up to `wanted` of the frames in use when the program began, as if files were dropped that nobody needs; how many.
+    /// Frees up to `wanted` of the frames in use when the program began, as if files were dropped that nobody needs;
+    /// how many.
     pub fn drop_held(&mut self, wanted: u64) -> u64 {
         let Some((pfn, frames)) = self.held.take(wanted) else { return 0 };
         self.free_run(Pfn(u64::from(pfn)), u64::from(frames));

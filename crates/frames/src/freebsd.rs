@@ -12,7 +12,8 @@ struct PerCpu {
     buckets: [Vec<u32>; 2],
 }
 
-/// Buckets full of freed frames a processor keeps before one goes back: UMA has one to allocate from and one to free to.
+/// Buckets full of freed frames a processor keeps before one goes back: UMA has one to allocate from and one to free
+/// to.
 const KEPT_BUCKETS: usize = 2;
 
 /// FreeBSD's free memory.
@@ -45,8 +46,8 @@ impl FreebsdFrames {
     fn of_bucket(&mut self, pool: Pool, cpu: u16, counts: &mut FrameCounts) -> Option<u32> {
         let cpu = usize::from(cpu) % self.cpus.len();
         if self.cpus[cpu].buckets[pool as usize].is_empty() {
-            // `vm_page_zone_import` fills a bucket in ascending order; it is emptied from its end, so that frames go out
-            // in descending order.
+            // `vm_page_zone_import` fills a bucket in ascending order; it is emptied from its end, so that frames go
+            // out in descending order.
             counts.refills += 1;
             for _ in 0..self.bucket {
                 let Some(pfn) = self.phys.take(0, pool, counts) else { break };

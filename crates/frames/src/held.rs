@@ -1,4 +1,5 @@
-//! Frames that others than the program had in use when it began, where memory is aged: the kernel's, and pages of files.
+//! Frames that others than the program had in use when it began, where memory is aged: the kernel's, and pages of
+//! files.
 
 use std::collections::VecDeque;
 

@@ -34,8 +34,8 @@ impl LinuxFrames {
         Self { buddy, cpus, batch, high: HIGH_BATCHES * batch }
     }
 
-    /// Has processors keep free blocks that memory was found with, a part of each list each, the first to go out first. What a
-    /// processor was seen to keep it may keep.
+    /// Has processors keep free blocks that memory was found with, a part of each list each, the first to go out first.
+    /// What a processor was seen to keep it may keep.
     pub fn keep(&mut self, order: u8, mobility: Mobility, blocks: &[u32]) {
         let share = blocks.len().div_ceil(self.cpus.len()).max(1);
         for (cpu, part) in self.cpus.iter_mut().zip(blocks.chunks(share)) {

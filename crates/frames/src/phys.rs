@@ -1,3 +1,13 @@
+//! Sparse storage for the contents of physical memory. Page walkers and kernels read and write page-table entries in
+//! these bytes. Every simulated walk reads them, so a lookup takes two array steps. The bytes lie in slabs of 2 MiB,
+//! which spare the host TLB misses.
+//!
+//! ```text
+//! directory[pfn / 512] --> leaves[leaf][pfn % 512] --> contents[slot / 512][slot % 512] --> 512 words of a frame
+//!     0: no leaf               0: no slot
+//!     '------------------------'--- the frame reads as zeros
+//! ```
+
 use mmulab_addr::{BASE_SHIFT, Pfn, PhysAddr};
 
 /// Words of eight bytes in a base frame.

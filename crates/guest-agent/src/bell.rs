@@ -15,8 +15,9 @@ pub fn ring(message: &str) {
     // A copy that was just written to lies in memory for sure, in pages of our own.
     let copy = message.as_bytes().to_vec();
     let letter = Letter { rung: 0, text: copy.as_ptr(), bytes: copy.len() };
-    // SAFETY: a no-operation with an operand that says who we are (`nopl 0x6d6d7531(%rax,%rax,1)`; `movz xzr, #0x6d75`), and a
-    // store to a field of ours. Both are in one cache line, so that the recorder meets them in one block.
+    // SAFETY: a no-operation with an operand that says who we are (`nopl 0x6d6d7531(%rax,%rax,1)`; `movz xzr,
+    // #0x6d75`), and a store to a field of ours. Both are in one cache line, so that the recorder meets them in one
+    // block.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(

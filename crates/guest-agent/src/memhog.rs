@@ -1,8 +1,9 @@
-//! Holds memory in pieces at random, so that what is left for programs is as fragmented as was asked for: the paper's memhog
-//! (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
+//! Holds memory in pieces at random, so that what is left for programs is as fragmented as was asked for: the paper's
+//! memhog (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
 //!
-//! All that is free is taken first, a page at a time; then it is looked where each page lies, pieces are chosen among the
-//! frames, and the rest is given back. What is held stays where it is: it is locked, and compaction is told to leave it alone.
+//! All that is free is taken first, a page at a time; then it is looked where each page lies, pieces are chosen among
+//! the frames, and the rest is given back. What is held stays where it is: it is locked, and compaction is told to
+//! leave it alone.
 
 use crate::{
     plan::Memhog,
@@ -23,7 +24,8 @@ const WATERMARK: &str = "/proc/sys/vm/min_free_kbytes";
 /// Memory of each zone that others must leave to it.
 const RESERVES: &str = "/proc/sys/vm/lowmem_reserve_ratio";
 const NO_RESERVES: &str = "0 0 0 0 0";
-/// How much a CPU keeps of what is given back, as one part in so many of a zone: next to nothing, so that free pages meet.
+/// How much a CPU keeps of what is given back, as one part in so many of a zone: next to nothing, so that free pages
+/// meet.
 const KEPT: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const NONE_KEPT: &str = "1000000";
 /// Entries of the page map read at a time.

@@ -17,8 +17,8 @@ pub fn others() -> Vec<u32> {
     pids
 }
 
-/// What there is to tell of the process `pid`: a page of its own and the frame it is in, by which the recorder finds the
-/// address space; its program; its open files; its mappings.
+/// What there is to tell of the process `pid`: a page of its own and the frame it is in, by which the recorder finds
+/// the address space; its program; its open files; its mappings.
 pub fn describe(pid: u32) -> String {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! Runs the program, and what drives it if it serves. Programs are followed by ptrace(2), stopped only when they execute
-//! another program, so that the recorder is told what is mapped before the first instruction runs.
+//! Runs the program, and what drives it if it serves. Programs are followed by ptrace(2), stopped only when they
+//! execute another program, so that the recorder is told what is mapped before the first instruction runs.
 
 use crate::{bell, plan::Plan, processes};
 use mmulab_visible::visible;
@@ -148,7 +148,8 @@ fn start(command: &[String], plan: &Plan, followed: bool) -> Result<Pid, String>
     let list = |all: &[CString]| all.iter().map(|a| a.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>();
     let (argv, envp) = (list(&args), list(&env));
     let mut gate = [0; 2];
-    // SAFETY: between fork and exec the child makes system calls only, on memory made before; this program has one thread.
+    // SAFETY: between fork and exec the child makes system calls only, on memory made before; this program has one
+    // thread.
     unsafe {
         if libc::pipe2(gate.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(format!("a pipe: {}", io::Error::last_os_error()));

@@ -56,7 +56,8 @@ fn follow_many<const N: usize>(heads: &mut [*const usize], steps: u64) {
     heads.copy_from_slice(&at);
 }
 
-/// Follows one chase for `steps`, by one load instruction: to a prefetcher that looks at instructions, the chase has one step.
+/// Follows one chase for `steps`, by one load instruction: to a prefetcher that looks at instructions, the chase has
+/// one step.
 #[inline(never)]
 pub fn run_by_one(head: &mut *const usize, steps: u64) {
     let mut at = *head;

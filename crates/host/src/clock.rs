@@ -127,8 +127,8 @@ pub fn frequency(us: u64) -> f64 {
     (rounds * ADDS) as f64 / spent as f64
 }
 
-/// Cycles of an add among independent ones, over about `us` microseconds at 3 GHz: what another hardware thread leaves of the
-/// core's units.
+/// Cycles of an add among independent ones, over about `us` microseconds at 3 GHz: what another hardware thread leaves
+/// of the core's units.
 pub fn add_among_others(us: u64) -> Took {
     let rounds = (us * 3000 / ADDS).max(16);
     let took = timed(|| wide_adds(rounds));
@@ -159,8 +159,8 @@ pub fn timed(work: impl FnOnce()) -> Took {
     Took { ns, cycles: ns * before.max(after) }
 }
 
-/// Times `work` without anything before it, for work that must begin now. The clock is the wall's: a question about this
-/// thread's own time takes longer than short work.
+/// Times `work` without anything before it, for work that must begin now. The clock is the wall's: a question about
+/// this thread's own time takes longer than short work.
 pub fn timed_at_once(work: impl FnOnce()) -> Took {
     let begun = Instant::now();
     work();

@@ -26,7 +26,8 @@ pub enum Pattern {
     Footprint,
     /// One line in each of `x` pages of the region's page size.
     Pages,
-    /// One line in each of `x` base pages, so that eight neighbours, whose page-table entries share a line, follow each other.
+    /// One line in each of `x` base pages, so that eight neighbours, whose page-table entries share a line, follow each
+    /// other.
     NearPages,
     /// One line in each of `x` base pages, by loads that do not wait for each other.
     PageLoads,
@@ -291,8 +292,8 @@ fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     chase_by(run, region, lines, chains, burst_us)
 }
 
-/// The same over every line of a footprint: the fastest of some runs of whole rounds. A part of a round would meet the lines
-/// that were written last, and no lines that are as old as lines become.
+/// The same over every line of a footprint: the fastest of some runs of whole rounds. A part of a round would meet the
+/// lines that were written last, and no lines that are as old as lines become.
 fn rounds(region: &Region, lines: &[u64], burst_us: u64) -> Took {
     if lines.len() > WHOLE_ROUND {
         return chase(region, lines, 1, burst_us);
@@ -336,8 +337,8 @@ fn chase_by(
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
 
-/// Measures loads of `lines` that do not wait for each other: the mean of some rounds, for walkers and queues that are shared
-/// with another hardware thread are what the loads contend for.
+/// Measures loads of `lines` that do not wait for each other: the mean of some rounds, for walkers and queues that are
+/// shared with another hardware thread are what the loads contend for.
 fn loads(region: &Region, lines: &[u64]) -> Took {
     load(region, lines);
     let took = timed(|| (0..ROUNDS).for_each(|_| load(region, lines)));
@@ -357,7 +358,8 @@ fn windows(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point])
     }
 }
 
-/// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use too?
+/// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use
+/// too?
 fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Took {
     let mut heads = link(region, lines, chains);
     let round = lines.len() as u64 / chains;

@@ -37,7 +37,8 @@ impl Capstones {
                 let inst = if is_arm { arm(&capstone, insn) } else { risc_v(&capstone, insn) };
                 Some((inst?, insn.len()))
             });
-            // Lengths are known without the instruction: 4 bytes, or on RISC-V 2 where the lowest bits are not both set.
+            // Lengths are known without the instruction: 4 bytes, or on RISC-V 2 where the lowest bits are not both
+            // set.
             let length = if is_arm || bytes[at] & 3 == 3 { 4 } else { 2 };
             match decoded {
                 Some((inst, length)) => {

@@ -118,8 +118,8 @@ impl Space {
         self.finish(cx, gather);
     }
 
-    /// MADV_WILLNEED: the beginning of what is advised of each file is read into the page cache (`force_page_cache_ra` in
-    /// mm/readahead.c). FreeBSD reads nothing (`vm_map_madvise` in sys/vm/vm_map.c).
+    /// MADV_WILLNEED: the beginning of what is advised of each file is read into the page cache (`force_page_cache_ra`
+    /// in mm/readahead.c). FreeBSD reads nothing (`vm_map_madvise` in sys/vm/vm_map.c).
     fn will_need(&mut self, cx: &mut Cx, pages: Pages) {
         if matches!(cx.policy, Policy::Freebsd(_)) {
             return;

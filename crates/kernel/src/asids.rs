@@ -1,3 +1,6 @@
+//! ASID allocation. An address space keeps its ASID until the address space ends or, if all ASIDs are in use, until
+//! another address space takes the ASID. The kernel then flushes the TLB entries of the former owner.
+
 use mmulab_addr::Asid;
 
 /// Address-space tags. Tag 0 is kept for translations valid everywhere.

@@ -46,7 +46,8 @@ impl Object {
         self.extents.insert(i + 1, behind);
     }
 
-    /// A page goes; its chunk too if it was the last, so that a file read through a small memory takes no more than that.
+    /// A page goes; its chunk too if it was the last, so that a file read through a small memory takes no more than
+    /// that.
     fn drop_page(&mut self, page: u64) {
         self.leave_place(page);
         if let Some(chunk) = self.chunks.get_mut(&(page / CHUNK)) {

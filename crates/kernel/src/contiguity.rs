@@ -24,8 +24,8 @@ pub struct Contiguity {
     pub pages: u64,
     /// Runs of neighbouring pages that lie in neighbouring frames, with the same rights: at least one a page, or fewer.
     pub runs: u64,
-    /// Of the pages, those in whole aligned groups of 16, 32 and 64 KiB that lie in an aligned block of frames, with the
-    /// same rights. Accessed and dirty bits are the hardware's to weigh.
+    /// Of the pages, those in whole aligned groups of 16, 32 and 64 KiB that lie in an aligned block of frames, with
+    /// the same rights. Accessed and dirty bits are the hardware's to weigh.
     pub grouped: [u64; GROUPS.len()],
     /// Runs of pages of every size.
     pub by_size: Runs,

@@ -1,3 +1,7 @@
+//! Kernel counters: page faults by kind, reasons for not mapping a large page, failed system calls, and other events.
+//! The text beside each variant is the counter's name in results. The reasons help to explain why two page policies
+//! differ.
+
 use crate::tally::{Tally, named};
 use schemars::JsonSchema;
 use serde::Serialize;

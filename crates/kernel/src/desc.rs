@@ -105,8 +105,8 @@ pub enum Defrag {
     Never,
 }
 
-/// khugepaged (mm/khugepaged.c, `/sys/kernel/mm/transparent_hugepage/khugepaged`): on simulated time it looks for regions
-/// of base pages to copy into huge pages.
+/// khugepaged (mm/khugepaged.c, `/sys/kernel/mm/transparent_hugepage/khugepaged`): on simulated time it looks for
+/// regions of base pages to copy into huge pages.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KhugepagedDesc {
@@ -152,11 +152,12 @@ pub struct ThpDesc {
     pub zero_page: bool,
     /// What a store to the huge zero page does: `huge` or `split`. Default `huge`.
     pub zero_page_write: HugeZeroWrite,
-    /// Sizes from 16K to 2M, each `always`, `madvise`, `inherit` or `never`. Default: 2M inherits, others are never used.
-    /// A fault maps the largest that is enabled, fits and has a free block; below 2M, as base pages that lie together.
+    /// Sizes from 16K to 2M, each `always`, `madvise`, `inherit` or `never`. Default: 2M inherits, others are never
+    /// used. A fault maps the largest that is enabled, fits and has a free block; below 2M, as base pages that lie
+    /// together.
     pub sizes: BTreeMap<PageOrder, ThpSize>,
-    /// What a fault does when no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does not.
-    /// Default `never`; Linux's is `madvise`.
+    /// What a fault does when no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does
+    /// not. Default `never`; Linux's is `madvise`.
     pub defrag: Defrag,
     /// The daemon that makes huge pages later; absent: it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -251,8 +252,8 @@ pub struct LinuxDesc {
     /// How much of a file one fault reads around itself when the page is not in memory. Default `128K`.
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub read_around: Bytes,
-    /// The largest request the disk takes (`max_sectors_kb`): MADV_WILLNEED reads no more of a mapping than this, or than
-    /// `read_around` if that is more. Default `1280K`.
+    /// The largest request the disk takes (`max_sectors_kb`): MADV_WILLNEED reads no more of a mapping than this, or
+    /// than `read_around` if that is more. Default `1280K`.
     #[schemars(extend("x-least" = "4K", "x-most" = "1T"))]
     pub largest_read: Bytes,
     /// Whether pages mapped by fault-around have their accessed bit set. Default `true`, as on x86-64.

@@ -1,3 +1,14 @@
+//! Effects of one event or page fault outside the kernel: TLB invalidations, work to charge, stored frames and an
+//! event log. The kernel fills an `Effects`, and the machine applies the parts. Thus the kernel needs no access to
+//! TLBs and clocks.
+//!
+//! ```text
+//! event, fault --> Kernel --> Effects --+-- invalidations ---> TLBs, page-walk caches
+//!                                       +-- work ------------> cost table --> kernel cycles
+//!                                       +-- stored frames ---> host of the virtual machine
+//!                                       '-- event log -------> observer of the run
+//! ```
+
 use crate::counts::{EventError, FaultKind, Refusal};
 use crate::regions::Fold;
 use crate::tally::named;

@@ -1,3 +1,6 @@
+//! Kernel errors: page faults that kill the program (SIGSEGV, out of memory), and reasons why a kernel cannot start
+//! or continue. Messages name the process and the address, or the key of the description.
+
 use mmulab_addr::{PageOrder, Pid, VirtAddr};
 use thiserror::Error;
 

@@ -9,8 +9,8 @@ use mmulab_addr::{Pid, Prot};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::Leaf;
 
-/// Most mappings of all address spaces together, some hundred bytes each. Linux allows a process 65,530 (vm.max_map_count), so that
-/// sixteen can have as many as they may.
+/// Most mappings of all address spaces together, some hundred bytes each. Linux allows a process 65,530
+/// (vm.max_map_count), so that sixteen can have as many as they may.
 const MAPPINGS_MAX: usize = 1 << 20;
 /// How many events are obeyed before the mappings are counted again.
 pub(crate) const EVENTS_COUNTED: u64 = 1 << 14;

@@ -30,8 +30,8 @@ impl Gather {
         self.global |= global;
     }
 
-    /// Takes an edit's debt over; the page it changed is noted beside, where one was. Tables that moved may have been cached
-    /// for any of their pages, which are more than any ceiling.
+    /// Takes an edit's debt over; the page it changed is noted beside, where one was. Tables that moved may have been
+    /// cached for any of their pages, which are more than any ceiling.
     pub fn take(&mut self, flush: Flush) {
         self.all |= flush.moves_tables();
         flush.lazy("gathered, and sent before the operation ends");

@@ -1,3 +1,12 @@
+//! The `Kernel` type: boot, address spaces, ASIDs, and the entry points for trace events and page faults. System
+//! calls, fault handling, khugepaged and compaction have files of their own and work on the state defined here.
+//!
+//! ```text
+//! trace event --> Kernel::event --> obey (events.rs) ---------.
+//!                                                             +--> collect --> Effects --> machine
+//! page fault  --> Kernel::fault --> Space::fault (fault.rs) --'
+//! ```
+
 use crate::asids::Asids;
 use crate::compaction::Compaction;
 use crate::counts::{EventError, Happening, KernelCounts};
@@ -259,8 +268,8 @@ impl Kernel {
         result
     }
 
-    /// Compacts memory for a fault that wants a huge page, where none is free and the policy says so. Whether the policy
-    /// says to do it in the background, after the fault, instead.
+    /// Compacts memory for a fault that wants a huge page, where none is free and the policy says so. Whether the
+    /// policy says to do it in the background, after the fault, instead.
     #[inline]
     fn compact_for(&mut self, mem: &mut PhysMem, slot: usize, va: VirtAddr, fx: &mut Effects) -> bool {
         let Policy::Thp(thp) = &self.core.policy else { return false };
@@ -287,8 +296,8 @@ impl Kernel {
         Some(Context { format: space.table.format(), root: space.table.root(), asid: space.asid? })
     }
 
-    /// What hardware must know of a process that CPU `cpu` ran last and runs on; nothing where switching to it takes work.
-    /// As [`Self::event`] with such a switch, which warps make at every instruction.
+    /// What hardware must know of a process that CPU `cpu` ran last and runs on; nothing where switching to it takes
+    /// work. As [`Self::event`] with such a switch, which warps make at every instruction.
     #[inline]
     pub fn runs_on(&mut self, cpu: u16, pid: Pid) -> Option<Context> {
         let on = self.on[usize::from(cpu) % self.on.len()];

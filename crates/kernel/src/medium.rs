@@ -9,7 +9,8 @@ use crate::{Fault, FaultError, Told, WorkKind};
 use mmulab_addr::{Access, BASE_BYTES, PageOrder, Pfn, Prot, VirtAddr};
 
 impl Space {
-    /// A block of the largest size that is enabled, fits, is empty and can be had, as base pages; nothing if there is none.
+    /// A block of the largest size that is enabled, fits, is empty and can be had, as base pages; nothing if there is
+    /// none.
     pub(crate) fn map_medium(
         &mut self,
         cx: &mut Cx,

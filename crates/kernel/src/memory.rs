@@ -205,8 +205,8 @@ impl Memory {
         Some(pfn)
     }
 
-    /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the frames that
-    /// were in use then, together as far as a guest's did; else in the frames that are next.
+    /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the
+    /// frames that were in use then, together as far as a guest's did; else in the frames that are next.
     pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
         if self.cache.placed(id, page).is_none() {
             let (first, wanted) = self.cache.unplaced_around(id, page);

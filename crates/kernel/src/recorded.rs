@@ -72,7 +72,8 @@ struct Space {
     heap: Option<(u64, u64)>,
 }
 
-/// The first page boundary at or above the end of `bytes` from `start`; of a range that reaches the last address, the last one.
+/// The first page boundary at or above the end of `bytes` from `start`; of a range that reaches the last address, the
+/// last one.
 fn end_of(start: u64, bytes: u64) -> u64 {
     let last = !(BASE_BYTES - 1);
     start.saturating_add(bytes).checked_next_multiple_of(BASE_BYTES).unwrap_or(last)

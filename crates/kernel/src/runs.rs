@@ -1,4 +1,5 @@
-//! Runs of neighbouring pages of one size that lie in neighbouring frames: the contiguity that paper 4 (section 7.1) measures.
+//! Runs of neighbouring pages of one size that lie in neighbouring frames: the contiguity that paper 4 (section 7.1)
+//! measures.
 
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::Leaf;
@@ -6,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Orders of the aligned blocks of base pages that are counted: 8K to 1M, the sizes that Linux gives between base pages and huge
-/// ones (Documentation/admin-guide/mm/transhuge.rst, multi-size THP; 8K for files only).
+/// Orders of the aligned blocks of base pages that are counted: 8K to 1M, the sizes that Linux gives between base pages
+/// and huge ones (Documentation/admin-guide/mm/transhuge.rst, multi-size THP; 8K for files only).
 const BLOCKS: std::ops::RangeInclusive<u8> = 1..=8;
 const BLOCK_COUNT: usize = 8;
 
@@ -183,8 +184,8 @@ mod tests {
         assert!(of.in_blocks.is_empty());
     }
 
-    /// Pages 14 to 47 in frames 30 to 63 have two whole blocks of 16 (from 16 and 32 on), four of 8, eight of 4 and all of 2;
-    /// the same pages in frames 31 to 64 have none of any.
+    /// Pages 14 to 47 in frames 30 to 63 have two whole blocks of 16 (from 16 and 32 on), four of 8, eight of 4 and all
+    /// of 2; the same pages in frames 31 to 64 have none of any.
     #[test]
     fn whole_aligned_blocks_are_counted() {
         let mut runs = Runs::default();

@@ -132,8 +132,9 @@ impl Space {
         None
     }
 
-    /// Whether every bit above those the table translates is a copy of the highest one. On Arm programs have all addresses
-    /// without such bits: the kernel's have a table of their own there (Arm ARM, D8.1, TTBR0_EL1 and TTBR1_EL1).
+    /// Whether every bit above those the table translates is a copy of the highest one. On Arm programs have all
+    /// addresses without such bits: the kernel's have a table of their own there (Arm ARM, D8.1, TTBR0_EL1 and
+    /// TTBR1_EL1).
     pub fn is_canonical(&self, va: u64) -> bool {
         let format = self.table.format();
         let shift = 64 - u32::from(format.address_bits());
@@ -261,8 +262,8 @@ impl Space {
         }
     }
 
-    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames; the huge zero page by as many leaves
-    /// of the one small zero page.
+    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames; the huge zero page by as
+    /// many leaves of the one small zero page.
     pub fn split(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
         self.break_zero_or_page(cx, &leaf);
         let flush = match self.table.split(cx.mem, cx.memory, VirtAddr::new(va).vpn()) {

@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Shared by one who asks and those who work. An event that takes long, such as a populated mapping of a terabyte, looks for it
-/// at every page, and is left unfinished.
+/// Shared by one who asks and those who work. An event that takes long, such as a populated mapping of a terabyte,
+/// looks for it at every page, and is left unfinished.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 

@@ -66,7 +66,8 @@ impl Serialize for ByLevels {
     }
 }
 
-/// What page tables did of their own accord, in a run. All zero but for those that merge levels, or are found by hashing.
+/// What page tables did of their own accord, in a run. All zero but for those that merge levels, or are found by
+/// hashing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TableCounts {
     /// How often a table was looked at, whether it should be merged with its children.
@@ -120,7 +121,8 @@ impl TableCounts {
 impl Memory {
     /// A block is a table's from now on.
     fn table_block(&mut self, pfn: Pfn, order: PageOrder) {
-        // Nodes are of 2 MiB, or 1 GiB. So are large pieces of hashed tables, which a huge page of a host suits as well.
+        // Nodes are of 2 MiB, or 1 GiB. So are large pieces of hashed tables, which a huge page of a host suits as
+        // well.
         if order >= PageOrder::P2M {
             self.touch_node(pfn, order)
         } else {

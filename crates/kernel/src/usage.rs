@@ -1,3 +1,6 @@
+//! Memory figures of a kernel at one moment, with their peaks: mapped, resident, page-table, pool, reserved and free
+//! bytes. Reports use them for the memory cost of large pages.
+
 use crate::{BySize, Contiguity, Kernel, TableCounts};
 use mmulab_addr::{BASE_BYTES, Pid};
 use mmulab_frames::PhysMem;

@@ -61,8 +61,8 @@ fn the_first_fault_reserves_two_mebibytes_and_maps_a_page() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S0-045: pages and frames agree modulo 512 in any order of first touches, in a heap that grows under way and never
-    /// reaches 2 MiB, and in mappings.
+    /// S0-045: pages and frames agree modulo 512 in any order of first touches, in a heap that grows under way and
+    /// never reaches 2 MiB, and in mappings.
     #[test]
     fn pages_and_frames_agree_in_any_order(
         touches in prop::collection::vec((0u64..1200, any::<bool>()), 1..200),
@@ -385,8 +385,8 @@ fn a_forked_child_gets_reservations_of_its_own() {
     assert_eq!(w.usage().reserved_bytes, 0);
 }
 
-/// CHANGELOG number 25: where memory was full, reading a cluster reclaimed the very page that had faulted, which nobody mapped yet,
-/// and gave its frame to a page beside it.
+/// CHANGELOG number 25: where memory was full, reading a cluster reclaimed the very page that had faulted, which nobody
+/// mapped yet, and gave its frame to a page beside it.
 #[test]
 fn a_page_that_faulted_stays_while_its_cluster_is_read() {
     // Some of these leave memory full in the middle of a cluster.

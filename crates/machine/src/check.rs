@@ -1,8 +1,9 @@
-//! The checking mode: after every reference and every event, no TLB holds a translation that could be used wrongly, and the
-//! page tables are those of the same run without coalescing.
+//! The checking mode: after every reference and every event, no TLB holds a translation that could be used wrongly, and
+//! the page tables are those of the same run without coalescing.
 //!
 //! It sits outside the engine: a batch is taken apart, each item run by itself, here and on a twin of the machine whose
-//! TLBs hold single pages, and what lies in the arrays and in memory is compared. A machine without it pays one test a batch.
+//! TLBs hold single pages, and what lies in the arrays and in memory is compared. A machine without it pays one test a
+//! batch.
 
 use crate::{
     Ended, Machine, MachineError, Resolved,

@@ -1,9 +1,10 @@
-//! Everything that a machine has counted up to a moment, in one place: results are what was counted since another moment.
+//! Everything that a machine has counted up to a moment, in one place: results are what was counted since another
+//! moment.
 //!
-//! A run may begin with a part that is not counted: the state of a trace that was cut, or what `--skip` leaves out. It runs
-//! as everything else does, so that TLBs, caches and page tables are in use when counts begin. Counters run on; where
-//! counts begin they are noted, and what they stood at is taken away in the end. Costs by region and by place, and the
-//! portions of processes, begin anew instead. Peaks, and what memory is used for, are of the whole run.
+//! A run may begin with a part that is not counted: the state of a trace that was cut, or what `--skip` leaves out. It
+//! runs as everything else does, so that TLBs, caches and page tables are in use when counts begin. Counters run on;
+//! where counts begin they are noted, and what they stood at is taken away in the end. Costs by region and by place,
+//! and the portions of processes, begin anew instead. Peaks, and what memory is used for, are of the whole run.
 
 mod since;
 

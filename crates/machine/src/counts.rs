@@ -1,3 +1,6 @@
+//! Counters of the run loop: stores, replayed walks, dirty-bit walks, segmentation faults, stall cycles and kernel
+//! cycles. Reports combine them with the counters of the other parts.
+
 use serde::Serialize;
 
 /// What the machine itself counts; TLBs, walker and kernel count their own.

@@ -1,3 +1,6 @@
+//! Text drawings of page tables: the tables of all live processes of a machine and, under virtualization, of the
+//! host. A reader can check the entries, merged levels and large pages that a run produced.
+
 use crate::{Machine, host::System};
 use mmulab_pagetable::draw;
 use std::fmt::Write;

@@ -1,3 +1,6 @@
+//! Ends of a run, with their names and messages in results, and the errors that prevent a machine from being built.
+//! The reason in a result shows whether the whole trace ran.
+
 use crate::describe::DescribeError;
 use mmulab_addr::{Access, VirtAddr};
 use mmulab_kernel::KernelError;
@@ -44,7 +47,8 @@ pub enum Ended {
 /// An [`Ended`] as results carry it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EndedReport {
-    /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `violation`, `stuck`, `no-place`, `unsound`, `kernel` or `too-much`.
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `violation`, `stuck`,
+    /// `no-place`, `unsound`, `kernel` or `too-much`.
     pub reason: &'static str,
     /// What happened and what to do; empty for `end`.
     pub message: String,

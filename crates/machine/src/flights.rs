@@ -52,8 +52,8 @@ impl Machine {
         self.cores[cpu].depart(end, flight, walked);
     }
 
-    /// The walk under way that brings what a lookup on the acting core did not find, if there is one. `misses`: second-level
-    /// misses of that lookup.
+    /// The walk under way that brings what a lookup on the acting core did not find, if there is one. `misses`:
+    /// second-level misses of that lookup.
     #[inline(always)]
     pub(crate) fn join(&mut self, asid: Asid, va: VirtAddr, access: Access, misses: u64) -> Option<Joined> {
         let waiting = self.core().waiting.as_mut()?;

@@ -1,8 +1,9 @@
-//! The host below virtual machines: its memory and kernel, the second dimension of each core's walker, and which guest runs.
+//! The host below virtual machines: its memory and kernel, the second dimension of each core's walker, and which guest
+//! runs.
 //!
-//! A guest is a process of the host's kernel whose address space is one anonymous mapping: the guest's physical memory, from
-//! address 0 on. What the guest's kernel and walker see of memory are guest-physical addresses; where the host has them is
-//! told by the host's table alone.
+//! A guest is a process of the host's kernel whose address space is one anonymous mapping: the guest's physical memory,
+//! from address 0 on. What the guest's kernel and walker see of memory are guest-physical addresses; where the host has
+//! them is told by the host's table alone.
 
 mod counts;
 mod shadow;
@@ -82,8 +83,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The host of the described machine, with guests that have no memory yet but what they were told; and the system of
-    /// the first of them, which runs.
+    /// The host of the described machine, with guests that have no memory yet but what they were told; and the system
+    /// of the first of them, which runs.
     pub fn new(desc: &Resolved, guest: &VirtualDesc, policy: &PolicyDesc) -> Result<(Self, System), MachineError> {
         let machine = &desc.machine;
         let count = desc.options.vms.len() + 1;
@@ -289,7 +290,8 @@ impl Host {
         Ok(())
     }
 
-    /// The guest that runs tells where a merged node of its table is, which leaves it: the host advises a huge page there.
+    /// The guest that runs tells where a merged node of its table is, which leaves it: the host advises a huge page
+    /// there.
     fn advise(&mut self, node: &Stored, cpu: u16) -> Result<(), Ended> {
         self.counts.exits += 1;
         self.counts.nodes_told += 1;
@@ -328,9 +330,9 @@ impl Host {
         }
     }
 
-    /// Changes in the host's tables have made translations stale: the host invalidates all that was made with the table of
-    /// the machine concerned (Linux's `kvm_flush_remote_tlbs` after an MMU notifier, by INVEPT: Intel SDM vol. 3C, section
-    /// 29.4.3.1). Returns the tags under which that may be held.
+    /// Changes in the host's tables have made translations stale: the host invalidates all that was made with the table
+    /// of the machine concerned (Linux's `kvm_flush_remote_tlbs` after an MMU notifier, by INVEPT: Intel SDM vol. 3C,
+    /// section 29.4.3.1). Returns the tags under which that may be held.
     pub fn stale_tags(&mut self) -> Vec<Asid> {
         let mut stale = Vec::new();
         for what in &self.fx.invalidations {

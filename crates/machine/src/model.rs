@@ -74,8 +74,8 @@ pub struct Model {
     pub share_of_time: f64,
     /// The same if no translation latency overlapped with other work.
     pub share_of_time_serial: f64,
-    /// Seconds at the machine's clock: of all cycles, as of one core; of shader cores, which work at once, until the last is
-    /// done, kernel work besides.
+    /// Seconds at the machine's clock: of all cycles, as of one core; of shader cores, which work at once, until the
+    /// last is done, kernel work besides.
     pub seconds: f64,
 }
 

@@ -1,3 +1,13 @@
+//! Trace names: one function opens trace files, generators, thread blocks and mixes, so every kind of trace has one
+//! syntax.
+//!
+//! ```text
+//! gen:NAME?key=value                synthetic program
+//! accel-sim:FILE?cores=C&warps=W    thread blocks on C cores with W warps each
+//! mix:JSON                          several traces, interleaved
+//! PATH                              trace file of any supported format
+//! ```
+
 use mmulab_mix::{MixDesc, Part, mix};
 use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, WarpShape, open_file, open_warps, stretch};
 use std::path::Path;
@@ -7,8 +17,8 @@ const MIX: &str = "mix:";
 /// The same of a file of thread blocks.
 const WARPS: &str = "accel-sim:";
 
-/// Opens whatever a user names as a trace: a file of any format that is read, `gen:NAME?key=value`, `accel-sim:FILE?cores=N&warps=N`,
-/// or `mix:` with the JSON of a [`MixDesc`].
+/// Opens whatever a user names as a trace: a file of any format that is read, `gen:NAME?key=value`,
+/// `accel-sim:FILE?cores=N&warps=N`, or `mix:` with the JSON of a [`MixDesc`].
 ///
 /// # Errors
 /// What is wrong with it, and what to do.

@@ -58,8 +58,8 @@ pub struct Report {
     complete: bool,
     /// Why the run ended.
     ended: EndedReport,
-    /// What was run before counts began, if they did not begin at once: the state of a trace that was cut, and what --skip left
-    /// out. Nothing is counted of it; what memory is used for, and peaks, are of the whole run.
+    /// What was run before counts began, if they did not begin at once: the state of a trace that was cut, and what
+    /// --skip left out. Nothing is counted of it; what memory is used for, and peaks, are of the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     uncounted: Option<Uncounted>,
     /// What was counted.
@@ -371,7 +371,8 @@ fn check(machine: &Machine, counted: &Counted, walks: &WalkCounts) -> Result<(),
     let joined = counted.warps.map_or(0, |warps| warps.joined);
     let reasons = tlb.l2i.misses + tlb.l2d.misses + own.replays + own.dirty_updates + own.denied_rechecks;
     same("walks, and second-level misses with replays, dirty updates and rechecks", begun + joined, reasons)?;
-    // What a miss may end in without a translation: a reference to what is not there, one against its rights, or the end.
+    // What a miss may end in without a translation: a reference to what is not there, one against its rights, or the
+    // end.
     let walked = [&tlb.reloads_i, &tlb.reloads_d].map(|r| r.l2_misses.values().sum::<u64>());
     let left = (tlb.l2i.misses + tlb.l2d.misses) - walked.iter().sum::<u64>();
     let most = own.unmapped + own.forbidden + u64::from(machine.ended.is_some());

@@ -1,8 +1,8 @@
 //! Hardware threads: CPUs that have a core in common, but for the arrays that each thread has of its own.
 //!
-//! Every CPU has a record of its own ([`Core`]). What the threads of a core have in common lies in the record of the one that
-//! acted last, and goes to the one that acts next; the others' is empty meanwhile. So a lookup finds everything in one place,
-//! and threads cost nothing where there is one to a core.
+//! Every CPU has a record of its own ([`Core`]). What the threads of a core have in common lies in the record of the
+//! one that acted last, and goes to the one that acts next; the others' is empty meanwhile. So a lookup finds
+//! everything in one place, and threads cost nothing where there is one to a core.
 
 use crate::{Machine, engine::Core};
 
@@ -56,8 +56,8 @@ impl Machine {
 }
 
 impl Core {
-    /// What the threads of a core have in common goes to the one that acts next. Each has a clock of its own: walks go on for
-    /// as long as they would have.
+    /// What the threads of a core have in common goes to the one that acts next. Each has a clock of its own: walks go
+    /// on for as long as they would have.
     fn hand_over_core(&mut self, to: &mut Self) {
         self.tlbs.hand_over_core(&mut to.tlbs);
         std::mem::swap(&mut self.walker, &mut to.walker);

@@ -1,3 +1,6 @@
+//! Tracker of accessed base pages. A kernel cannot see the accesses to single base pages of a huge page, so the
+//! tracker reads the trace itself. Reports measure bloat and read-around against these pages.
+
 use mmulab_addr::{BASE_SHIFT, PageOrder, Pid, VirtAddr, VirtRange, Vpn};
 use mmulab_trace::{Advice, Backing, Batch, Event, Item};
 use rustc_hash::FxHashMap;
@@ -7,8 +10,8 @@ mod space;
 
 use space::{Seen, Shown, Space};
 
-/// Which base pages the processes truly touched: what no kernel can know of a huge page, and what bloat and read-around
-/// are measured against. It depends on the trace alone, so one tracker serves every machine that runs over it.
+/// The base pages that the processes of a trace accessed so far. They depend on the trace alone, so one tracker serves
+/// every machine that runs over the trace.
 #[derive(Default)]
 pub struct Touched {
     spaces: Vec<Space>,
@@ -82,8 +85,9 @@ impl Touched {
         Ok(())
     }
 
-    /// The most bytes of private memory (anonymous, or copied from a file by a store) that were touched and still mapped,
-    /// all processes together. What a fork copied counts for the child from its first store on, as it does in memory.
+    /// The most bytes of private memory (anonymous, or copied from a file by a store) that were touched and still
+    /// mapped, all processes together. What a fork copied counts for the child from its first store on, as it does in
+    /// memory.
     pub fn private_bytes_peak(&self) -> u64 {
         self.private_peak.max(self.private) << BASE_SHIFT
     }

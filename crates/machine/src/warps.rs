@@ -202,8 +202,8 @@ impl Machine {
         }
     }
 
-    /// A warp acts next: has the host fetch what that begins with. All cores' TLBs and walks are more than its nearest caches
-    /// hold, and by the time that a core's turn comes they have gone from there.
+    /// A warp acts next: has the host fetch what that begins with. All cores' TLBs and walks are more than its nearest
+    /// caches hold, and by the time that a core's turn comes they have gone from there.
     #[inline]
     pub(crate) fn foresee_warp(&self, tid: Tid) {
         let Some(Ok((cpu, warp))) = self.dealt.map(|dealt| dealt.place(tid)) else { return };
@@ -225,8 +225,8 @@ impl Machine {
         }
     }
 
-    /// The acting warp begins an instruction: its core stands still until the last one has what it wanted. What walks have
-    /// brought meanwhile is there.
+    /// The acting warp begins an instruction: its core stands still until the last one has what it wanted. What walks
+    /// have brought meanwhile is there.
     #[inline]
     fn begin<W: Watch>(&mut self, watch: &mut W) {
         let core = &mut self.cores[usize::from(self.who.cpu)];
@@ -287,8 +287,8 @@ impl Machine {
 }
 
 impl Core {
-    /// Waits for something at `what` that takes until `end`, as [`Clock::wait`](crate::clock::Clock::wait) has it; a core that
-    /// runs warps goes on with another one.
+    /// Waits for something at `what` that takes until `end`, as [`Clock::wait`](crate::clock::Clock::wait) has it; a
+    /// core that runs warps goes on with another one.
     #[inline]
     pub(crate) fn wait(&mut self, now: u64, end: u64, hidden: bool, (pid, va): (Pid, VirtAddr)) -> u64 {
         match &mut self.waiting {

@@ -1,3 +1,12 @@
+//! The language of the microbenchmark: a parser for short programs of loads (`r`), stores (`w`) and invalidations
+//! (`i`) on the numbered pages of a group. Each word runs over all groups before the next word starts.
+//!
+//! ```text
+//! r0 r1 : w0 : i2 r3
+//! '-+-'   '+   '-+-'
+//! word 0   1     2
+//! ```
+
 use serde::Serialize;
 use thiserror::Error;
 

@@ -18,7 +18,8 @@ pub trait Counters {
 
 /// The event's number.
 const L1_DTLB_MISS: u64 = 0x45;
-/// Unit masks of: 4 KB reloaded from memory's tables, 4 KB from the L2, coalesced from the tables, coalesced from the L2.
+/// Unit masks of: 4 KB reloaded from memory's tables, 4 KB from the L2, coalesced from the tables, coalesced from the
+/// L2.
 const UNITS: [u64; 4] = [0x10, 0x01, 0x20, 0x02];
 /// The bits of a raw event that hold its unit mask.
 const UNIT_SHIFT: u32 = 8;

@@ -1,3 +1,6 @@
+//! Parameters of a microbenchmark run: region, group size, write protection and four repeat counts. The checks reject
+//! impossible plans, and runs of more than 2^36 operations.
+
 use crate::{Kind, Operation, Program};
 use mmulab_addr::{BASE_BYTES, PageOrder};
 use serde::{Deserialize, Serialize};

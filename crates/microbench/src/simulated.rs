@@ -26,7 +26,8 @@ struct Sampler {
     counted: Counted,
     /// Level of each array.
     levels: Vec<u8>,
-    /// Of the reference under way: the first page that the first level was filled with, and whether it got more than that.
+    /// Of the reference under way: the first page that the first level was filled with, and whether it got more than
+    /// that.
     first: Option<Vpn>,
     coalesced: bool,
 }
@@ -36,8 +37,8 @@ impl Observer for Sampler {
 
     fn filled(&mut self, array: usize, entry: &Entry) {
         if self.levels.get(array) == Some(&1) {
-            // Designs whose entries are no pages tell each page they hold. A page may be filled twice: from the L2, and again
-            // after the walk that sets its dirty bit.
+            // Designs whose entries are no pages tell each page they hold. A page may be filled twice: from the L2, and
+            // again after the walk that sets its dirty bit.
             let first = *self.first.get_or_insert(entry.vpn);
             self.coalesced |= first != entry.vpn || entry.order != PageOrder::P4K;
         }

@@ -1,3 +1,13 @@
+//! The microbenchmark's main loop, and the `Target` trait that a simulated machine and a real processor implement.
+//! With one loop for both, their counters are comparable.
+//!
+//! ```text
+//! trace_repeats x program
+//!   each word: global_repeats x all groups, then read the counters
+//!     each group: local_repeats x word
+//!       each operation: operation_repeats x page
+//! ```
+
 use crate::{Kind, Plan, Program};
 use serde::Serialize;
 use thiserror::Error;
@@ -45,8 +55,8 @@ pub struct TargetError(pub String);
 
 /// What the benchmark runs on.
 pub trait Target {
-    /// Makes the region: aligned to 2 MB, every page written, write-protected if asked, A and M bits cleared. What should be
-    /// said of it, if anything.
+    /// Makes the region: aligned to 2 MB, every page written, write-protected if asked, A and M bits cleared. What
+    /// should be said of it, if anything.
     ///
     /// # Errors
     /// Why there is no such region.

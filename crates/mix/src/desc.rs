@@ -1,3 +1,6 @@
+//! The description of a mix: members with their traces, the order and length of turns, and the end of the mix. A mix
+//! interleaves several traces on one machine, as processes of one kernel or as virtual machines.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,6 @@
+//! Lanes of a mix: for each member, the position in its trace, and its live processes and threads. A lane renumbers
+//! PIDs and TIDs, so members of one mix cannot collide, and can restart its trace.
+
 use crate::{Apart, numbers::Numbers};
 use mmulab_addr::{Pid, Tid};
 use mmulab_trace::{Batch, Event, Item, Source, TraceError, TraceErrorKind};
@@ -110,8 +113,8 @@ impl Lane {
         Ok(true)
     }
 
-    /// Its next event, as the mix tells it; none for one that it leaves out. `is_placed`: where threads run is the mix's
-    /// affair.
+    /// Its next event, as the mix tells it; none for one that it leaves out. `is_placed`: where threads run is the
+    /// mix's affair.
     pub fn event(&mut self, index: usize, is_placed: bool) -> Result<Option<Event>, TraceError> {
         // Each event has one word: it may be moved.
         let mut event = std::mem::replace(&mut self.batch.events[index], Event::Tick);

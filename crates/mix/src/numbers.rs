@@ -1,3 +1,12 @@
+//! Process and thread numbers of a mix: every member gets a range of its own, so numbers of different members never
+//! collide. With virtual machines, the upper bits name the machine; without, a member has 10,000 numbers.
+//!
+//! ```text
+//! bits                 31 .. 24             23 .. 0
+//! virtual machines   | member        | number in the guest           |
+//! processes          | 0             | member * 10,000 + own number  |
+//! ```
+
 use crate::Apart;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -5,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const PID_BITS: u32 = 24;
 /// Virtual machines that there can be.
 pub const MACHINES_MAX: usize = 1 << (32 - PID_BITS);
-/// Numbers that each member has for its processes, and for its threads, where all are processes of one machine: member `n`
-/// (from 0) has those from `n * NUMBERS` on, of which the first is nobody's.
+/// Numbers that each member has for its processes, and for its threads, where all are processes of one machine: member
+/// `n` (from 0) has those from `n * NUMBERS` on, of which the first is nobody's.
 pub const NUMBERS: u32 = 10_000;
 /// Members that one machine can have.
 pub const MEMBERS_MAX: usize = ((1 << PID_BITS) / NUMBERS) as usize;
 
-/// The numbers of a member's processes (or threads) in its own trace, and in the mix. A number that the member has room for is
-/// kept; the others are given from the top. So what a process is called follows from its member alone.
+/// The numbers of a member's processes (or threads) in its own trace, and in the mix. A number that the member has room
+/// for is kept; the others are given from the top. So what a process is called follows from its member alone.
 #[derive(Debug)]
 pub struct Numbers {
     base: u32,

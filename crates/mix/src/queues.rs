@@ -1,3 +1,6 @@
+//! Run queues of a mix: which member has the next turn, and on which core. Every core has a queue, and the queues
+//! take turns. Without named cores, and with migration, all members share one queue.
+
 use crate::Schedule;
 use std::collections::VecDeque;
 

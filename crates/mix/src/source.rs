@@ -1,3 +1,7 @@
+//! Interleaved trace: the traces of several members, presented to the simulator as one `Source`. Members run in turns
+//! whose length is given in instructions or references. A switch event marks every change of the acting member.
+//! Processes and threads are renumbered, so that members never share an address space.
+
 use crate::{
     Apart, Counted, End, MACHINES_MAX, MEMBERS_MAX, NUMBERS, PID_BITS, Schedule,
     lane::{Again, Lane},

@@ -31,8 +31,8 @@ const UXN: u64 = 1 << 54;
 /// arch/arm64/include/asm/pgtable-prot.h).
 const SW_DIRTY: u64 = 1 << 55;
 
-/// log2 of the entries that a contiguous page takes at `level` with this granule. (1 GiB blocks can be contiguous too; no
-/// system uses that.)
+/// log2 of the entries that a contiguous page takes at `level` with this granule. (1 GiB blocks can be contiguous too;
+/// no system uses that.)
 pub const fn group_at(level: u8) -> u8 {
     if level < x86::HIGHEST_LEAF { 4 } else { 0 }
 }

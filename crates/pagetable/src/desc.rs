@@ -1,3 +1,6 @@
+//! Description of a page table in a machine file: the kind of table, the number of levels, and the parameters of that
+//! kind. `TableDesc::complete` fills in defaults and rejects combinations that no table can have.
+
 use crate::hashed::{FIRST_GUIDE, TABLES};
 use crate::{CompendiaDesc, CuckooDesc, Format, Marks, OpenDesc, Probing};
 use mmulab_addr::PageOrder;
@@ -11,21 +14,23 @@ pub enum TableKind {
     #[default]
     #[serde(rename = "x86-64-radix")]
     X86Radix,
-    /// The same tree, whose dense parts are merged into nodes of 2 MiB that translate two levels in one access (paper 5).
+    /// The same tree, whose dense parts are merged into nodes of 2 MiB that translate two levels in one access (paper
+    /// 5).
     #[serde(rename = "compendia")]
     Compendia,
     /// RISC-V's radix tree: Sv39, Sv48 or Sv57 by its levels; leaves at every level, and of 64 KiB (Svnapot).
     #[serde(rename = "riscv-sv")]
     Riscv,
-    /// Armv8's radix tree with 4 KiB granule: leaves of 4 KiB, 2 MiB and 1 GiB, and of 64 KiB and 32 MiB (Contiguous bit).
+    /// Armv8's radix tree with 4 KiB granule: leaves of 4 KiB, 2 MiB and 1 GiB, and of 64 KiB and 32 MiB (Contiguous
+    /// bit).
     #[serde(rename = "armv8-4k")]
     Arm,
-    /// Elastic cuckoo page tables: a hashed table for each page size, whose ways are read at once, with guides that tell which
-    /// to read (Skarlatos and others, ASPLOS 2020). Leaves of 4 KiB, 2 MiB and 1 GiB.
+    /// Elastic cuckoo page tables: a hashed table for each page size, whose ways are read at once, with guides that
+    /// tell which to read (Skarlatos and others, ASPLOS 2020). Leaves of 4 KiB, 2 MiB and 1 GiB.
     #[serde(rename = "elastic-cuckoo")]
     Cuckoo,
-    /// A hashed table for each page size, with open addressing and lines of eight entries (Yaniv and Tsafrir, SIGMETRICS
-    /// 2016). Leaves of 4 KiB, 2 MiB and 1 GiB.
+    /// A hashed table for each page size, with open addressing and lines of eight entries (Yaniv and Tsafrir,
+    /// SIGMETRICS 2016). Leaves of 4 KiB, 2 MiB and 1 GiB.
     #[serde(rename = "hashed")]
     Hashed,
 }
@@ -79,14 +84,14 @@ impl From<Levels> for u8 {
 pub struct TableDesc {
     /// The kind of table. Default `x86-64-radix`.
     pub kind: TableKind,
-    /// Levels: 4 (48-bit addresses) or 5 (57-bit, not `armv8-4k`); 3 (39-bit) with `riscv-sv` and `armv8-4k`. Hashed tables
-    /// have none, and it only tells the bits of an address. Default 4.
+    /// Levels: 4 (48-bit addresses) or 5 (57-bit, not `armv8-4k`); 3 (39-bit) with `riscv-sv` and `armv8-4k`. Hashed
+    /// tables have none, and it only tells the bits of an address. Default 4.
     pub levels: Levels,
     /// When a `compendia` table merges its levels. Only with that kind; absent, it goes by the paper's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compendia: Option<CompendiaDesc>,
-    /// The ways of an `elastic-cuckoo` table, and when they are resized. Only with that kind; absent, it goes by the paper's
-    /// values.
+    /// The ways of an `elastic-cuckoo` table, and when they are resized. Only with that kind; absent, it goes by the
+    /// paper's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuckoo: Option<CuckooDesc>,
     /// The size of a `hashed` table, and when it is resized. Only with that kind.

@@ -35,8 +35,8 @@ struct Drawing<'a> {
     text: String,
 }
 
-/// Draws what is at `root`: a line for each table, and for each run of pages that lie one after another. Of hashed tables,
-/// the lines.
+/// Draws what is at `root`: a line for each table, and for each run of pages that lie one after another. Of hashed
+/// tables, the lines.
 pub fn draw(format: Format, root: Root, mem: &PhysMem) -> String {
     if format.is_searched() {
         return hashed::draw(root.lower, mem);

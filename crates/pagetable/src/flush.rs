@@ -1,3 +1,12 @@
+//! Invalidations after page-table edits. A stale entry in a TLB or walk cache would be a wrong translation, so the
+//! compiler rejects an ignored `Flush`. If no cached entry can be stale, the `Flush` delivers no invalidation.
+//!
+//! ```text
+//! map, unmap, set, split --> Flush --deliver--> Invalidate --> TLBs and walk caches
+//!                              |
+//!                              '-----lazy-----> no invalidation, for a stated reason
+//! ```
+
 use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
@@ -90,8 +99,8 @@ impl Flush {
         Self { va: VirtAddr::default(), order: PageOrder::P4K, owed: Owed::Nothing }
     }
 
-    /// The same, where tables below the entry that spans `order` around `va` were moved besides: walk caches hold pointers
-    /// to where they were.
+    /// The same, where tables below the entry that spans `order` around `va` were moved besides: walk caches hold
+    /// pointers to where they were.
     pub(crate) fn tables(va: VirtAddr, order: PageOrder) -> Self {
         Self { va: va.align_down(order), order, owed: Owed::Tables }
     }

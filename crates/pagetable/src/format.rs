@@ -1,3 +1,7 @@
+//! Page-table formats as hardware reads them: one enum for x86-64, Compendia, RISC-V, Armv8 and hashed tables. Each
+//! method selects the code of the format. The walker, the walk caches and the kernel ask here for levels, page sizes
+//! and the meaning of entry bits.
+
 use crate::{Found, Leaf, Marks, Next, Root, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
@@ -113,8 +117,8 @@ impl Format {
         }
     }
 
-    /// Those of the table or node whose first entry, for `va`, is at `step`, and of all it points to. A node merges so many
-    /// levels.
+    /// Those of the table or node whose first entry, for `va`, is at `step`, and of all it points to. A node merges so
+    /// many levels.
     fn lines_below(self, mem: &PhysMem, (step, levels): (Step, u8), va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
         const ENTRIES: u64 = x86::TABLE_BYTES / 8;
         let mut last = None;
@@ -204,8 +208,8 @@ impl Format {
         }
     }
 
-    /// The frame that `bits` names, if they are those of `leaf`, an entry of the same level for a page of `order`, in all but
-    /// the frame. `None` if not, and for formats where that takes more than a glance.
+    /// The frame that `bits` names, if they are those of `leaf`, an entry of the same level for a page of `order`, in
+    /// all but the frame. `None` if not, and for formats where that takes more than a glance.
     #[inline(always)]
     pub fn frame_of_alike(self, bits: u64, leaf: u64, order: PageOrder) -> Option<Pfn> {
         match self {

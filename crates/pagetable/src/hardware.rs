@@ -1,3 +1,12 @@
+//! Values that a page walk passes on: access rights, the next entry to read, the leaf PTE, and the line of entries
+//! for the TLBs. All page-table formats share these types.
+//!
+//! ```text
+//! Step (address of an entry) --read--> bits --decode--> Table(Step)   read the next entry
+//!                                                       Leaf          the page is mapped
+//!                                                       NotPresent    no page is mapped
+//! ```
+
 use crate::Format;
 use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
 

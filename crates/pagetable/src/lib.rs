@@ -5,8 +5,9 @@
 //! that entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state
 //! but the bytes.
 //!
-//! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and [`Format::next`]. A hashed
-//! table is searched by groups of reads, each made at once: [`Format::search`]. [`Format::find`] does either.
+//! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and
+//! [`Format::next`]. A hashed table is searched by groups of reads, each made at once: [`Format::search`].
+//! [`Format::find`] does either.
 //!
 //! A new page-table format needs a module of its own, a variant of [`TableKind`], and an arm in every match of
 //! [`Format`] and [`Table`].

@@ -1,3 +1,13 @@
+//! Radix page tables as the kernel edits them: trees of 4 KiB tables for x86-64, RISC-V and Armv8. `Format` defines
+//! the entry bits. The code here allocates tables, frees empty ones, and writes all entries of a page that takes
+//! several.
+//!
+//! ```text
+//! four levels    4         3         2         1
+//! va bits        47..39    38..30    29..21    20..12    11..0
+//!                table --> table --> table --> leaf PTE  offset in a page of 4 KiB
+//! ```
+
 use crate::table::aligned;
 use crate::{Flush, Format, Leaf, MapError, Next, Probe, Root, Step, TableFrames};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, Vpn};

@@ -1,5 +1,5 @@
-//! RISC-V entries: Sv39, Sv48 and Sv57 (The RISC-V Instruction Set Manual, Volume II, sections "Sv39", "Sv48" and "Sv57"),
-//! with 64 KiB leaves (extension Svnapot) and accessed and dirty bits that hardware sets (extension Svadu).
+//! RISC-V entries: Sv39, Sv48 and Sv57 (The RISC-V Instruction Set Manual, Volume II, sections "Sv39", "Sv48" and
+//! "Sv57"), with 64 KiB leaves (extension Svnapot) and accessed and dirty bits that hardware sets (extension Svadu).
 
 use crate::{Leaf, Next, Step, x86};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
@@ -106,7 +106,8 @@ pub fn encode_leaf(leaf: &Leaf) -> u64 {
     let napot = bit(leaf.order == PageOrder::P64K, N | NAPOT_64K << PPN_SHIFT);
     V | napot
         | leaf.pfn.0 << PPN_SHIFT
-        // What can be written is readable: the other combination is reserved. And what has no right at all would be a pointer.
+        // What can be written is readable: the other combination is reserved. And what has no right at all would be a
+        // pointer.
         | bit(leaf.prot.has(Prot::R) || leaf.prot.has(Prot::W) || !leaf.prot.has(Prot::X), R)
         | bit(leaf.prot.has(Prot::W), W)
         | bit(leaf.prot.has(Prot::X), X)

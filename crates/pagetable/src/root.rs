@@ -1,3 +1,6 @@
+//! Page-table base registers (CR3, `satp`, TTBR0_EL1 and TTBR1_EL1). Arm has one register for each half of the
+//! address space, and bit 63 of the address selects the register. On other processors both fields are equal.
+
 use mmulab_addr::{PhysAddr, VirtAddr};
 
 /// What the base registers say: where a walk begins.

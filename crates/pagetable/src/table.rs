@@ -1,3 +1,7 @@
+//! Page tables as the kernel sees them: one interface over radix, Compendia and hashed tables. Edits of a mapping
+//! return a `Flush` for the TLBs. The kernel lends frames through `TableFrames`, and receives merges and resizes as
+//! events.
+
 use crate::{
     Flush, Format, Leaf, Root, TableDesc, TableKind,
     compendia::Compendia,
@@ -14,8 +18,8 @@ pub trait TableFrames {
     fn take(&mut self) -> Option<Pfn>;
     /// A frame a table no longer needs.
     fn give_back(&mut self, pfn: Pfn);
-    /// An aligned block of `order`, for tables that are larger than a frame; `None` when there is none. Who hands out no
-    /// blocks need not say so: tables do without.
+    /// An aligned block of `order`, for tables that are larger than a frame; `None` when there is none. Who hands out
+    /// no blocks need not say so: tables do without.
     fn take_block(&mut self, _order: PageOrder) -> Option<Pfn> {
         None
     }
@@ -233,8 +237,8 @@ impl Table {
         }
     }
 
-    /// Maps a page where nothing is. No flush is owed for that, for no TLB holds what is not present; but the table may move
-    /// parts of itself.
+    /// Maps a page where nothing is. No flush is owed for that, for no TLB holds what is not present; but the table may
+    /// move parts of itself.
     ///
     /// # Errors
     /// See [`MapError`]; the table is as it was.
@@ -277,8 +281,8 @@ impl Table {
         }
     }
 
-    /// Replaces the large page at `vpn` by pages of the next smaller size that takes one entry, of the same frames, rights and
-    /// bits.
+    /// Replaces the large page at `vpn` by pages of the next smaller size that takes one entry, of the same frames,
+    /// rights and bits.
     ///
     /// # Errors
     /// No frame for the table, or no large page there.

@@ -171,7 +171,8 @@ fn a_table_that_empties_is_halved_down_to_what_it_began_with() {
 
 #[test]
 fn four_ways_fill_further_than_two() {
-    // Cuckoo hashing's known thresholds: 0.5 of two ways, 0.918 of three, 0.977 of four (Fountoulakis and Panagiotou, 2012).
+    // Cuckoo hashing's known thresholds: 0.5 of two ways, 0.918 of three, 0.977 of four (Fountoulakis and Panagiotou,
+    // 2012).
     let filled = |ways: u8| {
         let desc =
             CuckooDesc { ways, lines: 4096, kicks: 512, grow: Part::thousandths(999), guides: vec![], ..small() };

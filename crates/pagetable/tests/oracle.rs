@@ -180,8 +180,8 @@ proptest! {
     }
 }
 
-/// Programs' addresses and the kernel's differ in bits that no level of a walk looks at: which register the walk begins with
-/// tells them apart (Arm ARM, D8.1).
+/// Programs' addresses and the kernel's differ in bits that no level of a walk looks at: which register the walk begins
+/// with tells them apart (Arm ARM, D8.1).
 #[test]
 fn arm_has_a_tree_for_each_half() {
     let desc = TableDesc::new(TableKind::Arm, 4).unwrap();

@@ -1,3 +1,6 @@
+//! Python binding of the TLB area model, which lets designs be compared at equal area. One function returns the areas
+//! of a machine's TLB arrays, and the arrays of another design that need no more area.
+
 use crate::{
     errors::{request, user},
     simulate::{Job, Search, text},

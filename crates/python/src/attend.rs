@@ -1,4 +1,5 @@
-//! Long work on a thread of its own, while the thread that called listens for Ctrl-C, which Python hears on that one alone.
+//! Long work on a thread of its own, while the thread that called listens for Ctrl-C, which Python hears on that one
+//! alone.
 
 use mmulab_kernel::Stop;
 use pyo3::prelude::*;
@@ -49,7 +50,8 @@ impl Desk {
     }
 }
 
-/// Does `work`, and calls `hear` with its progress meanwhile. If `hear` raises or Ctrl-C is pressed, the work is asked to end.
+/// Does `work`, and calls `hear` with its progress meanwhile. If `hear` raises or Ctrl-C is pressed, the work is asked
+/// to end.
 pub fn attended<R: Send>(
     py: Python<'_>,
     hear: Option<&Py<PyAny>>,

@@ -1,3 +1,6 @@
+//! Python binding of the ELF analysis. One function shows how the segments of a program and its libraries lie
+//! relative to aligned groups of pages; the other computes where a linker would place them. Both return JSON.
+
 use crate::errors::{failure, request, user};
 use mmulab_elf::{ElfError, Linker, Part, PlacedSegment, Segment, layout, libraries, phase_of, read};
 use pyo3::prelude::*;

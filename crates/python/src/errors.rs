@@ -1,3 +1,6 @@
+//! Python exceptions of the engine: `UserError` for a mistake in a request, `Failure` for any other error. The class
+//! decides the exit code of the command line, so the functions here sort all Rust errors into the two.
+
 use mmulab_trace::{TraceError, TraceErrorKind};
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
 use std::{fmt::Display, io::ErrorKind};
@@ -5,8 +8,8 @@ use std::{fmt::Display, io::ErrorKind};
 create_exception!(_core, UserError, PyException, "A mistake in what was asked for: the exit code is 2.");
 create_exception!(_core, Failure, PyException, "Something that should have worked did not: the exit code is 1.");
 
-/// An error about a trace: a failure of what it holds, wherever it shows; the user's mistake if what was named cannot be a trace,
-/// is not there, or cannot be done.
+/// An error about a trace: a failure of what it holds, wherever it shows; the user's mistake if what was named cannot
+/// be a trace, is not there, or cannot be done.
 pub fn of_trace(error: TraceError) -> PyErr {
     let is_mistake = match &error.kind {
         TraceErrorKind::Foreign(_) | TraceErrorKind::Request(_) => true,
@@ -37,7 +40,8 @@ pub fn failure(error: impl Display) -> PyErr {
     Failure::new_err(error.to_string())
 }
 
-/// A request that is none. The user wrote a value of it and never saw its text, so where in that it stands says nothing.
+/// A request that is none. The user wrote a value of it and never saw its text, so where in that it stands says
+/// nothing.
 pub fn request(error: serde_json::Error) -> PyErr {
     let told = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,3 +1,6 @@
+//! Python binding of the TLB microbenchmark. One function runs the benchmark on a simulated machine, or on the host
+//! processor with performance counters, and returns the report as JSON.
+
 use crate::{
     errors::{failure, request, user},
     simulate::{Job, Search},

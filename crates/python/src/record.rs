@@ -1,3 +1,6 @@
+//! Python binding of the recorder: options in, report out, both in JSON. An exception in the progress callback or
+//! Ctrl-C stops the recording, and the trace up to that point is kept.
+
 use crate::errors::{failure, request, user};
 use mmulab_record::{Ended, RecordOptions, record as record_program};
 use pyo3::prelude::*;

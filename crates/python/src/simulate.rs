@@ -1,3 +1,7 @@
+//! Python binding of simulation runs: `run`, `explain`, miss traces and drawings of page tables. A request names a
+//! trace, and machines with their policies; the result is JSON. All machines of one `run` share one decoding of the
+//! trace. Further functions return the JSON schemas, and the lists of machines, policies and generators.
+
 use crate::attend::{Desk, attended};
 use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;

@@ -1,3 +1,7 @@
+//! Python binding of trace files: summary, length, first words, verification, conversion and cutting. Further
+//! functions evaluate recordings: the page sizes of a recorded system, and the comparison of a program with its
+//! generator.
+
 use crate::attend::{Desk, attended};
 use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;
@@ -85,8 +89,8 @@ pub fn trace_head(path: &str, count: usize) -> PyResult<String> {
     text(&json!({ "text": String::from_utf8(out).map_err(failure)?, "problem": problem }))
 }
 
-/// Where a recorded system had the pages of its programs: runs by page size (null if the trace does not tell), and by what
-/// memory is for.
+/// Where a recorded system had the pages of its programs: runs by page size (null if the trace does not tell), and by
+/// what memory is for.
 #[pyfunction]
 pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(of_trace)?;

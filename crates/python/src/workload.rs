@@ -1,3 +1,6 @@
+//! Python binding of workload recipes: list recipes, read one with parameters set, expand a mix, and replace `{NAME}`
+//! in a text. Recipes are checked in Rust; Python executes the commands in them.
+
 use crate::errors::{failure, request, user};
 use mmulab_describe as describe;
 use pyo3::prelude::*;
@@ -29,7 +32,8 @@ pub fn workload(name: &str, sets: Vec<String>, dirs: &str) -> PyResult<String> {
     serde_json::to_string(&json!({ "recipe": recipe, "path": path })).map_err(failure)
 }
 
-/// The mix that a user calls `name`, as `run` and all that takes a trace take it; its members' recordings are in `recordings`.
+/// The mix that a user calls `name`, as `run` and all that takes a trace take it; its members' recordings are in
+/// `recordings`.
 #[pyfunction]
 pub fn mix(name: &str, dirs: &str, recordings: Vec<PathBuf>) -> PyResult<String> {
     let places = mmulab_recipe::Places { recipes: &directories(dirs)?, recordings: &recordings };

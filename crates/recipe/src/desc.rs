@@ -1,14 +1,17 @@
+//! Schema of workload recipes (`workloads/NAME.toml`): one type per table and one field per key. Parser and JSON
+//! schema both derive from these types, so the comments of the fields are also the documentation of the keys.
+
 use crate::Mix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A workload: a real program, how to get it, how to start and drive it, which part of it is recorded, and what that stands
-/// for.
+/// A workload: a real program, how to get it, how to start and drive it, which part of it is recorded, and what that
+/// stands for.
 ///
-/// In commands, inputs and variables `{work}` is a directory made for this run and removed after it, `{files}` a copy of
-/// the files the recipe brings, `{cache}` where what was fetched is kept, `{port}` a free port on the loopback interface, and
-/// `{NAME}` the value of a parameter. A brace that is meant as such is written twice.
+/// In commands, inputs and variables `{work}` is a directory made for this run and removed after it, `{files}` a copy
+/// of the files the recipe brings, `{cache}` where what was fetched is kept, `{port}` a free port on the loopback
+/// interface, and `{NAME}` the value of a parameter. A brace that is meant as such is written twice.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -136,8 +139,8 @@ pub struct Install {
     /// Debian packages. Root has missing ones installed; others are told which.
     #[serde(default)]
     pub apt: Vec<Package>,
-    /// npm packages with their exact versions (`react@18.2.0`), installed to `{cache}/node_modules` without running their
-    /// scripts. npm checks what it fetches against the registry's digests.
+    /// npm packages with their exact versions (`react@18.2.0`), installed to `{cache}/node_modules` without running
+    /// their scripts. npm checks what it fetches against the registry's digests.
     #[serde(default)]
     pub npm: Vec<String>,
     /// Files out of crates, copied to `{cache}/FILE`.
@@ -154,8 +157,8 @@ pub struct Install {
 pub struct Package {
     /// Its name.
     pub package: String,
-    /// The program (looked for in PATH) or the file (an absolute path, `*` stands for any part of a name) whose presence
-    /// says that it is installed.
+    /// The program (looked for in PATH) or the file (an absolute path, `*` stands for any part of a name) whose
+    /// presence says that it is installed.
     pub provides: String,
 }
 
@@ -205,7 +208,8 @@ pub struct Step {
 pub struct Generate {
     /// The generator with its keys: `gen:NAME?key=value`. Only parameters may stand in braces.
     pub trace: String,
-    /// One that is so small that its algorithm is run as a program, recorded, and compared with it by `check`. Default: `trace`.
+    /// One that is so small that its algorithm is run as a program, recorded, and compared with it by `check`. Default:
+    /// `trace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin: Option<String>,
     /// Instructions that are left out, such as `10M` (powers of 1000).
@@ -235,8 +239,8 @@ pub struct Record {
     /// QEMU's CPU model, for programs that trip over emulated extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Record a whole system that runs it, its kernel too: the program, `server.ready` and `server.drive` run there, and what is
-    /// left out is counted from the first client on.
+    /// Record a whole system that runs it, its kernel too: the program, `server.ready` and `server.drive` run there,
+    /// and what is left out is counted from the first client on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
 }
@@ -251,7 +255,8 @@ pub struct System {
     /// When it gives transparent huge pages: `always`, `madvise` or `never`. Default: the kernel's own choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thp: Option<Thp>,
-    /// Files and directories it has besides the programs and their libraries: where they are there, by where they are here.
+    /// Files and directories it has besides the programs and their libraries: where they are there, by where they are
+    /// here.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }

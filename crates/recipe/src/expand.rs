@@ -14,8 +14,8 @@ pub struct Places<'a> {
     pub recordings: &'a [PathBuf],
 }
 
-/// The mix that a user calls `name`: a recipe by its name or its file's path, with what is to be set behind a question mark
-/// (`pair?quantum=10k&cores=2`).
+/// The mix that a user calls `name`: a recipe by its name or its file's path, with what is to be set behind a question
+/// mark (`pair?quantum=10k&cores=2`).
 ///
 /// # Errors
 /// It is no recipe of a mix, contradicts itself, or a member of it is not there.

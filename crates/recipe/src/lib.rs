@@ -1,4 +1,5 @@
-//! Recipes of workloads: what a `workloads/NAME.toml` says, read and checked. What is done with it is the command line's.
+//! Recipes of workloads: what a `workloads/NAME.toml` says, read and checked. What is done with it is the command
+//! line's.
 
 mod braces;
 mod desc;

@@ -1,37 +1,40 @@
+//! Schema of the `[mix]` table of a recipe: the members, their turns and their cores. Counts are still texts here,
+//! because they may contain parameter names in braces; `expand` turns them into numbers.
+
 use crate::Value;
 use mmulab_mix::{Apart, Counted, End};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Several workloads that run beside each other: their references are told in turns. Each core has a queue of members, and
-/// the cores take a turn each; the next turn on a core is the next member's of its queue.
+/// Several workloads that run beside each other: their references are told in turns. Each core has a queue of members,
+/// and the cores take a turn each; the next turn on a core is the next member's of its queue.
 ///
-/// Each key but `member` can be set like a parameter (`mix:NAME?quantum=10k`), and counts and cores may name parameters in
-/// braces.
+/// Each key but `member` can be set like a parameter (`mix:NAME?quantum=10k`), and counts and cores may name parameters
+/// in braces.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// What keeps the members apart: `processes` of one kernel, or virtual `machines` of their own (which need a machine with
-    /// a `[virtual]` table, or `--guest-memory`).
+    /// What keeps the members apart: `processes` of one kernel, or virtual `machines` of their own (which need a
+    /// machine with a `[virtual]` table, or `--guest-memory`).
     #[serde(default, rename = "as")]
     pub apart: Apart,
     /// A member's turn, such as `100k` (powers of 1000).
     #[serde(default = "quantum")]
     pub quantum: String,
-    /// In what a turn is counted: `references`, exactly, or `instructions`, up to the end of the block of code in which the
-    /// turn ends.
+    /// In what a turn is counted: `references`, exactly, or `instructions`, up to the end of the block of code in which
+    /// the turn ends.
     #[serde(default)]
     pub unit: Counted,
-    /// Cores that the members are spread over, in order; cores beyond those of the machine are its cores again. Default: one
-    /// queue for all members, and the machine places each thread as it appears.
+    /// Cores that the members are spread over, in order; cores beyond those of the machine are its cores again.
+    /// Default: one queue for all members, and the machine places each thread as it appears.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Value>,
     /// One queue for all `cores`: each turn is the next core's, and the next member's, so that members wander.
     #[serde(default)]
     pub migrate: bool,
-    /// `all`: when all members have ended; `first`: when the first ends; `restart`: when all have ended at least once, while
-    /// those that end before exit and start again.
+    /// `all`: when all members have ended; `first`: when the first ends; `restart`: when all have ended at least once,
+    /// while those that end before exit and start again.
     #[serde(default)]
     pub end: End,
     /// The most instructions of all members together, such as `100M`. Default: no limit.

@@ -1,3 +1,6 @@
+//! Reader of workload recipes: finds the file, applies `--set`, and checks the rules that TOML types cannot express.
+//! A mistake in a recipe is thus reported before any program is started.
+
 use crate::{
     Recipe, Value,
     braces::{BraceError, fill},
@@ -13,12 +16,12 @@ pub const RUN_TIME_NAMES: [&str; 4] = ["work", "files", "cache", "port"];
 /// The name that stands for the number of a member's instance in a mix, from 1.
 const INSTANCE: &str = "instance";
 
-/// Reads the recipe `name` (a path, or a name in one of `dirs`), gives its parameters the values of `sets` (`key=value`) and
-/// checks that it makes sense. Afterwards each parameter's `default` is its value.
+/// Reads the recipe `name` (a path, or a name in one of `dirs`), gives its parameters the values of `sets`
+/// (`key=value`) and checks that it makes sense. Afterwards each parameter's `default` is its value.
 ///
 /// # Errors
-/// There is none of that name, it cannot be read, is no recipe, or contradicts itself; a `set` names no parameter, or is of the
-/// wrong kind.
+/// There is none of that name, it cannot be read, is no recipe, or contradicts itself; a `set` names no parameter, or
+/// is of the wrong kind.
 pub fn resolve(name: &str, dirs: &[PathBuf], sets: &[String]) -> Result<(Recipe, PathBuf), DescribeError> {
     let path = find("workload", name, dirs)?;
     let mut recipe: Recipe = text(&load(&path)?, &path.display().to_string())?;

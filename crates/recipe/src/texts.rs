@@ -1,3 +1,6 @@
+//! List of all texts of a recipe that may contain `{NAME}`, each with its place for error messages. The recipe check
+//! looks for unknown names in these texts only, so a new field with names in braces must be added here.
+
 use crate::{Member, Recipe, Step, Value};
 
 /// Every text of a recipe in which names may stand in braces, with its place.

@@ -1,9 +1,9 @@
-//! Preloaded into a program that is recorded, this library stands before the program's allocator, whichever that is, and
-//! tells the recorder of each object that is given out or back. It keeps nothing and allocates nothing.
+//! Preloaded into a program that is recorded, this library stands before the program's allocator, whichever that is,
+//! and tells the recorder of each object that is given out or back. It keeps nothing and allocates nothing.
 //!
-//! An object is told when the allocator has returned, and its end before the allocator is called: so that of two threads
-//! that have the same memory one after the other, the first one's end is told first. What the allocator itself does in
-//! between (zeroing for calloc, copying for realloc, its own records) is outside of any object.
+//! An object is told when the allocator has returned, and its end before the allocator is called: so that of two
+//! threads that have the same memory one after the other, the first one's end is told first. What the allocator itself
+//! does in between (zeroing for calloc, copying for realloc, its own records) is outside of any object.
 
 #[path = "../../record/src/heap.rs"]
 mod heap;

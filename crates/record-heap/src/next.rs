@@ -98,7 +98,8 @@ impl Next {
     }
 }
 
-/// Memory for those who look for the allocator: glibc before 2.34 makes room for an error message. It is never given back.
+/// Memory for those who look for the allocator: glibc before 2.34 makes room for an error message. It is never given
+/// back.
 pub mod early {
     use super::*;
     use std::{cell::UnsafeCell, sync::atomic::AtomicUsize};

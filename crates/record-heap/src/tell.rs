@@ -1,5 +1,5 @@
-//! Tells the recorder, by a system call that is none: no registers change but those the calling convention gives up, errno
-//! stays as it is, and no memory is touched.
+//! Tells the recorder, by a system call that is none: no registers change but those the calling convention gives up,
+//! errno stays as it is, and no memory is touched.
 
 use crate::heap::{CALL, FREE, MALLOC};
 use libc::{c_void, size_t};

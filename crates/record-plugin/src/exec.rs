@@ -1,5 +1,5 @@
-//! A program that the recorded one becomes is run under QEMU with this plugin, too: left alone, QEMU would run it on the
-//! real processor, unseen.
+//! A program that the recorded one becomes is run under QEMU with this plugin, too: left alone, QEMU would run it on
+//! the real processor, unseen.
 
 use crate::{
     guest,

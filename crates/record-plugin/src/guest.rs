@@ -1,5 +1,5 @@
-//! Reads the program's memory. Its pointers may be anything, so it is read through the system, which refuses what is not
-//! there. No descriptor is needed, and no right that a change of user takes away: a process may always read itself.
+//! Reads the program's memory. Its pointers may be anything, so it is read through the system, which refuses what is
+//! not there. No descriptor is needed, and no right that a change of user takes away: a process may always read itself.
 
 use crate::session;
 use std::{fs::File, io, os::unix::fs::FileExt};

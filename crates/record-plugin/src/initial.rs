@@ -1,5 +1,5 @@
-//! What is mapped when a program begins: its file, its interpreter and its stack. QEMU loads them itself, without system
-//! calls a plugin could see, so they are found in the process's own memory map.
+//! What is mapped when a program begins: its file, its interpreter and its stack. QEMU loads them itself, without
+//! system calls a plugin could see, so they are found in the process's own memory map.
 
 use crate::session::Session;
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
@@ -14,8 +14,8 @@ use std::{
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
 
-/// Most that QEMU maps for a program beside its files and its stack: two tables of at most a page each, or a page of code. What
-/// may lie behind is the program's, which begins to map.
+/// Most that QEMU maps for a program beside its files and its stack: two tables of at most a page each, or a page of
+/// code. What may lie behind is the program's, which begins to map.
 const EMULATORS_MAX: u64 = 2 * BASE_BYTES;
 
 /// Where the system shows a process's memory map.
@@ -169,14 +169,14 @@ fn last_end(events: &[Event]) -> Option<u64> {
         Event::Mmap { addr, len, .. } => Some(addr.raw() + len),
         _ => None,
     };
-    // QEMU lays out the program, the stack, then the interpreter, each in the first gap above the one before; programs linked
-    // to an address lie wherever that is.
+    // QEMU lays out the program, the stack, then the interpreter, each in the first gap above the one before; programs
+    // linked to an address lie wherever that is.
     events.iter().filter_map(mapped).max()
 }
 
-/// Pages that a system with a real kernel does not have: QEMU maps them for the program, behind all else, before it begins. For
-/// x86-64 they are the descriptor tables (`linux-user/i386/cpu_loop.c`), from which every return from a signal loads
-/// segments; for others the code that a signal's handler returns to (`setup_sigtramp`).
+/// Pages that a system with a real kernel does not have: QEMU maps them for the program, behind all else, before it
+/// begins. For x86-64 they are the descriptor tables (`linux-user/i386/cpu_loop.c`), from which every return from a
+/// signal loads segments; for others the code that a signal's handler returns to (`setup_sigtramp`).
 fn emulators(from: u64, now: &[Mapping], base: u64) -> Vec<Event> {
     let (mut events, mut at) = (Vec::new(), from);
     while let Some(found) = now.iter().find(|m| (m.start..m.end).contains(&(at + base)) && m.path.is_empty()) {

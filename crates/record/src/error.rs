@@ -1,3 +1,6 @@
+//! Errors of recording: a missing program, QEMU, plugin or kernel, a program that cannot be emulated, and failures of
+//! the system. `is_mistake` separates wrong requests from failures during the recording.
+
 use mmulab_trace::Isa;
 use mmulab_trace::TraceError;
 use std::path::PathBuf;

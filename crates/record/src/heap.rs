@@ -1,6 +1,6 @@
-// How the library that is preloaded into a program tells the plugin of the program's heap: by system calls that no system
-// has. The plugin sees every call before QEMU does; QEMU answers that there is no such call, and nothing else happens.
-// This file is part of both.
+//! Heap messages: system calls with an unused number, by which the preloaded heap library passes every malloc and
+//! free to the QEMU plugin. The plugin sees the call first; QEMU then answers that the call does not exist, without
+//! other effect. The library and the plugin are built from these same constants.
 
 /// The number of the call, below those that x86-64 sets apart (`__X32_SYSCALL_BIT`), far above any there are.
 pub const CALL: i64 = 0x0d6d_6c68;

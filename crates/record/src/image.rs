@@ -183,8 +183,8 @@ impl Recorded {
         (Pid(pid), Tid(tid))
     }
 
-    /// Something the thread did to its address space. It is told even where references are left out; what stands for them comes
-    /// first. `taken` gets chunks that became full.
+    /// Something the thread did to its address space. It is told even where references are left out; what stands for
+    /// them comes first. `taken` gets chunks that became full.
     pub fn event(
         &mut self,
         tid: u32,

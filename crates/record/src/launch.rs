@@ -1,3 +1,13 @@
+//! Launcher of recordings: starts QEMU with the plugin, passes on progress, stops the program on request, and returns
+//! the report. The plugin uses `command_line` too, when a recorded program executes another one.
+//!
+//! ```text
+//! launcher --starts--> watcher --starts--> QEMU with the plugin
+//!    |                                              | writes
+//!    '--starts--> consumer thread <--reads-- shared memory
+//!                        '--writes--> trace file (the launcher adds the index)
+//! ```
+
 use crate::{
     Ended, Progress, RecordError, RecordOptions, RecordReport,
     arena::Arena,
@@ -220,8 +230,8 @@ fn report(
     }
 }
 
-/// Has what the program writes to its standard output appear on the launcher's standard error, or nowhere: the launcher's
-/// standard output is for its own data (tables, JSON), which would be spoilt.
+/// Has what the program writes to its standard output appear on the launcher's standard error, or nowhere: the
+/// launcher's standard output is for its own data (tables, JSON), which would be spoilt.
 fn said_aside(mut command: Command, options: &RecordOptions) -> std::io::Result<Command> {
     command.stdout(match options.quiet {
         true => Stdio::null(),

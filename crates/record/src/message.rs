@@ -1,3 +1,6 @@
+//! JSON structures in the memory that the launcher shares with recorded processes. `Settings` goes from the launcher
+//! to the plugin. A `Message` goes the other way and carries the rare events: mappings, fork, exec, exit.
+
 use mmulab_trace::{Description, Event, Isa};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

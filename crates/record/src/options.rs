@@ -1,3 +1,6 @@
+//! Options of a recording, as the command line passes them in JSON: the program, the trace, limits, QEMU, and the
+//! environment of the program. Unknown keys are errors.
+
 use crate::SystemOptions;
 use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
@@ -36,8 +39,8 @@ pub struct RecordOptions {
     /// Where the libraries of a program for another instruction set are. Default: `/usr/TRIPLET` if it is there.
     #[serde(default)]
     pub sysroot: Option<PathBuf>,
-    /// The library (`libmmulab_heap.so`) that the program preloads to tell what it asks of its allocator. Default: that is
-    /// not recorded.
+    /// The library (`libmmulab_heap.so`) that the program preloads to tell what it asks of its allocator. Default: that
+    /// is not recorded.
     #[serde(default)]
     pub heap: Option<PathBuf>,
     /// Record a whole system that runs the program, its kernel included. Default: the program alone.

@@ -1,3 +1,6 @@
+//! Trace file of a recording: first the head, then chunks, at the end the index. If the disk is full, the last chunks
+//! are removed until the index fits, so that the trace stays readable.
+
 use mmulab_trace::{ChunkHeader, Description, EndInfo, IndexEntry, write_index};
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,3 +1,6 @@
+//! Report of a recording, as JSON for the command line: how the program ended, counts, sizes, losses and warnings.
+//! `Progress` is the short form during the recording.
+
 use serde::Serialize;
 use std::path::PathBuf;
 

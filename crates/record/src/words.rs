@@ -7,8 +7,8 @@
 //! | 4..8 | | its instruction's index in the block | |
 //! | 8..64 | the block's number | its address | for the next access: index, and log2 of its bytes at 16 |
 //!
-//! A recording of a whole system has pairs of words that tell where a page lies: a note with bit 63 set, the frame at 8 and
-//! log2 of the page's base pages at 56; then the page's address as an access has it.
+//! A recording of a whole system has pairs of words that tell where a page lies: a note with bit 63 set, the frame at 8
+//! and log2 of the page's base pages at 56; then the page's address as an access has it.
 //!
 //! A user's addresses have 56 bits at most (half of a 57-bit address space), so nothing is lost. Instructions from the
 //! 16th on, and accesses of 64 bytes and more, have a note before them.
@@ -68,8 +68,8 @@ pub const fn framed(word: u64) -> Option<(u64, u8)> {
     Some((word >> PAYLOAD_SHIFT & ((1 << (ORDER_SHIFT - PAYLOAD_SHIFT)) - 1), (word >> ORDER_SHIFT) as u8 & 0x3f))
 }
 
-/// Most bytes of code in a definition: with its two other words it fits behind [`crate::arena::FULL_WORDS`]. QEMU's blocks have
-/// at most 512 instructions of at most 15 bytes.
+/// Most bytes of code in a definition: with its two other words it fits behind [`crate::arena::FULL_WORDS`]. QEMU's
+/// blocks have at most 512 instructions of at most 15 bytes.
 pub const MAX_CODE: usize = 512 * 15;
 const _: () = assert!(2 + MAX_CODE.div_ceil(8) < (crate::arena::BUFFER_WORDS - crate::arena::FULL_WORDS) as usize);
 

@@ -1,5 +1,5 @@
-//! What it costs to have a program's objects kept by another allocator: `cargo bench -p mmulab-reshape --bench heap`. Random
-//! loads in many small objects, told as they are and moved; and objects that come and go.
+//! What it costs to have a program's objects kept by another allocator: `cargo bench -p mmulab-reshape --bench heap`.
+//! Random loads in many small objects, told as they are and moved; and objects that come and go.
 
 mod cpu;
 

@@ -1,5 +1,5 @@
-//! What it costs to tell a recording as linked anew: `cargo bench -p mmulab-reshape`. Decoding alone, and with its files laid
-//! out anew, over the shipped recording of a compiler, on one core.
+//! What it costs to tell a recording as linked anew: `cargo bench -p mmulab-reshape`. Decoding alone, and with its
+//! files laid out anew, over the shipped recording of a compiler, on one core.
 
 mod cpu;
 

@@ -1,3 +1,6 @@
+//! The `reshape` table of a run: the changes of a recorded program that a trace is run with. The engine, the command
+//! line and the reference page share this description.
+
 use crate::{HeapDesc, HugeRange, ImageDesc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

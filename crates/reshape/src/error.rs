@@ -1,3 +1,5 @@
+//! Reasons for refusing to reshape a trace, each with its remedy.
+
 use mmulab_addr::{Bytes, show_bytes};
 use mmulab_elf::LayoutError;
 use thiserror::Error;

@@ -1,23 +1,28 @@
-use crate::retold::{Retold, Teller};
+//! Program headers for recordings that lack them. Some recordings contain mappings of ELF files, but not the files'
+//! segments. The headers are then read from the files again, and compared with the code that the recording maps.
+
+use crate::rewrite::{Refused, Rewrite, Rewritten};
 use mmulab_addr::{BASE_BYTES, Prot};
 use mmulab_elf::ElfFile;
-use mmulab_trace::{Backing, Batch, Event, Item, Source, TraceError, TraceErrorKind, TraceInfo};
+use mmulab_trace::{Backing, Batch, Event, Item, Source, TraceInfo};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// `source` with what the program headers of its ELF files say, as a recorder tells it, for recordings that lack it. The
-/// files are read from where they were when it was recorded; one whose code the recording maps otherwise than its headers
-/// say ends the trace with an error. Files that are gone are in the warnings.
+/// `source` with what the program headers of its ELF files say, as a recorder tells it, for recordings that lack it.
+/// The files are read from where they were when it was recorded; one whose code the recording maps otherwise than its
+/// headers say ends the trace with an error. Files that are gone are in the warnings.
 pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
-    let info = source.info().clone();
-    Box::new(Retold::new(WithHeaders { source, info, files: BTreeMap::new(), said: Batch::default() }))
+    Box::new(Rewritten::new(source, WithHeaders::default()))
 }
 
+#[derive(Default)]
 struct WithHeaders {
-    source: Box<dyn Source>,
-    info: TraceInfo,
     /// By path; none for those whose headers the recording tells, or that are no ELF files.
     files: BTreeMap<Arc<str>, Option<ElfFile>>,
-    said: Batch,
+    /// The batch as the source filled it, kept for its allocation.
+    read: Batch,
+    warnings: Vec<String>,
+    /// Warnings that were entered.
+    entered: usize,
 }
 
 impl WithHeaders {
@@ -37,7 +42,7 @@ impl WithHeaders {
             let file = mmulab_elf::read(Path::new(&**path)).ok().filter(|file| !file.segments.is_empty());
             told = file.as_ref().map(|file| file.told(path));
             if file.is_none() && prot.has(Prot::X) {
-                self.info.warnings.push(format!("{path}: no ELF file is there now; its program headers stay unknown"));
+                self.warnings.push(format!("{path}: no ELF file is there now; its program headers stay unknown"));
             }
             self.files.insert(Arc::clone(path), file);
         }
@@ -66,37 +71,25 @@ fn maps_code(file: &ElfFile, offset: u64, len: u64) -> bool {
     })
 }
 
-impl Teller for WithHeaders {
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn source_mut(&mut self) -> &mut dyn Source {
-        &mut *self.source
-    }
-
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+impl Rewrite for WithHeaders {
+    fn rewrite(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         if batch.events.is_empty() {
             return Ok(());
         }
-        std::mem::swap(batch, &mut self.said);
+        std::mem::swap(batch, &mut self.read);
         batch.clear();
-        batch.code = std::mem::take(&mut self.said.code);
-        let mut events = std::mem::take(&mut self.said.events).into_iter();
-        let mut words = std::mem::take(&mut self.said.refs);
-        let mut told = Ok(());
+        batch.code = std::mem::take(&mut self.read.code);
+        let mut events = std::mem::take(&mut self.read.events).into_iter();
+        let mut words = std::mem::take(&mut self.read.refs);
+        let mut done = Ok(());
         for &word in &words {
             match word.item() {
                 Item::Event(_) => {
                     let Some(event) = events.next() else { break };
                     match self.before(&event) {
                         Ok(before) => before.into_iter().for_each(|event| batch.push_event(event)),
-                        Err(what) => {
-                            told = Err(TraceError::new(&self.info.name, "", TraceErrorKind::Request(what)));
+                        Err(why) => {
+                            done = Err(Refused::from(why));
                             break;
                         }
                     }
@@ -106,7 +99,16 @@ impl Teller for WithHeaders {
             }
         }
         words.clear();
-        self.said.refs = words;
-        told
+        self.read.refs = words;
+        done
+    }
+
+    fn enter(&mut self, info: &mut TraceInfo) {
+        info.warnings.extend_from_slice(&self.warnings);
+        self.entered = self.warnings.len();
+    }
+
+    fn has_news(&self) -> bool {
+        self.entered < self.warnings.len()
     }
 }

@@ -1,9 +1,9 @@
-//! A program with MADV_HUGEPAGE for chosen addresses: as if it had advised them as soon as they were mapped. So one recording
-//! is run under many layouts of 2 MiB and base pages.
+//! A program with MADV_HUGEPAGE for chosen addresses: as if it had advised them as soon as they were mapped. So one
+//! recording is run under many layouts of 2 MiB and base pages.
 
-use crate::retold::{Retold, Teller};
+use crate::rewrite::{Refused, Rewrite, Rewritten};
 use mmulab_addr::VirtAddr;
-use mmulab_trace::{Advice, Backing, Batch, Event, Item, Source, TraceError, TraceInfo};
+use mmulab_trace::{Advice, Backing, Batch, Event, Item, Source, TraceInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,17 +22,13 @@ pub struct HugeRange {
 
 /// `source` with its private anonymous memory at `ranges` advised.
 pub fn reshape(ranges: &[HugeRange], source: Box<dyn Source>) -> Box<dyn Source> {
-    let mut info = source.info().clone();
-    info.reshaped.insert("huge".into(), json!(ranges));
-    Box::new(Retold::new(Advised { source, info, ranges: ranges.to_vec(), told: Batch::default() }))
+    Box::new(Rewritten::new(source, Advised { ranges: ranges.to_vec(), read: Batch::default() }))
 }
 
 struct Advised {
-    source: Box<dyn Source>,
-    info: TraceInfo,
     ranges: Vec<HugeRange>,
-    /// Kept for its memory.
-    told: Batch,
+    /// The batch as the source filled it, kept for its allocation.
+    read: Batch,
 }
 
 impl Advised {
@@ -63,7 +59,7 @@ impl Advised {
         self.has_any(start, end).then_some((start, end))
     }
 
-    fn tell_event(&self, mut event: Event, out: &mut Batch) {
+    fn push_advised(&self, mut event: Event, out: &mut Batch) {
         let Some((start, end)) = self.maps(&event) else { return out.push_event(event) };
         let populate = match &mut event {
             Event::Mmap { flags, .. } => std::mem::take(&mut flags.populate),
@@ -79,59 +75,35 @@ impl Advised {
     }
 }
 
-impl Teller for Advised {
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn source_mut(&mut self) -> &mut dyn Source {
-        &mut *self.source
-    }
-
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
-        self.info.warnings.clone_from(&self.source.info().warnings);
+impl Rewrite for Advised {
+    fn rewrite(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         if !batch.events.iter().any(|event| self.maps(event).is_some()) {
             return Ok(());
         }
-        let mut out = std::mem::take(&mut self.told);
+        let mut out = std::mem::take(&mut self.read);
         out.clear();
         std::mem::swap(&mut out.code, &mut batch.code);
         for word in &batch.refs {
             match word.item() {
-                Item::Event(index) => self.tell_event(batch.events[index].clone(), &mut out),
+                Item::Event(index) => self.push_advised(batch.events[index].clone(), &mut out),
                 _ => out.refs.push(*word),
             }
         }
-        self.told = std::mem::replace(batch, out);
+        self.read = std::mem::replace(batch, out);
         Ok(())
+    }
+
+    fn enter(&mut self, info: &mut TraceInfo) {
+        info.reshaped.insert("huge".into(), json!(self.ranges));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rewrite::tests::Once;
     use mmulab_addr::Prot;
     use mmulab_trace::MapFlags;
-
-    struct Once(Vec<Event>, TraceInfo);
-
-    impl Source for Once {
-        fn info(&self) -> &TraceInfo {
-            &self.1
-        }
-
-        fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-            for event in self.0.drain(..) {
-                batch.push_event(event);
-                batch.push_data(VirtAddr::new(64), 8, true);
-            }
-            Ok(false)
-        }
-    }
 
     fn map(start: u64, len: u64, populate: bool, shared: bool) -> Event {
         let flags = MapFlags { populate, shared, ..MapFlags::default() };

@@ -1,5 +1,6 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap allocator, with
-//! its memory there from the start, or with advice on it. What comes out is a trace like any other; machines and kernels know nothing of it.
+//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap
+//! allocator, with its memory there from the start, or with advice on it. What comes out is a trace like any other;
+//! machines and kernels know nothing of it.
 
 mod desc;
 mod error;
@@ -8,7 +9,7 @@ mod heap;
 mod huge;
 mod image;
 mod populate;
-mod retold;
+mod rewrite;
 
 pub use desc::ReshapeDesc;
 pub use error::ReshapeError;

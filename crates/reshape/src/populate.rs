@@ -1,37 +1,21 @@
-//! A program whose memory was there before it ran: every private, writable, anonymous mapping is made with all its pages
-//! (MAP_POPULATE), so that no first touch is among what is measured. What a program does not touch takes memory then, too.
+//! A program whose memory was there before it ran: every private, writable, anonymous mapping is made with all its
+//! pages (MAP_POPULATE), so that no first touch is among what is measured. What a program does not touch takes memory
+//! then, too.
 
-use crate::retold::{Retold, Teller};
+use crate::rewrite::{Refused, Rewrite, Rewritten};
 use mmulab_addr::Prot;
-use mmulab_trace::{Backing, Batch, Description, Event, Source, TraceError, TraceInfo};
+use mmulab_trace::{Backing, Batch, Description, Event, Source, TraceInfo};
 use serde_json::json;
 
 /// `source` with its mappings populated.
 pub fn reshape(source: Box<dyn Source>) -> Box<dyn Source> {
-    let mut info = source.info().clone();
-    info.reshaped.insert("populate".into(), json!(true));
-    Box::new(Retold::new(Populated { source, info }))
+    Box::new(Rewritten::new(source, Populated))
 }
 
-struct Populated {
-    source: Box<dyn Source>,
-    info: TraceInfo,
-}
+struct Populated;
 
-impl Teller for Populated {
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn source_mut(&mut self) -> &mut dyn Source {
-        &mut *self.source
-    }
-
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+impl Rewrite for Populated {
+    fn rewrite(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         for event in &mut batch.events {
             if let Event::Mmap { prot, flags, backing: Backing::Anon, .. } = event
                 && prot.has(Prot::W)
@@ -40,8 +24,11 @@ impl Teller for Populated {
                 flags.populate = true;
             }
         }
-        self.info.warnings.clone_from(&self.source.info().warnings);
         Ok(())
+    }
+
+    fn enter(&mut self, info: &mut TraceInfo) {
+        info.reshaped.insert("populate".into(), json!(true));
     }
 
     fn describe(&self, description: &mut Description) {
@@ -52,22 +39,9 @@ impl Teller for Populated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rewrite::tests::Once;
     use mmulab_addr::VirtAddr;
     use mmulab_trace::MapFlags;
-
-    struct Once(Vec<Event>, TraceInfo);
-
-    impl Source for Once {
-        fn info(&self) -> &TraceInfo {
-            &self.1
-        }
-
-        fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
-            *batch = Batch::default();
-            self.0.drain(..).for_each(|event| batch.push_event(event));
-            Ok(false)
-        }
-    }
 
     #[test]
     fn only_memory_of_the_programs_own_is_populated() {

@@ -1,3 +1,6 @@
+//! Shape of set-associative arrays in machine files: the number of ways and the replacement policy. `geometry`
+//! computes the number of sets and rejects shapes that cannot be built.
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;

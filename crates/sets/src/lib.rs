@@ -1,8 +1,8 @@
 //! Set-associative storage: what TLBs, walk caches and caches have in common.
 //!
-//! A [`Store`] keeps one key of 64 bits per way and the order of use; whoever uses it keeps what the keys stand for. It is
-//! one kind of storage per shape: [`Packed`] and [`Wide`] for true LRU, [`Sets`] for every policy. [`Ranges`] finds entries
-//! that are for many keys.
+//! A [`Store`] keeps one key of 64 bits per way and the order of use; whoever uses it keeps what the keys stand for. It
+//! is one kind of storage per shape: [`Packed`] and [`Wide`] for true LRU, [`Sets`] for every policy. [`Ranges`] finds
+//! entries that are for many keys.
 
 mod desc;
 mod packed;

@@ -1,3 +1,11 @@
+//! Set-associative storage for every number of ways and every replacement policy. The keys of a set lie side by side
+//! and are padded to a fixed stride, so that a search compares several ways at once and needs no branch per way.
+//!
+//! ```text
+//!          |<------------------- stride of set 0 ------------------->|<-- set 1
+//! keys     | way 0 | way 1 | ... | last way | EMPTY | ... | EMPTY    | way 0 | ...
+//! ```
+
 use crate::{Replacement, recency::Recency};
 
 /// An empty way; no key may be this.
@@ -141,8 +149,8 @@ impl Sets {
         Put { way, replaced: (old != EMPTY).then_some(old), present: false }
     }
 
-    /// Takes `key` into `set`, most recently used, without a look whether it is there: into the first empty way, else the
-    /// victim's. The way, and the key that went for it or [`EMPTY`].
+    /// Takes `key` into `set`, most recently used, without a look whether it is there: into the first empty way, else
+    /// the victim's. The way, and the key that went for it or [`EMPTY`].
     #[inline]
     pub fn take_in(&mut self, set: usize, key: u64) -> (usize, u64) {
         let empty = self.find(set, EMPTY).filter(|&way| way < self.ways);

@@ -15,8 +15,8 @@ pub trait Keys {
     /// [`crate::EMPTY`].
     /// `room` tells whether the array has an empty way anywhere.
     fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
-    /// As `count` calls of [`Self::admit`] with the key that all ways of the full set have. The ways then, four bits each,
-    /// the most recently used lowest; `None`, and nothing has happened, where the order is not kept so.
+    /// As `count` calls of [`Self::admit`] with the key that all ways of the full set have. The ways then, four bits
+    /// each, the most recently used lowest; `None`, and nothing has happened, where the order is not kept so.
     fn turn(&mut self, _set: usize, _count: u64) -> Option<u64> {
         None
     }

@@ -85,8 +85,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and its bytes.
-    /// An access of an instruction before that of the access before it counts as the latter's.
+    /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and
+    /// its bytes. An access of an instruction before that of the access before it counts as the latter's.
     pub fn new(insts: &[Inst], bytes: u64, accesses: impl Iterator<Item = (u16, bool, u64)>) -> Self {
         let mut steps: Vec<_> = insts.iter().map(|&inst| Step { inst, ops: 0, loads: false, stores: false }).collect();
         let mut ops = Vec::new();
@@ -448,8 +448,9 @@ impl Core {
         begin + u64::from(cycles)
     }
 
-    /// What retirement waited for from `before` to `retired`, at an instruction that made the accesses of which `slowest`, issued at
-    /// `issued`, was the last to be there. The cycles of these that were for translation: of the fetch, and of that access.
+    /// What retirement waited for from `before` to `retired`, at an instruction that made the accesses of which
+    /// `slowest`, issued at `issued`, was the last to be there. The cycles of these that were for translation: of the
+    /// fetch, and of that access.
     fn account(
         &mut self,
         before: u64,

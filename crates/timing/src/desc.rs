@@ -38,8 +38,8 @@ pub struct TimingDesc {
     /// Cycles from a store's data to a load that takes them out of the store queue.
     #[schemars(range(min = 0, max = 10000))]
     pub forward_cycles: u32,
-    /// Cycles until a register is ready that an access changes by a constant, such as the stack pointer of a push: 0 where
-    /// the front end keeps count of it.
+    /// Cycles until a register is ready that an access changes by a constant, such as the stack pointer of a push: 0
+    /// where the front end keeps count of it.
     #[schemars(range(min = 0, max = 10000))]
     pub bump_cycles: u32,
     /// How branches are predicted.
@@ -68,8 +68,8 @@ pub struct TimingDesc {
 pub enum Predictor {
     /// Every branch is predicted.
     Perfect,
-    /// Hashed perceptrons (Tarjan and Skadron, ACM TACO 2005) for conditional branches, the last target by recent history
-    /// for indirect ones; returns and direct branches are predicted.
+    /// Hashed perceptrons (Tarjan and Skadron, ACM TACO 2005) for conditional branches, the last target by recent
+    /// history for indirect ones; returns and direct branches are predicted.
     #[default]
     Perceptron,
 }
@@ -91,8 +91,8 @@ pub struct MemoryTiming {
     /// Lines that it brings ahead of a stream, into the second cache level. It does not leave a page of 4 KiB.
     #[schemars(range(min = 0, max = 64))]
     pub stream_distance: u16,
-    /// Load instructions whose strides a prefetcher by instruction follows; 0 for none. It translates addresses, so it leaves
-    /// pages. Of a stride of one line it is `stream_distance` ahead. Default 0.
+    /// Load instructions whose strides a prefetcher by instruction follows; 0 for none. It translates addresses, so it
+    /// leaves pages. Of a stride of one line it is `stream_distance` ahead. Default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 4096))]
     pub strides: u16,
@@ -102,8 +102,8 @@ pub struct MemoryTiming {
     pub stride_distance: u16,
 }
 
-/// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The truth lies
-/// between the two.
+/// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The
+/// truth lies between the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unknown {

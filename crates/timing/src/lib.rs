@@ -1,8 +1,9 @@
 //! An out-of-order core in time, one instruction after the other, without a queue of events.
 //!
-//! Each instruction gets four times: when it is dispatched, when its accesses issue, when its results are ready, and when
-//! it retires. Each time follows from times of earlier instructions, so one pass over a trace is enough (`docs/concepts/timing.md`
-//! states all rules). What an access takes is the business of a [`Memory`], which is asked in program order.
+//! Each instruction gets four times: when it is dispatched, when its accesses issue, when its results are ready, and
+//! when it retires. Each time follows from times of earlier instructions, so one pass over a trace is enough
+//! (`docs/concepts/timing.md` states all rules). What an access takes is the business of a [`Memory`], which is asked
+//! in program order.
 
 mod branches;
 mod core;

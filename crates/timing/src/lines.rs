@@ -37,8 +37,8 @@ impl Lines {
         }
     }
 
-    /// When a line that the first level has is there that is wanted at `at`, and which level it comes from: later than at
-    /// once if it is still on its way.
+    /// When a line that the first level has is there that is wanted at `at`, and which level it comes from: later than
+    /// at once if it is still on its way.
     #[inline(always)]
     pub fn coming(&self, at: u64, line: u64) -> Option<(u64, u8)> {
         let entry = &self.coming[line as usize % KEPT];

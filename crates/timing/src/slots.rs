@@ -5,9 +5,9 @@ const KEPT: usize = 4096;
 
 /// The units of a kind.
 ///
-/// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it. An instruction whose cycle falls on an
-/// entry kept for a later one finds its units free, and leaves no trace: so an instruction that issues thousands of cycles
-/// before another costs no search.
+/// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it. An instruction whose cycle
+/// falls on an entry kept for a later one finds its units free, and leaves no trace: so an instruction that issues
+/// thousands of cycles before another costs no search.
 #[derive(Clone, Debug)]
 pub struct Slots {
     width: u8,

@@ -34,8 +34,8 @@ impl Streams {
         Self { streams, distance: i64::from(desc.stream_distance) }
     }
 
-    /// A miss of the first level, or the first use of a line that was prefetched, at line `line` of physical memory. The lines
-    /// to be brought: from and to which, both included.
+    /// A miss of the first level, or the first use of a line that was prefetched, at line `line` of physical memory.
+    /// The lines to be brought: from and to which, both included.
     #[inline]
     pub fn see(&mut self, line: u64) -> Option<(u64, u64)> {
         let (page, offset) = (line >> PAGE_SHIFT, (line & ((1 << PAGE_SHIFT) - 1)) as i64);

@@ -1,7 +1,9 @@
-//! A prefetcher by instruction: it follows loads whose addresses differ by a constant distance, over the ends of pages too.
+//! A prefetcher by instruction: it follows loads whose addresses differ by a constant distance, over the ends of pages
+//! too.
 //!
 //! What it fetches is what the load will ask for, only sooner. So it needs no cache or TLB of its own: a load that it
-//! follows begins its walk and its miss when the load some steps before it was made, and waits for what is left of them.
+//! follows begins its walk and its miss when the load some steps before it was made, and waits for what is left of
+//! them.
 //!
 //! ```text
 //! load n-3    load n-2    load n-1    load n         (3 steps ahead)
@@ -49,8 +51,8 @@ impl Strides {
         }
     }
 
-    /// The instruction `load` asks for `line` at `at`. When its prefetch began, and whether it is one of a stream; None if
-    /// there was none.
+    /// The instruction `load` asks for `line` at `at`. When its prefetch began, and whether it is one of a stream; None
+    /// if there was none.
     #[inline]
     pub fn see(&mut self, load: u64, line: u64, at: u64) -> Option<(u64, bool)> {
         let hash = load.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

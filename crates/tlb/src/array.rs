@@ -31,8 +31,8 @@ pub struct Array {
     pub per_thread: bool,
     pub placement: Placement,
     pub smash_to: Option<PageOrder>,
-    /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page, the
-    /// group does, so that the entries it was made of age out.
+    /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page,
+    /// the group does, so that the entries it was made of age out.
     pub sizes: Vec<PageOrder>,
     /// What the counts by size are called.
     pub classes: Vec<String>,
@@ -42,7 +42,8 @@ pub struct Array {
     pub miss_cycles: u32,
     /// Hits by size number.
     pub hits: [u64; MAX_CLASSES],
-    /// Of a first level: what misses brought here, by side, by where it came from (the second level, a walk), by size number.
+    /// Of a first level: what misses brought here, by side, by where it came from (the second level, a walk), by size
+    /// number.
     pub reloads: [[[u64; MAX_CLASSES]; 2]; 2],
     /// Whether sizes are searched one after another.
     serial: bool,
@@ -242,8 +243,8 @@ impl Array {
         self.guessing.is_some()
     }
 
-    /// What translates `vpn`, as [`Self::hit`], searched by the size that the predictor guesses for `code` first. And the
-    /// latency of finding it.
+    /// What translates `vpn`, as [`Self::hit`], searched by the size that the predictor guesses for `code` first. And
+    /// the latency of finding it.
     #[inline(never)]
     pub fn hit_guessed(&mut self, asid: Asid, vpn: Vpn, code: VirtAddr) -> Option<(Slot, u32)> {
         let Some(guessing) = &mut self.guessing else {
@@ -342,8 +343,8 @@ impl Array {
         }
     }
 
-    /// Writes an entry of size number `size` for the page of `order` that holds `vpn`, as [`Pages::put`] does. What it says
-    /// now, where it is, and what it replaced.
+    /// Writes an entry of size number `size` for the page of `order` that holds `vpn`, as [`Pages::put`] does. What it
+    /// says now, where it is, and what it replaced.
     #[inline(always)]
     pub fn put(
         &mut self,
@@ -364,8 +365,8 @@ impl Array {
         }
     }
 
-    /// Takes in what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are told to
-    /// `tell`, all of them if it is `watched`.
+    /// Takes in what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are
+    /// told to `tell`, all of them if it is `watched`.
     pub fn take(
         &mut self,
         asid: Asid,
@@ -434,7 +435,8 @@ impl Array {
         }
     }
 
-    /// Evicts every entry of which `lose` says so, of designs whose entries [are pages](Self::holds_pages), telling `gone`.
+    /// Evicts every entry of which `lose` says so, of designs whose entries [are pages](Self::holds_pages), telling
+    /// `gone`.
     pub fn displace(&mut self, lose: impl FnMut() -> bool, gone: impl FnMut(&Entry)) {
         if let Kind::Pages(pages) = &mut self.kind {
             pages.displace(lose, gone);

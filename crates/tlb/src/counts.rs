@@ -1,3 +1,7 @@
+//! Counters of the TLBs: accesses, hits and misses by level and side, and the counts of each array. Some counters
+//! follow from others. `HierarchyCounts::check` verifies that they agree: for example, misses of level 1 equal
+//! accesses of level 2.
+
 use crate::predictor::PredictorCounts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,8 +23,8 @@ pub struct SideCounts {
 pub struct CoalescingCounts {
     /// Fills by walks that became an entry of several pages.
     pub coalesced: u64,
-    /// Entries of several pages dropped, in whole or for one page, because a walk found that page to have changed: above
-    /// all for the first store to a clean group.
+    /// Entries of several pages dropped, in whole or for one page, because a walk found that page to have changed:
+    /// above all for the first store to a clean group.
     pub destroyed: u64,
     /// Fills of one page because a page of the group was not mapped.
     pub missing: u64,

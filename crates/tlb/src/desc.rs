@@ -1,3 +1,6 @@
+//! Description of TLBs in a machine file: the arrays of both levels, the design of their entries, and the rules
+//! between arrays (inclusion, ASID bits, coalescing). The types hold values only; `Hierarchy` gives them effect.
+
 use mmulab_addr::{PageOrder, Side};
 use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
@@ -44,8 +47,8 @@ pub enum Design {
     /// One page, or an aligned group of 4 or 8 base pages whose entries lie in one line, agree in every attribute, were
     /// all touched, and map aligned, contiguous frames (AMD Zen: paper 1, section 3.2).
     Zen,
-    /// Those pages of an aligned group that map frames at one distance from them: a valid bit for each, so with holes, and
-    /// sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012).
+    /// Those pages of an aligned group that map frames at one distance from them: a valid bit for each, so with holes,
+    /// and sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012).
     ColtSa,
     /// A run of contiguous pages that map contiguous frames, wherever it begins: a base and a length, fully associative
     /// (CoLT-FA: Pham and others, MICRO 2012).
@@ -56,15 +59,15 @@ pub enum Design {
     /// One page of any power of two between the two `sizes`, as the table says, fully associative (tailored page sizes:
     /// Guvenilir and Patt, ISCA 2020).
     Tps,
-    /// One small page, or a bundle of neighbouring superpages that lie beside each other in memory too, in every set that
-    /// their small pages choose (MIX: paper 4, sections 3 and 4).
+    /// One small page, or a bundle of neighbouring superpages that lie beside each other in memory too, in every set
+    /// that their small pages choose (MIX: paper 4, sections 3 and 4).
     Mix,
-    /// As `colt-sa`, and for every page size: those pages of an aligned group that lie at one distance from their frames
-    /// (CoLT++: paper 4, section 7.2).
+    /// As `colt-sa`, and for every page size: those pages of an aligned group that lie at one distance from their
+    /// frames (CoLT++: paper 4, section 7.2).
     #[serde(rename = "colt++")]
     ColtPlus,
-    /// One page of the table; each way has a hash function of its own, each size as many ways as the others, and the page
-    /// used longest ago goes (skewed: Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1).
+    /// One page of the table; each way has a hash function of its own, each size as many ways as the others, and the
+    /// page used longest ago goes (skewed: Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1).
     Skew,
 }
 
@@ -115,15 +118,16 @@ pub enum Mirrors {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MixDesc {
-    /// How an entry tells its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2 (paper 4,
-    /// section 4.1).
+    /// How an entry tells its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
+    /// (paper 4, section 4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
-    /// Bits added to each entry for the bitmap or the length, beyond the tag bits that a superpage leaves over. Default 0.
+    /// Bits added to each entry for the bitmap or the length, beyond the tag bits that a superpage leaves over. Default
+    /// 0.
     #[schemars(range(min = 0, max = 64))]
     pub extra_bits: u16,
-    /// The page size whose number chooses the set. Default: the smallest of `sizes`, or of a bundle of them. A larger one
-    /// needs fewer mirrors, and sends neighbouring small pages to one set.
+    /// The page size whose number chooses the set. Default: the smallest of `sizes`, or of a bundle of them. A larger
+    /// one needs fewer mirrors, and sends neighbouring small pages to one set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<PageOrder>,
     /// Where a bundle told by its length may lie: `aligned` or `anywhere`. Default `aligned`.
@@ -132,8 +136,8 @@ pub struct MixDesc {
     pub frames: Frames,
     /// What a fill does in sets that were not probed: `blind` or `merged`. Default `blind`.
     pub mirrors: Mirrors,
-    /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section 7.2).
-    /// Default 1.
+    /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section
+    /// 7.2). Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8), extend("x-power-of-two" = true))]
     pub small_group: Option<u16>,
@@ -188,21 +192,21 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered`, `tps`, `mix`, `colt++` or `skew`.
-    /// Default `plain`.
+    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered`, `tps`, `mix`, `colt++` or
+    /// `skew`. Default `plain`.
     #[serde(default)]
     pub design: Design,
-    /// Pages that one entry may translate together: base pages, 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and `clustered`; 8
-    /// to 1024, the longest run, for `colt-fa`; pages of each size, 2, 4 or 8, for `colt++`; superpages, a power of two up
-    /// to 64 (as a bitmap) or 512 (as a length), for `mix`. The other designs have none.
+    /// Pages that one entry may translate together: base pages, 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and
+    /// `clustered`; 8 to 1024, the longest run, for `colt-fa`; pages of each size, 2, 4 or 8, for `colt++`; superpages,
+    /// a power of two up to 64 (as a bitmap) or 512 (as a length), for `mix`. The other designs have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
     /// What else may be chosen about design `mix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<MixDesc>,
-    /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first. Default:
-    /// none.
+    /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predictor: Option<PredictorDesc>,
     /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
@@ -215,8 +219,9 @@ pub struct ArrayDesc {
     /// Each hardware thread of a core (`core.threads`) has one of its own, rather than all one together. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_thread: bool,
-    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program displaces them.
-    /// Each goes at random. For the designs `plain` and `zen`, and a core in time (`--timing`). Default: they stay.
+    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program
+    /// displaces them. Each goes at random. For the designs `plain` and `zen`, and a core in time (`--timing`).
+    /// Default: they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
@@ -229,8 +234,8 @@ pub struct ArrayDesc {
 }
 
 impl ArrayDesc {
-    /// An array as most are: of one entry a page, least recently used first out, which looks at all its sizes at once and
-    /// costs nothing to hit.
+    /// An array as most are: of one entry a page, least recently used first out, which looks at all its sizes at once
+    /// and costs nothing to hit.
     pub fn plain(
         name: &str,
         (level, side): (u8, Placement),
@@ -325,7 +330,8 @@ pub struct HierarchyDesc {
     #[schemars(range(min = 0, max = 16))]
     pub asid_bits: u8,
     /// Whose arrays coalesce as their `design` says: `both`, `data`, `instruction` or `none`; an array that serves both
-    /// sides does with `both` alone. Without, all designs but `tps` and `skew` hold single pages as `plain` does. Default `both`.
+    /// sides does with `both` alone. Without, all designs but `tps` and `skew` hold single pages as `plain` does.
+    /// Default `both`.
     pub coalescing: Coalescing,
     /// Where the rules come from.
     pub source: String,

@@ -1,3 +1,6 @@
+//! TLB entries and lookup outcomes. A hit in either level yields the entry. Three outcomes need the page walker: a
+//! miss, a store to a page whose dirty bit is clear, and an access that the rights do not allow.
+
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot, VirtAddr, Vpn};
 
 /// A cached translation.

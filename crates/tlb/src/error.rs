@@ -1,3 +1,6 @@
+//! Error for TLB arrays that cannot be built from their description. The message names the array, the problem and a
+//! remedy.
+
 use thiserror::Error;
 
 /// A TLB that cannot be.

@@ -38,12 +38,13 @@ pub struct Hierarchy {
     unheld: [[u64; 2]; 2],
     /// The last page used, by side.
     recent: [Recent; 2],
-    /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for it.
+    /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for
+    /// it.
     absent: [u64; 2],
 }
 
-/// The last page a side used, which is the most recently used entry of its array: using it again changes nothing but the
-/// counts. Where the sides have a first-level array in common, one of them at most has such a page.
+/// The last page a side used, which is the most recently used entry of its array: using it again changes nothing but
+/// the counts. Where the sides have a first-level array in common, one of them at most has such a page.
 #[derive(Clone, Copy)]
 struct Recent {
     /// Base page and tag; [`NOBODY`] when something has changed since.
@@ -276,8 +277,8 @@ impl Hierarchy {
         self.fill_for(q, (&walked.leaf, Some(walked)), u64::from(missed), obs);
     }
 
-    /// As [`Self::fill`], for a walk that ended only now: other lookups came between, and so many misses waited for it. What
-    /// it found besides the leaf is used where arrays [look at neighbours](Self::looks_at_neighbours).
+    /// As [`Self::fill`], for a walk that ended only now: other lookups came between, and so many misses waited for it.
+    /// What it found besides the leaf is used where arrays [look at neighbours](Self::looks_at_neighbours).
     pub fn fill_late<O: Observer>(
         &mut self,
         asid: Asid,
@@ -507,8 +508,8 @@ impl Hierarchy {
         }
     }
 
-    /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages are
-    /// told page by page.
+    /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages
+    /// are told page by page.
     pub fn each_entry(&self, mut tell: impl FnMut(usize, Asid, &Entry)) {
         for (index, array) in self.arrays.iter().enumerate() {
             array.all(|tag, entry| tell(index, tag, entry));

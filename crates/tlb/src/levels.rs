@@ -8,8 +8,8 @@ const MAX_BESIDE: usize = 8;
 const ORDERS: usize = PageOrder::MAX.get() as usize + 1;
 const SIDES: [Side; 2] = [Side::Instruction, Side::Data];
 
-/// The arrays of a level that serve a side, in the order of the description: a byte each, their number plus one, from the
-/// lowest up, so that a search keeps the list in a register.
+/// The arrays of a level that serve a side, in the order of the description: a byte each, their number plus one, from
+/// the lowest up, so that a search keeps the list in a register.
 #[derive(Clone, Copy, Default)]
 pub struct Beside(u64);
 

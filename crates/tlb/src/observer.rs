@@ -1,3 +1,6 @@
+//! Hooks for fills, evictions and invalidations of TLB entries. `explain`, the microbenchmark and the tests follow
+//! single entries with them. Other runs use an observer without effect.
+
 use crate::Entry;
 
 /// Watches what the hierarchy does. [`Silent`] compiles to nothing. Arrays are named by their place in the

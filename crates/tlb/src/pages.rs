@@ -127,9 +127,9 @@ impl Pages {
         self.body.orders[usize::from(size)]
     }
 
-    /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with the
-    /// same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is now, and
-    /// what it replaced.
+    /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with
+    /// the same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is
+    /// now, and what it replaced.
     #[inline(always)]
     pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Slot, Option<Gone>) {
         each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value, absent))
@@ -161,7 +161,8 @@ impl Pages {
         each!(&mut self.store, keys => self.body.drop_range(keys, asid, first, pages, &mut gone));
     }
 
-    /// Replaces by nothing every entry of which `lose` says so, telling `gone`: another one took its place and is not modelled.
+    /// Replaces by nothing every entry of which `lose` says so, telling `gone`: another one took its place and is not
+    /// modelled.
     pub fn displace(&mut self, mut lose: impl FnMut() -> bool, mut gone: impl FnMut(&Entry)) {
         let before = self.body.invalidations;
         each!(&mut self.store, keys => self.body.drop_if(keys, |_, _, _| lose(), &mut gone));

@@ -1,5 +1,5 @@
-//! Guessing the size of a page before it is looked up, by the instruction that asks (Papadopoulou and others, HPCA 2014;
-//! paper 4, section 5.1): a table of sizes, each the one that the last lookup from there came to.
+//! Guessing the size of a page before it is looked up, by the instruction that asks (Papadopoulou and others, HPCA
+//! 2014; paper 4, section 5.1): a table of sizes, each the one that the last lookup from there came to.
 
 use crate::desc::PredictorDesc;
 use mmulab_addr::VirtAddr;

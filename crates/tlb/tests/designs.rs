@@ -1,5 +1,5 @@
-//! Every design over a flat table against no TLB at all: the same translations, the same accessed and dirty bits as without
-//! coalescing, and never an entry that the table does not bear out. Then what sets each design apart.
+//! Every design over a flat table against no TLB at all: the same translations, the same accessed and dirty bits as
+//! without coalescing, and never an entry that the table does not bear out. Then what sets each design apart.
 
 #[allow(dead_code, reason = "the model is for the other tests")]
 mod common;

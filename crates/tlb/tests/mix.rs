@@ -245,8 +245,9 @@ fn one_dirty_bit_for_all() {
     assert_eq!(core.write(B), Ended::Hit(1));
 }
 
-/// CHANGELOG number 12: mirrors are written on misses (section 4.3). A walk for a page that the probed set translates sets a
-/// dirty bit or finds other rights; it changes that set alone, even if the line has more pages of the bundle by now.
+/// CHANGELOG number 12: mirrors are written on misses (section 4.3). A walk for a page that the probed set translates
+/// sets a dirty bit or finds other rights; it changes that set alone, even if the line has more pages of the bundle by
+/// now.
 #[test]
 fn a_walk_that_follows_no_miss_changes_the_probed_set_alone() {
     let anywhere = MixDesc { span: Span::Anywhere, ..length() };
@@ -288,8 +289,8 @@ fn a_walk_that_follows_no_miss_changes_the_probed_set_alone() {
     assert_eq!((core.copies(0, 15 * HUGE, P2M), core.copies(0, 4 * HUGE, P2M)), (1, 6));
 }
 
-/// CHANGELOG number 12: the dirty bit of two copies made one does not depend on their ways. Here the copy in the first way
-/// is dirty, and the older one behind it is not.
+/// CHANGELOG number 12: the dirty bit of two copies made one does not depend on their ways. Here the copy in the first
+/// way is dirty, and the older one behind it is not.
 #[test]
 fn of_two_copies_the_dirty_one_counts() {
     for dirty in [false, true] {

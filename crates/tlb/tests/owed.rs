@@ -1,5 +1,5 @@
-//! Fills of all sets are noted, and written to a set when it is next asked, unless somebody watches: then they are written,
-//! and told, at once. Both must come to the same, access by access.
+//! Fills of all sets are noted, and written to a set when it is next asked, unless somebody watches: then they are
+//! written, and told, at once. Both must come to the same, access by access.
 
 #[allow(dead_code, reason = "the model is for the other tests")]
 mod common;

@@ -41,8 +41,8 @@ fn zen() -> Hierarchy {
     Hierarchy::new(&arrays, &HierarchyDesc::default()).unwrap()
 }
 
-/// CHANGELOG number 16: a core that misses in a shared array may find, when its walk ends, that another core has filled the
-/// page meanwhile. The array must not get it twice.
+/// CHANGELOG number 16: a core that misses in a shared array may find, when its walk ends, that another core has filled
+/// the page meanwhile. The array must not get it twice.
 #[test]
 fn a_page_that_two_cores_walk_for_is_once_in_the_array_they_share() {
     let arrays = [

@@ -1,5 +1,5 @@
-//! AMD's coalescing, rule by rule and then exhaustively: every setting of the accessed and dirty bits of a group, and every
-//! short program over one, against a model of a few lines.
+//! AMD's coalescing, rule by rule and then exhaustively: every setting of the accessed and dirty bits of a group, and
+//! every short program over one, against a model of a few lines.
 
 #[allow(dead_code, reason = "the model is for the other tests")]
 mod common;
@@ -162,7 +162,8 @@ fn a_store_through_a_lingering_clean_entry_faults_if_the_page_is_no_longer_writa
     assert_eq!(core.bits(66) & D, 0);
 }
 
-/// S0-004, S0-005, S0-006, S0-007: every setting of the accessed and dirty bits of a group, and every first access to it.
+/// S0-004, S0-005, S0-006, S0-007: every setting of the accessed and dirty bits of a group, and every first access to
+/// it.
 #[test]
 fn every_setting_of_the_bits() {
     for group in [4u16, 8] {

@@ -1,3 +1,13 @@
+//! Batches: the unit in which a trace source hands decoded references to the simulator. One packed word per reference
+//! keeps the main loop fast. Rare data lie in side arrays, and control words hold an index into them.
+//!
+//! ```text
+//! refs      | code 0 | fetch | read | event 0 | fetch | write | ...
+//!               |                       |
+//! code      | 0: Code |                 |
+//! events    | 0: Event | <--------------'
+//! ```
+
 use crate::{Code, Event, Item, Ref};
 use mmulab_addr::{Access, BASE_BYTES, VirtAddr};
 use std::sync::Arc;

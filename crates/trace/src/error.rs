@@ -1,3 +1,6 @@
+//! Errors of traces: the trace, the place in the trace, and the kind of error. Callers use the kind to separate
+//! damaged files from mistakes in a request.
+
 use std::path::PathBuf;
 use thiserror::Error;
 

@@ -1,3 +1,6 @@
+//! Events of a trace: mappings, advice, processes, threads and heap objects, in order with the memory references. The
+//! simulated kernel replays them and thus builds the address spaces that the program had.
+
 use mmulab_addr::{PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -96,8 +99,8 @@ pub enum Event {
         /// Thread, unique in the trace.
         tid: Tid,
     },
-    /// What the ELF file at `path` holds, told before it is mapped: mappings cover whole pages, and do not say where in a
-    /// page a segment begins and ends. Nothing changes by it.
+    /// What the ELF file at `path` holds, told before it is mapped: mappings cover whole pages, and do not say where in
+    /// a page a segment begins and ends. Nothing changes by it.
     Image {
         /// Its path, as mappings name it.
         path: Arc<str>,
@@ -201,7 +204,8 @@ pub enum Event {
         /// Its exit status.
         status: i32,
     },
-    /// The thread runs on this processor from here on, modulo those that there are (sched_setaffinity(2) with one of them).
+    /// The thread runs on this processor from here on, modulo those that there are (sched_setaffinity(2) with one of
+    /// them).
     Pin {
         /// The thread: any, not only the acting one.
         tid: Tid,
@@ -213,8 +217,8 @@ pub enum Event {
         /// Any address in it.
         addr: VirtAddr,
     },
-    /// Pages of the acting address space lie in these frames from here on, as the system that was recorded had them. Nothing
-    /// changes by it: a simulated kernel chooses frames of its own.
+    /// Pages of the acting address space lie in these frames from here on, as the system that was recorded had them.
+    /// Nothing changes by it: a simulated kernel chooses frames of its own.
     Frames {
         /// The first page's address.
         addr: VirtAddr,
@@ -227,8 +231,8 @@ pub enum Event {
     },
     /// The daemons of the operating system run.
     Tick,
-    /// What the trace is of begins here. What comes before are events, and references that retire no instructions: they make
-    /// the state that the program had reached where the trace was cut. Counts are of what follows.
+    /// What the trace is of begins here. What comes before are events, and references that retire no instructions: they
+    /// make the state that the program had reached where the trace was cut. Counts are of what follows.
     Resume,
     /// The recorder lost something here; reports repeat it.
     Lost {

@@ -1,3 +1,6 @@
+//! Line input of text traces: each line with its number and byte offset, for error messages. A limit on the line
+//! length bounds the memory that a file without line feeds can take.
+
 use std::io::{self, BufRead, Read};
 
 /// Longest line taken: a path of PATH_MAX bytes, every one escaped, and room for the rest.

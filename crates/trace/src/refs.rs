@@ -1,3 +1,6 @@
+//! Trace words: references, instruction counts and positions of events and code, packed into 64 bits each. The
+//! simulator's main loop reads one word per reference. `Item` is the unpacked form.
+
 use mmulab_addr::{Access, VirtAddr};
 
 /// One packed word of a [`crate::Batch`].

@@ -1,9 +1,9 @@
 //! The pages that a program used before a cut: what a copy or a recording that begins later must use again.
 //!
-//! A cut trace holds the events that came before it. Without the references between them, no simulated kernel would know
-//! which pages were in memory, accessed and written. So each page is referred to again: once for every kind of use that
-//! its page table does not show yet, and before the next event, because the event may change what a use does. These
-//! references retire no instructions; [`Event::Resume`] ends them.
+//! A cut trace holds the events that came before it. Without the references between them, no simulated kernel would
+//! know which pages were in memory, accessed and written. So each page is referred to again: once for every kind of use
+//! that its page table does not show yet, and before the next event, because the event may change what a use does.
+//! These references retire no instructions; [`Event::Resume`] ends them.
 
 use crate::{Advice, Event};
 use mmulab_addr::{Access, BASE_BYTES, Pid, Tid, VirtAddr};
@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 /// Pages of one bitmap: as many as one page table holds.
 const SPAN: u64 = 512;
 type Bits = [u64; (SPAN / 64) as usize];
-/// Spans of all address spaces at most, which take half a kilobyte each: 128 GiB, were they full. Beyond that, uses are told again that
-/// were told before.
+/// Spans of all address spaces at most, which take half a kilobyte each: 128 GiB, were they full. Beyond that, uses are
+/// told again that were told before.
 const SPANS_MAX: usize = 1 << 16;
 /// Uses remembered to be noted already: most references repeat one of them.
 const RECENT: usize = 256;
 
-/// The kind of a load or fetch that follows a store, by number after those of [`Access`]. The store may have been refused.
+/// The kind of a load or fetch that follows a store, by number after those of [`Access`]. The store may have been
+/// refused.
 const LATER: usize = 3;
 const KINDS: usize = 4;
 
@@ -99,8 +100,8 @@ impl Log {
         }
     }
 
-    /// The pages from `start` up to `end` go. What is new of 512 aligned pages that go together is lost; other uses are told
-    /// first, because their neighbours may be in memory through them.
+    /// The pages from `start` up to `end` go. What is new of 512 aligned pages that go together is lost; other uses are
+    /// told first, because their neighbours may be in memory through them.
     fn lose(&mut self, start: u64, end: u64, tell: &mut impl FnMut(VirtAddr, Access)) {
         self.forget(start.next_multiple_of(SPAN), end / SPAN * SPAN);
         self.tell(tell);
@@ -147,8 +148,8 @@ fn pages(addr: VirtAddr, len: u64) -> (u64, u64) {
     (start, start.saturating_add(len.saturating_add(inside).div_ceil(BASE_BYTES)))
 }
 
-/// The pages that processes used before a cut. It is given all references and events there, and says what stands for the
-/// references: see the file's head.
+/// The pages that processes used before a cut. It is given all references and events there, and says what stands for
+/// the references: see the file's head.
 pub struct Residency {
     /// By process; processes that share memory have the same.
     of: BTreeMap<Pid, usize>,
@@ -159,7 +160,8 @@ pub struct Residency {
     current: usize,
     /// Spans of all logs.
     held: usize,
-    /// What the acting process is known to have noted. By page and kind, hashed: the page times four and the kind, plus one.
+    /// What the acting process is known to have noted. By page and kind, hashed: the page times four and the kind, plus
+    /// one.
     recent: [u64; RECENT],
 }
 

@@ -1,3 +1,6 @@
+//! Trace sources: the trait that every trace reader and generator implements, and the metadata of a trace. A
+//! simulation takes batches from a `Source` and does not depend on the trace format.
+
 use crate::{Batch, Description, EndInfo, TraceError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,15 +54,15 @@ pub struct TraceInfo {
     pub has_address_space: bool,
     /// Whether it tells what the program asked of its allocator.
     pub has_heap: bool,
-    /// Where only references are kept that a machine's TLBs did not serve: that machine, and its policy. Every reference of
-    /// such a trace is a walk.
+    /// Where only references are kept that a machine's TLBs did not serve: that machine, and its policy. Every
+    /// reference of such a trace is a walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses_of: Option<String>,
     /// Where threads are warps of shader cores: how many a core has. Thread T is warp T % warps of core T / warps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warps: Option<u16>,
-    /// Where the trace begins with a cut: instructions of the program before it. Up to [`crate::Event::Resume`] the trace makes
-    /// the state that they left.
+    /// Where the trace begins with a cut: instructions of the program before it. Up to [`crate::Event::Resume`] the
+    /// trace makes the state that they left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
     /// Where several traces are told in turns: which, and how.
@@ -143,14 +146,14 @@ pub trait Source: Send {
         None
     }
 
-    /// Has its batches say which code runs ([`crate::Item::Code`]), for models that need dependences. Whether they will: most
-    /// sources know nothing of code. Only before the first batch.
+    /// Has its batches say which code runs ([`crate::Item::Code`]), for models that need dependences. Whether they
+    /// will: most sources know nothing of code. Only before the first batch.
     fn tell_code(&mut self) -> bool {
         false
     }
 
-    /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the first
-    /// batch.
+    /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the
+    /// first batch.
     fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let (mut found, mut batch) = (Verified::default(), Batch::default());
         loop {

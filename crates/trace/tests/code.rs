@@ -7,8 +7,8 @@ use mmulab_trace::{
 };
 use std::{io::Cursor, sync::Arc};
 
-/// Two executions of a block of 40 instructions that crosses a page, with other code at the same start in between; then an
-/// access that no code makes.
+/// Two executions of a block of 40 instructions that crosses a page, with other code at the same start in between; then
+/// an access that no code makes.
 fn batch() -> Batch {
     let op = |instruction, store, size_shift| Op { instruction, store, size_shift };
     let block =
@@ -86,7 +86,8 @@ fn text_keeps_code_too() {
 
 #[test]
 fn version_1_is_still_read() {
-    // Version 1 has definitions without code, so a trace without code differs by the version and the lowest bits of heads.
+    // Version 1 has definitions without code, so a trace without code differs by the version and the lowest bits of
+    // heads.
     let old = include_bytes!("../../../tests/data/system-small.mmt");
     let batch = read(NativeReader::new(Cursor::new(old.as_slice()), "t".into()).unwrap(), true);
     let accesses = batch.refs.iter().filter(|w| !w.is_control()).count();

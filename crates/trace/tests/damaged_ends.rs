@@ -1,7 +1,8 @@
-//! Native traces whose chunks are whole, and whose index, trailer or headers are not: what is read of them, and what is said.
+//! Native traces whose chunks are whole, and whose index, trailer or headers are not: what is read of them, and what is
+//! said.
 //!
-//! CHANGELOG number 14: such a trace is read by its chunks. CHANGELOG number 15: reading and verifying find the same. CHANGELOG
-//! number 18: an index takes no more memory than the file can honestly hold.
+//! CHANGELOG number 14: such a trace is read by its chunks. CHANGELOG number 15: reading and verifying find the same.
+//! CHANGELOG number 18: an index takes no more memory than the file can honestly hold.
 
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{

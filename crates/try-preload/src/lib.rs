@@ -4,9 +4,10 @@
 //! It does so as a program of this user could do itself, by madvise and mremap, and nothing of it reaches other
 //! programs. `MMULAB_TRY` lists what to do, separated by commas: `anon` advises huge pages for anonymous memory that
 //! the program maps, `hugetlb` takes these mappings from the pool of huge pages while there are some, `code` moves the
-//! program's code onto anonymous huge pages, `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says, and `pool`
-//! only reports where that memory is. Memory of glibc's malloc is glibc's to advise: the stopwatch sets its tunable.
-//! `MMULAB_TRY_REPORT` names a directory in which a file per process says that the library was there, and what it did.
+//! program's code onto anonymous huge pages, `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says, and
+//! `pool` only reports where that memory is. Memory of glibc's malloc is glibc's to advise: the stopwatch sets its
+//! tunable. `MMULAB_TRY_REPORT` names a directory in which a file per process says that the library was there, and what
+//! it did.
 
 mod code;
 mod mosaic;
@@ -48,8 +49,8 @@ unsafe fn map(
 ) -> *mut c_void {
     let what = DO.load(Ordering::Relaxed);
     let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // Stacks keep their pages: one 2 MB page for each thread is what nobody asked for. Memory without rights is advised,
-    // for allocators reserve it so and give it rights later; pages of the pool would be taken for good.
+    // Stacks keep their pages: one 2 MB page for each thread is what nobody asked for. Memory without rights is
+    // advised, for allocators reserve it so and give it rights later; pages of the pool would be taken for good.
     let ours = flags & plain == plain && flags & (libc::MAP_STACK | libc::MAP_GROWSDOWN) == 0;
     // SAFETY: the caller's.
     let call =

@@ -8,9 +8,9 @@
 //! blocks       |  0  |  1  |           |  2  |  3  |(4)               |  5  |
 //! ```
 //!
-//! A mapping takes as many blocks as its length rounded up, so that the pool is the same whatever addresses the mappings
-//! get; a last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole heap at its
-//! first allocation (tunable `top_pad`), so that it can be advised before the program stores to it.
+//! A mapping takes as many blocks as its length rounded up, so that the pool is the same whatever addresses the
+//! mappings get; a last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole
+//! heap at its first allocation (tunable `top_pad`), so that it can be advised before the program stores to it.
 
 use crate::{HUGE, LEAST, advise, code::mappings};
 use libc::{c_int, c_void};
@@ -48,8 +48,8 @@ pub fn begin(parts: Option<&str>, report: Option<CString>) {
     }
 }
 
-/// The mapping that malloc's first memory lies in: glibc's heap. A recorded program may have no room for a large one at its
-/// program break, and then glibc maps it elsewhere by a call that this library does not see.
+/// The mapping that malloc's first memory lies in: glibc's heap. A recorded program may have no room for a large one at
+/// its program break, and then glibc maps it elsewhere by a call that this library does not see.
 fn heap() -> Option<(usize, usize)> {
     // Malloc takes its heap when it is first asked for memory.
     // SAFETY: an object that is given back.

@@ -1,8 +1,8 @@
 //! Text without characters that a terminal obeys.
 //!
-//! Names of programs, files and arguments come from what is recorded. Control characters in a name can hide, move or rewrite
-//! what a terminal shows. The package's `mmulab/visible.py` does the same for all that Python prints; this crate serves the
-//! programs and libraries that print without Python.
+//! Names of programs, files and arguments come from what is recorded. Control characters in a name can hide, move or
+//! rewrite what a terminal shows. The package's `mmulab/visible.py` does the same for all that Python prints; this
+//! crate serves the programs and libraries that print without Python.
 
 use std::fmt::Display;
 

@@ -12,7 +12,8 @@ pub trait Below {
     /// Why it could not be.
     type Refusal;
 
-    /// Where the entry at `entry` lies, and the size of the page it lies in; the time it took to know is added to `cycles`.
+    /// Where the entry at `entry` lies, and the size of the page it lies in; the time it took to know is added to
+    /// `cycles`.
     ///
     /// # Errors
     /// It lies nowhere yet.

@@ -116,7 +116,8 @@ impl Copy {
         (way, gone)
     }
 
-    /// Takes in a line that is not there at `now`: the line that went for it, and when it did, or a neighbour had displaced it.
+    /// Takes in a line that is not there at `now`: the line that went for it, and when it did, or a neighbour had
+    /// displaced it.
     #[inline(always)]
     fn take(&mut self, set: usize, ways: usize, line: u64, now: u64) -> Option<Gone> {
         let (way, gone) = self.admit(set, line);
@@ -203,8 +204,8 @@ impl Caches {
         self.now = now;
     }
 
-    /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards, but for a victim cache, which
-    /// gets the line that went for it in the level before.
+    /// Reads the line that holds `pa` from `core`: every level that missed has it afterwards, but for a victim cache,
+    /// which gets the line that went for it in the level before.
     #[inline]
     pub fn read(&mut self, core: usize, pa: PhysAddr) -> Served {
         self.search(core, pa, |level| !level.code)
@@ -226,7 +227,8 @@ impl Caches {
     /// The depth of memory among levels of data: see [`Caches::depth`].
     pub const MEMORY_DEPTH: u8 = 3;
 
-    /// How far away the level `by` is ([`Served::by`]): 0 for the first level of data, or the instruction cache; 3 for memory.
+    /// How far away the level `by` is ([`Served::by`]): 0 for the first level of data, or the instruction cache; 3 for
+    /// memory.
     #[inline]
     pub fn depth(&self, by: u8) -> u8 {
         self.levels.get(usize::from(by)).map_or(Self::MEMORY_DEPTH, |level| level.depth)
@@ -268,8 +270,8 @@ impl Caches {
         Served { by: self.levels.len() as u8, cycles: self.memory_cycles }
     }
 
-    /// Has the host bring near what [`Caches::read`] of `pa` will look at in the largest level, whose state is too large
-    /// for the host's nearest caches.
+    /// Has the host bring near what [`Caches::read`] of `pa` will look at in the largest level, whose state is too
+    /// large for the host's nearest caches.
     #[inline]
     pub fn prefetch(&self, core: usize, pa: PhysAddr) {
         if let Some(level) = self.levels.last() {

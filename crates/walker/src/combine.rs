@@ -20,13 +20,13 @@ pub struct HostPage {
 const LINE: usize = 8;
 
 /// What TLBs are given of `va`, which the guest's walk found at `gpa`: the smaller of both sizes, the rights that both
-/// grant, dirty if both are (or else the next store must walk again, to set the bits in both), and never global, for it is
-/// one address space's of one machine.
+/// grant, dirty if both are (or else the next store must walk again, to set the bits in both), and never global, for it
+/// is one address space's of one machine.
 ///
-/// The line for designs that look at neighbours is what hardware could see: the guest's entries, each with the host's frame
-/// as far as the same page of the host reaches, or the line of the host's entries that was read with it; the others are
-/// cleared. Where the guest's page is larger than the host's, neighbours in the host's line are neighbours of the program.
-/// Where nobody looks at neighbours, all but the page itself is cleared.
+/// The line for designs that look at neighbours is what hardware could see: the guest's entries, each with the host's
+/// frame as far as the same page of the host reaches, or the line of the host's entries that was read with it; the
+/// others are cleared. Where the guest's page is larger than the host's, neighbours in the host's line are neighbours
+/// of the program. Where nobody looks at neighbours, all but the page itself is cleared.
 pub fn combine(guest: &Walked, host: &HostPage, va: VirtAddr, gpa: PhysAddr, neighbours: bool) -> Walked {
     let order = guest.leaf.order.min(host.leaf.order);
     let pa = host.leaf.translate(VirtAddr::new(gpa.0));

@@ -1,3 +1,6 @@
+//! Walk counters: walks by outcome, and PTE reads by table level and by the cache (or memory) that supplied the
+//! line. A consistency check compares the sums, so that a counting error is found.
+
 use schemars::JsonSchema;
 use serde::Serialize;
 

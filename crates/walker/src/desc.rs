@@ -1,3 +1,7 @@
+//! Machine-file tables for page walks: the walker, walk caches, the caches that PTE reads go through, and memory
+//! latency. Each table names the source of its numbers or lists them as assumed. The field comments become the
+//! schema's text.
+
 use mmulab_addr::parse_bytes;
 use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
@@ -11,8 +15,8 @@ pub struct WalkCacheDesc {
     /// What reports call it; unique in the machine.
     pub name: String,
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
-    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of guides (it is a cuckoo walk cache): 4 is the one to pages of
-    /// 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
+    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of guides (it is a cuckoo walk cache): 4 is the one to
+    /// pages of 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
     #[schemars(inner(range(min = 1, max = 6)))]
     pub levels: Vec<u8>,
     /// Entries in all. 0 means that there is none: every walk starts above.
@@ -23,12 +27,13 @@ pub struct WalkCacheDesc {
     /// Which entry of a full set goes: `lru`, `tree-plru` or `random`. Default `lru`.
     #[serde(default)]
     pub replacement: Replacement,
-    /// Latency of a hit, in cycles. Before a search of a hashed table all are asked first, and a miss takes as long. Default 0.
+    /// Latency of a hit, in cycles. Before a search of a hashed table all are asked first, and a miss takes as long.
+    /// Default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub hit_cycles: u32,
-    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program displaces them.
-    /// Each goes at random. Only a core in time (`--timing`) has that. Default: they stay.
+    /// Time after which 1/e (37 %) of its entries are left, in cycles: where another hardware thread's program
+    /// displaces them. Each goes at random. Only a core in time (`--timing`) has that. Default: they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
@@ -48,8 +53,8 @@ pub struct WalkerDesc {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub count: u8,
-    /// One walker, with its walk caches, for all cores, rather than one for each; walks beyond `count` wait for their turn.
-    /// Default false.
+    /// One walker, with its walk caches, for all cores, rather than one for each; walks beyond `count` wait for their
+    /// turn. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
     /// Its walk caches. All are searched at once; the entry nearest the leaf is used.
@@ -101,20 +106,20 @@ pub struct CacheDesc {
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
-    /// Whether it takes the lines that the level before evicts, in place of the lines that it missed itself (a victim cache,
-    /// as the third level of AMD's Zen is). Default false.
+    /// Whether it takes the lines that the level before evicts, in place of the lines that it missed itself (a victim
+    /// cache, as the third level of AMD's Zen is). Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub victim: bool,
-    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and fill,
-    /// on other cores, or on another hardware thread of this one. A victim cache has the lines that are displaced before it.
-    /// Only a core in time (`--timing`) knows how long ago a use was; without one lines stay. Default: only the level's own
-    /// lines displace each other.
+    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and
+    /// fill, on other cores, or on another hardware thread of this one. A victim cache has the lines that are displaced
+    /// before it. Only a core in time (`--timing`) knows how long ago a use was; without one lines stay. Default: only
+    /// the level's own lines displace each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
-    /// How alike the times are that unused lines stay: the shape of a Weibull distribution. 1 is exponential, as under random
-    /// replacement; under LRU lines go at about the same age, and it is larger; where neighbours come and go it is smaller.
-    /// Default 1.
+    /// How alike the times are that unused lines stay: the shape of a Weibull distribution. 1 is exponential, as under
+    /// random replacement; under LRU lines go at about the same age, and it is larger; where neighbours come and go it
+    /// is smaller. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.2, max = 20))]
     pub retention_shape: Option<f64>,

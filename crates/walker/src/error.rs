@@ -1,3 +1,6 @@
+//! Configuration errors of the page walker and its caches: the table of the machine description, the problem and the
+//! remedy.
+
 use thiserror::Error;
 
 /// A walker or cache that cannot be.

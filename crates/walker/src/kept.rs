@@ -14,7 +14,8 @@ pub struct Name {
     pub kind: u8,
     /// Whose it is.
     pub tag: Asid,
-    /// Its number among those of its kind; the low bits, or the remainder where sets are no power of two, choose the set.
+    /// Its number among those of its kind; the low bits, or the remainder where sets are no power of two, choose the
+    /// set.
     pub number: u64,
 }
 

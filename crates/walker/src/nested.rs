@@ -1,5 +1,5 @@
-//! Walks of two dimensions (AMD64 APM vol. 2, section 15.25; Intel SDM vol. 3C, chapter 29): each address the guest's table
-//! tells is guest-physical, and has to be translated by the host's before anything can be read there.
+//! Walks of two dimensions (AMD64 APM vol. 2, section 15.25; Intel SDM vol. 3C, chapter 29): each address the guest's
+//! table tells is guest-physical, and has to be translated by the host's before anything can be read there.
 
 use crate::{
     Caches, NestedTlbCounts, NestedTlbDesc, Pace, Server, StepRecord, Walk, WalkCacheDesc, WalkContext, WalkCounts,
@@ -80,9 +80,9 @@ pub struct NestedStep {
 
 /// The second dimension of one core's walker.
 ///
-/// The processor sets accessed and dirty bits in both tables. Reading the guest's entries counts as storing to them, for it
-/// may set their accessed bits: so the host's pages that hold the guest's tables become dirty, and must be writable (Intel
-/// SDM vol. 3C, section 29.3.5; AMD64 APM vol. 2, section 15.25.6).
+/// The processor sets accessed and dirty bits in both tables. Reading the guest's entries counts as storing to them,
+/// for it may set their accessed bits: so the host's pages that hold the guest's tables become dirty, and must be
+/// writable (Intel SDM vol. 3C, section 29.3.5; AMD64 APM vol. 2, section 15.25.6).
 pub struct NestedWalker {
     host: Walker,
     tlb: Option<NestedTlb>,
@@ -257,8 +257,8 @@ impl NestedWalker {
         }
     }
 
-    /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real machine
-    /// bring near what the walk will read of the host. A hint, as [`Walker::foresee`].
+    /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real
+    /// machine bring near what the walk will read of the host. A hint, as [`Walker::foresee`].
     #[inline]
     pub fn foresee(
         &self,

@@ -1,10 +1,11 @@
 //! A cache that neighbours share: lines that nobody uses for a while are gone.
 //!
-//! Programs of others displace lines: those on other cores the lines of the third level, those on another hardware thread of
-//! the core the lines of all levels. How long a line stays then is random, and short beside what the size of the cache says.
-//! The time has a Weibull distribution: of lines of age `t` the share `exp(-(t / scale)^shape)` is left. Shape 1 is
-//! exponential, as under random replacement. With a larger shape lines go at about the same age, as under replacement of the
-//! least recently used line; with a smaller one a neighbour that comes and goes displaces them.
+//! Programs of others displace lines: those on other cores the lines of the third level, those on another hardware
+//! thread of the core the lines of all levels. How long a line stays then is random, and short beside what the size of
+//! the cache says. The time has a Weibull distribution: of lines of age `t` the share `exp(-(t / scale)^shape)` is
+//! left. Shape 1 is exponential, as under random replacement. With a larger shape lines go at about the same age, as
+//! under replacement of the least recently used line; with a smaller one a neighbour that comes and goes displaces
+//! them.
 
 /// Values that `chance` has.
 const CHANCES: f64 = 4_294_967_296.0;

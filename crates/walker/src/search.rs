@@ -9,8 +9,9 @@ use mmulab_pagetable::{Search, Walked};
 type Wanted = (VirtAddr, Access);
 
 impl Walker {
-    /// Searches for the page of `va`. The walk waits for the slowest read of each group, and not at all for guides, which are
-    /// read for the next walk. In a guest, each read's address is translated by itself, at once with the others.
+    /// Searches for the page of `va`. The walk waits for the slowest read of each group, and not at all for guides,
+    /// which are read for the next walk. In a guest, each read's address is translated by itself, at once with the
+    /// others.
     #[inline(never)]
     pub(crate) fn search<B: Below>(
         &mut self,

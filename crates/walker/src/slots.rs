@@ -1,4 +1,14 @@
-/// The walkers of a core in time: how many walks go on at once.
+//! Walk slots: the page walkers of one core (or of all), and how many walks are in progress at once. Designs differ in
+//! their number, so waiting for a walker is counted apart from walking.
+//!
+//! ```text
+//! cycle     0                   50  60              100 110             150
+//! walker 0  |------------------ A ------------------|-C-|
+//! walker 1                      |------------------ B ------------------|
+//! C arrives at 60: queued 40, pending 100 + 100 + 10 = 210, active 150
+//! ```
+
+/// When each walker is free again, and the walk cycles counted so far.
 ///
 /// `pending` and `active` are what Intel's DTLB_LOAD_MISSES.WALK_PENDING and WALK_ACTIVE count: the first adds one per
 /// walk and cycle, the second at most one per cycle (paper 2, section II).

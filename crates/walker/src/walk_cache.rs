@@ -1,3 +1,14 @@
+//! Page-walk cache (Intel: paging-structure cache): upper-level entries of earlier walks, so that a walk starts nearer
+//! the leaf. In a guest, each entry also keeps the host page of the table below. For hashed tables the cache holds
+//! lines of guides.
+//!
+//! ```text
+//! 4-level table, 4 KB page    entries read
+//! miss                        level 4, 3, 2, 1
+//! hit at level 3              level 2, 1
+//! hit at level 2              level 1
+//! ```
+
 use crate::{
     WalkCacheDesc, WalkerError,
     kept::{Kept, Name},
@@ -12,8 +23,8 @@ pub struct Upper {
     pub rights: Rights,
 }
 
-/// The page of the host that has a frame of the table which an entry of a guest leads to. A node of 2 MiB that merges levels
-/// lies in it whole if it is as large, and else one frame of the node does.
+/// The page of the host that has a frame of the table which an entry of a guest leads to. A node of 2 MiB that merges
+/// levels lies in it whole if it is as large, and else one frame of the node does.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
     /// Its first frame as the guest knows it.
@@ -82,7 +93,8 @@ impl WalkCache {
         self.placed = vec![Placed { table: Pfn(u64::MAX), host: Pfn(0), order: PageOrder::P4K }; self.held.places()];
     }
 
-    /// Where the host has the guest's `entry`, if it lies in the host's page that the held entry at `at` was last followed to.
+    /// Where the host has the guest's `entry`, if it lies in the host's page that the held entry at `at` was last
+    /// followed to.
     #[inline]
     pub fn place(&self, at: usize, entry: PhysAddr) -> Option<PhysAddr> {
         let Placed { table, host, order } = *self.placed.get(at)?;
@@ -139,8 +151,8 @@ impl WalkCache {
         self.held.drop_if(|_| lose());
     }
 
-    /// Forgets what must not be used any more. Invalidating a page drops every entry on its path, as INVLPG does (Intel SDM
-    /// vol. 3A, section 4.10.4.1).
+    /// Forgets what must not be used any more. Invalidating a page drops every entry on its path, as INVLPG does (Intel
+    /// SDM vol. 3A, section 4.10.4.1).
     pub fn invalidate(&mut self, format: Format, what: &Invalidate) {
         self.held.drop_if(|Name { kind, tag, number }| {
             let order = format.covers(kind);

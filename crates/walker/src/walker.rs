@@ -1,3 +1,12 @@
+//! Page walks: reads of page-table entries down to the leaf PTE, their latency, and writes of accessed and dirty
+//! bits. Each walk ends with a translation for the TLBs or with a page fault. Walks of hashed tables are in `search`.
+//!
+//! ```text
+//! walk caches -- hit --> entry below the cached one --.
+//!      '------- miss --> entry in the root table -----+--> read, next level, ... --> leaf PTE: mapped
+//!                                                           '-----------------------> page fault
+//! ```
+
 use crate::{
     Caches, LevelCounts, Served, SideWalks, WalkCounts, WalkerDesc, WalkerError,
     below::{Below, Flat},
@@ -250,8 +259,8 @@ impl Walker {
                     let (found, order) = below.place(caches, next.entry, cycles)?;
                     at = found;
                     let (kept, level) = cx.format.kept(bits, step.level);
-                    // It is kept with those that lead to the same level: that is where it saves as much. Of most tables that
-                    // is its own.
+                    // It is kept with those that lead to the same level: that is where it saves as much. Of most tables
+                    // that is its own.
                     let mut holders = self.holders[usize::from(next.level) + 1];
                     if holders == 0 {
                         holders = self.holders[usize::from(level)];
@@ -316,8 +325,8 @@ impl Walker {
         (known == key).then(|| PhysAddr(table.0 + (va.vpn().0 & 511) * 8))
     }
 
-    /// The first entry to read: below the lowest one that a walk cache has, or the root's; and where it lies, if the walk
-    /// cache knows.
+    /// The first entry to read: below the lowest one that a walk cache has, or the root's; and where it lies, if the
+    /// walk cache knows.
     #[inline]
     fn begin<B: Below>(
         &mut self,
@@ -390,7 +399,8 @@ impl Walker {
         if self.searched.is_empty() { &self.steps[..self.taken] } else { &self.searched }
     }
 
-    /// A program of which nothing else is known takes places of walk cache `index`: its entries go of which `lose` says so.
+    /// A program of which nothing else is known takes places of walk cache `index`: its entries go of which `lose` says
+    /// so.
     pub fn displace(&mut self, index: usize, lose: impl FnMut() -> bool) {
         if let Some(cache) = self.walk_caches.get_mut(index).and_then(Option::as_mut) {
             cache.displace(lose);

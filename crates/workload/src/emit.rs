@@ -1,3 +1,6 @@
+//! Reference emitter of the generators: loads, stores and code blocks of an algorithm become trace words. Only kept
+//! arrays have contents. Loads from other arrays compute their value, so these arrays take no memory.
+
 use crate::{
     layout::{CODE, SITE_BYTES},
     memory::{Array, Cell, Chain, Contents, Kept, Memory, Setup, Word},

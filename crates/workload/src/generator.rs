@@ -1,3 +1,6 @@
+//! Generated traces: a running algorithm as a trace source, one batch at a time, without a trace file. Parts of the
+//! work, as several threads would share them, are separate sources.
+
 use crate::{emit::Emit, kernel::Kernel, memory::Contents, program::Program};
 use mmulab_addr::{Pid, Tid};
 use mmulab_trace::{Batch, Event, Isa, Source, TraceError, TraceErrorKind, TraceInfo};
@@ -23,8 +26,8 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// A [`Source`] of what an algorithm does.
 ///
 /// The parts of a kernel that seeks are stretches of its rounds: one after another they are the whole. Parts of others
-/// take turns of [`Part::TURN`] rounds, and each does the others' rounds too, silently, for what they leave behind: merged
-/// by turns they are the whole. So no part depends on when another one runs.
+/// take turns of [`Part::TURN`] rounds, and each does the others' rounds too, silently, for what they leave behind:
+/// merged by turns they are the whole. So no part depends on when another one runs.
 pub struct Generator<K> {
     info: TraceInfo,
     program: Program<K>,
@@ -49,7 +52,8 @@ const PID: Pid = Pid(1);
 const FIRST: Tid = Tid(1);
 
 impl<K: Kernel> Generator<K> {
-    /// The references of `part` of `program`, which the user calls `name`; `identity` is the same for all names of the same.
+    /// The references of `part` of `program`, which the user calls `name`; `identity` is the same for all names of the
+    /// same.
     pub fn new(name: String, identity: String, mut program: Program<K>, part: Part) -> Self {
         let rounds = program.rounds();
         let (mut first, mut end) = (0, rounds);

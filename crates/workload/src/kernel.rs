@@ -1,3 +1,7 @@
+//! Interface of an algorithm: its arrays, their initial contents, and the rounds of its outermost loop. One
+//! implementation runs on every memory: the generator's and the real one of the native program. A recording of the
+//! native program can thus be compared with the generated references. [`Sharing`] states how threads divide the rounds.
+
 use crate::{
     layout::Layout,
     memory::{Memory, Setup},
@@ -57,8 +61,8 @@ pub enum Sharing {
     Alone,
     /// Each takes the next ones when it is its turn, as with OpenMP's `schedule(dynamic)`.
     Turns,
-    /// From round `after` on, all begin a phase of `each` rounds together, and each has a stretch of it, as with OpenMP's
-    /// `schedule(static)`; rounds before are taken in turns. Only for kernels that seek.
+    /// From round `after` on, all begin a phase of `each` rounds together, and each has a stretch of it, as with
+    /// OpenMP's `schedule(static)`; rounds before are taken in turns. Only for kernels that seek.
     Stretches {
         /// Rounds taken in turns.
         after: u64,

@@ -139,8 +139,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Tells of the mappings: the page of code of the program called `program`, then the arrays, whose pages are there from the
-    /// beginning if `populate`.
+    /// Tells of the mappings: the page of code of the program called `program`, then the arrays, whose pages are there
+    /// from the beginning if `populate`.
     pub fn map(&self, program: &str, populate: bool, batch: &mut Batch) {
         let file = Backing::File { path: program.into(), offset: 0 };
         let code = Region { base: CODE, bytes: BASE_BYTES, prot: Prot::RX };

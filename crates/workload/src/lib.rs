@@ -1,8 +1,8 @@
 //! Generators: known algorithms at work, without their data.
 //!
 //! `gen:NAME?key=value&key=value` is usable wherever a trace is. An algorithm is a [`Kernel`], written once for every
-//! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in which
-//! it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
+//! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in
+//! which it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
 mod division;
 mod emit;

@@ -31,7 +31,8 @@ impl Default for Manner {
 const ROWS: u64 = 64;
 /// The block of code that fills: no algorithm has as many.
 const FILL_SITE: u64 = 63;
-/// Instructions that a row takes besides those of its words, each of which is computed and stored: advance, compare, branch.
+/// Instructions that a row takes besides those of its words, each of which is computed and stored: advance, compare,
+/// branch.
 const ROW_INSTRUCTIONS: u32 = 3;
 const WORD_INSTRUCTIONS: u32 = 2;
 
@@ -217,7 +218,8 @@ impl<K: Kernel> Program<K> {
         }
     }
 
-    /// Does rounds of `turn` from `round` on while `more` says so of the memory; how many, and whether others may follow.
+    /// Does rounds of `turn` from `round` on while `more` says so of the memory; how many, and whether others may
+    /// follow.
     #[inline(always)]
     pub fn run<M: Memory>(
         &mut self,

@@ -4,8 +4,8 @@ use crate::seed::{mix, nth, unit};
 
 /// Ranks whose popularity falls to the power of `s`, from 0, the most popular.
 ///
-/// Sampled by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-/// distributions", ACM TOMACS 6(3), 1996).
+/// Sampled by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
+/// discrete distributions", ACM TOMACS 6(3), 1996).
 #[derive(Clone, Debug)]
 pub struct Ranks {
     elements: f64,
@@ -17,13 +17,13 @@ pub struct Ranks {
     high: f64,
     /// From which integral on the ranks below [`LISTED`] are accepted.
     listed: [f64; LISTED],
-    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused: the density is nearly a straight line
-    /// there, and twice the first term of the series of what it is not is more than all of them.
+    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused: the density is nearly a straight
+    /// line there, and twice the first term of the series of what it is not is more than all of them.
     bend: f64,
 }
 
-/// Ranks whose acceptance is listed: a draw is of one of them, or of one so flat that it hardly ever needs an integral, for an
-/// exponent of 10 from 176 on.
+/// Ranks whose acceptance is listed: a draw is of one of them, or of one so flat that it hardly ever needs an integral,
+/// for an exponent of 10 from 176 on.
 const LISTED: usize = 256;
 const LAST: f64 = (LISTED - 1) as f64;
 /// How near to 1 an exponent needs care for small numbers.
@@ -67,7 +67,8 @@ impl Ranks {
     #[inline(always)]
     fn inverse(&self, y: f64) -> f64 {
         let t = (y * self.rest).max(-1.0);
-        // Away from 1 the exponent needs neither a division nor care for small numbers, and this is most of a draw's time.
+        // Away from 1 the exponent needs neither a division nor care for small numbers, and this is most of a draw's
+        // time.
         if self.rest.abs() > NEAR {
             return exp(ln(1.0 + t) * self.root);
         }

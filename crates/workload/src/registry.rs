@@ -1,3 +1,14 @@
+//! Parser of generator texts: from `gen:NAME?key=value` to a trace source or a run in real memory. Keys are checked
+//! against the schema of the generator. Texts of equal meaning get one canonical identity, the basis of the trace's
+//! hash.
+//!
+//! ```text
+//! gen:NAME?keys --split--> GPU program? --> gpu::open                                (open)
+//!                 |
+//!                 `-> parse --> built: checked description, kernel --> Generator     (open)
+//!                                                                `---> native::run   (run_native)
+//! ```
+
 use crate::{
     generator::{Generator, Part},
     gpu,

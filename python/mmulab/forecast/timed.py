@@ -9,7 +9,7 @@ from typing import Any
 
 from mmulab import Failure, stopwatch
 from mmulab.forecast.cases import SETTINGS, Case
-from mmulab.probe.frames import Frames, of_process
+from mmulab.probe.frames import Seen
 from mmulab.stopwatch.process import Program, watched
 
 Json = dict[str, Any]
@@ -29,19 +29,11 @@ def frames(case: Case, directory: Path) -> Json | None:
 
     None where they cannot be seen: without root, or of a program that is over too soon.
     """
-    found: list[Frames] = []
-
-    def look(pid: int) -> None:
-        now = of_process(pid)
-        if now is not None:
-            found.append(now)
-
+    seen = Seen()
     (setting,) = (s for s in stopwatch.SETTINGS if s.name == "4k")
     with tempfile.TemporaryDirectory(prefix="mmulab-try-") as reports:
-        watched(Program(case.argv(directory), time=case.time_in), setting, Path(reports), look)
-    # The last look of those that saw most pages.
-    most = max(reversed(found), key=lambda frames: frames.pages, default=None)
-    return asdict(most) if most is not None else None
+        watched(Program(case.argv(directory), time=case.time_in), setting, Path(reports), seen.look)
+    return asdict(seen.most) if seen.most is not None else None
 
 
 def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:

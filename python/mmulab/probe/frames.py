@@ -54,6 +54,24 @@ def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Fram
     return of([entry & _FRAME for entry in entries if entry & _PRESENT])
 
 
+class Seen:
+    """Frames of a process that is looked at again and again while it runs."""
+
+    def __init__(self) -> None:
+        self._found: list[Frames] = []
+
+    def look(self, pid: int) -> None:
+        """Looks once."""
+        now = of_process(pid)
+        if now is not None:
+            self._found.append(now)
+
+    @property
+    def most(self) -> Frames | None:
+        """The last look of those that saw most pages; None if none saw any."""
+        return max(reversed(self._found), key=lambda frames: frames.pages, default=None)
+
+
 def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:
     """The frames of a process's largest private anonymous mapping now; None if there is none or it cannot be seen."""
     try:

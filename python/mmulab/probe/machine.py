@@ -10,8 +10,9 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.probe import walks
+from mmulab.probe.frames import Frames
 from mmulab.probe.nearest import nearest
-from mmulab.units import show_bytes, toml_tables, toml_value
+from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
 
 Json = dict[str, Any]
 # Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
@@ -339,19 +340,35 @@ def _size(size: int) -> str:
     return str(size)
 
 
+def _fragment(frames: Frames, gigabytes: int) -> Json | None:
+    """The `fragment` of memory that hands out frames as scattered as these; None where next to none are."""
+    if frames.scattered <= SCATTERED * frames.pages:
+        return None
+    percent = min(90, max(1, round(100 * (1 - frames.density))))
+    # So much of it is left.
+    within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (1 - percent / 100)) >> 20))
+    return {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+
+
+def fragment_sets(frames: Frames, machine: Json) -> tuple[str, ...]:
+    """Changes to a resolved machine so that its kernel hands out frames as scattered as these."""
+    place, of = ("virtual.memory", machine["virtual"]) if machine.get("virtual") else ("memory", machine)
+    wanted = _fragment(frames, max(1, (parse_bytes(of["memory"]["size"]) or 0) >> 30))
+    if wanted is None:
+        return (f"{place}.fragment.percent=0",) if of["memory"].get("fragment") else ()
+    return (f"{place}.fragment={toml_value(wanted)}",)
+
+
 def _memory(size: int, frames: Json | None) -> Json:
     """Memory, of which a part hands out frames as scattered as the kernel's are; after that there are whole blocks."""
     gigabytes = math.ceil(size / (1 << 30))
     memory: Json = {"size": f"{gigabytes}G"}
-    if frames is not None and frames["scattered"] > SCATTERED * frames["pages"]:
-        density, scattered = frames["density"], frames["scattered"] * BASE
-        percent = min(90, max(1, round(100 * (1 - density))))
-        # So much of it is left.
-        within = min(gigabytes << 9, max(1, round(scattered / (1 - percent / 100)) >> 20))
-        memory["fragment"] = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+    wanted = _fragment(Frames(**frames), gigabytes) if frames is not None else None
+    if frames is not None and wanted is not None:
+        memory["fragment"] = wanted
         memory["source"] = (
-            f"fragment: of {show_bytes(frames['pages'] * BASE)} of base pages {show_bytes(scattered)} filled "
-            f"{density:.0%} of their groups of 8 frames, the others all (pagemap)"
+            f"fragment: of {show_bytes(frames['pages'] * BASE)} of base pages {show_bytes(frames['scattered'] * BASE)} "
+            f"filled {frames['density']:.0%} of their groups of 8 frames, the others all (pagemap)"
         )
     return memory
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import engine, sampling, stopwatch
+from mmulab.probe.frames import Frames, Seen
+from mmulab.probe.machine import fragment_sets
 from mmulab.result import Result
-from mmulab.stopwatch.process import Program, run
+from mmulab.stopwatch.process import Program, run, watched
 from mmulab.stopwatch.settings import SETTINGS, general
 from mmulab.units import show_bytes, show_percent
 
@@ -51,6 +53,8 @@ class Native:
     high: float
     # The policy that stands for the system's setting.
     policy: str
+    # The frames of its base pages in the run before those; None where they were not seen (without root).
+    frames: Frames | None = None
 
 
 @dataclass(frozen=True)
@@ -148,16 +152,22 @@ def time_natively(argv: Sequence[str]) -> tuple[Native | None, str | None]:
     """The unchanged program's time, or why there is none."""
     setting = next(s for s in SETTINGS if s.name == "asis")
     times = []
+    seen = Seen()
     with tempfile.TemporaryDirectory(prefix="mmulab-here-") as directory:
         # The first run brings files into memory.
         for at in range(RUNS + 1):
-            done = run(Program(argv), setting, Path(directory))
+            if at == 0:
+                done = watched(Program(argv), setting, Path(directory), seen.look)
+            else:
+                done = run(Program(argv), setting, Path(directory))
             if done.exit_code != 0:
                 return None, f"the program ended with exit code {done.exit_code} when it was timed"
             if at > 0:
                 times.append(done.user_s)
     policy = POLICIES[1] if general() == "always" else POLICIES[0]
-    found = Native(statistics.median(times), min(times), max(times), policy)
+    # Frames of large pages say nothing of those of base pages.
+    frames = seen.most if policy == POLICIES[0] else None
+    found = Native(statistics.median(times), min(times), max(times), policy, frames)
     if found.seconds < SHORTEST_S:
         return found, f"it takes {1000 * found.seconds:.0f} ms, which is too short to be compared"
     return found, None
@@ -188,12 +198,15 @@ def forecast(
     hear: Callable[[Json], None] | None = None,
 ) -> Here:
     """The recording on the computer's description. `native`: what `time_natively` returned."""
-    jobs = [engine.Job(str(machine), policy) for policy in POLICIES]
+    time, apart = native
+    sets: tuple[str, ...] = ()
+    if time is not None and time.frames is not None:
+        sets = fragment_sets(time.frames, engine.resolve(engine.Job(str(machine), POLICIES[0]))["machine"])
+    jobs = [engine.Job(str(machine), policy, sets) for policy in POLICIES]
     # What is about other models of time, or about reports, has no part in this.
     chosen = replace(options, profile=False, touched=False, base_cpi=None, savable=None)
     results = sampling.run_to_end(recording, jobs, chosen, SAMPLING, hear).results
     timing = [result.data["timing"] for result in results]
-    time, apart = native
     if apart is None and not all(result.complete for result in results):
         apart = "the recording is of a part of the program"
     if apart is None and options.reshape:

@@ -1,3 +1,6 @@
+//! Tests of the area fit. Proposed TLB arrays must be buildable and, except for the ideal design, must not be larger
+//! than the arrays of paper 4's baseline. Impossible requests must fail with a message that names the cause.
+
 use super::*;
 use crate::area;
 use mmulab_tlb::{Hierarchy, HierarchyDesc};
@@ -52,8 +55,8 @@ fn what_is_proposed_fits_and_can_be_built() {
     }
 }
 
-/// Paper 4, section 7.2: skewed arrays of equal area have fewer entries, for their stamps; section 4.5: MIX saves what separate
-/// arrays took.
+/// Paper 4, section 7.2: skewed arrays of equal area have fewer entries, for their stamps; section 4.5: MIX saves what
+/// separate arrays took.
 #[test]
 fn stamps_and_bitmaps_cost_entries() {
     let entries = |wanted| -> Vec<u32> {

@@ -6,7 +6,8 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-/// No more of memory than this is in use, and in small blocks, so that memory smaller than a guest's has room for the program.
+/// No more of memory than this is in use, and in small blocks, so that memory smaller than a guest's has room for the
+/// program.
 const MOST_HELD: u64 = 2;
 const MOST_SMALL: u64 = 8;
 /// Places tried at a jump's distance, and then anywhere, before a block is given up.

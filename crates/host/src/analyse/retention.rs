@@ -1,10 +1,10 @@
-//! How long a line stays in a cache that neighbours use too, and how far memory is without walks, by the curves `idle-first`,
-//! `idle-second` and `idle`.
+//! How long a line stays in a cache that neighbours use too, and how far memory is without walks, by the curves
+//! `idle-first`, `idle-second` and `idle`.
 //!
-//! A round of a chase costs more the longer its lines were left alone: programs on other hardware threads of the core displace
-//! lines of its own caches, those on other cores lines of the last one. The share of lines that a level has left at age `t` is
-//! a Weibull distribution, `exp(-(t / scale)^shape)`. What a level lost waits in the next one, and is lost there by the
-//! distribution of that one from then on:
+//! A round of a chase costs more the longer its lines were left alone: programs on other hardware threads of the core
+//! displace lines of its own caches, those on other cores lines of the last one. The share of lines that a level has
+//! left at age `t` is a Weibull distribution, `exp(-(t / scale)^shape)`. What a level lost waits in the next one, and
+//! is lost there by the distribution of that one from then on:
 //!
 //! ```text
 //! mean cost at age t = near + (next - near) * lost(t) + (further - next) * lost after that(t)
@@ -16,15 +16,16 @@ use super::figures::{Figure, Take, WHOLE, Wanted, figure};
 use crate::curve::{Curve, Pattern, Point};
 
 const LINE: f64 = 64.0;
-/// Waiting must make a round at least this much dearer, as a share of what losing all lines would; else there is nothing to
-/// fit.
+/// Waiting must make a round at least this much dearer, as a share of what losing all lines would; else there is
+/// nothing to fit.
 const LEAST_GAIN: f64 = 0.2;
 /// Logarithms of the shapes and of the scales, in cycles, that are tried first: from, to, and how many.
 const SHAPES: (f64, f64, usize) = (-1.2, 2.5, 9);
 const SCALES: (f64, f64, usize) = (6.9, 27.6, 24);
 /// Each time the best one's neighbours at half the distance are tried next.
 const HALVINGS: usize = 6;
-/// How many times further than a level the next one may be: from, to, and how many are tried where nothing else shows it.
+/// How many times further than a level the next one may be: from, to, and how many are tried where nothing else shows
+/// it.
 const FURTHER: (f64, f64, usize) = (1.5, 8.0, 12);
 /// Lines of a level that stand for all of them, each lost at an age of its own.
 const LINES: usize = 16;
@@ -90,8 +91,8 @@ pub(super) fn figures_of(left: &Left) -> [Figure; 2] {
     [scale, shape]
 }
 
-/// The figure `memory_alone_cycles`: what a load takes whose line was left alone longest. Its footprint is within the reach
-/// of the TLBs, so that no walk is in it, as walks are in a chase over all of a large footprint.
+/// The figure `memory_alone_cycles`: what a load takes whose line was left alone longest. Its footprint is within the
+/// reach of the TLBs, so that no walk is in it, as walks are in a chase over all of a large footprint.
 pub(super) fn memory_alone(curve: &Curve) -> Figure {
     let Pattern::Idle { chains, .. } = curve.pattern else { unreachable!("the curve `idle` has this pattern") };
     let wanted = Wanted {
@@ -143,8 +144,8 @@ impl Left<'_> {
         let each = bytes as f64 / LINE / chains as f64;
         let at = |(p, &cost): (&Point, &f64)| (p.x as f64 * self.mhz + each * (least + cost) / 2.0, cost);
         let points: Vec<(f64, f64)> = self.curve.points.iter().zip(&timed).map(at).collect();
-        // A curve from a near level to memory is fitted by factors. Of one whose near end is only the cheapest point, which has
-        // lost some lines too, differences count.
+        // A curve from a near level to memory is fitted by factors. Of one whose near end is only the cheapest point,
+        // which has lost some lines too, differences count.
         let by_factor = self.costs.is_some();
         let on = |cost: f64| if by_factor { cost.max(costs.near).ln() } else { cost / last };
         let error =
@@ -165,7 +166,8 @@ impl Left<'_> {
     }
 }
 
-/// The distribution with the least error: the best of a grid, then of smaller and smaller grids around the best one so far.
+/// The distribution with the least error: the best of a grid, then of smaller and smaller grids around the best one so
+/// far.
 fn nearest(error: impl Fn(&Stay) -> f64) -> (f64, Stay) {
     let between = |(from, to, many): (f64, f64, usize)| {
         let step = (to - from) / (many - 1) as f64;

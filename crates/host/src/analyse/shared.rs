@@ -1,5 +1,5 @@
-//! What another hardware thread leaves of a core, by the curves `window` and `wide-adds`: figures of how the core is now, on
-//! average, not of how it was built.
+//! What another hardware thread leaves of a core, by the curves `window` and `wide-adds`: figures of how the core is
+//! now, on average, not of how it was built.
 
 use super::{
     figures::{Figure, Take, Wanted, figure},
@@ -7,15 +7,15 @@ use super::{
 };
 use crate::curve::{Curve, Point};
 
-/// The largest number of instructions between loads must make a pair at least this much slower than the smallest one, as
-/// loads that do not run at once do.
+/// The largest number of instructions between loads must make a pair at least this much slower than the smallest one,
+/// as loads that do not run at once do.
 const LEAST_RISE: f64 = 1.4;
 
 /// The figure `window`: instructions that are in flight with a load that waits for memory.
 ///
-/// Where a hardware thread of somebody else takes half of the window at times, the mean time of a pair rises in steps, at each
-/// size that the window has. What a program gets done while it waits goes with the window, so its time goes with the
-/// inverse: the figure is the harmonic mean of the sizes.
+/// Where a hardware thread of somebody else takes half of the window at times, the mean time of a pair rises in steps,
+/// at each size that the window has. What a program gets done while it waits goes with the window, so its time goes
+/// with the inverse: the figure is the harmonic mean of the sizes.
 pub(super) fn window(curve: &Curve) -> Figure {
     let wanted = Wanted {
         name: "window".into(),

@@ -1,7 +1,7 @@
 //! What translation adds to a chase over every line of a footprint, so that a TLB is not taken for a cache.
 //!
-//! The lines come in random order, many to a page. Of a TLB level with `entries`, all in use, the share `1 - entries / pages`
-//! of the loads misses.
+//! The lines come in random order, many to a page. Of a TLB level with `entries`, all in use, the share `1 - entries /
+//! pages` of the loads misses.
 
 use super::figures::{Take, tlb_levels};
 use crate::{curve::Curve, region::PAGE};

@@ -11,8 +11,8 @@ use mmulab_pagetable::Leaf;
 
 impl Space {
     /// The contents of the range may go. The pages stay until memory is short, which this kernel never waits for, but
-    /// they look untouched: A and D are cleared. A superpage that the range meets is demoted, and the last page of it in
-    /// the range is taken out of the page table, so that its next touch faults and tries promotion again.
+    /// they look untouched: A and D are cleared. A superpage that the range meets is demoted, and the last page of it
+    /// in the range is taken out of the page table, so that its next touch faults and tries promotion again.
     pub(crate) fn free_freebsd(&mut self, cx: &mut Cx, pages: Pages) -> Result<(), FaultError> {
         let Policy::Freebsd(bsd) = cx.policy else { return Ok(()) };
         if !bsd.desc().madv_free {

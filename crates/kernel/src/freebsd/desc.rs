@@ -1,3 +1,6 @@
+//! The `[freebsd]` table of a policy file: reservation sizes, superpage promotion, read clusters at faults, and flush
+//! limits. The defaults follow FreeBSD 14. Other values include the variants that paper 1 studies or proposes.
+
 use crate::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
@@ -9,8 +12,8 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields, default)]
 pub struct FreebsdDesc {
     /// Sizes of reservations, tried from the largest down; none turns reservations off. Each from 8K to 16M. Default
-    /// `["2M"]`, the one size of FreeBSD on amd64 (`VM_LEVEL_0_ORDER` 9). Smaller ones as well are what paper 1 proposes
-    /// (section 7) and Navarro and others had (64K, 512K and 4M, section 6).
+    /// `["2M"]`, the one size of FreeBSD on amd64 (`VM_LEVEL_0_ORDER` 9). Smaller ones as well are what paper 1
+    /// proposes (section 7) and Navarro and others had (64K, 512K and 4M, section 6).
     pub levels: Vec<PageOrder>,
     /// Whether 512 base pages become one of 2 MiB (`vm.pmap.superpages_enabled`). Default `true`.
     pub promotion: bool,
@@ -31,8 +34,8 @@ pub struct FreebsdDesc {
     /// Pages on either side that are mapped if they are in memory already (`PFBAK` and `PFFOR`). Default 4.
     #[schemars(range(min = 0, max = 512))]
     pub prefault: u32,
-    /// Whether pages mapped beside the one that faulted have their accessed bit set, which paper 1 proposes (section 7).
-    /// Default `false`.
+    /// Whether pages mapped beside the one that faulted have their accessed bit set, which paper 1 proposes (section
+    /// 7). Default `false`.
     pub prefaulted_accessed: bool,
     /// Base frames a per-CPU cache is filled with at a time; they go out last first. Default 14.
     #[schemars(range(min = 1, max = 512))]

@@ -149,8 +149,8 @@ impl Space {
         Ok(mapped)
     }
 
-    /// Maps 2 MiB at once if the page lies in a full reservation (`vm_fault_soft_fast`): what a second process that maps
-    /// the same file gets. Not where stores are allowed, unless they copy: those are to be seen page by page.
+    /// Maps 2 MiB at once if the page lies in a full reservation (`vm_fault_soft_fast`): what a second process that
+    /// maps the same file gets. Not where stores are allowed, unless they copy: those are to be seen page by page.
     fn map_whole(
         &mut self,
         cx: &mut Cx,

@@ -12,8 +12,8 @@ use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 
 impl Space {
-    /// A frame for a page of the mapping's own (`vm_page_alloc` for an anonymous object), with one user. Its contents are
-    /// the caller's to make.
+    /// A frame for a page of the mapping's own (`vm_page_alloc` for an anonymous object), with one user. Its contents
+    /// are the caller's to make.
     pub(crate) fn own_page(&mut self, cx: &mut Cx, span: &Span<Vma>, at: u64) -> Result<Pfn, FaultError> {
         let got = if !cx.memory.reservations.is_on() {
             None

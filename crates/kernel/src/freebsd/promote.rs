@@ -51,7 +51,8 @@ impl Space {
     /// The superpage that the base pages from `start` make, if all are mapped in order and agree in everything.
     ///
     /// Pages that may be stored to and are clean lose that right first, whatever comes of it: so a store to one faults,
-    /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets D.
+    /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets
+    /// D.
     fn agree(&mut self, cx: &mut Cx, start: u64, head: Pfn, needs_accessed: bool) -> Result<Leaf, Refusal> {
         let pages = PageOrder::P2M.base_pages();
         let mut first: Option<Leaf> = None;
@@ -84,7 +85,8 @@ impl Space {
         Ok(Leaf { pfn: head, order: PageOrder::P2M, accessed: all_accessed, ..first })
     }
 
-    /// Takes, zeroes and maps what a partly used reservation lacks (Quicksilver's early promotion), of anonymous memory.
+    /// Takes, zeroes and maps what a partly used reservation lacks (Quicksilver's early promotion), of anonymous
+    /// memory.
     fn fill_rest(&mut self, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
         let order = PageOrder::P2M;
         let Some(span) = self.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };

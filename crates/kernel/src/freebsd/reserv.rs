@@ -1,8 +1,8 @@
 //! Reservations: aligned blocks of which an object's pages are taken, each at its own place (sys/vm/vm_reserv.c).
 //!
-//! A reservation is *partially populated* while some of its pages are in use; those wait in a queue, the one populated or
-//! depopulated longest ago first. It is *full* when all are. It is freed when none is, and *broken* when memory is wanted:
-//! its unused pages go to the allocator and its used ones become ordinary.
+//! A reservation is *partially populated* while some of its pages are in use; those wait in a queue, the one populated
+//! or depopulated longest ago first. It is *full* when all are. It is freed when none is, and *broken* when memory is
+//! wanted: its unused pages go to the allocator and its used ones become ordinary.
 
 use crate::counts::Refusal;
 use mmulab_addr::{PageOrder, Pfn};
@@ -97,8 +97,8 @@ impl Reservations {
         !self.levels.is_empty()
     }
 
-    /// A page for `place` (`vm_reserv_alloc_page`). `resident` tells whether the object has a page in memory among those
-    /// from one number up to another.
+    /// A page for `place` (`vm_reserv_alloc_page`). `resident` tells whether the object has a page in memory among
+    /// those from one number up to another.
     pub fn take(
         &mut self,
         place: Place,
@@ -232,7 +232,8 @@ impl Reservations {
         true
     }
 
-    /// Whether the aligned `order` frames around `pfn` all are in use, out of one reservation (`vm_reserv_is_populated`).
+    /// Whether the aligned `order` frames around `pfn` all are in use, out of one reservation
+    /// (`vm_reserv_is_populated`).
     pub fn is_full(&self, pfn: Pfn, order: PageOrder) -> bool {
         self.used_in(pfn, order) == order.base_pages() as u32
     }

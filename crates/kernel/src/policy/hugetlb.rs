@@ -1,3 +1,7 @@
+//! The hugetlb policy: the decision whether a fault takes a huge page from the pool that the kernel reserved at boot.
+//! Each refusal here has one counted reason: the kind of mapping, a page that reaches outside the mapping, or small
+//! pages already mapped.
+
 use super::{Ask, Choice};
 use crate::counts::Refusal;
 use crate::{AppliesTo, HugetlbDesc};

@@ -1,3 +1,7 @@
+//! The transparent huge page (THP) policy: the decision whether a fault maps a 2 MiB page, the smaller sizes that are
+//! enabled (mTHP), and whether a fault compacts memory. The policy never sees free memory: the fault handler tries to
+//! allocate the chosen size.
+
 use super::{Ask, Choice};
 use crate::counts::Refusal;
 use crate::vma::HugeAdvice;

@@ -39,8 +39,8 @@ const MIX: &str = "haswell-mix";
 const GPU: &str = "gpu-mix-baseline";
 const SHADERS: u16 = 128;
 
-/// Nanoseconds that this thread has run on a core, where the kernel tells (Linux, Documentation/scheduler/sched-stats.rst):
-/// what others do on a shared machine then counts as little as it can.
+/// Nanoseconds that this thread has run on a core, where the kernel tells (Linux,
+/// Documentation/scheduler/sched-stats.rst): what others do on a shared machine then counts as little as it can.
 fn core_ns() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }

@@ -1,3 +1,7 @@
+//! Tests of the checking mode. A checked run must count the same events as an unchecked run. After a test changes a
+//! page-table entry behind the kernel's back, the check must end the run and name the stale translation or the lost
+//! bit.
+
 use super::*;
 use crate::{Options, describe, describe::Unmapped};
 use mmulab_trace::{Backing, MapFlags};

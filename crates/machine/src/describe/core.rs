@@ -1,3 +1,6 @@
+//! The `[core]` table of a machine file: cores, SMT threads, clock frequency, base CPI and instruction window. The
+//! time model needs them to turn counts of TLB hits and walks into cycles and seconds.
+
 use mmulab_timing::TimingDesc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,16 +10,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreDesc {
-    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to their CPUs round-robin in
-    /// order of creation, warps by their number.
+    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to their CPUs round-robin
+    /// in order of creation, warps by their number.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1024))]
     pub count: u16,
-    /// Hardware threads of each core (hyperthreads), each a CPU to the kernel. They have the core's walker, its walk caches,
-    /// its caches and all TLB arrays in common but those that are `per_thread`, told apart by the address spaces' tags. CPUs are
-    /// numbered through all cores before any has a second, so that programs' threads have cores to themselves while
-    /// there are enough. Each CPU has a clock of its own: what threads take from each other outside translation is for
-    /// `base_cpi` to say. At most 1024 CPUs in all.
+    /// Hardware threads of each core (hyperthreads), each a CPU to the kernel. They have the core's walker, its walk
+    /// caches, its caches and all TLB arrays in common but those that are `per_thread`, told apart by the address
+    /// spaces' tags. CPUs are numbered through all cores before any has a second, so that programs' threads have cores
+    /// to themselves while there are enough. Each CPU has a clock of its own: what threads take from each other outside
+    /// translation is for `base_cpi` to say. At most 1024 CPUs in all.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 8))]
     pub threads: u16,

@@ -1,3 +1,6 @@
+//! The `[costs]` table of a machine file: the price in cycles of each unit of kernel work. The simulated kernel
+//! executes no instructions, so kernel time is the sum of units times prices.
+
 use mmulab_kernel::WorkKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,8 +37,8 @@ pub struct CostsDesc {
     /// Cycles to take or give back a page-table frame, its zeroing included.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub table_frame: f64,
-    /// Cycles to merge two levels of a page table into a node of 2 MiB, or to take it apart: its block, zeroing and copying
-    /// included.
+    /// Cycles to merge two levels of a page table into a node of 2 MiB, or to take it apart: its block, zeroing and
+    /// copying included.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub table_merge: f64,
     /// Cycles to move a line of a hashed page table to another place.
@@ -62,8 +65,8 @@ pub struct CostsDesc {
     /// Cycles to switch address spaces.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub space_switch: f64,
-    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, once it has left the guest
-    /// (`virtual.exit_cycles`).
+    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, once it has left the
+    /// guest (`virtual.exit_cycles`).
     #[schemars(range(min = 0.0, max = 1e7))]
     pub guest_table_write: f64,
     /// Where the numbers come from.

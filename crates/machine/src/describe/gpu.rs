@@ -1,3 +1,13 @@
+//! The `[gpu]` table of a machine file: shader cores, the warps and lanes of a core, and the coalescing of a warp
+//! instruction's addresses into TLB lookups.
+//!
+//! ```text
+//! merge   address bits dropped    one lookup per
+//! page    12                      base page
+//! line    log2(line_bytes)        cache line
+//! lane    0                       address
+//! ```
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,16 +25,16 @@ pub enum Merge {
     Lane,
 }
 
-/// Cores that run warps: threads of as many lanes, in lock step. A trace's threads are the warps; the loads or stores after a
-/// block of code are those of its lanes, all of one instruction.
+/// Cores that run warps: threads of as many lanes, in lock step. A trace's threads are the warps; the loads or stores
+/// after a block of code are those of its lanes, all of one instruction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpuDesc {
     /// Lanes of a warp.
     #[schemars(range(min = 1, max = 64))]
     pub lanes: u8,
-    /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, one for more is refused; threads of any
-    /// other trace are warps: thread T runs on core T / warps, modulo `core.count`.
+    /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, one for more is refused;
+    /// threads of any other trace are warps: thread T runs on core T / warps, modulo `core.count`.
     #[schemars(range(min = 1, max = 1024))]
     pub warps: u16,
     /// What of a warp instruction's addresses is one lookup: `page`, `line` or `lane`. Default `page`.

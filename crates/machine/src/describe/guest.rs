@@ -1,3 +1,12 @@
+//! The `[virtual]` table of a machine file: guest memory, guest page table, translation mode, nested TLB, page-walk
+//! caches of the host's table, and the cost of a VM exit.
+//!
+//! ```text
+//! mode     page walk
+//! nested   gVA --guest table--> gPA --host table--> hPA
+//! shadow   gVA ------------shadow table-----------> hPA
+//! ```
+
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 use mmulab_walker::{NestedTlbDesc, WalkCacheDesc};
@@ -38,9 +47,9 @@ pub struct VirtualDesc {
     /// the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
-    /// Guests tell the host of each 2 MiB node that their page tables merge levels in, and the host advises a huge page for
-    /// it (as `madvise` does): only then can hardware keep the place of a whole node. It takes a policy of the host that
-    /// hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
+    /// Guests tell the host of each 2 MiB node that their page tables merge levels in, and the host advises a huge page
+    /// for it (as `madvise` does): only then can hardware keep the place of a whole node. It takes a policy of the host
+    /// that hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
     /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each

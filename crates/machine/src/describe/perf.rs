@@ -1,3 +1,6 @@
+//! Hardware performance events of a machine: for each event, the simulator's count with the same meaning, optionally
+//! limited to some page sizes. The check rejects duplicate names, and page sizes for counts that cannot be split.
+
 use super::{DescribeError, MachineDesc};
 use mmulab_addr::PageOrder;
 use mmulab_tlb::COALESCED;
@@ -50,14 +53,14 @@ pub struct EventDesc {
     pub perf: Option<String>,
     /// What it counts.
     pub counts: Counted,
-    /// Of which entries brought into the first level: page sizes, and `coalesced` for those that translate several pages of
-    /// the table. Only for hits and misses of the second level. Default all.
+    /// Of which entries brought into the first level: page sizes, and `coalesced` for those that translate several
+    /// pages of the table. Only for hits and misses of the second level. Default all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<String>,
 }
 
-/// The machine's own names for what is counted, so that a run can be held against `perf stat`. What has no exact equal here
-/// is left out.
+/// The machine's own names for what is counted, so that a run can be held against `perf stat`. What has no exact equal
+/// here is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PerfDesc {

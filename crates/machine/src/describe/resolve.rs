@@ -1,3 +1,12 @@
+//! Resolution of a run's description: machine file, policy files, assignments and options become one checked value.
+//! Results repeat the resolved value with all assumptions, so a reader can see every number behind a result.
+//!
+//! ```text
+//! machine file --------------.
+//! policy files --------------+--> resolve --> Resolved: machine, policies, options, assignments, assumptions
+//! --set KEY=VALUE, options --'
+//! ```
+
 use super::{DescribeError, MachineDesc, find, load};
 use crate::Sample;
 use mmulab_describe as read;
@@ -31,7 +40,8 @@ pub enum Check {
     #[default]
     None,
     /// After every reference and event: no TLB holds a translation that the tables do not bear out, and the tables are
-    /// those of the same run with TLBs that do not coalesce. Takes some times as long, more where the kernel acts often.
+    /// those of the same run with TLBs that do not coalesce. Takes some times as long, more where the kernel acts
+    /// often.
     Translations,
 }
 
@@ -47,7 +57,8 @@ pub struct Options {
     pub touched: bool,
     /// What is proven besides.
     pub check: Check,
-    /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in use.
+    /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in
+    /// use.
     #[schemars(range(min = 0, max = i64::MAX))]
     #[serde(skip_serializing_if = "is_zero")]
     pub skip: u64,
@@ -64,8 +75,8 @@ pub struct Options {
     /// The share of walk cycles that would be saved were the walks gone, in place of the window model.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub savable: Option<f64>,
-    /// Time by a core in time ([`CoreDesc::timing`](super::CoreDesc)), with data and code in the caches, rather than by the
-    /// base CPI.
+    /// Time by a core in time ([`CoreDesc::timing`](super::CoreDesc)), with data and code in the caches, rather than by
+    /// the base CPI.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timing: bool,
     /// With `timing`: only samples of the run are run in time, and stand for all of it.

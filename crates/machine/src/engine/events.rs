@@ -85,8 +85,8 @@ impl Machine {
         settled
     }
 
-    /// Another thread of the process that acts goes on, where its CPU ran that process last: nothing is left for the kernel to
-    /// do. False if that is not so.
+    /// Another thread of the process that acts goes on, where its CPU ran that process last: nothing is left for the
+    /// kernel to do. False if that is not so.
     fn go_on(&mut self, pid: Pid, tid: Tid) -> bool {
         if pid != self.who.pid || self.host.is_some() {
             return false;
@@ -137,8 +137,8 @@ impl Machine {
         self.portions.close(&now);
     }
 
-    /// What an event means for the host: another guest may act, daemons may run. Returns the event as the guest sees it,
-    /// if that is another.
+    /// What an event means for the host: another guest may act, daemons may run. Returns the event as the guest sees
+    /// it, if that is another.
     #[cold]
     fn turn<W: Watch>(&mut self, event: &Event, watch: &mut W) -> Result<Option<Event>, Ended> {
         let Some(host) = self.host.as_mut() else { return Ok(None) };
@@ -171,8 +171,8 @@ impl Machine {
         }
     }
 
-    /// Lets the kernel's daemons run if they are due. They are looked at whenever a reference leaves the first level, by
-    /// the clock of its core and of the kernel's work so far.
+    /// Lets the kernel's daemons run if they are due. They are looked at whenever a reference leaves the first level,
+    /// by the clock of its core and of the kernel's work so far.
     #[inline(never)]
     pub(super) fn daemons<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
         let core = &self.cores[usize::from(self.who.cpu)];

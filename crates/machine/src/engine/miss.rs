@@ -120,8 +120,8 @@ impl Machine {
         result
     }
 
-    /// What something at `va` cost goes to its region, and to the code that runs on the acting core. Now, for a process that
-    /// ends takes its regions with it.
+    /// What something at `va` cost goes to its region, and to the code that runs on the acting core. Now, for a process
+    /// that ends takes its regions with it.
     #[inline(always)]
     pub(crate) fn charge(&mut self, pid: Pid, va: VirtAddr, cost: Cost) {
         let block = self.core().tlbs.code;

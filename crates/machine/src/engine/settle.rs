@@ -6,8 +6,8 @@ use mmulab_kernel::Stored;
 use mmulab_pagetable::Invalidate;
 
 impl Machine {
-    /// Settles what the kernel asked for: invalidations to every core, work to the clock of kernel time; and gives memory
-    /// that a guest's kernel stored to.
+    /// Settles what the kernel asked for: invalidations to every core, work to the clock of kernel time; and gives
+    /// memory that a guest's kernel stored to.
     pub(super) fn settle<W: Watch>(&mut self, watch: &mut W) -> Result<(), Ended> {
         let format = self.format;
         if self.lanes.is_some() && !self.fx.invalidations.is_empty() {

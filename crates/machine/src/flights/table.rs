@@ -35,8 +35,8 @@ pub(crate) struct Flights {
     buckets: Vec<u32>,
     /// By place.
     links: Vec<Link>,
-    /// By their ends, of equal ones the first begun first. Few walkers do all walks, so that one that begins later mostly ends
-    /// later: a new one's place is found from the back.
+    /// By their ends, of equal ones the first begun first. Few walkers do all walks, so that one that begins later
+    /// mostly ends later: a new one's place is found from the back.
     due: VecDeque<Arrival>,
     /// Those that are under way, and places for others.
     kept: Vec<Kept>,
@@ -118,8 +118,8 @@ impl Flights {
         }
     }
 
-    /// A walk that ends at `end` has begun; `whole` is what it finds, where a TLB looks at neighbours. Inlined, for what is kept
-    /// is written once then, not first for the call.
+    /// A walk that ends at `end` has begun; `whole` is what it finds, where a TLB looks at neighbours. Inlined, for
+    /// what is kept is written once then, not first for the call.
     #[inline(always)]
     pub fn begin(&mut self, end: u64, flight: Flight, whole: Option<&Walked>) {
         let page = page_of(flight.asid, flight.va);
@@ -172,7 +172,8 @@ impl Flights {
         }
     }
 
-    /// Takes out the one that ends first, if it has ended at `now`; where it was, [`Self::whole`] is until another begins.
+    /// Takes out the one that ends first, if it has ended at `now`; where it was, [`Self::whole`] is until another
+    /// begins.
     pub fn take_ended(&mut self, now: u64) -> Option<(u64, Flight, u32)> {
         if self.next() > now {
             return None;

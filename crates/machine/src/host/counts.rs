@@ -1,3 +1,6 @@
+//! Counters of the host below virtual machines: VM exits and their causes, host page faults, switches between virtual
+//! machines, flushes and host cycles. These counters show the cost of virtualization beside the guest's own work.
+
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,14 +1,14 @@
-//! Shadow tables: the host keeps, for each address space of a guest, a table straight from the program's addresses to its own
-//! frames, and the walker reads that alone (Adams and Agesen, *A Comparison of Software and Hardware Techniques for x86
-//! Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst).
+//! Shadow tables: the host keeps, for each address space of a guest, a table straight from the program's addresses to
+//! its own frames, and the walker reads that alone (Adams and Agesen, *A Comparison of Software and Hardware Techniques
+//! for x86 Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst).
 //!
-//! An entry is made when a walk does not find it: the guest is left, the host reads the guest's table and its own, sets the
-//! accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores through
-//! only once both pages are dirty, so that the first store to a clean page comes to the host too. Entries go with the
-//! guest's own invalidations, each of which leaves the guest. The host has the guest's tables write-protected, as the VMM of
-//! that paper ("tracing"): each entry that the guest's kernel writes leaves the guest, and so does each table it loads into the
-//! base register. What was written is found by the walks that fail. Linux lets guests write to last-level tables until the
-//! next invalidation ("unsync" pages), and so leaves them less often.
+//! An entry is made when a walk does not find it: the guest is left, the host reads the guest's table and its own, sets
+//! the accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores
+//! through only once both pages are dirty, so that the first store to a clean page comes to the host too. Entries go
+//! with the guest's own invalidations, each of which leaves the guest. The host has the guest's tables write-protected,
+//! as the VMM of that paper ("tracing"): each entry that the guest's kernel writes leaves the guest, and so does each
+//! table it loads into the base register. What was written is found by the walks that fail. Linux lets guests write to
+//! last-level tables until the next invalidation ("unsync" pages), and so leaves them less often.
 
 use super::Host;
 use crate::Ended;
@@ -39,7 +39,8 @@ impl Shadows {
     }
 }
 
-/// The leaf that translates `va`, marked as the processor marks what it uses. Entries above are marked when they are made.
+/// The leaf that translates `va`, marked as the processor marks what it uses. Entries above are marked when they are
+/// made.
 fn used(mem: &mut PhysMem, cx: WalkContext, va: VirtAddr, access: Access) -> Option<Leaf> {
     let found = cx.format.find(mem, cx.root, va).filter(|found| found.leaf.allows(access))?;
     let is_store = access == Access::Write;

@@ -1,15 +1,25 @@
+//! TLB tags under virtualization: one 16-bit number for the virtual machine and the guest's address space together.
+//! With these tags, entries of several guests can stay in one TLB across a switch of virtual machines.
+//!
+//! ```text
+//! bits    15 to guest_bits         guest_bits - 1 to 0
+//!         virtual machine          guest's own ASID
+//! if guest_bits is 0: bit 0 is the ASID, and the bits above are the virtual machine
+//! ```
+
 use mmulab_addr::Asid;
 
-/// The tags of TLB entries in virtual machines: the machine's number (x86-64's VPID) beside the tag that the guest gave
-/// (its PCID), in the sixteen bits that entries have for both.
+/// The split of the sixteen bits: the guest's ASID (x86-64's PCID) has the low bits, the virtual machine's number
+/// (VPID) the others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tags {
     guest_bits: u8,
 }
 
 impl Tags {
-    /// Tags for so many machines, on TLBs that tell address spaces apart by so many bits. Where both together need more than
-    /// there is room for, guests have fewer tags; without any bits a guest has one, and a change of machine flushes.
+    /// Tags for so many machines, on TLBs that tell address spaces apart by so many bits. Where both together need more
+    /// than there is room for, guests have fewer tags; without any bits a guest has one, and a change of machine
+    /// flushes.
     pub fn new(machines: usize, bits: u8) -> Self {
         let of_machines = machines.next_power_of_two().trailing_zeros() as u8;
         Self { guest_bits: bits.min(u16::BITS as u8 - of_machines) }

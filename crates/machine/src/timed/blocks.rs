@@ -41,8 +41,8 @@ impl Blocks {
         }
     }
 
-    /// Code is of this instruction set from here on; of instructions that are not told, who made the trace may say how loads
-    /// depend on each other.
+    /// Code is of this instruction set from here on; of instructions that are not told, who made the trace may say how
+    /// loads depend on each other.
     pub fn read(&mut self, isa: Isa, loads: Option<Loads>) {
         self.decoder = Decoder::new(isa);
         self.declared = loads.is_some();
@@ -85,7 +85,8 @@ impl Blocks {
         Arc::clone(&known.block)
     }
 
-    /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n stores.
+    /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n
+    /// stores.
     pub fn plain(&mut self, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
         let assumed = self.assumed;
         let instructions = instructions.max(accesses).max(1);

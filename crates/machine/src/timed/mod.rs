@@ -1,12 +1,12 @@
 //! Machines whose cores are in time: their loop, and what serves a core's fetches, loads and stores.
 //!
 //! ```text
-//! trace --code, words--> stretch --block--> mmulab_timing::Core --fetch, access--> Port --> TLBs, walker, kernel
-//!                                                                                     '--> caches, lines on their way, memory
+//! trace --code, words--> stretch --block--> mmulab_timing::Core --fetch,access--> Port --> TLBs, walker, kernel
+//!                                                                                    '--> caches, lines coming, memory
 //! ```
 //!
-//! The counts are made by the same TLBs, walkers and kernels as without time. A machine without time knows of this by two
-//! questions: one for each stretch of a trace, and one where its parts are built.
+//! The counts are made by the same TLBs, walkers and kernels as without time. A machine without time knows of this by
+//! two questions: one for each stretch of a trace, and one where its parts are built.
 
 mod blocks;
 mod neighbour;

@@ -41,8 +41,8 @@ impl<'a, W: Watch> Port<'a, W> {
         self.at
     }
 
-    /// Serves the words up to the next block or control word, at one time and without a core: TLBs, page tables and caches
-    /// stay in use.
+    /// Serves the words up to the next block or control word, at one time and without a core: TLBs, page tables and
+    /// caches stay in use.
     pub(super) fn pass(&mut self, now: u64) -> Result<(), Ended> {
         let from = self.at;
         while let Some(&word) = self.batch.refs.get(self.at) {
@@ -114,8 +114,8 @@ impl<'a, W: Watch> Port<'a, W> {
         };
         let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
         if time.trapped {
-            // A prefetch that needs the kernel is given up, and the load's own walk begins. What the prefetch waited for, such as
-            // for a walker, is no part of that.
+            // A prefetch that needs the kernel is given up, and the load's own walk begins. What the prefetch waited
+            // for, such as for a walker, is no part of that.
             time.second_level_until += at - began;
             time.at = time.at.max(time.second_level_until + time.walking);
             let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
@@ -129,7 +129,8 @@ impl<'a, W: Watch> Port<'a, W> {
         Ok(if there > soonest { (time, there, by) } else { (time, soonest, 0) })
     }
 
-    /// When a prefetcher began to bring what the next load, of `va` at `at`, will want, if it did; and whether it is a stream.
+    /// When a prefetcher began to bring what the next load, of `va` at `at`, will want, if it did; and whether it is a
+    /// stream.
     #[inline(always)]
     fn ahead(&mut self, va: VirtAddr, at: u64) -> Option<(u64, bool)> {
         // Blocks are further apart than this.
@@ -204,7 +205,8 @@ impl<'a, W: Watch> Port<'a, W> {
         }
     }
 
-    /// The next word, if it is an access of this kind: not so where an access was left out of the trace on its way here.
+    /// The next word, if it is an access of this kind: not so where an access was left out of the trace on its way
+    /// here.
     #[inline(always)]
     fn word(&mut self, store: bool) -> Option<Ref> {
         let word = *self.batch.refs.get(self.at)?;

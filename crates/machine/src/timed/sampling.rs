@@ -1,14 +1,14 @@
-//! Time by samples: short intervals of a run are run in time, and stand for all of it (Wunderlich, Wenisch, Falsafi and Hoe,
-//! "SMARTS", ISCA 2003).
+//! Time by samples: short intervals of a run are run in time, and stand for all of it (Wunderlich, Wenisch, Falsafi and
+//! Hoe, "SMARTS", ISCA 2003).
 //!
 //! ```text
 //! |<------------------------- period ------------------------->|
 //! | passed: TLBs, walk caches, caches, page tables stay warm | warm | length |  passed ...
 //! ```
 //!
-//! Between samples references still go through TLBs, page tables and caches, so all counts are exact and samples begin with
-//! what a whole run would have left there. What only the core has (its queues, its branch predictor) warms up for `warm`
-//! instructions that run in time and are not measured.
+//! Between samples references still go through TLBs, page tables and caches, so all counts are exact and samples begin
+//! with what a whole run would have left there. What only the core has (its queues, its branch predictor) warms up for
+//! `warm` instructions that run in time and are not measured.
 
 use mmulab_timing::{Core, Stack};
 use schemars::JsonSchema;
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// The run is divided into parts of `length` instructions, and one of this number of parts is measured. It stands for
-    /// all of them.
+    /// The run is divided into parts of `length` instructions, and one of this number of parts is measured. It stands
+    /// for all of them.
     #[schemars(range(min = 2, max = 1_000_000_000))]
     pub one_of: u32,
     /// Instructions of a sample.
@@ -37,8 +37,8 @@ impl Sample {
     }
 }
 
-/// What samples came to: sums of a run's samples in order, in groups of equal size, so that runs of one trace can be compared
-/// group by group.
+/// What samples came to: sums of a run's samples in order, in groups of equal size, so that runs of one trace can be
+/// compared group by group.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Sampled {
     /// Samples measured.
@@ -213,8 +213,8 @@ impl Sampling {
         self.in_last = (self.in_last + 1) % self.in_group;
     }
 
-    /// What the samples of `core` stand for, that under way included: instructions, cycles, mispredicted branches, and the
-    /// stack.
+    /// What the samples of `core` stand for, that under way included: instructions, cycles, mispredicted branches, and
+    /// the stack.
     pub fn estimate(&self, core: &Core) -> (u64, u64, u64, Stack) {
         let mut all = self.sums;
         if self.measures() {
@@ -245,8 +245,8 @@ fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
 
 /// Half of the 95 % interval of cycles by instruction, as a share.
 ///
-/// Samples at equal distances meet every phase of a program, so phases are no error. What neighbours differ by is one (Wolter,
-/// "Introduction to Variance Estimation", section 8.2, the estimator of successive differences).
+/// Samples at equal distances meet every phase of a program, so phases are no error. What neighbours differ by is one
+/// (Wolter, "Introduction to Variance Estimation", section 8.2, the estimator of successive differences).
 pub(super) fn error(groups: &[[u64; 2]]) -> Option<f64> {
     let n = groups.len() as f64;
     let sum = |of: usize| groups.iter().map(|g| g[of] as f64).sum::<f64>();

@@ -94,8 +94,8 @@ impl Machine {
     }
 }
 
-/// What the words up to the next fetch or control word are, of which no code is known: instructions, accesses, and which of these
-/// store.
+/// What the words up to the next fetch or control word are, of which no code is known: instructions, accesses, and
+/// which of these store.
 fn plain(words: &[Ref]) -> (u32, u32, u64) {
     let (mut instructions, mut accesses, mut stores) = (0, 0, 0);
     for (index, word) in words.iter().enumerate() {

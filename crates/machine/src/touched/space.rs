@@ -1,3 +1,12 @@
+//! Bitmaps of accessed pages for one address space, and the mappings that decide whether a page counts as private,
+//! shared or file memory. Changes of mappings and forks change both.
+//!
+//! ```text
+//! page number   bits 9 and up     bits 8 to 6             bits 5 to 0
+//! selects       leaf of 2 MiB     one of 8 words          bit of the word
+//! leaf          touched: 8 words, private: 8 words; one bit per base page
+//! ```
+
 use mmulab_addr::{BASE_SHIFT, PageOrder, VirtAddr, VirtRange, Vpn};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;

@@ -1,3 +1,7 @@
+//! Parameters of Compendia page tables (paper 5): at which occupancy levels merge into a node of 2 MiB or 1 GiB, when
+//! a node is unmerged, and which bits of an entry mark a pointer to a node. Occupancy is a fraction of the 512
+//! entries of a table; all comparisons are exact.
+
 use mmulab_addr::{Bytes, VirtRange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,8 +60,8 @@ pub enum Marks {
     /// In bits that x86-64 ignores: H, O and T are bits 52, 53 and 54 (paper 5, section 4.2, figure 7).
     #[default]
     IgnoredBits,
-    /// Bit 7, of a large page elsewhere, is set, and the low bits of the frame index, zero in what is aligned to 2 MiB, have
-    /// H, O and T as bits 13, 14 and 15; bit 16 tells copies of leaves (the alternative of section 4.2).
+    /// Bit 7, of a large page elsewhere, is set, and the low bits of the frame index, zero in what is aligned to 2 MiB,
+    /// have H, O and T as bits 13, 14 and 15; bit 16 tells copies of leaves (the alternative of section 4.2).
     FrameIndex,
 }
 
@@ -73,23 +77,23 @@ pub struct CompendiaDesc {
     /// Whether `merge` must be exceeded, not only reached: the paper says "when an eighth are non-zero" in section 4.1
     /// and "over 12.5%" in section 6.3. Default false.
     pub strict: bool,
-    /// The levels whose tables may be merged with their children: 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD (P4D
-    /// and PUD with five levels), 5 PGD and P4D. Default all.
+    /// The levels whose tables may be merged with their children: 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD
+    /// (P4D and PUD with five levels), 5 PGD and P4D. Default all.
     #[schemars(inner(range(min = 2, max = 5)))]
     pub merge_levels: Vec<u8>,
-    /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default true;
-    /// false walks through three nodes there (figure 11a).
+    /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default
+    /// true; false walks through three nodes there (figure 11a).
     pub direct: bool,
-    /// The level whose tables may be merged with their children and those of these, into nodes of 1 GiB: 3 merges PUD, PMD and
-    /// PTE, 4 PGD, PUD and PMD (P4D, PUD and PMD with five levels), 5 PGD, P4D and PUD. It happens once as many of a table's
-    /// children as `merge` says are merged with theirs, and is undone when as few as `unmerge` says would be. Default none
-    /// (paper 5, section 4.1, leaves it to the future).
+    /// The level whose tables may be merged with their children and those of these, into nodes of 1 GiB: 3 merges PUD,
+    /// PMD and PTE, 4 PGD, PUD and PMD (P4D, PUD and PMD with five levels), 5 PGD, P4D and PUD. It happens once as many
+    /// of a table's children as `merge` says are merged with theirs, and is undone when as few as `unmerge` says would
+    /// be. Default none (paper 5, section 4.1, leaves it to the future).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = 5))]
     pub merge_three: Option<u8>,
-    /// A mapping that is asked for at once and is at least so large counts as if it were in use: tables of which it covers
-    /// as much as `merge` says are merged with their first child that gains by it (paper 5, section 4.1: "when a large
-    /// contiguous block is requested all at once"). Default none: what is in use decides.
+    /// A mapping that is asked for at once and is at least so large counts as if it were in use: tables of which it
+    /// covers as much as `merge` says are merged with their first child that gains by it (paper 5, section 4.1: "when a
+    /// large contiguous block is requested all at once"). Default none: what is in use decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "0", "x-most" = "64T"))]
     pub request: Option<Bytes>,

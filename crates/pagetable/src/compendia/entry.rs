@@ -1,9 +1,9 @@
 //! What hardware reads: x86-64 entries with two bits more (paper 5, section 4.2 and figure 7).
 //!
 //! The paper puts H and O into "the currently ignored region" and names no bits; here they are the lowest two of bits
-//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of nodes of
-//! three levels, is the next. The base register carries them in the same place. This file knows entries with the marks
-//! there; [`Marks`] turns those that have them elsewhere into such.
+//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of
+//! nodes of three levels, is the next. The base register carries them in the same place. This file knows entries with
+//! the marks there; [`Marks`] turns those that have them elsewhere into such.
 
 use super::desc::Marks;
 use crate::{Leaf, Next, Rights, Step, x86};
@@ -11,18 +11,18 @@ use mmulab_addr::{PhysAddr, VirtAddr};
 
 /// The next table is a merged node of 2 MiB: the following 18 bits of the address choose the entry.
 pub const H: u64 = 1 << 52;
-/// The next table is a merged node that overlaps with this one: the previous 9 and the following 9 bits choose the entry.
-/// In a leaf: one of 512 copies of the leaf of the level above.
+/// The next table is a merged node that overlaps with this one: the previous 9 and the following 9 bits choose the
+/// entry. In a leaf: one of 512 copies of the leaf of the level above.
 pub const O: u64 = 1 << 53;
 
-/// With H or O: the node is of 1 GiB and merges three levels, so that 9 bits more of the address choose the entry, and one
-/// level more is passed over. With O in a leaf: one of 262,144 copies of the leaf two levels above.
+/// With H or O: the node is of 1 GiB and merges three levels, so that 9 bits more of the address choose the entry, and
+/// one level more is passed over. With O in a leaf: one of 262,144 copies of the leaf two levels above.
 pub const T: u64 = 1 << 54;
 /// All of them.
 const MARKS: u64 = H | O | T;
 
-/// Where [`Marks::FrameIndex`] has H, O, T and, next to them, the mark of copies of leaves. Bit 12, the lowest of the frame
-/// index, is the PAT bit of large leaves.
+/// Where [`Marks::FrameIndex`] has H, O, T and, next to them, the mark of copies of leaves. Bit 12, the lowest of the
+/// frame index, is the PAT bit of large leaves.
 const LOW: u32 = 13;
 /// How far that is from where this file knows them.
 const LOWERED: u32 = 52 - LOW;
@@ -94,8 +94,8 @@ pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
             None => Next::NotPresent,
         };
     }
-    // H passes over a level; O comes to the next one with the index of the one it was read from. With T, both pass over one
-    // more.
+    // H passes over a level; O comes to the next one with the index of the one it was read from. With T, both pass over
+    // one more.
     let passed = passed(bits);
     let level = step.level.saturating_sub(passed + u8::from(bits & O == 0));
     if level == 0 {
@@ -110,9 +110,9 @@ pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
     })
 }
 
-/// What a walk cache keeps of an entry of `level`, and as which level's. A pointer with O is the same for all of the node
-/// it points to: it is kept as the entry with H of the level above would be, so that the next walk into the node needs one
-/// access wherever it goes (paper 5, section 4.4.2, figure 10).
+/// What a walk cache keeps of an entry of `level`, and as which level's. A pointer with O is the same for all of the
+/// node it points to: it is kept as the entry with H of the level above would be, so that the next walk into the node
+/// needs one access wherever it goes (paper 5, section 4.4.2, figure 10).
 #[inline(always)]
 pub fn kept(marks: Marks, bits: u64, level: u8) -> (u64, u8) {
     let known = marks.read(bits);

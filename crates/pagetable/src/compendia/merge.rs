@@ -8,12 +8,12 @@ use mmulab_addr::{PageOrder, Pfn};
 use mmulab_frames::PhysMem;
 
 impl Compendia {
-    /// Decides anew, from table `lowest` up to that of level `upto`, and above as far as a decision changes what its reasons
-    /// were. Returns the highest level at which tables were moved.
+    /// Decides anew, from table `lowest` up to that of level `upto`, and above as far as a decision changes what its
+    /// reasons were. Returns the highest level at which tables were moved.
     ///
-    /// A decision depends on the table's entries, and on which tables below are merged. So it is made when an entry comes
-    /// or goes or points elsewhere, never for changes to PTEs (paper 5, section 4.1), and from the leaves up, which prefers
-    /// merges close to them (section 4.4.1).
+    /// A decision depends on the table's entries, and on which tables below are merged. So it is made when an entry
+    /// comes or goes or points elsewhere, never for changes to PTEs (paper 5, section 4.1), and from the leaves up,
+    /// which prefers merges close to them (section 4.4.1).
     pub(super) fn decide(
         &mut self,
         mem: &mut PhysMem,
@@ -115,8 +115,8 @@ impl Compendia {
         written + self.told_above(mem, frames, id)
     }
 
-    /// What leads to a table that was just merged: its entries in its parent's node, if that is merged too, and else only
-    /// what points to it. How many words that took.
+    /// What leads to a table that was just merged: its entries in its parent's node, if that is merged too, and else
+    /// only what points to it. How many words that took.
     pub(super) fn told_above(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> u64 {
         let mut written = 0;
         if self.tree.in_parent(id) {
@@ -158,8 +158,8 @@ impl Compendia {
         true
     }
 
-    /// How many frames table `id`, which is merged with its children, consists of without that. Its own entries need none if
-    /// they are in its parent's node.
+    /// How many frames table `id`, which is merged with its children, consists of without that. Its own entries need
+    /// none if they are in its parent's node.
     pub(super) fn frames_apart(&self, id: Id, in_parent: bool) -> usize {
         let is_whole = |slot: &usize| matches!(self.tree.child(id, *slot), Child::Table(below) if !self.tree.get(below).is_merged());
         (0..ENTRIES).filter(is_whole).count() + usize::from(!in_parent)
@@ -176,8 +176,8 @@ impl Compendia {
         Some(got)
     }
 
-    /// Moves what is in the node that table `id` and its children are merged into to the frames in `got`; how many words that
-    /// took. What points to the table is as it was.
+    /// Moves what is in the node that table `id` and its children are merged into to the frames in `got`; how many
+    /// words that took. What points to the table is as it was.
     pub(super) fn take_apart(&mut self, mem: &mut PhysMem, id: Id, block: Pfn, mut got: Vec<Pfn>) -> u64 {
         let below: Vec<_> = (0..ENTRIES).map(|slot| self.tree.child(id, slot)).collect();
         let mut next = || got.pop().expect("as many as are needed were taken");
@@ -210,8 +210,8 @@ impl Compendia {
         written
     }
 
-    /// The entries of the merged table `id` for those who come through its parent go: what hardware marked in leaves among
-    /// them is kept in the others. How many words that took.
+    /// The entries of the merged table `id` for those who come through its parent go: what hardware marked in leaves
+    /// among them is kept in the others. How many words that took.
     fn leave_shadow(&mut self, mem: &mut PhysMem, id: Id) -> u64 {
         let marked = |slot: &usize| self.tree.child(id, *slot) == Child::Leaf;
         let leaves: Vec<_> =

@@ -1,3 +1,13 @@
+//! Compendia page tables as the kernel edits them: map, unmap, change and split pages in a tree with merged nodes. An
+//! edit that adds or removes a table checks whether tables should merge or unmerge. If tables move, the edit returns
+//! a flush of all memory that they translate. The base register contains the marks of the root node (bits H and T):
+//!
+//! ```text
+//! address of a 4 KiB frame            no merging: one level
+//! address of a 2 MiB block | H        two levels in one node
+//! address of a 1 GiB block | H | T    three levels in one node
+//! ```
+
 use super::CompendiaDesc;
 use super::entry::{H, T};
 use super::requests::Requests;
@@ -182,7 +192,8 @@ impl Compendia {
         Ok(Self::owed(vpn, moved, Flush::nothing()))
     }
 
-    /// Adds an empty table below entry `slot`. Its entries get a frame, or the part of a node that the entry stands for.
+    /// Adds an empty table below entry `slot`. Its entries get a frame, or the part of a node that the entry stands
+    /// for.
     fn add_below(
         &mut self,
         mem: &mut PhysMem,
@@ -227,8 +238,8 @@ impl Compendia {
         (Some(leaf), Self::owed(vpn, moved, Flush::page(vpn.addr(), order)))
     }
 
-    /// Removes `table` and those above while they are empty; the first that is not, and the level of the highest table that
-    /// lost an entry.
+    /// Removes `table` and those above while they are empty; the first that is not, and the level of the highest table
+    /// that lost an entry.
     fn remove_empty(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, mut table: Id) -> (Id, Option<u8>) {
         let mut changed = None;
         while let Some((parent, slot)) = self.tree.get(table).parent

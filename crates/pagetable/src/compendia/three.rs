@@ -1,7 +1,8 @@
-//! Merging a table with its children and theirs into a node of 1 GiB: what paper 5, section 4.1, leaves to future systems.
+//! Merging a table with its children and theirs into a node of 1 GiB: what paper 5, section 4.1, leaves to future
+//! systems.
 //!
-//! Its 512 parts of 2 MiB are what the middle tables would be merged into, so that these are merged tables like others, whose
-//! node is only not theirs.
+//! Its 512 parts of 2 MiB are what the middle tables would be merged into, so that these are merged tables like others,
+//! whose node is only not theirs.
 
 use super::table::Compendia;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE};
@@ -17,8 +18,8 @@ enum Apart {
 }
 
 impl Compendia {
-    /// Whether the table was merged with two levels, or such a node taken apart; none where there is nothing to decide but
-    /// whether to merge it with one.
+    /// Whether the table was merged with two levels, or such a node taken apart; none where there is nothing to decide
+    /// but whether to merge it with one.
     pub(super) fn decide_three(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> Option<bool> {
         if self.desc.merge_three != Some(self.tree.get(id).level) {
             return None;
@@ -91,7 +92,8 @@ impl Compendia {
         words
     }
 
-    /// Takes a node of three levels apart: middle tables that are dense enough keep nodes of their own, if there are blocks.
+    /// Takes a node of three levels apart: middle tables that are dense enough keep nodes of their own, if there are
+    /// blocks.
     fn unmerge_three(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id, giant: Pfn) -> bool {
         let level = self.tree.get(id).level;
         let tables: Vec<_> = self.middle_tables(id).collect();
@@ -123,8 +125,8 @@ impl Compendia {
         true
     }
 
-    /// The memory that table `id` and the middle ones take without being one node: for its own entries, if they need any, and
-    /// for each of `tables`. Nothing is taken if it is not there.
+    /// The memory that table `id` and the middle ones take without being one node: for its own entries, if they need
+    /// any, and for each of `tables`. Nothing is taken if it is not there.
     fn take_places(
         &mut self,
         mem: &mut PhysMem,

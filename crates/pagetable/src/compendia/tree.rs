@@ -41,8 +41,8 @@ pub struct Node {
     /// The 4 KiB that hold its 512 entries: a frame of its own, or a part of the node its parent is merged into. Of a
     /// merged table only the latter is left, for walks that come through the parent.
     pub frame: Option<Pfn>,
-    /// If it is merged with its children: the 2 MiB that hold their entries. They are a part of its parent's 1 GiB, where
-    /// that is merged with them all.
+    /// If it is merged with its children: the 2 MiB that hold their entries. They are a part of its parent's 1 GiB,
+    /// where that is merged with them all.
     pub block: Option<Pfn>,
     /// If it is merged with its children and theirs: the 1 GiB that holds the latters' entries.
     pub giant: Option<Pfn>,
@@ -68,9 +68,9 @@ impl Node {
         self.tables - self.idle
     }
 
-    /// Whether its parent gains nothing by being merged with it. Who goes through a merged table has skipped a level there,
-    /// and skips no second one but on the way to a merged table further down (paper 5, section 4.4.3). Of a giant all is
-    /// reached at once.
+    /// Whether its parent gains nothing by being merged with it. Who goes through a merged table has skipped a level
+    /// there, and skips no second one but on the way to a merged table further down (paper 5, section 4.4.3). Of a
+    /// giant all is reached at once.
     pub fn is_idle(&self) -> bool {
         self.giant.is_some() || (self.block.is_some() && self.merged == 0)
     }

@@ -1,9 +1,9 @@
 //! Elastic cuckoo hashing (Skarlatos and others, ASPLOS 2020, section 4).
 //!
-//! A line has one place in each way. A new one goes to its place in a way chosen at random; the line there is pushed to its
-//! place in another way, and so on until one finds its place empty. A table that fills is resized a step at a time: each new
-//! line moves some old lines to the ways of the new size. A pointer for each way tells how far that has come, so that a line
-//! has one place in each way at all times, and a lookup makes as many reads as ever.
+//! A line has one place in each way. A new one goes to its place in a way chosen at random; the line there is pushed to
+//! its place in another way, and so on until one finds its place empty. A table that fills is resized a step at a time:
+//! each new line moves some old lines to the ways of the new size. A pointer for each way tells how far that has come,
+//! so that a line has one place in each way at all times, and a lookup makes as many reads as ever.
 
 use super::line::WORDS;
 use super::store::{Store, put, shift};
@@ -34,8 +34,8 @@ impl Cuckoo<'_> {
         (than + step as usize) % ways
     }
 
-    /// Makes room for line `key`, in `way` if one is named: the lines on a chain of places each go to the next. Nothing is
-    /// moved if the chain does not end.
+    /// Makes room for line `key`, in `way` if one is named: the lines on a chain of places each go to the next. Nothing
+    /// is moved if the chain does not end.
     fn room(
         &mut self,
         store: &Store,

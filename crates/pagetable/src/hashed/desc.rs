@@ -1,3 +1,7 @@
+//! Parameters of hashed page tables: elastic cuckoo tables and tables with open addressing. Each description has the
+//! initial size, the load factors at which a table grows or shrinks, and a check with a remedy for every wrong value.
+//! Guides are cuckoo walk tables (CWT).
+
 use super::registers::MAX_PIECES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +60,8 @@ pub struct CuckooDesc {
     pub lines: u32,
     /// A table is doubled once more than so much of it is used. Default 0.6.
     pub grow: Part,
-    /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default 0.2.
+    /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default
+    /// 0.2.
     pub shrink: Part,
     /// Lines that each new one moves while a table is resized. Default 2: with 1, a table that is doubled is not
     /// done when it is time to double it again, and the rest is moved in one go.
@@ -65,14 +70,14 @@ pub struct CuckooDesc {
     /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
     #[schemars(range(min = 1, max = 512))]
     pub kicks: u16,
-    /// The sizes whose pages have a guide (a cuckoo walk table), which tells of a group of them whether there are any, and in
-    /// which way. Default `["2M", "1G"]`.
+    /// The sizes whose pages have a guide (a cuckoo walk table), which tells of a group of them whether there are any,
+    /// and in which way. Default `["2M", "1G"]`.
     pub guides: Vec<mmulab_addr::PageOrder>,
     /// Lines of each of the two ways of a guide at first. Default 4096.
     #[schemars(range(min = 64, max = 16777216), extend("x-power-of-two" = true))]
     pub guide_lines: u32,
-    /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512; 1 insists on one
-    /// block, as published. Default 512.
+    /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512; 1 insists on
+    /// one block, as published. Default 512.
     #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
     pub pieces: u16,
 }
@@ -104,8 +109,8 @@ pub enum Probing {
     Sequential,
 }
 
-/// A hashed page table with open addressing and linear probing (Yaniv and Tsafrir, *Hash, Don't Cache (the Page Table)*,
-/// SIGMETRICS 2016).
+/// A hashed page table with open addressing and linear probing (Yaniv and Tsafrir, *Hash, Don't Cache (the Page
+/// Table)*, SIGMETRICS 2016).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpenDesc {
@@ -114,11 +119,13 @@ pub struct OpenDesc {
     pub lines: u32,
     /// A table is doubled, and all its lines moved, once more than so much of it is used. Below 1. Default 0.5.
     pub grow: Part,
-    /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default 0.125.
+    /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default
+    /// 0.125.
     pub shrink: Part,
     /// Whether tables of several page sizes are read at once: `parallel` or `sequential`. Default `parallel`.
     pub sizes: Probing,
-    /// Pieces of memory that a table may consist of where no block holds it whole: a power of two up to 512. Default 512.
+    /// Pieces of memory that a table may consist of where no block holds it whole: a power of two up to 512. Default
+    /// 512.
     #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
     pub pieces: u16,
 }

@@ -8,8 +8,8 @@ pub const WORDS: usize = LINE_BYTES as usize / 8;
 /// Bits of the number that a word holds: 48 in all, of which 57-bit addresses need 42.
 const PART_BITS: u32 = 6;
 const PART: u64 = (1 << PART_BITS) - 1;
-/// Where they are in a page's entry: the lowest of bits 62..52, which x86-64 ignores (Intel SDM vol. 3A, table 4-20), below the
-/// protection key.
+/// Where they are in a page's entry: the lowest of bits 62..52, which x86-64 ignores (Intel SDM vol. 3A, table 4-20),
+/// below the protection key.
 const PAGE_SHIFT: u32 = 52;
 /// What of a section's byte tells something; the rest is the number's.
 pub const SECTION: u8 = 0x1f;
@@ -64,8 +64,9 @@ impl Kind {
 /// A hash of a line's number.
 pub type Hash = u64;
 
-/// The hash of line number `key` for `way`: SplitMix64's output function over a sequence that begins at the number (Steele, Lea
-/// and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014). Its low bits choose the slot.
+/// The hash of line number `key` for `way`: SplitMix64's output function over a sequence that begins at the number
+/// (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014). Its low bits choose the
+/// slot.
 #[inline(always)]
 pub const fn hash(key: u64, way: usize) -> Hash {
     let mut z = key.wrapping_add((way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

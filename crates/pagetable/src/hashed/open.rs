@@ -1,7 +1,8 @@
-//! Open addressing with linear probing (Knuth, *The Art of Computer Programming* vol. 3, section 6.4, algorithms L and R).
+//! Open addressing with linear probing (Knuth, *The Art of Computer Programming* vol. 3, section 6.4, algorithms L and
+//! R).
 //!
-//! A line is at the slot its hash chooses, or at the next free one after it. A line that goes has those behind it move up, so
-//! that no search ends too early. The table is resized at once.
+//! A line is at the slot its hash chooses, or at the next free one after it. A line that goes has those behind it move
+//! up, so that no search ends too early. The table is resized at once.
 
 use super::line::{WORDS, hash};
 use super::store::{Store, put, shift};

@@ -152,8 +152,8 @@ impl Search {
         self.group
     }
 
-    /// First the ways that the guides name, then, if the page was not there, all others: what caches have of the guides may be
-    /// out of date.
+    /// First the ways that the guides name, then, if the page was not there, all others: what caches have of the guides
+    /// may be out of date.
     fn next_cuckoo(&mut self, mem: &PhysMem) {
         while self.rounds < 2 && self.group.is_empty() {
             let all = self.rounds > 0;
@@ -214,7 +214,8 @@ impl Search {
                 continue;
             };
             let mask = (1u64 << registers.now.slots) - 1;
-            // With sizes one after another, those before this one are done: what is kept of each is how many reads it had.
+            // With sizes one after another, those before this one are done: what is kept of each is how many reads it
+            // had.
             let slot = super::hash(self.key(size), 0).wrapping_add(self.rounds) & mask;
             let line = registers.slot(mem, false, 0, slot);
             self.group.push(Read { level: size as u8 + 1, line, awaited: true });

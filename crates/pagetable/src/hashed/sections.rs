@@ -1,6 +1,7 @@
 //! Sections: what the tables hold of each stretch of memory. The kernel counts it; guides tell hardware.
 //!
-//! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A guide has a byte for each.
+//! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A guide has a byte for
+//! each.
 
 use super::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
 use mmulab_addr::{PageOrder, Vpn};
@@ -34,8 +35,8 @@ pub fn encode(lines: [u32; SIZES], way: Option<usize>) -> u8 {
     bits | (way.unwrap_or(0) as u8) << 3
 }
 
-/// How many lines of each size there are in each section of the sizes from 2 MiB on, and how many of smaller pages in each page
-/// of those sizes.
+/// How many lines of each size there are in each section of the sizes from 2 MiB on, and how many of smaller pages in
+/// each page of those sizes.
 #[derive(Debug, Default)]
 pub struct Sections {
     lines: [FxHashMap<u64, [u32; SIZES]>; SPANS],

@@ -232,8 +232,8 @@ impl Hashed {
         encode(lines, own.map(|(way, _)| way))
     }
 
-    /// Has the guide of `size` say what is so of a section. A guide that cannot be made larger says nothing: hardware reads
-    /// more lines then.
+    /// Has the guide of `size` say what is so of a section. A guide that cannot be made larger says nothing: hardware
+    /// reads more lines then.
     fn guide(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, section: u64) {
         if !self.has_guide(size) {
             return;

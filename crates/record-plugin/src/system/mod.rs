@@ -1,8 +1,9 @@
-//! Recording a whole system: the guest's kernel and all that its agent says is to be recorded. One CPU runs it all, so a block
-//! and an access are words as ever; who runs is told between them.
+//! Recording a whole system: the guest's kernel and all that its agent says is to be recorded. One CPU runs it all, so
+//! a block and an access are words as ever; who runs is told between them.
 //!
-//! The plugin API that all QEMUs have gives no registers. What is needed of them is in the guest's memory: the kernel saves a
-//! program's registers there when it enters, and page tables lie there. Only their root is asked of QEMU's monitor, after each load.
+//! The plugin API that all QEMUs have gives no registers. What is needed of them is in the guest's memory: the kernel
+//! saves a program's registers there when it enters, and page tables lie there. Only their root is asked of QEMU's
+//! monitor, after each load.
 
 mod arch;
 mod calls;
@@ -69,7 +70,8 @@ struct Block {
 /// What a block's execution does that matters.
 const PLAIN: u64 = 0;
 
-/// Registers what is called for a system, recorded as the launcher's settings say; false if such systems cannot be followed.
+/// Registers what is called for a system, recorded as the launcher's settings say; false if such systems cannot be
+/// followed.
 pub fn install(api: &Api, id: Id, isa: Isa, monitor: PathBuf, with_kernel: bool) -> bool {
     let Some(arch) = Arch::of(isa) else { return false };
     let _ = SETTINGS.set(Settings { arch, monitor, with_kernel });

@@ -1,4 +1,5 @@
-//! QEMU's monitor, asked for the one register that the plugin API (before version 4) does not give: the root of page tables.
+//! QEMU's monitor, asked for the one register that the plugin API (before version 4) does not give: the root of page
+//! tables.
 
 use std::{
     io::{self, Read, Write},
@@ -7,8 +8,8 @@ use std::{
 };
 
 const PROMPT: &[u8] = b"(qemu) ";
-/// The bits beside say what tag translations have and whether to keep them (CR3), or the tag alone (TTBR0_EL1): no part of the
-/// root's address, which has no more than 48 bits on the machines that are emulated.
+/// The bits beside say what tag translations have and whether to keep them (CR3), or the tag alone (TTBR0_EL1): no part
+/// of the root's address, which has no more than 48 bits on the machines that are emulated.
 const ROOT: u64 = 0x0000_ffff_ffff_f000;
 
 /// A connection. The thread that asks is the one whose register it is, between two blocks, so the answer holds.
@@ -34,7 +35,8 @@ impl Monitor {
         Ok(said)
     }
 
-    /// The root of the page tables that were just loaded: from CR3, or from the numbered register that it was loaded from.
+    /// The root of the page tables that were just loaded: from CR3, or from the numbered register that it was loaded
+    /// from.
     pub fn root(&mut self, from: Option<u8>) -> io::Result<u64> {
         self.0.write_all(b"info registers\n")?;
         let said = String::from_utf8_lossy(&self.until_prompt()?).into_owned();

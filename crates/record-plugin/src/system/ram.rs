@@ -1,5 +1,6 @@
-//! The guest's memory, which is a part of QEMU's, and what the guest's page tables say of it (Intel SDM volume 3, 4.5, four levels:
-//! the launcher turns five off; Arm Architecture Reference Manual, D8, base pages of 4 KB and four levels).
+//! The guest's memory, which is a part of QEMU's, and what the guest's page tables say of it (Intel SDM volume 3, 4.5,
+//! four levels: the launcher turns five off; Arm Architecture Reference Manual, D8, base pages of 4 KB and four
+//! levels).
 
 use super::arch::Arch;
 use mmulab_addr::PageOrder;
@@ -210,7 +211,8 @@ impl Stretch {
 mod tests {
     use super::*;
 
-    /// Memory with a root at 0x1000 under which two pages at 0x40_0000 lie in frames 8 and 9, and one of 2 MB at 0x60_0000.
+    /// Memory with a root at 0x1000 under which two pages at 0x40_0000 lie in frames 8 and 9, and one of 2 MB at
+    /// 0x60_0000.
     fn memory() -> Vec<u64> {
         let mut words = vec![0u64; 16 * 512];
         let mut set = |table: u64, index: usize, entry: u64| words[table as usize / 8 + index] = entry | PRESENT;
@@ -239,8 +241,8 @@ mod tests {
         assert_eq!(large, Stretch { address: 0x60_0000, pfn: 0x400, order: 9, count: 1 });
     }
 
-    /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, a block of 2 MB;
-    /// and the kernel's half, under a root of its own.
+    /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, a
+    /// block of 2 MB; and the kernel's half, under a root of its own.
     #[test]
     fn arm_tables_tell_of_pages_that_are_kept_as_one() {
         const TABLE: u64 = PRESENT | NO_BLOCK;

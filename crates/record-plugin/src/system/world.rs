@@ -1,5 +1,5 @@
-//! The guest's processes and threads, and who of them runs: followed by address spaces, which are the roots of their page
-//! tables, and by the kernel's stacks, of which each thread has one.
+//! The guest's processes and threads, and who of them runs: followed by address spaces, which are the roots of their
+//! page tables, and by the kernel's stacks, of which each thread has one.
 
 use super::{arch::Arch, frames::Told, ram::Ram};
 use crate::session::say;
@@ -10,7 +10,8 @@ use mmulab_trace::{Backing, Event, MapFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A kernel stack is 16 KiB, aligned (THREAD_SIZE of arch/x86/include/asm/page_64_types.h and arch/arm64/include/asm/memory.h).
+/// A kernel stack is 16 KiB, aligned (THREAD_SIZE of arch/x86/include/asm/page_64_types.h and
+/// arch/arm64/include/asm/memory.h).
 const STACK_SHIFT: u32 = 14;
 /// Address spaces remembered, for those whose process is not known yet.
 const ROOTS: usize = 4096;
@@ -55,8 +56,9 @@ pub enum Recorded {
     All,
     /// All but references to programs' memory.
     Kernel,
-    /// All but references to the kernel's memory. Some come while programs run: QEMU calls for the last instruction of a program,
-    /// if that has its accesses made by a function of QEMU's, when such a function serves the kernel (XSAVE).
+    /// All but references to the kernel's memory. Some come while programs run: QEMU calls for the last instruction of
+    /// a program, if that has its accesses made by a function of QEMU's, when such a function serves the kernel
+    /// (XSAVE).
     Programs,
 }
 

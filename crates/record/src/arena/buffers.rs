@@ -24,7 +24,8 @@ impl Arena {
     pub fn stretch(&self, from: u64, count: u32) -> &[u64] {
         let from = from.min(BUFFERS * BUFFER_WORDS);
         let count = u64::from(count).min(BUFFERS * BUFFER_WORDS - from);
-        // SAFETY: inside the mapping; words that were handed over are not written again before the buffer is given back.
+        // SAFETY: inside the mapping; words that were handed over are not written again before the buffer is given
+        // back.
         unsafe { std::slice::from_raw_parts(self.words().add(from as usize), count as usize) }
     }
 

@@ -1,5 +1,5 @@
-//! The archive a Linux kernel unpacks into its first file system (Documentation/driver-api/early-userspace/buffer-format.rst:
-//! "newc"; not compressed, since it is read once).
+//! The archive a Linux kernel unpacks into its first file system
+//! (Documentation/driver-api/early-userspace/buffer-format.rst: "newc"; not compressed, since it is read once).
 
 use std::{
     collections::BTreeSet,

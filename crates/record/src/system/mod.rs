@@ -28,9 +28,9 @@ struct Board {
     line: Option<&'static str>,
 }
 
-/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there. A kernel that keeps its
-/// half of memory mapped for programs, as on processors without Meltdown, says nothing on its console unless it fails, and does
-/// not wait then.
+/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there. A kernel that
+/// keeps its half of memory mapped for programs, as on processors without Meltdown, says nothing on its console unless
+/// it fails, and does not wait then.
 const PC: Board = Board {
     qemu: "qemu-system-x86_64",
     machine: "pc,memory-backend=ram",
@@ -78,7 +78,8 @@ pub struct SystemOptions {
     /// What is written to /sys/kernel/mm/transparent_hugepage/enabled. Default: the kernel's own choice.
     #[serde(default)]
     pub thp: Option<Thp>,
-    /// More that is written to files of the guest's kernel, such as those below /sys and /proc/sys: each with its value.
+    /// More that is written to files of the guest's kernel, such as those below /sys and /proc/sys: each with its
+    /// value.
     #[serde(default)]
     pub tune: Vec<(String, String)>,
     /// Memory that is held before anything runs, so that the rest is fragmented. Default: none.
@@ -96,8 +97,8 @@ pub struct SystemOptions {
     /// Seconds that may take. Default: 120.
     #[serde(default)]
     pub ready_seconds: Option<u64>,
-    /// Commands that drive the program, one after the other: recording begins with the first and ends with the last. Default:
-    /// it begins and ends with the program.
+    /// Commands that drive the program, one after the other: recording begins with the first and ends with the last.
+    /// Default: it begins and ends with the program.
     #[serde(default)]
     pub clients: Vec<Vec<String>>,
     /// Leave the kernel's own references out.

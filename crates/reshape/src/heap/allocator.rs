@@ -1,3 +1,6 @@
+//! The allocator of one process: jemalloc, glibc or blocks behind one interface. The heap's bookkeeping is the same for
+//! all.
+
 use super::{HeapDesc, blocks::Blocks, glibc::Glibc, jemalloc::Jemalloc, window::Window};
 
 /// A modelled allocator.

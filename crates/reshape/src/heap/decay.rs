@@ -1,10 +1,13 @@
+//! Decay of unused pages in jemalloc: how many may stay mapped, by how long ago pages became unused. The time at which
+//! memory goes back to the kernel decides which page sizes a heap can have.
+
 /// Steps in which unused pages decay (jemalloc's SMOOTHSTEP_NSTEPS).
 const STEPS: usize = 200;
 /// Bits behind the binary point of the curve (SMOOTHSTEP_BFP).
 const POINT: u32 = 24;
 
-/// How many unused pages may be kept: those that became unused a while ago ever fewer, along a smooth step from all to none
-/// (jemalloc's decay.c; its jitter of the moments is left out).
+/// How many unused pages may be kept: those that became unused a while ago ever fewer, along a smooth step from all to
+/// none (jemalloc's decay.c; its jitter of the moments is left out).
 #[derive(Clone, Debug)]
 pub struct Decay {
     /// Nanoseconds of a step.

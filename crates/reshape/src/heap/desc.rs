@@ -1,3 +1,6 @@
+//! The `reshape.heap` table: the modelled allocators and their parameters, with the ranges that each parameter may
+//! have.
+
 use crate::ReshapeError;
 use mmulab_addr::{BASE_BYTES, Bytes};
 use schemars::JsonSchema;
@@ -15,8 +18,8 @@ pub enum HeapDesc {
     Blocks(BlocksDesc),
 }
 
-/// References that the recorded allocator makes to its own records, as a chunk's size before it or a list through free chunks:
-/// loads and stores in mappings, or in the brk heap, that have, or had, objects, but in no object.
+/// References that the recorded allocator makes to its own records, as a chunk's size before it or a list through free
+/// chunks: loads and stores in mappings, or in the brk heap, that have, or had, objects, but in no object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bookkeeping {
@@ -31,11 +34,12 @@ pub enum Bookkeeping {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JemallocDesc {
-    /// Milliseconds in which unused pages are given to the system, half of them in the first half; 0: at once, -1: never.
-    /// Default: 10000 (jemalloc(3), opt.dirty_decay_ms).
+    /// Milliseconds in which unused pages are given to the system, half of them in the first half; 0: at once, -1:
+    /// never. Default: 10000 (jemalloc(3), opt.dirty_decay_ms).
     #[schemars(range(min = -1, max = 86_400_000))]
     pub dirty_decay_ms: i64,
-    /// Instructions in a millisecond, all processes together. Default: 3500000 (an assumption: one each cycle at 3.5 GHz).
+    /// Instructions in a millisecond, all processes together. Default: 3500000 (an assumption: one each cycle at 3.5
+    /// GHz).
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub instructions_per_ms: u64,
     /// What the first mapping has; later ones grow by one size class each. Default: `2M` (jemalloc's HUGEPAGE).
@@ -46,7 +50,8 @@ pub struct JemallocDesc {
     pub mapping_align: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
-    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
+    /// `64G`.
     #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
@@ -59,7 +64,8 @@ pub struct GlibcDesc {
     /// M_MMAP_THRESHOLD).
     #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub mmap_threshold: Bytes,
-    /// Whether the thresholds follow the largest such object that was given back, up to 32 MiB. Default: true (mallopt(3)).
+    /// Whether the thresholds follow the largest such object that was given back, up to 32 MiB. Default: true
+    /// (mallopt(3)).
     pub dynamic: bool,
     /// Free bytes at the heap's end from which on it shrinks. Default: `128K` (mallopt(3), M_TRIM_THRESHOLD).
     #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
@@ -69,7 +75,8 @@ pub struct GlibcDesc {
     pub top_pad: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
-    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
+    /// `64G`.
     #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
@@ -84,18 +91,20 @@ pub struct BlocksDesc {
     /// Distance between blocks, and what they are aligned to. Default: `2M` (an assumption: mappings of their own).
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub stride: Bytes,
-    /// Objects larger than this are mapped by themselves. Default: `128K` (V8's kMaxRegularHeapObjectSize: half a page).
+    /// Objects larger than this are mapped by themselves. Default: `128K` (V8's kMaxRegularHeapObjectSize: half a
+    /// page).
     #[schemars(extend("x-least" = "0", "x-most" = "1022K"))]
     pub largest: Bytes,
     /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
-    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default: `64G`.
+    /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
+    /// `64G`.
     #[schemars(extend("x-least" = "4K", "x-most" = "128T"))]
     pub window: Bytes,
 }
 
-/// Where the heap lies: 64 GiB. That is above programs that are linked to a fixed place and what they ask brk for, below what
-/// QEMU maps (from 0x4000000000 on) and what images laid out anew are given, and far below what Linux maps.
+/// Where the heap lies: 64 GiB. That is above programs that are linked to a fixed place and what they ask brk for,
+/// below what QEMU maps (from 0x4000000000 on) and what images laid out anew are given, and far below what Linux maps.
 const WINDOW: Bytes = Bytes(0x10_0000_0000);
 /// Bytes of the window.
 pub const WINDOW_BYTES: u64 = 128 << 30;

@@ -1,7 +1,10 @@
+//! Private anonymous mappings of the recording. The recorded allocator's own records lie in these mappings, outside all
+//! objects; `Bookkeeping` decides about references to them.
+
 use std::collections::BTreeMap;
 
-/// Private anonymous memory of the recording: where allocators have their heaps. A mapping is as it was asked for, whatever the
-/// system joins.
+/// Private anonymous memory of the recording: where allocators have their heaps. A mapping is as it was asked for,
+/// whatever the system joins.
 #[derive(Clone, Debug, Default)]
 pub struct Mappings {
     /// Where each ends.

@@ -1,7 +1,8 @@
-//! A recording as it would be under another heap allocator. Each object gets a place from a modelled allocator, in a window of
-//! addresses that the recorded program does not use; references inside it move there with it, and the modelled allocator's own
-//! calls of the system are told between them. What is no object stays where it is: the recorded allocator's records among it,
-//! what it zeroes and copies before it returns, and the memory it had from the system.
+//! A recording as it would be under another heap allocator. Each object gets a place from a modelled allocator, in a
+//! window of addresses that the recorded program does not use; references inside it move there with it, and the
+//! modelled allocator's own calls of the system are told between them. What is no object stays where it is: the
+//! recorded allocator's records among it, what it zeroes and copies before it returns, and the memory it had from the
+//! system.
 
 mod allocator;
 mod blocks;
@@ -19,10 +20,10 @@ mod window;
 pub use desc::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
 
 use crate::ReshapeError;
-use crate::retold::{Retold, Teller};
+use crate::rewrite::{Refused, Rewrite, Rewritten};
 use desc::WINDOW_BYTES;
 use mmulab_addr::{VirtAddr, VirtRange};
-use mmulab_trace::{Backing, Batch, Description, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
+use mmulab_trace::{Backing, Batch, Description, Event, Item, Ref, Source, TraceInfo};
 use objects::Found;
 use serde_json::json;
 use space::Spaces;
@@ -42,9 +43,7 @@ pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Sourc
         HeapDesc::Jemalloc(desc) => desc.instructions_per_ms,
         HeapDesc::Glibc(_) | HeapDesc::Blocks(_) => 1,
     };
-    let mut anew = Anew {
-        info: info.clone(),
-        source,
+    let anew = Anew {
         desc: desc.clone(),
         raw: Batch::default(),
         spaces: Spaces::new(desc.clone()),
@@ -54,8 +53,7 @@ pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Sourc
         moved: 0,
         between: 0,
     };
-    anew.report();
-    Ok(Box::new(Retold::new(anew)))
+    Ok(Box::new(Rewritten::new(source, anew)))
 }
 
 /// In place of a reference that is left out.
@@ -63,8 +61,6 @@ const NOTHING: Ref = Ref::retire(0);
 
 /// A source with its objects moved.
 struct Anew {
-    source: Box<dyn Source>,
-    info: TraceInfo,
     desc: HeapDesc,
     /// What the source said, while it is told otherwise.
     raw: Batch,
@@ -82,18 +78,6 @@ impl Anew {
     fn now_ns(&self) -> u64 {
         let ns = u128::from(self.instructions) * 1_000_000 / u128::from(self.instructions_per_ms);
         u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
-    /// Keeps what is known of the trace up to date.
-    fn report(&mut self) {
-        self.info.warnings = self.source.info().warnings.clone();
-        let mut changes = self.source.info().reshaped.clone();
-        let mut heap = json!(self.desc);
-        heap["counts"] = json!(self.spaces.counts);
-        heap["counts"]["references_moved"] = json!(self.moved);
-        heap["counts"]["references_between"] = json!(self.between);
-        changes.insert("heap".into(), heap);
-        self.info.reshaped = changes;
     }
 
     /// Moves the references of `words`, among which are no events. Those to be left out become [`NOTHING`].
@@ -162,8 +146,8 @@ impl Anew {
                 // It was given out before the recording, or by a function that is not recorded.
                 None => return Ok(()),
             },
-            // Of an object, as of a buffer that the program aligned: it is told of where that is now. Of all else, as of
-            // memory that the recorded allocator frees, nothing moved.
+            // Of an object, as of a buffer that the program aligned: it is told of where that is now. Of all else, as
+            // of memory that the recorded allocator frees, nothing moved.
             Event::Madvise { addr, len, .. } | Event::Mprotect { addr, len, .. } => {
                 *addr = self.spaces.moved(*addr, *len);
             }
@@ -208,20 +192,8 @@ impl Anew {
     }
 }
 
-impl Teller for Anew {
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn source_mut(&mut self) -> &mut dyn Source {
-        &mut *self.source
-    }
-
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
+impl Rewrite for Anew {
+    fn rewrite(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         // Many batches have no events: they are told in place.
         let told = if batch.events.is_empty() {
             self.move_all(&mut batch.refs);
@@ -235,11 +207,19 @@ impl Teller for Anew {
         if self.desc.bookkeeping() == Bookkeeping::Drop {
             batch.refs.retain(|&word| word != NOTHING);
         }
-        self.report();
-        told.map_err(|what| {
-            let at = format!("instruction {}", self.instructions);
-            TraceError::new(self.info.name.clone(), at, TraceErrorKind::Request(what))
-        })
+        told.map_err(|why| Refused { at: format!("instruction {}", self.instructions), why })
+    }
+
+    fn enter(&mut self, info: &mut TraceInfo) {
+        let mut heap = json!(self.desc);
+        heap["counts"] = json!(self.spaces.counts);
+        heap["counts"]["references_moved"] = json!(self.moved);
+        heap["counts"]["references_between"] = json!(self.between);
+        info.reshaped.insert("heap".into(), heap);
+    }
+
+    fn has_news(&self) -> bool {
+        true
     }
 
     fn describe(&self, description: &mut Description) {

@@ -1,3 +1,11 @@
+//! Lookup from a recorded address to the object that contains it. Each load and store asks, so pages of objects are
+//! kept in tables of 1 GiB, and recent tables are found without hashing.
+//!
+//! ```text
+//! address --> 1 GiB table --> page --> one object: its distance to the new place
+//!                               '----> several objects: by granules of 8 bytes
+//! ```
+
 use mmulab_addr::BASE_SHIFT;
 use rustc_hash::FxHashMap;
 
@@ -47,8 +55,8 @@ pub enum Found {
     Elsewhere,
 }
 
-/// Which object an address of the recording belongs to: a table of pages for each GiB that has objects, and of granules for
-/// each page that no object has alone. A look costs the same however many objects there are.
+/// Which object an address of the recording belongs to: a table of pages for each GiB that has objects, and of granules
+/// for each page that no object has alone. A look costs the same however many objects there are.
 #[derive(Clone, Debug)]
 pub struct Objects {
     regions: FxHashMap<u64, u32>,
@@ -113,8 +121,8 @@ impl Objects {
         table.is_some_and(|&table| self.tables[table as usize][page_in(address)] & HELD != 0)
     }
 
-    /// An allocator has the mapping `from` to `end`; told of the part in the same GiB as `address`, so that mappings of any
-    /// length may be reserved.
+    /// An allocator has the mapping `from` to `end`; told of the part in the same GiB as `address`, so that mappings of
+    /// any length may be reserved.
     pub fn hold(&mut self, (from, end): (u64, u64), address: u64) {
         let first = address >> REGION_SHIFT << REGION_SHIFT;
         let (from, last) = (from.max(first), (end - 1).min(first + (1 << REGION_SHIFT) - 1));

@@ -1,3 +1,6 @@
+//! Free runs of addresses, by address and by size. jemalloc keeps unused pages in such runs; the order in which runs
+//! are reused decides how compact a heap stays.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which free run serves.

@@ -1,3 +1,6 @@
+//! The heaps of a trace's address spaces: which objects live, and which allocator placed each. Forks share and copy
+//! heaps here.
+
 use super::{
     HeapDesc,
     allocator::Allocator,
@@ -178,7 +181,8 @@ impl Spaces {
         Some(VirtAddr::new(object.to))
     }
 
-    /// The recording has another mapping at `addr`, or none: private anonymous memory, where an allocator can be, or not.
+    /// The recording has another mapping at `addr`, or none: private anonymous memory, where an allocator can be, or
+    /// not.
     pub fn map(&mut self, addr: VirtAddr, len: u64, can_hold: bool) {
         let from = addr.raw().min(USER_END);
         let end = from.saturating_add(len).min(USER_END);

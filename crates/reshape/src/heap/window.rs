@@ -1,3 +1,6 @@
+//! The window of addresses for a modelled heap, and the system calls of the modelled allocator. These calls enter the
+//! trace as events, so that the simulated kernel sees the heap grow and shrink.
+
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 

@@ -1,17 +1,18 @@
+//! A trace whose ELF files are linked anew: references inside segments move to the segments' new addresses, and
+//! mappings change with them.
+
 use super::{
     desc::ImageDesc,
     files::Files,
     spaces::Spaces,
     spans::{Kind, Span},
 };
-use crate::retold::Teller;
-use mmulab_trace::{Batch, Description, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo};
-use serde_json::json;
+use crate::rewrite::{Refused, Rewrite};
+use mmulab_trace::{Batch, Description, Event, Item, Ref, TraceInfo};
+use serde_json::Value;
 
 /// A trace of programs whose files are linked anew.
 pub struct Anew {
-    source: Box<dyn Source>,
-    info: TraceInfo,
     files: Files,
     spaces: Spaces,
     /// What the source said, while it is told otherwise.
@@ -19,28 +20,23 @@ pub struct Anew {
     told: Vec<Event>,
     /// References to bytes beside segments, told as others of their pages.
     beside: u64,
+    /// As many as were reported.
+    beside_reported: u64,
+    /// The last report.
+    report: Value,
 }
 
 impl Anew {
-    /// `source` with its files as `desc` has them, mapped from `window` on.
-    pub fn new(desc: &ImageDesc, window: u64, source: Box<dyn Source>) -> Self {
-        let info = source.info().clone();
+    /// Files are laid out as `desc` says, and mapped from `window` on.
+    pub fn new(desc: &ImageDesc, window: u64) -> Self {
         let files = Files::new(desc.clone());
         let spaces = Spaces::new(window);
-        let mut this = Self { source, info, files, spaces, said: Batch::default(), told: Vec::new(), beside: 0 };
-        this.report();
-        this
+        let (said, told, report) = (Batch::default(), Vec::new(), Value::Null);
+        Self { files, spaces, said, told, beside: 0, beside_reported: 0, report }
     }
 
-    /// Keeps what is known of the trace up to date.
-    fn report(&mut self) {
-        self.info.warnings = self.source.info().warnings.clone();
-        let mut changes = self.source.info().reshaped.clone();
-        changes.insert("image".into(), self.files.report(self.beside));
-        self.info.reshaped = changes;
-    }
-
-    /// Moves the references of `words`, among which are no events, until one that cannot be told at once: how many words.
+    /// Moves the references of `words`, among which are no events, until one that cannot be told at once: how many
+    /// words.
     fn move_all(&mut self, words: &mut [Ref]) -> usize {
         let spans = &mut self.spaces.current().spans;
         for (index, word) in words.iter_mut().enumerate() {
@@ -63,7 +59,7 @@ impl Anew {
     }
 
     /// Tells what was said, of which `from` words have moved.
-    fn tell_rest(&mut self, mut from: usize, out: &mut Batch) -> Result<(), TraceError> {
+    fn tell_rest(&mut self, mut from: usize, out: &mut Batch) -> Result<(), Refused> {
         let mut words = std::mem::take(&mut self.said.refs);
         out.refs.extend_from_slice(&words[..from]);
         let mut done = Ok(());
@@ -91,24 +87,20 @@ impl Anew {
     }
 
     /// A reference to what is not told yet, or to where nothing was.
-    fn untold(&mut self, word: Ref) -> Result<(), TraceError> {
+    fn untold(&mut self, word: Ref) -> Result<(), Refused> {
         let space = self.spaces.current();
         if space.spans.find(word.va()).kind == Kind::Waiting {
             space.release_at(word.va(), &mut self.told);
             return Ok(());
         }
-        let what = format!(
+        let why = format!(
             "the program refers to {}, among the addresses that files linked anew are given; name others with image.window",
             word.va()
         );
-        Err(self.refuse(what))
+        Err(why.into())
     }
 
-    fn refuse(&self, what: String) -> TraceError {
-        TraceError::new(self.info.name.clone(), "", TraceErrorKind::Request(what))
-    }
-
-    fn event(&mut self, event: Event) -> Result<(), TraceError> {
+    fn event(&mut self, event: Event) -> Result<(), Refused> {
         match event {
             Event::Image { path, segments } => {
                 let told = self.files.learn(&path, segments);
@@ -124,7 +116,7 @@ impl Anew {
             Event::Exit { .. } => self.spaces.exit(),
             _ => {
                 let done = self.spaces.current().event(event, &mut self.files, &mut self.told);
-                return done.map_err(|what| self.refuse(what));
+                return done.map_err(Refused::from);
             }
         }
         self.told.push(event);
@@ -132,21 +124,8 @@ impl Anew {
     }
 }
 
-impl Teller for Anew {
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn source_mut(&mut self) -> &mut dyn Source {
-        &mut *self.source
-    }
-
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn tell(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
-        let before = self.beside;
+impl Rewrite for Anew {
+    fn rewrite(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         // Most batches have no events: they are told in place.
         let moved = if batch.events.is_empty() { self.move_all(&mut batch.refs) } else { 0 };
         let mut told = Ok(());
@@ -156,16 +135,21 @@ impl Teller for Anew {
             batch.code = std::mem::take(&mut self.said.code);
             told = self.tell_rest(moved, batch);
         }
-        if self.files.changed || self.info.warnings.len() != self.source.info().warnings.len() {
-            self.report();
-        } else if self.beside != before {
-            self.info.reshaped["image"]["references_beside_segments"] = json!(self.beside);
-        }
         told
     }
 
+    fn enter(&mut self, info: &mut TraceInfo) {
+        self.report = self.files.report(self.beside);
+        self.beside_reported = self.beside;
+        info.reshaped.insert("image".into(), self.report.clone());
+    }
+
+    fn has_news(&self) -> bool {
+        self.files.changed || self.beside != self.beside_reported
+    }
+
     fn describe(&self, description: &mut Description) {
-        let image = &self.info.reshaped["image"];
+        let image = &self.report;
         let (linker, size) = (image["linker"].as_str().unwrap_or(""), image["max_page_size"].as_str().unwrap_or(""));
         description.source.push_str(&format!("; laid out anew as {linker} links with maxpagesize {size}"));
     }

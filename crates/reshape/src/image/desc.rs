@@ -1,3 +1,5 @@
+//! The `reshape.image` table: linker, maximum page size, and the window of addresses for files that are laid out anew.
+
 use mmulab_addr::{BASE_BYTES, PageOrder, parse_bytes};
 use mmulab_elf::Linker;
 use schemars::JsonSchema;
@@ -12,10 +14,10 @@ pub struct ImageDesc {
     /// Its maxpagesize. Default: the linker's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page_size: Option<PageOrder>,
-    /// The first of the 64 GiB of addresses that files laid out anew are mapped at; the recorded program must have nothing
-    /// there. Default: `0x3000000000`, which lies above programs that are linked to a fixed place, their heaps, and the low
-    /// memory that run-time systems ask for, below where QEMU maps what a program asks for, and under the same entry of the
-    /// upper tables as both.
+    /// The first of the 64 GiB of addresses that files laid out anew are mapped at; the recorded program must have
+    /// nothing there. Default: `0x3000000000`, which lies above programs that are linked to a fixed place, their heaps,
+    /// and the low memory that run-time systems ask for, below where QEMU maps what a program asks for, and under the
+    /// same entry of the upper tables as both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
 }

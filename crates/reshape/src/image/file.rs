@@ -1,3 +1,5 @@
+//! One ELF file before and after: each segment's recorded place, and the place that the modelled linker gives it.
+
 use mmulab_addr::{BASE_BYTES, Prot};
 use mmulab_elf::{Linker, Part, PlacedSegment, Segment, layout};
 use mmulab_trace::{Event, ImageSegment};
@@ -26,7 +28,8 @@ pub struct Piece {
     pub old: ImageSegment,
     /// As the linker would have placed it, the first segment at address 0.
     pub new: Segment,
-    /// Bytes behind it in its last page that move with it: programs use what is left of the page in which their data ends.
+    /// Bytes behind it in its last page that move with it: programs use what is left of the page in which their data
+    /// ends.
     pub tail: u64,
 }
 

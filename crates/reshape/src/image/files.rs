@@ -1,3 +1,5 @@
+//! The ELF files of a trace. Files that cannot be laid out anew are reported with the reason.
+
 use super::{
     desc::ImageDesc,
     file::{Relinked, Unfit},

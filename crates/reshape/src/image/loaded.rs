@@ -1,3 +1,6 @@
+//! An ELF file that a process has mapped: its load address in the recording, its new load address, and the state of its
+//! segments.
+
 use super::{
     file::{Relinked, down, up},
     pages::{SegmentPages, Shows},
@@ -42,8 +45,8 @@ impl Loaded {
         *self.file.path == *path && self.file.shown(start.wrapping_sub(self.bias), offset).is_some()
     }
 
-    /// Tells a mapping of the file. What it covers of other segments' places is left to their own mappings: ld.so maps the
-    /// whole place with the first segment, and the others over it.
+    /// Tells a mapping of the file. What it covers of other segments' places is left to their own mappings: ld.so maps
+    /// the whole place with the first segment, and the others over it.
     pub fn map_file(&mut self, event: &Event, out: &mut Vec<Event>) {
         let Event::Mmap { addr, len, prot, flags, backing: Backing::File { offset, .. } } = event else { return };
         let (start, end) = page_range(*addr, *len);
@@ -105,7 +108,8 @@ impl Loaded {
         }
     }
 
-    /// What is recorded at `start..end`, within one segment, moves elsewhere: where it is told, if it can be told apart.
+    /// What is recorded at `start..end`, within one segment, moves elsewhere: where it is told, if it can be told
+    /// apart.
     pub fn move_out(&mut self, start: u64, end: u64, stays: bool) -> Option<VirtAddr> {
         let segment = self.segments.iter_mut().find(|s| s.covers(start, end))?;
         segment.move_out(segment.covered(start, end), stays)

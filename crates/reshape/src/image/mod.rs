@@ -1,9 +1,9 @@
 //! Programs as another linker would have laid them out (paper 1, section 2.3; S0-M046, S0-M048, S0-M049).
 //!
 //! Each ELF file whose code is mapped is placed anew: its segments as the linker would have laid them out with its
-//! maxpagesize, at a load address that is a multiple of it. A recorded address of a segment's byte becomes the new address of
-//! the same byte. What happens to recorded pages happens to the pages that now hold their bytes; a page that holds parts of
-//! two has the rights of both. Whatever belongs to no ELF file stays where it was.
+//! maxpagesize, at a load address that is a multiple of it. A recorded address of a segment's byte becomes the new
+//! address of the same byte. What happens to recorded pages happens to the pages that now hold their bytes; a page that
+//! holds parts of two has the rights of both. Whatever belongs to no ELF file stays where it was.
 
 mod anew;
 mod desc;
@@ -18,7 +18,7 @@ mod spans;
 pub use desc::ImageDesc;
 
 use crate::ReshapeError;
-use crate::retold::Retold;
+use crate::rewrite::Rewritten;
 use anew::Anew;
 use mmulab_elf::layout;
 use mmulab_trace::Source;
@@ -31,5 +31,5 @@ pub fn reshape(desc: &ImageDesc, source: Box<dyn Source>) -> Result<Box<dyn Sour
     if !source.info().has_address_space {
         return Err(ReshapeError::NoMappings(source.info().name.clone()));
     }
-    Ok(Box::new(Retold::new(Anew::new(desc, window, source))))
+    Ok(Box::new(Rewritten::new(source, Anew::new(desc, window))))
 }

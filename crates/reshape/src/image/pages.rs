@@ -1,3 +1,6 @@
+//! The pages of a mapped segment, as recorded and as laid out anew. A loader's mmap, mprotect and munmap calls are
+//! followed page by page, for a new layout has other pages.
+
 use super::{
     file::{Piece, down, up},
     spans::{Kind, Span},
@@ -176,7 +179,8 @@ impl SegmentPages {
         self.settle(&range, out);
     }
 
-    /// Recorded `range` is moved elsewhere, and remains here, empty, if `stays`. Where it is told, if it has pages of its own.
+    /// Recorded `range` is moved elsewhere, and remains here, empty, if `stays`. Where it is told, if it has pages of
+    /// its own.
     pub fn move_out(&mut self, range: Range<usize>, stays: bool) -> Option<VirtAddr> {
         let first = self.touched_by(&range);
         if !self.delta.is_multiple_of(BASE_BYTES) || first.len() != range.len() {

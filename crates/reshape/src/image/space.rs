@@ -1,3 +1,6 @@
+//! The ELF files of one address space. The loader maps files piece by piece, and this state decides when a mapping is a
+//! program, a library, or only data.
+
 use super::{
     desc::WINDOW_BYTES,
     file::{Relinked, Unfit, down},

@@ -1,3 +1,5 @@
+//! The address spaces of a trace, and the process that runs. Fork, exec and exit create, renew and end address spaces.
+
 use super::space::Space;
 use mmulab_addr::Pid;
 use std::collections::BTreeMap;

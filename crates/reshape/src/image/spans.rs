@@ -1,3 +1,5 @@
+//! Stretches of recorded addresses that move by the same distance. Each load, store and fetch is looked up here.
+
 use mmulab_addr::VirtAddr;
 
 /// What is at a stretch of recorded addresses.
@@ -7,8 +9,8 @@ pub enum Kind {
     Elsewhere,
     /// Bytes of a segment.
     Segment,
-    /// Bytes of a segment's first or last page that belong to no segment, and that its pages have no room for as it is laid
-    /// out now. They are told as bytes of the same page.
+    /// Bytes of a segment's first or last page that belong to no segment, and that its pages have no room for as it is
+    /// laid out now. They are told as bytes of the same page.
     Beside,
     /// Addresses that images are told at: the recording has nothing there.
     Kept,
@@ -42,8 +44,8 @@ pub struct Spans {
     last: [Span; SLOTS],
 }
 
-/// The place of `va`: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4), since programs and
-/// what they map begin at round addresses.
+/// The place of `va`: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4), since programs
+/// and what they map begin at round addresses.
 #[inline(always)]
 fn slot(va: VirtAddr) -> usize {
     ((va.raw() >> SLOT_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize

@@ -6,7 +6,8 @@ use mmulab_elf::{Linker, Part, layout};
 use mmulab_reshape::{ImageDesc, reshape};
 use mmulab_trace::{Event, Ref};
 
-/// Figure 1 of paper 1: read-only data that ends within page 6, then code up to the end of page 11; then data with zeroes.
+/// Figure 1 of paper 1: read-only data that ends within page 6, then code up to the end of page 11; then data with
+/// zeroes.
 fn figure_1() -> File {
     let data = 6 * BASE_BYTES + 2048;
     let part = |file_bytes, bytes, flags| Part { file_bytes, bytes, flags, align: 1 };

@@ -1,11 +1,11 @@
-//! Storage of the designs whose entries are bundles of pages of any size: an entry says from which page on, how many, and
-//! which of them; a search asks all entries of the one set that the address names.
+//! Storage of the designs whose entries are bundles of pages of any size: an entry says from which page on, how many,
+//! and which of them; a search asks all entries of the one set that the address names.
 //!
-//! With one index for all sizes a superpage belongs to every set that one of its parts falls in, and is written to all of
-//! them (`mix`); with an index for each size it has one set (`colt++`).
+//! With one index for all sizes a superpage belongs to every set that one of its parts falls in, and is written to all
+//! of them (`mix`); with an index for each size it has one set (`colt++`).
 //!
-//! What is to be written to every set is noted once ([`Owed`]): a run whose fills nobody watches writes a set when it is
-//! next asked.
+//! What is to be written to every set is noted once ([`Owed`]): a run whose fills nobody watches writes a set when it
+//! is next asked.
 
 mod bundle;
 mod fill;
@@ -49,8 +49,8 @@ pub struct Bundles {
     room: usize,
     /// Empty ways, by set.
     vacant: Vec<u16>,
-    /// By set: ways whose entries have a tag in common, and have been found not to be one. Of any other set of ways nothing is
-    /// known.
+    /// By set: ways whose entries have a tag in common, and have been found not to be one. Of any other set of ways
+    /// nothing is known.
     apart: Vec<u64>,
     /// Who goes next, by set; its keys are but marks of occupied ways.
     order: Store,
@@ -226,8 +226,8 @@ impl Bundles {
         }
     }
 
-    /// Drops what `asid` has, and what is global, of the `pages` base pages from `first`: from bitmaps those pages, in every
-    /// mirror; runs go whole, for they cannot have holes.
+    /// Drops what `asid` has, and what is global, of the `pages` base pages from `first`: from bitmaps those pages, in
+    /// every mirror; runs go whole, for they cannot have holes.
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, mut tell: impl FnMut(Change, Asid, &Entry)) {
         self.settle();
         if self.room == self.held.len() || pages == 0 {
@@ -271,7 +271,8 @@ impl Bundles {
         }
     }
 
-    /// The page's dirty bit has been set: an entry of this page alone says so; one of several stays clean, which is safe.
+    /// The page's dirty bit has been set: an entry of this page alone says so; one of several stays clean, which is
+    /// safe.
     pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
         for n in 0..self.indexes.len() {
             let set = self.set(vpn, self.indexes[n]);

@@ -1,5 +1,5 @@
-//! Clustered TLB: an aligned group of pages shares an entry if their frames lie in one equally large aligned group, in any
-//! order; for each page the entry keeps the low bits of its frame (Pham and others, HPCA 2014).
+//! Clustered TLB: an aligned group of pages shares an entry if their frames lie in one equally large aligned group, in
+//! any order; for each page the entry keeps the low bits of its frame (Pham and others, HPCA 2014).
 
 use super::{
     Line,

@@ -1,5 +1,6 @@
-//! CoLT-FA: an entry is a run, a first page and a length, of contiguous pages with contiguous frames. A line gives the run
-//! around the page that missed, and a run that touches one already held becomes one with it (Pham and others, MICRO 2012).
+//! CoLT-FA: an entry is a run, a first page and a length, of contiguous pages with contiguous frames. A line gives the
+//! run around the page that missed, and a run that touches one already held becomes one with it (Pham and others, MICRO
+//! 2012).
 
 use super::{
     Line,

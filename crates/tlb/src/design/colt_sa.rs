@@ -1,5 +1,5 @@
-//! CoLT-SA: an aligned group of pages shares an entry, with a valid bit for each; what it translates lies at one distance
-//! from its frames. Sets are chosen by the group, so that its pages meet in one (Pham and others, MICRO 2012).
+//! CoLT-SA: an aligned group of pages shares an entry, with a valid bit for each; what it translates lies at one
+//! distance from its frames. Sets are chosen by the group, so that its pages meet in one (Pham and others, MICRO 2012).
 
 use super::{
     Line,

@@ -1,3 +1,13 @@
+//! Neighbouring PTEs in the line of a looked-up page, as a coalescing design finds them on a fill: one bit mask per
+//! property, one bit per page. The masks decide which pages may share an entry, and why the others may not. Example:
+//!
+//! ```text
+//! page        7 6 5 4 3 2 1 0
+//! same        0 0 0 0 1 1 1 1    attributes equal to those of the looked-up page
+//! untouched   0 0 1 1 0 0 0 0    present, accessed bit clear
+//! missing     1 1 0 0 0 0 0 0    not present
+//! ```
+
 use crate::key::Value;
 use mmulab_addr::{PageOrder, Vpn};
 use mmulab_pagetable::Walked;
@@ -7,8 +17,8 @@ pub const LINE_PAGES: usize = 8;
 /// log2 of that.
 const LINE_SHIFT: u8 = LINE_PAGES.trailing_zeros() as u8;
 
-/// What is known of the eight pages of one size whose entries share a line, as seen from one of them: which agree with it in
-/// every attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
+/// What is known of the eight pages of one size whose entries share a line, as seen from one of them: which agree with
+/// it in every attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
 #[derive(Clone, Copy)]
 pub struct Line {
     /// The size of each.
@@ -62,8 +72,8 @@ impl Line {
         }
     }
 
-    /// What a walk that ended in a base page found around it; `value` is what the TLBs make of its leaf. `None` for larger
-    /// pages: hardware coalesces entries of the last level only (paper 1, section 3.2: "L1 PTEs").
+    /// What a walk that ended in a base page found around it; `value` is what the TLBs make of its leaf. `None` for
+    /// larger pages: hardware coalesces entries of the last level only (paper 1, section 3.2: "L1 PTEs").
     pub fn read(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
         if walked.level != 1 || walked.leaf.order != PageOrder::P4K {
             return None;
@@ -71,8 +81,8 @@ impl Line {
         Self::read_sized(vpn, value, walked)
     }
 
-    /// What a walk that ended in a page of any size found around it: pages of the same size whose entries share the line, at
-    /// whatever level of the table.
+    /// What a walk that ended in a page of any size found around it: pages of the same size whose entries share the
+    /// line, at whatever level of the table.
     pub fn read_sized(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
         let order = walked.leaf.order;
         let mut line = Self { same: 0, missing: 0, walked: true, ..Self::of_one_sized(vpn, order, value) };

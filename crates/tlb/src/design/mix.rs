@@ -1,6 +1,7 @@
-//! MIX: one set-associative array for all page sizes, its sets chosen by the number of the small page, superpages mirrored in
-//! all sets that their parts fall in and coalesced with their neighbours (Cox and Bhattacharjee, ASPLOS 2017: paper 4,
-//! sections 3 and 4). And CoLT++: each size of a split array coalesces in groups of its own (paper 4, section 7.2).
+//! MIX: one set-associative array for all page sizes, its sets chosen by the number of the small page, superpages
+//! mirrored in all sets that their parts fall in and coalesced with their neighbours (Cox and Bhattacharjee, ASPLOS
+//! 2017: paper 4, sections 3 and 4). And CoLT++: each size of a split array coalesces in groups of its own (paper 4,
+//! section 7.2).
 
 use super::bundles::{MAX_BITMAP, Shape};
 use crate::{

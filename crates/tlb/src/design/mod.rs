@@ -1,8 +1,8 @@
 //! Designs whose entries may translate more than one page of the table, a file each.
 //!
-//! All of them learn from one thing only: the line of entries that a walk read ([`Line`]). `zen` needs no storage of its
-//! own, a coalesced entry is an entry of one more page size in the ordinary sets; the others search theirs ([`Spans`]).
-//! `skew`, whose entries are pages in places of their own, is here too.
+//! All of them learn from one thing only: the line of entries that a walk read ([`Line`]). `zen` needs no storage of
+//! its own, a coalesced entry is an entry of one more page size in the ordinary sets; the others search theirs
+//! ([`Spans`]). `skew`, whose entries are pages in places of their own, is here too.
 
 mod bundles;
 mod clustered;

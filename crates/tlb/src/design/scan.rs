@@ -1,5 +1,5 @@
-//! Storage of the designs whose entries are no pages: each says which pages it translates, and a search asks all entries of
-//! a set.
+//! Storage of the designs whose entries are no pages: each says which pages it translates, and a search asks all
+//! entries of a set.
 
 use super::Line;
 use crate::{

@@ -1,7 +1,7 @@
-//! A skewed array for several page sizes (Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1): each way is
-//! hashed by its own function, and each page size has as many ways as every other. Which ways those are depends on address
-//! bits above the largest page, so that all ways serve where only one size is used. Replacement is by time stamps, for a
-//! page's ways lie in different sets.
+//! A skewed array for several page sizes (Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1): each way
+//! is hashed by its own function, and each page size has as many ways as every other. Which ways those are depends on
+//! address bits above the largest page, so that all ways serve where only one size is used. Replacement is by time
+//! stamps, for a page's ways lie in different sets.
 
 use super::{Change, Known, Line};
 use crate::{
@@ -37,8 +37,8 @@ pub struct Skew {
     invalidations: u64,
 }
 
-/// Multiplied with a page number, one odd constant a way, and the upper bits taken: Fibonacci hashing (Knuth, The Art of
-/// Computer Programming vol. 3, section 6.4), with the golden ratio of 64 bits.
+/// Multiplied with a page number, one odd constant a way, and the upper bits taken: Fibonacci hashing (Knuth, The Art
+/// of Computer Programming vol. 3, section 6.4), with the golden ratio of 64 bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Skew {

@@ -1,10 +1,11 @@
-//! AMD's PTE coalescing as paper 1 found it (section 3.2): an aligned group of 4 (Zen 2 and newer) or 8 entries of a line
-//! becomes one entry if all are present, accessed, equal in every attribute, and map equally aligned, contiguous frames.
+//! AMD's PTE coalescing as paper 1 found it (section 3.2): an aligned group of 4 (Zen 2 and newer) or 8 entries of a
+//! line becomes one entry if all are present, accessed, equal in every attribute, and map equally aligned, contiguous
+//! frames.
 //!
-//! The group is held as a page of 16 KB or 32 KB among the array's other sizes. That gives the rest: the entries of its pages
-//! that led to it linger until they age out, an invalidation of one page drops the group and that page only, and a group
-//! that is clean throughout says so, so that a store meets an entry it may not use and a walk follows; that walk finds the
-//! dirty bits mixed, and the group is destroyed.
+//! The group is held as a page of 16 KB or 32 KB among the array's other sizes. That gives the rest: the entries of its
+//! pages that led to it linger until they age out, an invalidation of one page drops the group and that page only, and
+//! a group that is clean throughout says so, so that a store meets an entry it may not use and a walk follows; that
+//! walk finds the dirty bits mixed, and the group is destroyed.
 
 use super::{Line, line::LINE_PAGES};
 use crate::{CoalescingCounts, key::Value};
@@ -20,8 +21,8 @@ pub fn order(group: Option<u16>) -> Result<PageOrder, String> {
     }
 }
 
-/// What the group of `order` around the line's page becomes: the value of its first page, if it may be one entry. Refusals
-/// of what a walk read are counted by their reason.
+/// What the group of `order` around the line's page becomes: the value of its first page, if it may be one entry.
+/// Refusals of what a walk read are counted by their reason.
 pub fn coalesce(line: &Line, order: PageOrder, counts: &mut CoalescingCounts) -> Option<Value> {
     let pages = (order.base_pages() as usize).min(LINE_PAGES);
     let first = line.at & !(pages - 1);

@@ -16,8 +16,8 @@ impl Hierarchy {
 }
 
 impl HierarchyCounts {
-    /// What hierarchies of one description did. Arrays that several have in common keep their counts wherever they go, while
-    /// lookups are counted where they were made: so only the counts of all together add up.
+    /// What hierarchies of one description did. Arrays that several have in common keep their counts wherever they go,
+    /// while lookups are counted where they were made: so only the counts of all together add up.
     pub fn of(all: &mut [&mut Hierarchy]) -> Self {
         all.iter_mut().for_each(|tlbs| tlbs.unsettle());
         let all: Vec<&Hierarchy> = all.iter().map(|tlbs| &**tlbs).collect();

@@ -1,4 +1,5 @@
-//! A table of 1 GiB, 2 MiB and 4 KiB pages without upper levels, and a core that walks it, checking all that the TLBs say.
+//! A table of 1 GiB, 2 MiB and 4 KiB pages without upper levels, and a core that walks it, checking all that the TLBs
+//! say.
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
@@ -150,8 +151,8 @@ impl Core {
     }
 }
 
-/// Options of `mix`: whether bundles are told by a length, may begin anywhere, need aligned frames, and look for copies; what
-/// chooses the set; and small pages of a bundle.
+/// Options of `mix`: whether bundles are told by a length, may begin anywhere, need aligned frames, and look for
+/// copies; what chooses the set; and small pages of a bundle.
 pub fn options(
     [length, anywhere, aligned, merged]: [bool; 4],
     index: Option<PageOrder>,

@@ -1,3 +1,12 @@
+//! Copies of a trace, or of a span of its instructions, into any format that can be written. A span alone would lack
+//! its address space. So the copy first repeats the earlier events that shape the address space, and refers to the
+//! pages used until then (not for warps).
+//!
+//! ```text
+//! source    words before the span                                words of the span    rest
+//! copy      events, references to used pages, Event::Resume      words of the span    -
+//! ```
+
 use crate::{
     Batch, ChampSimWriter, Code, Description, EndInfo, Event, Format, Item, NativeWriter, Ref, Residency, Source,
     TextWriter, TraceError, TraceInfo,
@@ -151,8 +160,9 @@ pub struct Copied {
     pub stopped: Option<Stopped>,
 }
 
-/// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, and references stand for
-/// the pages used there, so that the copy runs alone. `hear` is told of the progress now and then, and says whether to go on.
+/// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, and references
+/// stand for the pages used there, so that the copy runs alone. `hear` is told of the progress now and then, and says
+/// whether to go on.
 ///
 /// # Errors
 /// The sink's. Errors of the source are in [`Copied::stopped`]: what came before them was copied.
@@ -184,8 +194,8 @@ pub fn copy<W: Write>(
     Ok(Copied { instructions: cut.instructions, references: cut.references, stopped })
 }
 
-/// Takes a span out of a stream of words. Before it come the events that shape what the span finds, and references that stand
-/// for those left out.
+/// Takes a span out of a stream of words. Before it come the events that shape what the span finds, and references that
+/// stand for those left out.
 pub(super) struct Cut {
     pub span: Span,
     /// Instructions of the source so far.

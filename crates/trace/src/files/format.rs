@@ -1,3 +1,6 @@
+//! Formats of trace files. A reader recognises the format by the first 64 KiB of the content. A writer chooses the
+//! format by the file name, if the user names no format.
+
 use crate::{NativeReader, foreign, text};
 use std::{fmt, path::Path, str::FromStr};
 

@@ -1,3 +1,11 @@
+//! Opening of trace files: the first bytes of a file select decompression and reader, and the file name decides only
+//! where the content fits no format. Users therefore need neither options nor file extensions for most traces.
+//!
+//! ```text
+//! file -- native magic --------------------------------------------------> NativeReader
+//!   '---- unpack gzip, xz, zstd -- format by content, else by file name --> reader of that format
+//! ```
+
 use super::{
     format::{Format, START},
     packed::{Counting, Packing},

@@ -1,3 +1,6 @@
+//! Compressed trace files: gzip, xz and zstd. Reading recognises the compression by the first bytes, and writing
+//! selects one by the file extension. A counter of the compressed bytes read serves progress reports.
+
 use liblzma::stream::{CONCATENATED, Stream};
 use std::{
     fs::File,

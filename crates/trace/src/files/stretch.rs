@@ -1,3 +1,6 @@
+//! Trace intervals: one interval of instructions of a trace, as a `Source` of its own. A simulation of part of a trace
+//! then needs no copy of that part in a file.
+
 use super::copy::{Cut, Span};
 use crate::{Batch, Description, Source, TraceError, TraceInfo};
 

@@ -1,3 +1,6 @@
+//! Trace output: a copy of a source goes to `TARGET.part`, and gets the name `TARGET` when writing has ended. A failed
+//! write removes the partial file and leaves an older `TARGET` untouched. Devices and pipes are written directly.
+
 use super::{
     packed::{PackedWriter, Packing},
     stretch::skipped,

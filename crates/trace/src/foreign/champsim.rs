@@ -1,3 +1,13 @@
+//! ChampSim traces: reader and writer of 64-byte records, one per instruction. The records contain no mappings,
+//! threads or access sizes, so the writer reports the content that was left out or made up.
+//!
+//! ```text
+//! byte  0        8       9      10         12          16          32         64
+//!       address  branch  taken  2 dest.    4 source    2 stores    4 loads    next record
+//!                               registers  registers   (8 bytes    (8 bytes
+//!                                                      each)       each)
+//! ```
+
 use super::line_reader::unpacking_error;
 use crate::{Batch, Item, Source, TraceError, TraceErrorKind, TraceInfo, read_up_to};
 use mmulab_addr::{Access, VirtAddr};
@@ -106,8 +116,8 @@ const MAX_IDLE: u64 = 1 << 16;
 
 /// Writes ChampSim's traces, and counts what they cannot hold.
 ///
-/// A block of several instructions becomes as many records at addresses one byte apart, its accesses spread over them in
-/// order. Registers and branches are not known and stay 0.
+/// A block of several instructions becomes as many records at addresses one byte apart, its accesses spread over them
+/// in order. Registers and branches are not known and stay 0.
 pub struct ChampSimWriter<W> {
     out: W,
     block: Block,

@@ -1,3 +1,7 @@
+//! DynamoRIO drmemtrace traces, as text from the `view` tool: instruction fetches, reads and writes become
+//! references. A change of process or thread becomes a switch event. A text without the tool's final results counts
+//! as cut.
+
 use super::line_reader::{Tool, access, blanks, decimal, fill, hex, skip, until_ended};
 use crate::{Batch, Event, Isa, Source, TraceError, TraceInfo, lines::Lines};
 use mmulab_addr::{Pid, Tid};

@@ -1,3 +1,6 @@
+//! Valgrind lackey traces: text lines of instructions, loads and stores become references. All references belong to
+//! one thread, because the lines contain no thread numbers. Valgrind's first messages name the traced command.
+
 use super::line_reader::{Tool, access, decimal, fill, hex, skip, until_ended};
 use crate::{Batch, Source, TraceError, TraceInfo, lines::Lines};
 use std::io::BufRead;

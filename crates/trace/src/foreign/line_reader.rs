@@ -1,3 +1,6 @@
+//! Shared parts of the readers for other tools' traces: batches filled line by line, errors with line and byte, and
+//! parsers of numbers and accesses. A reader of text lines adds only the meaning of one line (`Tool`).
+
 use crate::{
     Batch, TraceError, TraceErrorKind,
     lines::{LINE_MAX, Line, Lines},
@@ -20,8 +23,8 @@ pub(super) trait Tool {
     fn end(&self) -> Result<(), String>;
 }
 
-/// Clears `batch` and fills it by `fill`, which tells whether there is more; not again after an end or an error. Whether the
-/// batch holds anything, or more may come.
+/// Clears `batch` and fills it by `fill`, which tells whether there is more; not again after an end or an error.
+/// Whether the batch holds anything, or more may come.
 pub(super) fn until_ended(
     ended: &mut bool,
     batch: &mut Batch,

@@ -1,3 +1,13 @@
+//! Decoder of native traces: the streams of a chunk become references and events again. The decoder updates the same
+//! predictions as the encoder. A chunk contains variant numbers and address differences only where predictions failed.
+//!
+//! ```text
+//! dictionary -----> variants: code blocks and their accesses
+//! codes, ids -----> next variant --------> fetches
+//! forms, deltas --> address per access --> loads and stores
+//! events ---------> events and instruction counts
+//! ```
+
 use super::{
     dictionary::{MAX_TOTAL_OPS, MAX_VARIANTS, Variant, WITH_CODE},
     execute::{Accesses, Known, Name, Names, SLACK},
@@ -121,7 +131,8 @@ impl Inflate {
             }
         }
         if which == stream::DELTAS {
-            // Differences are read eight bytes at a time, also those of no bytes: a loop over one address has no others.
+            // Differences are read eight bytes at a time, also those of no bytes: a loop over one address has no
+            // others.
             out.resize(raw + SLACK, 0);
         }
         Ok(())
@@ -149,8 +160,8 @@ impl Decoder {
         self.chunk.is_some()
     }
 
-    /// Takes over a chunk whose checksum holds: decompresses it and learns its definitions. The `last` one of its space takes
-    /// that with it.
+    /// Takes over a chunk whose checksum holds: decompresses it and learns its definitions. The `last` one of its space
+    /// takes that with it.
     pub fn open(&mut self, header: ChunkHeader, payload: &[u8], last: bool) -> Result<(), String> {
         self.open_streams(header, payload, stream::COUNT, last)
     }
@@ -318,7 +329,8 @@ impl Decoder {
 
     /// Learns a chunk's definitions and events without decoding its accesses.
     pub fn skim(&mut self, header: ChunkHeader, payload: &[u8], events: &mut Vec<Event>) -> Result<(), String> {
-        // Definitions, events and codes come before ids, forms and deltas. A later chunk of the space begins its predictions.
+        // Definitions, events and codes come before ids, forms and deltas. A later chunk of the space begins its
+        // predictions.
         self.open_streams(header, payload, stream::CODES + 1, false)?;
         let mut batch = Batch::default();
         self.say_who(&mut batch);

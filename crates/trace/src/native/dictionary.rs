@@ -1,3 +1,12 @@
+//! Dictionary entries of native traces: a variant is a code block with the loads and stores of one execution. A
+//! dictionary defines each variant once, and executions refer to the variant by a prediction or a number.
+//!
+//! ```text
+//! head      accesses << 2 | has code << 1 | has block           version 2; numbers are LEB128 varints
+//! block     start - last start (zigzag), bytes, instructions, then the code bytes, if any
+//! access    instruction - last instruction (zigzag) << 4 | log2(bytes) << 1 | store
+//! ```
+
 use super::varint;
 use crate::Ref;
 use mmulab_addr::{BASE_BYTES, VirtAddr};
@@ -59,8 +68,8 @@ impl Variant {
         1 + (offset + u64::from(self.bytes)).saturating_sub(1) / BASE_BYTES
     }
 
-    /// Appends its definition. `last` is the start of the block defined before. `with_code`: its code belongs to it, rather
-    /// than being that of the block defined before at the same start.
+    /// Appends its definition. `last` is the start of the block defined before. `with_code`: its code belongs to it,
+    /// rather than being that of the block defined before at the same start.
     pub(super) fn put(&self, out: &mut Vec<u8>, last: &mut u64, with_code: bool) {
         let with_code = with_code && self.start.is_some() && self.code.len() == self.bytes as usize;
         let head = (self.ops.len() as u64) << 2 | u64::from(with_code) << 1 | u64::from(self.start.is_some());
@@ -82,7 +91,8 @@ impl Variant {
         }
     }
 
-    /// Reads a definition of a file of `version` from the front of `bytes`. Where it is without its code, that is empty.
+    /// Reads a definition of a file of `version` from the front of `bytes`. Where it is without its code, that is
+    /// empty.
     pub(super) fn take(bytes: &mut &[u8], last: &mut u64, version: u32) -> Option<Self> {
         let head = varint::take(bytes)?;
         let (head, with_code) =

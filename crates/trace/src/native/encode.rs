@@ -1,3 +1,7 @@
+//! Encoder of native traces: one-byte predictions stand for variant numbers and addresses where they hold, and zstd
+//! compresses the streams of each chunk. Predictions restart every 32 chunks, so that reading can begin at these
+//! chunks.
+
 use super::{
     decode::Decoder,
     dictionary::{MAX_OPS, MAX_TOTAL_OPS, MAX_VARIANTS, Variant},
@@ -295,7 +299,8 @@ impl Encoder {
 }
 
 /// A chunk of process 1 that holds these streams, whatever they are, under a checksum that holds: for tests of readers.
-/// `codes` is what it says of the number of its codes. It says as many instructions and references as can be read of it.
+/// `codes` is what it says of the number of its codes. It says as many instructions and references as can be read of
+/// it.
 #[doc(hidden)]
 pub fn sealed_chunk(codes: u32, streams: [&[u8]; stream::COUNT]) -> Vec<u8> {
     let mut header = ChunkHeader { flags: FLAG_KEY | FLAG_FRESH, pid: 1, tid: 1, codes, ..ChunkHeader::default() };

@@ -31,8 +31,8 @@ pub(super) struct Known {
 const CONTROL: u32 = 1 << 31;
 
 impl Known {
-    /// The variant with these fetches and these kinds of accesses. Its accesses are at `ops` in the list of all, its further
-    /// fetches at `more` in theirs.
+    /// The variant with these fetches and these kinds of accesses. Its accesses are at `ops` in the list of all, its
+    /// further fetches at `more` in theirs.
     pub fn new(words: &[Ref], kinds: &[u8], ops: usize, more: usize) -> Self {
         let retires = words.iter().fold(0, |sum, word| match word.item() {
             Item::Access(_, _, count) => sum + count,

@@ -1,3 +1,12 @@
+//! Fixed layouts of the native trace format: the file header with its JSON description, and the header of each
+//! chunk. Writers and readers share these offsets. Numbers are little-endian.
+//!
+//! ```text
+//! file   0 magic  8 version  12 length  16 checksum  24 description (JSON)
+//! chunk  0 magic  4 flags  8 space  12 pid  16 tid  20 codes  24 instructions  32 references  44 events
+//!        48 stored and raw length of each of 6 streams  96 checksum  104 the streams
+//! ```
+
 use crate::Isa;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -19,8 +28,8 @@ pub(super) const MAX_DESCRIPTION: usize = 4 << 20;
 /// Bytes a stream may take once decompressed. Chunks are closed far below it; it bounds what a hostile file allocates.
 pub(super) const MAX_STREAM: usize = 8 << 20;
 
-/// Most instructions of a trace, in whatever it counts them: four days of a core that retires 3,000 million in a second. Sums
-/// of as many traces as a mix can have then fit 64 bits.
+/// Most instructions of a trace, in whatever it counts them: four days of a core that retires 3,000 million in a
+/// second. Sums of as many traces as a mix can have then fit 64 bits.
 pub(crate) const MAX_INSTRUCTIONS: u64 = 1 << 50;
 
 /// The streams of a chunk, in the order they are stored.
@@ -64,8 +73,8 @@ pub struct Description {
     /// Where threads are warps of shader cores: how many a core has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warps: Option<u16>,
-    /// Instructions of the program before the cut that the trace begins with: up to [`crate::Event::Resume`] it makes the state
-    /// that they left.
+    /// Instructions of the program before the cut that the trace begins with: up to [`crate::Event::Resume`] it makes
+    /// the state that they left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
     /// What wrote the trace: name and version.

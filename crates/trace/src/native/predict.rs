@@ -1,3 +1,7 @@
+//! Predictions of native traces: the variant that follows each variant, and the next address of each access. Encoder
+//! and decoder update them alike. A prediction that holds takes one byte of a stream. Otherwise a variant number or an
+//! address difference usually follows.
+
 /// Threads of a process share predictions when their numbers agree in the low five bits: that bounds memory, and costs
 /// only compression.
 pub(super) const SLOTS: usize = 32;

@@ -77,8 +77,8 @@ impl Wrong {
 pub struct Sought {
     /// Instructions retired before the place: at most as many as asked for.
     pub instructions: u64,
-    /// The events before the place, in order: they rebuild the address spaces. Left out are those that nothing depends on any more:
-    /// ticks, dropped translations, and switches that another one followed.
+    /// The events before the place, in order: they rebuild the address spaces. Left out are those that nothing depends
+    /// on any more: ticks, dropped translations, and switches that another one followed.
     pub events: Vec<Event>,
 }
 
@@ -215,8 +215,8 @@ impl NativeReader {
         Ok(index::is_trailer(&tail).then_some(tail))
     }
 
-    /// The header of the index at `at` and what the index says, or what is wrong with it; `None` if there is none that ends by
-    /// `end`.
+    /// The header of the index at `at` and what the index says, or what is wrong with it; `None` if there is none that
+    /// ends by `end`.
     #[expect(clippy::type_complexity, reason = "a header, and what it leads to")]
     fn index_at(
         &mut self,
@@ -237,8 +237,8 @@ impl NativeReader {
         Ok(Some((head, index::parse(&head, &bytes, self.first, at))))
     }
 
-    /// Without an index that the trailer leads to: the file was cut, its end is damaged, or something follows it. `told` is where
-    /// the index begins by what looks like the trailer.
+    /// Without an index that the trailer leads to: the file was cut, its end is damaged, or something follows it.
+    /// `told` is where the index begins by what looks like the trailer.
     fn walk_chunks(&mut self, size: u64, told: Option<u64>) -> Result<(), TraceError> {
         let mut at = self.first;
         let why = loop {
@@ -277,8 +277,8 @@ impl NativeReader {
         self.found(last, (at, size), Wrong::Cut(why))
     }
 
-    /// What is wrong with the index at `at` or behind it; `None` if the file is cut in it. Takes over what the index says at its
-    /// end if it is whole.
+    /// What is wrong with the index at `at` or behind it; `None` if the file is cut in it. Takes over what the index
+    /// says at its end if it is whole.
     fn damaged_end(&mut self, at: u64, size: u64, has_trailer: bool) -> Result<Option<Wrong>, TraceError> {
         let (head, index) = match self.index_at(at, size)? {
             Some((head, Ok(index))) if index.entries == self.entries => (head, index),
@@ -317,8 +317,8 @@ impl NativeReader {
         })))
     }
 
-    /// Takes note of what is wrong after byte `at` of `size`, up to which all chunks are whole by their headers. Reading goes on
-    /// to byte `last`.
+    /// Takes note of what is wrong after byte `at` of `size`, up to which all chunks are whole by their headers.
+    /// Reading goes on to byte `last`.
     fn found(&mut self, last: u64, (at, size): (u64, u64), wrong: Wrong) -> Result<(), TraceError> {
         let instructions: u64 = self.entries.iter().fold(0, |n, e| n.saturating_add(e.instructions));
         let count = self.entries.len();
@@ -369,8 +369,8 @@ impl NativeReader {
         }
     }
 
-    /// Whether it is a recording that begins in the middle of its program and does not say which pages were in use: it tells of
-    /// system calls, or of objects, before the first instruction.
+    /// Whether it is a recording that begins in the middle of its program and does not say which pages were in use: it
+    /// tells of system calls, or of objects, before the first instruction.
     fn is_old_cut(&mut self) -> bool {
         let is_recording = self.description.source.starts_with("qemu") && self.info.has_address_space;
         if !is_recording || self.info.skipped.is_some() || self.input.seek(SeekFrom::Start(self.first)).is_err() {

@@ -1,3 +1,12 @@
+//! Variable-length integers of native traces: LEB128, and zigzag for signed numbers. Small numbers of either sign take
+//! one byte.
+//!
+//! ```text
+//! 300       10 0101100
+//! LEB128    1_0101100 0_0000010      bit 7: another byte follows
+//! zigzag    0, -1, 1, -2  become  0, 1, 2, 3
+//! ```
+
 /// Appends `value` in groups of 7 bits, the lowest first, bit 7 set on all but the last byte (LEB128).
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

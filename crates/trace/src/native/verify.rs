@@ -1,3 +1,6 @@
+//! Verification of native traces: the checksum of every chunk, agreement with the index, and, up to the first problem,
+//! a full decoding. The result lists damaged chunks by byte offset, so that damage is found before a trace is used.
+
 use super::{
     decode::Decoder,
     layout::{CHUNK_HEADER, ChunkHeader, checksum},

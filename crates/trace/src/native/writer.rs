@@ -1,3 +1,6 @@
+//! Native trace writer for generators and conversions: references and events are grouped into variants and encoded in
+//! chunks, and the index follows. The encoder alone does not suffice, because these sources do not define variants.
+
 use super::{
     dictionary::{Op, Variant},
     encode::{Encoder, VariantId},
@@ -22,8 +25,8 @@ const LEVEL: i32 = 3;
 
 /// Writes a native trace from references of any origin: generators, other tools' traces, slices.
 ///
-/// Reading it back yields the same words in the same order. Where the source tells its code, executions are written as it
-/// says; otherwise nothing is known of blocks, so a fetch and the accesses up to the next one are taken as one.
+/// Reading it back yields the same words in the same order. Where the source tells its code, executions are written as
+/// it says; otherwise nothing is known of blocks, so a fetch and the accesses up to the next one are taken as one.
 pub struct NativeWriter<W: Write> {
     out: W,
     written: u64,

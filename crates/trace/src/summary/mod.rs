@@ -38,7 +38,8 @@ pub struct Summary {
     pub problem: Option<String>,
     /// Where it begins with a cut: instructions of the program before it.
     pub skipped: Option<u64>,
-    /// Bytes of the pages that were in use at the cut; nothing else here is of what came before it, but for events and mappings.
+    /// Bytes of the pages that were in use at the cut; nothing else here is of what came before it, but for events and
+    /// mappings.
     pub used_before_bytes: Option<u64>,
     /// Instructions retired.
     pub instructions: u64,

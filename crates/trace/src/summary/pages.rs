@@ -1,3 +1,12 @@
+//! Touched-page bitmaps of a trace summary: distinct pages are counted in memory that grows with the pages touched,
+//! not with the length of the trace.
+//!
+//! ```text
+//! bitmaps of one span of 512 pages     fetched (code)    loaded or stored (data)
+//! since the page was last mapped       0                 1
+//! ever                                 2                 3
+//! ```
+
 use mmulab_addr::Vpn;
 use rustc_hash::FxHashMap;
 

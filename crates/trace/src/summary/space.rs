@@ -1,3 +1,6 @@
+//! Address spaces of a trace summary: the VMAs of each process, rebuilt from mapping events, and the pages touched in
+//! each mapping. A summary thus shows the use of memory by mapping name without a simulated kernel.
+
 use super::pages::{Distinct, Pages};
 use crate::{Backing, Event};
 use mmulab_addr::{BASE_BYTES, Pid, Prot, VirtAddr, Vpn};

@@ -1,3 +1,6 @@
+//! Parser of text-trace lines: one line becomes references, an instruction count, code or an event. People write these
+//! lines by hand, so an error names the column, the expected form and, for a misspelled word, the likely one.
+
 use super::{
     warps::Acting,
     words::{Words, Wrong, letters, unescaped},

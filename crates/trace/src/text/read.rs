@@ -1,3 +1,6 @@
+//! Text trace reader: first the `#:` lines that describe the trace, then batches of references and events. An error
+//! names the line and column, because people write these traces by hand.
+
 use super::{
     parse::take_line,
     warps::Acting,

@@ -84,7 +84,8 @@ impl Acting {
         tid.map(Tid).ok_or_else(|| wrong("has a core beyond any"))
     }
 
-    /// The line for the words of `batch` from `at` on, and how many words it stands for, if they are an instruction of a warp.
+    /// The line for the words of `batch` from `at` on, and how many words it stands for, if they are an instruction of
+    /// a warp.
     pub fn line(&mut self, batch: &Batch, at: usize) -> Option<(String, usize)> {
         let warps = u32::from(self.warps?);
         let (mut tid, mut next) = (self.tid, at);

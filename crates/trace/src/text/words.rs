@@ -1,3 +1,6 @@
+//! Words of a text-trace line: addresses, lengths, numbers, access rights and escaped text. Each word carries its
+//! column, so that all parsers of lines report a wrong word in the same way.
+
 use mmulab_addr::{Prot, VirtAddr, parse_bytes};
 use std::{str::FromStr, sync::Arc};
 

@@ -1,3 +1,6 @@
+//! Text trace writer: description, references and events as lines that `TextReader` reads back. People can read and
+//! edit a trace in this form.
+
 use super::{read::DESCRIBES, warps::Acting};
 use crate::{Advice, Backing, Batch, Body, Description, Event, ImageSegment, Item, MALLOC_ALIGN, MapFlags};
 use mmulab_addr::{Access, Prot};

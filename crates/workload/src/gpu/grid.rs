@@ -1,3 +1,13 @@
+//! GPU programs as grids of warps: launches, thread blocks, and the loads and stores of each warp. A program supplies
+//! only index arithmetic. The order of the warps in time is left to the schedule.
+//!
+//! ```text
+//! launch 0, 1, ...        in order
+//!   block 0, 1, ...       each of `threads` threads
+//!     warp 0, 1, ...      each of 32 lanes, the last possibly fewer
+//!       step 0, 1, ...    at most one load or store instruction, by the active lanes
+//! ```
+
 use crate::{
     layout::{CODE, Layout, SITE_BYTES},
     memory::{Array, Word},
@@ -38,8 +48,8 @@ impl Warp {
     }
 }
 
-/// A GPU program: its launches, one after another, and what each warp's loads and stores are. Whatever a warp does follows from
-/// which one it is and from the data, never from when it runs.
+/// A GPU program: its launches, one after another, and what each warp's loads and stores are. Whatever a warp does
+/// follows from which one it is and from the data, never from when it runs.
 pub trait Grid: Send + 'static {
     /// What a warp works out in one step for its later ones. It begins with what the warp before it in its place left.
     type Notes: Clone + Default + Send;
@@ -57,7 +67,8 @@ pub trait Grid: Send + 'static {
     fn step(&self, warp: Warp, step: u64, notes: &mut Self::Notes, lanes: &mut Lanes) -> bool;
 }
 
-/// Instructions that a load or store is the last of, address arithmetic and all, unless told: assumed alike of all programs.
+/// Instructions that a load or store is the last of, address arithmetic and all, unless told: assumed alike of all
+/// programs.
 pub const INSTRUCTIONS: u32 = 4;
 
 /// What the lanes of an instruction name.

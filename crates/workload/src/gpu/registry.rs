@@ -1,3 +1,7 @@
+//! Registry of the GPU generators: their names, the schemas of their keys, and the way from a text to a trace source.
+//! The keys `cores`, `warps`, `instructions` and `populate` apply to every program and are read here. A core must have
+//! room for the warps of one thread block.
+
 use super::{
     grid::{Grid, INSTRUCTIONS},
     programs::{

@@ -1,3 +1,7 @@
+//! Generator `astar`: A* searches between random cells of a square map. A round starts a search, or pops one cell from
+//! a binary heap and visits its neighbours. Neighbours in the map are one cell or one map row away in memory. Heap
+//! accesses jump between the levels of the heap.
+
 use super::Describe;
 use crate::{
     heap::Heap,
@@ -44,9 +48,10 @@ impl Describe for AstarDesc {
     }
 }
 
-/// A* on a grid of cells with four neighbours (Hart, Nilsson and Raphael, "A formal basis for the heuristic determination of
-/// minimum cost paths", 1968), as astar of SPEC CPU2006 searches its maps: a heap of cells by their way so far and the
-/// Manhattan distance left; for each cell the number of the search that saw it, so that nothing is cleared, and the way to it.
+/// A* on a grid of cells with four neighbours (Hart, Nilsson and Raphael, "A formal basis for the heuristic
+/// determination of minimum cost paths", 1968), as astar of SPEC CPU2006 searches its maps: a heap of cells by their
+/// way so far and the Manhattan distance left; for each cell the number of the search that saw it, so that nothing is
+/// cleared, and the way to it.
 #[derive(Clone)]
 pub struct Astar {
     layout: Layout,

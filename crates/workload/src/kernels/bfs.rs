@@ -1,3 +1,12 @@
+//! Generator `bfs`: breadth-first searches of a Kronecker graph, top-down or bottom-up by the size of the frontier.
+//! Neighbour lists are read in sequence. Parents and frontier bits of neighbours are accessed at random.
+//!
+//! ```text
+//! Clear --> choose: queue empty    --> next search, from Clear
+//!             |     frontier large --> Pack --> Up, until the frontier is small and shrinks --> Unpack --> choose
+//!             `---- otherwise      --> Down, one level --> choose
+//! ```
+
 use super::Describe;
 use crate::{
     graph::{Kronecker, Rows},
@@ -42,9 +51,10 @@ impl Describe for BfsDesc {
     }
 }
 
-/// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012; `bfs.cc`) on
-/// one thread: from the queue's vertices to their neighbours while the frontier is small, and from vertices without a parent
-/// to any neighbour in the frontier while it is large. The graph is that of Graph500, without double edges and loops.
+/// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012;
+/// `bfs.cc`) on one thread: from the queue's vertices to their neighbours while the frontier is small, and from
+/// vertices without a parent to any neighbour in the frontier while it is large. The graph is that of Graph500, without
+/// double edges and loops.
 #[derive(Clone)]
 pub struct Bfs {
     layout: Layout,
@@ -87,8 +97,8 @@ enum Phase {
     Unpack,
 }
 
-/// GAPBS's `alpha` and `beta`: up when the frontier has more than 1/15 of the edges left, down when it has less than 1/18
-/// of the vertices.
+/// GAPBS's `alpha` and `beta`: up when the frontier has more than 1/15 of the edges left, down when it has less than
+/// 1/18 of the vertices.
 const ALPHA: i64 = 15;
 const BETA: u64 = 18;
 

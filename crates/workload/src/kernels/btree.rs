@@ -1,3 +1,12 @@
+//! Generator `btree`: lookups of random keys in a B+ tree, one lookup per round. Node contents are computed from the
+//! node's number, so the generator stores no tree. Each level of a lookup takes dependent loads:
+//!
+//! ```text
+//! node record (56 bytes) --> cache lines of keys, searched in order
+//!                        `-> cache lines of pointers --> node record of the next level
+//!                                                    `-> in a leaf: record of the key (32 bytes)
+//! ```
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},
@@ -43,8 +52,8 @@ impl Describe for BtreeDesc {
 
 /// The BTree benchmark of Achermann et al., "Mitosis: Transparently self-replicating page-tables for large-memory
 /// machines", ASPLOS 2020 (`mitosis-workload-btree`): a node is a record of 56 bytes that points at its keys and its
-/// pointers, each in cache lines of their own; keys are searched one after another; leaves point at records of 32 bytes.
-/// Every second number is a key (`CONFIG_DEFAULT_KEY_STRIDE`).
+/// pointers, each in cache lines of their own; keys are searched one after another; leaves point at records of 32
+/// bytes. Every second number is a key (`CONFIG_DEFAULT_KEY_STRIDE`).
 ///
 /// The benchmark inserts its keys in order, which leaves nodes half full; this tree is loaded full, leaves first.
 #[derive(Clone)]

@@ -1,3 +1,7 @@
+//! Generator `canneal`: simulated annealing of a netlist, one proposed swap of two random elements per round. A
+//! proposal loads the locations of all elements on the nets of both, so accesses spread over the whole footprint. Only
+//! the location of each element is kept. The nets are computed from permutations.
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},
@@ -50,10 +54,10 @@ impl Describe for CannealDesc {
     }
 }
 
-/// canneal of PARSEC (Bienia et al., "The PARSEC benchmark suite", PACT 2008; `annealer_thread.cpp`, one thread): two random
-/// elements, the cost of their nets where they are and where the other is, by Manhattan distance; better swaps are made, and
-/// worse ones while it is hot. An element holds vectors of pointers to those it has nets with, a pointer to its location, and
-/// its name; a location is two numbers.
+/// canneal of PARSEC (Bienia et al., "The PARSEC benchmark suite", PACT 2008; `annealer_thread.cpp`, one thread): two
+/// random elements, the cost of their nets where they are and where the other is, by Manhattan distance; better swaps
+/// are made, and worse ones while it is hot. An element holds vectors of pointers to those it has nets with, a pointer
+/// to its location, and its name; a location is two numbers.
 ///
 /// Nets are permutations of the elements, so that each has as many in as out, and where they come from can be told.
 #[derive(Clone)]

@@ -1,3 +1,6 @@
+//! Generator `pointer-chase`: loads along one random cycle through all nodes of an array. The value of each load gives
+//! the address of the next, so no two loads can overlap. The generator computes the cycle and stores none of it.
+
 use super::Describe;
 use crate::{
     kernel::Kernel,
@@ -61,9 +64,9 @@ impl Describe for ChaseDesc {
 /// Loads that each tell where the next one goes: one random cycle through all nodes.
 ///
 /// Neighbouring nodes form groups of a fixed size, most often 1. The groups' cycle is a full-period linear congruential
-/// generator over the next power of two of groups (Knuth, TAOCP vol. 2, section 3.2.1.2, theorem A), so that it needs no
-/// memory; numbers beyond the last group are passed over. A node holds the number of the next one: the generator's, and
-/// which of the group it is. The place of that node follows from it.
+/// generator over the next power of two of groups (Knuth, TAOCP vol. 2, section 3.2.1.2, theorem A), so that it needs
+/// no memory; numbers beyond the last group are passed over. A node holds the number of the next one: the generator's,
+/// and which of the group it is. The place of that node follows from it.
 #[derive(Clone)]
 pub struct Chase {
     layout: Layout,

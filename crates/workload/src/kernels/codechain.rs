@@ -1,3 +1,7 @@
+//! Generator `code-chain`: a microbenchmark for instruction TLBs, with a chain of tiny functions. By default,
+//! functions are 2 MB plus 64 bytes apart, each in a superpage of its own. The cache can hold all functions, while the
+//! TLB may be too small for their translations.
+
 use super::Describe;
 use crate::{
     kernel::Kernel,
@@ -18,8 +22,8 @@ pub struct CodeChainDesc {
     /// From one function's page to the next. Default 2M.
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     spacing: Bytes,
-    /// How much further into its page each function begins than the one before: a multiple of 16. Default 64, so that they
-    /// fit in the first cache together.
+    /// How much further into its page each function begins than the one before: a multiple of 16. Default 64, so that
+    /// they fit in the first cache together.
     #[schemars(range(min = 0, max = 1 << 30))]
     offset: u64,
     /// Times that all functions are called. Default 10k.
@@ -45,9 +49,10 @@ impl Describe for CodeChainDesc {
     }
 }
 
-/// The microbenchmark of the paper on instruction address translation, section V-A: trivial functions that do nothing but
-/// increment a local variable and go on to the next one, mapped into different but back-to-back superpages, at incrementally
-/// higher offsets, so that the cache holds them all and the TLB may not. Offsets begin anew where a page ends.
+/// The microbenchmark of the paper on instruction address translation, section V-A: trivial functions that do nothing
+/// but increment a local variable and go on to the next one, mapped into different but back-to-back superpages, at
+/// incrementally higher offsets, so that the cache holds them all and the TLB may not. Offsets begin anew where a page
+/// ends.
 #[derive(Clone)]
 pub struct CodeChain {
     layout: Layout,

@@ -1,3 +1,6 @@
+//! Algorithm shared by the generators of independent random loads, `sparse` and `zipf`: one load per round. A [`Draw`]
+//! chooses the element from the number of the load alone, so parts and threads can start at any load.
+
 use crate::{
     kernel::{Kernel, Sharing},
     layout::Layout,

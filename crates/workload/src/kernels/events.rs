@@ -1,3 +1,7 @@
+//! Generator `events`: discrete-event simulation of a network, in the manner of omnetpp. Each event pops the earliest
+//! message from a binary heap, updates a module, frees the message and sends a new one. Gates lead to random modules,
+//! so successive events touch distant records.
+
 use super::Describe;
 use crate::{
     heap::Heap,
@@ -45,9 +49,10 @@ impl Describe for EventsDesc {
     }
 }
 
-/// A simulator like omnetpp of SPEC CPU (Varga and Hornig, "An overview of the OMNeT++ simulation environment", 2008): the
-/// future events are a binary heap of messages by their time of arrival; the first is taken out, its module's state changes,
-/// the message is freed, and a new one, from a list of free ones, goes through a gate of the module to the next.
+/// A simulator like omnetpp of SPEC CPU (Varga and Hornig, "An overview of the OMNeT++ simulation environment", 2008):
+/// the future events are a binary heap of messages by their time of arrival; the first is taken out, its module's state
+/// changes, the message is freed, and a new one, from a list of free ones, goes through a gate of the module to the
+/// next.
 #[derive(Clone)]
 pub struct Events {
     layout: Layout,

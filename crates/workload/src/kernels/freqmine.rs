@@ -1,3 +1,7 @@
+//! Generator `freqmine`: mining of frequent item pairs in a prefix tree of transactions. The build adds nodes in the
+//! order of insertion. Mining follows link and parent fields from node to node, so its accesses jump across the tree.
+//! The tree is kept, because its contents decide the accesses.
+
 use super::Describe;
 use crate::{
     kernel::Kernel,
@@ -46,10 +50,11 @@ impl Describe for FreqMineDesc {
     }
 }
 
-/// FP-growth (Han, Pei and Yin, "Mining frequent patterns without candidate generation", SIGMOD 2000), as freqmine of PARSEC
-/// does it: items are counted, then each transaction's frequent items go down the tree from the most frequent on, and nodes
-/// of an item are linked. Mining follows an item's links and from each node its ancestors: what is found there with it often
-/// enough is a frequent pair. Larger sets would be mined the same way in smaller trees of what was found; this stops at pairs.
+/// FP-growth (Han, Pei and Yin, "Mining frequent patterns without candidate generation", SIGMOD 2000), as freqmine of
+/// PARSEC does it: items are counted, then each transaction's frequent items go down the tree from the most frequent
+/// on, and nodes of an item are linked. Mining follows an item's links and from each node its ancestors: what is found
+/// there with it often enough is a frequent pair. Larger sets would be mined the same way in smaller trees of what was
+/// found; this stops at pairs.
 ///
 /// Items are drawn by a Zipf distribution with exponent 1, and numbered in the order of their popularity.
 #[derive(Clone)]

@@ -1,3 +1,15 @@
+//! Generator `graphchi`: PageRank on edges sorted into shards, one interval of vertices at a time. Edges are parsed in
+//! sequence. Vertex records and edge values are accessed by index. Here, the edges loaded for interval 1 of four
+//! (`x`): the whole of its own shard and one window of every other shard.
+//!
+//! ```text
+//! source in interval         0 1 2 3
+//! shard 0 (targets in 0)     . x . .
+//! shard 1 (targets in 1)     x x x x
+//! shard 2 (targets in 2)     . x . .
+//! shard 3 (targets in 3)     . x . .
+//! ```
+
 use super::Describe;
 use crate::{
     graph::Kronecker,
@@ -49,11 +61,11 @@ impl Describe for GraphChiDesc {
     }
 }
 
-/// Parallel sliding windows (Kyrola, Blelloch and Guestrin, "GraphChi: Large-scale graph computation on just a PC", OSDI
-/// 2012, sections 3 and 4): shard `s` holds the edges into interval `s`, by their source. For each interval its whole shard
-/// and the stretch of every other shard that comes from it are parsed; vertices get pointers to the values of their edges
-/// there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped files do, and are
-/// parsed where they lie: GraphChi reads them into buffers that it uses again.
+/// Parallel sliding windows (Kyrola, Blelloch and Guestrin, "GraphChi: Large-scale graph computation on just a PC",
+/// OSDI 2012, sections 3 and 4): shard `s` holds the edges into interval `s`, by their source. For each interval its
+/// whole shard and the stretch of every other shard that comes from it are parsed; vertices get pointers to the values
+/// of their edges there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped
+/// files do, and are parsed where they lie: GraphChi reads them into buffers that it uses again.
 #[derive(Clone)]
 pub struct GraphChi {
     layout: Layout,

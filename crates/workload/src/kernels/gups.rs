@@ -1,3 +1,7 @@
+//! Generator `gups`: HPCC RandomAccess, one load and one store of the same random table element per update. Successive
+//! updates are unrelated, so the TLB hit rate depends mostly on the share of the table that the TLB covers. The random
+//! sequence can be entered at any update, so parts and threads skip the updates before.
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},

@@ -1,3 +1,12 @@
+//! Generator `hashjoin`: a hash join without partitions, in a build and a probe phase. Both relations are read in
+//! sequence. Their keys are in random order, so each tuple accesses one random bucket:
+//!
+//! ```text
+//! byte     0              8     16        24    32        40            48
+//! bucket   | latch, count | key | payload | key | payload | next bucket |
+//!                         | tuple 0       | tuple 1       |
+//! ```
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},
@@ -12,7 +21,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HashJoinDesc {
-    /// Tuples of the inner relation, over which the table is built, as in 2^24 = 16777216. Each takes 40 bytes. Default 1048576.
+    /// Tuples of the inner relation, over which the table is built, as in 2^24 = 16777216. Each takes 40 bytes. Default
+    /// 1048576.
     #[schemars(range(min = 2, max = 1u64 << 40))]
     #[schemars(extend("x-power-of-two" = true))]
     inner: u64,
@@ -43,9 +53,9 @@ impl Describe for HashJoinDesc {
 }
 
 /// The no-partitioning join of Balkesen et al., "Main-memory hash joins on multi-core CPUs: Tuning to the underlying
-/// hardware", ICDE 2013 (NPO, on one thread, tuples of 16 bytes): buckets of two tuples with a chain for more, as many as
-/// hold the inner relation exactly; the hash is the key's low bits. Keys of the inner relation are unique and dense, in
-/// random order; those of the outer one are random ones of them.
+/// hardware", ICDE 2013 (NPO, on one thread, tuples of 16 bytes): buckets of two tuples with a chain for more, as many
+/// as hold the inner relation exactly; the hash is the key's low bits. Keys of the inner relation are unique and dense,
+/// in random order; those of the outer one are random ones of them.
 #[derive(Clone)]
 pub struct HashJoin {
     layout: Layout,

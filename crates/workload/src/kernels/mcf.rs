@@ -1,3 +1,15 @@
+//! Generator `mcf`: pivots of a network simplex, in the manner of SPEC's mcf. Pricing loads arcs at a fixed distance,
+//! and the potentials of their random end nodes. A pivot climbs the tree of nodes from both ends of the entering arc.
+//! The update changes the potentials below one end. The phases of a pivot:
+//!
+//! ```text
+//! Again --> Price --> Pivot --> Update
+//!   ^                   |          |
+//!   |                   | basket   |
+//!   |                   | empty    |
+//!   `-------------------+----------'
+//! ```
+
 use super::Describe;
 use crate::{
     kernel::Kernel,
@@ -41,13 +53,14 @@ impl Describe for McfDesc {
     }
 }
 
-/// The network simplex of mcf (Löbel, "Solving large-scale real-world minimum-cost flow problems by a network simplex method",
-/// 1996; SPEC CPU2000 to 2017, `pbeampp.c`): multiple partial pricing. Arcs are looked at in groups, one of each few hundred
-/// in turn; those whose reduced cost violates their bound go to a basket; the worst one of it enters. Then the cycle it
-/// closes is found by walking up from both of its ends, and the potentials of what hangs below are changed.
+/// The network simplex of mcf (Löbel, "Solving large-scale real-world minimum-cost flow problems by a network simplex
+/// method", 1996; SPEC CPU2000 to 2017, `pbeampp.c`): multiple partial pricing. Arcs are looked at in groups, one of
+/// each few hundred in turn; those whose reduced cost violates their bound go to a basket; the worst one of it enters.
+/// Then the cycle it closes is found by walking up from both of its ends, and the potentials of what hangs below are
+/// changed.
 ///
-/// The tree of nodes is given, by a function, and stays as it is: pivots change potentials and where arcs are at (their bound
-/// or the basis), and not who is whose parent.
+/// The tree of nodes is given, by a function, and stays as it is: pivots change potentials and where arcs are at (their
+/// bound or the basis), and not who is whose parent.
 #[derive(Clone)]
 pub struct Mcf {
     layout: Layout,

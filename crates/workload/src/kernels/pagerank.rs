@@ -1,3 +1,7 @@
+//! Generator `pagerank`: PageRank of a Kronecker graph, with two phases per pass. The first phase divides the score of
+//! each vertex by its degree, in sequence. The second sums the shares of the neighbours of each vertex, with loads at
+//! random vertices.
+
 use super::Describe;
 use crate::{
     graph::{Kronecker, Rows},
@@ -42,9 +46,9 @@ impl Describe for PageRankDesc {
     }
 }
 
-/// PageRank as GAPBS does it (Beamer, Asanović and Patterson, "The GAP benchmark suite", 2015; `pr.cc`, pull, Jacobi): each
-/// pass first divides every score by the degree, then sums what neighbours give. The number of passes is given, and not
-/// found by the error, as runs that are compared do.
+/// PageRank as GAPBS does it (Beamer, Asanović and Patterson, "The GAP benchmark suite", 2015; `pr.cc`, pull, Jacobi):
+/// each pass first divides every score by the degree, then sums what neighbours give. The number of passes is given,
+/// and not found by the error, as runs that are compared do.
 #[derive(Clone)]
 pub struct PageRank {
     layout: Layout,

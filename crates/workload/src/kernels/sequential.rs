@@ -1,3 +1,6 @@
+//! Generators `sequential` and `stride`: loads at a fixed distance through an array, over and over. `sequential` makes
+//! 512 successive loads per base page. The default distance of `stride` is 4 KB: one load per base page.
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},

@@ -1,3 +1,6 @@
+//! Generator `sparse`: loads of random words in a random subset of the pages of an array. The untouched pages leave
+//! holes in the footprint. A large page or a coalesced TLB entry can thus cover pages without any access.
+
 use super::Describe;
 use crate::{
     kernels::drawn::{Draw, Drawn},
@@ -40,8 +43,8 @@ impl Describe for SparseDesc {
     }
 }
 
-/// Words of random pages of those that are touched at all: each page of the footprint is, with one probability. What a program
-/// does with code of which it needs a part (paper 1, section 5.4).
+/// Words of random pages of those that are touched at all: each page of the footprint is, with one probability. What a
+/// program does with code of which it needs a part (paper 1, section 5.4).
 #[derive(Clone)]
 pub struct Sparse {
     pages: u64,
@@ -53,7 +56,8 @@ pub struct Sparse {
 
 /// Words of a page.
 const PAGE_WORDS: u64 = BASE_BYTES / 8;
-/// Draws before a page is taken as it comes: so many that with a hundredth of the pages touched it happens once in 10^17.
+/// Draws before a page is taken as it comes: so many that with a hundredth of the pages touched it happens once in
+/// 10^17.
 const MOST_DRAWS: u32 = 4096;
 
 impl Sparse {

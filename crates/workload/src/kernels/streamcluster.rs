@@ -1,3 +1,7 @@
+//! Generator `streamcluster`: clustering of points, with a pass over all points for each proposed centre. Each
+//! distance reads the coordinates of a point and of the centre in sequence. Most accesses therefore stream through the
+//! coordinate array.
+
 use super::Describe;
 use crate::{
     kernel::{Kernel, Sharing},
@@ -42,12 +46,13 @@ impl Describe for StreamClusterDesc {
     }
 }
 
-/// `pgain` of PARSEC's streamcluster (Bienia et al., "The PARSEC benchmark suite", PACT 2008), on one thread: the distance of
-/// every point to a random one; points nearer to it than to their centre are counted for it, others for what their centre
-/// would lose. When that pays for a new centre, a second pass assigns the points anew. A point is a record of weight, a
-/// pointer to its coordinates, its centre and its cost.
+/// `pgain` of PARSEC's streamcluster (Bienia et al., "The PARSEC benchmark suite", PACT 2008), on one thread: the
+/// distance of every point to a random one; points nearer to it than to their centre are counted for it, others for
+/// what their centre would lose. When that pays for a new centre, a second pass assigns the points anew. A point is a
+/// record of weight, a pointer to its coordinates, its centre and its cost.
 ///
-/// No centre is closed again: what is counted for closing is stored, and not used. Costs are sums of products of whole numbers, so that they do not depend on the order of additions.
+/// No centre is closed again: what is counted for closing is stored, and not used. Costs are sums of products of whole
+/// numbers, so that they do not depend on the order of additions.
 #[derive(Clone)]
 pub struct StreamCluster {
     layout: Layout,

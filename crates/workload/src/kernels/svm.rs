@@ -1,3 +1,7 @@
+//! Generator `svm`: training of a linear support vector machine on sparse instances, one instance per round. The
+//! features of an instance are read in sequence. Weights are loaded and stored at random feature numbers, more densely
+//! at low numbers.
+
 use super::Describe;
 use crate::{
     kernel::Kernel,
@@ -12,7 +16,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SvmDesc {
-    /// Instances; each takes 16 bytes for each of its features, and 16 more. 8 of those are kept in memory. Default 10k.
+    /// Instances; each takes 16 bytes for each of its features, and 16 more. 8 of those are kept in memory. Default
+    /// 10k.
     #[schemars(range(min = 1, max = 1u64 << 36))]
     instances: u64,
     /// Features there are; 8 bytes of each are kept in memory. Default 100k.
@@ -57,13 +62,13 @@ impl Describe for SvmDesc {
     }
 }
 
-/// Dual coordinate descent for the L2-loss linear SVM (Hsieh et al., "A dual coordinate descent method for large-scale linear
-/// SVM", ICML 2008, algorithm 1, C = 1), over blocks of instances that are worked on several times while they are in memory
-/// (Yu, Hsieh, Chang and Lin, "Large linear classification when data cannot fit in memory", KDD 2010, algorithm 1). An
-/// instance is an array of LIBLINEAR's `feature_node`: index and value, in the order of the index.
+/// Dual coordinate descent for the L2-loss linear SVM (Hsieh et al., "A dual coordinate descent method for large-scale
+/// linear SVM", ICML 2008, algorithm 1, C = 1), over blocks of instances that are worked on several times while they
+/// are in memory (Yu, Hsieh, Chang and Lin, "Large linear classification when data cannot fit in memory", KDD 2010,
+/// algorithm 1). An instance is an array of LIBLINEAR's `feature_node`: index and value, in the order of the index.
 ///
-/// Instances have the same number of features, each in a band of its own: low numbers are as much more frequent as bands are
-/// narrower there, as words of a language are.
+/// Instances have the same number of features, each in a band of its own: low numbers are as much more frequent as
+/// bands are narrower there, as words of a language are.
 #[derive(Clone)]
 pub struct Svm {
     layout: Layout,

@@ -1,3 +1,7 @@
+//! Generator `tpcc`: New-Order and Payment transactions of a database in memory. Random keys lead through hash
+//! indexes, or a list of last names, to rows that are read or changed. New orders, order lines and payments are
+//! inserted behind the last row of their table. Customers and stock grow with the key `warehouses`.
+
 use super::{
     Describe,
     rows::{Index, Rows},
@@ -45,11 +49,11 @@ impl Describe for TpccDesc {
 }
 
 /// The two transactions of TPC-C (standard specification, revision 5.11) that DBx1000 has (Yu et al., "Staring into the
-/// abyss: An evaluation of concurrency control with one thousand cores", VLDB 2014; `tpcc_txn.cpp`), with the insertions of
-/// the specification. Rows are as long as their columns (clause 1.3), populations as clause 1.2 says.
+/// abyss: An evaluation of concurrency control with one thousand cores", VLDB 2014; `tpcc_txn.cpp`), with the
+/// insertions of the specification. Rows are as long as their columns (clause 1.3), populations as clause 1.2 says.
 ///
-/// Three customers of a district share each last name; the specification gives the first thousand customers one each and
-/// the rest random ones. New rows go behind the last, so rows of transactions follow in the order they were made.
+/// Three customers of a district share each last name; the specification gives the first thousand customers one each
+/// and the rest random ones. New rows go behind the last, so rows of transactions follow in the order they were made.
 #[derive(Clone)]
 pub struct Tpcc {
     layout: Layout,
@@ -294,8 +298,8 @@ mod tests {
         assert_eq!(ordered + paid, 500);
         assert!((200..300).contains(&paid), "{paid} payments");
         assert!((9 * ordered..11 * ordered).contains(&lines), "{lines} lines of {ordered} orders");
-        // Each order took a number of its district, each line some of a stock, each payment went to a warehouse: what the
-        // rows' words hold beyond what they held at first.
+        // Each order took a number of its district, each line some of a stock, each payment went to a warehouse: what
+        // the rows' words hold beyond what they held at first.
         let mut grown = |rows: Rows, count: u64, byte: u64| -> u64 {
             (0..count)
                 .map(|row| {

@@ -1,3 +1,13 @@
+//! Generator `xsbench`: lookups of cross sections in a large unionized energy grid. Each lookup is a binary search and
+//! then, for every nuclide of a material, loads at distant gridpoints. Grid values are computed from their position,
+//! so the generator stores no grid.
+//!
+//! ```text
+//! random energy   --> energies: binary search --> place --+
+//!                                                         +--> index --> two gridpoints of the nuclide
+//! random material --> mats: its nuclides -----------------+
+//! ```
+
 use super::Describe;
 use crate::{
     emit::Emit,
@@ -14,8 +24,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct XsBenchDesc {
-    /// `small` (68 nuclides), `large` (355), `XL` or `XXL` (355, more gridpoints), as the benchmark names them: 0.24, 5.6,
-    /// 119 and 251 GiB. Default small.
+    /// `small` (68 nuclides), `large` (355), `XL` or `XXL` (355, more gridpoints), as the benchmark names them: 0.24,
+    /// 5.6, 119 and 251 GiB. Default small.
     size: String,
     /// Gridpoints of a nuclide; 0 takes the size's: 11303, of XL 238847, of XXL 501578. Default 0.
     #[schemars(range(min = 0, max = 1 << 30))]
@@ -61,9 +71,10 @@ impl Describe for XsBenchDesc {
     }
 }
 
-/// XSBench (Tramm et al., "XSBench: The development and verification of a performance abstraction for Monte Carlo reactor
-/// analysis", PHYSOR 2014; version 20, `-m history -G unionized`): for a random energy and material, a binary search in the
-/// energies of all nuclides, then for each nuclide of the material its index there and the two gridpoints around.
+/// XSBench (Tramm et al., "XSBench: The development and verification of a performance abstraction for Monte Carlo
+/// reactor analysis", PHYSOR 2014; version 20, `-m history -G unionized`): for a random energy and material, a binary
+/// search in the energies of all nuclides, then for each nuclide of the material its index there and the two gridpoints
+/// around.
 ///
 /// In the benchmark a nuclide's energies are random and sorted; here one lies in each of as many equal intervals, at a
 /// place within it that no other nuclide has, so that every energy, and the union's, can be told without sorting. The

@@ -1,3 +1,13 @@
+//! Generator `ycsb`: operations of the YCSB workloads on a table in memory, by keys of Zipf popularity. Popular keys
+//! are scattered over the table, except in workload D, where the newest rows are the most popular. A scan finds its
+//! first key by binary search in an array of keys. Other operations use the hash index:
+//!
+//! ```text
+//! key --> bucket (24 bytes) --> node: key, next, row (24 bytes) --> row: ten fields of 100 bytes
+//!                                 |
+//!                                 `-- next --> older node of the bucket
+//! ```
+
 use super::{Describe, rows::Rows};
 use crate::{
     kernel::{Kernel, Sharing},
@@ -13,8 +23,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct YcsbDesc {
-    /// A: half updates; B: 5 % updates; C: reads; D: reads of the latest, 5 % insertions; E: scans, 5 % insertions; F: half
-    /// read-modify-writes. Default C.
+    /// A: half updates; B: 5 % updates; C: reads; D: reads of the latest, 5 % insertions; E: scans, 5 % insertions; F:
+    /// half read-modify-writes. Default C.
     workload: String,
     /// Rows at the beginning; each takes 1048 bytes or more with the index. Default 100k.
     #[schemars(range(min = 64, max = 1u64 << 36))]
@@ -84,14 +94,14 @@ const MIXES: [Mix; 6] = [
     mix_of("F", Operation::Read, Operation::Modify, 50),
 ];
 
-/// YCSB over a table like DBx1000's (Yu et al., "Staring into the abyss", VLDB 2014): a bucket of the hash index points at a
-/// chain of nodes with key and row; a row has ten fields of 100 bytes, all read, or one changed; copies move 32 bytes at
-/// once. Buckets hold two keys where the table is full. Scans go through an array of keys in the order of their hashes, as
-/// YCSB names its keys, found by binary search.
+/// YCSB over a table like DBx1000's (Yu et al., "Staring into the abyss", VLDB 2014): a bucket of the hash index points
+/// at a chain of nodes with key and row; a row has ten fields of 100 bytes, all read, or one changed; copies move 32
+/// bytes at once. Buckets hold two keys where the table is full. Scans go through an array of keys in the order of
+/// their hashes, as YCSB names its keys, found by binary search.
 ///
-/// Keys are drawn by the Zipf distribution and scattered (`ScrambledZipfianGenerator`; the draw itself is exact here, and not
-/// YCSB's approximation). Insertions are one of each 20 operations, at a random place among them, and not one in 20 on the
-/// average, so that how many came before is known at any place.
+/// Keys are drawn by the Zipf distribution and scattered (`ScrambledZipfianGenerator`; the draw itself is exact here,
+/// and not YCSB's approximation). Insertions are one of each 20 operations, at a random place among them, and not one
+/// in 20 on the average, so that how many came before is known at any place.
 #[derive(Clone)]
 pub struct Ycsb {
     layout: Layout,

@@ -1,3 +1,7 @@
+//! Generator `zipf`: loads of array elements whose popularity follows a Zipf distribution. Ranks are scattered by a
+//! multiplicative hash, so popular elements spread over all pages. A larger exponent concentrates the loads on fewer
+//! elements.
+
 use super::Describe;
 use crate::{
     kernels::drawn::{Draw, Drawn},

@@ -1,5 +1,5 @@
-//! 64-bit Arm: instructions by which a Linux kernel can be followed from outside, found by their bits (Arm Architecture Reference
-//! Manual, C6.2), and where its kernel keeps what (arch/arm64/kernel/entry.S).
+//! 64-bit Arm: instructions by which a Linux kernel can be followed from outside, found by their bits (Arm Architecture
+//! Reference Manual, C6.2), and where its kernel keeps what (arch/arm64/kernel/entry.S).
 
 use super::{Found, Load};
 
@@ -12,7 +12,8 @@ const ZERO: u32 = 31;
 /// tlbi: SYS with op1 of 0 (EL1's) and CRn of 8 or 9.
 const TLBI: u32 = 0xd508_8000;
 const TLBI_MASK: u32 = 0xffff_e000;
-/// ldp x29, x9, [x8], #16 and ldr lr, [x8], in `cpu_switch_to`: the next task's stack pointer, and its program counter after it.
+/// ldp x29, x9, [x8], #16 and ldr lr, [x8], in `cpu_switch_to`: the next task's stack pointer, and its program counter
+/// after it.
 const SWITCH: [u32; 2] = [0xa8c1_251d, 0xf940_011e];
 /// From the latter's address to the stack pointer.
 pub const POINTER_BEFORE: u64 = 8;

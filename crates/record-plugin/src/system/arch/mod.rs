@@ -1,5 +1,5 @@
-//! What differs between instruction sets: by which instructions the kernel is followed, where it saves a program's registers, and
-//! how calls are numbered. x86-64's numbers are used for both.
+//! What differs between instruction sets: by which instructions the kernel is followed, where it saves a program's
+//! registers, and how calls are numbered. x86-64's numbers are used for both.
 
 pub mod arm64;
 pub mod x86;
@@ -74,7 +74,8 @@ impl Arch {
         }
     }
 
-    /// Where registers were saved for a system call, from the access that [`Found::entered`] names; none if it is no call.
+    /// Where registers were saved for a system call, from the access that [`Found::entered`] names; none if it is no
+    /// call.
     pub fn entered(self, ram: &Ram, root: u64, access: u64) -> Option<u64> {
         match self {
             Self::X86 => Some(access),
@@ -88,7 +89,8 @@ impl Arch {
         }
     }
 
-    /// Where registers lie that are restored, from the access that [`Found::leaves`] names; none if they are not a program's.
+    /// Where registers lie that are restored, from the access that [`Found::leaves`] names; none if they are not a
+    /// program's.
     pub fn leaves(self, ram: &Ram, root: u64, access: u64) -> Option<u64> {
         let place = self.registers(access)?;
         let is_programs = match self {

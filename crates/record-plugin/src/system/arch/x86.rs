@@ -1,5 +1,5 @@
-//! x86-64: instructions by which a Linux kernel for x86-64 can be followed from outside, found by their bytes. None of it depends on
-//! where a kernel has its code or how it lays out its structures.
+//! x86-64: instructions by which a Linux kernel for x86-64 can be followed from outside, found by their bytes. None of
+//! it depends on where a kernel has its code or how it lays out its structures.
 
 use super::{Found, Load};
 

@@ -8,8 +8,8 @@ pub const MAX_SPAN: u64 = 1 << PageOrder::MAX.get();
 /// Where a tag stands above a page number, or the sum of two.
 const TAG_SHIFT: u32 = 48;
 
-/// A base page of an address space as one number. Pages of different spaces are farther from each other than any entry is
-/// long.
+/// A base page of an address space as one number. Pages of different spaces are farther from each other than any entry
+/// is long.
 #[inline(always)]
 pub fn tagged(tag: u16, vpn: u64) -> u64 {
     u64::from(tag) << TAG_SHIFT | vpn

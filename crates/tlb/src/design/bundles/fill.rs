@@ -95,8 +95,8 @@ impl Bundles {
             None => self.admit(probed, new, &mut tell),
         };
         self.mirroring.writes += 1;
-        // A walk for a page that this set translates did not follow a miss: it set a dirty bit or found other rights. Mirrors
-        // are written on misses (paper 4, section 4.3); the other sets walk for themselves when they are asked.
+        // A walk for a page that this set translates did not follow a miss: it set a dirty bit or found other rights.
+        // Mirrors are written on misses (paper 4, section 4.3); the other sets walk for themselves when they are asked.
         let index = self.shape.index[usize::from(new.size)].get();
         if !was_held && self.sets > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
             self.spread(new, vpn, probed, watched, &mut tell);
@@ -104,8 +104,9 @@ impl Bundles {
         self.slot(probed, way)
     }
 
-    /// Joins `new` with the entries of `set` near it. Returns the bundle that one of them makes with it, the way of that entry,
-    /// and whether any entry of the set translated `vpn` before. Entries that cannot be joined forget `vpn`.
+    /// Joins `new` with the entries of `set` near it. Returns the bundle that one of them makes with it, the way of
+    /// that entry, and whether any entry of the set translated `vpn` before. Entries that cannot be joined forget
+    /// `vpn`.
     #[inline(never)]
     fn merge(
         &mut self,

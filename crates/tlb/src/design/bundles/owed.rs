@@ -1,6 +1,6 @@
-//! Fills of all sets, noted once: a set takes in what it has missed when it is next asked, and is then what it would have
-//! been had each been written to it at once. For nothing that happens in a set depends on any other, unless the victims of
-//! all are drawn from one generator.
+//! Fills of all sets, noted once: a set takes in what it has missed when it is next asked, and is then what it would
+//! have been had each been written to it at once. For nothing that happens in a set depends on any other, unless the
+//! victims of all are drawn from one generator.
 
 use super::bundle::{Bundle, tagged};
 use mmulab_sets::Replacement;
@@ -11,7 +11,8 @@ const MOST: usize = 64;
 /// The fills that sets have yet to take in.
 #[derive(Clone)]
 pub struct Owed {
-    /// The last fills, number `n` at its remainder: the bundle, its first page as searches know it, and how many follow.
+    /// The last fills, number `n` at its remainder: the bundle, its first page as searches know it, and how many
+    /// follow.
     log: Vec<(Bundle, u64, u64)>,
     /// Fills so far.
     noted: u64,
@@ -24,11 +25,12 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Nothing, for `sets` of `ways`; `evicting` if every fill takes a way of its own. `None` for sets that cannot wait.
+    /// Nothing, for `sets` of `ways`; `evicting` if every fill takes a way of its own. `None` for sets that cannot
+    /// wait.
     pub fn new(sets: usize, ways: usize, replacement: Replacement, evicting: bool) -> Option<Self> {
-        // Fills in a row go to the empty ways, and then round and round through all, in the order in which they were last used:
-        // as many as there are ways leave nothing else, and as many more leave the same order. A tree takes the same turn,
-        // but the empty ways are none of its choice: the round begins behind them.
+        // Fills in a row go to the empty ways, and then round and round through all, in the order in which they were
+        // last used: as many as there are ways leave nothing else, and as many more leave the same order. A tree takes
+        // the same turn, but the empty ways are none of its choice: the round begins behind them.
         let rounds = match replacement {
             Replacement::Lru => 1,
             Replacement::TreePlru => 2,
@@ -88,8 +90,8 @@ impl Owed {
         self.settled = self.noted;
     }
 
-    /// The numbers of the fills that a set takes in now, and how many before them leave no trace: each would evict, and be
-    /// evicted.
+    /// The numbers of the fills that a set takes in now, and how many before them leave no trace: each would evict, and
+    /// be evicted.
     #[inline(always)]
     pub fn take(&mut self, set: usize) -> (std::ops::Range<u64>, u64) {
         let from = std::mem::replace(&mut self.taken[set], self.noted);

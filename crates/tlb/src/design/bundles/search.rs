@@ -17,8 +17,8 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Bundles {
-    /// The ways of a block of `set` whose entries, of this tag or global ones, meet the base pages from `last - before` to
-    /// `last`, counting those that they leave out. Empty ways may be among them if `before` is not 0.
+    /// The ways of a block of `set` whose entries, of this tag or global ones, meet the base pages from `last - before`
+    /// to `last`, counting those that they leave out. Empty ways may be among them if `before` is not 0.
     #[inline(always)]
     pub(super) fn meeting(&self, set: usize, block: usize, tag: u16, last: u64, before: u64) -> u64 {
         let mut found = self.ranges.meeting(set, block, bundle::tagged(tag, last), before);
@@ -61,7 +61,8 @@ impl Bundles {
         {
             let set = self.set(vpn, index);
             let near = if self.freshen(set) {
-                // Ranges just written one by one cannot be read four at a time before they have left the host's store buffer.
+                // Ranges just written one by one cannot be read four at a time before they have left the host's store
+                // buffer.
                 self.meeting_by_one(set, asid, vpn)
             } else {
                 self.meeting(set, 0, asid.0, vpn.0, 0)
@@ -99,8 +100,8 @@ impl Bundles {
         None
     }
 
-    /// Makes one of the entries of `set` that have the tag of `vpn`: the first takes in what the others know beyond it. Of those
-    /// that translate `vpn` and cannot be joined the larger stays. What translates `vpn` then.
+    /// Makes one of the entries of `set` that have the tag of `vpn`: the first takes in what the others know beyond it.
+    /// Of those that translate `vpn` and cannot be joined the larger stays. What translates `vpn` then.
     #[inline(never)]
     fn unite(&mut self, set: usize, asid: Asid, vpn: Vpn) -> Option<usize> {
         let alike = |h: &Bundle| h.near(vpn) && (h.tag == asid.0 || h.tag == GLOBAL.0);

@@ -104,15 +104,16 @@ impl Shape {
         (bundle, line.walked)
     }
 
-    /// An entry and a fill in one bundle, if they may share one. Its dirty bit is set if both dirty bits are, or if the fill
-    /// is dirty and has every page of the entry. A fill with a clean page clears it (paper 4, section 4.4).
+    /// An entry and a fill in one bundle, if they may share one. Its dirty bit is set if both dirty bits are, or if the
+    /// fill is dirty and has every page of the entry. A fill with a clean page clears it (paper 4, section 4.4).
     pub fn join(&self, old: &Bundle, new: &Bundle) -> Option<Bundle> {
         let dirty = new.value.dirty() && (old.value.dirty() || new.holds(old));
         self.union(old, new).map(|both| both.with_dirty(dirty))
     }
 
-    /// Two copies of one set in one bundle, if they may share one. A set dirty bit says that all pages of its copy are dirty,
-    /// so it also counts for the pages of the other copy that are among them; the order of the ways does not matter.
+    /// Two copies of one set in one bundle, if they may share one. A set dirty bit says that all pages of its copy are
+    /// dirty, so it also counts for the pages of the other copy that are among them; the order of the ways does not
+    /// matter.
     pub fn join_copies(&self, one: &Bundle, other: &Bundle) -> Option<Bundle> {
         let covers = |a: &Bundle, b: &Bundle| a.value.dirty() && (b.value.dirty() || a.holds(b));
         let dirty = covers(one, other) || covers(other, one);

@@ -7,7 +7,8 @@ use super::{
 use crate::{Batch, Event, Ref, TraceError};
 use mmulab_addr::{Pid, Tid, VirtAddr};
 
-/// Where the first kernel's code lies; each further function lies so many bytes above, for program counters are of 32 bits.
+/// Where the first kernel's code lies; each further function lies so many bytes above, for program counters are of 32
+/// bits.
 const CODE: u64 = 1 << 32;
 
 /// Blocks on cores.

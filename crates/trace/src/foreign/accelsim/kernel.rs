@@ -60,7 +60,8 @@ impl Block {
     }
 }
 
-/// Most warps of a block: 1,024 threads, on any GPU so far (CUDA's guide, Technical Specifications per Compute Capability).
+/// Most warps of a block: 1,024 threads, on any GPU so far (CUDA's guide, Technical Specifications per Compute
+/// Capability).
 const WARPS_MAX: usize = 32;
 
 impl Kernel {

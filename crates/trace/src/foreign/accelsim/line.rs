@@ -1,4 +1,5 @@
-//! One instruction of one warp: `[line_num] PC mask dest_num [dests] opcode src_num [srcs] width [mode addresses] [immediate]`.
+//! One instruction of one warp: `[line_num] PC mask dest_num [dests] opcode src_num [srcs] width [mode addresses]
+//! [immediate]`.
 
 use mmulab_addr::VirtAddr;
 
@@ -15,7 +16,8 @@ pub(super) struct Shape {
     pub local: u64,
 }
 
-/// Bytes of each window, aligned to as much: nvbit.h on nvbit_get_shmem_base_addr() and nvbit_get_local_mem_base_addr().
+/// Bytes of each window, aligned to as much: nvbit.h on nvbit_get_shmem_base_addr() and
+/// nvbit_get_local_mem_base_addr().
 const WINDOW: u64 = 16 << 20;
 
 /// Which memory an instruction refers to.

@@ -1,3 +1,6 @@
+//! Tests of the Accel-Sim reader: assignment of thread blocks to cores, instruction counts, damaged and cut kernel
+//! files, and kernel lists. A small kernel file from the repository's test data is the input.
+
 use super::*;
 use crate::{Item, write_batch};
 use std::io::Cursor;

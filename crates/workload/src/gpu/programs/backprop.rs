@@ -1,3 +1,7 @@
+//! GPU generator `gpu-backprop`: the addresses of two CUDA kernels, bpnn_layerforward_CUDA and
+//! bpnn_adjust_weights_cuda. A row of weights has 17 elements, so a warp accesses two pieces of 16 consecutive
+//! weights.
+
 use super::prelude::*;
 
 /// Rodinia's backprop: a layer of a neural network forward, then its weights adjusted (backprop_cuda_kernel.cu).

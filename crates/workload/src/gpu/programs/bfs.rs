@@ -1,9 +1,12 @@
+//! GPU generator `gpu-bfs`: breadth-first search over a random graph, with two kernel launches per level. Neighbours
+//! are random nodes, so one warp instruction can touch up to 32 pages.
+
 use super::prelude::*;
 use crate::seed::{mix, nth};
 
-/// Rodinia's bfs: a thread for each node asks whether its node is of the level that is being done, and looks at its neighbours;
-/// then each asks whether its node is of the next level (kernel.cu, kernel2.cu). The graph is random, as Rodinia's graphgen
-/// makes it; a byte a node is kept.
+/// Rodinia's bfs: a thread for each node asks whether its node is of the level that is being done, and looks at its
+/// neighbours; then each asks whether its node is of the next level (kernel.cu, kernel2.cu). The graph is random, as
+/// Rodinia's graphgen makes it; a byte a node is kept.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GpuBfsDesc {

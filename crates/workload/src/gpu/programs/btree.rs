@@ -1,3 +1,11 @@
+//! GPU generator `gpu-btree`: queries of random keys in a B+ tree. Each thread block follows one path from the root to
+//! a leaf, reads one record and stores the answer.
+//!
+//! ```text
+//! byte of a node  0         4            2040      4076     4080        4084
+//!                 location  509 indices  509 keys  is leaf  key count   next node
+//! ```
+
 use super::prelude::*;
 use crate::seed::{mix, nth};
 

@@ -1,7 +1,11 @@
+//! GPU generator `gpu-hotspot`: a stencil on a square grid, computed in tiles of 16 x 16 cells. Neighbouring tiles
+//! overlap by a border of `pyramid` cells on each side. A launch loads temperature and power once and stores the
+//! interior of each tile. The two temperature arrays swap roles at each launch.
+
 use super::prelude::*;
 
-/// Rodinia's hotspot: the temperature of a chip, step by step on a grid of cells; blocks of 16 x 16 with a border that shrinks
-/// with each step done without going back to memory (hotspot.cu).
+/// Rodinia's hotspot: the temperature of a chip, step by step on a grid of cells; blocks of 16 x 16 with a border that
+/// shrinks with each step done without going back to memory (hotspot.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HotspotDesc {

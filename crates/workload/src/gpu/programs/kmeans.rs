@@ -1,7 +1,11 @@
+//! GPU generator `gpu-kmeans`: one launch that transposes the points, then one launch per clustering pass. In the
+//! transposition, lanes load words `features` words apart and store neighbouring words. In the passes, lanes load
+//! neighbouring words of the transposed points, and all load one word of a cluster centre.
+
 use super::prelude::*;
 
-/// Rodinia's kmeans: points are turned so that a feature of all of them lies together, then each finds its nearest cluster, pass
-/// by pass (kmeans_cuda_kernel.cu).
+/// Rodinia's kmeans: points are turned so that a feature of all of them lies together, then each finds its nearest
+/// cluster, pass by pass (kmeans_cuda_kernel.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KmeansDesc {

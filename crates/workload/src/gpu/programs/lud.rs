@@ -1,7 +1,17 @@
+//! GPU generator `gpu-lud`: LU decomposition of a square matrix in place, with three launches per 16 rows. The last
+//! diagonal block needs only the first launch. Each round leaves a smaller matrix at the lower right.
+//!
+//! ```text
+//! D P P P    D  diagonal block: one warp, 16 of its 32 lanes active
+//! P I I I    P  perimeter blocks: one warp per pair, beside and below the diagonal block
+//! P I I I    I  internal blocks: updated from the perimeter blocks of their row and column
+//! P I I I
+//! ```
+
 use super::prelude::*;
 
-/// Rodinia's lud: a matrix is decomposed in place, 16 rows and columns at a time: the diagonal block, those beside and below it,
-/// the rest (lud_kernel.cu).
+/// Rodinia's lud: a matrix is decomposed in place, 16 rows and columns at a time: the diagonal block, those beside and
+/// below it, the rest (lud_kernel.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LudDesc {

@@ -1,3 +1,13 @@
+//! GPU generator `gpu-nw`: alignment of two sequences on a square matrix, one launch per diagonal of 16 x 16 blocks. A
+//! block needs the cells above and to the left, stored by earlier launches. Each block is one warp with 16 active
+//! lanes. Here, the launch of each block in a matrix three blocks wide:
+//!
+//! ```text
+//! 0 1 2
+//! 1 2 3
+//! 2 3 4
+//! ```
+
 use super::prelude::*;
 
 /// Rodinia's nw: the best alignment of two sequences, a diagonal of 16 x 16 blocks after another, 16 threads to a block

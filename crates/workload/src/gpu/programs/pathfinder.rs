@@ -1,7 +1,11 @@
+//! GPU generator `gpu-pathfinder`: dynamic programming over rows, `pyramid` rows per launch. Thread blocks cover 256
+//! columns and overlap by `pyramid` columns on each side. With each row, one more column on each side becomes
+//! inactive. The two result arrays swap roles at each launch.
+
 use super::prelude::*;
 
-/// Rodinia's pathfinder: the cheapest way down a wall, row by row; a block of 256 columns with a border that shrinks with each
-/// row done without going back to memory (pathfinder.cu).
+/// Rodinia's pathfinder: the cheapest way down a wall, row by row; a block of 256 columns with a border that shrinks
+/// with each row done without going back to memory (pathfinder.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathfinderDesc {

@@ -1,3 +1,7 @@
+//! GPU generator `gpu-srad`: diffusion on a square image, two launches per pass, with a thread block per 16 x 16 tile.
+//! The first launch loads a tile with its four borders and stores a coefficient and four derivatives per cell. The
+//! second loads both and updates the image.
+
 use super::prelude::*;
 
 /// Rodinia's srad (version 2): speckles are taken out of an image by diffusion, two kernels a pass (srad_kernel.cu).

@@ -1,8 +1,12 @@
+//! GPU generator `gpu-streamcluster`: one launch per candidate centre, with one thread per point. Coordinates lie
+//! dimension by dimension, so the lanes of a warp load neighbouring words. The savings table has a row per point, so
+//! lanes access words about one row apart.
+
 use super::prelude::*;
 use crate::seed::{mix, nth};
 
-/// Rodinia's streamcluster: what opening a centre at a point would save, asked of all points for one candidate after another
-/// (streamcluster_cuda.cu, kernel_compute_cost).
+/// Rodinia's streamcluster: what opening a centre at a point would save, asked of all points for one candidate after
+/// another (streamcluster_cuda.cu, kernel_compute_cost).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GpuStreamclusterDesc {

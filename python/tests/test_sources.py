@@ -1,0 +1,36 @@
+"""Source files open with what they are and why they exist, and comments fit a screen."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import CHECKOUT
+
+COLUMNS = 120
+RUST = sorted(CHECKOUT.glob("crates/**/*.rs"))
+PYTHON = sorted([*CHECKOUT.glob("python/**/*.py"), *CHECKOUT.glob("scripts/*.py")])
+
+
+def _relative(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(CHECKOUT)) for path in paths]
+
+
+@pytest.mark.parametrize(("paths", "least"), [(RUST, 400), (PYTHON, 200)], ids=["rust", "python"])
+def test_a_source_file_opens_with_what_it_is(paths: list[Path], least: int) -> None:
+    def opens(path: Path) -> bool:
+        text = path.read_text(encoding="utf-8")
+        return text.startswith("//!") if path.suffix == ".rs" else bool(ast.get_docstring(ast.parse(text)))
+
+    assert len(paths) > least
+    assert _relative([path for path in paths if not opens(path)]) == []
+
+
+def test_comments_of_rust_sources_have_120_columns_at_most() -> None:
+    """As rustfmt keeps code. Ruff sees to Python."""
+    long = [
+        f"{path.relative_to(CHECKOUT)}:{number}"
+        for path in RUST
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > COLUMNS and line.lstrip().startswith("//")
+    ]
+    assert long == []
