@@ -86,10 +86,8 @@ impl<R: Rewrite> Source for Rewritten<R> {
         let done = self.change.rewrite(batch);
         self.update();
         self.over = !matches!((&read, &done), (Ok(true), Ok(())));
-        done.map_err(|Refused { at, why }| {
-            TraceError::new(self.info.name.clone(), at, TraceErrorKind::Request(why))
-        })
-        .and(read)
+        done.map_err(|Refused { at, why }| TraceError::new(self.info.name.clone(), at, TraceErrorKind::Request(why)))
+            .and(read)
     }
 
     fn progress(&self) -> Option<f64> {
