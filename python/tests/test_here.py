@@ -10,7 +10,7 @@ import pytest
 import rich_click as click
 from conftest import CHECKOUT, Cli
 
-from mmulab import sampling
+from mmulab import engine, sampling
 from mmulab.cli.study import study
 from mmulab.engine import Job, Options
 from mmulab.forecast import scores
@@ -79,11 +79,11 @@ def test_frames_of_the_program_itself_enter_the_machine_that_it_is_forecast_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[tuple[str, ...]] = []
-    whole = sampling.run_to_end
+    run_to_end = sampling.run_to_end
 
     def seen(trace: str, jobs: list[Job], *more: Any) -> Any:
         ran.extend(job.sets for job in jobs)
-        return whole(trace, jobs, *more)
+        return run_to_end(trace, jobs, *more)
 
     monkeypatch.setattr(sampling, "run_to_end", seen)
     scattered = Native(1.1, 1.0, 1.2, "linux-4k", Frames(65536, 16384, 0.4))
@@ -94,8 +94,11 @@ def test_frames_of_the_program_itself_enter_the_machine_that_it_is_forecast_on(
     native = {"memory": {"size": "2G"}}
     assert fragment_sets(Frames(65536, 16384, 0.4), native) == (wanted,)
     guest = {**native, "virtual": {"memory": {"size": "2G", "fragment": {"kind": "memhog"}}}}
-    assert fragment_sets(Frames(65536, 0, 1.0), guest) == ("virtual.memory.fragment.percent=0",)
-    assert fragment_sets(Frames(65536, 0, 1.0), native) == ()
+    assert fragment_sets(Frames(65536, 0, 1.0), guest) == ('virtual.memory.fragment={ kind = "none" }',)
+    whole = fragment_sets(Frames(65536, 0, 1.0), native)
+    # A machine file that has no such table takes it too.
+    machine = engine.resolve(Job(str(MACHINES / "zen4-epyc9004.toml"), "linux-4k", whole))["machine"]
+    assert machine["memory"]["fragment"] == {"kind": "none"}
 
 
 def test_the_shipped_error_is_that_of_the_published_page() -> None:

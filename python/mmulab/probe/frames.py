@@ -55,21 +55,19 @@ def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Fram
 
 
 class Seen:
-    """Frames of a process that is looked at again and again while it runs."""
+    """Frames of a process that is looked at again and again while it runs.
+
+    `most` is the last look of those that found most pages; None if none found any.
+    """
 
     def __init__(self) -> None:
-        self._found: list[Frames] = []
+        self.most: Frames | None = None
 
     def look(self, pid: int) -> None:
         """Looks once."""
         now = of_process(pid)
-        if now is not None:
-            self._found.append(now)
-
-    @property
-    def most(self) -> Frames | None:
-        """The last look of those that saw most pages; None if none saw any."""
-        return max(reversed(self._found), key=lambda frames: frames.pages, default=None)
+        if now is not None and (self.most is None or now.pages >= self.most.pages):
+            self.most = now
 
 
 def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:

@@ -354,9 +354,7 @@ def fragment_sets(frames: Frames, machine: Json) -> tuple[str, ...]:
     """Changes to a resolved machine so that its kernel hands out frames as scattered as these."""
     place, of = ("virtual.memory", machine["virtual"]) if machine.get("virtual") else ("memory", machine)
     wanted = _fragment(frames, max(1, (parse_bytes(of["memory"]["size"]) or 0) >> 30))
-    if wanted is None:
-        return (f"{place}.fragment.percent=0",) if of["memory"].get("fragment") else ()
-    return (f"{place}.fragment={toml_value(wanted)}",)
+    return (f"{place}.fragment={toml_value(wanted or {'kind': 'none'})}",)
 
 
 def _memory(size: int, frames: Json | None) -> Json:

@@ -21,7 +21,7 @@ from mmulab import engine, sampling, stopwatch
 from mmulab.probe.frames import Frames, Seen
 from mmulab.probe.machine import fragment_sets
 from mmulab.result import Result
-from mmulab.stopwatch.process import Program, run, watched
+from mmulab.stopwatch.process import Program, watched
 from mmulab.stopwatch.settings import SETTINGS, general
 from mmulab.units import show_bytes, show_percent
 
@@ -156,10 +156,7 @@ def time_natively(argv: Sequence[str]) -> tuple[Native | None, str | None]:
     with tempfile.TemporaryDirectory(prefix="mmulab-here-") as directory:
         # The first run brings files into memory.
         for at in range(RUNS + 1):
-            if at == 0:
-                done = watched(Program(argv), setting, Path(directory), seen.look)
-            else:
-                done = run(Program(argv), setting, Path(directory))
+            done = watched(Program(argv), setting, Path(directory), seen.look if at == 0 else None)
             if done.exit_code != 0:
                 return None, f"the program ended with exit code {done.exit_code} when it was timed"
             if at > 0:
