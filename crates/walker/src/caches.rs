@@ -314,11 +314,7 @@ mod tests {
 
     #[test]
     fn a_line_that_a_neighbour_displaces_goes_to_the_victim_cache_then() {
-        let near =
-            CacheDesc { retention_cycles: Some(1 << 20), retention_shape: Some(20.0), ..desc("near", 2, 1, false) };
-        let far =
-            CacheDesc { retention_cycles: Some(1 << 24), retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
-        let mut caches = Caches::new(&[near, far], &rules(), 1).unwrap();
+        let mut caches = caches(Some(1 << 20), Some(1 << 24));
         cycles(&mut caches, 0);
         // Displaced near at about 1 << 20, it lies far for 16 times as long.
         caches.set_time(3 << 20);
@@ -333,11 +329,7 @@ mod tests {
     #[test]
     fn a_line_that_goes_for_another_one_may_have_been_displaced_before() {
         for (asked, expected) in [(12, 10), (20, 100)] {
-            let near =
-                CacheDesc { retention_cycles: Some(1 << 20), retention_shape: Some(20.0), ..desc("near", 2, 1, false) };
-            let far =
-                CacheDesc { retention_cycles: Some(1 << 24), retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
-            let mut caches = Caches::new(&[near, far], &rules(), 1).unwrap();
+            let mut caches = caches(Some(1 << 20), Some(1 << 24));
             cycles(&mut caches, 1);
             cycles(&mut caches, 2);
             // Line 3 takes the place of line 1, which has lain far since about 1 << 20.
@@ -348,10 +340,11 @@ mod tests {
         }
     }
 
-    /// Two levels of 2 and 4 lines, the second a victim cache.
-    fn caches(retention_cycles: Option<u64>) -> Caches {
-        let far = CacheDesc { retention_cycles, retention_shape: Some(20.0), ..desc("far", 4, 10, true) };
-        Caches::new(&[desc("near", 2, 1, false), far], &rules(), 1).unwrap()
+    /// Two levels of 2 and 4 lines, the second a victim cache, by how long neighbours leave their lines.
+    fn caches(near: Option<u64>, far: Option<u64>) -> Caches {
+        let kept = |retention_cycles, desc| CacheDesc { retention_cycles, retention_shape: Some(20.0), ..desc };
+        let levels = [kept(near, desc("near", 2, 1, false)), kept(far, desc("far", 4, 10, true))];
+        Caches::new(&levels, &rules(), 1).unwrap()
     }
 
     fn cycles(caches: &mut Caches, line: u64) -> u32 {
@@ -360,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_victim_cache_has_what_the_level_before_evicted_and_nothing_else() {
-        let mut caches = caches(None);
+        let mut caches = caches(None, None);
         // Lines 0 and 1 are near, and nothing is far; line 2 sends line 0 there, and 0 on its way back line 1.
         let seen: Vec<u32> = [0, 1, 2, 0, 1, 2, 2].into_iter().map(|line| cycles(&mut caches, line)).collect();
         assert_eq!(seen, [100, 100, 100, 10, 10, 10, 1]);
@@ -373,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_line_begins_its_stay_when_it_is_evicted() {
-        let mut caches = caches(Some(1 << 20));
+        let mut caches = caches(None, Some(1 << 20));
         cycles(&mut caches, 0);
         cycles(&mut caches, 1);
         // Line 0 is used near by for a long time, and only then evicted.

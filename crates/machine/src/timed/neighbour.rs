@@ -12,7 +12,7 @@ const LOOKS: u64 = 8;
 pub(crate) struct Neighbour {
     displaced: Vec<Displaced>,
     /// The earliest look.
-    pub next: u64,
+    next: u64,
     /// Numbers drawn so far.
     drawn: u64,
 }
@@ -47,9 +47,16 @@ impl Neighbour {
         (!displaced.is_empty()).then_some(Self { displaced, next: 0, drawn: 0 })
     }
 
-    /// Entries go that were displaced up to `now`.
+    /// Entries go that were displaced up to `now`, if it is time to look.
+    #[inline(always)]
+    pub fn pass<W: Watch>(&mut self, core: &mut Core, now: u64, watch: &mut W) {
+        if self.next <= now {
+            self.displace(core, now, watch);
+        }
+    }
+
     #[cold]
-    pub fn displace<W: Watch>(&mut self, core: &mut Core, now: u64, watch: &mut W) {
+    fn displace<W: Watch>(&mut self, core: &mut Core, now: u64, watch: &mut W) {
         for displaced in self.displaced.iter_mut().filter(|displaced| displaced.next <= now) {
             // A core may have been idle, or another one's time may have passed.
             let looks = (now - displaced.next) / displaced.every + 1;

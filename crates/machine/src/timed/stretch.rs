@@ -29,8 +29,8 @@ impl Machine {
                 if !sampling.in_time(instructions, core) {
                     let now = sampling.time(instructions, core);
                     self.cores[cpu].clock.follow(now);
-                    if let Some(neighbour) = neighbour.as_mut().filter(|neighbour| neighbour.next <= now) {
-                        neighbour.displace(&mut self.cores[cpu], now, watch);
+                    if let Some(neighbour) = neighbour {
+                        neighbour.pass(&mut self.cores[cpu], now, watch);
                     }
                     match word.item() {
                         Item::Event(_) => break Ok(()),
@@ -74,8 +74,8 @@ impl Machine {
             });
             let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
             self.cores[cpu].clock.follow(core.now());
-            if let Some(neighbour) = neighbour.as_mut().filter(|neighbour| neighbour.next <= core.now()) {
-                neighbour.displace(&mut self.cores[cpu], core.now(), watch);
+            if let Some(neighbour) = neighbour {
+                neighbour.pass(&mut self.cores[cpu], core.now(), watch);
             }
             let mut port = Port::new(self, batch, at, (brought, &mut common), watch);
             port.weight = weight;
