@@ -241,9 +241,13 @@ def _family(pid: int) -> list[int]:
     """A process and its children, as far as they can be seen."""
     found = [pid]
     for at in found:
-        for path in Path(f"/proc/{at}/task").glob("*/children"):
+        # A process may end between any two of these lines: then it has no children, and that is no error.
+        tasks: list[str] = []
+        with contextlib.suppress(OSError):
+            tasks = os.listdir(f"/proc/{at}/task")
+        for task in tasks:
             with contextlib.suppress(OSError):
-                found += [int(child) for child in path.read_text().split()]
+                found += [int(child) for child in Path(f"/proc/{at}/task/{task}/children").read_text().split()]
     return found
 
 
