@@ -1,8 +1,10 @@
 //! From TOML text and `--set key=value` to a description, with errors a person can act on: how machines, policies and
 //! recipes are read.
 
+mod inherit;
 mod ranges;
 
+pub use inherit::{Whole, file_schema};
 pub use ranges::{OutOfRange, Step, Tree, within};
 
 use schemars::JsonSchema;
@@ -103,6 +105,8 @@ fn spot(text: &str, path: &[Step]) -> Option<usize> {
     for step in path {
         at = match (at.get_ref(), step) {
             (DeValue::Table(inner), Step::Key(key)) => inner.get(key.as_str())?,
+            // A file that inherits the list changes the entry so.
+            (DeValue::Table(inner), Step::Entry(_, Some(name))) => inner.get(name.as_str())?,
             (DeValue::Array(inner), Step::Entry(index, _)) => inner.get(*index)?,
             _ => return None,
         };

@@ -38,6 +38,11 @@ impl Buddy {
         }
     }
 
+    /// At least this number of blocks is about to be free.
+    pub fn expect(&mut self, blocks: usize) {
+        self.lists.expect(blocks);
+    }
+
     fn list(order: u8, mobility: Mobility) -> usize {
         usize::from(order) * Mobility::COUNT + mobility as usize
     }
@@ -251,6 +256,29 @@ impl Buddy {
             pfn += 1 << order;
         }
         out
+    }
+
+    /// Takes the block of `order` at `pfn` out of the movable free block that holds it, whose other parts go to the
+    /// tails of their lists; false if it is not free.
+    pub fn take_at(&mut self, pfn: u32, order: u8, counts: &mut FrameCounts) -> bool {
+        let holder = (order..=self.max_order).map(|o| (pfn & !((1 << o) - 1), o));
+        let Some((mut start, from)) = holder.into_iter().find(|&(start, o)| self.is_free(start, o)) else {
+            return false;
+        };
+        let movable = |order| Self::list(order, Mobility::Movable);
+        if self.lists.of(start) != Some(movable(from)) {
+            return false;
+        }
+        self.lists.remove(start);
+        for half in (order..from).rev() {
+            let upper = start + (1 << half);
+            let rest = if pfn >= upper { std::mem::replace(&mut start, upper) } else { upper };
+            self.lists.push_tail(movable(half), rest);
+            counts.splits += 1;
+        }
+        self.free -= 1 << order;
+        self.account(pfn, order, true, true);
+        true
     }
 
     /// The lowest aligned run of wholly free largest blocks that makes up `order`, taken (as `alloc_contig_pages` finds

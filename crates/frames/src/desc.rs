@@ -59,7 +59,7 @@ fn chunk() -> String {
 #[serde(deny_unknown_fields)]
 pub struct MemoryDesc {
     /// How much there is, such as `"32G"`.
-    #[schemars(extend("x-least" = "16M", "x-most" = "16T"))]
+    #[schemars(extend("x-least" = "16M", "x-most" = "15T"))]
     pub size: String,
     /// The largest block of the buddy allocator, as an order of base pages. Default 10 (4 MiB), as
     /// MAX_PAGE_ORDER of Linux on x86-64.

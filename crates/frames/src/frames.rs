@@ -111,8 +111,9 @@ impl Frames {
     /// A size or an occupation that cannot be.
     pub fn of(allocator: Allocator, desc: &MemoryDesc, cpus: u16, seed: u64) -> Result<Self, MemoryError> {
         let bytes = desc.bytes();
-        if !((16 << 20)..=(16 << 40)).contains(&bytes) {
-            let what = format!("'{}' is not between 16M and 16T: give a size such as 32G", desc.size);
+        // Frames are numbered by 32 bits.
+        if !((16 << 20)..=(15 << 40)).contains(&bytes) {
+            let what = format!("'{}' is not between 16M and 15T: give a size such as 32G", desc.size);
             return Err(MemoryError { key: "size", what });
         }
         if !(9..=13).contains(&desc.max_order) {
@@ -138,6 +139,7 @@ impl Frames {
         let kind = match allocator {
             Allocator::Linux => {
                 let mut buddy = Buddy::new(total, desc.max_order);
+                buddy.expect(runs.len());
                 runs.into_iter().for_each(|(from, to)| buddy.free_range(from, to));
                 Kind::Linux(LinuxFrames::new(buddy, cpus, desc.pcp_batch))
             }
@@ -201,6 +203,18 @@ impl Frames {
             self.counts.refusals += 1;
         }
         got.map(|pfn| Pfn(u64::from(pfn)))
+    }
+
+    /// Takes the movable block of `order` at `pfn`; false if it is not free in the allocator, or `pfn` is not aligned
+    /// for it. Frames in per-CPU lists, and all of FreeBSD's, cannot be taken this way.
+    pub fn take_at(&mut self, pfn: Pfn, order: PageOrder) -> bool {
+        match &mut self.kind {
+            Kind::Linux(linux) => {
+                let is_there = pfn.0 < self.total && pfn.0.is_multiple_of(order.base_pages());
+                is_there && linux.buddy.take_at(pfn.0 as u32, order.get(), &mut self.counts)
+            }
+            Kind::Freebsd(_) => false,
+        }
     }
 
     /// A block that may be larger than the buddy allocator's, such as a 1 GiB page: what boot can still find whole.

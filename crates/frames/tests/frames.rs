@@ -249,3 +249,10 @@ fn aged_memory_is_whole_beyond_what_is_in_use() {
     };
     assert_eq!(free(Aged::Used), free(Aged::Off));
 }
+
+/// CHANGELOG number 27: 16 TiB are 2^32 frames, whose number wrapped to 0.
+#[test]
+fn memory_whose_frames_have_no_numbers_is_refused() {
+    let refused = Frames::new(&MemoryDesc::of("16T"), 1, 1).map(|_| ()).expect_err("too many frames");
+    assert!(refused.to_string().contains("between 16M and 15T"), "{refused}");
+}

@@ -2,12 +2,9 @@
 
 use crate::{Counted, Kind, PageState, Plan, Target, TargetError};
 use mmulab_addr::{BASE_BYTES, PageOrder, Prot, VirtAddr, Vpn};
-use mmulab_kernel::Told;
-use mmulab_machine::{Machine, Story, Watch};
-use mmulab_pagetable::Invalidate;
-use mmulab_tlb::{Entry, Observer};
+use mmulab_machine::{Machine, Observation, Watch};
+use mmulab_tlb::Entry;
 use mmulab_trace::{Advice, Backing, Batch, Event, MapFlags, Ref};
-use mmulab_walker::StepRecord;
 
 /// Where the region lies: 2 MB aligned, away from everything.
 const REGION: u64 = 0x4000_0000;
@@ -32,9 +29,7 @@ struct Sampler {
     coalesced: bool,
 }
 
-impl Observer for Sampler {
-    const ACTIVE: bool = true;
-
+impl Watch for Sampler {
     fn filled(&mut self, array: usize, entry: &Entry) {
         if self.levels.get(array) == Some(&1) {
             // Designs whose entries are no pages tell each page they hold. A page may be filled twice: from the L2, and
@@ -43,16 +38,14 @@ impl Observer for Sampler {
             self.coalesced |= first != entry.vpn || entry.order != PageOrder::P4K;
         }
     }
-}
 
-impl Watch for Sampler {
-    fn reference(&mut self, story: &Story) {
+    fn reference(&mut self, seen: &Observation) {
         use mmulab_machine::Answer::{Hit, Miss};
         let coalesced = std::mem::take(&mut self.coalesced);
         self.first = None;
         // A larger page is none of the four.
-        let larger = story.seen.size >= PageOrder::P2M.bytes();
-        let counter = match (story.seen.l1, story.seen.l2, coalesced) {
+        let larger = seen.seen.size >= PageOrder::P2M.bytes();
+        let counter = match (seen.seen.l1, seen.seen.l2, coalesced) {
             (Miss, Hit, false) => &mut self.counted.l2_hit_4k,
             (Miss, Hit, true) => &mut self.counted.l2_hit_coalesced,
             (Miss, _, false) => &mut self.counted.l2_miss_4k,
@@ -61,10 +54,6 @@ impl Watch for Sampler {
         };
         *counter += u64::from(!larger);
     }
-
-    fn happened(&mut self, _: &[Told], _: &[Invalidate]) {}
-    fn invalidated_by_program(&mut self, _: &Invalidate) {}
-    fn walked(&mut self, _: &[StepRecord]) {}
 }
 
 fn at(page: u64) -> VirtAddr {

@@ -19,8 +19,8 @@ mod strides;
 pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},
     desc::{Latencies, MemoryTiming, Predictor, TimingDesc, Units, Unknown},
-    lines::{Bandwidth, Lines},
+    lines::{Arrival, Bandwidth, Lines},
     stack::{Stack, Wait},
     streams::Streams,
-    strides::Strides,
+    strides::{Prefetched, Strides},
 };

@@ -20,6 +20,15 @@ struct Coming {
     by: u8,
 }
 
+/// When a line is there, and from how far away it comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// The cycle in which it is there.
+    pub at: u64,
+    /// How far away it comes from: 0 for the first cache, more for those behind it and for memory.
+    pub by: u8,
+}
+
 /// Lines on their way to one core.
 #[derive(Clone, Debug)]
 pub struct Lines {
@@ -37,12 +46,11 @@ impl Lines {
         }
     }
 
-    /// When a line that the first level has is there that is wanted at `at`, and which level it comes from: later than
-    /// at once if it is still on its way.
+    /// The arrival of a line that is still on its way at `at`, if it is.
     #[inline(always)]
-    pub fn coming(&self, at: u64, line: u64) -> Option<(u64, u8)> {
+    pub fn coming(&self, at: u64, line: u64) -> Option<Arrival> {
         let entry = &self.coming[line as usize % KEPT];
-        (entry.line == line + 1 && entry.there > at).then_some((entry.there, entry.by))
+        (entry.line == line + 1 && entry.there > at).then_some(Arrival { at: entry.there, by: entry.by })
     }
 
     /// A miss at `at` that takes `cycles`: it begins when a buffer is free. When the line is there.
@@ -115,7 +123,7 @@ mod tests {
     fn a_third_miss_waits_for_one_of_two_buffers_and_a_second_one_to_a_line_joins() {
         let mut lines = Lines::new(&desc(2, 1.0));
         assert_eq!([lines.miss(0, 100, 1, 3), lines.miss(10, 100, 2, 3), lines.miss(20, 100, 3, 3)], [100, 110, 200]);
-        assert_eq!(lines.coming(50, 1), Some((100, 3)));
+        assert_eq!(lines.coming(50, 1), Some(Arrival { at: 100, by: 3 }));
         assert_eq!((lines.coming(100, 1), lines.coming(50, 9)), (None, None));
     }
 

@@ -29,6 +29,15 @@ struct Stride {
     seen: u64,
 }
 
+/// A line that was asked for before its load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefetched {
+    /// The cycle in which it was asked for.
+    pub at: u64,
+    /// The load goes from each line to the next.
+    pub is_stream: bool,
+}
+
 /// The loads that a core follows.
 #[derive(Clone, Debug)]
 pub struct Strides {
@@ -51,10 +60,9 @@ impl Strides {
         }
     }
 
-    /// The instruction `load` asks for `line` at `at`. When its prefetch began, and whether it is one of a stream; None
-    /// if there was none.
+    /// The instruction `load` asks for `line` at `at`. Its prefetch, if there was one.
     #[inline]
-    pub fn see(&mut self, load: u64, line: u64, at: u64) -> Option<(u64, bool)> {
+    pub fn see(&mut self, load: u64, line: u64, at: u64) -> Option<Prefetched> {
         let hash = load.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = usize::try_from((hash * self.loads.len() as u64) >> 32).ok()?;
         let stride = self.loads.get_mut(place)?;
@@ -78,7 +86,7 @@ impl Strides {
         let times = &mut self.times[place];
         let began = times[begun as usize % KEPT];
         times[stride.seen as usize % KEPT] = at;
-        (begun < stride.seen).then(|| (began.min(at), is_stream))
+        (begun < stride.seen).then(|| Prefetched { at: began.min(at), is_stream })
     }
 }
 
@@ -96,7 +104,7 @@ mod tests {
         // The stride is believed in at the third load, from when its prefetches begin.
         let begun: Vec<_> = (0..8).map(|n| strides.see(7, 1000 + 65 * n, 10 * n)).collect();
         let began = [None, None, None, Some(20), Some(20), Some(20), Some(30), Some(40)];
-        assert_eq!(begun, began.map(|at: Option<u64>| at.map(|at| (at, false))));
+        assert_eq!(begun, began.map(|at: Option<u64>| at.map(|at| Prefetched { at, is_stream: false })));
         // Another step, and back: it is learnt anew.
         assert_eq!(strides.see(7, 5000, 90), None);
         assert_eq!(strides.see(7, 5065, 100), None);
@@ -107,7 +115,8 @@ mod tests {
         let mut strides = strides(1);
         let down: Vec<_> = (0..100).filter_map(|n| strides.see(7, 1000 - n, n)).collect();
         assert_eq!(down.len(), 97);
-        assert_eq!((down[0], down[96]), ((2, true), (99 - 64, true)));
+        let stream = |at| Prefetched { at, is_stream: true };
+        assert_eq!((down[0], down[96]), (stream(2), stream(99 - 64)));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The example of docs/trace-format.md is a file this crate writes, and reads as the text beside it.
+//! The example of docs/formats/trace-format.md is a file this crate writes, and reads as the text beside it.
 
 use mmulab_trace::{
     Batch, ChunkHeader, Description, EndInfo, NativeReader, NativeWriter, Source, TextReader, write_batch,
 };
 use std::{fmt::Write, io::Cursor, path::Path};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/trace-format.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/trace-format.md");
 
 /// The block after the mark `<!-- example: NAME -->`.
 fn block(page: &str, name: &str) -> String {

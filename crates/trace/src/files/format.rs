@@ -7,9 +7,9 @@ use std::{fmt, path::Path, str::FromStr};
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// This project's own: docs/trace-format.md.
+    /// This project's own: docs/formats/trace-format.md.
     Native,
-    /// Text: docs/text-traces.md.
+    /// Text: docs/formats/text-traces.md.
     Text,
     /// ChampSim's records.
     ChampSim,

@@ -1,4 +1,5 @@
-//! The native format, `.mmt`: chunked, compressed, seekable. `docs/trace-format.md` describes it for other readers.
+//! The native format, `.mmt`: chunked, compressed, seekable. `docs/formats/trace-format.md` describes it for other
+//! readers.
 //!
 //! A chunk holds the executions of one process's *variants*: a translation block together with the loads and stores one
 //! of its executions made. A block whose executions differ (a conditional access, a fault half-way) has several. So an

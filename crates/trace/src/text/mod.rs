@@ -1,4 +1,5 @@
-//! The text form (`.mmtx`): one event a line, for examples, tests and people. Specified in `docs/text-traces.md`.
+//! The text form (`.mmtx`): one event a line, for examples, tests and people. Specified in
+//! `docs/formats/text-traces.md`.
 
 mod code;
 mod parse;
