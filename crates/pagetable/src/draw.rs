@@ -1,13 +1,10 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
-use crate::{Format, Leaf, Next, Rights, Root, Step, hashed};
+use crate::{Format, Leaf, Next, Rights, Root, Step, geometry::ENTRIES, hashed};
 use mmulab_addr::{PhysAddr, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
-
-/// Entries of a table, and of a frame of a merged node.
-const ENTRIES: u64 = 512;
 
 /// A table or node to be drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,9 +99,14 @@ impl Drawing<'_> {
         match format.next(bits, step, va) {
             Next::NotPresent => None,
             Next::Leaf(leaf) => Some(Run::Leaves(leaf)),
-            Next::Table(_) => {
+            Next::Table(next) => {
+                if next.level == node.level {
+                    // It leads to the entry of its table that maps the page.
+                    let leaf = format.next(self.mem.read(next.entry), next, va);
+                    return if let Next::Leaf(leaf) = leaf { Some(Run::Leaves(leaf)) } else { None };
+                }
                 // As a walk cache keeps it: a pointer that is the same for many entries begins where the first does.
-                let (bits, level) = format.kept(bits, node.level);
+                let (bits, level) = format.kept(bits, node.level)?;
                 let from = va.align_down(format.covers(level));
                 let Next::Table(below) = format.next(bits, Step { level, ..step }, from) else { return None };
                 let entries = ENTRIES.pow(u32::from(level - below.level));

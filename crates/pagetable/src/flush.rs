@@ -42,14 +42,14 @@ pub enum Invalidate {
 }
 
 impl Invalidate {
-    /// Whether it reaches what was kept under `tag` of the addresses that `spans`.
-    pub fn meets(&self, tag: Asid, spans: VirtRange) -> bool {
+    /// Whether it reaches what was kept of the addresses `spans` of address space `owner`.
+    pub fn meets(&self, owner: Asid, spans: VirtRange) -> bool {
         match *self {
             Self::Page { asid, va, order } => {
-                tag == asid && VirtRange::sized(va.align_down(order), order.bytes()).overlaps(spans)
+                owner == asid && VirtRange::sized(va.align_down(order), order.bytes()).overlaps(spans)
             }
-            Self::Range { asid, range } => tag == asid && range.overlaps(spans),
-            Self::Asid(asid) => tag == asid,
+            Self::Range { asid, range } => owner == asid && range.overlaps(spans),
+            Self::Asid(asid) => owner == asid,
             Self::All => true,
         }
     }
@@ -63,7 +63,7 @@ struct Space {
     asid: Asid,
 }
 
-/// A tag as a structure: a bare number has no room for the name of the flush beside it.
+/// An ASID as a structure: a bare number has no room for the name of the flush beside it.
 fn asid<S: Serializer>(asid: &Asid, serializer: S) -> Result<S::Ok, S::Error> {
     let mut fields = serializer.serialize_struct("Asid", 1)?;
     fields.serialize_field("asid", asid)?;

@@ -1,86 +1,240 @@
-//! Page-table formats as hardware reads them: one enum for x86-64, Compendia, RISC-V, Armv8 and hashed tables. Each
-//! method selects the code of the format. The walker, the walk caches and the kernel ask here for levels, page sizes
-//! and the meaning of entry bits.
+//! Page-table formats as hardware reads them. [`TableFormat`] is what the file of a format declares; [`Format`] is the
+//! format of a run: an enum over all of them, which is copied freely and dispatches statically. The walker, the walk
+//! caches and the kernel ask it for levels, page sizes and the meaning of entry bits.
 
-use crate::{Found, Leaf, Marks, Next, Root, Search, Step, arm, compendia::entry as compendia, hashed, riscv, x86};
+use crate::{
+    Found, Leaf, Next, Root, Search, Step,
+    entry::{Entries, Entry},
+    geometry::{self, ENTRIES, ENTRY_BYTES},
+    hashed::{self, Hashing},
+    table::BuiltFor,
+};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
+use std::ops::{Range, RangeInclusive};
 
-/// How hardware reads a table: one variant per kind and geometry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// x86-64 with so many levels (4 or 5).
-    X86 {
-        /// Levels.
-        levels: u8,
-    },
-    /// The same with merged nodes of 2 MiB, as paper 5 proposes.
-    Compendia {
-        /// Levels.
-        levels: u8,
-        /// Where entries tell that they point to such.
-        marks: Marks,
-    },
-    /// RISC-V's Sv39, Sv48 and Sv57, with Svnapot.
-    Riscv {
-        /// Levels (3 to 5).
-        levels: u8,
-    },
-    /// Armv8's with 4 KiB granule, with the Contiguous bit.
-    Arm {
-        /// Levels (3 or 4).
-        levels: u8,
-    },
-    /// Elastic cuckoo tables: x86-64's entries, found by hashing.
-    Cuckoo {
-        /// Levels of a tree for as many bits of address (4 or 5).
-        levels: u8,
-    },
-    /// Open addressing: x86-64's entries, found by hashing.
-    Open {
-        /// Levels of a tree for as many bits of address (4 or 5).
-        levels: u8,
-        /// The tables of all page sizes are read at once.
-        together: bool,
-    },
+/// Neighbouring entries of one table that map one page together, as Svnapot and Arm's Contiguous bit have them.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The level of the entries.
+    pub level: u8,
+    /// How many there are, as a power of two.
+    pub log: u8,
 }
+
+/// Parameters of formats that have none.
+#[derive(Clone, Default, Debug)]
+pub struct NoParams;
+
+/// A page-table format: everything that distinguishes it from others. Values of the type are one format of a machine:
+/// its number of levels and whatever else hardware must know to read an entry.
+pub trait TableFormat: Copy + Into<Format> {
+    /// Its name in machine files.
+    const NAME: &'static str;
+    /// What it is, for the schema and the reference.
+    const DOC: &'static str;
+    /// The numbers of levels that it may have.
+    const LEVELS: RangeInclusive<u8>;
+    /// The highest level that has leaves; in tables with fewer levels, all have.
+    const HIGHEST_LEAF: u8 = 3;
+    /// The groups of entries that can map one page, smaller ones first.
+    const GROUPS: &'static [Group] = &[];
+    /// Addresses whose highest bit is set have a tree of their own.
+    const HAS_UPPER_TREE: bool = false;
+    /// How many levels an entry can pass over.
+    const SKIPPED_LEVELS: u8 = 0;
+    /// The kernel maps a block of mTHP as one page, if the format has its size. Linux 6.6 does so in no processor's
+    /// format: it maps such blocks by base pages (Arm's Contiguous bit serves them from 6.9 on,
+    /// arch/arm64/mm/contpte.c).
+    const MAPS_BLOCKS: bool = false;
+    /// The levels whose lines walk caches can hold, if the table is found by hashing.
+    const GUIDE_LEVELS: Option<Range<u8>> = None;
+
+    /// Its table of parameters in machine files.
+    type Params: Clone + Default;
+    /// What its entries mean.
+    type Entries: Entries;
+    /// Its tables as the kernel edits them.
+    type Tables: BuiltFor<Self>;
+
+    /// The format with this number of levels.
+    fn new(levels: u8, params: Option<&Self::Params>) -> Self;
+
+    /// The parameters given, or else the default ones.
+    fn given(params: Option<&Self::Params>) -> Self::Params {
+        params.cloned().unwrap_or_default()
+    }
+
+    /// Whether a table with this number of levels can follow the parameters.
+    ///
+    /// # Errors
+    /// Parameters that contradict each other or the levels.
+    fn check(_levels: u8, _params: &Self::Params) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Levels of a tree for as many bits of address.
+    fn depth(self) -> u8;
+
+    /// Levels that walks count.
+    #[inline(always)]
+    fn levels(self) -> u8 {
+        self.depth()
+    }
+
+    /// How its tables are searched, if they are not descended.
+    #[inline(always)]
+    fn hashing(self) -> Option<Hashing> {
+        None
+    }
+
+    /// The memory an entry of `level` spans.
+    #[inline(always)]
+    fn covers(self, level: u8) -> PageOrder {
+        if self.hashing().is_some() { hashed::covers(level) } else { geometry::covers(level) }
+    }
+
+    /// Whether the address is canonical, so that a program can have it.
+    fn is_canonical(self, va: u64) -> bool {
+        geometry::is_sign_extended(self.depth(), va)
+    }
+
+    /// The first entry of a walk from the root of a tree. Tables that are searched have no tree: a walk of one would
+    /// end at its first entry.
+    #[inline(always)]
+    fn start(self, root: Root, va: VirtAddr) -> Step {
+        let depth = if self.hashing().is_some() { 1 } else { self.depth() };
+        geometry::start(depth, root.lower, va)
+    }
+
+    /// What the bits of the entry at `step` of a tree mean for `va`. An entry may lead to another one of its own table,
+    /// which has the same level.
+    #[inline(always)]
+    fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
+        geometry::next::<Self::Entries>(bits, step, va)
+    }
+
+    /// What the bits map at `level`, if anything, going by this entry alone.
+    #[inline(always)]
+    fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
+        match Self::Entries::decode(bits, level) {
+            Entry::Leaf(leaf) => Some(leaf),
+            Entry::Nothing | Entry::Table(..) => None,
+        }
+    }
+
+    /// The frame that `bits` names, if they are those of `leaf`, an entry of the same level for a page of `order`, in
+    /// all but the frame. `None` if not, and for formats where that takes more than a glance.
+    #[inline(always)]
+    fn frame_of_alike(self, bits: u64, leaf: u64, order: PageOrder) -> Option<Pfn> {
+        Self::Entries::frame_of_alike(bits, leaf, order)
+    }
+
+    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level; `None` if the entry
+    /// leads to another one of its own table.
+    #[inline(always)]
+    fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {
+        Some((bits, level))
+    }
+
+    /// The bits of entry number `part` of those that map `leaf`.
+    fn part(self, leaf: &Leaf, _part: u64) -> u64 {
+        Self::Entries::leaf(leaf)
+    }
+
+    /// The level of the leaf of a page of `order`, and how many neighbouring entries it takes there.
+    fn leaf_at(self, order: PageOrder) -> Option<(u8, u32)> {
+        let single = |level: &u8| geometry::covers(*level) == order;
+        let grouped = |group: &&Group| geometry::covers(group.level).get() + group.log == order.get();
+        let highest = Self::HIGHEST_LEAF.min(self.depth());
+        (1..=highest).find(single).map(|level| (level, 1)).or_else(|| {
+            let group = Self::GROUPS.iter().find(grouped)?;
+            Some((group.level, 1 << group.log))
+        })
+    }
+}
+
+macro_rules! format_enum {
+    (() $($module:ident :: $variant:ident $({ $($params:tt)* })?;)*) => {
+        /// How hardware reads a table: one variant per format.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Format {
+            $(
+                #[doc = concat!("The format of kind `", stringify!($variant), "`.")]
+                $variant(crate::formats::$module::$variant),
+            )*
+        }
+
+        $(
+            impl From<crate::formats::$module::$variant> for Format {
+                #[inline(always)]
+                fn from(format: crate::formats::$module::$variant) -> Self {
+                    Self::$variant(format)
+                }
+            }
+        )*
+    };
+}
+
+formats!(format_enum());
+
+/// What a format's type says, asked of its value.
+trait OfType: TableFormat {
+    #[inline(always)]
+    fn accessed(self, bits: u64, leaf: bool) -> u64 {
+        Self::Entries::accessed(bits, leaf)
+    }
+
+    #[inline(always)]
+    fn dirtied(self, bits: u64) -> u64 {
+        Self::Entries::dirtied(bits)
+    }
+
+    #[inline(always)]
+    fn skipped(self) -> u8 {
+        Self::SKIPPED_LEVELS
+    }
+
+    #[inline(always)]
+    fn has_upper_tree(self) -> bool {
+        Self::HAS_UPPER_TREE
+    }
+
+    fn maps_block(self, order: PageOrder) -> bool {
+        Self::MAPS_BLOCKS && self.leaf_at(order).is_some()
+    }
+}
+
+impl<F: TableFormat> OfType for F {}
 
 impl Format {
     /// Levels of a full walk to a base page. Those of hashed tables are the tables: 1 to 3 of pages of 4 KiB, 2 MiB and
     /// 1 GiB, 4 to 6 the guides to them.
     #[inline(always)]
-    pub const fn levels(self) -> u8 {
-        match self {
-            Self::X86 { levels } | Self::Compendia { levels, .. } | Self::Riscv { levels } | Self::Arm { levels } => {
-                levels
-            }
-            Self::Cuckoo { .. } => hashed::TABLES as u8,
-            Self::Open { .. } => hashed::SIZES as u8,
-        }
+    pub fn levels(self) -> u8 {
+        each_format!(self, Format, f => f.levels())
     }
 
     /// Bits of a virtual address.
-    pub const fn address_bits(self) -> u8 {
-        let (Self::X86 { levels }
-        | Self::Compendia { levels, .. }
-        | Self::Riscv { levels }
-        | Self::Arm { levels }
-        | Self::Cuckoo { levels }
-        | Self::Open { levels, .. }) = self;
-        // 12 bits of offset and 9 per level (Intel SDM vol. 3A, section 4.5).
-        12 + 9 * levels
+    pub fn address_bits(self) -> u8 {
+        geometry::address_bits(each_format!(self, Format, f => f.depth()))
+    }
+
+    /// Whether programs can have the address.
+    pub fn is_canonical(self, va: u64) -> bool {
+        each_format!(self, Format, f => f.is_canonical(va))
+    }
+
+    /// How it is searched by groups of reads, if it is not descended entry by entry.
+    #[inline(always)]
+    pub fn hashing(self) -> Option<Hashing> {
+        each_format!(self, Format, f => f.hashing())
     }
 
     /// Whether it is searched by groups of reads, instead of descended entry by entry.
     #[inline(always)]
-    pub const fn is_searched(self) -> bool {
-        matches!(self, Self::Cuckoo { .. } | Self::Open { .. })
-    }
-
-    /// A search for `va` in a table that is searched.
-    #[inline]
-    pub fn search(self, root: Root, va: VirtAddr) -> Search {
-        Search::new(self, root.lower, va)
+    pub fn is_searched(self) -> bool {
+        self.hashing().is_some()
     }
 
     /// The entry that maps `va`, as a walk without caches finds it.
@@ -89,10 +243,10 @@ impl Format {
         self.path(mem, root, va, |_, _| {})
     }
 
-    /// The same; `seen` is told the level and address of every entry, or line, that is read for it.
+    /// The same; `seen` receives the level and address of every entry, or line, that is read for it.
     pub fn path(self, mem: &PhysMem, root: Root, va: VirtAddr, mut seen: impl FnMut(u8, PhysAddr)) -> Option<Found> {
-        if self.is_searched() {
-            return self.search(root, va).run(mem, |read| seen(read.level, read.line));
+        if let Some(hashing) = self.hashing() {
+            return Search::new(hashing, root, va).run(mem, |read| seen(read.level, read.line));
         }
         let mut step = self.start(root, va);
         loop {
@@ -120,10 +274,9 @@ impl Format {
     /// Those of the table or node whose first entry, for `va`, is at `step`, and of all it points to. A node merges so
     /// many levels.
     fn lines_below(self, mem: &PhysMem, (step, levels): (Step, u8), va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
-        const ENTRIES: u64 = x86::TABLE_BYTES / 8;
         let mut last = None;
         for index in 0..ENTRIES.pow(levels.into()) {
-            let entry = PhysAddr(step.entry.0 + index * 8);
+            let entry = PhysAddr(step.entry.0 + index * ENTRY_BYTES);
             if entry.0.is_multiple_of(LINE_BYTES) {
                 each(step.level, entry);
             }
@@ -131,7 +284,7 @@ impl Format {
             let bits = mem.read(entry);
             let Next::Table(_) = self.next(bits, Step { entry, ..step }, va) else { continue };
             // As a walk cache keeps it: a pointer that is the same for many entries begins where the first does.
-            let (bits, level) = self.kept(bits, step.level);
+            let Some((bits, level)) = self.kept(bits, step.level) else { continue };
             let from = va.align_down(self.covers(level));
             let Next::Table(next) = self.next(bits, Step { entry, level, ..step }, from) else { continue };
             if last.replace(next.entry) != Some(next.entry) {
@@ -140,159 +293,83 @@ impl Format {
         }
     }
 
-    /// The first address of each tree that a table consists of: on Arm the upper addresses have one of their own.
+    /// The first address of each tree that a table consists of.
     pub(crate) fn trees(self) -> impl Iterator<Item = VirtAddr> {
-        let upper = matches!(self, Self::Arm { .. }).then(|| VirtAddr::new(u64::MAX << self.address_bits()));
+        let has_upper = each_format!(self, Format, f => f.has_upper_tree());
+        let upper = has_upper.then(|| VirtAddr::new(u64::MAX << self.address_bits()));
         std::iter::once(VirtAddr::default()).chain(upper)
     }
 
-    /// The first entry of a walk from the root of a tree.
+    /// The first entry of a walk from the root of a tree. Tables found by hashing have none: a walk of one would end at
+    /// its first entry.
     #[inline(always)]
     pub fn start(self, root: Root, va: VirtAddr) -> Step {
-        match self {
-            Self::X86 { levels } => x86::start(levels, root.lower, va),
-            Self::Compendia { levels, .. } => compendia::start(levels, root.lower, va),
-            // Their tables have the same shape.
-            Self::Riscv { levels } => x86::start(levels, root.lower, va),
-            Self::Arm { levels } => x86::start(levels, root.of(va), va),
-            // These have no tree: a walk of one would end at its first entry.
-            Self::Cuckoo { .. } | Self::Open { .. } => x86::start(1, root.lower, va),
-        }
+        each_format!(self, Format, f => f.start(root, va))
     }
 
     /// What the bits of the entry at `step` of a tree mean for `va`.
     #[inline(always)]
     pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
-        match self {
-            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::next(bits, step, va),
-            Self::Compendia { marks, .. } => compendia::next(marks, bits, step, va),
-            Self::Riscv { .. } => riscv::next(bits, step, va),
-            Self::Arm { .. } => arm::next(bits, step, va),
-        }
+        each_format!(self, Format, f => f.next(bits, step, va))
     }
 
     /// The bits with the accessed bit set; `leaf` tells whether they map a page.
     #[inline(always)]
-    pub const fn accessed(self, bits: u64, leaf: bool) -> u64 {
-        match self {
-            // All levels have the bit, in the same place.
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
-                let _ = leaf;
-                bits | x86::A
-            }
-            Self::Riscv { .. } => riscv::accessed(bits, leaf),
-            Self::Arm { .. } => arm::accessed(bits, leaf),
-        }
+    pub fn accessed(self, bits: u64, leaf: bool) -> u64 {
+        each_format!(self, Format, f => f.accessed(bits, leaf))
     }
 
     /// A leaf's bits with the accessed and dirty bits set.
     #[inline(always)]
-    pub const fn dirtied(self, bits: u64) -> u64 {
-        match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
-                bits | x86::A | x86::D
-            }
-            Self::Riscv { .. } => riscv::dirtied(bits),
-            Self::Arm { .. } => arm::dirtied(bits),
-        }
+    pub fn dirtied(self, bits: u64) -> u64 {
+        each_format!(self, Format, f => f.dirtied(bits))
     }
 
     /// What the bits map at `level`, if anything, going by this entry alone.
     #[inline(always)]
     pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
-        match self {
-            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::decode_leaf(bits, level),
-            Self::Compendia { marks, .. } => compendia::decode_leaf(marks, bits, level),
-            Self::Riscv { .. } => riscv::decode_leaf(bits, level),
-            Self::Arm { .. } => arm::decode_leaf(bits, level),
-        }
+        each_format!(self, Format, f => f.decode_leaf(bits, level))
     }
 
     /// The frame that `bits` names, if they are those of `leaf`, an entry of the same level for a page of `order`, in
     /// all but the frame. `None` if not, and for formats where that takes more than a glance.
     #[inline(always)]
     pub fn frame_of_alike(self, bits: u64, leaf: u64, order: PageOrder) -> Option<Pfn> {
-        match self {
-            Self::X86 { .. } | Self::Cuckoo { .. } | Self::Open { .. } => x86::frame_of_alike(bits, leaf, order),
-            Self::Compendia { .. } | Self::Riscv { .. } | Self::Arm { .. } => None,
-        }
+        each_format!(self, Format, f => f.frame_of_alike(bits, leaf, order))
     }
 
     /// How many levels an entry can pass over.
     #[inline(always)]
-    pub const fn skips_levels(self) -> u8 {
-        if matches!(self, Self::Compendia { .. }) { 2 } else { 0 }
+    pub fn skips_levels(self) -> u8 {
+        each_format!(self, Format, f => f.skipped())
     }
 
-    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level.
+    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level; `None` if the entry
+    /// leads to another one of its own table.
     #[inline(always)]
-    pub fn kept(self, bits: u64, level: u8) -> (u64, u8) {
-        match self {
-            Self::X86 { .. } | Self::Riscv { .. } | Self::Arm { .. } => (bits, level),
-            Self::Cuckoo { .. } | Self::Open { .. } => (bits, level),
-            Self::Compendia { marks, .. } => compendia::kept(marks, bits, level),
-        }
+    pub fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {
+        each_format!(self, Format, f => f.kept(bits, level))
     }
 
     /// The bits of an entry that maps `leaf` by itself, of one of the format's sizes.
     pub fn encode_leaf(self, leaf: &Leaf) -> u64 {
-        match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
-                x86::encode_leaf(leaf)
-            }
-            Self::Riscv { .. } => riscv::encode_leaf(leaf),
-            Self::Arm { .. } => arm::encode_leaf(leaf, 0),
-        }
+        each_format!(self, Format, f => f.part(leaf, 0))
     }
 
     /// The memory an entry of `level` spans.
     #[inline(always)]
-    pub const fn covers(self, level: u8) -> PageOrder {
-        match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Riscv { .. } | Self::Arm { .. } => x86::covers(level),
-            Self::Cuckoo { .. } | Self::Open { .. } => hashed::covers(level),
-        }
+    pub fn covers(self, level: u8) -> PageOrder {
+        each_format!(self, Format, f => f.covers(level))
     }
 
     /// The level of the leaf of a page of `order`, and how many neighbouring entries it takes there.
     #[inline]
     pub fn leaf_at(self, order: PageOrder) -> Option<(u8, u32)> {
-        match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
-                x86::leaf_level(order).map(|level| (level, 1))
-            }
-            Self::Riscv { levels } => riscv::leaf_at(levels, order),
-            Self::Arm { .. } => arm::leaf_at(order),
-        }
+        each_format!(self, Format, f => f.leaf_at(order))
     }
 
-    /// The largest page whose entries lie side by side at `level`.
-    #[inline(always)]
-    pub(crate) fn widest_at(self, level: u8) -> PageOrder {
-        let wider = match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => 0,
-            Self::Riscv { .. } => riscv::group_at(level),
-            Self::Arm { .. } => arm::group_at(level),
-        };
-        PageOrder::new(self.covers(level).get() + wider)
-    }
-
-    /// The bits of entry number `part` of those that map `leaf`.
-    pub(crate) fn encode_part(self, leaf: &Leaf, part: u64) -> u64 {
-        match self {
-            Self::Arm { .. } => arm::encode_leaf(leaf, part),
-            _ => self.encode_leaf(leaf),
-        }
-    }
-
-    /// The bits of an entry that points to a table.
-    pub(crate) fn encode_table(self, table: Pfn) -> u64 {
-        match self {
-            Self::X86 { .. } | Self::Compendia { .. } | Self::Cuckoo { .. } | Self::Open { .. } => {
-                x86::encode_table(table)
-            }
-            Self::Riscv { .. } => riscv::encode_table(table),
-            Self::Arm { .. } => arm::encode_table(table),
-        }
+    /// Whether the kernel maps a block of `order`, as mTHP has them, as one page; else it maps base pages.
+    pub fn maps_block(self, order: PageOrder) -> bool {
+        each_format!(self, Format, f => f.maps_block(order))
     }
 }

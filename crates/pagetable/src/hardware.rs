@@ -75,6 +75,13 @@ pub struct Leaf {
 }
 
 impl Leaf {
+    /// The leaf with its rights limited by those that the entries above granted.
+    #[inline(always)]
+    pub(crate) const fn within(self, above: Rights) -> Self {
+        let Rights { prot, user } = above.and(Rights { prot: self.prot, user: self.user });
+        Self { prot, user, ..self }
+    }
+
     /// The physical address of `va`, which lies in this page.
     #[inline(always)]
     pub const fn translate(&self, va: VirtAddr) -> PhysAddr {

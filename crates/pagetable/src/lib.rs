@@ -6,32 +6,37 @@
 //! but the bytes.
 //!
 //! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and
-//! [`Format::next`]. A hashed table is searched by groups of reads, each made at once: [`Format::search`].
-//! [`Format::find`] does either.
+//! [`Format::next`]. A hashed table is searched by groups of reads, each made at once: [`Search`]. [`Format::find`]
+//! does either.
 //!
-//! A new page-table format needs a module of its own, a variant of [`TableKind`], and an arm in every match of
-//! [`Format`] and [`Table`].
+//! A new page-table format is a file of `formats` and a row of its list.
 
-mod arm;
+#[macro_use]
+mod formats;
 mod compendia;
 mod desc;
 mod draw;
+mod entry;
 mod flush;
 mod format;
+mod frames;
+mod geometry;
 mod hardware;
 mod hashed;
 mod radix;
-mod riscv;
 mod root;
 mod table;
-mod x86;
 
-pub use compendia::{CompendiaDesc, Marks, Share};
+use formats::x86;
+
+pub use compendia::{Marks, Share};
 pub use desc::{TableDesc, TableKind};
 pub use draw::draw;
 pub use flush::{Flush, Invalidate};
 pub use format::Format;
+pub use formats::params::*;
+pub use frames::{TableEvent, TableFrames};
 pub use hardware::{Leaf, Next, Rights, Step, Walked};
-pub use hashed::{CuckooDesc, Found, Group, Hash, Learned, OpenDesc, Part, Probing, Read, Search, hash};
+pub use hashed::{Found, Group, Hash, Hashing, Learned, Part, Probing, Read, Search, hash};
 pub use root::Root;
-pub use table::{Census, MapError, Probe, Table, TableEvent, TableFrames};
+pub use table::{Census, MapError, Probe, Table};

@@ -1,5 +1,5 @@
-//! Radix page tables as the kernel edits them: trees of 4 KiB tables for x86-64, RISC-V and Armv8. `Format` defines
-//! the entry bits. The code here allocates tables, frees empty ones, and writes all entries of a page that takes
+//! Trees of tables as the kernel edits them, for every format whose tables have 512 entries. The format states what the
+//! bits of entries mean. The code here allocates tables, frees empty ones, and writes all entries of a page that takes
 //! several.
 //!
 //! ```text
@@ -8,19 +8,19 @@
 //!                table --> table --> table --> leaf PTE  offset in a page of 4 KiB
 //! ```
 
-use crate::table::aligned;
-use crate::{Flush, Format, Leaf, MapError, Next, Probe, Root, Step, TableFrames};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, PhysAddr, Vpn};
+use crate::entry::Entries;
+use crate::format::{Group, TableFormat};
+use crate::geometry::{ENTRIES, ENTRY_BYTES};
+use crate::table::{BuiltFor, Moved, Tables};
+use crate::{Format, Leaf, MapError, Next, Probe, Root, Step, TableFrames};
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
 
-/// Bytes of an entry.
-const ENTRY: u64 = 8;
-
 /// A tree of fixed levels, 512 entries a table.
 #[derive(Debug)]
-pub struct Radix {
-    format: Format,
+pub struct Radix<F> {
+    format: F,
     root: Pfn,
     /// The root of upper addresses, where they have one of their own.
     upper: Option<Pfn>,
@@ -29,13 +29,20 @@ pub struct Radix {
     used: FxHashMap<Pfn, u32>,
 }
 
-/// The entries from the root to where a walk ended.
-struct Path {
+/// The entries from the root to where a walk ended, one of each level.
+pub struct Path {
     steps: [Option<Step>; 8],
     depth: usize,
 }
 
 impl Path {
+    /// Adds the next entry; it replaces one of its own table, which led to it.
+    fn push(&mut self, step: Step) {
+        let leads_here = self.depth > 0 && self.last().level == step.level;
+        self.depth += usize::from(!leads_here);
+        self.steps[self.depth - 1] = Some(step);
+    }
+
     fn last(&self) -> Step {
         self.steps[self.depth - 1].expect("a path has its first step")
     }
@@ -43,54 +50,30 @@ impl Path {
 
 /// Where entry number `part` lies of those that begin at a step.
 fn entry(step: Step, part: u64) -> PhysAddr {
-    PhysAddr(step.entry.0 + part * ENTRY)
+    PhysAddr(step.entry.0 + part * ENTRY_BYTES)
+}
+
+/// The first of the `entries` neighbours among which the one at `step` is.
+#[inline(always)]
+fn first_of(step: Step, entries: u64) -> Step {
+    Step { entry: PhysAddr(step.entry.0 & !(entries * ENTRY_BYTES - 1)), ..step }
 }
 
 /// The first of the entries that map `leaf`, and how many they are. One of them is at `step`.
 #[inline(always)]
 fn group(step: Step, leaf: &Leaf) -> (Step, u64) {
     let entries = leaf.order.base_pages() / step.covers.base_pages();
-    (Step { entry: PhysAddr(step.entry.0 & !(entries * ENTRY - 1)), ..step }, entries)
+    (first_of(step, entries), entries)
 }
 
-impl Radix {
-    pub fn new(format: Format, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
-        let root = frames.take().ok_or(MapError::OutOfFrames)?;
-        let upper = match format.trees().nth(1).map(|_| frames.take()) {
-            None => None,
-            Some(Some(upper)) => Some(upper),
-            Some(None) => {
-                frames.give_back(root);
-                return Err(MapError::OutOfFrames);
-            }
-        };
-        let roots = [Some(root), upper].into_iter().flatten();
-        roots.clone().for_each(|root| mem.clear(root));
-        Ok(Self { format, root, upper, used: roots.map(|root| (root, 0)).collect() })
-    }
-
-    #[inline(always)]
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
-    #[inline(always)]
-    pub fn root(&self) -> Root {
-        Root { lower: self.root.addr(), upper: self.upper.unwrap_or(self.root).addr() }
-    }
-
-    pub fn table_frames(&self) -> u64 {
-        self.used.len() as u64
-    }
-
+impl<F: TableFormat> Radix<F> {
     /// Walks towards `vpn` as far as there are tables.
     fn descend(&self, mem: &PhysMem, vpn: Vpn) -> (Path, Next) {
         let va = vpn.addr();
         let mut step = self.format.start(self.root(), va);
         let mut path = Path { steps: [None; 8], depth: 0 };
         loop {
-            path.steps[path.depth] = Some(step);
-            path.depth += 1;
+            path.push(step);
             match self.format.next(mem.read(step.entry), step, va) {
                 Next::Table(below) => step = below,
                 end => return (path, end),
@@ -137,115 +120,97 @@ impl Radix {
         }
     }
 
-    pub fn map(
+    /// Makes an empty table for the empty entry at `step`; the first entry to read in it for `vpn`.
+    fn add_below(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
-        leaf: Leaf,
-    ) -> Result<Flush, MapError> {
-        let order = leaf.order;
-        let (level, entries) = self.format.leaf_at(order).ok_or(MapError::NoSuchSize(order))?;
-        aligned(vpn, &leaf)?;
-        let va = vpn.addr();
-        let mut step = self.format.start(self.root(), va);
-        while step.level > level {
-            let next = self.format.next(mem.read(step.entry), step, va);
-            step = match next {
-                Next::Table(below) => below,
-                Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
-                Next::NotPresent => {
-                    let Some(table) = frames.take() else {
-                        let (path, _) = self.descend(mem, vpn);
-                        self.prune(mem, frames, &path);
-                        return Err(MapError::OutOfFrames);
-                    };
-                    mem.clear(table);
-                    self.used.insert(table, 0);
-                    let bits = self.format.encode_table(table);
-                    self.put(mem, step.entry, bits);
-                    match self.format.next(bits, step, va) {
-                        Next::Table(below) => below,
-                        _ => unreachable!("it was just written as a table"),
-                    }
-                }
-            };
+        step: Step,
+    ) -> Result<Step, MapError> {
+        let Some(table) = frames.take() else {
+            let (path, _) = self.descend(mem, vpn);
+            self.prune(mem, frames, &path);
+            return Err(MapError::OutOfFrames);
+        };
+        mem.clear(table);
+        self.used.insert(table, 0);
+        let bits = F::Entries::table(table);
+        self.put(mem, step.entry, bits);
+        match self.format.next(bits, step, vpn.addr()) {
+            Next::Table(below) => Ok(below),
+            Next::Leaf(_) | Next::NotPresent => unreachable!("it was just written as a table"),
         }
-        for part in 0..u64::from(entries) {
-            match self.format.next(mem.read(entry(step, part)), step, va) {
-                Next::NotPresent => {}
+    }
+
+    /// Whether the entry at `step` is free for a page.
+    fn check_free(&self, mem: &PhysMem, mut step: Step, vpn: Vpn) -> Result<(), MapError> {
+        let level = step.level;
+        loop {
+            match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+                Next::NotPresent => return Ok(()),
                 Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+                // It leads to another entry of its table.
+                Next::Table(next) if next.level == level => step = next,
                 Next::Table(_) => return Err(MapError::TableThere),
             }
         }
-        for part in 0..u64::from(entries) {
-            self.put(mem, entry(step, part), self.format.encode_part(&leaf, part));
-        }
-        Ok(Flush::nothing())
     }
 
-    pub fn unmap(
-        &mut self,
+    /// How much is empty around the empty entry at `step`: a page of several entries is, if all of them are.
+    #[inline(always)]
+    fn hole(&self, mem: &PhysMem, step: Step) -> PageOrder {
+        let is_empty = |entries: u64| {
+            let first = first_of(step, entries);
+            (0..entries).all(|part| mem.read(entry(first, part)) == 0)
+        };
+        let groups = F::GROUPS.iter().filter(|group| group.level == step.level);
+        let empty = groups.take_while(|group| is_empty(1 << group.log)).last();
+        PageOrder::new(step.covers.get() + empty.map_or(0, |group: &Group| group.log))
+    }
+}
+
+impl<F: TableFormat> BuiltFor<F> for Radix<F> {
+    fn build(
+        format: F,
+        _: Option<&F::Params>,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
-        vpn: Vpn,
-        order: PageOrder,
-    ) -> (Option<Leaf>, Flush) {
-        match self.descend(mem, vpn) {
-            (path, Next::Leaf(leaf)) if leaf.order == order => {
-                let leaf = self.marked(mem, path.last(), leaf);
-                let (first, entries) = group(path.last(), &leaf);
-                (0..entries).for_each(|part| self.clear(mem, entry(first, part)));
-                self.prune(mem, frames, &path);
-                (Some(leaf), Flush::page(vpn.align_down(order).addr(), order))
+    ) -> Result<Self, MapError> {
+        let root = frames.take().ok_or(MapError::OutOfFrames)?;
+        let upper = match F::HAS_UPPER_TREE.then(|| frames.take()) {
+            None => None,
+            Some(Some(upper)) => Some(upper),
+            Some(None) => {
+                frames.give_back(root);
+                return Err(MapError::OutOfFrames);
             }
-            _ => (None, Flush::nothing()),
-        }
+        };
+        let roots = [Some(root), upper].into_iter().flatten();
+        roots.clone().for_each(|root| mem.clear(root));
+        Ok(Self { format, root, upper, used: roots.map(|root| (root, 0)).collect() })
+    }
+}
+
+impl<F: TableFormat> Tables for Radix<F> {
+    type Place = Path;
+
+    #[inline(always)]
+    fn format(&self) -> Format {
+        self.format.into()
     }
 
-    pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
-        match self.descend(mem, vpn) {
-            (path, Next::Leaf(there)) if there.order == leaf.order => {
-                let (first, entries) = group(path.last(), &leaf);
-                for part in 0..entries {
-                    mem.write(entry(first, part), self.format.encode_part(&leaf, part));
-                }
-                Flush::page(vpn.align_down(leaf.order).addr(), leaf.order)
-            }
-            _ => Flush::nothing(),
-        }
+    #[inline(always)]
+    fn root(&self) -> Root {
+        Root { lower: self.root.addr(), upper: self.upper.unwrap_or(self.root).addr() }
     }
 
-    pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
-        let (path, Next::Leaf(leaf)) = self.descend(mem, vpn) else { return Err(MapError::NotMapped) };
-        let step = path.last();
-        let leaf = self.marked(mem, step, leaf);
-        let flush = Flush::page(vpn.align_down(leaf.order).addr(), leaf.order);
-        let part = |order: PageOrder, i: u64| Leaf { pfn: Pfn(leaf.pfn.0 + i * order.base_pages()), order, ..leaf };
-        let (first, entries) = group(step, &leaf);
-        if entries > 1 {
-            // Its entries become pages of their own.
-            for i in 0..entries {
-                mem.write(entry(first, i), self.format.encode_leaf(&part(step.covers, i)));
-            }
-            return Ok(flush);
-        }
-        if step.level == 1 {
-            return Err(MapError::NoSuchSize(leaf.order));
-        }
-        let table = frames.take().ok_or(MapError::OutOfFrames)?;
-        mem.clear(table);
-        let below = self.format.covers(step.level - 1);
-        for i in 0..BASE_BYTES / ENTRY {
-            mem.write(PhysAddr(table.addr().0 + i * ENTRY), self.format.encode_leaf(&part(below, i)));
-        }
-        self.used.insert(table, (BASE_BYTES / ENTRY) as u32);
-        mem.write(step.entry, self.format.encode_table(table));
-        Ok(flush)
+    fn table_frames(&self) -> u64 {
+        self.used.len() as u64
     }
 
     #[inline]
-    pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
+    fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
         let va = vpn.addr();
         let mut step = self.format.start(self.root(), va);
         loop {
@@ -257,20 +222,83 @@ impl Radix {
         }
     }
 
-    /// How much is empty around the empty entry at `step`: a page of several entries is, if all of them are.
-    #[inline(always)]
-    fn hole(&self, mem: &PhysMem, step: Step) -> PageOrder {
-        let widest = self.format.widest_at(step.level);
-        if widest == step.covers {
-            return widest;
+    fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Path, Leaf)> {
+        match self.descend(mem, vpn) {
+            (path, Next::Leaf(leaf)) => {
+                let leaf = self.marked(mem, path.last(), leaf);
+                Some((path, leaf))
+            }
+            (_, Next::Table(_) | Next::NotPresent) => None,
         }
-        let entries = widest.base_pages() / step.covers.base_pages();
-        let first = PhysAddr(step.entry.0 & !(entries * ENTRY - 1));
-        let empty = |part| mem.read(PhysAddr(first.0 + part * ENTRY)) == 0;
-        if (0..entries).all(empty) { widest } else { step.covers }
     }
 
-    pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
+    fn add(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
+        let (level, entries) = self.format.leaf_at(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
+        let mut step = self.format.start(self.root(), vpn.addr());
+        while step.level > level {
+            step = match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+                Next::Table(below) => below,
+                Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+                Next::NotPresent => self.add_below(mem, frames, vpn, step)?,
+            };
+        }
+        for part in 0..u64::from(entries) {
+            self.check_free(mem, Step { entry: entry(step, part), ..step }, vpn)?;
+        }
+        for part in 0..u64::from(entries) {
+            self.put(mem, entry(step, part), self.format.part(leaf, part));
+        }
+        Ok(None)
+    }
+
+    fn remove(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, _: Vpn, path: Path, leaf: &Leaf) -> Moved {
+        let (first, entries) = group(path.last(), leaf);
+        (0..entries).for_each(|part| self.clear(mem, entry(first, part)));
+        self.prune(mem, frames, &path);
+        None
+    }
+
+    fn rewrite(&mut self, mem: &mut PhysMem, _: Vpn, path: Path, leaf: &Leaf) {
+        let (first, entries) = group(path.last(), leaf);
+        (0..entries).for_each(|part| mem.write(entry(first, part), self.format.part(leaf, part)));
+    }
+
+    fn divide(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        _: Vpn,
+        path: Path,
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
+        let step = path.last();
+        let part = |order: PageOrder, i: u64| Leaf { pfn: Pfn(leaf.pfn.0 + i * order.base_pages()), order, ..*leaf };
+        let (first, entries) = group(step, leaf);
+        if entries > 1 {
+            // Its entries become pages of their own.
+            for i in 0..entries {
+                mem.write(entry(first, i), F::Entries::leaf(&part(step.covers, i)));
+            }
+            return Ok(None);
+        }
+        let table = frames.take().ok_or(MapError::OutOfFrames)?;
+        mem.clear(table);
+        let below = self.format.covers(step.level - 1);
+        for i in 0..ENTRIES {
+            mem.write(PhysAddr(table.addr().0 + i * ENTRY_BYTES), F::Entries::leaf(&part(below, i)));
+        }
+        self.used.insert(table, ENTRIES as u32);
+        mem.write(step.entry, F::Entries::table(table));
+        Ok(None)
+    }
+
+    fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
         let mut tables: Vec<Pfn> = self.used.into_keys().collect();
         // In a fixed order, so that later allocations do not depend on the hash.
         tables.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,108 +1,18 @@
-//! Page tables as the kernel sees them: one interface over radix, Compendia and hashed tables. Edits of a mapping
-//! return a `Flush` for the TLBs. The kernel lends frames through `TableFrames`, and receives merges and resizes as
-//! events.
+//! Page tables as the kernel edits them. Every edit begins alike, whatever the format: is there a page of this size, is
+//! it aligned, what is mapped there? [`Tables`] has these beginnings once, and the flush that an edit owes; a layout of
+//! tables ([`crate::radix`], [`crate::compendia`], [`crate::hashed`]) adds what it writes.
+//!
+//! ```text
+//! map    size? aligned? --> add      --> nothing to flush ---.
+//! unmap  find, same size? --> remove --> flush the page -----+--> or all memory below tables that moved
+//! set    find, same size? --> rewrite -> flush the page      |
+//! split  find, large?   --> divide   --> flush the page -----'
+//! ```
 
-use crate::{
-    Flush, Format, Leaf, Root, TableDesc, TableKind,
-    compendia::Compendia,
-    hashed::{Hashed, HashedDesc},
-    radix::Radix,
-};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, VirtRange, Vpn};
+use crate::{Flush, Format, Leaf, Root, TableDesc, TableFrames, TableKind, compendia::Requests, format::TableFormat};
+use mmulab_addr::{BASE_BYTES, PageOrder, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
-
-/// Where tables get their frames.
-pub trait TableFrames {
-    /// A base frame for a table; `None` when there is none.
-    fn take(&mut self) -> Option<Pfn>;
-    /// A frame a table no longer needs.
-    fn give_back(&mut self, pfn: Pfn);
-    /// An aligned block of `order`, for tables that are larger than a frame; `None` when there is none. Who hands out
-    /// no blocks need not say so: tables do without.
-    fn take_block(&mut self, _order: PageOrder) -> Option<Pfn> {
-        None
-    }
-    /// The same of a block that may be larger than the allocator's own, as what is in nobody's use lies: 1 GiB.
-    fn take_contiguous(&mut self, order: PageOrder) -> Option<Pfn> {
-        self.take_block(order)
-    }
-    /// A block a table no longer needs.
-    fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
-        (0..order.base_pages()).for_each(|i| self.give_back(Pfn(pfn.0 + i)));
-    }
-    /// What the table did beside the edit that was asked for.
-    fn happened(&mut self, _what: TableEvent) {}
-}
-
-/// What a table does of its own accord.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TableEvent {
-    /// It was decided anew whether a table should be merged with its children.
-    Checked,
-    /// Tables of `level` and those below became one node.
-    Merged {
-        /// Of the uppermost ones.
-        level: u8,
-        /// Levels of them: two, or three.
-        levels: u8,
-        /// Entries copied into it.
-        written: u64,
-    },
-    /// A node became tables again.
-    Unmerged {
-        /// Of the uppermost ones.
-        level: u8,
-        /// Levels of them: two, or three.
-        levels: u8,
-        /// Entries copied out of it.
-        written: u64,
-    },
-    /// Tables stayed as they are, because there was no block for a node.
-    NoBlock {
-        /// Of the upper ones.
-        level: u8,
-    },
-    /// Lines of the table of `level` were pushed aside to make room for another, or moved up to fill its place.
-    Kicked {
-        /// Its level.
-        level: u8,
-        /// How many.
-        lines: u64,
-    },
-    /// Lines of the table of `level` were moved to ways of another size.
-    Rehashed {
-        /// Its level.
-        level: u8,
-        /// How many.
-        lines: u64,
-    },
-    /// The table of `level` got memory for ways of another size, which are zeroed; at first, for any.
-    Resized {
-        /// Its level.
-        level: u8,
-        /// Its ways.
-        ways: u8,
-        /// Lines of a way before; 0 if there were none.
-        from: u64,
-        /// Lines of a way from now on.
-        to: u64,
-        /// Pieces of memory of a way.
-        pieces: u64,
-    },
-    /// The table of `level` stayed as large as it is, because there was no memory for another.
-    NoResize {
-        /// Its level.
-        level: u8,
-    },
-    /// A guide to a hashed table was written.
-    Guided,
-    /// A node stayed as it is, because there were not enough frames for tables.
-    NoFrames {
-        /// Of the upper tables.
-        level: u8,
-    },
-}
 
 /// What a software walk found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,12 +41,6 @@ impl Census {
         self.nodes += other.nodes;
         self.unmerged += other.unmerged;
     }
-}
-
-/// Whether a page may lie there by its size.
-pub(crate) fn aligned(vpn: Vpn, leaf: &Leaf) -> Result<(), MapError> {
-    let is_aligned = vpn.align_down(leaf.order) == vpn && leaf.pfn.align_down(leaf.order) == leaf.pfn;
-    if is_aligned { Ok(()) } else { Err(MapError::Unaligned) }
 }
 
 /// Calls `each` for every page that meets `range`, in order, as `probe` finds them.
@@ -182,59 +86,213 @@ pub enum MapError {
     NotMapped,
 }
 
-/// A page table as the kernel edits it: one variant per way of laying it out.
-#[derive(Debug)]
-pub enum Table {
-    /// A tree of fixed levels.
-    Radix(Radix),
-    /// A tree whose dense parts are merged.
-    Compendia(Compendia),
-    /// Tables found by hashing.
-    Hashed(Box<Hashed>),
-}
+/// The memory whose tables lie elsewhere after an edit, around the page that was edited; `None` if no table moved.
+pub type Moved = Option<PageOrder>;
 
-impl Table {
+/// Tables that can be made for a format.
+pub trait BuiltFor<F: TableFormat>: Tables {
     /// An empty table.
     ///
     /// # Errors
     /// No frame for its root.
-    pub fn new(desc: &TableDesc, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
-        match desc.kind {
-            TableKind::X86Radix | TableKind::Riscv | TableKind::Arm => {
-                Radix::new(desc.format(), mem, frames).map(Self::Radix)
-            }
-            TableKind::Compendia => {
-                let compendia = desc.compendia.clone().unwrap_or_default();
-                Compendia::new(desc.levels.into(), compendia, mem, frames).map(Self::Compendia)
-            }
-            TableKind::Cuckoo | TableKind::Hashed => {
-                let of = match desc.kind {
-                    TableKind::Cuckoo => HashedDesc::Cuckoo(desc.cuckoo.clone().unwrap_or_default()),
-                    _ => HashedDesc::Open(desc.hashed.clone().unwrap_or_default()),
-                };
-                Hashed::new(desc.levels.into(), of, mem, frames).map(|table| Self::Hashed(Box::new(table)))
-            }
-        }
+    fn build(
+        format: F,
+        params: Option<&F::Params>,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+    ) -> Result<Self, MapError>;
+}
+
+/// Tables laid out in one way, as the kernel edits them.
+pub trait Tables: Sized {
+    /// Where an entry is that maps a page.
+    type Place;
+
+    /// How hardware reads them.
+    fn format(&self) -> Format;
+
+    /// What the base registers contain.
+    fn root(&self) -> Root;
+
+    /// Frames the tables occupy, the root's included.
+    fn table_frames(&self) -> u64;
+
+    /// What they consist of.
+    fn census(&self) -> Census {
+        Census { tables: self.table_frames(), nodes: 0, unmerged: self.table_frames() }
     }
 
+    /// What is mapped at `vpn`.
+    fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe;
+
+    /// The page that holds `vpn`. Its accessed and dirty bits are those of any of its entries.
+    fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Self::Place, Leaf)>;
+
+    /// Adds a page of a size that the format has, at its alignment.
+    ///
+    /// # Errors
+    /// Something is mapped there, or no frame is left for a table; the tables are as they were.
+    fn add(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError>;
+
+    /// Removes the page whose first base page is `vpn`, and the tables that are empty then.
+    fn remove(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        place: Self::Place,
+        leaf: &Leaf,
+    ) -> Moved;
+
+    /// Writes another leaf of the same size.
+    fn rewrite(&mut self, mem: &mut PhysMem, vpn: Vpn, place: Self::Place, leaf: &Leaf);
+
+    /// Replaces the large page whose first base page is `vpn` by pages of the next smaller size that takes one entry.
+    ///
+    /// # Errors
+    /// No frame is left for a table; the tables are as they were.
+    fn divide(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        place: Self::Place,
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError>;
+
+    /// A mapping of `range` was requested at once, of which nothing is mapped so far.
+    fn requested(&mut self, _range: VirtRange) {}
+
+    /// The program unmapped `range`.
+    fn forgotten(&mut self, _range: VirtRange) {}
+
+    /// The mappings that were requested at once, as far as they matter.
+    fn requests(&self) -> Requests {
+        Requests::default()
+    }
+
+    /// The tables begin as those of a copied address space, with its requests.
+    fn inherit(&mut self, _requests: Requests) {}
+
+    /// Gives all frames back.
+    fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames);
+
+    /// See [`Table::map`].
+    fn map(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        leaf: &Leaf,
+    ) -> Result<Flush, MapError> {
+        if self.format().leaf_at(leaf.order).is_none() {
+            return Err(MapError::NoSuchSize(leaf.order));
+        }
+        if vpn.align_down(leaf.order) != vpn || leaf.pfn.align_down(leaf.order) != leaf.pfn {
+            return Err(MapError::Unaligned);
+        }
+        let moved = self.add(mem, frames, vpn, leaf)?;
+        Ok(owed(vpn, moved, Flush::nothing()))
+    }
+
+    /// See [`Table::unmap`].
+    fn unmap(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        order: PageOrder,
+    ) -> (Option<Leaf>, Flush) {
+        let Some((place, leaf)) = self.find(mem, vpn).filter(|(_, leaf)| leaf.order == order) else {
+            return (None, Flush::nothing());
+        };
+        let first = vpn.align_down(order);
+        let moved = self.remove(mem, frames, first, place, &leaf);
+        (Some(leaf), owed(first, moved, Flush::page(first.addr(), order)))
+    }
+
+    /// See [`Table::set`].
+    fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: &Leaf) -> Flush {
+        let Some((place, _)) = self.find(mem, vpn).filter(|(_, there)| there.order == leaf.order) else {
+            return Flush::nothing();
+        };
+        let first = vpn.align_down(leaf.order);
+        self.rewrite(mem, first, place, leaf);
+        Flush::page(first.addr(), leaf.order)
+    }
+
+    /// See [`Table::split`].
+    fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
+        let (place, leaf) = self.find(mem, vpn).ok_or(MapError::NotMapped)?;
+        if leaf.order == PageOrder::P4K {
+            return Err(MapError::NoSuchSize(leaf.order));
+        }
+        let first = vpn.align_down(leaf.order);
+        let moved = self.divide(mem, frames, first, place, &leaf)?;
+        Ok(owed(first, moved, Flush::page(first.addr(), leaf.order)))
+    }
+}
+
+/// What TLBs and walk caches must forget after an edit at `vpn`: all memory whose tables moved, or else `otherwise`.
+fn owed(vpn: Vpn, moved: Moved, otherwise: Flush) -> Flush {
+    match moved {
+        Some(order) => Flush::tables(vpn.addr(), order),
+        None => otherwise,
+    }
+}
+
+macro_rules! table_enum {
+    (() $($module:ident :: $variant:ident $({ $(#[$doc:meta])* $key:ident : $params:ty })?;)*) => {
+        /// A page table as the kernel edits it: one variant per format.
+        #[derive(Debug)]
+        pub enum Table {
+            $(
+                #[doc = concat!("A table of kind `", stringify!($variant), "`.")]
+                $variant(<crate::formats::$module::$variant as TableFormat>::Tables),
+            )*
+        }
+
+        impl Table {
+            /// An empty table.
+            ///
+            /// # Errors
+            /// No frame for its root.
+            pub fn new(
+                desc: &TableDesc,
+                mem: &mut PhysMem,
+                frames: &mut impl TableFrames,
+            ) -> Result<Self, MapError> {
+                match desc.kind {
+                    $(TableKind::$variant => {
+                        type Of = crate::formats::$module::$variant;
+                        let params = given!(desc $(, $key)?);
+                        BuiltFor::build(Of::new(desc.levels.into(), params), params, mem, frames).map(Self::$variant)
+                    })*
+                }
+            }
+        }
+    };
+}
+
+formats!(table_enum());
+
+impl Table {
     /// How hardware reads it.
     #[inline(always)]
     pub fn format(&self) -> Format {
-        match self {
-            Self::Radix(t) => t.format(),
-            Self::Compendia(t) => t.format(),
-            Self::Hashed(t) => t.format(),
-        }
+        each_format!(self, Table, t => t.format())
     }
 
-    /// What the base registers say.
+    /// What the base registers contain.
     #[inline(always)]
     pub fn root(&self) -> Root {
-        match self {
-            Self::Radix(t) => t.root(),
-            Self::Compendia(t) => t.root().into(),
-            Self::Hashed(t) => t.root().into(),
-        }
+        each_format!(self, Table, t => t.root())
     }
 
     /// Maps a page where nothing is. No flush is owed for that, for no TLB holds what is not present; but the table may
@@ -249,11 +307,7 @@ impl Table {
         vpn: Vpn,
         leaf: Leaf,
     ) -> Result<Flush, MapError> {
-        match self {
-            Self::Radix(t) => t.map(mem, frames, vpn, leaf),
-            Self::Compendia(t) => t.map(mem, frames, vpn, leaf),
-            Self::Hashed(t) => t.map(mem, frames, vpn, leaf),
-        }
+        each_format!(self, Table, t => t.map(mem, frames, vpn, &leaf))
     }
 
     /// Removes the page of `order` at `vpn` and the tables that are empty then; what was there, if it was of that
@@ -265,20 +319,12 @@ impl Table {
         vpn: Vpn,
         order: PageOrder,
     ) -> (Option<Leaf>, Flush) {
-        match self {
-            Self::Radix(t) => t.unmap(mem, frames, vpn, order),
-            Self::Compendia(t) => t.unmap(mem, frames, vpn, order),
-            Self::Hashed(t) => t.unmap(mem, frames, vpn, order),
-        }
+        each_format!(self, Table, t => t.unmap(mem, frames, vpn, order))
     }
 
     /// Rewrites the leaf at `vpn` with one of the same size; nothing happens where no such leaf is.
     pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
-        match self {
-            Self::Radix(t) => t.set(mem, vpn, leaf),
-            Self::Compendia(t) => t.set(mem, vpn, leaf),
-            Self::Hashed(t) => t.set(mem, vpn, leaf),
-        }
+        each_format!(self, Table, t => t.set(mem, vpn, &leaf))
     }
 
     /// Replaces the large page at `vpn` by pages of the next smaller size that takes one entry, of the same frames,
@@ -287,21 +333,13 @@ impl Table {
     /// # Errors
     /// No frame for the table, or no large page there.
     pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
-        match self {
-            Self::Radix(t) => t.split(mem, frames, vpn),
-            Self::Compendia(t) => t.split(mem, frames, vpn),
-            Self::Hashed(t) => t.split(mem, frames, vpn),
-        }
+        each_format!(self, Table, t => t.split(mem, frames, vpn))
     }
 
     /// What is mapped at `vpn`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
-        match self {
-            Self::Radix(t) => t.probe(mem, vpn),
-            Self::Compendia(t) => t.probe(mem, vpn),
-            Self::Hashed(t) => t.probe(mem, vpn),
-        }
+        each_format!(self, Table, t => t.probe(mem, vpn))
     }
 
     /// The page that holds `vpn`: its first base page and its leaf.
@@ -317,51 +355,34 @@ impl Table {
         for_each_leaf(range, |vpn| self.probe(mem, vpn), &mut each);
     }
 
-    /// A mapping of `range` was asked for at once, of which nothing is mapped so far. Some tables prepare for that.
+    /// A mapping of `range` was requested at once, of which nothing is mapped so far. Some tables prepare for that.
     pub fn requested(&mut self, range: VirtRange) {
-        if let Self::Compendia(t) = self {
-            t.requested(range);
-        }
+        each_format!(self, Table, t => t.requested(range));
     }
 
-    /// What was asked for in `range` is not any more.
+    /// The program unmapped `range`.
     pub fn forgotten(&mut self, range: VirtRange) {
-        if let Self::Compendia(t) = self {
-            t.forgotten(range);
-        }
+        each_format!(self, Table, t => t.forgotten(range));
     }
 
-    /// An empty table begins as a copy of the address space that `from` translates: what was asked for there, was here.
+    /// An empty table begins as a copy of the address space that `from` translates, with its requests.
     pub fn inherit(&mut self, from: &Self) {
-        if let (Self::Compendia(t), Self::Compendia(from)) = (self, from) {
-            t.inherit(from);
-        }
+        let requests = each_format!(from, Table, t => t.requests());
+        each_format!(self, Table, t => t.inherit(requests));
     }
 
     /// Frames the table occupies, its root included.
     pub fn table_frames(&self) -> u64 {
-        match self {
-            Self::Radix(t) => t.table_frames(),
-            Self::Compendia(t) => t.table_frames(),
-            Self::Hashed(t) => t.table_frames(),
-        }
+        each_format!(self, Table, t => t.table_frames())
     }
 
     /// What it consists of.
     pub fn census(&self) -> Census {
-        match self {
-            Self::Radix(t) => Census { tables: t.table_frames(), nodes: 0, unmerged: t.table_frames() },
-            Self::Compendia(t) => t.census(),
-            Self::Hashed(t) => Census { tables: t.table_frames(), nodes: 0, unmerged: t.table_frames() },
-        }
+        each_format!(self, Table, t => t.census())
     }
 
     /// Gives all frames of the table back. The pages it maps are the caller's to release.
     pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
-        match self {
-            Self::Radix(t) => t.free(mem, frames),
-            Self::Compendia(t) => t.free(mem, frames),
-            Self::Hashed(t) => t.free(mem, frames),
-        }
+        each_format!(self, Table, t => t.free(mem, frames));
     }
 }

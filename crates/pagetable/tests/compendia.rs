@@ -520,7 +520,7 @@ fn long_runs_translate_like_a_flat_map() {
         let unmerged = frames.count(|e| matches!(e, TableEvent::Unmerged { levels: 3, .. }));
         assert!(merged > 10 && unmerged > 10, "{levels} levels: {merged} merges, {unmerged} unmerges");
     }
-    for (kind, levels, seed) in [(TableKind::X86Radix, 4, 4), (TableKind::Riscv, 4, 5), (TableKind::Arm, 4, 6)] {
+    for (kind, levels, seed) in [(TableKind::X86, 4, 4), (TableKind::Riscv, 4, 5), (TableKind::Arm, 4, 6)] {
         long_run(&TableDesc::new(kind, levels).unwrap(), 200_000, seed);
     }
 }

@@ -5,7 +5,9 @@ mod common;
 use common::{Counter, Model, hardware, leaf};
 use mmulab_addr::{PageOrder, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{CuckooDesc, MapError, OpenDesc, Part, Probe, Probing, Table, TableDesc, TableEvent, hash};
+use mmulab_pagetable::{
+    CuckooDesc, Hashing, MapError, OpenDesc, Part, Probe, Probing, Search, Table, TableDesc, TableEvent, hash,
+};
 
 const P4K: PageOrder = PageOrder::P4K;
 const P2M: PageOrder = PageOrder::P2M;
@@ -81,16 +83,15 @@ fn guides_name_the_way() {
     b.map(0, P2M);
     b.map(LINE[1], P2M);
     b.map(LINE[1] + 512, P4K);
-    let format = b.table.format();
     let guided = |b: &Bench, page: u64| {
-        let mut search = format.search(b.table.root(), VirtAddr::new(page << 12));
+        let mut search = Search::new(Hashing::Cuckoo, b.table.root(), VirtAddr::new(page << 12));
         // The first group reads the guides, a second search goes by them.
-        (4..=6).for_each(|level| search.wants(level));
+        (4..=6).for_each(|level| search.read_guide(level));
         let group = search.next(&b.mem);
         let learned: Vec<_> = search.learned(&b.mem).collect();
         assert_eq!(group.iter().filter(|read| !read.awaited).count(), 4, "two ways of two guides");
-        let mut search = format.search(b.table.root(), VirtAddr::new(page << 12));
-        learned.iter().for_each(|of| search.told(of.level, &of.line));
+        let mut search = Search::new(Hashing::Cuckoo, b.table.root(), VirtAddr::new(page << 12));
+        learned.iter().for_each(|of| search.use_guide(of.level, &of.line));
         let first: Vec<u8> = search.next(&b.mem).iter().map(|read| read.level).collect();
         (first, search.judge(&b.mem).map(|found| found.level))
     };
@@ -103,17 +104,16 @@ fn guides_name_the_way() {
 #[test]
 fn old_copies_of_guides_mislead_nobody() {
     let mut b = Bench::cuckoo(small());
-    let format = b.table.format();
     b.map(0, P4K);
     let va = VirtAddr::new(512 << 12);
-    let mut search = format.search(b.table.root(), va);
-    search.wants(5);
+    let mut search = Search::new(Hashing::Cuckoo, b.table.root(), va);
+    search.read_guide(5);
     search.next(&b.mem);
     let old: Vec<_> = search.learned(&b.mem).collect();
     assert_eq!(old.len(), 1);
     b.map(512, P2M);
-    let mut search = format.search(b.table.root(), va);
-    search.told(5, &old[0].line);
+    let mut search = Search::new(Hashing::Cuckoo, b.table.root(), va);
+    search.use_guide(5, &old[0].line);
     let levels = |group: &[mmulab_pagetable::Read]| group.iter().map(|read| read.level).collect::<Vec<_>>();
     assert_eq!(levels(&search.next(&b.mem)), [1, 1, 1], "it knows of pages of 4 KiB only");
     assert_eq!(search.judge(&b.mem), None);

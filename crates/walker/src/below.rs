@@ -1,4 +1,4 @@
-//! What lies below a table: memory itself, or a host that has the table's frames somewhere else.
+//! Where the frames of a table lie: in memory at their own addresses, or, in a guest, wherever the host has put them.
 
 use crate::{Caches, StepRecord};
 use mmulab_addr::{Access, PageOrder, PhysAddr, VirtAddr};
@@ -28,7 +28,7 @@ pub trait Below {
     ///
     /// # Errors
     /// The page lies nowhere yet.
-    fn land(
+    fn complete(
         &mut self,
         caches: &mut Caches,
         walked: Walked,
@@ -37,11 +37,11 @@ pub trait Below {
         cycles: &mut u32,
     ) -> Result<Walked, Self::Refusal>;
 
-    /// An entry of the table was had.
+    /// A walk cache, cache or memory supplied an entry of the table.
     fn note(&mut self, record: &StepRecord);
 }
 
-/// Nothing lies below: addresses are where things are.
+/// A table outside virtual machines: its addresses are those of memory.
 pub struct Flat;
 
 impl Below for Flat {
@@ -54,7 +54,7 @@ impl Below for Flat {
     }
 
     #[inline(always)]
-    fn land(
+    fn complete(
         &mut self,
         _: &mut Caches,
         walked: Walked,

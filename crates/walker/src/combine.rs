@@ -96,7 +96,7 @@ impl HostPage {
 mod tests {
     use super::*;
 
-    const FORMAT: Format = Format::X86 { levels: 4 };
+    const FORMAT: Format = Format::x86(4);
 
     fn leaf(pfn: u64, order: PageOrder) -> Leaf {
         Leaf { pfn: Pfn(pfn), order, prot: Prot::RW, user: true, accessed: true, dirty: true, global: false }

@@ -1,19 +1,19 @@
-//! Storage of the walker's own caches: what is kept under a number, a tag and a kind, in sets of ways.
+//! Storage of the walker's own caches: values under a number, an ASID and a kind, in sets of ways.
 
 use crate::WalkerError;
 use mmulab_addr::Asid;
 use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 
 const KIND_BITS: u32 = 3;
-const TAG_BITS: u32 = 16;
+const ASID_BITS: u32 = 16;
 
 /// What an entry is kept under.
 #[derive(Clone, Copy)]
 pub struct Name {
-    /// What tells entries apart beyond number and tag, such as a level or a size: below 8.
+    /// What else distinguishes entries, such as a level or a page size: below 8.
     pub kind: u8,
-    /// Whose it is.
-    pub tag: Asid,
+    /// The ASID of its address space.
+    pub asid: Asid,
     /// Its number among those of its kind; the low bits, or the remainder where sets are no power of two, choose the
     /// set.
     pub number: u64,
@@ -22,20 +22,20 @@ pub struct Name {
 impl Name {
     #[inline(always)]
     fn key(self) -> u64 {
-        (self.number << (KIND_BITS + TAG_BITS)) | (u64::from(self.tag.0) << KIND_BITS) | u64::from(self.kind)
+        (self.number << (KIND_BITS + ASID_BITS)) | (u64::from(self.asid.0) << KIND_BITS) | u64::from(self.kind)
     }
 
     #[inline(always)]
     fn of(key: u64) -> Self {
         Self {
             kind: (key & ((1 << KIND_BITS) - 1)) as u8,
-            tag: Asid((key >> KIND_BITS) as u16),
-            number: key >> (KIND_BITS + TAG_BITS),
+            asid: Asid((key >> KIND_BITS) as u16),
+            number: key >> (KIND_BITS + ASID_BITS),
         }
     }
 }
 
-/// Kinds that names can tell apart.
+/// How many kinds there can be.
 pub const MAX_KINDS: usize = 1 << KIND_BITS;
 
 /// Values by name, with room for so many.
@@ -126,13 +126,13 @@ impl<V: Copy> Kept<V> {
         self.empty = empty;
     }
 
-    /// Tells of all that is kept.
-    pub fn each(&self, mut tell: impl FnMut(Name, &V)) {
+    /// Calls `each` for every value.
+    pub fn each(&self, mut each: impl FnMut(Name, &V)) {
         each!(&self.keys, keys => for set in 0..self.sets as usize {
             for way in 0..keys.stride() {
                 let key = keys.key(set, way);
                 if key != EMPTY {
-                    tell(Name::of(key), &self.values[set * keys.stride() + way]);
+                    each(Name::of(key), &self.values[set * keys.stride() + way]);
                 }
             }
         });

@@ -170,7 +170,7 @@ impl Below for Host<'_> {
     }
 
     #[inline]
-    fn land(
+    fn complete(
         &mut self,
         caches: &mut Caches,
         walked: Walked,
@@ -258,9 +258,9 @@ impl NestedWalker {
     }
 
     /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real
-    /// machine bring near what the walk will read of the host. A hint, as [`Walker::foresee`].
+    /// machine bring near what the walk will read of the host. A hint, as [`Walker::prefetch_hint`].
     #[inline]
-    pub fn foresee(
+    pub fn prefetch_hint(
         &self,
         guest: &Walker,
         (mem, host_mem): (&PhysMem, &PhysMem),
@@ -268,15 +268,15 @@ impl NestedWalker {
         cx: NestedContext,
         va: VirtAddr,
     ) {
-        let Some(entry) = guest.foreseen(cx.guest.asid, va) else { return };
+        let Some(entry) = guest.predicted_entry(cx.guest.asid, va) else { return };
         // Caches know the guest's entry by the host's address.
-        if let Some(at) = self.host.foreseen(cx.host.asid, VirtAddr::new(entry.0))
+        if let Some(at) = self.host.predicted_entry(cx.host.asid, VirtAddr::new(entry.0))
             && let Some(leaf) = cx.host.format.decode_leaf(host_mem.read(at), 1)
         {
             caches.prefetch(self.host.core(), leaf.translate(VirtAddr::new(entry.0)));
         }
         if let Some(leaf) = cx.guest.format.decode_leaf(mem.read(entry), 1) {
-            self.host.foresee(host_mem, caches, cx.host.asid, VirtAddr::new(leaf.translate(va).0));
+            self.host.prefetch_hint(host_mem, caches, cx.host.asid, VirtAddr::new(leaf.translate(va).0));
         }
     }
 
@@ -319,10 +319,11 @@ impl NestedWalker {
         }
     }
 
-    /// Tells of every translation the nested TLB holds: its tag, the guest-physical page, the host's.
-    pub fn each_held(&self, mut tell: impl FnMut(mmulab_addr::Asid, PhysAddr, &mmulab_pagetable::Leaf)) {
+    /// Calls `each` for every translation that the nested TLB holds: its ASID, the guest-physical page and the host's
+    /// leaf.
+    pub fn each_held(&self, mut each: impl FnMut(mmulab_addr::Asid, PhysAddr, &mmulab_pagetable::Leaf)) {
         if let Some(tlb) = &self.tlb {
-            tlb.each_entry(|tag, gpa, held| tell(tag, gpa, &held.leaf));
+            tlb.each_entry(|asid, gpa, held| each(asid, gpa, &held.leaf));
         }
     }
 }

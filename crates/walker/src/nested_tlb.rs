@@ -107,16 +107,16 @@ impl NestedTlb {
     }
 
     #[inline(always)]
-    fn name(&self, size: usize, tag: Asid, gpa: PhysAddr) -> Name {
-        Name { kind: size as u8, tag, number: gpa.0 >> self.sizes[size].shift() }
+    fn name(&self, size: usize, asid: Asid, gpa: PhysAddr) -> Name {
+        Name { kind: size as u8, asid, number: gpa.0 >> self.sizes[size].shift() }
     }
 
     /// The page that holds `gpa`, if it may be used for `access` as it is.
     #[inline]
-    pub fn lookup(&mut self, tag: Asid, gpa: PhysAddr, access: Access, cycles: &mut u32) -> Option<Held> {
+    pub fn lookup(&mut self, asid: Asid, gpa: PhysAddr, access: Access, cycles: &mut u32) -> Option<Held> {
         self.counts.accesses += 1;
         for size in 0..self.sizes.len() {
-            let Some((held, _)) = self.held.find(self.name(size, tag, gpa)) else { continue };
+            let Some((held, _)) = self.held.find(self.name(size, asid, gpa)) else { continue };
             if held.leaf.allows(access) && (held.leaf.dirty || access != Access::Write) {
                 self.counts.hits += 1;
                 *cycles += self.hit_cycles;
@@ -130,26 +130,26 @@ impl NestedTlb {
 
     /// Keeps what a walk of the host's table found for `gpa`.
     #[inline]
-    pub fn insert(&mut self, tag: Asid, gpa: PhysAddr, leaf: &Leaf, level: u8) {
+    pub fn insert(&mut self, asid: Asid, gpa: PhysAddr, leaf: &Leaf, level: u8) {
         let Some(size) = self.sizes.iter().rposition(|&order| order <= leaf.order) else { return };
         let order = self.sizes[size];
         let frame = PhysAddr(leaf.translate(VirtAddr::new(gpa.0)).0).pfn().align_down(order);
-        self.held.keep(self.name(size, tag, gpa), Held { leaf: Leaf { pfn: frame, order, ..*leaf }, level });
+        self.held.keep(self.name(size, asid, gpa), Held { leaf: Leaf { pfn: frame, order, ..*leaf }, level });
     }
 
     /// Forgets what must not be used any more.
     pub fn invalidate(&mut self, what: &Invalidate) {
         let sizes = &self.sizes;
-        self.held.drop_if(|Name { kind, tag, number }| {
+        self.held.drop_if(|Name { kind, asid, number }| {
             let order = sizes[usize::from(kind)];
-            what.meets(tag, VirtRange::sized(VirtAddr::new(number << order.shift()), order.bytes()))
+            what.meets(asid, VirtRange::sized(VirtAddr::new(number << order.shift()), order.bytes()))
         });
     }
 
-    /// Tells of every entry: its tag, its first guest-physical address, and what it says.
-    pub fn each_entry(&self, mut tell: impl FnMut(Asid, PhysAddr, &Held)) {
-        self.held.each(|Name { kind, tag, number }, held| {
-            tell(tag, PhysAddr(number << self.sizes[usize::from(kind)].shift()), held);
+    /// Calls `each` for every entry, with its ASID and its first guest-physical address.
+    pub fn each_entry(&self, mut each: impl FnMut(Asid, PhysAddr, &Held)) {
+        self.held.each(|Name { kind, asid, number }, held| {
+            each(asid, PhysAddr(number << self.sizes[usize::from(kind)].shift()), held);
         });
     }
 

@@ -5,8 +5,8 @@ use mmulab_addr::{Access, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{Search, Walked};
 
-/// What a walk is for.
-type Wanted = (VirtAddr, Access);
+/// A search that has not begun, and what it is for.
+type Wanted = (Search, VirtAddr, Access);
 
 impl Walker {
     /// Searches for the page of `va`. The walk waits for the slowest read of each group, and not at all for guides,
@@ -18,11 +18,10 @@ impl Walker {
         mem: &mut PhysMem,
         caches: &mut Caches,
         cx: WalkContext,
-        (va, access): Wanted,
+        (mut search, va, access): Wanted,
         cycles: &mut u32,
         below: &mut B,
     ) -> Result<Walk, B::Refusal> {
-        let mut search = cx.format.search(cx.root, va);
         *cycles += self.ask_guides(&mut search, cx, va, below);
         loop {
             let group = search.next(mem);
@@ -77,7 +76,7 @@ impl Walker {
             leaf.dirty |= is_store;
             let (line, slot) = (*mem.line(found.entry), (found.entry.0 >> 3) as u8 & 7);
             let walked = Walked { leaf, line, slot, level: found.level, format: cx.format };
-            let walked = below.land(caches, walked, va, access, cycles)?;
+            let walked = below.complete(caches, walked, va, access, cycles)?;
             return Ok(Walk::Mapped { walked, cycles: *cycles });
         }
     }
@@ -96,13 +95,13 @@ impl Walker {
                 let cycles = cache.hit_cycles;
                 let Some((line, pa)) = cache.guide(cx.format, level, cx.asid, va).filter(|_| !known) else { continue };
                 known = true;
-                search.told(level, &line);
+                search.use_guide(level, &line);
                 self.levels[usize::from(level) - 1].from_walk_cache += 1;
                 self.record(StepRecord { level, pa, server: Server::WalkCache(index as u8), cycles, pace }, below);
                 pace = Pace::Together;
             }
             if !known {
-                search.wants(level);
+                search.read_guide(level);
             }
         }
         slowest

@@ -55,10 +55,10 @@ pub struct WalkCache {
     lines: Vec<[u64; 8]>,
 }
 
-/// Level, address-space tag and the address above what the entry spans.
+/// Level, ASID and the bits of the address above those that the entry spans.
 #[inline(always)]
-fn name(format: Format, level: u8, tag: Asid, va: VirtAddr) -> Name {
-    Name { kind: level, tag, number: va.vpn().0 >> format.covers(level).get() }
+fn name(format: Format, level: u8, asid: Asid, va: VirtAddr) -> Name {
+    Name { kind: level, asid, number: va.vpn().0 >> format.covers(level).get() }
 }
 
 impl WalkCache {
@@ -154,9 +154,9 @@ impl WalkCache {
     /// Forgets what must not be used any more. Invalidating a page drops every entry on its path, as INVLPG does (Intel
     /// SDM vol. 3A, section 4.10.4.1).
     pub fn invalidate(&mut self, format: Format, what: &Invalidate) {
-        self.held.drop_if(|Name { kind, tag, number }| {
+        self.held.drop_if(|Name { kind, asid, number }| {
             let order = format.covers(kind);
-            what.meets(tag, VirtRange::sized(VirtAddr::new(number << order.shift()), order.bytes()))
+            what.meets(asid, VirtRange::sized(VirtAddr::new(number << order.shift()), order.bytes()))
         });
     }
 }

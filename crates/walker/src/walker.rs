@@ -14,7 +14,7 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PhysAddr, Side, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Format, Invalidate, Next, Root, Step, Walked};
+use mmulab_pagetable::{Format, Invalidate, Leaf, Next, Root, Search, Step, Walked};
 
 /// Levels a table can have.
 const MAX_LEVELS: usize = 6;
@@ -30,18 +30,25 @@ pub struct WalkContext {
     pub format: Format,
     /// Where it begins.
     pub root: Root,
-    /// The tag of the address space.
+    /// The ASID of the address space.
     pub asid: Asid,
 }
 
-/// Who served an entry.
+impl WalkContext {
+    /// The leaf that the table has for `va`, without caches and without a trace in the table: for checks and reports.
+    pub fn leaf(&self, mem: &PhysMem, va: VirtAddr) -> Option<Leaf> {
+        self.format.find(mem, self.root, va).map(|found| found.leaf)
+    }
+}
+
+/// The cache, or memory, that supplied an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Server {
     /// A walk cache, by its place in the description.
     WalkCache(u8),
     /// A cache level, counted from the core; the number of levels stands for memory.
     Cache(u8),
-    /// The nested TLB, which knows the host's translation whole.
+    /// The nested TLB, which holds the whole translation from guest-physical to host-physical.
     NestedTlb,
 }
 
@@ -50,7 +57,7 @@ pub enum Server {
 pub enum Pace {
     /// After those before it.
     Next,
-    /// At once with the one before it of the same table: the walk waits for the slowest of such.
+    /// At once with the one before it of the same table: the walk waits for the slowest of them.
     Together,
     /// Likewise, but the walk does not wait for it.
     Behind,
@@ -63,7 +70,7 @@ pub struct StepRecord {
     pub level: u8,
     /// Where it lies; for a walk-cache hit, where the walk goes on.
     pub pa: PhysAddr,
-    /// Who had it.
+    /// The cache or memory that supplied it.
     pub server: Server,
     /// How long that took.
     pub cycles: u32,
@@ -92,13 +99,13 @@ pub enum Walk {
     },
 }
 
-/// Where the last leaves of each 2 MiB were found: only a hint for the host's own caches, which no result depends on.
-struct Foresight {
+/// Where the last leaves of each 2 MiB were found, for software prefetches of mmulab itself. No result depends on them.
+struct PrefetchHints {
     /// By the low bits of the 2 MiB's number: tag and address, and the table's first byte.
     tables: Vec<(u64, PhysAddr)>,
 }
 
-impl Foresight {
+impl PrefetchHints {
     /// 2 MiB regions remembered: 8 GiB.
     const REGIONS: usize = 4096;
 
@@ -122,7 +129,7 @@ pub struct Walker {
     steps: [StepRecord; MAX_STEPS],
     taken: usize,
     pub(crate) reads: usize,
-    /// The lines of the last walk, if it was a search. There is no most of them.
+    /// Lines read by the last walk of a hashed table. A `Vec`, because their number has no fixed maximum.
     pub(crate) searched: Vec<StepRecord>,
     /// What computing hashes takes for each group of reads.
     pub(crate) hash_cycles: u32,
@@ -132,7 +139,7 @@ pub struct Walker {
     pub(crate) holders: [u8; MAX_LEVELS + 1],
     sides: [SideWalks; 2],
     pub(crate) levels: [Level; MAX_LEVELS],
-    foresight: Foresight,
+    prefetch_hints: PrefetchHints,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -176,7 +183,7 @@ impl Walker {
             overhead_cycles: desc.overhead_cycles,
             sides: Default::default(),
             levels: Default::default(),
-            foresight: Foresight::new(),
+            prefetch_hints: PrefetchHints::new(),
         })
     }
 
@@ -217,10 +224,12 @@ impl Walker {
         (self.taken, self.reads) = (0, 0);
         self.searched.clear();
         let mut cycles = self.overhead_cycles;
-        let walk = if cx.format.is_searched() {
-            self.search(mem, caches, cx, (va, access), &mut cycles, below)
-        } else {
-            self.descend(mem, caches, cx, (va, access), &mut cycles, below)
+        let walk = match cx.format.hashing() {
+            Some(hashing) => {
+                let search = Search::new(hashing, cx.root, va);
+                self.search(mem, caches, cx, (search, va, access), &mut cycles, below)
+            }
+            None => self.descend(mem, caches, cx, (va, access), &mut cycles, below),
         };
         let reads = self.reads;
         let side = &mut self.sides[access.side() as usize];
@@ -258,20 +267,21 @@ impl Walker {
                     mark(mem, step, bits, cx.format.accessed(bits, false));
                     let (found, order) = below.place(caches, next.entry, cycles)?;
                     at = found;
-                    let (kept, level) = cx.format.kept(bits, step.level);
-                    // It is kept with those that lead to the same level: that is where it saves as much. Of most tables
-                    // that is its own.
-                    let mut holders = self.holders[usize::from(next.level) + 1];
-                    if holders == 0 {
-                        holders = self.holders[usize::from(level)];
-                    }
-                    while holders != 0 {
-                        if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
-                            let placed = B::NESTED.then(|| Placed::new(next.entry, at, order));
-                            let upper = Upper { bits: kept, rights: step.rights };
-                            cache.insert(cx.format, level, cx.asid, va, upper, placed);
+                    if let Some((kept, level)) = cx.format.kept(bits, step.level) {
+                        // It is kept with those that lead to the same level: that is where it saves as much. Of most
+                        // tables that is its own.
+                        let mut holders = self.holders[usize::from(next.level) + 1];
+                        if holders == 0 {
+                            holders = self.holders[usize::from(level)];
                         }
-                        holders &= holders - 1;
+                        while holders != 0 {
+                            if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
+                                let placed = B::NESTED.then(|| Placed::new(next.entry, at, order));
+                                let upper = Upper { bits: kept, rights: step.rights };
+                                cache.insert(cx.format, level, cx.asid, va, upper, placed);
+                            }
+                            holders &= holders - 1;
+                        }
                     }
                     step = next;
                 }
@@ -285,14 +295,14 @@ impl Walker {
                     };
                     mark(mem, step, bits, marked);
                     if step.level == 1 {
-                        let (at, key) = Foresight::key(cx.asid, va);
-                        self.foresight.tables[at] = (key, step.entry.pfn().addr());
+                        let (at, key) = PrefetchHints::key(cx.asid, va);
+                        self.prefetch_hints.tables[at] = (key, step.entry.pfn().addr());
                     }
                     leaf.accessed = true;
                     leaf.dirty |= access == Access::Write;
                     let (line, slot) = (*mem.line(step.entry), (step.entry.0 >> 3) as u8 & 7);
                     let walked = Walked { leaf, line, slot, level: step.level, format: cx.format };
-                    let walked = below.land(caches, walked, va, access, cycles)?;
+                    let walked = below.complete(caches, walked, va, access, cycles)?;
                     break Walk::Mapped { walked, cycles: *cycles };
                 }
             }
@@ -300,28 +310,30 @@ impl Walker {
         Ok(walk)
     }
 
-    /// A reference to `va` may soon need a walk: has the host bring near what that will read.
+    /// A memory reference to `va` may soon need a walk: prefetches what the walk will read, on the computer that mmulab
+    /// runs on.
     #[inline]
-    pub fn foresee(&self, mem: &PhysMem, caches: &Caches, asid: Asid, va: VirtAddr) {
-        if let Some(entry) = self.foreseen(asid, va) {
+    pub fn prefetch_hint(&self, mem: &PhysMem, caches: &Caches, asid: Asid, va: VirtAddr) {
+        if let Some(entry) = self.predicted_entry(asid, va) {
             mem.prefetch(entry);
             caches.prefetch(self.core, entry);
         }
     }
 
-    /// The same of a guest's table, whose entries caches know by other addresses.
+    /// The same for a guest's table. The simulated caches hold its entries under host-physical addresses, so only
+    /// memory is prefetched.
     #[inline]
-    pub fn foresee_entry(&self, mem: &PhysMem, asid: Asid, va: VirtAddr) {
-        if let Some(entry) = self.foreseen(asid, va) {
+    pub fn prefetch_entry_hint(&self, mem: &PhysMem, asid: Asid, va: VirtAddr) {
+        if let Some(entry) = self.predicted_entry(asid, va) {
             mem.prefetch(entry);
         }
     }
 
-    /// Where the last entry of a walk for `va` was, going by walks before: a guess, for hints to the host's caches.
+    /// The leaf PTE that a walk for `va` will probably read, if an earlier walk found one of the same 2 MiB.
     #[inline]
-    pub(crate) fn foreseen(&self, asid: Asid, va: VirtAddr) -> Option<PhysAddr> {
-        let (at, key) = Foresight::key(asid, va);
-        let (known, table) = self.foresight.tables[at];
+    pub(crate) fn predicted_entry(&self, asid: Asid, va: VirtAddr) -> Option<PhysAddr> {
+        let (at, key) = PrefetchHints::key(asid, va);
+        let (known, table) = self.prefetch_hints.tables[at];
         (known == key).then(|| PhysAddr(table.0 + (va.vpn().0 & 511) * 8))
     }
 

@@ -6,7 +6,7 @@
 //! the marks there; [`Marks`] turns those that have them elsewhere into such.
 
 use super::desc::Marks;
-use crate::{Leaf, Next, Rights, Step, x86};
+use crate::{Leaf, Next, Rights, Step, geometry, x86, x86::X86Entries};
 use mmulab_addr::{PhysAddr, VirtAddr};
 
 /// The next table is a merged node of 2 MiB: the following 18 bits of the address choose the entry.
@@ -64,33 +64,30 @@ fn passed(bits: u64) -> u8 {
 #[inline(always)]
 fn entry(node: PhysAddr, level: u8, passed: u8, va: VirtAddr) -> PhysAddr {
     let index_bits = 9 * (u32::from(passed) + 1);
-    let index = (va.raw() >> x86::covers(level).shift()) & ((1 << index_bits) - 1);
+    let index = (va.raw() >> geometry::covers(level).shift()) & ((1 << index_bits) - 1);
     PhysAddr(node.0 + index * 8)
 }
 
 #[inline(always)]
 pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     if root.0 & H == 0 {
-        return x86::start(levels, root, va);
+        return geometry::start(levels, root, va);
     }
     let passed = passed(root.0);
     let level = levels - passed;
     let entry = entry(PhysAddr(root.0 & !MARKS), level, passed, va);
-    Step { level, covers: x86::covers(level), entry, rights: Rights::ALL }
+    Step { level, covers: geometry::covers(level), entry, rights: Rights::ALL }
 }
 
 #[inline(always)]
 pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
     let bits = marks.read(bits);
     if bits & (H | O) == 0 || bits & x86::P == 0 {
-        return x86::next(bits, step, va);
+        return geometry::next::<X86Entries>(bits, step, va);
     }
     if step.level == 1 || bits & x86::PS != 0 {
         return match leaf_of(bits, step.level) {
-            Some(leaf) => {
-                let rights = step.rights.and(Rights { prot: leaf.prot, user: leaf.user });
-                Next::Leaf(Leaf { prot: rights.prot, user: rights.user, ..leaf })
-            }
+            Some(leaf) => Next::Leaf(leaf.within(step.rights)),
             None => Next::NotPresent,
         };
     }
@@ -104,9 +101,9 @@ pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
     }
     Next::Table(Step {
         level,
-        covers: x86::covers(level),
+        covers: geometry::covers(level),
         entry: entry(PhysAddr(bits & x86::FRAME), level, passed, va),
-        rights: step.rights.and(x86::rights(bits)),
+        rights: step.rights.and(x86::FIELDS.rights(bits)),
     })
 }
 
@@ -151,7 +148,7 @@ mod tests {
     const VA: VirtAddr = VirtAddr::new((1 << 39) | (2 << 30) | (3 << 21) | (4 << 12));
 
     fn at(level: u8) -> Step {
-        Step { level, covers: x86::covers(level), entry: PhysAddr(0), rights: Rights::ALL }
+        Step { level, covers: geometry::covers(level), entry: PhysAddr(0), rights: Rights::ALL }
     }
 
     const NODE: u64 = 0x4000_0000;

@@ -1,13 +1,13 @@
 //! Merging a table with its children, and taking a merged node apart.
 
-use super::table::Compendia;
+use super::table::MergedTree;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE};
 use super::write::{frames_of, move_words, part, read_leaf, refresh_above, refresh_all, word, write_leaf};
 use crate::{TableEvent, TableFrames};
 use mmulab_addr::{PageOrder, Pfn};
 use mmulab_frames::PhysMem;
 
-impl Compendia {
+impl MergedTree {
     /// Decides anew, from table `lowest` up to that of level `upto`, and above as far as a decision changes what its
     /// reasons were. Returns the highest level at which tables were moved.
     ///

@@ -15,4 +15,5 @@ mod tree;
 mod write;
 
 pub use desc::{CompendiaDesc, Marks, Share};
-pub use table::Compendia;
+pub use requests::Requests;
+pub use table::MergedTree;

@@ -13,13 +13,14 @@ use super::entry::{H, T};
 use super::requests::Requests;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE, Tree};
 use super::write::{clear_leaf, frames_of, middle, part, read_leaf, refresh, refresh_above, write_leaf};
-use crate::table::aligned;
-use crate::{Census, Flush, Format, Leaf, MapError, Probe, TableFrames, x86};
+use crate::formats::compendia::Compendia;
+use crate::table::{Moved, Tables};
+use crate::{Census, Format, Leaf, MapError, Probe, Root, TableFrames, geometry, x86};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 
 /// A tree of tables whose dense parts are merged.
-pub struct Compendia {
+pub struct MergedTree {
     levels: u8,
     pub(super) desc: CompendiaDesc,
     pub(super) tree: Tree,
@@ -33,9 +34,9 @@ pub struct Compendia {
     requests: Requests,
 }
 
-impl std::fmt::Debug for Compendia {
+impl std::fmt::Debug for MergedTree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Compendia").field("levels", &self.levels).field("census", &self.census()).finish()
+        f.debug_struct("MergedTree").field("levels", &self.levels).field("census", &self.census()).finish()
     }
 }
 
@@ -46,7 +47,7 @@ struct Found {
     leaf: Leaf,
 }
 
-impl Compendia {
+impl MergedTree {
     pub fn new(
         levels: u8,
         desc: CompendiaDesc,
@@ -59,56 +60,15 @@ impl Compendia {
         Ok(Self { levels, desc, tree, frames: 1, blocks: 0, giants: 0, requests: Requests::default() })
     }
 
-    #[inline(always)]
-    pub fn format(&self) -> Format {
-        Format::Compendia { levels: self.levels, marks: self.desc.marks }
-    }
-
-    #[inline(always)]
-    pub fn root(&self) -> PhysAddr {
-        let root = self.tree.get(Tree::ROOT);
-        match (root.giant, root.block, root.frame) {
-            (Some(giant), _, _) => PhysAddr(giant.addr().0 | H | T),
-            (None, Some(block), _) => PhysAddr(block.addr().0 | H),
-            (None, None, frame) => frame.expect("a root that is not merged has its frame").addr(),
-        }
-    }
-
-    pub fn table_frames(&self) -> u64 {
-        self.frames + self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages()
-    }
-
-    pub fn census(&self) -> Census {
-        let nodes = self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages();
-        Census { tables: self.frames, nodes, unmerged: self.tree.tables() }
-    }
-
     /// A page of an address space as the tree has it: of the bits that it translates.
     fn within(&self, range: VirtRange) -> VirtRange {
-        let bits = self.format().address_bits();
+        let bits = geometry::address_bits(self.levels);
         VirtRange::sized(VirtAddr::new(range.start.raw() & ((1 << bits) - 1)), range.bytes())
-    }
-
-    /// A mapping of `range` was asked for.
-    pub fn requested(&mut self, range: VirtRange) {
-        if self.desc.is_request(range) {
-            self.requests.add(self.within(range));
-        }
-    }
-
-    /// Nothing is mapped in `range` any more.
-    pub fn forgotten(&mut self, range: VirtRange) {
-        self.requests.forget(self.within(range));
-    }
-
-    /// What was asked for there is in this copy of it too.
-    pub fn inherit(&mut self, from: &Self) {
-        self.requests = from.requests.clone();
     }
 
     /// How many entries of table `id` lie in large mappings that were asked for at once.
     pub(super) fn asked_for(&self, id: Id) -> u16 {
-        self.requests.entries(self.tree.first_page(id).0, x86::covers(self.tree.get(id).level))
+        self.requests.entries(self.tree.first_page(id).0, geometry::covers(self.tree.get(id).level))
     }
 
     /// Gives a frame of its own back.
@@ -118,78 +78,27 @@ impl Compendia {
     }
 
     /// The page that holds `vpn`, or how much around it is empty.
-    fn find(&self, mem: &PhysMem, vpn: Vpn) -> Result<Found, PageOrder> {
+    fn locate(&self, mem: &PhysMem, vpn: Vpn) -> Result<Found, PageOrder> {
         let mut table = Tree::ROOT;
         loop {
             let slot = self.tree.slot(table, vpn);
             let node = self.tree.get(table);
             match self.tree.child(table, slot) {
                 Child::Table(below) => table = below,
-                Child::Nothing if node.level > 1 => return Err(x86::covers(node.level)),
+                Child::Nothing if node.level > 1 => return Err(geometry::covers(node.level)),
                 // The last level's entries are leaves if anything.
                 Child::Leaf | Child::Nothing => {
                     let leaf = x86::decode_leaf(read_leaf(&self.tree, mem, table, slot), node.level);
-                    return leaf.map(|leaf| Found { table, slot, leaf }).ok_or(x86::covers(node.level));
+                    return leaf.map(|leaf| Found { table, slot, leaf }).ok_or(geometry::covers(node.level));
                 }
             }
         }
     }
 
-    pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
-        match self.find(mem, vpn) {
-            Ok(found) => Probe::Leaf(found.leaf),
-            Err(hole) => Probe::Hole(hole),
-        }
-    }
-
-    /// What the walk caches and TLBs must be told after an edit at `vpn`, which moved tables at `level` or did not.
-    fn owed(vpn: Vpn, moved: Option<u8>, otherwise: Flush) -> Flush {
-        match moved {
-            // The whole of what the moved table translates. Of a root that is everything.
-            Some(level) => Flush::tables(vpn.addr(), x86::covers(level + 1)),
-            None => otherwise,
-        }
-    }
-
-    pub fn map(
-        &mut self,
-        mem: &mut PhysMem,
-        frames: &mut impl TableFrames,
-        vpn: Vpn,
-        leaf: Leaf,
-    ) -> Result<Flush, MapError> {
-        let level = x86::leaf_level(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
-        aligned(vpn, &leaf)?;
-        let mut table = Tree::ROOT;
-        // The highest table that gets an entry which points to a table.
-        let mut changed = None;
-        let slot = loop {
-            let slot = self.tree.slot(table, vpn);
-            let at = self.tree.get(table).level;
-            match self.tree.child(table, slot) {
-                Child::Table(_) if at == level => return Err(MapError::TableThere),
-                Child::Leaf => return Err(MapError::AlreadyMapped(x86::covers(at))),
-                Child::Nothing if at == level => break slot,
-                Child::Table(below) => table = below,
-                Child::Nothing => {
-                    let Ok(below) = self.add_below(mem, frames, table, slot) else {
-                        self.remove_empty(mem, frames, table);
-                        return Err(MapError::OutOfFrames);
-                    };
-                    refresh(&self.tree, mem, table, slot);
-                    changed = changed.or(Some(at));
-                    table = below;
-                }
-            }
-        };
-        if level == 1 && read_leaf(&self.tree, mem, table, slot) & x86::P != 0 {
-            return Err(MapError::AlreadyMapped(PageOrder::P4K));
-        }
-        self.tree.set_child(table, slot, Child::Leaf);
-        self.tree.get_mut(table).used += 1;
-        write_leaf(&self.tree, mem, table, slot, x86::encode_leaf(&leaf));
-        let moved = changed.and_then(|upto| self.decide(mem, frames, table, upto));
-        Ok(Self::owed(vpn, moved, Flush::nothing()))
+    /// The memory whose tables moved, if those of `level` around a page did: all that they translate. Of a root that is
+    /// everything.
+    fn moved(level: Option<u8>) -> Moved {
+        level.map(|level| geometry::covers(level + 1))
     }
 
     /// Adds an empty table below entry `slot`. Its entries get a frame, or the part of a node that the entry stands
@@ -219,25 +128,6 @@ impl Compendia {
         Ok(self.tree.add_below(table, slot, Some(frame)))
     }
 
-    pub fn unmap(
-        &mut self,
-        mem: &mut PhysMem,
-        frames: &mut impl TableFrames,
-        vpn: Vpn,
-        order: PageOrder,
-    ) -> (Option<Leaf>, Flush) {
-        let Some(Found { table, slot, leaf }) = self.find(mem, vpn).ok().filter(|f| f.leaf.order == order) else {
-            return (None, Flush::nothing());
-        };
-        self.tree.set_child(table, slot, Child::Nothing);
-        clear_leaf(&self.tree, mem, table, slot);
-        self.tree.get_mut(table).used -= 1;
-        let (left, changed) = self.remove_empty(mem, frames, table);
-        let moved = changed.and_then(|upto| self.decide(mem, frames, left, upto));
-        let vpn = vpn.align_down(order);
-        (Some(leaf), Self::owed(vpn, moved, Flush::page(vpn.addr(), order)))
-    }
-
     /// Removes `table` and those above while they are empty; the first that is not, and the level of the highest table
     /// that lost an entry.
     fn remove_empty(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, mut table: Id) -> (Id, Option<u8>) {
@@ -245,7 +135,7 @@ impl Compendia {
         while let Some((parent, slot)) = self.tree.get(table).parent
             && self.tree.get(table).used == 0
         {
-            self.remove(mem, frames, table);
+            self.drop_table(mem, frames, table);
             refresh(&self.tree, mem, parent, usize::from(slot));
             changed = Some(self.tree.get(parent).level);
             table = parent;
@@ -254,7 +144,7 @@ impl Compendia {
     }
 
     /// Removes an empty table from the tree and its memory.
-    fn remove(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, table: Id) {
+    fn drop_table(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, table: Id) {
         if let Some(block) = self.tree.get(table).block {
             self.tree.set_block(table, None);
             if self.tree.in_giant(table) {
@@ -276,38 +166,146 @@ impl Compendia {
         }
         self.tree.remove(table);
     }
+}
 
-    pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
-        match self.find(mem, vpn) {
-            Ok(found) if found.leaf.order == leaf.order => {
-                write_leaf(&self.tree, mem, found.table, found.slot, x86::encode_leaf(&leaf));
-                Flush::page(vpn.align_down(leaf.order).addr(), leaf.order)
-            }
-            _ => Flush::nothing(),
+impl Tables for MergedTree {
+    /// The table, and the number of the entry.
+    type Place = (Id, usize);
+
+    #[inline(always)]
+    fn format(&self) -> Format {
+        Compendia { levels: self.levels, marks: self.desc.marks }.into()
+    }
+
+    #[inline(always)]
+    fn root(&self) -> Root {
+        let root = self.tree.get(Tree::ROOT);
+        Root::from(match (root.giant, root.block, root.frame) {
+            (Some(giant), _, _) => PhysAddr(giant.addr().0 | H | T),
+            (None, Some(block), _) => PhysAddr(block.addr().0 | H),
+            (None, None, frame) => frame.expect("a root that is not merged has its frame").addr(),
+        })
+    }
+
+    fn table_frames(&self) -> u64 {
+        self.frames + self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages()
+    }
+
+    fn census(&self) -> Census {
+        let nodes = self.blocks * NODE.base_pages() + self.giants * GIANT.base_pages();
+        Census { tables: self.frames, nodes, unmerged: self.tree.tables() }
+    }
+
+    fn requested(&mut self, range: VirtRange) {
+        if self.desc.is_request(range) {
+            self.requests.add(self.within(range));
         }
     }
 
-    pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
-        let Ok(Found { table, slot, leaf }) = self.find(mem, vpn) else { return Err(MapError::NotMapped) };
-        let level = self.tree.get(table).level;
-        if level == 1 {
-            return Err(MapError::NoSuchSize(leaf.order));
+    fn forgotten(&mut self, range: VirtRange) {
+        self.requests.forget(self.within(range));
+    }
+
+    fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    fn inherit(&mut self, requests: Requests) {
+        self.requests = requests;
+    }
+
+    fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
+        match self.locate(mem, vpn) {
+            Ok(found) => Probe::Leaf(found.leaf),
+            Err(hole) => Probe::Hole(hole),
         }
+    }
+
+    fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<((Id, usize), Leaf)> {
+        self.locate(mem, vpn).ok().map(|found| ((found.table, found.slot), found.leaf))
+    }
+
+    fn add(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
+        let (level, _) = self.format().leaf_at(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
+        let mut table = Tree::ROOT;
+        // The highest table that gets an entry which points to a table.
+        let mut changed = None;
+        let slot = loop {
+            let slot = self.tree.slot(table, vpn);
+            let at = self.tree.get(table).level;
+            match self.tree.child(table, slot) {
+                Child::Table(_) if at == level => return Err(MapError::TableThere),
+                Child::Leaf => return Err(MapError::AlreadyMapped(geometry::covers(at))),
+                Child::Nothing if at == level => break slot,
+                Child::Table(below) => table = below,
+                Child::Nothing => {
+                    let Ok(below) = self.add_below(mem, frames, table, slot) else {
+                        self.remove_empty(mem, frames, table);
+                        return Err(MapError::OutOfFrames);
+                    };
+                    refresh(&self.tree, mem, table, slot);
+                    changed = changed.or(Some(at));
+                    table = below;
+                }
+            }
+        };
+        if level == 1 && read_leaf(&self.tree, mem, table, slot) & x86::P != 0 {
+            return Err(MapError::AlreadyMapped(PageOrder::P4K));
+        }
+        self.tree.set_child(table, slot, Child::Leaf);
+        self.tree.get_mut(table).used += 1;
+        write_leaf(&self.tree, mem, table, slot, x86::encode_leaf(leaf));
+        let moved = changed.and_then(|upto| self.decide(mem, frames, table, upto));
+        Ok(Self::moved(moved))
+    }
+
+    fn remove(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        _: Vpn,
+        (table, slot): (Id, usize),
+        _: &Leaf,
+    ) -> Moved {
+        self.tree.set_child(table, slot, Child::Nothing);
+        clear_leaf(&self.tree, mem, table, slot);
+        self.tree.get_mut(table).used -= 1;
+        let (left, changed) = self.remove_empty(mem, frames, table);
+        Self::moved(changed.and_then(|upto| self.decide(mem, frames, left, upto)))
+    }
+
+    fn rewrite(&mut self, mem: &mut PhysMem, _: Vpn, (table, slot): (Id, usize), leaf: &Leaf) {
+        write_leaf(&self.tree, mem, table, slot, x86::encode_leaf(leaf));
+    }
+
+    fn divide(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        _: Vpn,
+        (table, slot): (Id, usize),
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
+        let level = self.tree.get(table).level;
         let below = self.add_below(mem, frames, table, slot)?;
-        let order = x86::covers(level - 1);
+        let order = geometry::covers(level - 1);
         for i in 0..ENTRIES {
-            let part = Leaf { pfn: Pfn(leaf.pfn.0 + i as u64 * order.base_pages()), order, ..leaf };
+            let part = Leaf { pfn: Pfn(leaf.pfn.0 + i as u64 * order.base_pages()), order, ..*leaf };
             self.tree.set_child(below, i, Child::Leaf);
             write_leaf(&self.tree, mem, below, i, x86::encode_leaf(&part));
         }
         self.tree.get_mut(below).used = ENTRIES as u16;
         refresh_above(&self.tree, mem, below);
-        let moved = self.decide(mem, frames, below, level);
-        let vpn = vpn.align_down(leaf.order);
-        Ok(Self::owed(vpn, moved, Flush::page(vpn.addr(), leaf.order)))
+        Ok(Self::moved(self.decide(mem, frames, below, level)))
     }
 
-    pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
+    fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
         let mut all = self.tree.memory();
         // In a fixed order, so that later allocations do not depend on how the tree grew.
         all.sort_unstable_by(|a, b| b.cmp(a));

@@ -4,7 +4,7 @@
 //! Its 512 parts of 2 MiB are what the middle tables would be merged into, so that these are merged tables like others,
 //! whose node is only not theirs.
 
-use super::table::Compendia;
+use super::table::MergedTree;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE};
 use super::write::{frames_of, middle, move_node, part, read_leaf, refresh_above, refresh_all, write_leaf};
 use crate::{TableEvent, TableFrames};
@@ -17,7 +17,7 @@ enum Apart {
     Frames(Vec<Pfn>),
 }
 
-impl Compendia {
+impl MergedTree {
     /// Whether the table was merged with two levels, or such a node taken apart; none where there is nothing to decide
     /// but whether to merge it with one.
     pub(super) fn decide_three(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> Option<bool> {

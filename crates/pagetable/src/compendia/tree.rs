@@ -3,7 +3,7 @@
 //! It is what a kernel keeps in the `struct page` of a table; hardware never sees it.
 
 use super::desc::{CompendiaDesc, Marks};
-use crate::x86;
+use crate::geometry;
 use mmulab_addr::{PageOrder, Pfn, Vpn};
 
 /// The size of a node of two levels.
@@ -221,7 +221,7 @@ impl Tree {
     pub fn first_page(&self, mut id: Id) -> Vpn {
         let mut first = 0;
         while let Some((parent, slot)) = self.get(id).parent {
-            first |= u64::from(slot) << x86::covers(self.get(parent).level).get();
+            first |= u64::from(slot) << geometry::covers(self.get(parent).level).get();
             id = parent;
         }
         Vpn(first)

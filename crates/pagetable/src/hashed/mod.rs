@@ -23,7 +23,7 @@ pub use desc::{CuckooDesc, HashedDesc, OpenDesc, Part, Probing};
 pub use draw::draw;
 pub use line::{Hash, hash};
 pub(crate) use registers::each_line;
-pub use search::{Found, Group, Learned, Read, Search};
+pub use search::{Found, Group, Hashing, Learned, Read, Search};
 pub use table::Hashed;
 
 use mmulab_addr::PageOrder;

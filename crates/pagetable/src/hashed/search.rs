@@ -3,7 +3,7 @@
 use super::line::{Kind, WORDS};
 use super::registers::{MAX_WAYS, Registers};
 use super::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, sections};
-use crate::{Format, Leaf, x86};
+use crate::{Leaf, Probing, Root, x86};
 use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::ops::RangeInclusive;
@@ -81,14 +81,21 @@ enum Guide {
     Said(u8),
 }
 
+/// How a hashed table finds the place of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hashing {
+    /// One place in each way, by a hash of its own.
+    Cuckoo,
+    /// The first free place after the one that the hash names; page sizes are read at once or one after another.
+    Open(Probing),
+}
+
 /// The search for an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     root: PhysAddr,
     va: VirtAddr,
-    cuckoo: bool,
-    /// All sizes at once, where that is a choice.
-    together: bool,
+    hashing: Hashing,
     guides: [Guide; SIZES],
     group: Group,
     /// Groups made.
@@ -98,18 +105,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search in a table of a hashed format.
+    /// A search for `va` in a table that is searched so.
     #[inline]
-    pub(crate) fn new(format: Format, root: PhysAddr, va: VirtAddr) -> Self {
-        let (cuckoo, together) = match format {
-            Format::Open { together, .. } => (false, together),
-            _ => (true, true),
-        };
+    pub fn new(hashing: Hashing, root: Root, va: VirtAddr) -> Self {
         Self {
-            root,
+            root: root.lower,
             va,
-            cuckoo,
-            together,
+            hashing,
             guides: [Guide::Unused; SIZES],
             group: Group::EMPTY,
             rounds: 0,
@@ -121,17 +123,20 @@ impl Search {
     #[inline]
     pub fn guides(&self) -> RangeInclusive<u8> {
         let last = FIRST_GUIDE + SIZES as u8 - 1;
-        if self.cuckoo { FIRST_GUIDE..=last } else { last + 1..=last }
+        match self.hashing {
+            Hashing::Cuckoo => FIRST_GUIDE..=last,
+            Hashing::Open(_) => last + 1..=last,
+        }
     }
 
-    /// A cache has this line of the guide of `level` for the address. What it says may be out of date.
-    pub fn told(&mut self, level: u8, line: &[u64; WORDS]) {
+    /// A walk cache supplied this line of the guide of `level` for the address. The line may be out of date.
+    pub fn use_guide(&mut self, level: u8, line: &[u64; WORDS]) {
         let size = usize::from(level - FIRST_GUIDE);
         self.guides[size] = Guide::Said(sections::byte(line, section(self.va, size)));
     }
 
-    /// A cache that could have the guide of `level` has it not: the search reads it besides.
-    pub fn wants(&mut self, level: u8) {
+    /// A walk cache that can hold the guide of `level` does not have it: the search reads the guide as well.
+    pub fn read_guide(&mut self, level: u8) {
         self.guides[usize::from(level - FIRST_GUIDE)] = Guide::Wanted;
     }
 
@@ -143,10 +148,9 @@ impl Search {
     /// The lines to read next, none if the address is not mapped.
     pub fn next(&mut self, mem: &PhysMem) -> Group {
         self.group = Group::EMPTY;
-        if self.cuckoo {
-            self.next_cuckoo(mem)
-        } else {
-            self.next_open(mem)
+        match self.hashing {
+            Hashing::Cuckoo => self.next_cuckoo(mem),
+            Hashing::Open(sizes) => self.next_open(mem, sizes),
         }
         self.rounds += 1;
         self.group
@@ -208,7 +212,7 @@ impl Search {
     }
 
     /// The next slot of each size that is still looked for.
-    fn next_open(&mut self, mem: &PhysMem) {
+    fn next_open(&mut self, mem: &PhysMem, sizes: Probing) {
         for size in 0..SIZES {
             let Some(registers) = Registers::load(mem, self.root, size).filter(|_| self.done[size] & 1 == 0) else {
                 continue;
@@ -219,7 +223,7 @@ impl Search {
             let slot = super::hash(self.key(size), 0).wrapping_add(self.rounds) & mask;
             let line = registers.slot(mem, false, 0, slot);
             self.group.push(Read { level: size as u8 + 1, line, awaited: true });
-            if !self.together {
+            if sizes == Probing::Sequential {
                 break;
             }
         }
@@ -240,10 +244,12 @@ impl Search {
                     return Some(Found { entry, level: read.level, bits: line[slot], leaf });
                 }
             }
-            if !self.cuckoo && (own || !used) {
+            if let Hashing::Open(sizes) = self.hashing
+                && (own || !used)
+            {
                 // Its line, or the end of the run of lines it would be in.
                 self.done[size] |= 1;
-                over |= !self.together;
+                over |= sizes == Probing::Sequential;
             }
         }
         if over {
@@ -253,7 +259,7 @@ impl Search {
         None
     }
 
-    /// The lines of guides among those read last that tell of the address.
+    /// The lines of guides for the address among those read last.
     pub fn learned(&self, mem: &PhysMem) -> impl Iterator<Item = Learned> {
         let guides = self.group.iter().filter(|read| read.level >= FIRST_GUIDE);
         guides.filter_map(move |read| {
@@ -264,7 +270,7 @@ impl Search {
         })
     }
 
-    /// The entry that maps the address, as a walk without caches finds it; `seen` is told every line it reads.
+    /// The entry that maps the address, as a walk without caches finds it; `seen` receives every line that it reads.
     pub(crate) fn run(mut self, mem: &PhysMem, mut seen: impl FnMut(&Read)) -> Option<Found> {
         loop {
             let group = self.next(mem);

@@ -5,9 +5,9 @@ use super::line::{Kind, WORDS};
 use super::open::{self, Open};
 use super::sections::{Sections, encode, section_of};
 use super::store::{Plan, Store};
-use super::{GUIDE_BITS, HashedDesc, LINE_BITS, Probing, SIZE_BITS, SIZES, order_of};
-use crate::table::aligned;
-use crate::{Flush, Format, Leaf, MapError, Probe, TableEvent, TableFrames, x86};
+use super::{GUIDE_BITS, HashedDesc, LINE_BITS, SIZE_BITS, SIZES, order_of};
+use crate::table::{Moved, Tables};
+use crate::{Format, Leaf, MapError, Probe, Root, TableEvent, TableFrames, x86};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rand_core::SeedableRng;
@@ -21,7 +21,7 @@ const PARTS: u64 = 1 << SIZE_BITS;
 /// A page table found by hashing.
 #[derive(Debug)]
 pub struct Hashed {
-    levels: u8,
+    format: Format,
     desc: HashedDesc,
     /// The frame of the registers.
     root: Pfn,
@@ -54,7 +54,7 @@ fn word(line: PhysAddr, slot: usize) -> PhysAddr {
 
 impl Hashed {
     pub fn new(
-        levels: u8,
+        format: Format,
         desc: HashedDesc,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
@@ -62,7 +62,7 @@ impl Hashed {
         let root = frames.take().ok_or(MapError::OutOfFrames)?;
         mem.clear(root);
         let mut table = Self {
-            levels,
+            format,
             desc,
             root,
             pages: Default::default(),
@@ -77,27 +77,9 @@ impl Hashed {
         Ok(table)
     }
 
-    #[inline(always)]
-    pub fn format(&self) -> Format {
-        match &self.desc {
-            HashedDesc::Cuckoo(_) => Format::Cuckoo { levels: self.levels },
-            HashedDesc::Open(desc) => Format::Open { levels: self.levels, together: desc.sizes == Probing::Parallel },
-        }
-    }
-
-    #[inline(always)]
-    pub fn root(&self) -> PhysAddr {
-        self.root.addr()
-    }
-
-    pub fn table_frames(&self) -> u64 {
-        let stores = self.pages.iter().chain(&self.guides).flatten();
-        1 + stores.map(Store::frames).sum::<u64>()
-    }
-
     /// Where line `key` of `size` is.
     #[inline]
-    fn find(&self, mem: &PhysMem, size: usize, key: u64) -> Option<PhysAddr> {
+    fn line_at(&self, mem: &PhysMem, size: usize, key: u64) -> Option<PhysAddr> {
         let store = self.pages[size].as_ref()?;
         match &self.desc {
             HashedDesc::Cuckoo(_) => store.find(mem, key).map(|(_, at)| at),
@@ -108,7 +90,7 @@ impl Hashed {
     /// The entry of `size` for `vpn`, if its line is there.
     #[inline]
     fn entry(&self, mem: &PhysMem, size: usize, vpn: Vpn) -> Option<(PhysAddr, Option<Leaf>)> {
-        let at = word(self.find(mem, size, key_of(vpn, size))?, slot_of(vpn, size));
+        let at = word(self.line_at(mem, size, key_of(vpn, size))?, slot_of(vpn, size));
         Some((at, x86::decode_leaf(mem.read(at), size as u8 + 1)))
     }
 
@@ -119,18 +101,6 @@ impl Hashed {
             Some((at, Some(leaf))) => Some((size, at, leaf)),
             _ => None,
         })
-    }
-
-    pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
-        if let Some((_, _, leaf)) = self.holder(mem, vpn) {
-            return Probe::Leaf(leaf);
-        }
-        let line = PageOrder::new(LINE_BITS);
-        Probe::Hole(
-            self.sections
-                .hole(vpn)
-                .unwrap_or_else(|| if self.find(mem, 0, key_of(vpn, 0)).is_some() { PageOrder::P4K } else { line }),
-        )
     }
 
     /// Lines of a way of a table at first, and its ways and their pieces at most.
@@ -193,7 +163,7 @@ impl Hashed {
     }
 
     /// Takes the empty line `key` at `at` out of its store.
-    fn remove(
+    fn take_out(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
@@ -259,7 +229,7 @@ impl Hashed {
         mem.write(at_word, bits);
         frames.happened(TableEvent::Guided);
         if !Kind::Sections.is_used(mem.line(at)) {
-            self.remove(mem, frames, (Kind::Sections, size), (key, at));
+            self.take_out(mem, frames, (Kind::Sections, size), (key, at));
         }
     }
 
@@ -280,7 +250,7 @@ impl Hashed {
         bits: u64,
     ) -> Result<(), MapError> {
         let key = key_of(vpn, size);
-        let line = match self.find(mem, size, key) {
+        let line = match self.line_at(mem, size, key) {
             Some(line) => line,
             None => {
                 let mut moved = Vec::new();
@@ -309,21 +279,59 @@ impl Hashed {
         mem.write(at, Kind::Pages.stamp(key, slot_of(vpn, size)));
         let line = PhysAddr(at.0 & !(mmulab_addr::LINE_BYTES - 1));
         if !Kind::Pages.is_used(mem.line(line)) {
-            self.remove(mem, frames, (Kind::Pages, size), (key, line));
+            self.take_out(mem, frames, (Kind::Pages, size), (key, line));
             self.sections.count(size, key, false);
             self.guide_all(mem, frames, size, key);
         }
     }
 
-    pub fn map(
+    /// Takes the entry of `size` for `vpn` out.
+    fn erase(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, vpn: Vpn) {
+        if let Some((at, Some(_))) = self.entry(mem, size, vpn) {
+            self.clear(mem, frames, size, vpn, at);
+        }
+    }
+}
+
+impl Tables for Box<Hashed> {
+    /// The page size by number, and where the entry is.
+    type Place = (usize, PhysAddr);
+
+    #[inline(always)]
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    #[inline(always)]
+    fn root(&self) -> Root {
+        self.root.addr().into()
+    }
+
+    fn table_frames(&self) -> u64 {
+        let stores = self.pages.iter().chain(&self.guides).flatten();
+        1 + stores.map(Store::frames).sum::<u64>()
+    }
+
+    fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
+        if let Some((_, _, leaf)) = self.holder(mem, vpn) {
+            return Probe::Leaf(leaf);
+        }
+        let line = || if self.line_at(mem, 0, key_of(vpn, 0)).is_some() { 0 } else { LINE_BITS };
+        Probe::Hole(self.sections.hole(vpn).unwrap_or_else(|| PageOrder::new(line())))
+    }
+
+    fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<((usize, PhysAddr), Leaf)> {
+        self.holder(mem, vpn).map(|(size, at, leaf)| ((size, at), leaf))
+    }
+
+    fn add(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
-        leaf: Leaf,
-    ) -> Result<Flush, MapError> {
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
         let size = size_of(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
-        aligned(vpn, &leaf)?;
         if let Some((_, _, there)) = self.holder(mem, vpn) {
             return Err(if there.order < leaf.order {
                 MapError::TableThere
@@ -334,66 +342,55 @@ impl Hashed {
         if self.sections.has_smaller(vpn, size) {
             return Err(MapError::TableThere);
         }
-        self.write(mem, frames, size, vpn, x86::encode_leaf(&leaf))?;
-        Ok(Flush::nothing())
+        self.write(mem, frames, size, vpn, x86::encode_leaf(leaf))?;
+        Ok(None)
     }
 
-    pub fn unmap(
+    fn remove(
         &mut self,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
-        order: PageOrder,
-    ) -> (Option<Leaf>, Flush) {
-        match self.holder(mem, vpn) {
-            Some((size, at, leaf)) if leaf.order == order => {
-                self.clear(mem, frames, size, vpn, at);
-                (Some(leaf), Flush::page(vpn.align_down(order).addr(), order))
-            }
-            _ => (None, Flush::nothing()),
-        }
+        (size, at): (usize, PhysAddr),
+        _: &Leaf,
+    ) -> Moved {
+        self.clear(mem, frames, size, vpn, at);
+        None
     }
 
-    pub fn set(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Flush {
-        match self.holder(mem, vpn) {
-            Some((size, at, there)) if there.order == leaf.order => {
-                let stamp = Kind::Pages.stamp(key_of(vpn, size), slot_of(vpn, size));
-                mem.write(at, x86::encode_leaf(&leaf) | stamp);
-                Flush::page(vpn.align_down(leaf.order).addr(), leaf.order)
-            }
-            _ => Flush::nothing(),
-        }
+    fn rewrite(&mut self, mem: &mut PhysMem, vpn: Vpn, (size, at): (usize, PhysAddr), leaf: &Leaf) {
+        let stamp = Kind::Pages.stamp(key_of(vpn, size), slot_of(vpn, size));
+        mem.write(at, x86::encode_leaf(leaf) | stamp);
     }
 
-    pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
-        let Some((size, _, leaf)) = self.holder(mem, vpn) else { return Err(MapError::NotMapped) };
-        let first = vpn.align_down(leaf.order);
-        let Some(below) = size.checked_sub(1) else { return Err(MapError::NoSuchSize(leaf.order)) };
+    fn divide(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        (size, _): (usize, PhysAddr),
+        leaf: &Leaf,
+    ) -> Result<Moved, MapError> {
+        let below = size.checked_sub(1).ok_or(MapError::NoSuchSize(leaf.order))?;
         let order = order_of(below);
         for n in 0..PARTS {
             let at = n * order.base_pages();
-            let part = Leaf { pfn: Pfn(leaf.pfn.0 + at), order, ..leaf };
-            if let Err(error) = self.write(mem, frames, below, Vpn(first.0 + at), x86::encode_leaf(&part)) {
-                (0..n).for_each(|n| self.erase(mem, frames, below, Vpn(first.0 + n * order.base_pages())));
+            let part = Leaf { pfn: Pfn(leaf.pfn.0 + at), order, ..*leaf };
+            if let Err(error) = self.write(mem, frames, below, Vpn(vpn.0 + at), x86::encode_leaf(&part)) {
+                (0..n).for_each(|n| self.erase(mem, frames, below, Vpn(vpn.0 + n * order.base_pages())));
                 return Err(error);
             }
         }
-        self.erase(mem, frames, size, first);
-        Ok(Flush::page(first.addr(), leaf.order))
+        self.erase(mem, frames, size, vpn);
+        Ok(None)
     }
 
-    /// Takes the entry of `size` for `vpn` out.
-    fn erase(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, vpn: Vpn) {
-        if let Some((at, Some(_))) = self.entry(mem, size, vpn) {
-            self.clear(mem, frames, size, vpn, at);
-        }
-    }
-
-    pub fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
-        for store in self.guides.into_iter().chain(self.pages).rev().flatten() {
+    fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
+        let Hashed { guides, pages, root, .. } = *self;
+        for store in guides.into_iter().chain(pages).rev().flatten() {
             store.free(mem, frames);
         }
-        mem.clear(self.root);
-        frames.give_back(self.root);
+        mem.clear(root);
+        frames.give_back(root);
     }
 }

@@ -125,8 +125,9 @@ impl WalkCache {
             let bits = mem.read(step.entry);
             match format.next(bits, step, va) {
                 Next::Table(below) => {
-                    let (bits, level) = format.kept(bits, step.level);
-                    self.0.insert((level, Self::prefix(format, level, va)), bits);
+                    if let Some((bits, level)) = format.kept(bits, step.level) {
+                        self.0.insert((level, Self::prefix(format, level, va)), bits);
+                    }
                     step = below;
                 }
                 Next::Leaf(leaf) => {
