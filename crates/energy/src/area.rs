@@ -1,7 +1,7 @@
 //! The area of TLB arrays, in cells of static memory.
 
-use crate::bits::{associative, entry_bits, range_bits, shape, tag_bits};
-use mmulab_tlb::{ArrayDesc, Design};
+use crate::bits::{associative, cost, entry_bits, shape, tag_bits};
+use mmulab_tlb::{ArrayDesc, Reads};
 use serde::Serialize;
 
 /// Cells that a bit takes which can be searched: ten transistors for a plain one's six.
@@ -45,16 +45,19 @@ pub fn array_area(desc: &ArrayDesc, asid_bits: u8) -> ArrayArea {
     let ports = if desc.level == 1 { FIRST_LEVEL_PORTS } else { 1 };
     let cell = (1.0 + PORT_SIDE * f64::from(ports - 1)).powi(2);
     let entries = f64::from(sets * ways);
-    let compared_bits = ways * (tag + range_bits(desc));
+    let compared_bits = ways * (tag + cost(desc).range_bits);
     let storage = if associative(desc) {
         entries * (f64::from(bits - tag) + f64::from(tag) * SEARCHED_CELL)
     } else {
         entries * f64::from(bits)
     };
     let compare = if associative(desc) { 0 } else { compared_bits };
-    // Rows are sets, columns the bits of a set; skewed ways have a decoder each.
+    // Rows are sets, columns the bits of a set; hashed ways have a decoder each.
     let (rows, columns) = (f64::from(sets), f64::from(ways * bits));
-    let decoders = if desc.design == Design::Skew { f64::from(ways) } else { 1.0 };
+    let decoders = match cost(desc).reads {
+        Reads::HashedWays => f64::from(ways),
+        Reads::Sets(_) => 1.0,
+    };
     let border = BORDER_CELLS * (rows * decoders + columns);
     let sizes = desc.sizes.len().max(2) as u32;
     let predictor = desc.predictor.as_ref().map_or(0, |p| p.entries * (u32::BITS - (sizes - 1).leading_zeros()));

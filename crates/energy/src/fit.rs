@@ -129,7 +129,7 @@ fn level(arrays: &[&ArrayDesc], asid_bits: u8, wanted: Wanted, group: u16) -> Re
 
 fn too_small(arrays: &[&ArrayDesc], cells: f64, base: &ArrayDesc, smallest: f64) -> FitError {
     let arrays = arrays.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", ");
-    FitError::TooSmall { arrays, cells, design: format!("{:?}", base.design).to_lowercase(), smallest }
+    FitError::TooSmall { arrays, cells, design: base.design.about().name.to_owned(), smallest }
 }
 
 /// One array for all that `arrays` hold; its entries and ways are the caller's.

@@ -7,7 +7,7 @@ use crate::{
 };
 use mmulab_addr::parse_bytes;
 use mmulab_sets::{Ways, geometry};
-use mmulab_tlb::{ArrayCounts, ArrayDesc, Design, Probe};
+use mmulab_tlb::{ArrayCounts, ArrayDesc, Reads};
 use mmulab_walker::{CacheDesc, WalkCounts, WalkerDesc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -140,26 +140,21 @@ impl Sum<'_> {
     }
 }
 
-/// Lookups of an array in units of one whole set, or of all ways of a skewed array: what each takes, and how many.
+/// Lookups of an array in units of one whole set, or of all ways of a hashed array: how many, and what each takes.
 fn lookups(desc: &ArrayDesc, counts: &ArrayCounts) -> (u64, f64) {
-    let sizes = desc.sizes.len() as u64;
     let accesses = counts.accesses.max(1) as f64;
-    match (desc.design, counts.probes) {
+    let sets = match (bits::cost(desc).reads, counts.probes) {
         // The first probe reads the ways of one size, a second those of all others.
-        (Design::Skew, Some(probes)) => {
+        (Reads::HashedWays, Some(probes)) => {
+            let sizes = desc.sizes.len() as f64;
             let (first, further) = (counts.accesses as f64, (probes - counts.accesses) as f64);
-            let ways = (first + further * (sizes as f64 - 1.0)) / sizes as f64;
-            (counts.accesses, ways / accesses)
+            (first + further * (sizes - 1.0)) / sizes / accesses
         }
-        (_, Some(probes)) => (counts.accesses, probes as f64 / accesses),
-        // Every size has a set of its own, unless all entries are one.
-        (Design::Plain | Design::Zen | Design::ColtPlus | Design::ColtSa | Design::Clustered, None)
-            if desc.probe == Probe::Parallel && !bits::associative(desc) =>
-        {
-            (counts.accesses, sizes as f64)
-        }
-        _ => (counts.accesses, 1.0),
-    }
+        (Reads::Sets(_), Some(probes)) => probes as f64 / accesses,
+        (Reads::Sets(sets), None) if !bits::associative(desc) => f64::from(sets),
+        (Reads::Sets(_) | Reads::HashedWays, None) => 1.0,
+    };
+    (counts.accesses, sets)
 }
 
 /// What an array takes, one set or all entries at a lookup.

@@ -1,25 +1,17 @@
-//! One array: [`Pages`], or, for the designs whose entries are no pages, [`Spans`].
+//! One array: the entries as its design keeps them ([`Kind`]), and what is the same for all designs: latencies, probes,
+//! predictor and counts.
+
+mod build;
 
 use crate::{
-    ArrayDesc, CoalescingCounts, Design, Entry, GeometryError, MirrorCounts, Placement, PredictorCounts, Probe,
-    design::{Change, Known, Line, Spans, zen},
-    key::{MAX_SIZES, Value},
-    pages::{Gone, Pages, Slot},
+    CoalescingCounts, Entry, MirrorCounts, Placement, PredictorCounts,
+    classes::{COALESCED, MAX_CLASSES},
+    design::{Change, FillInput, Kind, Line, Looks, Storage, zen},
+    key::Value,
+    pages::{Gone, Slot},
     predictor::Predictor,
 };
 use mmulab_addr::{Asid, PageOrder, VirtAddr, Vpn};
-use mmulab_sets::{Store, geometry};
-
-/// Most entries an array may have: far above any TLB built, and small enough that no description exhausts memory.
-const MAX_ENTRIES: u32 = 1 << 16;
-/// Longest latency: far above any, and small enough that no sum overflows.
-const MAX_CYCLES: u32 = 10_000;
-
-/// Kinds of entries that an array's hits are told apart by: page sizes, or what a design calls them.
-pub const MAX_CLASSES: usize = 24;
-
-/// What entries that translate several pages of the table are called.
-pub const COALESCED: &str = "coalesced";
 
 /// An array in use.
 pub struct Array {
@@ -31,8 +23,7 @@ pub struct Array {
     pub per_thread: bool,
     pub placement: Placement,
     pub smash_to: Option<PageOrder>,
-    /// The page sizes it takes. A group that it coalesces is one more, before all others: where both translate a page,
-    /// the group does, so that the entries it was made of age out.
+    /// The page sizes it takes; that of a group that it coalesces to comes before all others.
     pub sizes: Vec<PageOrder>,
     /// What the counts by size are called.
     pub classes: Vec<String>,
@@ -52,8 +43,9 @@ pub struct Array {
     /// Latency of one probe.
     probe_cycles: u32,
     guessing: Option<Box<Guessing>>,
-    /// The page size that a group coalesces to.
+    /// The page size that a group coalesces to, where entries are pages.
     group: Option<PageOrder>,
+    looks: Looks,
     coalescing: CoalescingCounts,
     kind: Kind,
 }
@@ -65,159 +57,10 @@ struct Guessing {
     probes: u64,
 }
 
-/// How entries are kept.
-#[expect(clippy::large_enum_variant, reason = "the common kind is used at every lookup, without a detour")]
-enum Kind {
-    /// By key, one page each.
-    Pages(Pages),
-    /// As their design wants.
-    Spans(Box<Spans>),
-}
-
 impl Array {
-    pub fn new(desc: &ArrayDesc, seed: u64) -> Result<Self, GeometryError> {
-        let bad = |what: String| Err(GeometryError { array: desc.name.clone(), what });
-        if !(1..=MAX_ENTRIES).contains(&desc.entries) {
-            return bad(format!("{} entries: give 1 to {MAX_ENTRIES}", desc.entries));
-        }
-        let (sets, ways) = match geometry(u64::from(desc.entries), desc.ways, desc.replacement) {
-            Ok(shape) => shape,
-            Err(what) => return bad(what),
-        };
-        if !matches!(desc.level, 1 | 2) {
-            return bad(format!("level is {}: give 1 or 2", desc.level));
-        }
-        if desc.level == 1 && desc.hit_cycles != 0 {
-            return bad("a first level answers within the pipeline: leave out hit_cycles".into());
-        }
-        if desc.level == 2 && desc.probe_cycles != 0 {
-            return bad("each probe of a second level takes its hit_cycles: leave out probe_cycles".into());
-        }
-        let guess_cycles = desc.predictor.as_ref().map_or(0, |p| p.cycles);
-        for (key, cycles) in
-            [("hit_cycles", desc.hit_cycles), ("probe_cycles", desc.probe_cycles), ("predictor.cycles", guess_cycles)]
-        {
-            if cycles > MAX_CYCLES {
-                return bad(format!("{key} is {cycles}: give 0 to {MAX_CYCLES}"));
-            }
-        }
-        if desc.level == 1 && guess_cycles != 0 {
-            return bad("a first level's predictor answers within the pipeline: leave out predictor.cycles".into());
-        }
-        if desc.mix.is_some() && desc.design != Design::Mix {
-            return bad("mix is for design mix: leave it out".into());
-        }
-        if desc.predictor.is_some() && desc.probe != Probe::Serial && desc.design != Design::Skew {
-            return bad(
-                "a predictor says which size to search first: give probe = \"serial\" or design = \"skew\"".into()
-            );
-        }
-        let guessing = match desc.predictor.as_ref().map(Predictor::new).transpose() {
-            Ok(predictor) => {
-                predictor.map(|predictor| Box::new(Guessing { predictor, cycles: guess_cycles, probes: 0 }))
-            }
-            Err(what) => return bad(what),
-        };
-        if desc.sizes.is_empty() {
-            return bad("sizes is empty: name at least one page size".into());
-        }
-        if desc.sizes.len() > MAX_SIZES {
-            return bad(format!("{} sizes: give at most {MAX_SIZES}", desc.sizes.len()));
-        }
-        let mut sizes = desc.sizes.clone();
-        sizes.sort_unstable();
-        let spans = match desc.design {
-            Design::Plain | Design::Zen => None,
-            _ => match Spans::shape(desc, &sizes, sets, ways, seed, MAX_CLASSES) {
-                Ok(shape) => Some(shape),
-                Err(what) => return bad(what),
-            },
-        };
-        if let Some(twice) = sizes.windows(2).find(|w| w[0] == w[1]) {
-            return bad(format!("sizes names {} twice: name it once", twice[0]));
-        }
-        if let Some(part) = desc.smash_to
-            && !sizes.contains(&part)
-        {
-            return bad(format!("smash_to is {part}: name one of its sizes"));
-        }
-        let group = match (desc.design, desc.group) {
-            (Design::Zen, group) => match zen::order(group) {
-                Ok(order) if sizes.contains(&order) => {
-                    return bad(format!("sizes names {order}, which design zen coalesces to: leave it out"));
-                }
-                Ok(_) if sizes[0] != PageOrder::P4K => {
-                    return bad("design zen coalesces base pages: add \"4K\" to sizes".into());
-                }
-                Ok(_) if sizes.len() == MAX_SIZES => {
-                    return bad(format!("{} sizes and a group: give at most {}", sizes.len(), MAX_SIZES - 1));
-                }
-                Ok(order) => Some(order),
-                Err(what) => return bad(what),
-            },
-            (Design::Plain, Some(group)) => {
-                return bad(format!("group is {group}: a plain array coalesces nothing; give design or leave it out"));
-            }
-            _ => None,
-        };
-        let mut classes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-        let spans = spans.map(|shape| {
-            (sizes, classes) = (shape.sizes, shape.classes);
-            shape.spans
-        });
-        if let Some(order) = group {
-            sizes.insert(0, order);
-            classes.insert(0, order.to_string());
-        }
-        let serial = desc.probe == Probe::Serial;
-        let (skew, guesses) = (desc.design == Design::Skew, guessing.is_some());
-        if skew && serial {
-            return bad("design skew searches all its ways at once: leave out probe".into());
-        }
-        let most_probes = match (serial, skew && guesses && sizes.len() > 1) {
-            (true, _) => sizes.len() as u32,
-            (_, true) => 2,
-            _ => 1,
-        };
-        if desc.probe_cycles != 0 && most_probes == 1 {
-            return bad("each lookup takes one probe, which the pipeline hides: leave out probe_cycles".into());
-        }
-        // Small pages and groups of them lie in the same set.
-        let several = u32::from(spans.is_some() && classes.len() > sizes.len());
-        let turns = std::array::from_fn(|class| (class as u32 + 1 - several).max(1));
-        let kind = match spans {
-            Some(spans) => Kind::Spans(Box::new(spans)),
-            None => {
-                let store = Store::new(sets, ways, desc.replacement, seed);
-                Kind::Pages(Pages::new(store, sets, desc.entries, &sizes))
-            }
-        };
-        Ok(Self {
-            name: desc.name.clone(),
-            level: desc.level,
-            shared: desc.shared,
-            per_thread: desc.per_thread,
-            placement: desc.side,
-            smash_to: desc.smash_to,
-            hit_cycles: turns.map(|turn| desc.hit_cycles * if serial { turn } else { 1 }),
-            turns,
-            miss_cycles: desc.hit_cycles * most_probes + guess_cycles,
-            serial,
-            probe_cycles: desc.hit_cycles,
-            guessing,
-            sizes,
-            classes,
-            hits: [0; MAX_CLASSES],
-            reloads: [[[0; MAX_CLASSES]; 2]; 2],
-            group,
-            coalescing: CoalescingCounts::default(),
-            kind,
-        })
-    }
-
     /// Whether entries may translate more than one page of the table.
     pub fn coalesces(&self) -> bool {
-        self.group.is_some() || matches!(self.kind, Kind::Spans(_))
+        self.group.is_some() || !self.holds_pages()
     }
 
     /// What reloads of class `class` are called: those of several pages of the table are all `coalesced`.
@@ -225,17 +68,9 @@ impl Array {
         if class == 0 && self.group.is_some() { COALESCED } else { &self.classes[class] }
     }
 
-    /// Whether lines of base pages are of use to it.
-    pub fn takes_lines(&self) -> bool {
-        match &self.kind {
-            Kind::Pages(_) => self.group.is_some(),
-            Kind::Spans(spans) => spans.takes_lines(),
-        }
-    }
-
-    /// Whether lines of larger pages than base pages are of use to it.
-    pub fn takes_large_lines(&self) -> bool {
-        matches!(&self.kind, Kind::Spans(spans) if spans.takes_large_lines())
+    /// Which neighbours of a page are of use to it.
+    pub fn looks(&self) -> Looks {
+        self.looks
     }
 
     /// Whether its lookups depend on a guess.
@@ -259,7 +94,8 @@ impl Array {
             probes = if self.serial { probes + 1 } else { (probes + 1).min(2) };
             let found = match &mut self.kind {
                 Kind::Pages(pages) => pages.hit_size(asid, vpn, size),
-                Kind::Spans(spans) => spans.hit_size(asid, vpn, size),
+                Kind::Bundles(bundles) => bundles.hit(asid, vpn),
+                Kind::Own(own) => own.hit_size(asid, vpn, size),
             };
             if let Some(slot) = found {
                 guessing.predictor.found(code, guess, size);
@@ -298,8 +134,8 @@ impl Array {
     /// What was written to several sets.
     pub fn mirroring(&self) -> Option<MirrorCounts> {
         match &self.kind {
-            Kind::Pages(_) => None,
-            Kind::Spans(spans) => spans.mirroring(),
+            Kind::Bundles(bundles) => Some(bundles.mirroring),
+            Kind::Pages(_) | Kind::Own(_) => None,
         }
     }
 
@@ -313,7 +149,8 @@ impl Array {
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         match &mut self.kind {
             Kind::Pages(pages) => pages.hit(asid, vpn),
-            Kind::Spans(spans) => spans.hit(asid, vpn),
+            Kind::Bundles(bundles) => bundles.hit(asid, vpn),
+            Kind::Own(own) => own.hit(asid, vpn),
         }
     }
 
@@ -322,7 +159,8 @@ impl Array {
     pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
         match &self.kind {
             Kind::Pages(pages) => (pages.value(slot), pages.order(slot.size)),
-            Kind::Spans(spans) => spans.read(slot, vpn),
+            Kind::Bundles(bundles) => bundles.read(slot, vpn),
+            Kind::Own(own) => own.read(slot, vpn),
         }
     }
 
@@ -330,7 +168,8 @@ impl Array {
     pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
         let pages = match &mut self.kind {
             Kind::Pages(pages) => pages,
-            Kind::Spans(spans) => return spans.set_dirty(asid, vpn),
+            Kind::Bundles(bundles) => return bundles.set_dirty(asid, vpn),
+            Kind::Own(own) => return own.set_dirty(asid, vpn),
         };
         let Some(slot) = pages.find(asid, vpn) else { return };
         let value = pages.value(slot);
@@ -361,27 +200,28 @@ impl Array {
                     if held == order { value } else { value.moved(vpn.align_down(held).0 - vpn.align_down(order).0) };
                 pages.put(asid, vpn, size, value, absent)
             }
-            Kind::Spans(_) => unreachable!("these designs are filled by `take`"),
+            Kind::Bundles(_) | Kind::Own(_) => unreachable!("these designs are filled by `take`"),
         }
     }
 
-    /// Takes in what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are
+    /// Writes what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are
     /// told to `tell`, all of them if it is `watched`.
     pub fn take(
         &mut self,
         asid: Asid,
         vpn: Vpn,
         size: u8,
-        known: Known,
+        input: FillInput,
         (absent, watched): (bool, bool),
         mut tell: impl FnMut(Change, Asid, &Entry),
     ) -> (Slot, Option<Gone>) {
         let pages = match &mut self.kind {
             Kind::Pages(pages) => pages,
-            Kind::Spans(spans) => return (spans.put(asid, vpn, known, watched, tell), None),
+            Kind::Bundles(bundles) => return (bundles.put(asid, vpn, input, watched, tell), None),
+            Kind::Own(own) => return (own.put(asid, vpn, input, tell), None),
         };
-        let (slot, gone) = match (self.group, known) {
-            (Some(group), Known::Line(line)) => match zen::coalesce(line, group, &mut self.coalescing) {
+        let (slot, gone) = match (self.group, input) {
+            (Some(group), FillInput::Line(line)) => match zen::coalesce(line, group, &mut self.coalescing) {
                 Some(value) => pages.put(asid, vpn, 0, value, absent),
                 None => {
                     if !absent {
@@ -394,7 +234,7 @@ impl Array {
                     pages.put(asid, vpn, size, line.value, absent)
                 }
             },
-            (_, known) => self.put(asid, vpn, size, known.page(), absent),
+            (_, input) => self.put(asid, vpn, size, input.page(), absent),
         };
         let (value, order) = self.read(slot, vpn);
         tell(Change::Filled, asid, &value.entry(vpn, order));
@@ -404,8 +244,10 @@ impl Array {
     /// What a found entry knows of the line of base page `vpn`: `None` where it is larger than a line, or a page of the
     /// table that is no base page.
     pub fn line(&self, slot: Slot, vpn: Vpn) -> Option<Line> {
-        if let Kind::Spans(spans) = &self.kind {
-            return spans.line(slot.at, vpn);
+        match &self.kind {
+            Kind::Pages(_) => {}
+            Kind::Bundles(bundles) => return bundles.line(slot.at, vpn),
+            Kind::Own(own) => return own.line(slot.at, vpn),
         }
         let (value, order) = self.read(slot, vpn);
         if order != PageOrder::P4K && self.group != Some(order) {
@@ -423,7 +265,8 @@ impl Array {
     pub fn drop_space(&mut self, asid: Option<Asid>, mut gone: impl FnMut(&Entry)) {
         match &mut self.kind {
             Kind::Pages(pages) => pages.drop_space(asid, gone),
-            Kind::Spans(spans) => spans.drop_space(asid, |_, _, entry| gone(entry)),
+            Kind::Bundles(bundles) => bundles.drop_space(asid, |_, _, entry| gone(entry)),
+            Kind::Own(own) => own.drop_space(asid, |_, _, entry| gone(entry)),
         }
     }
 
@@ -431,7 +274,8 @@ impl Array {
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, mut gone: impl FnMut(&Entry)) {
         match &mut self.kind {
             Kind::Pages(held) => held.drop_range(asid, first, pages, gone),
-            Kind::Spans(spans) => spans.drop_range(asid, first, pages, |_, _, entry| gone(entry)),
+            Kind::Bundles(bundles) => bundles.drop_range(asid, first, pages, |_, _, entry| gone(entry)),
+            Kind::Own(own) => own.drop_range(asid, first, pages, |_, _, entry| gone(entry)),
         }
     }
 
@@ -447,7 +291,8 @@ impl Array {
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         match &self.kind {
             Kind::Pages(pages) => pages.all(tell),
-            Kind::Spans(spans) => spans.all(tell),
+            Kind::Bundles(bundles) => bundles.all(tell),
+            Kind::Own(own) => own.all(tell),
         }
     }
 
@@ -455,7 +300,8 @@ impl Array {
     pub fn traffic(&self) -> [u64; 3] {
         match &self.kind {
             Kind::Pages(pages) => pages.traffic(),
-            Kind::Spans(spans) => spans.traffic(),
+            Kind::Bundles(bundles) => bundles.traffic(),
+            Kind::Own(own) => own.traffic(),
         }
     }
 
@@ -463,7 +309,8 @@ impl Array {
     pub fn coalescing(&self) -> Option<CoalescingCounts> {
         match &self.kind {
             Kind::Pages(_) => self.group.map(|_| self.coalescing),
-            Kind::Spans(spans) => spans.coalescing(),
+            Kind::Bundles(bundles) => Some(bundles.counts),
+            Kind::Own(own) => own.coalescing(),
         }
     }
 }

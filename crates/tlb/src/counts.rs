@@ -2,7 +2,6 @@
 //! follow from others. `HierarchyCounts::check` verifies that they agree: for example, misses of level 1 equal
 //! accesses of level 2.
 
-use crate::predictor::PredictorCounts;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -191,5 +190,28 @@ impl HierarchyCounts {
             }
         }
         Ok(())
+    }
+}
+
+/// What a predictor did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PredictorCounts {
+    /// Guesses: one for each lookup of the array.
+    pub guesses: u64,
+    /// Lookups that hit with the size guessed.
+    pub right: u64,
+    /// Lookups that hit with another size, and so took more than one probe.
+    pub wrong: u64,
+    /// Entries written: those that said another size.
+    pub updates: u64,
+}
+
+impl PredictorCounts {
+    /// Adds another core's.
+    pub fn add(&mut self, other: &Self) {
+        self.guesses += other.guesses;
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.updates += other.updates;
     }
 }

@@ -1,6 +1,7 @@
 //! Description of TLBs in a machine file: the arrays of both levels, the design of their entries, and the rules
 //! between arrays (inclusion, ASID bits, coalescing). The types hold values only; `Hierarchy` gives them effect.
 
+use crate::design::Design;
 use mmulab_addr::{PageOrder, Side};
 use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
@@ -35,40 +36,6 @@ pub enum Probe {
     Parallel,
     /// One size after another, smallest first (hash-rehash): each probe takes the array's latency.
     Serial,
-}
-
-/// What one entry of an array may translate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Design {
-    /// One page of the table.
-    #[default]
-    Plain,
-    /// One page, or an aligned group of 4 or 8 base pages whose entries lie in one line, agree in every attribute, were
-    /// all touched, and map aligned, contiguous frames (AMD Zen: paper 1, section 3.2).
-    Zen,
-    /// Those pages of an aligned group that map frames at one distance from them: a valid bit for each, so with holes,
-    /// and sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012).
-    ColtSa,
-    /// A run of contiguous pages that map contiguous frames, wherever it begins: a base and a length, fully associative
-    /// (CoLT-FA: Pham and others, MICRO 2012).
-    ColtFa,
-    /// Those pages of an aligned group that map frames of one aligned group, in whatever order (clustered TLB: Pham and
-    /// others, HPCA 2014).
-    Clustered,
-    /// One page of any power of two between the two `sizes`, as the table says, fully associative (tailored page sizes:
-    /// Guvenilir and Patt, ISCA 2020).
-    Tps,
-    /// One small page, or a bundle of neighbouring superpages that lie beside each other in memory too, in every set
-    /// that their small pages choose (MIX: paper 4, sections 3 and 4).
-    Mix,
-    /// As `colt-sa`, and for every page size: those pages of an aligned group that lie at one distance from their
-    /// frames (CoLT++: paper 4, section 7.2).
-    #[serde(rename = "colt++")]
-    ColtPlus,
-    /// One page of the table; each way has a hash function of its own, each size as many ways as the others, and the
-    /// page used longest ago goes (skewed: Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1).
-    Skew,
 }
 
 /// How an entry of design `mix` tells its superpages.
@@ -192,13 +159,11 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// What one entry may translate: `plain`, `zen`, `colt-sa`, `colt-fa`, `clustered`, `tps`, `mix`, `colt++` or
-    /// `skew`. Default `plain`.
+    /// What one entry may translate. Default `plain`.
     #[serde(default)]
     pub design: Design,
-    /// Pages that one entry may translate together: base pages, 4 or 8 for `zen`; 2, 4 or 8 for `colt-sa` and
-    /// `clustered`; 8 to 1024, the longest run, for `colt-fa`; pages of each size, 2, 4 or 8, for `colt++`; superpages,
-    /// a power of two up to 64 (as a bitmap) or 512 (as a length), for `mix`. The other designs have none.
+    /// Pages that one entry may translate together. Which designs have such a group, and how large it may be, is in the
+    /// documentation of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
@@ -307,14 +272,10 @@ impl Coalescing {
             Self::Instruction => desc.side == Placement::Instruction,
             Self::None => false,
         };
-        match desc.design {
-            Design::Zen | Design::ColtSa | Design::ColtFa | Design::Clustered | Design::Mix | Design::ColtPlus
-                if !on =>
-            {
-                ArrayDesc { design: Design::Plain, group: None, mix: None, ..desc.clone() }
-            }
-            _ => desc.clone(),
+        if on || !desc.design.about().coalesces {
+            return desc.clone();
         }
+        ArrayDesc { design: Design::Plain, group: None, mix: None, ..desc.clone() }
     }
 }
 
@@ -330,7 +291,7 @@ pub struct HierarchyDesc {
     #[schemars(range(min = 0, max = 16))]
     pub asid_bits: u8,
     /// Whose arrays coalesce as their `design` says: `both`, `data`, `instruction` or `none`; an array that serves both
-    /// sides does with `both` alone. Without, all designs but `tps` and `skew` hold single pages as `plain` does.
+    /// sides does with `both` alone. Otherwise a design that coalesces holds single pages as `plain` does.
     /// Default `both`.
     pub coalescing: Coalescing,
     /// Where the rules come from.

@@ -53,6 +53,8 @@ pub fn vpn(key: u64) -> Vpn {
 pub struct Value(u64);
 
 impl Value {
+    /// No rights to frame 0.
+    pub const ZERO: Self = Self(0);
     const USER: u64 = 1 << 3;
     const DIRTY: u64 = 1 << 4;
     const GLOBAL: u64 = 1 << 5;

@@ -75,7 +75,7 @@ fn bad<T>(array: &str, what: String) -> Result<T, GeometryError> {
 }
 
 impl Levels {
-    /// Works out who serves whom.
+    /// Works out which arrays serve which side, and which take evicted entries.
     ///
     /// # Errors
     /// Arrays that contradict each other.
@@ -150,7 +150,7 @@ fn level(level: u8, side: Side, desc: &[ArrayDesc], arrays: &[Array]) -> Result<
             *taken = Some(Target { array: index as u8, size: size as u8 });
         }
     }
-    // Whoever holds a size as it is comes before whoever holds a part of it.
+    // An array that holds a size as it is comes before one that holds a part of it.
     for (index, a) in serving().filter(|(index, _)| desc[*index].victim_of.is_none()) {
         let Some(part) = a.smash_to else { continue };
         let size = a.sizes.iter().position(|&o| o == part).unwrap_or_default() as u8;

@@ -6,6 +6,7 @@
 //! The rules (what counts as an access, what is filled when, which entry goes) are in `docs/concepts/tlbs.md`.
 
 mod array;
+mod classes;
 mod counts;
 mod desc;
 mod design;
@@ -18,14 +19,16 @@ mod observer;
 mod pages;
 mod predictor;
 
-pub use array::COALESCED;
-pub use counts::{ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, Reloads, SideCounts, UNHELD};
-pub use desc::{
-    ArrayDesc, Bundle, Coalescing, Design, Frames, HierarchyDesc, Inclusion, Mirrors, MixDesc, Placement,
-    PredictorDesc, Probe, Span,
+pub use classes::COALESCED;
+pub use counts::{
+    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, PredictorCounts, Reloads, SideCounts, UNHELD,
 };
+pub use desc::{
+    ArrayDesc, Bundle, Coalescing, Frames, HierarchyDesc, Inclusion, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
+    Span,
+};
+pub use design::{About, Cost, Design, Reads, Widths};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
 pub use hierarchy::{Hierarchy, page_of};
 pub use observer::{Observer, Silent};
-pub use predictor::PredictorCounts;

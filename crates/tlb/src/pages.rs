@@ -57,7 +57,7 @@ pub struct Body {
     values: Vec<Value>,
     /// Entries held of each size.
     held: [u32; MAX_SIZES],
-    /// Bit `n`: entries of size number `n` are held; a size nobody holds is not searched.
+    /// Bit `n`: entries of size number `n` are held; a size of which none is held is not searched.
     present: u8,
     /// Empty ways in all.
     empty: u32,

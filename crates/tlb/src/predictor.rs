@@ -1,36 +1,11 @@
 //! Guessing the size of a page before it is looked up, by the instruction that asks (Papadopoulou and others, HPCA
 //! 2014; paper 4, section 5.1): a table of sizes, each the one that the last lookup from there came to.
 
-use crate::desc::PredictorDesc;
+use crate::{counts::PredictorCounts, desc::PredictorDesc};
 use mmulab_addr::VirtAddr;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// Most entries of a predictor's table: far above any proposed.
 const MAX_ENTRIES: u32 = 1 << 16;
-
-/// What a predictor did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PredictorCounts {
-    /// Guesses: one for each lookup of the array.
-    pub guesses: u64,
-    /// Lookups that hit with the size guessed.
-    pub right: u64,
-    /// Lookups that hit with another size, and so took more than one probe.
-    pub wrong: u64,
-    /// Entries written: those that said another size.
-    pub updates: u64,
-}
-
-impl PredictorCounts {
-    /// Adds another core's.
-    pub fn add(&mut self, other: &Self) {
-        self.guesses += other.guesses;
-        self.right += other.right;
-        self.wrong += other.wrong;
-        self.updates += other.updates;
-    }
-}
 
 /// The table, and what became of its guesses.
 pub struct Predictor {

@@ -4,16 +4,16 @@
 //! With one index for all sizes a superpage belongs to every set that one of its parts falls in, and is written to all
 //! of them (`mix`); with an index for each size it has one set (`colt++`).
 //!
-//! What is to be written to every set is noted once ([`Owed`]): a run whose fills nobody watches writes a set when it
-//! is next asked.
+//! A fill that must reach every set is logged once ([`MirrorLog`]). If no observer is active, a set applies the log
+//! when it is next probed.
 
 mod bundle;
 mod fill;
-mod owed;
+mod mirror_log;
 mod search;
 mod shape;
 
-use super::{Change, Line};
+use super::{Change, Line, Looks, Plan};
 use crate::{
     CoalescingCounts, Entry, MirrorCounts,
     desc::Mirrors,
@@ -21,9 +21,9 @@ use crate::{
     pages::Slot,
 };
 use bundle::Bundle;
+use mirror_log::MirrorLog;
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{Keys, Ranges, Replacement, Store, each};
-use owed::Owed;
+use mmulab_sets::{Keys, Ranges, Store, each};
 use search::bits;
 use std::borrow::Cow;
 
@@ -54,8 +54,8 @@ pub struct Bundles {
     apart: Vec<u64>,
     /// Who goes next, by set; its keys are but marks of occupied ways.
     order: Store,
-    /// Fills of all sets that some have yet to take in; `None` where all are written at once.
-    owed: Option<Owed>,
+    /// Fills of all sets that some have yet to apply; `None` where all are written at once.
+    log: Option<MirrorLog>,
     /// Sets to write to: scratch, kept for its memory.
     targets: Vec<usize>,
     fills: u64,
@@ -66,7 +66,8 @@ pub struct Bundles {
 }
 
 impl Bundles {
-    pub fn new(shape: Shape, sets: usize, ways: usize, replacement: Replacement, order: Store) -> Self {
+    pub fn new(shape: Shape, plan: &Plan) -> Self {
+        let (sets, ways) = (plan.sets, plan.ways);
         let mut indexes = shape.index.clone();
         indexes.sort_unstable();
         indexes.dedup();
@@ -81,8 +82,8 @@ impl Bundles {
             room: sets * ways,
             vacant: vec![ways as u16; sets],
             apart: vec![0; sets],
-            order,
-            owed: Owed::new(sets, ways, replacement, shape.mirrors == Mirrors::Blind),
+            order: plan.store(),
+            log: MirrorLog::new(sets, ways, plan.desc.replacement, shape.mirrors == Mirrors::Blind),
             targets: Vec::with_capacity(sets),
             fills: 0,
             evictions: 0,
@@ -93,44 +94,46 @@ impl Bundles {
         }
     }
 
-    /// Whether the neighbours of base pages matter.
-    pub fn takes_lines(&self) -> bool {
-        self.shape.sizes.iter().zip(&self.shape.group).any(|(&order, &group)| order == PageOrder::P4K && group > 1)
+    /// Neighbours of base pages matter if bundles of them may be made.
+    pub fn looks(&self) -> Looks {
+        let mut sizes = self.shape.sizes.iter().zip(&self.shape.group);
+        Looks { base: sizes.any(|(&order, &group)| order == PageOrder::P4K && group > 1), large: true }
     }
 
     /// Fills, evictions and invalidations.
     pub fn traffic(&self) -> [u64; 3] {
-        [self.fills, self.settled().evictions, self.invalidations]
+        [self.fills, self.applied().evictions, self.invalidations]
     }
 
-    /// As it is when all sets have taken in what they are owed.
-    fn settled(&self) -> Cow<'_, Self> {
-        match &self.owed {
-            Some(owed) if owed.is_any_behind() => {
+    /// As it is when all sets have applied the log.
+    fn applied(&self) -> Cow<'_, Self> {
+        match &self.log {
+            Some(log) if log.is_any_behind() => {
                 let mut copy = self.clone();
-                copy.settle();
+                copy.apply_all();
                 Cow::Owned(copy)
             }
             _ => Cow::Borrowed(self),
         }
     }
 
-    /// Has all sets take in what they are owed.
-    fn settle(&mut self) {
-        if self.owed.as_ref().is_some_and(Owed::is_any_behind) {
+    /// Applies the log to all sets.
+    fn apply_all(&mut self) {
+        if self.log.as_ref().is_some_and(MirrorLog::is_any_behind) {
             for set in 0..self.sets {
-                self.freshen(set);
+                self.apply_pending(set);
             }
-            self.owed.as_mut().into_iter().for_each(Owed::settle);
+            self.log.as_mut().into_iter().for_each(MirrorLog::applied_by_all);
         }
     }
 
-    /// Has `set` take in what it is owed: before anything in it is looked at or changed. Whether there was anything.
+    /// Applies to `set` the fills of the log that it has not seen, before anything in it is read or changed. Whether
+    /// there were any.
     #[inline(always)]
-    fn freshen(&mut self, set: usize) -> bool {
-        let is_behind = self.owed.as_ref().is_some_and(|owed| owed.is_behind(set));
+    fn apply_pending(&mut self, set: usize) -> bool {
+        let is_behind = self.log.as_ref().is_some_and(|log| log.is_behind(set));
         if is_behind {
-            self.catch_up(set);
+            self.apply_log(set);
         }
         is_behind
     }
@@ -210,7 +213,7 @@ impl Bundles {
 
     /// Drops every entry with the tag of `asid`, none of the global ones; everything for `None`.
     pub fn drop_space(&mut self, asid: Option<Asid>, mut tell: impl FnMut(Change, Asid, &Entry)) {
-        self.settle();
+        self.apply_all();
         if self.room == self.held.len() {
             return;
         }
@@ -229,7 +232,7 @@ impl Bundles {
     /// Drops what `asid` has, and what is global, of the `pages` base pages from `first`: from bitmaps those pages, in
     /// every mirror; runs go whole, for they cannot have holes.
     pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, mut tell: impl FnMut(Change, Asid, &Entry)) {
-        self.settle();
+        self.apply_all();
         if self.room == self.held.len() || pages == 0 {
             return;
         }
@@ -276,7 +279,7 @@ impl Bundles {
     pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
         for n in 0..self.indexes.len() {
             let set = self.set(vpn, self.indexes[n]);
-            self.freshen(set);
+            self.apply_pending(set);
             let (Some(way), _) = self.seek_in(set, asid, vpn) else { continue };
             let at = self.at(set, way);
             let held = &mut self.held[at];
@@ -292,7 +295,7 @@ impl Bundles {
 
     /// Tells of all that is held, page by page and mirror by mirror.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
-        for held in &self.settled().held {
+        for held in &self.applied().held {
             held.tell(Change::Filled, &mut |_, tag, entry| tell(tag, entry));
         }
     }

@@ -1,76 +1,73 @@
 //! CoLT-SA: an aligned group of pages shares an entry, with a valid bit for each; what it translates lies at one
 //! distance from its frames. Sets are chosen by the group, so that its pages meet in one (Pham and others, MICRO 2012).
+//!
+//! ```text
+//! | flags | ASID, group number less the set's bits | valid bits 7..0 | page size | frame of the group's first page |
+//! ```
 
 use super::{
-    Line,
-    scan::{Held, Rule, SEVERAL},
+    About, Cost, Keys, Line, OwnStorage,
+    about::bitmap_bits,
+    aligned,
+    group::{GroupDesign, GroupEntry},
+    group_store::GroupStore,
 };
-use mmulab_addr::{PageOrder, Pfn, Vpn};
+use crate::key::Value;
+use mmulab_addr::{Asid, PageOrder, Pfn, Vpn};
+
+pub const ABOUT: About = About {
+    name: "colt-sa",
+    doc: "Those pages of an aligned group that map frames at one distance from them: a valid bit for each, so with \
+          holes, and sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012). `group`: 2, 4 or 8 base pages.",
+    keys: Keys { serial: true, ..Keys::OF_GROUPS },
+    coalesces: true,
+    build: |plan| {
+        plan.needs_base_pages()?;
+        let design = ColtSa { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
+        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+        Ok(aligned::built(plan, OwnStorage::ColtSa(entries)))
+    },
+    cost: |desc, _| Cost { extra_bits: bitmap_bits(u32::from(desc.group.unwrap_or(0))), ..Cost::plain(desc) },
+};
+
+pub type Entries = GroupStore<ColtSa>;
 
 pub struct ColtSa {
-    pub group: PageOrder,
-    pub sizes: Vec<PageOrder>,
+    group: PageOrder,
+    sizes: Vec<PageOrder>,
 }
 
-impl Rule for ColtSa {
+impl GroupDesign for ColtSa {
+    type Extra = ();
+
     fn index(&self) -> PageOrder {
         self.group
     }
 
-    fn make(&self, line: &Line) -> Held {
-        let (first, pages) = group_of(line, self.group);
+    fn make(&self, line: &Line, _: Asid, _: &[Option<GroupEntry<()>>]) -> GroupEntry<()> {
+        let (first, pages) = aligned::group_of(line, self.group);
         // The frame the group's first page would have; it may be no frame at all, if that page is a hole.
         let base = line.pfns[line.at].wrapping_sub((line.at - first) as u64);
         let here = |slot: usize| line.pfns[slot] == base.wrapping_add((slot - first) as u64);
         let mask = (first..first + pages)
             .filter(|&slot| line.same >> slot & 1 == 1 && here(slot))
             .fold(0, |mask, slot| mask | 1 << (slot - first));
-        in_group(line, first, pages, mask, Pfn(base))
+        aligned::in_group(line, (first, pages), mask, Pfn(base), ())
     }
 
-    fn frame(held: &Held, vpn: Vpn) -> Pfn {
-        held.value.moved(vpn.0 - held.first.0).pfn()
+    fn value(held: &GroupEntry<()>, vpn: Vpn) -> Value {
+        aligned::value_at_distance::<Self>(held, vpn)
     }
 
-    fn join(&self, old: &Held, new: &Held) -> Option<Held> {
-        (old.first == new.first && old.value == new.value).then_some(Held { mask: old.mask | new.mask, ..*new })
+    fn join(&self, old: &GroupEntry<()>, new: &GroupEntry<()>) -> Option<GroupEntry<()>> {
+        (old.first == new.first && old.value == new.value).then_some(GroupEntry { mask: old.mask | new.mask, ..*new })
     }
 
-    fn without(old: &Held, new: &Held) -> Option<Held> {
-        without_in_group(old, new)
+    fn without(old: &GroupEntry<()>, new: &GroupEntry<()>) -> Option<GroupEntry<()>> {
+        aligned::without(old, new)
     }
 
     fn class(&self, order: PageOrder) -> u8 {
-        larger_class(&self.sizes, order)
+        aligned::larger_class(&self.sizes, order)
     }
-}
-
-/// The place in the line where the group of its page begins, and how many pages it has.
-pub fn group_of(line: &Line, group: PageOrder) -> (usize, usize) {
-    let pages = group.base_pages() as usize;
-    (line.at & !(pages - 1), pages)
-}
-
-/// An entry for a group.
-pub fn in_group(line: &Line, first: usize, pages: usize, mask: u8, base: Pfn) -> Held {
-    Held {
-        tag: crate::key::GLOBAL,
-        whole: false,
-        mask,
-        low: 0,
-        pages: pages as u32,
-        first: Vpn(line.first.0 + first as u64),
-        value: line.value.at(base),
-    }
-}
-
-/// A group's entry without the pages another speaks for now.
-pub fn without_in_group(old: &Held, new: &Held) -> Option<Held> {
-    let mask = old.mask & !new.mask;
-    (mask != 0).then_some(Held { mask, ..*old })
-}
-
-/// Base pages and groups come first, then the larger sizes in order.
-pub fn larger_class(sizes: &[PageOrder], order: PageOrder) -> u8 {
-    SEVERAL + sizes.iter().position(|&s| s == order).unwrap_or_default() as u8
 }

@@ -120,6 +120,11 @@ impl Line {
         Some(line)
     }
 
+    /// The page that was asked for.
+    pub fn page(&self) -> Vpn {
+        Vpn(self.first.0 + ((self.at as u64) << self.order.get()))
+    }
+
     /// Adds a page that says the same of frame `pfn`.
     pub fn add(&mut self, slot: usize, pfn: u64) {
         self.pfns[slot] = pfn;

@@ -1,31 +1,77 @@
 //! MIX: one set-associative array for all page sizes, its sets chosen by the number of the small page, superpages
 //! mirrored in all sets that their parts fall in and coalesced with their neighbours (Cox and Bhattacharjee, ASPLOS
-//! 2017: paper 4, sections 3 and 4). And CoLT++: each size of a split array coalesces in groups of its own (paper 4,
-//! section 7.2).
+//! 2017: paper 4, sections 3 and 4).
+//!
+//! ```text
+//! | flags | ASID, page number less the set's bits | page size | frame |
+//!           small page:  all of it
+//!           superpage:   its own number; the bits below are a bitmap or a length of its bundle
+//! ```
 
-use super::bundles::{MAX_BITMAP, Shape};
+use super::{
+    About, Built, Cost, Keys, Kind, Reads,
+    about::bitmap_bits,
+    bundles::{Bundles, MAX_BITMAP, Shape},
+};
 use crate::{
     ArrayDesc,
-    desc::{Bundle, Frames, Mirrors, MixDesc, Span},
+    desc::{Bundle, MixDesc},
 };
 use mmulab_addr::PageOrder;
+
+pub const ABOUT: About = About {
+    name: "mix",
+    doc: "One small page, or a bundle of neighbouring superpages that lie beside each other in memory too, in every \
+          set that their small pages choose (MIX: paper 4, sections 3 and 4). `group`: superpages of the largest \
+          bundle, a power of two up to 64 (as a bitmap) or 512 (as a length).",
+    keys: Keys { mix: true, ..Keys::OF_GROUPS },
+    coalesces: true,
+    build: |plan| {
+        let bundles = Bundles::new(shape(plan.desc, plan.sizes)?, plan);
+        Ok(Built {
+            looks: bundles.looks(),
+            kind: Kind::Bundles(Box::new(bundles)),
+            sizes: plan.sizes.to_vec(),
+            classes: plan.size_names(),
+            group: None,
+        })
+    },
+    cost: |desc, _| {
+        let options = desc.mix.clone().unwrap_or_default();
+        let small = u32::from(options.small_group.unwrap_or(1));
+        Cost {
+            extra_bits: u32::from(options.extra_bits) + if small > 1 { bitmap_bits(small) } else { 0 },
+            range_bits: match bundle(desc, &options) {
+                Bundle::Bitmap => 0,
+                Bundle::Length => u32::from(desc.group.unwrap_or(1)).max(1).ilog2(),
+            },
+            // The address names one set, whatever the size.
+            reads: Reads::Sets(1),
+        }
+    },
+};
 
 /// Longest run a length may tell: what the nine bits that a 2 MiB page's tag has to spare can count.
 const MAX_LENGTH: u16 = 512;
 /// Most small pages of a bundle: those of a line.
 const MAX_SMALL: u16 = 8;
 
+/// How an entry tells its superpages (paper 4, section 4.1).
+fn bundle(desc: &ArrayDesc, options: &MixDesc) -> Bundle {
+    options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length })
+}
+
 /// What a `mix` array holds.
 ///
 /// # Errors
 /// What is impossible about it, with the arithmetic.
-pub fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
+fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
     let options = desc.mix.clone().unwrap_or_default();
     let Some(group) = desc.group else {
         return Err("design mix needs group: give the superpages of the largest bundle, 1 for none".into());
     };
-    let MixDesc { extra_bits, index, span, frames, mirrors, small_group, .. } = options;
-    let bundle = options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length });
+    let MixDesc { extra_bits, index, span, frames, mirrors, small_group, .. } = options.clone();
+    let bundle = bundle(desc, &options);
     if extra_bits > MAX_BITMAP {
         return Err(format!("mix.extra_bits is {extra_bits}: the widest bitmap has {MAX_BITMAP}; give no more"));
     }
@@ -88,31 +134,5 @@ pub fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
         frames,
         mirrors,
         mixed_dirty: true,
-    })
-}
-
-/// What a `colt++` array holds: for each size groups with holes, in the set of the group's number.
-///
-/// # Errors
-/// What is impossible about it, and what to do.
-pub fn colt_plus(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
-    let group = match desc.group {
-        Some(n @ (2 | 4 | 8)) => n,
-        Some(n) => return Err(format!("group is {n}: design colt++ shares an entry among 2, 4 or 8 pages")),
-        None => return Err("design colt++ needs group: give 2, 4 or 8 pages".into()),
-    };
-    let up = |order: &PageOrder| PageOrder::new(order.get() + group.trailing_zeros() as u8);
-    if let Some(largest) = sizes.iter().find(|o| o.get() + 3 > PageOrder::MAX.get()) {
-        return Err(format!("sizes names {largest}: groups of it would be larger than any page"));
-    }
-    Ok(Shape {
-        group: vec![group; sizes.len()],
-        bitmap: vec![true; sizes.len()],
-        index: sizes.iter().map(up).collect(),
-        sizes: sizes.to_vec(),
-        span: Span::Aligned,
-        frames: Frames::Any,
-        mirrors: Mirrors::Blind,
-        mixed_dirty: false,
     })
 }

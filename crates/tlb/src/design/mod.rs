@@ -1,21 +1,51 @@
-//! Designs whose entries may translate more than one page of the table, a file each.
+//! TLB designs, a file each: what one entry of an array may translate.
 //!
-//! All of them learn from one thing only: the line of entries that a walk read ([`Line`]). `zen` needs no storage of
-//! its own, a coalesced entry is an entry of one more page size in the ordinary sets; the others search theirs
-//! ([`Spans`]). `skew`, whose entries are pages in places of their own, is here too.
+//! A design's file has one constant, `ABOUT` ([`About`]), with all that the rest asks for: name, documentation, keys,
+//! checks, construction and costs. To add a design, write its file and add its two lines below
+//! (`docs/contributing/tlb-design.md`). Three storages can hold entries:
+//!
+//! - [`Pages`](crate::pages::Pages): an entry is a page, of the table or (`zen`) a group that is held as one;
+//! - [`Bundles`](bundles::Bundles): an entry is a bundle of pages of any size (`mix`, `colt++`);
+//! - a storage of the design's own ([`OwnStorage`]), mostly a [`GroupStore`](group_store::GroupStore).
+//!
+//! All of them learn from one thing only: the line of entries that a walk read ([`Line`]).
 
+#[macro_use]
+mod list;
+
+mod about;
+mod aligned;
 mod bundles;
 mod clustered;
 mod colt_fa;
+mod colt_plus;
 mod colt_sa;
+mod group;
+mod group_store;
 mod line;
 mod mix;
-mod scan;
+mod plain;
+mod schema;
 mod skew;
-mod spans;
+mod storage;
 mod tps;
 pub mod zen;
 
+use crate::{CoalescingCounts, Entry, key::Value, pages::Slot};
+use mmulab_addr::{Asid, PageOrder, Vpn};
+
+pub use about::{About, Cost, Guesses, Keys, Plan, Reads, Widths, names};
 pub use line::Line;
-pub use scan::{Change, Known};
-pub use spans::Spans;
+pub use storage::{Built, Change, FillInput, Kind, Looks, Storage};
+
+designs! {
+    Plain = plain;
+    Zen = zen;
+    ColtSa = colt_sa::Entries;
+    ColtFa = colt_fa::Entries;
+    Clustered = clustered::Entries;
+    Tps = tps::Entries;
+    Mix = mix;
+    ColtPlus = colt_plus;
+    Skew = skew::Entries;
+}

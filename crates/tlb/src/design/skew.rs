@@ -2,18 +2,62 @@
 //! is hashed by its own function, and each page size has as many ways as every other. Which ways those are depends on
 //! address bits above the largest page, so that all ways serve where only one size is used. Replacement is by time
 //! stamps, for a page's ways lie in different sets.
+//!
+//! ```text
+//! | flags | ASID, page number | page size | frame | time stamp |
+//! ```
 
-use super::{Change, Known, Line};
+use super::{
+    About, Built, Change, Cost, FillInput, Guesses, Keys, Kind, Line, Looks, OwnStorage, Plan, Reads, Storage,
+};
 use crate::{
-    Entry,
+    CoalescingCounts, Entry, Probe,
     key::{GLOBAL, Value},
     pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
+use mmulab_sets::Replacement;
+
+pub const ABOUT: About = About {
+    name: "skew",
+    doc: "One page of the table; each way has a hash function of its own, each size as many ways as the others, and \
+          the page used longest ago goes (skewed: Seznec, IEEE Transactions on Computers 2004; paper 4, section 5.1). \
+          No `group`.",
+    keys: Keys { serial: true, predictor: Guesses::Always, ..Keys::OF_GROUPS },
+    coalesces: false,
+    build,
+    cost: |_, _| Cost { extra_bits: STAMP_BITS, range_bits: 0, reads: Reads::HashedWays },
+};
+
+/// A time stamp: 8 bits, as the bucketed stamps of Sanchez and Kozyrakis, The ZCache (MICRO 2010; paper 4's [37]).
+const STAMP_BITS: u32 = 8;
+
+fn build(plan: &Plan) -> Result<Built, String> {
+    if plan.desc.replacement != Replacement::Lru {
+        return Err("design skew replaces by time stamps: leave out replacement".into());
+    }
+    plan.no_group()?;
+    let (sets, ways, sizes) = (plan.sets, plan.ways, plan.sizes.len());
+    if plan.is_full() || !ways.is_multiple_of(sizes) {
+        return Err(format!(
+            "{ways} ways in {sets} sets: design skew gives each of {sizes} sizes as many ways, in more than one set"
+        ));
+    }
+    if plan.desc.probe == Probe::Serial {
+        return Err("design skew searches all its ways at once: leave out probe".into());
+    }
+    Ok(Built {
+        kind: Kind::Own(Box::new(OwnStorage::Skew(Entries::new(plan.sizes, sets, ways / sizes)))),
+        sizes: plan.sizes.to_vec(),
+        classes: plan.size_names(),
+        group: None,
+        looks: Looks::default(),
+    })
+}
 
 /// An entry; `stamp` 0 where the place is empty.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct SkewEntry {
     vpn: u64,
     value: Value,
     /// When it was last used.
@@ -23,13 +67,13 @@ struct Held {
 }
 
 /// The entries of a skewed array.
-pub struct Skew {
+pub struct Entries {
     sizes: Vec<PageOrder>,
     sets: u64,
     /// Ways of one size.
     ways: usize,
     /// By way and set.
-    held: Vec<Held>,
+    held: Vec<SkewEntry>,
     occupied: usize,
     clock: u64,
     fills: u64,
@@ -41,10 +85,10 @@ pub struct Skew {
 /// of Computer Programming vol. 3, section 6.4), with the golden ratio of 64 bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Skew {
+impl Entries {
     /// An array of `sets` entries a way, `ways` for each of `sizes`.
     pub fn new(sizes: &[PageOrder], sets: usize, ways: usize) -> Self {
-        let held = vec![Held::default(); sets * ways * sizes.len()];
+        let held = vec![SkewEntry::default(); sets * ways * sizes.len()];
         Self {
             sizes: sizes.to_vec(),
             sets: sets as u64,
@@ -79,8 +123,29 @@ impl Skew {
         })
     }
 
+    fn entry(&self, held: &SkewEntry) -> Entry {
+        held.value.entry(Vpn(held.vpn), self.sizes[usize::from(held.size)])
+    }
+
+    fn drop_if(&mut self, goes: impl Fn(&SkewEntry, PageOrder) -> bool, mut tell: impl FnMut(Change, Asid, &Entry)) {
+        if self.occupied == 0 {
+            return;
+        }
+        for at in 0..self.held.len() {
+            let old = self.held[at];
+            if old.stamp != 0 && goes(&old, self.sizes[usize::from(old.size)]) {
+                self.invalidations += 1;
+                self.occupied -= 1;
+                tell(Change::Dropped, Asid(old.tag), &self.entry(&old));
+                self.held[at] = SkewEntry::default();
+            }
+        }
+    }
+}
+
+impl Storage for Entries {
     /// What translates `vpn` as a page of size number `size`. It is used.
-    pub fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
+    fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
         let at = self.seek(asid, vpn, size)?;
         self.clock += 1;
         self.held[at].stamp = self.clock;
@@ -88,28 +153,28 @@ impl Skew {
     }
 
     /// What translates `vpn`, smaller sizes first. It is used.
-    pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
+    fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         (0..self.sizes.len()).find_map(|size| self.hit_size(asid, vpn, size))
     }
 
     /// What the entry at `slot` says, and the size of its page.
-    pub fn read(&self, slot: Slot, _: Vpn) -> (Value, PageOrder) {
+    fn read(&self, slot: Slot, _: Vpn) -> (Value, PageOrder) {
         (self.held[slot.at as usize].value, self.sizes[usize::from(slot.size)])
     }
 
     /// Of the neighbours nothing is known.
-    pub fn line(&self, _: u32, _: Vpn) -> Option<Line> {
+    fn line(&self, _: u32, _: Vpn) -> Option<Line> {
         None
     }
 
     /// Takes in what is known of `vpn`: in its place, else in an empty one, else in that of the page used longest ago.
-    pub fn put(&mut self, asid: Asid, vpn: Vpn, known: Known, mut tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
-        let (value, order) = known.page();
+    fn put(&mut self, asid: Asid, vpn: Vpn, input: FillInput, mut tell: impl FnMut(Change, Asid, &Entry)) -> Slot {
+        let (value, order) = input.page();
         let size = self.sizes.iter().position(|&o| o == order).unwrap_or_default();
         let tag = if value.global() { GLOBAL.0 } else { asid.0 };
         self.fills += 1;
         self.clock += 1;
-        let new = Held { vpn: vpn.align_down(order).0, value, stamp: self.clock, tag, size: size as u8 };
+        let new = SkewEntry { vpn: vpn.align_down(order).0, value, stamp: self.clock, tag, size: size as u8 };
         let at = match self.seek(asid, vpn, size) {
             Some(at) => at,
             None => {
@@ -130,52 +195,37 @@ impl Skew {
         Slot { at: at as u32, size: size as u8 }
     }
 
-    fn entry(&self, held: &Held) -> Entry {
-        held.value.entry(Vpn(held.vpn), self.sizes[usize::from(held.size)])
-    }
-
-    fn drop_if(&mut self, goes: impl Fn(&Held, PageOrder) -> bool, mut tell: impl FnMut(Change, Asid, &Entry)) {
-        if self.occupied == 0 {
-            return;
-        }
-        for at in 0..self.held.len() {
-            let old = self.held[at];
-            if old.stamp != 0 && goes(&old, self.sizes[usize::from(old.size)]) {
-                self.invalidations += 1;
-                self.occupied -= 1;
-                tell(Change::Dropped, Asid(old.tag), &self.entry(&old));
-                self.held[at] = Held::default();
-            }
-        }
-    }
-
     /// Drops every entry with the tag of `asid`, none of the global ones; everything for `None`.
-    pub fn drop_space(&mut self, asid: Option<Asid>, tell: impl FnMut(Change, Asid, &Entry)) {
+    fn drop_space(&mut self, asid: Option<Asid>, tell: impl FnMut(Change, Asid, &Entry)) {
         self.drop_if(|h, _| asid.is_none_or(|asid| h.tag == asid.0 && h.tag != GLOBAL.0), tell);
     }
 
     /// Drops what `asid` has, and what is global, of the `pages` base pages from `first`.
-    pub fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, tell: impl FnMut(Change, Asid, &Entry)) {
-        let meets = |h: &Held, order: PageOrder| h.vpn < first.0 + pages && first.0 < h.vpn + order.base_pages();
+    fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, tell: impl FnMut(Change, Asid, &Entry)) {
+        let meets = |h: &SkewEntry, order: PageOrder| h.vpn < first.0 + pages && first.0 < h.vpn + order.base_pages();
         self.drop_if(|h, order| (h.tag == asid.0 || h.tag == GLOBAL.0) && meets(h, order), tell);
     }
 
     /// The page's dirty bit has been set.
-    pub fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
+    fn set_dirty(&mut self, asid: Asid, vpn: Vpn) {
         if let Some(at) = (0..self.sizes.len()).find_map(|size| self.seek(asid, vpn, size)) {
             self.held[at].value = self.held[at].value.dirtied();
         }
     }
 
     /// Fills, evictions and invalidations.
-    pub fn traffic(&self) -> [u64; 3] {
+    fn traffic(&self) -> [u64; 3] {
         [self.fills, self.evictions, self.invalidations]
     }
 
     /// Tells of all that is held.
-    pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
+    fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         for held in self.held.iter().filter(|h| h.stamp != 0) {
             tell(Asid(held.tag), &self.entry(held));
         }
+    }
+
+    fn coalescing(&self) -> Option<CoalescingCounts> {
+        None
     }
 }

@@ -7,18 +7,50 @@
 //! a group that is clean throughout says so, so that a store meets an entry it may not use and a walk follows; that
 //! walk finds the dirty bits mixed, and the group is destroyed.
 
-use super::{Line, line::LINE_PAGES};
-use crate::{CoalescingCounts, key::Value};
+use super::{About, Built, Cost, Keys, Kind, Line, Looks, Plan, line::LINE_PAGES};
+use crate::{
+    CoalescingCounts,
+    key::{MAX_SIZES, Value},
+    pages::Pages,
+};
 use mmulab_addr::PageOrder;
 
-/// The page size that stands for a group, or what is wrong with it.
-pub fn order(group: Option<u16>) -> Result<PageOrder, String> {
-    match group {
-        Some(4) => Ok(PageOrder::P16K),
-        Some(8) => Ok(PageOrder::P32K),
-        Some(n) => Err(format!("group is {n}: zen coalesces 4 or 8 pages (paper 1, section 3)")),
-        None => Err("design zen needs group: give 4 (Zen 2 and newer) or 8 (Zen, Zen+)".into()),
+pub const ABOUT: About = About {
+    name: "zen",
+    doc: "One page, or an aligned group of 4 or 8 base pages whose entries lie in one line, agree in every attribute, \
+          were all touched, and map aligned, contiguous frames (AMD Zen: paper 1, section 3.2). `group`: 4 (Zen 2 and \
+          newer) or 8 (Zen, Zen+).",
+    keys: Keys::OF_PAGES,
+    coalesces: true,
+    build,
+    // One bit: a group or a page.
+    cost: |desc, _| Cost { extra_bits: 1, ..Cost::plain(desc) },
+};
+
+fn build(plan: &Plan) -> Result<Built, String> {
+    let order = match plan.desc.group {
+        Some(4) => PageOrder::P16K,
+        Some(8) => PageOrder::P32K,
+        Some(n) => return Err(format!("group is {n}: zen coalesces 4 or 8 pages (paper 1, section 3)")),
+        None => return Err("design zen needs group: give 4 (Zen 2 and newer) or 8 (Zen, Zen+)".into()),
+    };
+    if plan.sizes.contains(&order) {
+        return Err(format!("sizes names {order}, which design zen coalesces to: leave it out"));
     }
+    plan.needs_base_pages()?;
+    if plan.sizes.len() == MAX_SIZES {
+        return Err(format!("{} sizes and a group: give at most {}", plan.sizes.len(), MAX_SIZES - 1));
+    }
+    let (mut sizes, mut classes) = (plan.sizes.to_vec(), plan.size_names());
+    sizes.insert(0, order);
+    classes.insert(0, order.to_string());
+    Ok(Built {
+        kind: Kind::Pages(Pages::new(plan.store(), plan.sets, plan.desc.entries, &sizes)),
+        sizes,
+        classes,
+        group: Some(order),
+        looks: Looks::AT_BASE_PAGES,
+    })
 }
 
 /// What the group of `order` around the line's page becomes: the value of its first page, if it may be one entry.

@@ -3,7 +3,7 @@
 use super::{Hierarchy, SECOND_LEVEL, WALK};
 use crate::{
     ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, Reloads, SideCounts, UNHELD, array::Array,
-    predictor::PredictorCounts,
+    counts::PredictorCounts,
 };
 use mmulab_addr::Side;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ impl HierarchyCounts {
     /// What hierarchies of one description did. Arrays that several have in common keep their counts wherever they go,
     /// while lookups are counted where they were made: so only the counts of all together add up.
     pub fn of(all: &mut [&mut Hierarchy]) -> Self {
-        all.iter_mut().for_each(|tlbs| tlbs.unsettle());
+        all.iter_mut().for_each(|tlbs| tlbs.flush_all_recent());
         let all: Vec<&Hierarchy> = all.iter().map(|tlbs| &**tlbs).collect();
         let side = |level: usize, side: Side| {
             all.iter().fold(SideCounts::default(), |mut sum, tlbs| {

@@ -14,7 +14,7 @@ pub const D: u64 = 1 << 6;
 pub const G: u64 = 1 << 8;
 pub const ASID: Asid = Asid(3);
 
-const X86: Format = Format::X86 { levels: 4 };
+const X86: Format = Format::x86(4);
 
 /// How an access ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

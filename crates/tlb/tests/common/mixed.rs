@@ -16,7 +16,7 @@ pub const HUGE: u64 = 512;
 /// Base pages of a 1 GiB page.
 pub const GIANT: u64 = HUGE * HUGE;
 
-const X86: Format = Format::X86 { levels: 4 };
+const X86: Format = Format::x86(4);
 
 /// How an access ended: by which level, or by a walk, or by a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

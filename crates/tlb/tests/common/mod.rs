@@ -47,7 +47,7 @@ pub fn array(name: &str, level: u8, side: Placement, entries: u32, ways: Ways, s
 }
 
 pub fn walked(leaf: Leaf) -> Walked {
-    Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::X86 { levels: 4 } }
+    Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::x86(4) }
 }
 
 #[derive(Clone, Copy)]

@@ -1,10 +1,10 @@
 //! How a bundle comes into the set that was probed for it, and into the others that its pages fall in.
 
-use super::{Bundles, bundle::Bundle, owed::Owed, search::bits};
+use super::{Bundles, bundle::Bundle, mirror_log::MirrorLog, search::bits};
 use crate::{
     Entry,
     desc::Mirrors,
-    design::{Change, Known},
+    design::{Change, FillInput},
     key::GLOBAL,
     pages::Slot,
 };
@@ -53,29 +53,30 @@ impl Bundles {
         way
     }
 
-    /// Takes in what is known of `vpn`. If it is `watched`, `tell` hears of all changes, in all sets.
+    /// Writes a bundle of what is known of `vpn`, or extends one. If it is `watched`, `tell` is called for all changes,
+    /// in all sets.
     pub fn put(
         &mut self,
         asid: Asid,
         vpn: Vpn,
-        known: Known,
+        input: FillInput,
         watched: bool,
         mut tell: impl FnMut(Change, Asid, &Entry),
     ) -> Slot {
         if watched {
-            self.settle();
+            self.apply_all();
         }
         let mut tell = |change, bundle: &Bundle| {
             if watched {
                 bundle.tell(change, &mut tell);
             }
         };
-        let (mut new, walked) = self.shape.make(asid, vpn, &known);
+        let (mut new, walked) = self.shape.make(asid, vpn, &input);
         self.globals |= new.tag == GLOBAL.0;
         self.fills += 1;
         self.counts.coalesced += u64::from(walked && new.count() > 1);
         let probed = self.set(vpn, self.shape.index[usize::from(new.size)]);
-        self.freshen(probed);
+        self.apply_pending(probed);
         // What translates the page, and what the bundle continues.
         let (tag, last, before) = (new.tag, new.base + new.span(), new.span() + 1);
         let near = |block| self.meeting(probed, block, tag, last, before);
@@ -139,7 +140,7 @@ impl Bundles {
         (new, place, was_held)
     }
 
-    /// Writes copies of `new`, which the set of `vpn` has taken in, to all other sets that its pages fall in.
+    /// Writes copies of `new`, which the set of `vpn` holds, to all other sets that its pages fall in.
     #[inline(always)]
     fn spread(&mut self, new: Bundle, vpn: Vpn, probed: usize, watched: bool, tell: &mut impl FnMut(Change, &Bundle)) {
         let regions = (1u64 << new.order) >> self.shape.index[usize::from(new.size)].get();
@@ -154,11 +155,11 @@ impl Bundles {
         if self.shape.mirrors == Mirrors::Merged {
             self.mirroring.reads += others as u64;
         }
-        if everywhere && !watched && self.owed.is_some() {
-            if self.owed.as_ref().is_some_and(Owed::is_full) {
-                self.settle();
+        if everywhere && !watched && self.log.is_some() {
+            if self.log.as_ref().is_some_and(MirrorLog::is_full) {
+                self.apply_all();
             }
-            self.owed.as_mut().into_iter().for_each(|owed| owed.note(new, probed));
+            self.log.as_mut().into_iter().for_each(|log| log.append(new, probed));
         } else if everywhere {
             for set in (0..self.sets).filter(|&set| set != probed) {
                 self.mirror(set, new, tell);
@@ -166,7 +167,7 @@ impl Bundles {
         } else {
             for n in 0..others {
                 let set = self.targets[n];
-                self.freshen(set);
+                self.apply_pending(set);
                 self.mirror(set, new, tell);
             }
         }
@@ -203,20 +204,20 @@ impl Bundles {
         }
     }
 
-    /// Has `set` take in what it is owed.
+    /// Applies to `set` the fills of the log that it has not seen.
     #[inline(never)]
-    pub(super) fn catch_up(&mut self, set: usize) {
-        let Some(owed) = &mut self.owed else { return };
-        if self.vacant[set] == 0 && owed.all_evict() {
-            let count = owed.behind(set);
+    pub(super) fn apply_log(&mut self, set: usize) {
+        let Some(log) = &mut self.log else { return };
+        if self.vacant[set] == 0 && log.all_evict() {
+            let count = log.behind(set);
             if let Some(mut order) = each!(&mut self.order, keys => keys.turn(set, count)) {
                 // What came last lies where was used last.
-                let end = owed.take(set).0.end;
+                let end = log.take(set).0.end;
                 self.evictions += count;
                 self.apart[set] = 0;
                 let held = &mut self.held[set * self.ways..(set + 1) * self.ways];
                 for n in 1..=count.min(held.len() as u64) {
-                    let (new, first, span) = owed.fill(end - n);
+                    let (new, first, span) = log.fill(end - n);
                     let way = (order & 15) as usize;
                     held[way] = *new;
                     self.ranges.put(set, way, *first, *span);
@@ -225,11 +226,11 @@ impl Bundles {
                 return;
             }
         }
-        let (fills, traceless) = owed.take(set);
+        let (fills, traceless) = log.take(set);
         self.evictions += traceless;
         for n in fills {
-            let Some(owed) = &self.owed else { return };
-            let (new, ..) = *owed.fill(n);
+            let Some(log) = &self.log else { return };
+            let (new, ..) = *log.fill(n);
             self.mirror(set, new, &mut |_, _| {});
         }
     }

@@ -60,7 +60,7 @@ impl Bundles {
             && self.ranges.blocks() == 1
         {
             let set = self.set(vpn, index);
-            let near = if self.freshen(set) {
+            let near = if self.apply_pending(set) {
                 // Ranges just written one by one cannot be read four at a time before they have left the host's store
                 // buffer.
                 self.meeting_by_one(set, asid, vpn)
@@ -87,7 +87,7 @@ impl Bundles {
     fn hit_among(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         for n in 0..self.indexes.len() {
             let set = self.set(vpn, self.indexes[n]);
-            self.freshen(set);
+            self.apply_pending(set);
             let (mut found, count) = self.seek_in(set, asid, vpn);
             if count > 1 {
                 found = self.unite(set, asid, vpn);
@@ -100,8 +100,9 @@ impl Bundles {
         None
     }
 
-    /// Makes one of the entries of `set` that have the tag of `vpn`: the first takes in what the others know beyond it.
-    /// Of those that translate `vpn` and cannot be joined the larger stays. What translates `vpn` then.
+    /// Merges the entries of `set` that have the tag of `vpn`: the first gets the pages that the others translate
+    /// beyond it. Of two that both translate `vpn` and cannot be merged, the larger stays. Returns what translates
+    /// `vpn` then.
     #[inline(never)]
     fn unite(&mut self, set: usize, asid: Asid, vpn: Vpn) -> Option<usize> {
         let alike = |h: &Bundle| h.near(vpn) && (h.tag == asid.0 || h.tag == GLOBAL.0);

@@ -3,7 +3,7 @@
 use super::bundle::Bundle;
 use crate::{
     desc::{Frames, Mirrors, Span},
-    design::Known,
+    design::FillInput,
     key::{GLOBAL, Value},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
@@ -49,8 +49,8 @@ impl Shape {
 
     /// The entry that what is known of `vpn` gives.
     #[inline(always)]
-    pub fn make(&self, asid: Asid, vpn: Vpn, known: &Known) -> (Bundle, bool) {
-        let (value, order) = known.page();
+    pub fn make(&self, asid: Asid, vpn: Vpn, input: &FillInput) -> (Bundle, bool) {
+        let (value, order) = input.page();
         let size = self.sizes.iter().position(|&o| o == order).unwrap_or_default();
         let tag = if value.global() { GLOBAL.0 } else { asid.0 };
         let page = vpn.align_down(order).0;
@@ -67,7 +67,7 @@ impl Shape {
         };
         let group = self.group[size];
         let alone = if bitmap { based(from, group, 1 << ((page - from) >> shift), value) } else { one };
-        let (Known::Line(line) | Known::Large(line)) = known else { return (alone, false) };
+        let (FillInput::Line(line) | FillInput::Large(line)) = input else { return (alone, false) };
         let distance = value.pfn().0.wrapping_sub(page);
         if group == 1 || !self.distance_allowed(size, distance) {
             return (alone, line.walked);

@@ -1,30 +1,30 @@
-//! Fills of all sets, noted once: a set takes in what it has missed when it is next asked, and is then what it would
-//! have been had each been written to it at once. For nothing that happens in a set depends on any other, unless the
-//! victims of all are drawn from one generator.
+//! Deferred mirror writes: a fill that must reach every set is logged once, and each set applies the fills that it has
+//! not seen when it is next probed. Its contents are then the same as if every fill had been written to it at once,
+//! because nothing in a set depends on another set, unless the victims of all sets are drawn from one generator.
 
 use super::bundle::{Bundle, tagged};
 use mmulab_sets::Replacement;
 
-/// Fills noted before all sets have to take them in, where each matters.
+/// Fills logged before all sets have to apply them, where each matters.
 const MOST: usize = 64;
 
-/// The fills that sets have yet to take in.
+/// The fills that sets have yet to apply.
 #[derive(Clone)]
-pub struct Owed {
+pub struct MirrorLog {
     /// The last fills, number `n` at its remainder: the bundle, its first page as searches know it, and how many
     /// follow.
     log: Vec<(Bundle, u64, u64)>,
     /// Fills so far.
-    noted: u64,
-    /// By set: how many it has taken in.
-    taken: Vec<u64>,
-    /// How many all had taken in when last all did.
-    settled: u64,
+    logged: u64,
+    /// By set: how many it has applied.
+    applied: Vec<u64>,
+    /// How many had been logged when last all sets had applied all.
+    applied_by_all: u64,
     /// Where each fill evicts: the ways, and how many times as many fills make it forget what came before.
     forgets: Option<(u64, u64)>,
 }
 
-impl Owed {
+impl MirrorLog {
     /// Nothing, for `sets` of `ways`; `evicting` if every fill takes a way of its own. `None` for sets that cannot
     /// wait.
     pub fn new(sets: usize, ways: usize, replacement: Replacement, evicting: bool) -> Option<Self> {
@@ -39,38 +39,38 @@ impl Owed {
         let kept = if evicting { (rounds + 1) * ways } else { MOST };
         Some(Self {
             log: vec![(Bundle::default(), 0, 0); kept.next_power_of_two()],
-            noted: 0,
-            taken: vec![0; sets],
-            settled: 0,
+            logged: 0,
+            applied: vec![0; sets],
+            applied_by_all: 0,
             forgets: evicting.then_some((ways as u64, rounds as u64)),
         })
     }
 
-    /// Whether all sets have to take in what there is before more can be noted.
+    /// Whether all sets must apply the log before more can be appended.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.forgets.is_none() && self.noted - self.settled == self.log.len() as u64
+        self.forgets.is_none() && self.logged - self.applied_by_all == self.log.len() as u64
     }
 
-    /// Notes that `new` has been written to `set`, and must be to all others.
+    /// Logs that `new` has been written to `set`, and must be written to all others.
     #[inline(always)]
-    pub fn note(&mut self, new: Bundle, set: usize) {
-        let at = self.noted as usize & (self.log.len() - 1);
+    pub fn append(&mut self, new: Bundle, set: usize) {
+        let at = self.logged as usize & (self.log.len() - 1);
         self.log[at] = (new, tagged(new.tag, new.base), new.span());
-        self.noted += 1;
-        self.taken[set] = self.noted;
+        self.logged += 1;
+        self.applied[set] = self.logged;
     }
 
-    /// Whether a set has fills to take in.
+    /// Whether a set has fills to apply.
     #[inline(always)]
     pub fn is_behind(&self, set: usize) -> bool {
-        self.taken[set] != self.noted
+        self.applied[set] != self.logged
     }
 
-    /// How many fills a set has to take in.
+    /// How many fills a set has to apply.
     #[inline(always)]
     pub fn behind(&self, set: usize) -> u64 {
-        self.noted - self.taken[set]
+        self.logged - self.applied[set]
     }
 
     /// Whether every fill takes a way of its own.
@@ -82,24 +82,24 @@ impl Owed {
     /// Whether any may have.
     #[inline(always)]
     pub fn is_any_behind(&self) -> bool {
-        self.settled != self.noted
+        self.applied_by_all != self.logged
     }
 
-    /// All sets have taken in all.
-    pub fn settle(&mut self) {
-        self.settled = self.noted;
+    /// All sets have applied all.
+    pub fn applied_by_all(&mut self) {
+        self.applied_by_all = self.logged;
     }
 
-    /// The numbers of the fills that a set takes in now, and how many before them leave no trace: each would evict, and
+    /// The numbers of the fills that a set applies now, and how many before them leave no trace: each would evict, and
     /// be evicted.
     #[inline(always)]
     pub fn take(&mut self, set: usize) -> (std::ops::Range<u64>, u64) {
-        let from = std::mem::replace(&mut self.taken[set], self.noted);
+        let from = std::mem::replace(&mut self.applied[set], self.logged);
         let traceless = match self.forgets {
-            Some((ways, rounds)) if self.noted - from > rounds * ways => ((self.noted - from) / ways - rounds) * ways,
+            Some((ways, rounds)) if self.logged - from > rounds * ways => ((self.logged - from) / ways - rounds) * ways,
             _ => 0,
         };
-        (from + traceless..self.noted, traceless)
+        (from + traceless..self.logged, traceless)
     }
 
     /// Fill number `n`.

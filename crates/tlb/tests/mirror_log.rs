@@ -1,5 +1,5 @@
-//! Fills of all sets are noted, and written to a set when it is next asked, unless somebody watches: then they are
-//! written, and told, at once. Both must come to the same, access by access.
+//! A fill that must reach every set is logged, and a set applies the log when it is next probed. If an observer is
+//! active, all sets are written at once. Both must give the same result, access by access.
 
 #[allow(dead_code, reason = "the model is for the other tests")]
 mod common;
@@ -12,7 +12,7 @@ use mmulab_tlb::{ArrayDesc, Design, Entry, Hierarchy, HierarchyDesc, Observer, O
 use proptest::prelude::*;
 
 const SIZES: [PageOrder; 3] = [PageOrder::P4K, PageOrder::P2M, PageOrder::P1G];
-const X86: Format = Format::X86 { levels: 4 };
+const X86: Format = Format::x86(4);
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -1,0 +1,120 @@
+//! How the entries of an array are kept, and what an array hands to its storage.
+
+use super::{Line, OwnStorage, bundles::Bundles};
+use crate::{
+    CoalescingCounts, Entry,
+    key::Value,
+    pages::{Pages, Slot},
+};
+use mmulab_addr::{Asid, PageOrder, Vpn};
+
+/// What a fill brings.
+#[derive(Clone, Copy)]
+pub enum FillInput<'a> {
+    /// A base page, and its neighbours.
+    Line(&'a Line),
+    /// A larger page, and its neighbours of the same size.
+    Large(&'a Line),
+    /// A page of any size.
+    Page(Value, PageOrder),
+}
+
+impl FillInput<'_> {
+    /// What is known of the page alone, and its size.
+    pub fn page(&self) -> (Value, PageOrder) {
+        match *self {
+            Self::Line(line) | Self::Large(line) => (line.value, line.order),
+            Self::Page(value, order) => (value, order),
+        }
+    }
+}
+
+/// What happened to an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It was written.
+    Filled,
+    /// It made way for another.
+    Evicted,
+    /// It made way for another in this set, in an array that holds copies of it in other sets.
+    EvictedFrom(u32),
+    /// It must not be used any more.
+    Dropped,
+}
+
+/// How the entries of an array are kept.
+#[expect(clippy::large_enum_variant, reason = "the common kind is used at every lookup, without a detour")]
+pub enum Kind {
+    /// By key, one page each.
+    Pages(Pages),
+    /// As bundles of pages of any size.
+    Bundles(Box<Bundles>),
+    /// In the storage of the design.
+    Own(Box<OwnStorage>),
+}
+
+/// Which neighbours of a page are of use to an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Looks {
+    /// Those of base pages.
+    pub base: bool,
+    /// Those of larger pages.
+    pub large: bool,
+}
+
+impl Looks {
+    /// At the neighbours of base pages alone.
+    pub const AT_BASE_PAGES: Self = Self { base: true, large: false };
+}
+
+/// An array as its design built it.
+pub struct Built {
+    pub kind: Kind,
+    /// The page sizes it takes.
+    pub sizes: Vec<PageOrder>,
+    /// What its counts by size are called: the sizes, or what the design tells apart.
+    pub classes: Vec<String>,
+    /// The page size that stands for a group, where entries are pages. It comes before all others: where both translate
+    /// a page, the group does, so that the entries it was made of age out.
+    pub group: Option<PageOrder>,
+    pub looks: Looks,
+}
+
+/// A storage of a design's own. `tell` hears of every change, page by page.
+pub trait Storage {
+    /// What translates `vpn`. It is used.
+    fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot>;
+
+    /// What translates `vpn` as a page of size number `size`, where sizes are searched one by one. It is used.
+    fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
+        let _ = size;
+        self.hit(asid, vpn)
+    }
+
+    /// What the entry at `slot`, which is occupied, says of `vpn`, and the size of the page that it says it of.
+    fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder);
+
+    /// Writes an entry for `vpn`, or extends one.
+    fn put(&mut self, asid: Asid, vpn: Vpn, input: FillInput, tell: impl FnMut(Change, Asid, &Entry)) -> Slot;
+
+    /// What the entry at `at` knows of the line of base page `vpn`, if it was made of a line.
+    fn line(&self, at: u32, vpn: Vpn) -> Option<Line>;
+
+    /// The page's dirty bit has been set.
+    fn set_dirty(&mut self, asid: Asid, vpn: Vpn);
+
+    /// Drops every entry of `asid`, none of the global ones; everything for `None`.
+    fn drop_space(&mut self, asid: Option<Asid>, tell: impl FnMut(Change, Asid, &Entry));
+
+    /// Drops what `asid` has, and what is global, of the `pages` base pages from `first`.
+    fn drop_range(&mut self, asid: Asid, first: Vpn, pages: u64, tell: impl FnMut(Change, Asid, &Entry));
+
+    /// Passes every entry held, page by page, to `tell`.
+    fn all(&self, tell: impl FnMut(Asid, &Entry));
+
+    /// Fills, evictions and invalidations.
+    fn traffic(&self) -> [u64; 3];
+
+    /// What became of lines, if the design coalesces.
+    fn coalescing(&self) -> Option<CoalescingCounts>;
+}

@@ -1,0 +1,27 @@
+//! The most recently used page of each side: using it again changes nothing but counts, which are added up in batches.
+
+use crate::key::Value;
+use mmulab_addr::PageOrder;
+
+/// No page of any address space.
+pub(super) const NO_PAGE: u64 = u64::MAX;
+
+/// The last page a side used, which is the most recently used entry of its array: using it again changes nothing but
+/// the counts. Where the sides have a first-level array in common, one of them at most has such a page.
+#[derive(Clone, Copy)]
+pub(super) struct Recent {
+    /// Base page and tag; [`NO_PAGE`] when something has changed since.
+    pub page: u64,
+    pub value: Value,
+    pub order: PageOrder,
+    pub array: u8,
+    /// The size number.
+    pub size: u8,
+    /// Hits not yet added to the counts.
+    pub run: u64,
+}
+
+impl Recent {
+    /// No page.
+    pub const NONE: Self = Self { page: NO_PAGE, value: Value::ZERO, order: PageOrder::P4K, array: 0, size: 0, run: 0 };
+}
