@@ -9,9 +9,9 @@
 //!                                       '-- event log -------> observer of the run
 //! ```
 
-use crate::counts::{EventError, FaultKind, Refusal};
-use crate::regions::Fold;
-use crate::tally::named;
+use crate::report::counts::{EventError, FaultKind, Refusal};
+use crate::report::regions::Fold;
+use crate::report::work::WorkKind;
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use mmulab_pagetable::Invalidate;
 use schemars::JsonSchema;
@@ -26,46 +26,6 @@ pub struct Actor {
     pub tid: Tid,
     /// The processor it runs on, below [`crate::KernelDesc::cpus`].
     pub cpu: u16,
-}
-
-named! {
-    /// A unit of kernel work that the machine's cost table prices.
-    pub enum WorkKind {
-        /// A system call entered and left.
-        Syscall = "syscall",
-        /// A page fault entered and left.
-        FaultEntry = "fault_entry",
-        /// A byte zeroed.
-        ZeroBytes = "zero_bytes",
-        /// A byte copied.
-        CopyBytes = "copy_bytes",
-        /// A base frame taken from or given to the allocator.
-        BaseFrame = "base_frame",
-        /// A block larger than a base frame taken from or given to the allocator.
-        LargeBlock = "large_block",
-        /// A page taken from or given to the hugetlb pool.
-        PoolPage = "pool_page",
-        /// A page-table frame taken or given back.
-        TableFrame = "table_frame",
-        /// Two levels of a page table merged into one, or taken apart again.
-        TableMerge = "table_merge",
-        /// A line of a hashed page table moved to another place.
-        TableLine = "table_line",
-        /// A page-table entry looked at by a daemon.
-        EntryScan = "entry_scan",
-        /// A page-table entry written.
-        EntryWrite = "entry_write",
-        /// A byte read from storage into the page cache.
-        ReadBytes = "read_bytes",
-        /// An invalidation of one page sent.
-        FlushPage = "flush_page",
-        /// An invalidation of a range sent.
-        FlushRange = "flush_range",
-        /// An invalidation of a whole address space sent.
-        FlushSpace = "flush_space",
-        /// A switch of address space.
-        SpaceSwitch = "space_switch",
-    }
 }
 
 /// So many units of one kind of work.
@@ -276,4 +236,11 @@ pub struct Fault {
     pub read_pages: u32,
     /// Pages mapped beside it by fault-around.
     pub around_pages: u32,
+}
+
+impl Fault {
+    /// A fault of one kind that mapped a page of `order`, and nothing beside it.
+    pub(crate) fn of(kind: FaultKind, order: PageOrder) -> Self {
+        Self { kind, order, stack_growth: false, read_pages: 0, around_pages: 0 }
+    }
 }

@@ -57,7 +57,7 @@ fn fork(child: u32) -> Event {
 #[test]
 fn arm_programs_have_all_48_bits() {
     let address = 0xffff_f1ac_6000;
-    for (kind, is_mapped) in [(TableKind::Arm, true), (TableKind::X86Radix, false)] {
+    for (kind, is_mapped) in [(TableKind::Arm, true), (TableKind::X86, false)] {
         let table = TableDesc::new(kind, 4).expect("four levels");
         let mut w = World::new(&KernelDesc { table: table.clone(), ..desc(PolicyDesc::linux_4k(), 256) }, 256);
         w.event(1, &mmap(BASE, PAGE, Prot::RW));
@@ -593,11 +593,11 @@ fn a_description_that_contradicts_itself_is_refused_with_the_key() {
 #[test]
 fn the_shipped_policies_are_read_and_boot() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    let dirs = [folder];
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let policy: PolicyDesc = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        assert_eq!(Some(policy.name.as_str()), path.file_stem().and_then(|s| s.to_str()));
+    for (name, _) in mmulab_describe::list(&dirs) {
+        let policy: PolicyDesc = mmulab_describe::Whole::read("policy", &name, &dirs).unwrap().typed(&[]).unwrap();
+        assert_eq!(policy.name, name);
         assert!(!policy.linux.source.is_empty());
         mmulab_kernel::Kernel::new(&desc(policy.clone(), 16 << 10), &mut mmulab_frames::PhysMem::new(16 << 30))
             .unwrap();

@@ -1,7 +1,7 @@
 //! The `[freebsd]` table of a policy file: reservation sizes, superpage promotion, read clusters at faults, and flush
 //! limits. The defaults follow FreeBSD 14. Other values include the variants that paper 1 studies or proposes.
 
-use crate::Bytes;
+use mmulab_addr::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

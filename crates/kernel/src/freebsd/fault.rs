@@ -1,39 +1,71 @@
-//! Faults where nothing is mapped (`vm_fault` in sys/vm/vm_fault.c).
+//! Faults on private memory (`vm_fault` in sys/vm/vm_fault.c): where nothing is mapped, and stores to pages mapped
+//! read-only.
 
-use crate::counts::FaultKind;
-use crate::space::{Cx, Space};
-use crate::spans::Span;
-use crate::vma::{Back, Vma};
+use super::Freebsd;
+use crate::manager::Manager;
+use crate::parts::traits::{Hole, Placement, Promotion};
+use crate::ranges::Span;
+use crate::report::counts::FaultKind;
+use crate::space::vma::{Back, Vma};
+use crate::space::{AddressSpace, Cx};
 use crate::{Fault, FaultError, WorkKind};
-use mmulab_addr::{Access, BASE_BYTES, PageOrder, VirtAddr};
+use mmulab_addr::{Access, BASE_BYTES, PageOrder, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
 
-impl Space {
+impl Freebsd {
     /// Maps something where nothing was.
-    pub(crate) fn populate_freebsd(
-        &mut self,
+    pub(super) fn map_hole(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
+        let (span, vma) = (hole.span, &hole.span.value);
+        let at = hole.start(PageOrder::P4K);
+        let store = hole.access == Access::Write;
+        let mut fault = Fault::of(FaultKind::Anon, PageOrder::P4K);
+        if Self::put_back(space, cx, vma, at, store)? {
+            fault.kind = FaultKind::Resident;
+        } else if let Back::Object(..) = vma.back {
+            fault = self.show_object(space, cx, span, at, hole.access)?;
+        } else {
+            // There is no zero page: a load gets a page as well, writable and clean.
+            let pfn = self.placement.base_page(space, cx, span, at)?;
+            cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+            space.map_new(cx, vma, at, pfn, PageOrder::P4K, store)?;
+        }
+        self.promotion.promoted(space, cx, at, fault)
+    }
+
+    /// A store to a page mapped read-only.
+    pub(super) fn write_protected(
+        &self,
+        space: &mut AddressSpace,
         cx: &mut Cx,
         span: &Span<Vma>,
         va: VirtAddr,
-        access: Access,
+        leaf: Leaf,
     ) -> Result<Fault, FaultError> {
-        let at = va.align_down(PageOrder::P4K).raw();
-        let store = access == Access::Write;
-        let mut fault = Fault::of(FaultKind::Anon, PageOrder::P4K);
-        if self.put_back(cx, &span.value, at, store)? {
-            fault.kind = FaultKind::Resident;
-        } else if let Back::Object(..) = span.value.back {
-            fault = self.show_object(cx, span, at, access)?;
-        } else {
-            // There is no zero page: a load gets a page as well, writable and clean.
-            let pfn = self.own_page(cx, span, at)?;
-            cx.work(WorkKind::ZeroBytes, BASE_BYTES);
-            let leaf = Self::leaf(&span.value, pfn, PageOrder::P4K, span.value.prot, store);
-            self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
-            self.mark_private(at);
+        let vma = &span.value;
+        let at = va.align_down(leaf.order).raw();
+        if leaf.order > PageOrder::P4K {
+            // `pmap_enter` of the base page demotes, so that D is kept page by page.
+            space.split(cx, at, leaf)?;
+            return self.serve(space, cx, va, Access::Write);
         }
-        if fault.order == PageOrder::P4K && self.promote(cx, at)? {
-            fault.order = PageOrder::P2M;
+        if let Some(kind) = space.make_writable(cx, vma, at, &leaf) {
+            return Ok(Fault::of(kind, leaf.order));
         }
-        Ok(fault)
+        let new = self.placement.base_page(space, cx, span, at)?;
+        cx.work(WorkKind::CopyBytes, leaf.order.bytes());
+        space.replace(cx, vma, at, &leaf, new);
+        Ok(Fault::of(FaultKind::Copy, leaf.order))
+    }
+
+    /// A page of the mapping's own that is in memory and was taken out of the page table alone (`pmap_advise` takes one
+    /// of a superpage it breaks): it is put back.
+    fn put_back(space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at: u64, store: bool) -> Result<bool, FaultError> {
+        let vpn = VirtAddr::new(at).vpn();
+        let Some(mut leaf) = space.hidden.remove(&vpn) else { return Ok(false) };
+        leaf.prot = AddressSpace::rights(vma, &leaf, cx.memory);
+        leaf.accessed = true;
+        leaf.dirty |= store && leaf.prot.has(Prot::W);
+        space.map(cx, at, leaf).inspect_err(|_| AddressSpace::release(cx, &leaf))?;
+        Ok(true)
     }
 }

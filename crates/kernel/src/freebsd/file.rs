@@ -1,15 +1,16 @@
 //! Faults on files and shared memory: clusters, the neighbours mapped beside, and superpages of full reservations.
 
-use super::Objects;
-use crate::cache::ObjectId;
-use crate::counts::{FaultKind, Happening};
-use crate::gather::Gather;
-use crate::policy::Policy;
-use crate::space::{Cx, Space};
-use crate::spans::Span;
-use crate::vma::{Back, Vma};
-use crate::{Fault, FaultError, PageCache, Told, WorkKind};
+use super::Freebsd;
+use crate::memory::cache::ObjectId;
+use crate::memory::objects::Objects;
+use crate::parts::traits::Placement;
+use crate::ranges::Span;
+use crate::report::counts::{FaultKind, Happening};
+use crate::space::vma::{Back, Vma};
+use crate::space::{AddressSpace, Cx, Found, Gather};
+use crate::{Fault, FaultError, PageCache, Told, Wanted, WorkKind};
 use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
 
 /// Pages of a file that one fault may concern, around the one that faulted.
 #[derive(Clone, Copy)]
@@ -18,10 +19,11 @@ struct Window {
     ahead: u64,
 }
 
-impl Space {
+impl Freebsd {
     /// A page of a file or of shared memory.
-    pub(crate) fn show_object(
-        &mut self,
+    pub(super) fn show_object(
+        &self,
+        space: &mut AddressSpace,
         cx: &mut Cx,
         span: &Span<Vma>,
         at: u64,
@@ -32,12 +34,11 @@ impl Space {
         let page = first + ((at - span.start) >> BASE_SHIFT);
         let copies = access == Access::Write && !vma.shared;
         let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
-        if !copies && let Some(order) = self.map_whole(cx, span, id, page, at)? {
+        if !copies && let Some(order) = self.map_whole(space, cx, span, id, page, at)? {
             fault.order = order;
             return Ok(fault);
         }
-        let Policy::Freebsd(bsd) = cx.policy else { unreachable!("called for FreeBSD only") };
-        let (cluster, near) = (bsd.desc().cluster.0 >> BASE_SHIFT, u64::from(bsd.desc().prefault));
+        let (cluster, near) = (self.desc.cluster.0 >> BASE_SHIFT, u64::from(self.desc.prefault));
         let (pfn, mut window) = self.find_or_read(cx, span, id, page, at, cluster)?;
         if let Some(window) = window {
             fault.read_pages = (window.behind + window.ahead + 1) as u32;
@@ -46,23 +47,23 @@ impl Space {
             window = Some(Window { behind: near, ahead: near });
         }
         if copies {
-            let new = self.own_page(cx, span, at);
+            let new = self.placement.base_page(space, cx, span, at);
             cx.memory.drop_mapping(pfn, PageOrder::P4K);
             let new = new?;
             cx.work(WorkKind::CopyBytes, BASE_BYTES);
-            let leaf = Self::leaf(vma, new, PageOrder::P4K, vma.prot, true);
-            self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(new, PageOrder::P4K))?;
-            self.mark_private(at);
+            let leaf = AddressSpace::leaf(vma, new, PageOrder::P4K, vma.prot, true);
+            space.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(new, PageOrder::P4K))?;
+            space.mark_private(at);
             fault.kind = FaultKind::FilePrivate;
         } else {
-            // Unlike Linux, FreeBSD lets a shared page be stored to at once: it looks at the D bit later.
+            // A shared page may be stored to at once: FreeBSD looks at its D bit later.
             let prot = if vma.shared { vma.prot } else { vma.prot.without(Prot::W) };
-            let leaf = Self::leaf(vma, pfn, PageOrder::P4K, prot, access == Access::Write);
-            self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+            let leaf = AddressSpace::leaf(vma, pfn, PageOrder::P4K, prot, access == Access::Write);
+            space.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
         }
         // `vm_fault_prefault` is left out when the page alone was read.
         if let Some(window) = window.filter(|_| fault.read_pages != 1) {
-            fault.around_pages = self.prefault(cx, span, at, window)?;
+            fault.around_pages = self.prefault(space, cx, span, at, window)?;
         }
         Ok(fault)
     }
@@ -70,7 +71,7 @@ impl Space {
     /// The frame of a page, and what was read if it was not in memory. The frame has a user more (`vm_page_xbusy`), for
     /// the caller to pass on or to drop: what is done next may take the last frames, and nobody may map the page yet.
     fn find_or_read(
-        &mut self,
+        &self,
         cx: &mut Cx,
         span: &Span<Vma>,
         id: ObjectId,
@@ -108,7 +109,7 @@ impl Space {
             }
             window.ahead += 1;
         }
-        if cx.linux.page_cache == PageCache::Warm {
+        if cx.limits.page_cache == PageCache::Warm {
             // They were there before; the model gives them frames when first looked at.
             return Ok((pfn, None));
         }
@@ -121,24 +122,31 @@ impl Space {
 
     /// Maps what is in memory around `at`, in an outward spiral, up to the first page that is not (`vm_fault_prefault`,
     /// `pmap_enter_quick`): without the right to store, and without A.
-    fn prefault(&mut self, cx: &mut Cx, span: &Span<Vma>, at: u64, window: Window) -> Result<u32, FaultError> {
+    fn prefault(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        at: u64,
+        window: Window,
+    ) -> Result<u32, FaultError> {
         let Back::Object(id, first) = span.value.back else { return Ok(0) };
-        let Policy::Freebsd(bsd) = cx.policy else { return Ok(0) };
-        let accessed = bsd.desc().prefaulted_accessed;
+        let accessed = self.desc.prefaulted_accessed;
         let mut mapped = 0;
         'spiral: for step in 1..=window.behind.max(window.ahead) {
             for (reach, ahead) in [(window.behind, false), (window.ahead, true)] {
                 let va = if ahead { at.checked_add(step * BASE_BYTES) } else { at.checked_sub(step * BASE_BYTES) };
                 let Some(va) = va.filter(|&va| step <= reach && va >= span.start && va < span.end) else { continue };
-                if !self.is_prefaultable(cx.mem, va) || self.hidden.contains_key(&VirtAddr::new(va).vpn()) {
+                if !Self::is_prefaultable(space, cx.mem, va) || space.hidden.contains_key(&VirtAddr::new(va).vpn()) {
                     continue;
                 }
                 let page = first + ((va - span.start) >> BASE_SHIFT);
                 let Some(pfn) = cx.memory.cache.get(id, page) else { break 'spiral };
-                let mut leaf = Self::leaf(&span.value, pfn, PageOrder::P4K, span.value.prot.without(Prot::W), false);
+                let mut leaf =
+                    AddressSpace::leaf(&span.value, pfn, PageOrder::P4K, span.value.prot.without(Prot::W), false);
                 leaf.accessed = accessed;
                 cx.memory.share(pfn, PageOrder::P4K);
-                self.map(cx, va, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+                space.map(cx, va, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
                 mapped += 1;
             }
         }
@@ -152,7 +160,8 @@ impl Space {
     /// Maps 2 MiB at once if the page lies in a full reservation (`vm_fault_soft_fast`): what a second process that
     /// maps the same file gets. Not where stores are allowed, unless they copy: those are to be seen page by page.
     fn map_whole(
-        &mut self,
+        &self,
+        space: &mut AddressSpace,
         cx: &mut Cx,
         span: &Span<Vma>,
         id: ObjectId,
@@ -161,8 +170,7 @@ impl Space {
     ) -> Result<Option<PageOrder>, FaultError> {
         let order = PageOrder::P2M;
         let vma = &span.value;
-        let Policy::Freebsd(bsd) = cx.policy else { return Ok(None) };
-        let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| bsd.promotes()) else { return Ok(None) };
+        let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| self.promotion.is_on()) else { return Ok(None) };
         let start = VirtAddr::new(at).align_down(order).raw();
         let inside = start >= span.start && span.end - start >= order.bytes();
         let head = pfn.align_down(order);
@@ -174,26 +182,37 @@ impl Space {
         // What is mapped there already goes, if it is the same file's.
         let object = Objects::shown(id);
         let mut next = start;
-        while let Some((va, leaf)) = self.next_leaf(cx.mem, next, start + order.bytes()) {
+        while let Some((va, leaf)) = space.next_leaf(cx.mem, next, start + order.bytes()) {
             if cx.memory.pages.get(leaf.pfn).object != object {
                 return Ok(None);
             }
             next = va + leaf.order.bytes();
         }
         let (first, last) = (VirtAddr::new(start).vpn(), VirtAddr::new(start + order.bytes()).vpn());
-        if self.hidden.range(first..last).next().is_some() {
+        if space.hidden.range(first..last).next().is_some() {
             return Ok(None);
         }
         if next != start {
             let mut gather = Gather::default();
-            self.zap(cx, start, start + order.bytes(), &mut gather);
+            space.zap(cx, start, start + order.bytes(), &mut gather);
             gather.note(start, order);
-            self.finish(cx, gather);
+            space.finish(cx, gather);
         }
         cx.memory.share(head, order);
-        let leaf = Self::leaf(vma, head, order, vma.prot.without(Prot::W), false);
-        self.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
+        let leaf = AddressSpace::leaf(vma, head, order, vma.prot.without(Prot::W), false);
+        space.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
         cx.counts.happenings.add(Happening::SuperpageMapped, 1);
         Ok(Some(order))
+    }
+
+    /// A frame for a page of a file or of shared memory, in the cache.
+    fn cache_page(&self, cx: &mut Cx, id: ObjectId, page: u64, at: u64) -> Result<Pfn, FaultError> {
+        let pfn = self.placement.take_cached(cx, id, page, at);
+        pfn.ok_or_else(|| cx.out_of_memory(at, Wanted::Page(PageOrder::P4K)))
+    }
+
+    /// Whether the table that would hold a base page's entry exists (`pmap_is_prefaultable`), and the entry is empty.
+    fn is_prefaultable(space: &AddressSpace, mem: &PhysMem, va: u64) -> bool {
+        matches!(space.probe(mem, VirtAddr::new(va)), Found::Hole(PageOrder::P4K))
     }
 }

@@ -8,31 +8,37 @@ mod advise;
 mod desc;
 mod fault;
 mod file;
-mod objects;
-mod pages;
-mod promote;
-mod reserv;
 
 pub use desc::FreebsdDesc;
-pub use objects::{Anon, Objects};
-pub use reserv::{Place, Reservations};
 
-use crate::KernelError;
-use mmulab_addr::PageOrder;
+use crate::manager::Manager;
+use crate::memory::reservations::Reservations;
+use crate::parts::placement::Reservation;
+use crate::parts::promotion::{InPlace, Promotions};
+use crate::parts::traits::{Hole, Promotion};
+use crate::ranges::Span;
+use crate::report::counts::Refusal;
+use crate::space::range::PageRange;
+use crate::space::system::SystemCx;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx};
+use crate::{AdviceFlush, Fault, FaultError, KernelError};
+use mmulab_addr::{PageOrder, VirtAddr};
+use mmulab_frames::Allocator;
+use mmulab_pagetable::Leaf;
 
-/// Orders of reservations may be no larger than a block of the allocator (`VM_NFREEORDER` - 1).
-const LEVEL_MAX: PageOrder = PageOrder::new(12);
-
-/// The policy of a run under FreeBSD.
+/// FreeBSD's memory manager.
 #[derive(Clone, Debug)]
-pub struct Freebsd {
+pub(crate) struct Freebsd {
     desc: FreebsdDesc,
-    /// Whether the page table can map 2 MiB in one entry: else contiguity is all that reservations give.
-    has_superpages: bool,
+    placement: Reservation,
+    /// `Never` if it is turned off, or the page table has no leaves of 2 MiB: else contiguity is all that reservations
+    /// give.
+    promotion: Promotions,
 }
 
 impl Freebsd {
-    /// The policy described, on a page table that has leaves of 2 MiB or has not.
+    /// The manager described, on a page table that has leaves of 2 MiB or has not.
     ///
     /// # Errors
     /// Values out of range, or reservations that cannot be.
@@ -45,22 +51,8 @@ impl Freebsd {
                 "promotion needs reservations: give levels = [\"2M\"], or promotion = false".into(),
             );
         }
-        for (i, &level) in desc.levels.iter().enumerate() {
-            if level == PageOrder::P4K || level > LEVEL_MAX {
-                return wrong(
-                    "levels",
-                    format!("a reservation of {level} cannot be: give sizes from 8K to {LEVEL_MAX}"),
-                );
-            }
-            if level.bytes() > memory_bytes / 2 {
-                return wrong(
-                    "levels",
-                    format!("a reservation of {level} is more than half of memory: give a smaller one"),
-                );
-            }
-            if desc.levels[..i].contains(&level) {
-                return wrong("levels", format!("{level} is given twice"));
-            }
+        if let Err(message) = Reservation::check(&desc.levels, memory_bytes) {
+            return wrong("levels", message);
         }
         if desc.promotion && !desc.levels.iter().any(|&l| l >= PageOrder::P2M) {
             return wrong(
@@ -77,16 +69,85 @@ impl Freebsd {
         if !(1..=512).contains(&desc.bucket) {
             return wrong("bucket", format!("{} is not between 1 and 512", desc.bucket));
         }
-        Ok(Self { desc: desc.clone(), has_superpages })
+        let promotion = match desc.promotion && has_superpages {
+            true => Promotions::InPlace(InPlace {
+                threshold: desc.promotion_threshold,
+                needs_accessed: desc.promotion_needs_accessed,
+            }),
+            false => Promotions::Never,
+        };
+        Ok(Self { desc: desc.clone(), placement: Reservation, promotion })
     }
 
-    /// Its parameters.
-    pub fn desc(&self) -> &FreebsdDesc {
-        &self.desc
+    /// Its reservations, none of which is made yet.
+    pub fn reservations(&self) -> Reservations {
+        Reservations::new(&self.desc.levels)
+    }
+}
+
+impl Manager for Freebsd {
+    fn allocator(&self) -> Allocator {
+        Allocator::Freebsd { bucket: self.desc.bucket }
     }
 
-    /// Whether base pages are promoted.
-    pub fn promotes(&self) -> bool {
-        self.desc.promotion && self.has_superpages
+    fn flush_ceiling(&self) -> u64 {
+        self.desc.flush_ceiling
+    }
+
+    /// Each mapping flushes by itself.
+    fn advice_flush(&self) -> AdviceFlush {
+        AdviceFlush::Mapping
+    }
+
+    /// The advice divides mappings, as it does in the trace's kernel; no decision looks at it.
+    fn takes_hints(&self) -> bool {
+        true
+    }
+
+    fn heap_end(&self, end: u64) -> u64 {
+        end
+    }
+
+    fn populate(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
+        self.map_hole(space, cx, hole)
+    }
+
+    fn store(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        va: VirtAddr,
+        leaf: Leaf,
+    ) -> Result<Fault, FaultError> {
+        let fault = self.write_protected(space, cx, span, va, leaf)?;
+        self.promotion.promoted(space, cx, va.align_down(PageOrder::P4K).raw(), fault)
+    }
+
+    fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        self.advise_free(space, cx, pages)
+    }
+
+    /// Nothing is read (`vm_map_madvise` in sys/vm/vm_map.c).
+    fn will_need(&self, _: &mut AddressSpace, _: &mut Cx, _: PageRange) {}
+
+    /// There is no such advice.
+    fn collapse(&self, _: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        cx.refuse(Refusal::ThpNever, pages.start);
+        Ok(())
+    }
+
+    fn before_fault(&mut self, _: &mut SystemCx, _: usize, _: VirtAddr) -> bool {
+        false
+    }
+
+    fn after_fault(&mut self, _: &mut SystemCx, _: VirtAddr) {}
+
+    fn wakes_at(&self) -> Option<u64> {
+        None
+    }
+
+    fn wake(&mut self, _: &mut SystemCx, _: u64) -> Result<(), KernelError> {
+        Ok(())
     }
 }

@@ -28,6 +28,12 @@ pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
     }
 }
 
+/// Trees of tables of every kind, with four levels.
+fn trees() -> Vec<TableDesc> {
+    let trees = TableKind::ALL.iter().filter(|kind| kind.guide_levels().is_none());
+    trees.map(|&kind| TableDesc::new(kind, 4).expect("four levels")).collect()
+}
+
 /// Page tables of every kind; one that merges does so for few entries.
 #[allow(dead_code, reason = "not every test tries them all")]
 pub fn table() -> impl Strategy<Value = TableDesc> {
@@ -37,11 +43,15 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
         6 => Just(TableDesc::default()),
         // Its merges take time, and memory is small.
         1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
-        1 => Just(TableDesc::new(TableKind::Riscv, 4).expect("four levels")),
-        1 => Just(TableDesc::new(TableKind::Arm, 4).expect("four levels")),
+        3 => prop::sample::select(trees()),
         1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() }).expect("fits")),
         1 => Just(TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).expect("fits")),
     ]
+}
+
+/// Linux put together of the parts in the sections of a policy file.
+pub fn parts(sections: &str) -> PolicyDesc {
+    toml::from_str(&format!("name = \"parts\"\nkind = \"linux\"\n{sections}")).expect("a good description")
 }
 
 pub fn who(pid: u32) -> Actor {
@@ -73,7 +83,9 @@ impl World {
             tlb: BTreeMap::new(),
             zeros: BTreeSet::new(),
             promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion)
-                || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty()),
+                || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty())
+                || desc.policy.fault.as_ref().is_some_and(|f| !f.sizes.is_empty())
+                || desc.policy.promotion.is_some(),
         }
     }
 

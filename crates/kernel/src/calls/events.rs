@@ -1,0 +1,279 @@
+//! Events of the trace, obeyed as Linux obeys the system calls behind them.
+
+use super::advice::advise;
+use super::fork::EVENTS_COUNTED;
+use super::layout::identity;
+use super::populate::fill;
+use crate::kernel::Kernel;
+use crate::report::counts::{EventError, Happening};
+use crate::report::region::{Identity, Prot3, RegionKind};
+use crate::space::range::PageRange;
+use crate::space::vma::{Back, Vma};
+use crate::{Actor, Effects, FaultError, KernelError, WorkKind};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, Pid, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_trace::{Advice, Backing, Event, MapFlags};
+
+impl Kernel {
+    pub(crate) fn obey(
+        &mut self,
+        mem: &mut PhysMem,
+        who: Actor,
+        event: &Event,
+        fx: &mut Effects,
+    ) -> Result<(), KernelError> {
+        match event {
+            Event::Switch { pid, .. } => {
+                let slot = self.slot_or_new(mem, *pid, None, fx)?;
+                let cpu = self.cpu();
+                let before = self.on[cpu].pid.replace(*pid);
+                self.shared
+                    .memory
+                    .work
+                    .add(WorkKind::SpaceSwitch, u64::from(before.is_some_and(|before| before != *pid)));
+                self.tag(slot, fx);
+                return Ok(());
+            }
+            Event::Tick => {
+                // The daemons run at once, and sleep as long as ever from when they would have woken.
+                let now = self.wakes_at().unwrap_or(0);
+                return self.wake(mem, now, fx);
+            }
+            Event::Pin { .. }
+            | Event::Invlpg { .. }
+            | Event::Resume
+            | Event::Lost { .. }
+            | Event::Image { .. }
+            | Event::Malloc { .. }
+            | Event::Frames { .. }
+            | Event::Free { .. } => return Ok(()),
+            _ => {}
+        }
+        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
+        self.shared.memory.work.add(WorkKind::Syscall, 1);
+        // Each makes at most two mappings more: to count them all is only worth it now and then.
+        self.obeyed += 1;
+        if self.obeyed.is_multiple_of(EVENTS_COUNTED) {
+            self.check_mappings(0)?;
+        }
+        let done = match event {
+            Event::Mmap { addr, len, prot, flags, backing } => {
+                self.mmap(mem, slot, who.pid, (*addr, *len), *prot, flags, backing, fx)?
+            }
+            Event::Munmap { addr, len } => self.munmap(mem, slot, who.pid, *addr, *len, fx)?,
+            Event::Mprotect { addr, len, prot } => {
+                self.shared.counts.happenings.add(Happening::Mprotect, 1);
+                let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+                match PageRange::exact(space, *addr, *len) {
+                    Ok(pages) => space.mprotect(&mut cx, pages, *prot)?,
+                    Err(error) => Err(error),
+                }
+            }
+            Event::Mremap { old, old_len, new, new_len, keep_old } => {
+                self.shared.counts.happenings.add(Happening::Mremap, 1);
+                let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+                let from = PageRange::exact(space, *old, *old_len);
+                let to = PageRange::exact(space, *new, *new_len);
+                match (from, to) {
+                    (Ok(from), Ok(to)) => space.mremap(&mut cx, from, to, *keep_old)?,
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                }
+            }
+            Event::Madvise { addr, len, advice } => self.madvise(mem, slot, who.pid, *addr, *len, *advice, fx)?,
+            Event::Brk { start, end } => self.brk(mem, slot, who.pid, *start, *end, fx)?,
+            Event::Fork { child, shares_memory } => self.fork(mem, slot, who.pid, *child, *shares_memory, fx)?,
+            Event::Exec { path } => {
+                self.shared.counts.happenings.add(Happening::Exec, 1);
+                self.leave(mem, who.pid, fx);
+                let program = self.shared.regions.program(who.pid, path);
+                self.slot_or_new(mem, who.pid, Some(program), fx)?;
+                Ok(())
+            }
+            Event::Exit { .. } => {
+                self.shared.counts.happenings.add(Happening::Exit, 1);
+                self.leave(mem, who.pid, fx);
+                Ok(())
+            }
+            Event::Clone { .. } | Event::ExitThread => Ok(()),
+            Event::Switch { .. }
+            | Event::Pin { .. }
+            | Event::Invlpg { .. }
+            | Event::Tick
+            | Event::Resume
+            | Event::Lost { .. }
+            | Event::Image { .. }
+            | Event::Malloc { .. }
+            | Event::Frames { .. }
+            | Event::Free { .. } => Ok(()),
+        };
+        if let Err(error) = done {
+            self.fail(error, fx);
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "mmap has them")]
+    fn mmap(
+        &mut self,
+        mem: &mut PhysMem,
+        slot: usize,
+        pid: Pid,
+        (addr, len): (VirtAddr, u64),
+        prot: Prot,
+        flags: &MapFlags,
+        backing: &Backing,
+        fx: &mut Effects,
+    ) -> Result<Result<(), EventError>, KernelError> {
+        self.shared.counts.happenings.add(Happening::Mmap, 1);
+        let pool = self.shared.memory.pool.as_ref().map(|p| p.order);
+        let hugetlb = flags.hugetlb.filter(|&order| pool == Some(order));
+        if flags.hugetlb.is_some() && hugetlb.is_none() {
+            self.fail(EventError::NoPool, fx);
+        }
+        let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
+        let mut pages = match PageRange::around(space, addr, len) {
+            Ok(pages) if len > 0 => pages,
+            _ => return Ok(Err(EventError::Invalid)),
+        };
+        if let Some(order) = hugetlb {
+            if pages.start % order.bytes() != 0 {
+                return Ok(Err(EventError::Invalid));
+            }
+            match pages.end.checked_next_multiple_of(order.bytes()) {
+                Some(end) => pages.end = end,
+                None => return Ok(Err(EventError::Invalid)),
+            }
+        }
+        let cleared = self.clear_out(mem, slot, pid, pages, fx)?;
+        if cleared.is_err() {
+            return Ok(cleared);
+        }
+        let mut vma = Vma {
+            shared: flags.shared,
+            grows_down: flags.grows_down,
+            global: flags.global,
+            hugetlb,
+            ..Vma::anon(prot)
+        };
+        match backing {
+            Backing::File { path, offset } => {
+                let cache = &mut self.shared.memory.cache;
+                let id = cache.file(path);
+                let first = offset >> BASE_SHIFT;
+                cache.reaches(id, first + ((pages.end - pages.start) >> BASE_SHIFT));
+                vma.back = Back::Object(id, first);
+            }
+            Backing::Anon if flags.shared && hugetlb.is_none() => {
+                vma.back = Back::Object(self.shared.memory.cache.memory(), 0)
+            }
+            Backing::Anon => {}
+        }
+        let identity = identity(flags, backing, prot, pages.start);
+        let (manager, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        space.lay(&mut cx, pages, vma, &identity);
+        if flags.populate {
+            let is_short = fill(manager, space, &mut cx, pages).is_err();
+            if is_short {
+                self.fail(EventError::PopulateShort, fx);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn munmap(
+        &mut self,
+        mem: &mut PhysMem,
+        slot: usize,
+        pid: Pid,
+        addr: VirtAddr,
+        len: u64,
+        fx: &mut Effects,
+    ) -> Result<Result<(), EventError>, KernelError> {
+        self.shared.counts.happenings.add(Happening::Munmap, 1);
+        let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
+        match PageRange::exact(space, addr, len) {
+            Ok(pages) if len > 0 => self.clear_out(mem, slot, pid, pages, fx),
+            _ => Ok(Err(EventError::Invalid)),
+        }
+    }
+
+    /// Removes whatever is mapped in a range.
+    pub(crate) fn clear_out(
+        &mut self,
+        mem: &mut PhysMem,
+        slot: usize,
+        pid: Pid,
+        pages: PageRange,
+        fx: &mut Effects,
+    ) -> Result<Result<(), EventError>, KernelError> {
+        let (_, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        if space.cuts_hugetlb(pages) {
+            return Ok(Err(EventError::Invalid));
+        }
+        let gone = space.clear(&mut cx, pages)?;
+        for span in gone {
+            if let Back::Object(id, _) = span.value.back {
+                self.forget_if_unused(id);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "madvise has them")]
+    fn madvise(
+        &mut self,
+        mem: &mut PhysMem,
+        slot: usize,
+        pid: Pid,
+        addr: VirtAddr,
+        len: u64,
+        advice: Advice,
+        fx: &mut Effects,
+    ) -> Result<Result<(), EventError>, KernelError> {
+        self.shared.counts.happenings.add(Happening::Madvise, 1);
+        let (manager, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        let pages = match PageRange::exact(space, addr, len) {
+            Ok(pages) => pages,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(advise(manager, space, &mut cx, pages, advice)?)
+    }
+
+    /// Maps the aligned span around `va` that no event mapped, for traces that tell of no mappings: anonymous, with
+    /// all rights, as far as it is free.
+    ///
+    /// # Errors
+    /// An address the page table cannot translate, or no frame for a page table.
+    pub fn map_implicit(
+        &mut self,
+        mem: &mut PhysMem,
+        who: Actor,
+        va: VirtAddr,
+        fx: &mut Effects,
+    ) -> Result<(), KernelError> {
+        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
+        let size = self.shared.limits.implicit_vma;
+        let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+        // The last page of all stays free, so that every range has an end.
+        let top = !(BASE_BYTES - 1);
+        if !space.is_canonical(va.raw()) || va.raw() >= top {
+            return Err(FaultError::Unmapped { pid: who.pid, va }.into());
+        }
+        let mut start = va.raw() & !(size - 1);
+        let mut end = start.saturating_add(size).min(top);
+        if let Some(below) = space.vmas.below(va.raw()) {
+            start = start.max(below.end);
+        }
+        if let Some(above) = space.vmas.at_or_above(va.raw()) {
+            if above.start <= va.raw() {
+                return Ok(());
+            }
+            end = end.min(above.start);
+        }
+        let all = Prot::RW.with(Prot::X);
+        let identity = Identity { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(all.bits()), origin: 0 };
+        space.lay(&mut cx, PageRange { start, end }, Vma::anon(all), &identity);
+        self.shared.counts.happenings.add(Happening::Implicit, 1);
+        Ok(())
+    }
+}

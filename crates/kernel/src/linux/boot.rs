@@ -1,0 +1,159 @@
+//! Linux put together of the parts that a policy file describes.
+
+use super::Linux;
+use super::compaction::Compaction;
+use super::desc::{Defrag, HugeZeroWrite, HugetlbDesc, LinuxDesc, ThpDesc, ThpEnabled};
+use super::khugepaged::Khugepaged;
+use crate::KernelError;
+use crate::desc::PolicyDesc;
+use crate::memory::Memory;
+use crate::parts::check;
+use crate::parts::desc::{HintSource, PromotionTime};
+use crate::parts::fault_size::{FaultSizes, Listed, Pool, Thp};
+use crate::parts::placement::{Buddy, Placements};
+use crate::parts::promotion::{InPlace, Promotions};
+use crate::parts::traits::MapSize;
+use mmulab_addr::{BASE_BYTES, Bytes, PageOrder, show_bytes};
+use mmulab_pagetable::TableDesc;
+
+fn wrong(key: impl Into<String>, message: impl Into<String>) -> KernelError {
+    KernelError::Description { key: key.into(), message: message.into() }
+}
+
+impl Linux {
+    /// Base pages only.
+    pub fn base(desc: &LinuxDesc) -> Self {
+        Self {
+            desc: desc.clone(),
+            sizes: FaultSizes::Base,
+            placement: Placements::Buddy(Buddy),
+            promotion: Promotions::Never,
+            hints: true,
+            keeps_huge: false,
+            collapses: false,
+            defrag: Defrag::Never,
+            compaction: Compaction::default(),
+            khugepaged: None,
+        }
+    }
+
+    /// Transparent huge pages on a page table that has leaves of 2 MiB.
+    ///
+    /// # Errors
+    /// Sizes that no huge page can have, limits beyond a region, or no such leaf.
+    pub fn thp(desc: &LinuxDesc, thp: &ThpDesc, table: &TableDesc) -> Result<Self, KernelError> {
+        let huge = MapSize::leaf(table, PageOrder::P2M)
+            .ok_or_else(|| wrong("kind", "linux-thp maps pages of 2M, which the machine's page table has none of"))?;
+        let part = Thp::new(thp, desc.zero_page, huge)?;
+        let daemon = thp.khugepaged.clone().map(|daemon| Khugepaged::new(daemon, part.enabled())).transpose();
+        let khugepaged = daemon.map_err(|(key, message)| match key {
+            "" => wrong("thp.khugepaged", message),
+            key => wrong(format!("thp.khugepaged.{key}"), message),
+        })?;
+        Ok(Self {
+            sizes: FaultSizes::Thp(part),
+            keeps_huge: thp.zero_page_write == HugeZeroWrite::Huge,
+            collapses: true,
+            defrag: thp.defrag,
+            khugepaged,
+            ..Self::base(desc)
+        })
+    }
+
+    /// Huge pages out of a pool that is reserved at boot.
+    ///
+    /// # Errors
+    /// A size that the page table has no leaves for, or a pool smaller than a page.
+    pub fn hugetlb(desc: &LinuxDesc, pool: &HugetlbDesc, table: &TableDesc) -> Result<Self, KernelError> {
+        let size = MapSize::leaf(table, pool.size).ok_or_else(|| {
+            wrong("hugetlb.size", format!("the machine's page table has no huge page of {}", pool.size))
+        })?;
+        if pool.pool.0 < pool.size.bytes() {
+            let bytes = show_bytes(pool.pool.0);
+            return Err(wrong("hugetlb.pool", format!("{bytes} holds not one page of {}: give more", pool.size)));
+        }
+        Ok(Self { sizes: FaultSizes::Pool(Pool::new(pool, size)), ..Self::base(desc) })
+    }
+}
+
+impl Linux {
+    /// The parts that the sections of a policy file put together.
+    ///
+    /// # Errors
+    /// Parts that contradict each other, the page table, or the memory.
+    pub fn parts(desc: &PolicyDesc, table: &TableDesc, memory_bytes: u64) -> Result<Self, KernelError> {
+        check::check(desc, table, memory_bytes).map_err(|(key, message)| wrong(key, message))?;
+        let fault = desc.fault.clone().unwrap_or_default();
+        let promotion = desc.promotion.clone().unwrap_or_default();
+        let hints = desc.hints.as_ref().is_none_or(|hints| hints.from == HintSource::Madvise);
+        let sizes = match fault.sizes.is_empty() || fault.enabled == ThpEnabled::Never {
+            true => FaultSizes::Base,
+            false => {
+                let sizes = fault.sizes.iter().map(|&size| MapSize::best(table, size)).collect();
+                FaultSizes::Listed(Listed::new(sizes, fault.enabled, desc.linux.zero_page))
+            }
+        };
+        let full = promotion.size.base_pages() as u32;
+        let in_place = |threshold| InPlace { threshold, needs_accessed: promotion.needs_accessed };
+        let at_faults = match promotion.when {
+            PromotionTime::Never | PromotionTime::Daemon => Promotions::Never,
+            PromotionTime::Full => Promotions::InPlace(in_place(full)),
+            PromotionTime::Threshold => Promotions::InPlace(in_place(promotion.threshold.unwrap_or(full))),
+        };
+        let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
+        let daemon = daemon.map(|daemon| Khugepaged::new(daemon, promotion.enabled)).transpose();
+        let khugepaged = daemon.map_err(|(key, message)| match key {
+            "" => wrong("promotion.daemon", message),
+            key => wrong(format!("promotion.daemon.{key}"), message),
+        })?;
+        Ok(Self {
+            sizes,
+            placement: desc.placement.as_ref().map(|placement| placement.frames).unwrap_or_default().into(),
+            promotion: at_faults,
+            hints,
+            collapses: hints && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
+            khugepaged,
+            ..Self::base(&desc.linux)
+        })
+    }
+}
+
+/// Reserves the pool of huge pages at boot.
+///
+/// # Errors
+/// There is no room for all of it.
+pub(crate) fn reserve(memory: &mut Memory, pool: &HugetlbDesc) -> Result<(), KernelError> {
+    memory.reserve(pool.size, pool.pool).map_err(|got| {
+        wrong(
+            "hugetlb.pool",
+            format!(
+                "only {got} of {} pages of {} could be reserved at boot: make the pool smaller, or the machine's \
+                 memory larger or less fragmented",
+                pool.pool.0 / pool.size.bytes(),
+                pool.size,
+            ),
+        )
+    })
+}
+
+/// Whether the numbers of a description can be honoured.
+///
+/// # Errors
+/// The first that cannot.
+pub(crate) fn check(linux: &LinuxDesc) -> Result<(), KernelError> {
+    let page_sized = |key: &str, bytes: Bytes, max: u64| {
+        if bytes.0.is_power_of_two() && (PageOrder::P4K.bytes()..=max).contains(&bytes.0) {
+            return Ok(());
+        }
+        let (max, found) = (show_bytes(max), show_bytes(bytes.0));
+        Err(wrong(format!("linux.{key}"), format!("must be a power of two from 4K to {max}, not {found}")))
+    };
+    page_sized("fault_around", linux.fault_around, PageOrder::P2M.bytes())?;
+    page_sized("read_around", linux.read_around, PageOrder::P1G.bytes())?;
+    let most = linux.largest_read;
+    if most.0 == 0 || !most.0.is_multiple_of(BASE_BYTES) {
+        let found = show_bytes(most.0);
+        return Err(wrong("linux.largest_read", format!("must be a multiple of 4K and not 0, not {found}")));
+    }
+    page_sized("implicit_vma", linux.implicit_vma, PageOrder::P1G.bytes())
+}

@@ -1,0 +1,163 @@
+//! Linux's memory manager: anonymous and file faults, transparent huge pages, the hugetlb pool, khugepaged, compaction.
+//!
+//! Sources: mm/memory.c, mm/huge_memory.c, mm/hugetlb.c, mm/filemap.c, mm/khugepaged.c, mm/compaction.c and
+//! mm/madvise.c, as named at each function. `docs/concepts/kernel.md` says what is modelled of them and what is not.
+
+mod advice;
+pub(crate) mod boot;
+mod compaction;
+pub(crate) mod desc;
+mod fault;
+mod file_fault;
+mod khugepaged;
+
+use crate::manager::Manager;
+use crate::parts::fault_size::FaultSizes;
+use crate::parts::placement::Placements;
+use crate::parts::promotion::Promotions;
+use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
+use crate::ranges::Span;
+use crate::space::range::PageRange;
+use crate::space::system::SystemCx;
+use crate::space::vma::{Back, HugeAdvice, Vma};
+use crate::space::{AddressSpace, Cx, Found};
+use crate::{Fault, FaultError, KernelError};
+use compaction::Compaction;
+use desc::{AdviceFlush, Defrag, LinuxDesc};
+use khugepaged::Khugepaged;
+use mmulab_addr::{Access, PageOrder, VirtAddr};
+use mmulab_frames::Allocator;
+use mmulab_pagetable::Leaf;
+
+/// Linux, put together of parts.
+pub(crate) struct Linux {
+    desc: LinuxDesc,
+    sizes: FaultSizes,
+    placement: Placements,
+    promotion: Promotions,
+    /// Whether madvise's hints about huge pages are obeyed.
+    hints: bool,
+    /// Whether a store to the huge zero page maps a huge page, rather than splits.
+    keeps_huge: bool,
+    /// Whether MADV_COLLAPSE makes huge pages.
+    collapses: bool,
+    /// What a fault does when no block of 2 MiB is free.
+    defrag: Defrag,
+    compaction: Compaction,
+    /// The daemon that promotes by copy.
+    khugepaged: Option<Khugepaged>,
+}
+
+impl Manager for Linux {
+    fn allocator(&self) -> Allocator {
+        Allocator::Linux
+    }
+
+    fn flush_ceiling(&self) -> u64 {
+        self.desc.flush_ceiling
+    }
+
+    fn advice_flush(&self) -> AdviceFlush {
+        self.desc.advice_flush
+    }
+
+    fn takes_hints(&self) -> bool {
+        self.hints
+    }
+
+    fn heap_end(&self, end: u64) -> u64 {
+        self.sizes.heap_end(end)
+    }
+
+    fn populate(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
+        if let Some(fault) = self.map_larger(space, cx, hole)? {
+            return Ok(fault);
+        }
+        match hole.span.value.back {
+            Back::Anon => self.map_anon(space, cx, hole),
+            Back::Object(..) => self.map_object(space, cx, hole),
+        }
+    }
+
+    fn store(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        va: VirtAddr,
+        leaf: Leaf,
+    ) -> Result<Fault, FaultError> {
+        self.write_protected(space, cx, span, va, leaf)
+    }
+
+    fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        self.mark_free(space, cx, pages)
+    }
+
+    fn will_need(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) {
+        self.read_ahead(space, cx, pages);
+    }
+
+    fn collapse(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        self.collapse_all(space, cx, pages)
+    }
+
+    /// Direct compaction: for a fault that wants a huge page, where none is free and `defrag` says so; or, with
+    /// `defer`, after the fault.
+    #[inline]
+    fn before_fault(&mut self, system: &mut SystemCx, slot: usize, va: VirtAddr) -> bool {
+        if self.defrag == Defrag::Never || system.shared.memory.frames.has_block(PageOrder::P2M) {
+            return false;
+        }
+        let later = self.defrag == Defrag::Defer;
+        let wants = system.spaces[slot].as_ref().is_some_and(|space| {
+            let Some(span) = space.vmas.find(va.raw()) else { return false };
+            let Found::Hole(room) = space.probe(system.mem, va) else { return false };
+            (later || self.compacts(span.value.advice))
+                && self.wants_huge(&Hole { span, va, access: Access::Write, room })
+        });
+        if wants && !later {
+            self.compaction.compact(system, va.raw());
+        }
+        wants && later
+    }
+
+    fn after_fault(&mut self, system: &mut SystemCx, va: VirtAddr) {
+        self.compaction.compact(system, va.raw());
+    }
+
+    #[inline]
+    fn wakes_at(&self) -> Option<u64> {
+        self.khugepaged.as_ref().map(Khugepaged::wakes_at)
+    }
+
+    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) -> Result<(), KernelError> {
+        match &mut self.khugepaged {
+            Some(daemon) => daemon.wake(system, &mut self.compaction, now_ns),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Linux {
+    /// Whether a fault in a mapping with this advice compacts memory itself when no block is free.
+    fn compacts(&self, advice: HugeAdvice) -> bool {
+        match self.defrag {
+            Defrag::Always => true,
+            Defrag::Madvise => advice == HugeAdvice::Huge,
+            Defrag::Defer | Defrag::Never => false,
+        }
+    }
+
+    /// Whether the first size that a fault tries needs a block of 2 MiB.
+    fn wants_huge(&self, hole: &Hole) -> bool {
+        let is_huge = |size: MapSize| size.order() == PageOrder::P2M;
+        self.sizes.sizes() > 0
+            && match self.sizes.candidate(0, hole, |_, _| true) {
+                Candidate::Fits { size, supply: Supply::Frames, .. } => is_huge(size),
+                Candidate::Fits { supply: Supply::ZeroPage | Supply::Pool, .. }
+                | Candidate::Refused(_)
+                | Candidate::NotConsidered => false,
+            }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the kernel asks of a memory manager: Linux's or FreeBSD's.
+//!
+//! ```text
+//! fault --> Manager::fault --> serve --+-- nothing mapped ----> populate  (the manager's)
+//!                                      +-- read-only, store --> store     (the manager's)
+//!                                      '-- allowed already ---> spurious
+//! ```
+
+use crate::parts::traits::Hole;
+use crate::ranges::Span;
+use crate::report::counts::{FaultKind, Happening};
+use crate::space::range::PageRange;
+use crate::space::system::SystemCx;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx, Found, Gather};
+use crate::{AdviceFlush, Fault, FaultError, KernelError};
+use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
+use mmulab_frames::Allocator;
+use mmulab_pagetable::Leaf;
+
+/// The entry points at which memory managers differ.
+pub(crate) trait Manager {
+    /// The allocator that memory is booted with.
+    fn allocator(&self) -> Allocator;
+
+    /// How many pages a flush may name before the whole address space is flushed instead.
+    fn flush_ceiling(&self) -> u64;
+
+    /// Which changes of one madvise call are flushed together.
+    fn advice_flush(&self) -> AdviceFlush;
+
+    /// Whether MADV_HUGEPAGE and MADV_NOHUGEPAGE reach the mapping.
+    fn takes_hints(&self) -> bool;
+
+    /// Where a brk heap ends that the program wants to end at `end`.
+    fn heap_end(&self, end: u64) -> u64;
+
+    /// Maps something where nothing was.
+    fn populate(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError>;
+
+    /// Serves a store to a page that is mapped without the right to it.
+    fn store(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        span: &Span<Vma>,
+        va: VirtAddr,
+        leaf: Leaf,
+    ) -> Result<Fault, FaultError>;
+
+    /// MADV_FREE of private anonymous memory.
+    fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError>;
+
+    /// MADV_WILLNEED.
+    fn will_need(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange);
+
+    /// MADV_COLLAPSE.
+    fn collapse(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError>;
+
+    /// Work on the whole system before a fault at `va` is served, such as compaction; whether [`Self::after_fault`] is
+    /// wanted.
+    fn before_fault(&mut self, system: &mut SystemCx, slot: usize, va: VirtAddr) -> bool;
+
+    /// Work on the whole system after the fault.
+    fn after_fault(&mut self, system: &mut SystemCx, va: VirtAddr);
+
+    /// When a daemon wants to run next, in simulated nanoseconds since the start; never, if there is none.
+    fn wakes_at(&self) -> Option<u64>;
+
+    /// Lets the daemons run that are due.
+    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) -> Result<(), KernelError>;
+
+    /// Makes `va` usable for `access`, or says why it cannot be.
+    fn fault(&self, space: &mut AddressSpace, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        let mut grown = false;
+        if space.vmas.find(va.raw()).is_none() {
+            grown = space.is_canonical(va.raw()) && space.grow_stack(cx, va.raw());
+            if !grown {
+                cx.counts.happenings.add(Happening::Violation, 1);
+                return Err(FaultError::Unmapped { pid: cx.pid, va });
+            }
+        }
+        let Some(span) = space.vmas.find(va.raw()) else { unreachable!("found or grown above") };
+        if !span.value.prot.allows(access) {
+            cx.counts.happenings.add(Happening::Violation, 1);
+            return Err(FaultError::Protection { pid: cx.pid, va });
+        }
+        let mut fault = self.serve(space, cx, va, access)?;
+        fault.stack_growth = grown;
+        cx.counts.faults.add(fault.kind, 1);
+        cx.counts.huge_faults += u64::from(fault.order > PageOrder::P4K);
+        if cx.fx.narrate
+            && let Found::Leaf(leaf) = space.probe(cx.mem, va)
+        {
+            AddressSpace::tell_fault(cx, fault.kind, va.raw(), &leaf);
+        }
+        Ok(fault)
+    }
+
+    /// Serves an access the mapping allows.
+    fn serve(&self, space: &mut AddressSpace, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        let Some(span) = space.vmas.find(va.raw()).cloned() else { unreachable!("the caller found the mapping") };
+        cx.memory.resident.act_for(space.region(va.raw()));
+        match space.probe(cx.mem, va) {
+            Found::Leaf(leaf) if access == Access::Write && !leaf.prot.has(Prot::W) => {
+                self.store(space, cx, &span, va, leaf)
+            }
+            Found::Leaf(leaf) => {
+                let mut gather = Gather::default();
+                gather.note(va.align_down(leaf.order).raw(), leaf.order);
+                space.finish(cx, gather);
+                Ok(Fault::of(FaultKind::Spurious, leaf.order))
+            }
+            Found::Hole(room) => self.populate(space, cx, &Hole { span: &span, va, access, room }),
+        }
+    }
+}

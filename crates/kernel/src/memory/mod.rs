@@ -1,0 +1,415 @@
+//! The kernel's hold on physical memory: the allocator, the users of each frame, the page cache, the hugetlb pool.
+
+pub(crate) mod cache;
+pub(crate) mod objects;
+pub(crate) mod pages;
+pub(crate) mod reservations;
+pub(crate) mod resident;
+mod tables;
+
+use crate::memory::cache::{Cache, ObjectId};
+use crate::memory::objects::Objects;
+use crate::memory::pages::{Page, Pages, Use};
+use crate::memory::reservations::Reservations;
+use crate::memory::resident::Residency;
+use crate::report::region::RegionId;
+use crate::report::regions::Fold;
+use crate::report::tally::Tally;
+use crate::{Bytes, Stop, Stored, TableCounts, Told, WorkKind};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
+use mmulab_frames::{Frames, Mobility};
+use rustc_hash::FxHashMap;
+
+/// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
+const RECLAIM_BATCH: usize = 32;
+
+/// Huge pages set aside at boot.
+pub struct Pool {
+    pub order: PageOrder,
+    pub total: u64,
+    free: Vec<Pfn>,
+    /// Pages of the pool of which parts were unmapped: frames still used, by first frame.
+    broken: FxHashMap<Pfn, u64>,
+}
+
+impl Pool {
+    pub fn used(&self) -> u64 {
+        self.total - self.free.len() as u64
+    }
+}
+
+/// Physical memory as the kernel manages it.
+pub struct Memory {
+    pub frames: Frames,
+    pub pages: Pages,
+    pub cache: Cache,
+    pub pool: Option<Pool>,
+    /// Reservations, if the placement part makes any.
+    pub reservations: Reservations,
+    /// Anonymous objects, which reservations belong to.
+    pub objects: Objects,
+    /// The page of zeros that loads of untouched memory see.
+    pub zero: Pfn,
+    /// The same of 2 MiB, made when first wanted.
+    pub huge_zero: Option<Pfn>,
+    /// Work done since it was last collected.
+    pub work: Tally<WorkKind>,
+    /// Base frames used by private pages now.
+    pub anon_frames: u64,
+    /// Page-table frames in use.
+    pub table_frames: u64,
+    pub table_frames_peak: u64,
+    /// What tables did of their own accord.
+    pub table_counts: TableCounts,
+    /// Of that, what is worth telling, since it was last collected.
+    pub table_news: Vec<Told>,
+    /// The most that private pages and the page cache held together, in base frames.
+    pub resident_peak: u64,
+    /// The most that private pages held, and the most that pages of files did.
+    pub private_peak: u64,
+    pub file_peak: u64,
+    pub cache_dropped: u64,
+    /// Whom resident frames are for.
+    pub resident: Residency,
+    /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
+    pub touched: Option<Vec<Stored>>,
+    /// The processor that allocates.
+    pub cpu: u16,
+    /// Whether the user wants an end.
+    pub stop: Stop,
+}
+
+impl Memory {
+    pub fn new(mut frames: Frames, total_frames: u64) -> Option<Self> {
+        let zero = frames.alloc(PageOrder::P4K, Mobility::Unmovable, 0)?;
+        Some(Self {
+            frames,
+            pages: Pages::new(total_frames),
+            cache: Cache::default(),
+            pool: None,
+            reservations: Reservations::default(),
+            objects: Objects::default(),
+            zero,
+            huge_zero: None,
+            work: Tally::default(),
+            anon_frames: 0,
+            table_frames: 0,
+            table_frames_peak: 0,
+            table_counts: TableCounts::default(),
+            table_news: Vec::new(),
+            resident_peak: 0,
+            private_peak: 0,
+            file_peak: 0,
+            cache_dropped: 0,
+            resident: Residency::default(),
+            touched: None,
+            cpu: 0,
+            stop: Stop::default(),
+        })
+    }
+
+    /// Sets huge pages aside; how many there is room for, if not for all.
+    pub fn reserve(&mut self, order: PageOrder, size: Bytes) -> Result<(), u64> {
+        let total = size.0 / order.bytes();
+        let mut free = Vec::new();
+        for got in 0..total {
+            free.push(self.frames.alloc_contiguous(order).ok_or(got)?);
+        }
+        // Popped from the end: the lowest addresses are used first.
+        free.sort_unstable_by(|a, b| b.cmp(a));
+        self.pool = Some(Pool { order, total, free, broken: FxHashMap::default() });
+        Ok(())
+    }
+
+    /// The kernel stores to the `order` frames from `pfn` on.
+    #[inline]
+    pub fn touch(&mut self, pfn: Pfn, order: PageOrder) {
+        let Some(touched) = &mut self.touched else { return };
+        let frames = order.base_pages();
+        // Frames are mostly handed out in order: millions of them are few runs.
+        match touched.last_mut() {
+            Some(last) if !last.is_node && last.first.0 + last.frames == pfn.0 => last.frames += frames,
+            _ => touched.push(Stored { first: pfn, frames, is_node: false }),
+        }
+    }
+
+    /// The same, of a block that page tables are to be merged in.
+    pub fn touch_node(&mut self, pfn: Pfn, order: PageOrder) {
+        if let Some(touched) = &mut self.touched {
+            touched.push(Stored { first: pfn, frames: order.base_pages(), is_node: true });
+        }
+    }
+
+    /// A zeroed or to-be-copied-to page for a process's own use, with one user.
+    pub fn take_anon(&mut self, order: PageOrder) -> Option<Pfn> {
+        let pfn = self.take_frames(order)?;
+        let region = self.resident.acting();
+        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, region, ..Page::default() };
+        self.hold(order.base_pages());
+        Some(pfn)
+    }
+
+    /// The block of `order` at `pfn`, if it is free, as [`Self::take_anon`] gives one; whether it is taken now.
+    pub fn take_anon_at(&mut self, pfn: Pfn, order: PageOrder) -> bool {
+        let is_taken = self.frames.take_at(pfn, order);
+        if is_taken {
+            self.own_anon(pfn, order);
+        }
+        is_taken
+    }
+
+    /// The block of `order` that begins `offset` frames into a free block of size `whole`, whose other frames go back;
+    /// nothing if no such block is free.
+    pub fn take_anon_within(&mut self, whole: PageOrder, offset: u64, order: PageOrder) -> Option<Pfn> {
+        if !self.frames.has_block(whole) {
+            return None;
+        }
+        let head = self.frames.alloc(whole, Mobility::Movable, self.cpu)?;
+        let (pfn, behind) = (Pfn(head.0 + offset), offset + order.base_pages());
+        self.frames.free_run(head, offset);
+        self.frames.free_run(Pfn(head.0 + behind), whole.base_pages() - behind);
+        self.own_anon(pfn, order);
+        Some(pfn)
+    }
+
+    /// A block that the allocator was asked for by its place becomes a private page with one user.
+    fn own_anon(&mut self, pfn: Pfn, order: PageOrder) {
+        self.work.add(WorkKind::LargeBlock, 1);
+        let region = self.resident.acting();
+        *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, region, ..Page::default() };
+        self.hold(order.base_pages());
+    }
+
+    /// The same out of the pool.
+    pub fn take_pooled(&mut self) -> Option<Pfn> {
+        let pool = self.pool.as_mut()?;
+        let pfn = pool.free.pop()?;
+        let (order, region) = (pool.order, self.resident.acting());
+        *self.pages.get_mut(pfn) =
+            Page { refs: 1, order: order.get(), used: Use::Anon, pooled: true, region, ..Page::default() };
+        self.work.add(WorkKind::PoolPage, 1);
+        self.hold(order.base_pages());
+        Some(pfn)
+    }
+
+    fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
+        if order == PageOrder::P4K {
+            return self.take_base();
+        }
+        self.work.add(WorkKind::LargeBlock, 1);
+        self.frames.alloc(order, Mobility::Movable, self.cpu)
+    }
+
+    /// A base frame: out of the allocator, a broken reservation, or the page cache.
+    pub fn take_base(&mut self) -> Option<Pfn> {
+        self.work.add(WorkKind::BaseFrame, 1);
+        self.take_of(Mobility::Movable)
+    }
+
+    pub(crate) fn take_of(&mut self, mobility: Mobility) -> Option<Pfn> {
+        loop {
+            let got = self.frames.alloc(PageOrder::P4K, mobility, self.cpu);
+            if got.is_some() || !self.reservations.break_oldest(&mut self.frames) {
+                break got;
+            }
+        }
+        .or_else(|| {
+            self.reclaim();
+            if self.frames.free_frames() == 0 {
+                self.frames.drop_held(RECLAIM_BATCH as u64);
+            }
+            self.frames.alloc(PageOrder::P4K, mobility, self.cpu)
+        })
+    }
+
+    /// Drops clean file pages nobody maps.
+    fn reclaim(&mut self) {
+        let pages = &self.pages;
+        let droppable = |pfn| {
+            let page: Page = pages.get(pfn);
+            page.refs == 1 && !page.dirty
+        };
+        for pfn in self.cache.reclaim(RECLAIM_BATCH, droppable) {
+            self.cache_dropped += 1;
+            self.resident.give_back(self.pages.get(pfn).region, 1);
+            self.release_base(pfn);
+        }
+    }
+
+    /// Brings a page of a file into the cache, or makes one of shared memory.
+    pub fn take_cached(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
+        let pfn = self.take_frames(PageOrder::P4K)?;
+        self.touch(pfn, PageOrder::P4K);
+        self.keep_cached(id, page, pfn, 0);
+        Some(pfn)
+    }
+
+    /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the
+    /// frames that were in use then, together as far as a guest's did; else in the frames that are next.
+    pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
+        if self.cache.placed(id, page).is_none() {
+            let (first, wanted) = self.cache.unplaced_around(id, page);
+            let mut at = first;
+            while at <= page
+                && let Some((base, pages)) = self.frames.take_held(first + wanted - at)
+            {
+                self.cache.place(id, at, base, pages);
+                at += pages;
+            }
+        }
+        let Some(pfn) = self.cache.placed(id, page) else { return self.take_cached(id, page) };
+        self.touch(pfn, PageOrder::P4K);
+        self.keep_cached(id, page, pfn, 0);
+        Some(pfn)
+    }
+
+    /// A frame holds a page of a file or of shared memory from now on; with reservations, of that object.
+    pub fn keep_cached(&mut self, id: ObjectId, page: u64, pfn: Pfn, object: u32) {
+        let region = self.resident.acting();
+        *self.pages.get_mut(pfn) = Page { refs: 1, used: Use::Cache, object, region, ..Page::default() };
+        self.cache.put(id, page, pfn);
+        self.resident.take(1);
+        self.note_peak();
+    }
+
+    /// Private frames more, for the region that acts.
+    pub fn hold(&mut self, frames: u64) {
+        self.anon_frames += frames;
+        self.resident.take(frames);
+        self.note_peak();
+    }
+
+    /// Pages in the cache by the region that they are resident for.
+    pub fn cached_by_region(&self) -> FxHashMap<RegionId, u64> {
+        let mut found = FxHashMap::default();
+        for (pfn, ..) in self.cache.frames() {
+            *found.entry(self.pages.get(pfn).region).or_insert(0) += 1;
+        }
+        found
+    }
+
+    /// Regions are no more: the rows of their kinds have what is resident for them.
+    pub fn fold_regions(&mut self, folds: &[Fold]) {
+        let into: FxHashMap<RegionId, RegionId> = folds.iter().map(|fold| (fold.from, fold.into)).collect();
+        for (pfn, ..) in self.cache.frames() {
+            let page = self.pages.get_mut(pfn);
+            if let Some(&region) = into.get(&page.region) {
+                page.region = region;
+            }
+        }
+        folds.iter().for_each(|&fold| self.resident.fold(fold));
+    }
+
+    /// Forgets shared memory that nobody maps.
+    pub fn forget(&mut self, id: ObjectId) {
+        for pfn in self.cache.forget(id) {
+            self.drop_base(pfn);
+        }
+    }
+
+    /// The huge zero page, made now if it is not there.
+    pub fn take_huge_zero(&mut self) -> Option<Pfn> {
+        if self.huge_zero.is_none() {
+            self.work.add(WorkKind::LargeBlock, 1);
+            let pfn = self.frames.alloc(PageOrder::P2M, Mobility::Unmovable, self.cpu)?;
+            self.work.add(WorkKind::ZeroBytes, PageOrder::P2M.bytes());
+            self.huge_zero = Some(pfn);
+        }
+        self.huge_zero
+    }
+
+    /// Whether a mapped frame is part of a zero page.
+    #[inline]
+    pub fn is_zero(&self, pfn: Pfn) -> bool {
+        pfn == self.zero || self.huge_zero.is_some_and(|z| pfn.0.wrapping_sub(z.0) < PageOrder::P2M.base_pages())
+    }
+
+    /// One mapping more of the `order` frames from `pfn`.
+    pub fn share(&mut self, pfn: Pfn, order: PageOrder) {
+        if !self.is_zero(pfn) {
+            self.pages.share(pfn, order);
+        }
+    }
+
+    /// One mapping less of the `order` frames from `pfn`.
+    pub fn drop_mapping(&mut self, pfn: Pfn, order: PageOrder) {
+        if self.is_zero(pfn) {
+            return;
+        }
+        if order == PageOrder::P4K {
+            self.drop_base(pfn);
+        } else if self.pages.is_whole(pfn, order) {
+            let page = self.pages.get_mut(pfn);
+            page.refs -= 1;
+            if page.refs == 0 {
+                self.release_large(pfn, order);
+            }
+        } else {
+            for i in 0..order.base_pages() {
+                self.drop_base(Pfn(pfn.0 + i));
+            }
+        }
+    }
+
+    fn drop_base(&mut self, pfn: Pfn) {
+        let page = self.pages.get_mut(pfn);
+        page.refs -= 1;
+        if page.refs != 0 {
+            return;
+        }
+        let (used, pooled) = (page.used, page.pooled);
+        self.resident.give_back(page.region, 1);
+        if used == Use::Anon {
+            self.anon_frames -= 1;
+        }
+        match &mut self.pool {
+            Some(pool) if pooled => {
+                let head = pfn.align_down(pool.order);
+                let left = pool.broken.entry(head).or_insert(pool.order.base_pages());
+                *left -= 1;
+                if *left == 0 {
+                    pool.broken.remove(&head);
+                    pool.free.push(head);
+                    self.work.add(WorkKind::PoolPage, 1);
+                }
+            }
+            _ => self.release_base(pfn),
+        }
+    }
+
+    fn release_base(&mut self, pfn: Pfn) {
+        *self.pages.get_mut(pfn) = Page::default();
+        self.work.add(WorkKind::BaseFrame, 1);
+        if !self.reservations.give(pfn, &mut self.frames, self.cpu) {
+            self.frames.free(pfn, PageOrder::P4K, self.cpu);
+        }
+    }
+
+    fn release_large(&mut self, pfn: Pfn, order: PageOrder) {
+        self.anon_frames -= order.base_pages();
+        let Page { pooled, region, .. } = self.pages.get(pfn);
+        self.resident.give_back(region, order.base_pages());
+        *self.pages.get_mut(pfn) = Page::default();
+        match &mut self.pool {
+            Some(pool) if pooled => {
+                pool.free.push(pfn);
+                self.work.add(WorkKind::PoolPage, 1);
+            }
+            _ => {
+                self.work.add(WorkKind::LargeBlock, 1);
+                self.frames.free(pfn, order, self.cpu);
+            }
+        }
+    }
+
+    fn note_peak(&mut self) {
+        self.resident_peak = self.resident_peak.max(self.anon_frames + self.cache.pages());
+        self.private_peak = self.private_peak.max(self.anon_frames);
+        self.file_peak = self.file_peak.max(self.cache.file_pages());
+    }
+
+    /// Bytes of private pages and the page cache.
+    pub fn resident_bytes(&self) -> u64 {
+        (self.anon_frames + self.cache.pages()) * BASE_BYTES
+    }
+}

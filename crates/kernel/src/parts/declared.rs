@@ -1,0 +1,165 @@
+//! What a policy is, in the terms that papers compare policies by, from what its file declares.
+//!
+//! The columns are those of Table II of "Elastic Translations" (paper 3).
+
+use super::desc::{HintSource, PromotionTime};
+use super::placement::PlacementKind;
+use crate::desc::{PolicyDesc, PolicyKind};
+use crate::linux::desc::{AppliesTo, ThpDesc, ThpEnabled, ThpSize};
+use mmulab_addr::PageOrder;
+use serde::Serialize;
+
+/// A policy's row in a table of policies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// The sizes that faults map, in the order in which they are tried.
+    pub fault_sizes: Vec<PageOrder>,
+    /// Where the frames of private pages come from.
+    pub allocation: String,
+    /// The sizes that smaller pages are promoted to.
+    pub promotion_sizes: Vec<PageOrder>,
+    /// When and how they are promoted.
+    pub promotion: Vec<String>,
+    /// Who says where larger pages are worth while.
+    pub hints: String,
+    /// In which of a virtual machine's kernels the policy runs.
+    pub virtualised: String,
+}
+
+impl PolicyDesc {
+    /// What the policy is.
+    pub fn declared(&self) -> Declared {
+        let mut row = match self.kind {
+            PolicyKind::Linux4k => Declared::base(self),
+            PolicyKind::LinuxThp => Declared::thp(self),
+            PolicyKind::Hugetlb => Declared::pool(self),
+            PolicyKind::Freebsd => Declared::freebsd(self),
+            PolicyKind::Linux => Declared::parts(self),
+        };
+        row.fault_sizes.push(PageOrder::P4K);
+        row
+    }
+}
+
+impl Declared {
+    /// Base pages, before anything else is declared.
+    fn base(desc: &PolicyDesc) -> Self {
+        Self {
+            name: desc.name.clone(),
+            fault_sizes: Vec::new(),
+            allocation: PlacementKind::Buddy.name().into(),
+            promotion_sizes: Vec::new(),
+            promotion: Vec::new(),
+            hints: "none".into(),
+            // No part knows whether its kernel is a guest's or a host's.
+            virtualised: "guest, host".into(),
+        }
+    }
+
+    fn promotes(&mut self, size: PageOrder, how: impl Into<String>) {
+        if !self.promotion_sizes.contains(&size) {
+            self.promotion_sizes.push(size);
+        }
+        self.promotion.push(how.into());
+    }
+
+    fn thp(desc: &PolicyDesc) -> Self {
+        let mut row = Self { hints: "madvise".into(), ..Self::base(desc) };
+        let thp: ThpDesc = desc.thp.clone().unwrap_or_default();
+        let is_on = |size: ThpSize| match size {
+            ThpSize::Always | ThpSize::Madvise => true,
+            ThpSize::Inherit => thp.enabled != ThpEnabled::Never,
+            ThpSize::Never => false,
+        };
+        if !thp.sizes.contains_key(&PageOrder::P2M) && is_on(ThpSize::Inherit) {
+            row.fault_sizes.push(PageOrder::P2M);
+        }
+        row.fault_sizes.extend(thp.sizes.iter().rev().filter(|size| is_on(*size.1)).map(|size| *size.0));
+        row.promotes(PageOrder::P2M, "copy, on MADV_COLLAPSE");
+        if thp.khugepaged.is_some() {
+            row.promotes(PageOrder::P2M, "copy, by a daemon");
+        }
+        row
+    }
+
+    fn pool(desc: &PolicyDesc) -> Self {
+        let mut row = Self { allocation: "pool reserved at boot".into(), ..Self::base(desc) };
+        if let Some(pool) = &desc.hugetlb {
+            row.fault_sizes.push(pool.size);
+            row.hints = match pool.applies_to {
+                AppliesTo::Explicit => "MAP_HUGETLB",
+                AppliesTo::Anon | AppliesTo::AllPrivate => "linking with libhugetlbfs, MAP_HUGETLB",
+            }
+            .into();
+        }
+        row
+    }
+
+    fn freebsd(desc: &PolicyDesc) -> Self {
+        let mut row = Self::base(desc);
+        let freebsd = desc.freebsd.clone().unwrap_or_default();
+        row.allocation = match freebsd.levels.is_empty() {
+            true => "vm_phys".into(),
+            false => reservation(&freebsd.levels),
+        };
+        if freebsd.promotion {
+            row.promotes(PageOrder::P2M, in_place(freebsd.promotion_threshold));
+        }
+        row
+    }
+
+    fn parts(desc: &PolicyDesc) -> Self {
+        let mut row = Self::base(desc);
+        if let Some(fault) = desc.fault.as_ref().filter(|fault| fault.enabled != ThpEnabled::Never) {
+            row.fault_sizes = fault.sizes.clone();
+            row.fault_sizes.sort_by(|a, b| b.cmp(a));
+        }
+        let placement = desc.placement.clone().unwrap_or_default();
+        row.allocation = match placement.levels.is_empty() {
+            true => placement.frames.name().into(),
+            false => reservation(&placement.levels),
+        };
+        let hints = desc.hints.as_ref().map_or(HintSource::Madvise, |hints| hints.from);
+        match hints {
+            HintSource::Madvise => row.hints = "madvise".into(),
+            HintSource::None => {}
+        }
+        let promotion = desc.promotion.clone().unwrap_or_default();
+        match promotion.when {
+            PromotionTime::Never => {}
+            PromotionTime::Full => row.promotes(promotion.size, in_place(promotion.size.base_pages() as u32)),
+            PromotionTime::Threshold => {
+                row.promotes(promotion.size, in_place(promotion.threshold.unwrap_or_default()));
+            }
+            PromotionTime::Daemon => row.promotes(promotion.size, "copy, by a daemon"),
+        }
+        if desc.has_huge_parts() && hints == HintSource::Madvise {
+            row.promotes(PageOrder::P2M, "copy, on MADV_COLLAPSE");
+        }
+        row
+    }
+}
+
+fn reservation(levels: &[PageOrder]) -> String {
+    let mut levels = levels.to_vec();
+    levels.sort_by(|a, b| b.cmp(a));
+    let sizes: Vec<_> = levels.iter().map(ToString::to_string).collect();
+    format!("{} of {}", PlacementKind::Reservation.name(), sizes.join(", "))
+}
+
+fn in_place(threshold: u32) -> String {
+    match threshold {
+        512 => "in place, when full".into(),
+        pages => format!("in place, from {pages} pages on"),
+    }
+}
+
+impl PolicyDesc {
+    /// Whether parts of kind `linux` make pages of 2 MiB that MADV_COLLAPSE could make, too.
+    pub(crate) fn has_huge_parts(&self) -> bool {
+        let faults = self.fault.as_ref().is_some_and(|fault| fault.sizes.contains(&PageOrder::P2M));
+        faults || self.promotion.as_ref().is_some_and(|promotion| promotion.when == PromotionTime::Daemon)
+    }
+}

@@ -1,0 +1,134 @@
+//! Fault size *thp*: Linux's transparent huge pages of 2 MiB, and the smaller sizes that are enabled (mTHP).
+
+use crate::KernelError;
+use crate::linux::desc::{ThpDesc, ThpEnabled, ThpSize};
+use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
+use crate::report::counts::Refusal;
+use crate::space::vma::HugeAdvice;
+use mmulab_addr::{Access, PageOrder};
+
+/// The smallest huge page: order 2 (`THP_ORDERS_ALL_ANON` in include/linux/huge_mm.h).
+const SMALLEST: PageOrder = PageOrder::new(2);
+
+/// Transparent huge pages: 2 MiB at the first fault in an aligned region of private anonymous memory, where
+/// `do_huge_pmd_anonymous_page` in mm/huge_memory.c and `thp_vma_allowable_order` allow it; else the largest mTHP size
+/// that is enabled, fits, is empty and has a free block (`alloc_anon_folio` in mm/memory.c).
+#[derive(Clone, Debug)]
+pub(crate) struct Thp {
+    /// The leaf of 2 MiB.
+    huge: MapSize,
+    /// Where pages of 2 MiB are used.
+    enabled: ThpEnabled,
+    /// Whether a load of an untouched region maps the huge zero page.
+    huge_zero_page: bool,
+    /// Whether a load of an untouched page maps the zero page: then no mTHP size is considered for loads.
+    zero_page: bool,
+    /// The sizes below 2 MiB that are not disabled, the largest first, and where each is used.
+    mthp: Vec<(MapSize, ThpEnabled)>,
+}
+
+impl Thp {
+    /// The part that `desc` describes; `huge` is the page table's leaf of 2 MiB.
+    ///
+    /// # Errors
+    /// Sizes that no huge page can have.
+    pub fn new(desc: &ThpDesc, zero_page: bool, huge: MapSize) -> Result<Self, KernelError> {
+        if let Some(size) = desc.sizes.keys().find(|&&s| s < SMALLEST || s > PageOrder::P2M) {
+            return Err(KernelError::Description {
+                key: "thp.sizes".into(),
+                message: format!("{size} is no size of huge page: give sizes from {SMALLEST} to 2M"),
+            });
+        }
+        let named = desc.sizes.keys().copied().rev().filter(|&order| order < PageOrder::P2M);
+        let sizes = named.map(|order| (MapSize::block(order), enabled(desc, order)));
+        Ok(Self {
+            huge,
+            enabled: enabled(desc, PageOrder::P2M),
+            huge_zero_page: desc.zero_page,
+            zero_page,
+            mthp: sizes.filter(|size| size.1 != ThpEnabled::Never).collect(),
+        })
+    }
+
+    /// Where pages of 2 MiB are used.
+    pub fn enabled(&self) -> ThpEnabled {
+        self.enabled
+    }
+
+    /// The reasons are looked for in the order of this function, and the first that holds is counted.
+    #[inline]
+    fn huge(&self, hole: &Hole) -> Candidate {
+        let (order, vma) = (self.huge.order(), &hole.span.value);
+        let refused = if !vma.is_anon() {
+            Refusal::ThpNotAnonymous
+        } else if self.enabled == ThpEnabled::Never {
+            Refusal::ThpNever
+        } else if vma.advice == HugeAdvice::NoHuge {
+            Refusal::ThpNohugepage
+        } else if !self.enabled.allows(vma.advice) {
+            Refusal::ThpNotAdvised
+        } else if !hole.fits(order) {
+            Refusal::ThpOutsideVma
+        } else if hole.room < order {
+            Refusal::ThpPopulated
+        } else {
+            let is_load = hole.access != Access::Write;
+            let supply = if is_load && self.huge_zero_page { Supply::ZeroPage } else { Supply::Frames };
+            return Candidate::Fits { size: self.huge, supply, if_none: Refusal::ThpNoBlock };
+        };
+        Candidate::Refused(refused)
+    }
+
+    fn mthp(
+        &self,
+        (size, enabled): (MapSize, ThpEnabled),
+        hole: &Hole,
+        is_empty: impl Fn(u64, u64) -> bool,
+    ) -> Candidate {
+        let vma = &hole.span.value;
+        // A load of untouched memory maps the zero page, a base page at a time.
+        let maps_zero_page = hole.access != Access::Write && self.zero_page;
+        if !vma.is_anon() || maps_zero_page || !enabled.allows(vma.advice) {
+            return Candidate::NotConsidered;
+        }
+        let (order, start) = (size.order(), hole.start(size.order()));
+        if !hole.fits(order) {
+            Candidate::Refused(Refusal::MthpOutsideVma)
+        } else if !is_empty(start, start + order.bytes()) {
+            Candidate::Refused(Refusal::MthpPopulated)
+        } else {
+            Candidate::Fits { size, supply: Supply::Frames, if_none: Refusal::MthpNoBlock }
+        }
+    }
+}
+
+/// Where pages of `order` are used.
+fn enabled(desc: &ThpDesc, order: PageOrder) -> ThpEnabled {
+    match desc.sizes.get(&order) {
+        Some(ThpSize::Always) => ThpEnabled::Always,
+        Some(ThpSize::Madvise) => ThpEnabled::Madvise,
+        Some(ThpSize::Never) => ThpEnabled::Never,
+        Some(ThpSize::Inherit) => desc.enabled,
+        // `huge_anon_orders_inherit` begins as the order of a PMD alone.
+        None if order == PageOrder::P2M => desc.enabled,
+        None => ThpEnabled::Never,
+    }
+}
+
+impl FaultSize for Thp {
+    fn sizes(&self) -> usize {
+        1 + self.mthp.len()
+    }
+
+    #[inline]
+    fn candidate(&self, index: usize, hole: &Hole, is_empty: impl Fn(u64, u64) -> bool) -> Candidate {
+        match index.checked_sub(1) {
+            None => self.huge(hole),
+            Some(index) => self.mthp(self.mthp[index], hole, is_empty),
+        }
+    }
+
+    fn ends_family(&self, index: usize) -> bool {
+        index == 0 || index == self.mthp.len()
+    }
+}

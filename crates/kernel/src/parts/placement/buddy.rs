@@ -1,0 +1,18 @@
+//! Placement *buddy*: the frames that the allocator gives, wherever they lie.
+
+use crate::parts::traits::Placement;
+use crate::ranges::Span;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx};
+use mmulab_addr::{PageOrder, Pfn};
+
+/// The allocator's own choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buddy;
+
+impl Placement for Buddy {
+    #[inline]
+    fn take(&self, _: &mut AddressSpace, cx: &mut Cx, _: &Span<Vma>, _: u64, order: PageOrder) -> Option<Pfn> {
+        cx.memory.take_anon(order)
+    }
+}

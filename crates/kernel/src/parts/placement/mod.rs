@@ -1,0 +1,64 @@
+//! The placement parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
+//! dispatch.
+
+use crate::parts::traits::Placement;
+use crate::ranges::Span;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx};
+use mmulab_addr::{PageOrder, Pfn};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Makes the enums of the placement parts out of a list: variant, name in policy files, module.
+macro_rules! placements {
+    ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
+        $(mod $module; pub(crate) use $module::$part;)*
+
+        /// How frames are chosen.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+        pub enum PlacementKind {
+            $($(#[$about])* #[serde(rename = $name)] $part,)*
+        }
+
+        impl PlacementKind {
+            /// Its name in policy files.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$part => $name),* }
+            }
+        }
+
+        /// The placement part of a run.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Placements {
+            $($part($part),)*
+        }
+
+        impl From<PlacementKind> for Placements {
+            fn from(kind: PlacementKind) -> Self {
+                match kind { $(PlacementKind::$part => Self::$part($part),)* }
+            }
+        }
+
+        impl Placement for Placements {
+            #[inline]
+            fn take(
+                &self,
+                space: &mut AddressSpace,
+                cx: &mut Cx,
+                span: &Span<Vma>,
+                at: u64,
+                order: PageOrder,
+            ) -> Option<Pfn> {
+                match self { $(Self::$part(part) => part.take(space, cx, span, at, order),)* }
+            }
+        }
+    };
+}
+
+placements! {
+    /// The frames that the allocator gives.
+    #[default]
+    Buddy = "buddy" in buddy,
+    /// The page's own place in an aligned block that is reserved for its surroundings.
+    Reservation = "reservation" in reservation,
+}

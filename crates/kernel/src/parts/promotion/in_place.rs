@@ -1,0 +1,139 @@
+//! Promotion *in place*: 512 base pages of a reservation that agree become one huge page, at the fault that completes
+//! them (`pmap_promote_pde` in sys/amd64/amd64/pmap.c).
+
+use crate::memory::pages::{Page, Use};
+use crate::parts::traits::Promotion;
+use crate::report::counts::{Happening, Refusal};
+use crate::space::{AddressSpace, Cx, Found};
+use crate::{FaultError, WorkKind};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
+
+/// Promotion of the base pages of a reservation, which stay in their frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InPlace {
+    /// Pages of the reservation in use that are enough; the others are then zeroed and mapped first.
+    pub threshold: u32,
+    /// Whether every page must have been accessed.
+    pub needs_accessed: bool,
+}
+
+impl Promotion for InPlace {
+    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<bool, FaultError> {
+        let order = PageOrder::P2M;
+        let Found::Leaf(leaf) = space.probe(cx.mem, VirtAddr::new(at)) else { return Ok(false) };
+        if leaf.order != PageOrder::P4K || leaf.global {
+            return Ok(false);
+        }
+        let used = cx.memory.reservations.used_in(leaf.pfn, order);
+        if used < self.threshold {
+            return Ok(false);
+        }
+        let start = VirtAddr::new(at).align_down(order).raw();
+        let head = leaf.pfn.align_down(order);
+        let made = if leaf.pfn.0 - head.0 != (at - start) >> BASE_SHIFT {
+            Err(Refusal::PromoteMisaligned)
+        } else if space.vmas.find(at).is_none_or(|s| s.start > start || s.end - start < order.bytes()) {
+            Err(Refusal::PromoteOutsideVma)
+        } else if u64::from(used) < order.base_pages() {
+            Self::fill_rest(space, cx, start, head)
+        } else {
+            self.agree(space, cx, start, head)
+        };
+        let whole = match made {
+            Ok(whole) => whole,
+            Err(why) => {
+                cx.refuse(why, at);
+                return Ok(false);
+            }
+        };
+        space.join(cx, start, whole)?;
+        Ok(true)
+    }
+}
+
+impl InPlace {
+    /// The superpage that the base pages from `start` make, if all are mapped in order and agree in everything.
+    ///
+    /// Pages that may be stored to and are clean lose that right first, whatever comes of it: so a store to one faults,
+    /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets
+    /// D.
+    fn agree(&self, space: &mut AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
+        let pages = PageOrder::P2M.base_pages();
+        let mut first: Option<Leaf> = None;
+        let mut all_accessed = true;
+        // The first page is looked at first, the others from the last down.
+        for i in std::iter::once(0).chain((1..pages).rev()) {
+            let va = start + i * BASE_BYTES;
+            let Found::Leaf(mut leaf) = space.probe(cx.mem, VirtAddr::new(va)) else {
+                return Err(Refusal::PromoteGap);
+            };
+            if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + i {
+                return Err(Refusal::PromoteScattered);
+            }
+            if self.needs_accessed && !leaf.accessed {
+                return Err(Refusal::PromoteNotAccessed);
+            }
+            if leaf.prot.has(Prot::W) && !leaf.dirty {
+                leaf.prot = leaf.prot.without(Prot::W);
+                let vpn = VirtAddr::new(va).vpn();
+                space.table.set(cx.mem, vpn, leaf).lazy("hardware reads a clean entry again before it stores");
+                cx.work(WorkKind::EntryWrite, 1);
+            }
+            all_accessed &= leaf.accessed;
+            let first = first.get_or_insert(leaf);
+            if (first.prot, first.dirty, first.user, first.global) != (leaf.prot, leaf.dirty, leaf.user, leaf.global) {
+                return Err(Refusal::PromoteMixed);
+            }
+        }
+        let Some(first) = first else { return Err(Refusal::PromoteGap) };
+        Ok(Leaf { pfn: head, order: PageOrder::P2M, accessed: all_accessed, ..first })
+    }
+
+    /// Takes, zeroes and maps what a partly used reservation lacks (Quicksilver's early promotion), of anonymous
+    /// memory.
+    fn fill_rest(space: &AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
+        let order = PageOrder::P2M;
+        let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
+        if !span.value.is_anon() {
+            return Err(Refusal::PromoteNotFull);
+        }
+        let vma = span.value.clone();
+        let mut whole = AddressSpace::leaf(&vma, head, order, vma.prot, false);
+        whole.accessed = false;
+        let (mut present, mut next) = (0, start);
+        let mut object = 0;
+        while let Some((va, leaf)) = space.next_leaf(cx.mem, next, start + order.bytes()) {
+            if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + ((va - start) >> BASE_SHIFT) {
+                return Err(Refusal::PromoteScattered);
+            }
+            let page = cx.memory.pages.get(leaf.pfn);
+            if page.refs != 1 || page.used != Use::Anon {
+                return Err(Refusal::PromoteMixed);
+            }
+            object = page.object;
+            whole.dirty |= leaf.dirty;
+            whole.accessed |= leaf.accessed;
+            present += 1;
+            next = va + BASE_BYTES;
+        }
+        // A page in use that is not mapped here is somebody else's.
+        if present != u64::from(cx.memory.reservations.used_in(head, order)) {
+            return Err(Refusal::PromoteGap);
+        }
+        let region = cx.memory.resident.acting();
+        for i in 0..order.base_pages() {
+            let va = VirtAddr::new(start + i * BASE_BYTES);
+            if matches!(space.probe(cx.mem, va), Found::Hole(_)) {
+                *cx.memory.pages.get_mut(Pfn(head.0 + i)) =
+                    Page { refs: 1, used: Use::Anon, object, region, ..Page::default() };
+            }
+        }
+        cx.memory.reservations.fill(head, order);
+        let missing = order.base_pages() - present;
+        cx.memory.hold(missing);
+        cx.work(WorkKind::ZeroBytes, missing * BASE_BYTES);
+        cx.counts.happenings.add(Happening::PromotionFill, missing);
+        Ok(whole)
+    }
+}

@@ -1,0 +1,155 @@
+//! The contract of each part of a memory manager: what a manager asks it, and what it may answer.
+//!
+//! ```text
+//! page fault on a hole --> FaultSize: which sizes, in which order, and why not
+//!                             |  a Candidate for each size
+//!                             v
+//!                          Placement: which frames
+//!                             |  a block of frames, or none: the next size
+//!                             v
+//!                          leaf, or base pages that lie together, in the page table
+//!                             |
+//!                             v
+//!                          Promotion: whether this base page completes a larger page
+//! ```
+
+use crate::ranges::Span;
+use crate::report::counts::Refusal;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx};
+use crate::{Fault, FaultError, Wanted};
+use mmulab_addr::{Access, PageOrder, Pfn, VirtAddr};
+use mmulab_pagetable::TableDesc;
+
+/// A size that the page table of the run can map: with one leaf, or with base pages that lie together.
+///
+/// Only [`Self::leaf`] makes a size of one leaf, so that no part can ask for a leaf that the table lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MapSize {
+    order: PageOrder,
+    is_leaf: bool,
+}
+
+impl MapSize {
+    /// One leaf of `order`, if the table has leaves of that size and it is larger than a base page.
+    pub fn leaf(table: &TableDesc, order: PageOrder) -> Option<Self> {
+        (order > PageOrder::P4K && table.has_leaf(order)).then_some(Self { order, is_leaf: true })
+    }
+
+    /// As many base pages as `order` has, in a block of frames; one page, where the table's format maps blocks so.
+    pub fn block(order: PageOrder) -> Self {
+        Self { order, is_leaf: false }
+    }
+
+    /// A leaf where the table has one, else a block of base pages.
+    pub fn best(table: &TableDesc, order: PageOrder) -> Self {
+        Self::leaf(table, order).unwrap_or(Self::block(order))
+    }
+
+    pub fn order(self) -> PageOrder {
+        self.order
+    }
+
+    pub fn is_leaf(self) -> bool {
+        self.is_leaf
+    }
+}
+
+/// A page fault where nothing is mapped.
+pub(crate) struct Hole<'a> {
+    /// The mapping.
+    pub span: &'a Span<Vma>,
+    /// The address that faulted.
+    pub va: VirtAddr,
+    pub access: Access,
+    /// The largest page whose aligned place around `va` is empty in the page table.
+    pub room: PageOrder,
+}
+
+impl Hole<'_> {
+    /// The first address of the aligned page of `order` around the fault.
+    pub fn start(&self, order: PageOrder) -> u64 {
+        self.va.align_down(order).raw()
+    }
+
+    /// Whether the aligned page of `order` around the fault lies inside the mapping.
+    pub fn fits(&self, order: PageOrder) -> bool {
+        let start = self.start(order);
+        start >= self.span.start && self.span.end - start >= order.bytes()
+    }
+}
+
+/// Where the frames of a candidate come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Supply {
+    /// From the placement part, zeroed.
+    Frames,
+    /// The huge zero page, which all address spaces share.
+    ZeroPage,
+    /// The pool reserved at boot.
+    Pool,
+}
+
+/// The verdict on one size at one fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Candidate {
+    /// The size may be mapped; `if_none` is counted if no frames can be had.
+    Fits { size: MapSize, supply: Supply, if_none: Refusal },
+    /// The size may not be mapped, for this reason.
+    Refused(Refusal),
+    /// The size does not concern this fault: nothing is counted.
+    NotConsidered,
+}
+
+/// The fault-size part: the sizes larger than a base page that a fault tries, in order.
+///
+/// Its sizes form families, such as 2M and the mTHP sizes. One refusal is counted for each family, the first of its
+/// reasons, if none of its sizes was mapped.
+pub(crate) trait FaultSize {
+    /// How many sizes there are.
+    fn sizes(&self) -> usize;
+
+    /// The verdict on the size at `index`. `is_empty` says whether no page of a range of addresses is mapped.
+    fn candidate(&self, index: usize, hole: &Hole, is_empty: impl Fn(u64, u64) -> bool) -> Candidate;
+
+    /// Whether the size at `index` is the last of its family.
+    fn ends_family(&self, index: usize) -> bool;
+
+    /// Where a brk heap ends that the program wants to end at `end`.
+    fn heap_end(&self, end: u64) -> u64 {
+        end
+    }
+}
+
+/// The placement part: which frames private memory gets.
+pub(crate) trait Placement {
+    /// A block of `order` for the pages from `at` on, with one user. Its contents are the caller's to make. `None`:
+    /// there is no such block.
+    fn take(&self, space: &mut AddressSpace, cx: &mut Cx, span: &Span<Vma>, at: u64, order: PageOrder) -> Option<Pfn>;
+
+    /// A frame for the base page at `at`.
+    ///
+    /// # Errors
+    /// No frame is left.
+    fn base_page(&self, space: &mut AddressSpace, cx: &mut Cx, span: &Span<Vma>, at: u64) -> Result<Pfn, FaultError> {
+        let pfn = self.take(space, cx, span, at, PageOrder::P4K);
+        pfn.ok_or_else(|| cx.out_of_memory(at, Wanted::Page(PageOrder::P4K)))
+    }
+}
+
+/// The promotion part at faults: whether base pages become a larger page now.
+pub(crate) trait Promotion {
+    /// Tries to promote around `at`, where a base page was just mapped; whether a larger page holds `at` now.
+    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<bool, FaultError>;
+
+    /// The fault as large as the page is that holds `at` once promotion was tried.
+    ///
+    /// # Errors
+    /// Those of [`Self::promote`].
+    fn promoted(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64, mut fault: Fault) -> Result<Fault, FaultError> {
+        if fault.order == PageOrder::P4K && self.promote(space, cx, at)? {
+            fault.order = PageOrder::P2M;
+        }
+        Ok(fault)
+    }
+}

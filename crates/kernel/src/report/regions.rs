@@ -1,0 +1,270 @@
+//! All regions of a run: which mapping belongs to which, and the folding of those that are gone.
+//!
+//! A program may map and unmap memory at new addresses for ever. Each mapping would be a region, so the regions that no
+//! address space maps any more are folded, kind by kind, once there are many: the largest stay, because they are the
+//! ones a reader looks for. What regions cost is counted outside the kernel, which reports each folding as a [`Fold`].
+
+use crate::report::region::{BySize, Identity, Prot3, Region, RegionId, RegionKind, Rights};
+use mmulab_addr::{Pid, Prot, VirtAddr};
+use mmulab_mix::NUMBERS;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Unmapped regions that keep a row of their own when others are folded. Ours, so that
+/// the rows of a result take about half a megabyte at most.
+const KEPT: usize = 1024;
+/// Folding sorts the unmapped regions, so it waits until there are as many again.
+const GONE_MAX: usize = 2 * KEPT;
+
+/// A region that is no more, and the row that sums it up from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fold {
+    /// The slot that is free now.
+    pub from: RegionId,
+    /// The row of its kind.
+    pub into: RegionId,
+}
+
+/// A program that processes run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// The path of its exec; empty for what a trace begins with.
+    pub path: Arc<str>,
+    /// The first process that ran it.
+    pub pid: Pid,
+    /// Address spaces that it was run in, those of forked children among them.
+    pub processes: u64,
+}
+
+/// The number of a program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ProgramId(u32);
+
+/// A region's program, what it is, and its first address.
+type Key = (ProgramId, Identity, u64);
+
+struct Row {
+    region: Region,
+    program: ProgramId,
+    /// Where `known` has it; none for region 0 and for rows that sum up others.
+    key: Option<Key>,
+    /// Bytes of address spaces that lie in it now.
+    laid: u64,
+    is_vacant: bool,
+}
+
+/// All regions of a run.
+pub(crate) struct Regions {
+    rows: Vec<Row>,
+    vacant: Vec<RegionId>,
+    next: u64,
+    known: BTreeMap<Key, RegionId>,
+    /// The rows that sum up unmapped regions.
+    folds: BTreeMap<(ProgramId, RegionKind, Prot3), RegionId>,
+    /// Regions that no address space maps and that are not folded.
+    gone: usize,
+    programs: Vec<Program>,
+    /// By the member of a mix that runs it, and its path.
+    by_path: BTreeMap<(u32, Arc<str>), ProgramId>,
+}
+
+impl Regions {
+    pub fn new() -> Self {
+        let mut new = Self {
+            rows: Vec::new(),
+            vacant: Vec::new(),
+            next: 0,
+            known: BTreeMap::new(),
+            folds: BTreeMap::new(),
+            gone: 0,
+            programs: Vec::new(),
+            by_path: BTreeMap::new(),
+        };
+        let program = new.program(Pid(0), &"".into());
+        new.push(program, Pid(0), RegionKind::Unmapped, "(unmapped)".into(), Prot::NONE);
+        new
+    }
+
+    /// The program at `path` that `pid` runs. Two members of a mix that run one file are two programs.
+    pub fn program(&mut self, pid: Pid, path: &Arc<str>) -> ProgramId {
+        let next = ProgramId(self.programs.len() as u32);
+        let id = *self.by_path.entry((pid.0 / NUMBERS, Arc::clone(path))).or_insert(next);
+        if id == next {
+            self.programs.push(Program { path: Arc::clone(path), pid, processes: 0 });
+        }
+        id
+    }
+
+    /// An address space more runs a program.
+    pub fn runs(&mut self, program: ProgramId, pid: Pid) {
+        let program = &mut self.programs[program.0 as usize];
+        if program.processes == 0 {
+            program.pid = pid;
+        }
+        program.processes += 1;
+    }
+
+    /// The programs that were run.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.programs.iter().filter(|program| program.processes > 0)
+    }
+
+    /// The regions, by number.
+    pub fn all(&self) -> Vec<&Region> {
+        let mut all: Vec<_> = self.rows.iter().filter(|row| !row.is_vacant).map(|row| &row.region).collect();
+        all.sort_unstable_by_key(|region| region.number);
+        all
+    }
+
+    pub fn get(&self, id: RegionId) -> &Region {
+        &self.rows[id.index()].region
+    }
+
+    pub fn get_mut(&mut self, id: RegionId) -> &mut Region {
+        &mut self.rows[id.index()].region
+    }
+
+    /// A new row, in a slot that is free.
+    fn push(&mut self, program: ProgramId, pid: Pid, kind: RegionKind, name: Arc<str>, prot: Prot) -> RegionId {
+        let id = self.vacant.pop().unwrap_or(RegionId(self.rows.len() as u32));
+        let region = Region {
+            id,
+            number: self.next,
+            pid,
+            program: Arc::clone(&self.programs[program.0 as usize].path),
+            folded: 0,
+            name,
+            kind,
+            start: VirtAddr::new(0),
+            end: VirtAddr::new(0),
+            prot,
+            file: None,
+            offset: 0,
+            mapped: BySize::default(),
+            mapped_zero: BySize::default(),
+        };
+        self.next += 1;
+        let row = Row { region, program, key: None, laid: 0, is_vacant: false };
+        match self.rows.get_mut(id.index()) {
+            Some(free) => *free = row,
+            None => self.rows.push(row),
+        }
+        id
+    }
+
+    /// The region of a mapping of `start..end`: one of the same identity that it touches or overlaps, grown to hold
+    /// it, or a new one. Programs that map and unmap in turn at one place thus have one region there.
+    pub fn place(&mut self, program: ProgramId, identity: &Identity, start: u64, end: u64, pid: Pid) -> RegionId {
+        let from = (program, identity.clone(), 0);
+        let to = (program, identity.clone(), end);
+        let near = self.known.range(from..=to).next_back().map(|(key, &id)| (key.clone(), id));
+        if let Some((key, id)) = near
+            && self.get(id).end.raw() >= start
+            && self.get(id).start.raw() <= end
+        {
+            let row = &mut self.rows[id.index()];
+            row.region.end = VirtAddr::new(row.region.end.raw().max(end));
+            if start < key.2 {
+                row.region.start = VirtAddr::new(start);
+                row.region.offset = start.wrapping_sub(identity.origin);
+                self.known.remove(&key);
+                self.know(id, (program, identity.clone(), start));
+            }
+            return id;
+        }
+        let is_file = identity.kind == RegionKind::File;
+        let prot = Prot::from_bits(identity.prot.0);
+        let name = match is_file {
+            true => format!("{} {}", identity.name, Rights(prot)).into(),
+            false => identity.name.clone(),
+        };
+        let id = self.push(program, pid, identity.kind, name, prot);
+        let region = self.get_mut(id);
+        (region.start, region.end) = (VirtAddr::new(start), VirtAddr::new(end));
+        if is_file {
+            region.file = Some(identity.name.clone());
+            region.offset = start.wrapping_sub(identity.origin);
+        }
+        self.know(id, (program, identity.clone(), start));
+        self.gone += 1;
+        id
+    }
+
+    fn know(&mut self, id: RegionId, key: Key) {
+        self.rows[id.index()].key = Some(key.clone());
+        self.known.insert(key, id);
+    }
+
+    /// A part of a region now lies on `start..end`: it moves there, or grows to hold it where the two touch.
+    pub fn moved(&mut self, id: RegionId, start: u64, end: u64) {
+        let region = self.get_mut(id);
+        let (old_start, old_end) = (region.start.raw(), region.end.raw());
+        if start <= old_end && old_start <= end {
+            region.start = VirtAddr::new(old_start.min(start));
+            region.end = VirtAddr::new(old_end.max(end));
+        } else {
+            region.start = VirtAddr::new(start);
+            region.end = VirtAddr::new(end);
+        }
+    }
+
+    /// `bytes` more of an address space lie in a region.
+    pub fn lay(&mut self, id: RegionId, bytes: u64) {
+        let row = &mut self.rows[id.index()];
+        self.gone -= usize::from(row.laid == 0 && row.key.is_some() && bytes > 0);
+        row.laid += bytes;
+    }
+
+    /// `bytes` fewer do.
+    pub fn lift(&mut self, id: RegionId, bytes: u64) {
+        let row = &mut self.rows[id.index()];
+        row.laid -= bytes;
+        self.gone += usize::from(row.laid == 0 && row.key.is_some() && bytes > 0);
+    }
+
+    /// Whether more regions are unmapped than are kept apart, so that they should be folded.
+    #[inline]
+    pub fn are_many_gone(&self) -> bool {
+        self.gone > GONE_MAX
+    }
+
+    /// Folds the unmapped regions but for the largest. `is_free` says of one whether no page of it is left.
+    pub fn fold(&mut self, is_free: impl Fn(RegionId) -> bool) -> Vec<Fold> {
+        let is_gone = |row: &&Row| row.laid == 0 && row.key.is_some() && !row.is_vacant;
+        let size = |region: &Region| region.end.raw() - region.start.raw();
+        let mut gone: Vec<&Region> = self.rows.iter().filter(is_gone).map(|row| &row.region).collect();
+        gone.sort_unstable_by_key(|region| (std::cmp::Reverse(size(region)), region.number));
+        let mut small: Vec<(u64, RegionId)> = gone.iter().skip(KEPT).map(|r| (r.number, r.id)).collect();
+        // In the order of their numbers, so that the rows they go to are numbered in that order.
+        small.sort_unstable();
+        let small = small.into_iter().map(|(_, id)| id).filter(|&id| is_free(id)).collect::<Vec<_>>();
+        small.into_iter().map(|from| Fold { from, into: self.fold_one(from) }).collect()
+    }
+
+    fn fold_one(&mut self, from: RegionId) -> RegionId {
+        let row = &mut self.rows[from.index()];
+        row.is_vacant = true;
+        if let Some(key) = row.key.take().filter(|key| self.known.get(key) == Some(&from)) {
+            self.known.remove(&key);
+        }
+        self.gone -= 1;
+        let (program, kind, prot, pid) = (row.program, row.region.kind, row.region.prot, row.region.pid);
+        let (mapped, zero) = (std::mem::take(&mut row.region.mapped), std::mem::take(&mut row.region.mapped_zero));
+        let key = (program, kind, Prot3(prot.bits()));
+        let into = match self.folds.get(&key) {
+            Some(&into) => into,
+            None => {
+                let into =
+                    self.push(program, pid, kind, format!("unmapped {} {}", kind.word(), Rights(prot)).into(), prot);
+                self.folds.insert(key, into);
+                into
+            }
+        };
+        let sum = self.get_mut(into);
+        sum.folded += 1;
+        sum.mapped.absorb(&mapped);
+        sum.mapped_zero.absorb(&zero);
+        self.vacant.push(from);
+        into
+    }
+}

@@ -1,0 +1,125 @@
+//! What work on address spaces needs beside them: memory, counters, effects.
+
+use crate::memory::Memory;
+use crate::report::counts::{Happening, KernelCounts, Refusal};
+use crate::report::region::{Mapped, RegionId};
+use crate::report::regions::Regions;
+use crate::{Effects, FaultError, LinuxDesc, PageCache, Told, Wanted, WorkKind};
+use mmulab_addr::{BASE_BYTES, Pid, VirtAddr};
+use mmulab_frames::PhysMem;
+
+/// The limits of a run that hold under every memory manager.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// How large a stack may grow, in bytes.
+    pub stack_limit: u64,
+    /// What must stay unmapped below a growing stack, in bytes.
+    pub stack_guard: u64,
+    /// Whether files are in memory before the program starts.
+    pub page_cache: PageCache,
+    /// How many pages a flush may name before the whole address space is flushed instead.
+    pub flush_ceiling: u64,
+    /// The aligned span mapped around a reference when a trace tells no mappings, in bytes.
+    pub implicit_vma: u64,
+}
+
+/// What all address spaces share.
+pub(crate) struct Shared {
+    pub memory: Memory,
+    pub limits: Limits,
+    pub regions: Regions,
+    /// Pages mapped in all page tables.
+    pub mapped: Mapped,
+    pub counts: KernelCounts,
+}
+
+impl Limits {
+    /// As a policy file's `[linux]` section has them, but for the ceiling, which is the memory manager's.
+    pub fn new(desc: &LinuxDesc, flush_ceiling: u64) -> Self {
+        Self {
+            stack_limit: desc.stack_limit.0,
+            stack_guard: desc.stack_guard.0,
+            page_cache: desc.page_cache,
+            flush_ceiling,
+            implicit_vma: desc.implicit_vma.0,
+        }
+    }
+}
+
+impl Shared {
+    /// As at boot.
+    pub fn new(memory: Memory, limits: Limits) -> Self {
+        Self { memory, limits, regions: Regions::new(), mapped: Mapped::default(), counts: KernelCounts::default() }
+    }
+
+    /// Folds the regions that are gone. One of which a private page is left, which none should be, is kept.
+    #[cold]
+    pub fn fold_regions(&mut self, fx: &mut Effects) {
+        let (memory, cached) = (&self.memory, self.memory.cached_by_region());
+        let is_free =
+            |id: RegionId| memory.resident.of(id).now == cached.get(&id).map_or(0, |pages| pages * BASE_BYTES);
+        let folds = self.regions.fold(is_free);
+        self.memory.fold_regions(&folds);
+        fx.folded.extend(folds);
+    }
+
+    /// What work on an address space needs beside it.
+    pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, fx: &'a mut Effects, pid: Pid) -> Cx<'a> {
+        Cx {
+            mem,
+            memory: &mut self.memory,
+            limits: &self.limits,
+            regions: &mut self.regions,
+            mapped: &mut self.mapped,
+            counts: &mut self.counts,
+            fx,
+            pid,
+        }
+    }
+
+    /// Counts a refusal that concerns no one address space.
+    pub fn refuse(&mut self, why: Refusal, at: u64, fx: &mut Effects) {
+        self.counts.refusals.add(why, 1);
+        if fx.narrate {
+            fx.told.push(Told::Refused { why, va: VirtAddr::new(at) });
+        }
+    }
+}
+
+/// Everything outside the address space that an operation on it may need.
+pub(crate) struct Cx<'a> {
+    pub mem: &'a mut PhysMem,
+    pub memory: &'a mut Memory,
+    pub regions: &'a mut Regions,
+    pub mapped: &'a mut Mapped,
+    pub counts: &'a mut KernelCounts,
+    pub limits: &'a Limits,
+    pub fx: &'a mut Effects,
+    pub pid: Pid,
+}
+
+impl Cx<'_> {
+    pub fn refuse(&mut self, why: Refusal, va: u64) {
+        self.counts.refusals.add(why, 1);
+        self.tell(|| Told::Refused { why, va: VirtAddr::new(va) });
+    }
+
+    #[inline(always)]
+    pub fn tell(&mut self, told: impl FnOnce() -> Told) {
+        if self.fx.narrate {
+            self.fx.told.push(told());
+        }
+    }
+
+    #[inline(always)]
+    pub fn work(&mut self, kind: WorkKind, count: u64) {
+        self.memory.work.add(kind, count);
+    }
+
+    #[cold]
+    pub fn out_of_memory(&mut self, va: u64, wanted: Wanted) -> FaultError {
+        self.counts.happenings.add(Happening::OutOfMemory, 1);
+        let free_frames = self.memory.frames.free_frames();
+        FaultError::OutOfMemory { pid: self.pid, va: VirtAddr::new(va), wanted, free_frames }
+    }
+}

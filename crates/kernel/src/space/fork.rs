@@ -1,0 +1,65 @@
+//! Address spaces copied for children.
+
+use super::{AddressSpace, Cx, Gather};
+use crate::FaultError;
+use mmulab_addr::Prot;
+use mmulab_pagetable::Leaf;
+
+impl AddressSpace {
+    /// Copies this address space for a child (`dup_mmap` in kernel/fork.c, `copy_page_range` in mm/memory.c).
+    ///
+    /// The page table is copied only where private pages are: what shows files or shared memory alone is faulted in
+    /// again. Private pages lose their right to be stored to in both, so that the first store copies.
+    pub(crate) fn copy_to(&mut self, cx: &mut Cx, child: &mut AddressSpace) -> Result<(), FaultError> {
+        child.vmas = self.vmas.clone();
+        child.table.inherit(&self.table);
+        for object in self.anon_objects() {
+            cx.memory.objects.share(object);
+        }
+        child.heap = self.heap;
+        child.places = self.places.clone();
+        for place in child.places.iter() {
+            cx.regions.lay(place.value.0, place.end - place.start);
+        }
+        child.is_counted = self.is_counted;
+        if child.is_counted {
+            cx.regions.runs(child.program, child.pid);
+        }
+        let mut protected = false;
+        let copied: Vec<_> = self.vmas.iter().filter(|s| s.value.has_private).cloned().collect();
+        for span in copied {
+            let mut at = span.start;
+            while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
+                if cx.memory.stop.is_asked() {
+                    break;
+                }
+                let mut copy = AddressSpace::shared_copy(leaf, span.value.shared);
+                if copy.prot != leaf.prot {
+                    self.set(cx, va, copy, &mut Gather::default());
+                    protected = true;
+                }
+                copy.accessed = false;
+                cx.memory.share(leaf.pfn, leaf.order);
+                child.map(cx, va, copy).inspect_err(|_| cx.memory.drop_mapping(leaf.pfn, leaf.order))?;
+                at = va + leaf.order.bytes();
+            }
+        }
+        for (&vpn, leaf) in &mut self.hidden {
+            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| s.value.has_private) else { continue };
+            *leaf = AddressSpace::shared_copy(*leaf, span.value.shared);
+            cx.memory.share(leaf.pfn, leaf.order);
+            child.hidden.insert(vpn, *leaf);
+        }
+        // `dup_mmap` flushes the parent's address space once, at its end.
+        let mut gather = Gather::default();
+        if protected {
+            gather.note_all();
+        }
+        self.finish(cx, gather);
+        Ok(())
+    }
+
+    fn shared_copy(leaf: Leaf, shared: bool) -> Leaf {
+        if shared { leaf } else { Leaf { prot: leaf.prot.without(Prot::W), ..leaf } }
+    }
+}

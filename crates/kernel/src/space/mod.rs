@@ -1,0 +1,162 @@
+//! Address spaces: mappings, the page table behind them, and operations on it that every memory manager uses.
+//!
+//! No method here knows which memory manager runs. What a manager does with an address space is a method of the
+//! manager, in a folder of its own, and calls the methods of this folder.
+
+mod change;
+mod collapse;
+pub(crate) mod cx;
+mod edit;
+mod fork;
+pub(crate) mod gather;
+mod join;
+mod layout;
+pub(crate) mod migration;
+mod private;
+pub(crate) mod range;
+mod split;
+mod stack;
+pub(crate) mod system;
+pub(crate) mod vma;
+
+pub(crate) use cx::Cx;
+pub(crate) use gather::Gather;
+
+use crate::Told;
+use crate::memory::Memory;
+use crate::memory::cache::ObjectId;
+use crate::memory::pages::Use;
+use crate::ranges::RangeMap;
+use crate::report::counts::FaultKind;
+use crate::report::region::{Mapped, Places, RegionId};
+use crate::report::regions::ProgramId;
+use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
+use mmulab_frames::PhysMem;
+pub use mmulab_pagetable::Probe as Found;
+use mmulab_pagetable::{Leaf, Table};
+use std::collections::{BTreeMap, BTreeSet};
+use vma::{Back, Vma};
+
+/// The rights of a page in the table: whatever is present can be read (Intel SDM vol. 3A, section 4.6).
+fn readable(prot: Prot) -> Prot {
+    if prot == Prot::NONE { prot } else { prot.with(Prot::R) }
+}
+
+/// An address space.
+pub(crate) struct AddressSpace {
+    /// Unique in the run, never used again.
+    pub serial: u64,
+    pub pid: Pid,
+    pub table: Table,
+    pub asid: Option<Asid>,
+    /// Processes that run in it: more than one after vfork.
+    pub users: u32,
+    pub vmas: RangeMap<Vma>,
+    pub places: Places,
+    /// Pages whose mapping allows no access (PROT_NONE): Linux keeps them in the table, marked not present.
+    pub hidden: BTreeMap<Vpn, Leaf>,
+    pub heap: Option<(u64, u64)>,
+    pub mapped: Mapped,
+    /// The program that runs in it.
+    pub program: ProgramId,
+    /// Whether it counts as one that runs the program.
+    pub is_counted: bool,
+}
+
+impl AddressSpace {
+    /// An empty address space.
+    pub fn new(serial: u64, pid: Pid, table: Table, program: ProgramId) -> Self {
+        Self {
+            serial,
+            pid,
+            table,
+            asid: None,
+            users: 0,
+            vmas: RangeMap::default(),
+            places: RangeMap::default(),
+            hidden: BTreeMap::new(),
+            heap: None,
+            mapped: Mapped::default(),
+            program,
+            is_counted: false,
+        }
+    }
+
+    /// The shared memory it shows, each once.
+    pub fn objects(&self) -> BTreeSet<ObjectId> {
+        let objects = self.vmas.iter().filter_map(|s| match s.value.back {
+            Back::Object(id, _) => Some(id),
+            Back::Anon => None,
+        });
+        objects.collect()
+    }
+
+    /// The anonymous objects its mappings have, each once. Only reservations make any.
+    pub fn anon_objects(&self) -> BTreeSet<u32> {
+        self.vmas.iter().filter_map(|s| s.value.anon.map(|a| a.object)).collect()
+    }
+
+    /// What is mapped at `va`.
+    #[inline]
+    pub fn probe(&self, mem: &PhysMem, va: VirtAddr) -> Found {
+        self.table.probe(mem, va.vpn())
+    }
+
+    /// The first page mapped at or above `va` and below `end`.
+    pub fn next_leaf(&self, mem: &PhysMem, mut va: u64, end: u64) -> Option<(u64, Leaf)> {
+        while va < end {
+            match self.probe(mem, VirtAddr::new(va)) {
+                Found::Leaf(leaf) => return Some((va & !(leaf.order.bytes() - 1), leaf)),
+                Found::Hole(order) => va = (va & !(order.bytes() - 1)).checked_add(order.bytes())?,
+            }
+        }
+        None
+    }
+
+    /// Whether programs can have the address, as the format of the table has it.
+    pub fn is_canonical(&self, va: u64) -> bool {
+        self.table.format().is_canonical(va)
+    }
+
+    #[inline]
+    pub(crate) fn region(&self, va: u64) -> RegionId {
+        self.places.find(va).map_or(RegionId::NONE, |s| s.value.0)
+    }
+
+    /// A leaf with the kernel's usual bits.
+    #[inline]
+    pub fn leaf(vma: &Vma, pfn: Pfn, order: PageOrder, prot: Prot, dirty: bool) -> Leaf {
+        Leaf { pfn, order, prot: readable(prot), user: !vma.global, accessed: true, dirty, global: vma.global }
+    }
+
+    /// The rights an existing page of `vma` may have in the table: not for stores if a store must fault first.
+    pub fn rights(vma: &Vma, leaf: &Leaf, memory: &Memory) -> Prot {
+        let prot = readable(vma.prot);
+        if !prot.has(Prot::W) {
+            return prot;
+        }
+        let stores = if vma.shared {
+            match vma.back {
+                Back::Anon => true,
+                Back::Object(id, _) => memory.cache.is_memory(id) || leaf.dirty,
+            }
+        } else {
+            !memory.is_zero(leaf.pfn)
+                && memory.pages.get(leaf.pfn).used == Use::Anon
+                && memory.pages.is_exclusive(leaf.pfn, leaf.order)
+        };
+        if stores { prot } else { prot.without(Prot::W) }
+    }
+
+    /// Tells of a fault that was handled.
+    pub fn tell_fault(cx: &mut Cx, kind: FaultKind, va: u64, leaf: &Leaf) {
+        let leaf = *leaf;
+        cx.tell(|| Told::Fault {
+            kind,
+            va: VirtAddr::new(va).align_down(leaf.order),
+            size: leaf.order,
+            pfn: leaf.pfn,
+            prot: leaf.prot,
+        });
+    }
+}

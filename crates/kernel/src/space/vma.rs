@@ -1,0 +1,105 @@
+//! Mappings, as Linux's `vm_area_struct`.
+
+use crate::memory::cache::ObjectId;
+use crate::memory::objects::Anon;
+use crate::ranges::Piece;
+use mmulab_addr::{BASE_SHIFT, PageOrder, Prot};
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Back {
+    /// Zeroed memory of the process's own.
+    Anon,
+    /// A file or shared memory, from this page on.
+    Object(ObjectId, u64),
+}
+
+/// What madvise said of huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugeAdvice {
+    /// Nothing.
+    #[default]
+    None,
+    /// MADV_HUGEPAGE.
+    Huge,
+    /// MADV_NOHUGEPAGE.
+    NoHuge,
+}
+
+/// A mapping; where it lies is its span's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vma {
+    pub prot: Prot,
+    pub shared: bool,
+    pub grows_down: bool,
+    pub global: bool,
+    /// MAP_HUGETLB, served by the pool of this size.
+    pub hugetlb: Option<PageOrder>,
+    pub advice: HugeAdvice,
+    pub back: Back,
+    /// Private pages were put in (Linux: `anon_vma` is set): fork copies its page table.
+    pub has_private: bool,
+    /// With reservations: the object of its own pages, once it has any.
+    pub anon: Option<Anon>,
+}
+
+impl Vma {
+    /// Zeroed memory of the process's own with the given rights.
+    pub fn anon(prot: Prot) -> Self {
+        Self {
+            prot,
+            shared: false,
+            grows_down: false,
+            global: false,
+            hugetlb: None,
+            advice: HugeAdvice::None,
+            back: Back::Anon,
+            has_private: false,
+            anon: None,
+        }
+    }
+
+    /// Whether it is private anonymous memory.
+    pub fn is_anon(&self) -> bool {
+        self.back == Back::Anon
+    }
+}
+
+impl Piece for Vma {
+    fn advance(&mut self, bytes: u64) {
+        if let Back::Object(_, page) = &mut self.back {
+            *page += bytes >> BASE_SHIFT;
+        }
+        if let Some(anon) = &mut self.anon {
+            anon.at += bytes >> BASE_SHIFT;
+        }
+    }
+
+    /// As `can_vma_merge_after` in mm/vma.c, but for `anon_vma`, which this model has no cause to keep apart.
+    fn joins(&self, bytes: u64, next: &Self) -> bool {
+        let continues = match (self.back, next.back) {
+            (Back::Anon, Back::Anon) => true,
+            (Back::Object(a, page), Back::Object(b, next)) => a == b && page + (bytes >> BASE_SHIFT) == next,
+            _ => false,
+        };
+        let same_object = match (self.anon, next.anon) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.object == b.object && a.at + (bytes >> BASE_SHIFT) == b.at,
+            // Memory mapped behind an anonymous object extends it (`vm_object_coalesce`).
+            (Some(_), None) => self.is_anon(),
+            (None, Some(_)) => false,
+        };
+        continues
+            && same_object
+            && self.prot == next.prot
+            && self.shared == next.shared
+            && self.grows_down == next.grows_down
+            && self.global == next.global
+            && self.hugetlb == next.hugetlb
+            && self.advice == next.advice
+    }
+
+    fn absorb(&mut self, next: &Self) {
+        self.has_private |= next.has_private;
+    }
+}

@@ -1,0 +1,221 @@
+//! Policies put together of parts: what they do, and which of them are refused by name.
+
+mod common;
+
+use common::{BASE, PAGE, World, desc, mmap, parts};
+use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
+use mmulab_frames::PhysMem;
+use mmulab_kernel::{Kernel, KernelDesc, KernelError, PolicyDesc, Refusal};
+use mmulab_pagetable::{Leaf, TableDesc, TableKind};
+
+/// Private anonymous memory.
+fn anon(addr: u64, len: u64) -> mmulab_trace::Event {
+    mmap(addr, len, Prot::RW)
+}
+
+fn touch(w: &mut World, va: u64, access: Access) {
+    w.access(1, va, access).expect("mapped, and memory is left");
+}
+
+fn leaf(w: &mut World, va: u64) -> Leaf {
+    w.walk(1, va, None).expect("mapped")
+}
+
+/// The key under which a policy is refused, and the message.
+fn refused(policy: PolicyDesc, table: TableDesc) -> (String, String) {
+    match Kernel::new(&KernelDesc { table, ..desc(policy, 64) }, &mut PhysMem::new(64 << 20)) {
+        Err(KernelError::Description { key, message }) => (key, message),
+        Err(other) => panic!("refused otherwise: {other}"),
+        Ok(_) => panic!("not refused"),
+    }
+}
+
+#[test]
+fn parts_that_contradict_each_other_are_refused_by_name() {
+    let reserved = "placement = { frames = \"reservation\", levels = [\"2M\"] }";
+    let cases = [
+        ("fault.sizes = [\"4K\"]", "fault.sizes", "is the base page"),
+        ("fault.sizes = [\"1G\"]", "fault.sizes", "larger than the blocks"),
+        ("fault.sizes = [\"64K\", \"64K\"]", "fault.sizes", "given twice"),
+        (&format!("fault.sizes = [\"64K\"]\n{reserved}"), "fault.sizes", "one by one"),
+        ("placement.levels = [\"2M\"]", "placement.levels", "only frames = \"reservation\""),
+        ("placement.frames = \"reservation\"", "placement.levels", "need sizes"),
+        ("placement = { frames = \"reservation\", levels = [\"4K\"] }", "placement.levels", "cannot be"),
+        ("promotion.when = \"full\"", "promotion.when", "needs frames that lie together"),
+        (
+            "placement = { frames = \"reservation\", levels = [\"64K\"] }\npromotion.when = \"full\"",
+            "promotion.when",
+            "placement.levels = [\"2M\"]",
+        ),
+        (&format!("promotion.when = \"daemon\"\n{reserved}"), "promotion.when", "promoted in place"),
+        ("promotion = { when = \"daemon\", size = \"64K\" }", "promotion.size", "no part promotes to 64K"),
+        ("promotion = { when = \"daemon\", how = \"in-place\" }", "promotion.how", "faults promote in place"),
+        ("promotion.how = \"copy\"", "promotion.how", "a daemon promotes by copy"),
+        ("promotion.daemon = {}", "promotion.daemon", "no daemon runs"),
+        (
+            "promotion = { when = \"daemon\", daemon = { max_ptes_none = 512 } }",
+            "promotion.daemon.max_ptes_none",
+            "511",
+        ),
+        ("promotion.when = \"threshold\"", "promotion.threshold", "needs it"),
+        ("promotion = { when = \"daemon\", threshold = 9 }", "promotion.threshold", "goes with"),
+        ("promotion = { when = \"daemon\", needs_accessed = true }", "promotion.needs_accessed", "only when"),
+        ("promotion.enabled = \"madvise\"", "promotion.enabled", "where a daemon looks"),
+        (
+            "fault = { sizes = [\"64K\"], enabled = \"madvise\" }\nhints.from = \"none\"",
+            "fault.enabled",
+            "nobody gives",
+        ),
+        (
+            "promotion = { when = \"daemon\", enabled = \"madvise\" }\nhints.from = \"none\"",
+            "promotion.enabled",
+            "nobody gives",
+        ),
+        ("thp = {}", "thp", "another kind"),
+    ];
+    for (sections, key, words) in cases {
+        let found = refused(parts(sections), TableDesc::default());
+        assert_eq!(found.0, key, "{sections}: {}", found.1);
+        assert!(found.1.contains(words), "{sections}: {}", found.1);
+    }
+    let mut freebsd = PolicyDesc::freebsd();
+    freebsd.linux.implicit_vma = mmulab_kernel::Bytes(3 << 10);
+    assert_eq!(refused(freebsd, TableDesc::default()).0, "linux.implicit_vma");
+    let stray = PolicyDesc { fault: parts("fault.sizes = [\"64K\"]").fault, ..PolicyDesc::linux_4k() };
+    assert_eq!(refused(stray, TableDesc::default()).0, "fault");
+}
+
+#[test]
+fn a_listed_size_is_one_leaf_where_the_table_has_it() {
+    let eager = "linux.zero_page = false\nfault.sizes = [\"64K\"]";
+    let mapped = |table| {
+        let mut w = World::new(&KernelDesc { table, ..desc(parts(eager), 64) }, 64);
+        w.event(1, &anon(BASE, 32 * PAGE));
+        touch(&mut w, BASE + 5 * PAGE, Access::Read);
+        w.usage().mapped.iter().map(|(order, now, _)| (order, now)).collect::<Vec<_>>()
+    };
+    assert_eq!(mapped(TableDesc::default()), [(PageOrder::P4K, 65536)], "sixteen base pages");
+    let arm = TableDesc::new(TableKind::Arm, 4).expect("four levels");
+    assert_eq!(mapped(arm), [(PageOrder::P64K, 65536)], "one leaf of contiguous entries");
+}
+
+#[test]
+fn listed_sizes_are_tried_from_the_largest_down_and_one_reason_is_counted_for_each_family() {
+    let mut w = World::new(&desc(parts("fault.sizes = [\"16K\", \"2M\", \"64K\"]"), 64), 64);
+    w.event(1, &anon(BASE, (2 << 20) + 8 * PAGE));
+    touch(&mut w, BASE, Access::Write);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20);
+    // 32 KiB behind it: 2M and 64K reach outside, 16K fits.
+    touch(&mut w, BASE + (2 << 20), Access::Write);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 16 << 10);
+    let refusals = &w.kernel.counts().refusals;
+    assert_eq!((refusals.get(Refusal::ThpOutsideVma), refusals.get(Refusal::MthpOutsideVma)), (1, 0));
+}
+
+#[test]
+fn hints_that_nobody_gives_are_ignored() {
+    let huge = |hints: &str| {
+        let sections = format!("linux.zero_page = false\nfault.sizes = [\"2M\"]\nhints.from = \"{hints}\"");
+        let mut w = World::new(&desc(parts(&sections), 64), 64);
+        w.event(1, &anon(BASE, 2 << 20));
+        w.event(
+            1,
+            &mmulab_trace::Event::Madvise {
+                addr: VirtAddr::new(BASE),
+                len: 2 << 20,
+                advice: mmulab_trace::Advice::Nohugepage,
+            },
+        );
+        touch(&mut w, BASE, Access::Write);
+        w.usage().mapped.bytes(PageOrder::P2M) > 0
+    };
+    assert!(huge("none") && !huge("madvise"));
+}
+
+/// The first frame of each run of pages from `BASE` on, and its length.
+fn runs(w: &mut World, pages: u64) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for page in 0..pages {
+        let pfn = leaf(w, BASE + page * PAGE).pfn.0;
+        match runs.last_mut() {
+            Some((first, length)) if *first + *length == pfn => *length += 1,
+            _ => runs.push((pfn, 1)),
+        }
+    }
+    runs
+}
+
+#[test]
+fn neighbours_lie_beside_each_other_whatever_the_order_of_faults() {
+    let orders: [fn(u64) -> u64; 3] = [|i| i, |i| 63 - i, |i| i * 37 % 64];
+    for (frames, whole) in [("neighbour", true), ("buddy", false)] {
+        for order in orders {
+            let policy = parts(&format!("placement.frames = \"{frames}\""));
+            let mut w = World::new(&desc(policy, 64), 64);
+            w.event(1, &anon(BASE, 64 * PAGE));
+            // Another mapping, far away, faults in turn.
+            w.event(1, &anon(BASE + (64 << 20), 64 * PAGE));
+            for i in 0..64 {
+                touch(&mut w, BASE + order(i) * PAGE, Access::Write);
+                touch(&mut w, BASE + (64 << 20) + i * PAGE, Access::Write);
+            }
+            let found = runs(&mut w, 64);
+            assert_eq!(found.len() == 1, whole, "{frames}: {found:?}");
+            assert!(!whole || found[0].0 % 512 == (BASE / PAGE) % 512, "{found:?}: each page at its own offset");
+        }
+    }
+}
+
+#[test]
+fn no_frame_is_taken_twice_and_huge_pages_lie_in_a_row() {
+    let mut w = World::new(&desc(parts("placement.frames = \"neighbour\""), 64), 64);
+    // Both mappings want frame 0 of a block, and the second one frames up to the next block.
+    w.event(1, &anon(BASE, PAGE));
+    w.event(1, &anon(BASE + (1 << 30), 512 * PAGE));
+    touch(&mut w, BASE, Access::Write);
+    for page in 0..512 {
+        touch(&mut w, BASE + (1 << 30) + page * PAGE, Access::Write);
+    }
+    let first = leaf(&mut w, BASE).pfn.0;
+    let found: Vec<u64> = (0..512).map(|page| leaf(&mut w, BASE + (1 << 30) + page * PAGE).pfn.0).collect();
+    let breaks = found.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count();
+    assert!(!found.contains(&first) && breaks <= 1, "{breaks} breaks");
+    let huge = parts("placement.frames = \"neighbour\"\nfault.sizes = [\"2M\"]");
+    let mut w = World::new(&desc(huge, 64), 64);
+    w.event(1, &anon(BASE, 8 << 20));
+    for i in 0..4 {
+        touch(&mut w, BASE + (i << 21), Access::Write);
+    }
+    let frames: Vec<_> = (0..4).map(|i| leaf(&mut w, BASE + (i << 21)).pfn.0).collect();
+    // Page tables own the block behind the first page.
+    let breaks = frames.windows(2).filter(|pair| pair[0] + 512 != pair[1]).count();
+    assert!(breaks <= 1, "huge pages in a row: {frames:?}");
+}
+
+#[test]
+fn linux_can_reserve_and_promote_in_place() {
+    let sections = "placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion.when = \"full\"";
+    let mut w = World::new(&desc(parts(sections), 64), 64);
+    w.event(1, &anon(BASE, 2 << 20));
+    for page in (0..512).rev() {
+        assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 0);
+        touch(&mut w, BASE + page * PAGE, Access::Write);
+    }
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20);
+    assert_eq!(leaf(&mut w, BASE).order, PageOrder::P2M);
+}
+
+#[test]
+fn what_a_policy_is_follows_from_its_sections() {
+    let row = parts("fault.sizes = [\"64K\", \"2M\"]\nplacement.frames = \"neighbour\"\npromotion.when = \"daemon\"")
+        .declared();
+    assert_eq!(row.fault_sizes, [PageOrder::P2M, PageOrder::P64K, PageOrder::P4K]);
+    assert_eq!((row.allocation.as_str(), row.hints.as_str()), ("neighbour", "madvise"));
+    assert_eq!(row.promotion_sizes, [PageOrder::P2M]);
+    assert_eq!(row.promotion, ["copy, by a daemon", "copy, on MADV_COLLAPSE"]);
+    let freebsd = PolicyDesc::freebsd().declared();
+    assert_eq!(freebsd.fault_sizes, [PageOrder::P4K]);
+    assert_eq!((freebsd.allocation.as_str(), freebsd.hints.as_str()), ("reservation of 2M", "none"));
+    assert_eq!(freebsd.promotion, ["in place, when full"]);
+    assert!(PolicyDesc::linux_4k().declared().promotion.is_empty());
+}
