@@ -1,14 +1,14 @@
 //! Text drawings of page tables: the tables of all live processes of a machine and, under virtualization, of the
 //! host. A reader can check the entries, merged levels and large pages that a run produced.
 
-use crate::{Machine, host::System};
+use crate::{machine::Machine, system::System};
 use mmulab_pagetable::draw;
 use std::fmt::Write;
 
 /// The page table of each process that lives, as text; of virtual machines, of the one that runs, then of the host.
 pub fn draw_tables(machine: &Machine) -> String {
-    let mut text = of_system(&machine.system);
-    if let Some(host) = &machine.host {
+    let mut text = of_system(&machine.state().system);
+    if let Some(host) = machine.host() {
         let _ = writeln!(text, "host");
         text += &of_system(&host.system);
     }

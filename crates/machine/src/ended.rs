@@ -1,8 +1,8 @@
 //! Ends of a run, with their names and messages in results, and the errors that prevent a machine from being built.
 //! The reason in a result shows whether the whole trace ran.
 
-use crate::describe::DescribeError;
 use mmulab_addr::{Access, VirtAddr};
+use mmulab_describe::DescribeError;
 use mmulab_kernel::KernelError;
 use mmulab_tlb::GeometryError;
 use mmulab_trace::TraceError;
@@ -25,7 +25,7 @@ pub enum Ended {
     EndDamaged(String),
     /// Physical memory ran out.
     OutOfMemory(String),
-    /// The trace touched memory it may not, and the run was told to stop at that.
+    /// The trace touched memory it may not, and the run was to stop at that.
     Violation(String),
     /// A reference faulted over and over: a defect of the simulator.
     Stuck {

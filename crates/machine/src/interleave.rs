@@ -3,7 +3,7 @@
 use mmulab_mix::{Apart, Part, Schedule, mix};
 use mmulab_trace::{Source, TraceError};
 
-/// References each machine's programs make before it is the next one's turn, unless told otherwise.
+/// Default number of references that each machine's programs make before it is the next one's turn.
 const QUANTUM: u64 = 100_000;
 
 /// One trace as it is, or several in turns of `quantum` references (default 100,000), each in a virtual machine of its

@@ -1,46 +1,58 @@
 //! A machine: its description, the loop that runs a trace through it, what it counts, and what that costs.
 //!
-//! [`Machine`] owns the cores (TLBs, walkers), physical memory and the kernel, and passes between them what each must
+//! [`Machine`] owns the CPUs (TLBs, walkers), physical memory and the kernel, and passes between them what each must
 //! not know of the others. [`run`] takes one decoded trace through any number of machines.
+//!
+//! ```text
+//! describe   what a machine is, as TOML
+//! count      counters; cost by region and place
+//! observe    what an observer of a run sees
+//! cpu, smt   one CPU; what CPUs have in common
+//! engine     the loop: TLBs, walks, faults, shootdowns; generic over the parts that follow
+//! virt       part: the host below virtual machines
+//! gpu        part: shader cores
+//! timed      part: cores in time
+//! running    which parts a description asks for
+//! check      --check: a twin without coalescing, compared after every step
+//! machine    all of that
+//! report     the result of a run
+//! ```
+//!
+//! Each line uses only those above it.
 
 mod check;
-mod clock;
-mod counted;
-mod counts;
+mod count;
+mod cpu;
 pub mod describe;
 mod draw;
 mod ended;
 mod engine;
-mod flights;
-mod host;
+mod gpu;
 mod interleave;
+mod machine;
 mod misses;
-mod model;
 mod narrate;
+mod observe;
 mod open;
-mod portions;
 mod report;
 mod run;
-mod siblings;
-mod story;
-mod tally;
+mod running;
+mod smt;
+mod system;
 mod timed;
 mod touched;
-mod warps;
+mod virt;
 
-pub use counts::Counts;
-pub use describe::{MachineDesc, Options, Resolved};
+pub use count::{Cost, Counts, Sampled, Tally, TimingReport, WarpCounts};
+pub use describe::{MachineDesc, Options, Resolved, Sample};
 pub use draw::draw_tables;
 pub use ended::{Ended, EndedReport, MachineError};
-pub use engine::Machine;
 pub use interleave::interleave;
+pub use machine::Machine;
 pub use misses::Misses;
 pub use narrate::{NarrateError, Narrator, schema as line_schema};
+pub use observe::{Answer, Failure, FaultReason, Observation, Seen, WalkEnd, Watch};
 pub use open::open;
 pub use report::{Report, ReportError, report, schema as report_schema};
 pub use run::{Control, Limits, Progress, Ran, run, run_watched};
-pub use story::{Answer, Failure, FaultReason, Nobody, Seen, Story, WalkEnd, Watch};
-pub use tally::{Cost, Tally};
-pub use timed::{Sample, Sampled, TimingReport};
 pub use touched::Touched;
-pub use warps::WarpCounts;

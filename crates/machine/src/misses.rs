@@ -6,15 +6,13 @@
 //! TLBs.
 
 use crate::{
-    Ended, Machine,
+    ended::Ended,
+    machine::Machine,
+    observe::{Observation, Watch},
     run::{Feed, Limits},
-    story::{Story, Watch},
 };
-use mmulab_kernel::{Stop, Told};
-use mmulab_pagetable::Invalidate;
-use mmulab_tlb::Observer;
+use mmulab_kernel::Stop;
 use mmulab_trace::{Batch, Item, Ref, Source, TraceError, TraceInfo};
-use mmulab_walker::StepRecord;
 
 /// The references of a trace that a machine walks for, with everything else that happens. Reading it runs the machine.
 pub struct Misses<'a> {
@@ -31,25 +29,18 @@ pub struct Misses<'a> {
 #[derive(Default)]
 struct Walked(Vec<u64>);
 
-impl Observer for Walked {
-    const ACTIVE: bool = true;
-}
-
 impl Watch for Walked {
-    fn reference(&mut self, story: &Story) {
-        if story.cost.walks > 0 {
-            self.0.push(story.index);
+    fn reference(&mut self, seen: &Observation) {
+        if seen.cost.walks > 0 {
+            self.0.push(seen.index);
         }
     }
-    fn happened(&mut self, _: &[Told], _: &[Invalidate]) {}
-    fn invalidated_by_program(&mut self, _: &Invalidate) {}
-    fn walked(&mut self, _: &[StepRecord]) {}
 }
 
 impl<'a> Misses<'a> {
     /// Those of `source` on `machine`.
     pub fn new(source: Box<dyn Source>, machine: &'a mut Machine, limits: Limits) -> Self {
-        let desc = &machine.desc;
+        let desc = machine.desc();
         let of = format!("{} / {}", desc.machine.name, desc.policy.name);
         let info = TraceInfo { misses_of: Some(of), references: None, hash: None, ..source.info().clone() };
         let (whole, walked) = (Batch::default(), Walked::default());

@@ -1,21 +1,24 @@
 //! `explain`: one JSON object per reference, from the same engine that counts.
 
 use crate::{
-    Machine,
-    story::{Answer, Failure, Story, WalkEnd, Watch},
+    machine::Machine,
+    observe::{Answer, Failure, Observation, WalkEnd, Watch},
 };
 use mmulab_addr::{Access, PhysAddr, VirtAddr};
 use mmulab_kernel::Told;
 use mmulab_pagetable::Invalidate;
-use mmulab_tlb::{Entry, Observer};
+use mmulab_tlb::Entry;
 use mmulab_walker::{Dimension, NestedStep, Pace, Server, StepRecord};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::Serialize;
 use thiserror::Error;
 
-/// A reference that could not be told: a defect of mmulab, for all there is to tell is plain data.
+/// A reference that could not be written as JSON: a defect of mmulab, for every line is plain data.
 #[derive(Debug, Error)]
-#[error("reference {index} could not be told: {source}; please report this with the trace and the description")]
+#[error(
+    "internal error: reference {index} could not be written as JSON: {source}. Please report it with the trace and the machine \
+     file."
+)]
 pub struct NarrateError {
     index: u64,
     source: serde_json::Error,
@@ -193,15 +196,16 @@ pub fn schema() -> Schema {
 impl<F: FnMut(&str)> Narrator<F> {
     /// A narrator of `machine`.
     pub fn new(machine: &Machine, line: F) -> Self {
-        let core = &machine.cores[0];
-        let arrays = core.tlbs.names();
-        let levels: Vec<u8> = (0..arrays.len()).map(|a| core.tlbs.level(a)).collect();
+        let hardware = &machine.state().hardware;
+        let cpu = &hardware.cpus[0];
+        let arrays = cpu.tlbs.names();
+        let levels: Vec<u8> = (0..arrays.len()).map(|a| cpu.tlbs.level(a)).collect();
         Self {
             line,
             arrays: arrays.into_iter().zip(levels).collect(),
-            walk_caches: core.walker.names(),
-            host_caches: machine.host.as_ref().map(|h| h.walkers()[0].names()).unwrap_or_default(),
-            caches: machine.caches.names(),
+            walk_caches: cpu.walker.names(),
+            host_caches: machine.host().map(|h| h.walkers()[0].names()).unwrap_or_default(),
+            caches: hardware.caches.names(),
             filled: Vec::new(),
             walk: Vec::new(),
             walks: Vec::new(),
@@ -222,26 +226,26 @@ impl<F: FnMut(&str)> Narrator<F> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    fn tell(&mut self, story: Option<&Story>) {
+    fn tell(&mut self, seen: Option<&Observation>) {
         let line = Line {
-            i: story.map(|s| s.index),
-            pid: story.map(|s| s.pid.0),
-            kind: story.map(|s| s.access),
-            va: story.map(|s| s.va),
-            pa: story.and_then(|s| s.seen.pa),
-            failed: story.and_then(|s| s.seen.failed),
-            size: story.map_or(0, |s| s.seen.size),
-            l1: story.map_or(Answer::NotAsked, |s| s.seen.l1),
-            l2: story.map_or(Answer::NotAsked, |s| s.seen.l2),
+            i: seen.map(|s| s.index),
+            pid: seen.map(|s| s.pid.0),
+            kind: seen.map(|s| s.access),
+            va: seen.map(|s| s.va),
+            pa: seen.and_then(|s| s.seen.pa),
+            failed: seen.and_then(|s| s.seen.failed),
+            size: seen.map_or(0, |s| s.seen.size),
+            l1: seen.map_or(Answer::NotAsked, |s| s.seen.l1),
+            l2: seen.map_or(Answer::NotAsked, |s| s.seen.l2),
             walk: &self.walk,
             walks: &self.walks,
-            joined: story.is_some_and(|s| s.seen.joined),
+            joined: seen.is_some_and(|s| s.seen.joined),
             fault: &self.fault,
             filled: &self.filled,
             events: &self.events,
-            cycles: story.map_or(0, |s| s.cost.stall_cycles),
+            cycles: seen.map_or(0, |s| s.cost.stall_cycles),
         };
-        let index = story.map_or(0, |s| s.index);
+        let index = seen.map_or(0, |s| s.index);
         say(&mut self.line, &mut self.failed, index, &line);
         self.walk.clear();
         self.walks.clear();
@@ -276,9 +280,7 @@ fn say(line: &mut impl FnMut(&str), failed: &mut Option<NarrateError>, index: u6
     }
 }
 
-impl<F: FnMut(&str)> Observer for Narrator<F> {
-    const ACTIVE: bool = true;
-
+impl<F: FnMut(&str)> Watch for Narrator<F> {
     fn filled(&mut self, array: usize, entry: &Entry) {
         let (name, level) = &self.arrays[array];
         self.filled.push(Filled {
@@ -301,11 +303,9 @@ impl<F: FnMut(&str)> Observer for Narrator<F> {
     fn invalidated(&mut self, array: usize, entry: &Entry) {
         self.tlb(Left::Invalidated, array, None, entry);
     }
-}
 
-impl<F: FnMut(&str)> Watch for Narrator<F> {
-    fn reference(&mut self, story: &Story) {
-        self.tell(Some(story));
+    fn reference(&mut self, seen: &Observation) {
+        self.tell(Some(seen));
     }
 
     fn is_over(&self) -> bool {
@@ -391,6 +391,9 @@ mod tests {
         say(&mut line, &mut failed, 8, &2);
         assert_eq!(said, ["1"]);
         let error = failed.expect("the second one fails").to_string();
-        assert!(error.starts_with("reference 7 could not be told: key must be a string"), "{error}");
+        assert!(
+            error.starts_with("internal error: reference 7 could not be written as JSON: key must be a string"),
+            "{error}"
+        );
     }
 }

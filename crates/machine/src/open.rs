@@ -56,7 +56,8 @@ fn open_blocks(name: &str, described: &str) -> Result<Box<dyn Source>, TraceErro
     match source.info().warps {
         Some(warps) if warps == shape.warps => Ok(source),
         _ => Err(wrong(
-            "its blocks cannot be dealt anew: only those of Accel-Sim's kernelslist.g and .traceg can".into(),
+            "cores= and warps= apply only to Accel-Sim traces (kernelslist.g, .traceg); this file is of another format"
+                .into(),
         )),
     }
 }

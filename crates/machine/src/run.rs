@@ -1,6 +1,6 @@
 //! One decoding pass, any number of machines.
 
-use crate::{Ended, Machine, Touched, Watch};
+use crate::{ended::Ended, machine::Machine, observe::Watch, touched::Touched};
 use mmulab_trace::{Batch, Item, Source};
 use std::{
     collections::VecDeque,
@@ -71,9 +71,9 @@ pub fn run(
     let count = machines.len().max(1);
     let host = thread::available_parallelism().map_or(1, usize::from);
     let workers = if limits.threads == 0 { host.min(count) } else { limits.threads.min(count) };
-    let mut lanes: Vec<Vec<(usize, Machine)>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut shares: Vec<Vec<(usize, Machine)>> = (0..workers).map(|_| Vec::new()).collect();
     for (index, machine) in machines.into_iter().enumerate() {
-        lanes[index % workers].push((index, machine));
+        shares[index % workers].push((index, machine));
     }
 
     let mut feed = Feed::new(limits);
@@ -91,17 +91,17 @@ pub fn run(
     };
 
     let mut done: Vec<(usize, Machine)> = thread::scope(|scope| {
-        let (senders, handles): (Vec<_>, Vec<_>) = lanes
+        let (senders, handles): (Vec<_>, Vec<_>) = shares
             .into_iter()
-            .map(|mut lane| {
+            .map(|mut share| {
                 let (sender, receiver) = mpsc::sync_channel::<Arc<Batch>>(DEPTH);
                 let handle = scope.spawn(move || {
                     for batch in receiver {
-                        for (_, machine) in &mut lane {
+                        for (_, machine) in &mut share {
                             machine.run(&batch);
                         }
                     }
-                    lane
+                    share
                 });
                 (sender, handle)
             })
@@ -113,7 +113,7 @@ pub fn run(
                 Some(_) => pool.pop_front().expect("seen at the front"),
                 None => Arc::default(),
             };
-            let content = Arc::get_mut(&mut batch).expect("nobody else holds it");
+            let content = Arc::get_mut(&mut batch).expect("no worker holds it any more");
             let more = match source.next_batch(content) {
                 Ok(more) => more,
                 Err(error) => {
@@ -150,7 +150,7 @@ pub fn run(
     });
     done.sort_unstable_by_key(|&(index, _)| index);
     let last = report(&feed, source);
-    // Told whole, so that what was heard last is what was run. It is too late to stop.
+    // Once more, so that the last progress shown is what was run. It is too late to stop.
     let _ = progress(&last);
     Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, ended, progress: last }
 }
@@ -189,11 +189,11 @@ impl Feed {
     }
 }
 
-/// Runs `source` through one machine with somebody watching; `beat` is asked now and then whether to go on.
-pub fn run_watched<W: Watch>(
+/// Runs `source` through one machine with an observer, or with none; `beat` is asked now and then whether to go on.
+pub fn run_watched(
     source: &mut dyn Source,
     machine: &mut Machine,
-    watch: &mut W,
+    mut watch: Option<&mut dyn Watch>,
     limits: Limits,
     mut beat: impl FnMut() -> Control,
 ) -> Ended {
@@ -202,12 +202,14 @@ pub fn run_watched<W: Watch>(
     loop {
         let read = source.next_batch(&mut batch);
         let reached = feed.admit(&mut batch);
-        machine.run_watched(&batch, watch);
+        machine.run_observed(&batch, watch.as_mut().map(|watch| &mut **watch as &mut dyn Watch));
         match read {
             Err(error) => return Ended::of_trace(&error),
             Ok(_) if reached => return Ended::Limit,
             Ok(false) => return Ended::End,
-            Ok(true) if watch.is_over() || beat() == Control::Stop => return Ended::Interrupted,
+            Ok(true) if watch.as_ref().is_some_and(|watch| watch.is_over()) || beat() == Control::Stop => {
+                return Ended::Interrupted;
+            }
             Ok(true) => {}
         }
     }

@@ -92,7 +92,7 @@ impl Touched {
         self.private_peak.max(self.private) << BASE_SHIFT
     }
 
-    /// Bytes of files that were touched, each page once whoever touched it.
+    /// Bytes of files that were touched, each page once, whichever process touched it.
     pub fn file_bytes(&self) -> u64 {
         self.file_pages << BASE_SHIFT
     }

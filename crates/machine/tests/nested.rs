@@ -190,7 +190,7 @@ fn memory_that_the_hosts_table_cannot_translate_is_refused() {
 #[test]
 fn whose_memory_is_wrong_or_used_up_is_told() {
     let error = machine("linux-4k", "linux-4k", &["virtual.memory.size=6M"], Options::default()).err();
-    assert!(error.expect("too little").ends_with("virtual.memory.size is 6M: give 16M to 16T"));
+    assert!(error.expect("too little").ends_with("virtual.memory.size is 6M: give 16M to 15T"));
     // Shadow tables are the host's, and so is what they take.
     for (sets, whose) in [
         (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=nested"], "the host is out of memory"),

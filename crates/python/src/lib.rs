@@ -31,7 +31,8 @@ mod _core {
     #[pymodule_export]
     use crate::simulate::{
         draw_tables, explain, explain_schema, generators, is_checked, list_machines, list_policies, machine_schema,
-        misses, options_schema, policy_schema, reshape_schema, resolve, result_schema, run, version,
+        misses, options_schema, policy_schema, policy_table, reshape_schema, resolve, result_schema, run, version,
+        whole_machine, whole_policy,
     };
     #[pymodule_export]
     use crate::trace::{

@@ -7,8 +7,8 @@ use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Nobody, Options, Resolved, Touched, Watch,
-    describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
+    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched, Watch, describe,
+    describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::{Format, Source, Span, TraceInfo, warm_up, write_file};
@@ -179,8 +179,14 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     }))
 }
 
-/// Runs one machine with somebody watching, until the desk says that it is to end.
-fn watched<W: Watch>(source: &mut dyn Source, machine: &mut Machine, watch: &mut W, spec: &Spec, desk: &Desk) -> Ended {
+/// Runs one machine, with an observer or none, until the desk says that it is to end.
+fn watched(
+    source: &mut dyn Source,
+    machine: &mut Machine,
+    watch: Option<&mut dyn Watch>,
+    spec: &Spec,
+    desk: &Desk,
+) -> Ended {
     mmulab_machine::run_watched(source, machine, watch, spec.limits(), || {
         if desk.stop.is_asked() { Control::Stop } else { Control::Continue }
     })
@@ -199,8 +205,8 @@ pub fn explain(py: Python<'_>, spec: &str, line: Py<PyAny>) -> PyResult<String> 
                 raised = Python::attach(|py| line.call1(py, (told,)).map(drop)).err();
             }
         });
-        let ended = watched(source.as_mut(), machine, &mut narrator, &spec, desk);
-        machine.land_all(&mut narrator);
+        let ended = watched(source.as_mut(), machine, Some(&mut narrator), &spec, desk);
+        machine.complete_walks(&mut narrator);
         let told = narrator.finish();
         (ended, told, raised)
     })?;
@@ -247,7 +253,7 @@ pub fn draw_tables(py: Python<'_>, spec: &str) -> PyResult<String> {
     let [machine] = machines.as_mut_slice() else { return Err(user("tables are drawn of one job")) };
     let ended = attended(py, None, |desk| {
         machine.stop_with(&desk.stop);
-        watched(source.as_mut(), machine, &mut Nobody, &spec, desk)
+        watched(source.as_mut(), machine, None, &spec, desk)
     })?;
     text(&json!({
         "drawing": draw(machine),
@@ -279,13 +285,13 @@ pub fn resolve(
 /// The schema of machine files.
 #[pyfunction]
 pub fn machine_schema() -> PyResult<String> {
-    text(&schemars::schema_for!(MachineDesc))
+    text(&describe::file_schema::<MachineDesc>())
 }
 
 /// The schema of policy files.
 #[pyfunction]
 pub fn policy_schema() -> PyResult<String> {
-    text(&schemars::schema_for!(PolicyDesc))
+    text(&describe::file_schema::<PolicyDesc>())
 }
 
 /// The schema of results.
@@ -333,6 +339,31 @@ fn listing(dirs: &[PathBuf]) -> PyResult<String> {
 #[pyfunction]
 pub fn list_machines(search: &str) -> PyResult<String> {
     listing(&self::search(search)?.machines)
+}
+
+/// A machine file with all that it inherits, as TOML.
+#[pyfunction]
+pub fn whole_machine(search: &str, name: &str) -> PyResult<String> {
+    whole("machine", name, &self::search(search)?.machines)
+}
+
+/// A policy file with all that it inherits, as TOML.
+#[pyfunction]
+pub fn whole_policy(search: &str, name: &str) -> PyResult<String> {
+    whole("policy", name, &self::search(search)?.policies)
+}
+
+fn whole(what: &'static str, name: &str, dirs: &[PathBuf]) -> PyResult<String> {
+    describe::Whole::read(what, name, dirs).and_then(|whole| whole.toml()).map_err(user)
+}
+
+/// What each policy is: sizes that faults map, allocation, promotion, hints.
+#[pyfunction]
+pub fn policy_table(search: &str) -> PyResult<String> {
+    let dirs = self::search(search)?.policies;
+    let row = |(name, _): (String, PathBuf)| describe::policy(&name, &dirs).map(|policy| policy.declared());
+    let rows: Result<Vec<_>, _> = describe::list(&dirs).into_iter().map(row).collect();
+    text(&rows.map_err(user)?)
 }
 
 /// The policy files there are.

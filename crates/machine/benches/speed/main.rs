@@ -1,5 +1,5 @@
 //! References per second of the engine beside those of a bare loop, in one run: the ratio is what counts, for the
-//! machine's own speed drifts. `make bench` prints it; `docs/performance.md` keeps what was measured.
+//! machine's own speed drifts. `make bench` prints it; `docs/results/performance.md` keeps what was measured.
 //!
 //! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named.
 
@@ -132,7 +132,7 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
                     dirty: true,
                     global: false,
                 };
-                let walked = Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::X86 { levels: 4 } };
+                let walked = Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::x86(4) };
                 tlbs.fill(Asid(1), va, Access::Read, &walked, &mut Silent);
             }
         }

@@ -2,10 +2,14 @@
 //! page-table entry behind the kernel's back, the check must end the run and name the stale translation or the lost
 //! bit.
 
-use super::*;
-use crate::{Options, describe, describe::Unmapped};
-use mmulab_trace::{Backing, MapFlags};
-use std::path::Path;
+use crate::{
+    describe::{self, Check, Options, Unmapped},
+    ended::Ended,
+    machine::Machine,
+};
+use mmulab_addr::{Prot, VirtAddr};
+use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
+use std::{path::Path, sync::Arc};
 
 const AT: u64 = 0x4000_0000;
 
@@ -49,7 +53,7 @@ fn program() -> Batch {
 }
 
 fn state(machine: &mut Machine) -> (Option<Ended>, mmulab_tlb::HierarchyCounts) {
-    (machine.ended.clone(), machine.cores[0].tlbs.counts())
+    (machine.ended().cloned(), machine.state_mut().cpu().tlbs.counts())
 }
 
 #[test]
@@ -58,9 +62,9 @@ fn a_checked_run_counts_what_an_unchecked_one_does() {
     checked.run(&program());
     plain.run(&program());
     assert_eq!(state(&mut checked), state(&mut plain));
-    assert_eq!(checked.ended, None);
+    assert_eq!(checked.ended(), None);
     let coalesced: u64 =
-        checked.cores[0].tlbs.counts().arrays.iter().filter_map(|a| a.coalescing).map(|c| c.coalesced).sum();
+        checked.state_mut().cpu().tlbs.counts().arrays.iter().filter_map(|a| a.coalescing).map(|c| c.coalesced).sum();
     assert!(coalesced > 0, "there was something to check");
 }
 
@@ -71,13 +75,13 @@ fn what_ends_a_run_is_not_unsound() {
         let mut m = machine_of(Options { check, unmapped: Unmapped::Stop, ..Options::default() });
         m.run(&program());
         m.run(&Batch { refs: vec![Ref::read(page(999))], ..Batch::default() });
-        m.ended.clone()
+        m.ended().cloned()
     };
     assert!(matches!(ended(Check::Translations), Some(Ended::Violation(_))), "{:?}", ended(Check::Translations));
     assert_eq!(ended(Check::Translations), ended(Check::None));
 }
 
-/// The table changes and nobody is told: what was cached is stale, and found out.
+/// The table changes without an invalidation: what was cached is stale, and the check finds it.
 #[test]
 fn what_the_table_does_not_bear_out_is_found() {
     type Spoil = fn(u64) -> u64;
@@ -99,15 +103,15 @@ fn what_the_table_does_not_bear_out_is_found() {
         });
         (0..64).for_each(|n| batch.refs.push(Ref::write(page(n))));
         m.run(&batch);
-        assert_eq!(m.ended, None);
-        let cx = m.context().unwrap();
-        let entry = cx.format.find(&m.system.mem, cx.root, page(5)).unwrap().entry;
-        let bits = spoil(m.system.mem.read(entry));
-        m.system.mem.write(entry, bits);
+        assert_eq!(m.ended(), None);
+        let cx = m.state().context().unwrap();
+        let entry = cx.format.find(&m.state().system.mem, cx.root, page(5)).unwrap().entry;
+        let bits = spoil(m.state().system.mem.read(entry));
+        m.state_mut().system.mem.write(entry, bits);
         let mut next = Batch::default();
         next.push_event(Event::Invlpg { addr: page(40) });
         m.run(&next);
-        let Some(Ended::Unsound(what)) = &m.ended else { panic!("{:?}", m.ended) };
+        let Some(Ended::Unsound(what)) = m.ended() else { panic!("{:?}", m.ended()) };
         assert!(what.contains(expected) && what.starts_with("after Invlpg"), "{what}");
     }
 }
@@ -116,14 +120,14 @@ fn what_the_table_does_not_bear_out_is_found() {
 fn other_bits_than_without_coalescing_are_found() {
     let mut m = machine(Check::Translations);
     m.run(&program());
-    let cx = m.context().unwrap();
-    let entry = cx.format.find(&m.system.mem, cx.root, page(50)).unwrap().entry;
+    let cx = m.state().context().unwrap();
+    let entry = cx.format.find(&m.state().system.mem, cx.root, page(50)).unwrap().entry;
     // An accessed bit lost: no entry is wrong for it.
-    let bits = m.system.mem.read(entry) & !(1 << 5);
-    m.system.mem.write(entry, bits);
+    let bits = m.state().system.mem.read(entry) & !(1 << 5);
+    m.state_mut().system.mem.write(entry, bits);
     let mut next = Batch::default();
     next.refs.push(Ref::read(page(50)));
     m.run(&next);
-    let Some(Ended::Unsound(what)) = &m.ended else { panic!("{:?}", m.ended) };
+    let Some(Ended::Unsound(what)) = m.ended() else { panic!("{:?}", m.ended()) };
     assert!(what.contains("without coalescing") && what.contains("Read of 0x40032000"), "{what}");
 }

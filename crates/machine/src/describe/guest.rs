@@ -65,6 +65,13 @@ pub struct VirtualDesc {
     pub assumed: BTreeMap<String, String>,
 }
 
+impl VirtualDesc {
+    /// Whether walks have two dimensions.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.mode == Mode::Nested
+    }
+}
+
 fn exit_cycles() -> f64 {
     2000.0
 }

@@ -1,12 +1,9 @@
-//! Hardware performance events of a machine: for each event, the simulator's count with the same meaning, optionally
-//! limited to some page sizes. The check rejects duplicate names, and page sizes for counts that cannot be split.
+//! The `[perf]` table of a machine file: for each hardware performance event, the simulator's count with the same
+//! meaning, optionally limited to some page sizes.
 
-use super::{DescribeError, MachineDesc};
-use mmulab_addr::PageOrder;
-use mmulab_tlb::COALESCED;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a performance event counts, of what is counted here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -77,23 +74,4 @@ impl PerfDesc {
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
-}
-
-/// Refuses events that cannot be.
-pub fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
-    let bad = |message: String| Err(DescribeError::Impossible { name: machine.name.clone(), message });
-    let mut names = BTreeSet::new();
-    for event in &machine.perf.event {
-        let name = &event.name;
-        if !names.insert(name) {
-            return bad(format!("perf: two events are named '{name}': leave one out"));
-        }
-        if !event.sizes.is_empty() && !event.counts.has_sizes() {
-            return bad(format!("perf: {name}: sizes part hits and misses of the second level only: leave them out"));
-        }
-        if let Some(odd) = event.sizes.iter().find(|s| *s != COALESCED && s.parse::<PageOrder>().is_err()) {
-            return bad(format!("perf: {name}: '{odd}' is no page size: write one such as \"4K\", or \"{COALESCED}\""));
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,10 @@
 //! Whether a machine can be run in time (`--timing`), as it is described.
 
-use super::{Check, DescribeError, MachineDesc, Options};
+use super::{
+    machine::MachineDesc,
+    options::{Check, Options},
+};
+use mmulab_describe::DescribeError;
 
 /// Refuses what a core in time is not modelled for, with the remedy.
 pub fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeError> {

@@ -1,11 +1,11 @@
 //! What happened below virtual machines.
 
-use super::{MemoryReport, ReportError, memory::usage};
+use super::memory::{MemoryReport, usage};
 use crate::{
-    Machine,
-    counted::{Below, Counted, SystemCounts},
+    count::{Counted, HostCounted, HostCounts, SystemCounts},
     describe::Mode,
-    host::HostCounts,
+    machine::Machine,
+    system::System,
 };
 use mmulab_kernel::KernelCounts;
 use mmulab_walker::{NestedTlbCounts, SideWalks, WalkCounts};
@@ -55,15 +55,15 @@ struct GuestReport {
 }
 
 /// All walks: those of the programs' tables, with the reads of the host's that were made for them.
-pub(super) fn all_walks(counted: &Counted) -> Result<WalkCounts, ReportError> {
+pub(super) fn all_walks(counted: &Counted) -> Result<WalkCounts, String> {
     let mut walks = counted.walks.clone();
-    walks.check().map_err(ReportError)?;
+    walks.check()?;
     let Some(below) = &counted.host else { return Ok(walks) };
-    below.walks.check().map_err(|e| ReportError(format!("the host: {e}")))?;
+    below.walks.check().map_err(|e| format!("the host: {e}"))?;
     let [instruction, data] = below.reads;
     let read = below.walks.instruction.accesses + below.walks.data.accesses;
     if instruction + data != read {
-        return Err(ReportError(format!("entries of the host read, {read}, and for walks of both sides")));
+        return Err(format!("entries of the host read, {read}, and for walks of both sides"));
     }
     walks.instruction.accesses += instruction;
     walks.data.accesses += data;
@@ -71,10 +71,10 @@ pub(super) fn all_walks(counted: &Counted) -> Result<WalkCounts, ReportError> {
 }
 
 pub(super) fn report(machine: &Machine, counted: &Counted) -> Option<HostReport> {
-    let (host, guest) = (machine.host.as_ref()?, machine.desc.machine.guest.as_ref()?);
-    let Below { counts, system, nested_tlb, walks, .. } = counted.host.as_ref()?;
+    let (host, guest) = (machine.host()?, machine.desc().machine.guest.as_ref()?);
+    let HostCounted { counts, system, nested_tlb, walks, .. } = counted.host.as_ref()?;
     let guests = if host.count() > 1 {
-        let of = |(vm, system): (usize, &crate::host::System)| {
+        let of = |(vm, system): (usize, &System)| {
             let SystemCounts { kernel, tables } = counted.systems.get(&vm).cloned().unwrap_or_default();
             GuestReport { vm, kernel, memory: usage(system, &guest.memory, &tables) }
         };
@@ -88,7 +88,7 @@ pub(super) fn report(machine: &Machine, counted: &Counted) -> Option<HostReport>
         walks: HostWalks { instruction: walks.instruction, data: walks.data },
         nested_tlb: *nested_tlb,
         kernel: system.kernel.clone(),
-        memory: usage(&host.system, &machine.desc.machine.memory, &system.tables),
+        memory: usage(&host.system, &machine.desc().machine.memory, &system.tables),
         guests,
     })
 }

@@ -1,6 +1,6 @@
 //! What each of several programs had of a run, where a mix was run.
 
-use crate::{Machine, tally::Cost};
+use crate::{count::Cost, machine::Machine};
 use mmulab_addr::Pid;
 use mmulab_trace::{Member, TraceInfo};
 use schemars::JsonSchema;
@@ -54,7 +54,7 @@ fn of(machine: &Machine, member: &Member) -> MemberReport {
     let is_its = |vm: usize, pid: Pid| {
         member.vm.is_none_or(|its| its as usize == vm) && (member.pids[0]..=member.pids[1]).contains(&pid.0)
     };
-    let portion = machine.portions.sum(is_its);
+    let had = machine.state().account.processes.sum(is_its);
     let mut cost = Cost::default();
     let mut mapped = BTreeMap::new();
     for (vm, system) in machine.systems() {
@@ -65,21 +65,21 @@ fn of(machine: &Machine, member: &Member) -> MemberReport {
             }
         }
     }
-    let base = (portion.instructions as f64 * machine.desc.machine.core.base_cpi) as u64;
-    let (kernel, host) = (portion.kernel_cycles as u64, portion.host_cycles as u64);
+    let base = (had.instructions as f64 * machine.desc().machine.core.base_cpi) as u64;
+    let (kernel, host) = (had.kernel_cycles as u64, had.below_cycles as u64);
     MemberReport {
         name: member.name.clone(),
         trace: member.trace.clone(),
         vm: member.vm,
-        instructions: portion.instructions,
-        references: portion.references,
+        instructions: had.instructions,
+        references: had.references,
         cost,
         mapped,
         cycles: MemberCycles {
             base,
             translation: cost.stall_cycles,
             kernel,
-            host: machine.host.is_some().then_some(host),
+            host: machine.host().is_some().then_some(host),
             total: base + cost.stall_cycles + kernel + host,
         },
     }

@@ -1,9 +1,9 @@
 //! What memory went to, and how broken up the free memory was.
 
-use crate::{Machine, Touched, host::System};
+use crate::{machine::Machine, system::System, touched::Touched};
 use mmulab_addr::{BASE_BYTES, show_bytes};
 use mmulab_frames::{Fragment, MemoryDesc};
-use mmulab_kernel::{Kernel, TableCounts, Usage};
+use mmulab_kernel::{TableCounts, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -62,12 +62,6 @@ struct OrderReport {
     fmfi_at_end: f64,
 }
 
-/// The index of every order, from 0 on.
-pub(crate) fn fmfi(kernel: &Kernel) -> Vec<f64> {
-    let frames = kernel.frames();
-    (0..=frames.max_order()).map(|order| frames.fmfi(order)).collect()
-}
-
 /// What memory went to that `system` hands out, as `desc` describes it. Of tables, what is counted.
 pub(super) fn usage(system: &System, desc: &MemoryDesc, tables: &TableCounts) -> MemoryReport {
     let mut usage = system.kernel.usage(&system.mem);
@@ -77,8 +71,8 @@ pub(super) fn usage(system: &System, desc: &MemoryDesc, tables: &TableCounts) ->
 
 /// The same of the programs' system, and what of it they never touched.
 pub(super) fn memory(machine: &Machine, tables: &TableCounts, touched: Option<&Touched>) -> MemoryReport {
-    let m = &machine.desc.machine;
-    let mut report = usage(&machine.system, m.guest.as_ref().map_or(&m.memory, |guest| &guest.memory), tables);
+    let m = &machine.desc().machine;
+    let mut report = usage(&machine.state().system, m.guest.as_ref().map_or(&m.memory, |guest| &guest.memory), tables);
     report.unused = touched.map(|t| {
         let (private, files) = (t.private_bytes_peak(), t.file_bytes());
         Unused {
@@ -95,7 +89,7 @@ fn fragmentation(system: &System, desc: &MemoryDesc) -> Fragmentation {
         Fragment::Fmfi { target, order, .. } => Some(Target { order: order.get(), fmfi: *target }),
         Fragment::None | Fragment::Memhog { .. } => None,
     };
-    let pairs = system.fmfi_at_start.iter().zip(fmfi(&system.kernel));
+    let pairs = system.fmfi_at_start.iter().zip(system.fmfi());
     let orders = pairs.enumerate().map(|(order, (&fmfi_at_start, fmfi_at_end))| OrderReport {
         order: order as u8,
         block: show_bytes(BASE_BYTES << order),

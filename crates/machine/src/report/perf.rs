@@ -1,9 +1,7 @@
 //! What the machine's own performance counters would say.
 
-use crate::{
-    describe::{Counted, EventDesc, PerfDesc},
-    model::Model,
-};
+use super::model::Model;
+use crate::describe::{Counted, EventDesc, PerfDesc};
 use mmulab_tlb::HierarchyCounts;
 use mmulab_walker::WalkCounts;
 use schemars::JsonSchema;
@@ -36,14 +34,14 @@ struct EventReport {
 }
 
 /// What events are made of.
-pub struct Seen<'a> {
+pub struct PerfInput<'a> {
     pub instructions: u64,
     pub tlb: &'a HierarchyCounts,
     pub walks: &'a WalkCounts,
     pub model: &'a Model,
 }
 
-impl Seen<'_> {
+impl PerfInput<'_> {
     fn value(&self, event: &EventDesc) -> u64 {
         let sum = |all: u64, by_size: &BTreeMap<String, u64>| match event.sizes.as_slice() {
             [] => all,
@@ -64,7 +62,7 @@ impl Seen<'_> {
 }
 
 /// The events of `desc`; none if it names none.
-pub fn perf(desc: &PerfDesc, seen: &Seen) -> Option<PerfReport> {
+pub fn perf(desc: &PerfDesc, seen: &PerfInput) -> Option<PerfReport> {
     let event = |event: &EventDesc| {
         let value = seen.value(event);
         EventReport {

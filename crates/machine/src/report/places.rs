@@ -1,6 +1,6 @@
 //! The dearest places of a profile, and what all others come to.
 
-use crate::tally::{Cost, Place};
+use crate::count::{Cost, Place};
 use mmulab_addr::{Pid, VirtAddr};
 use mmulab_kernel::Kernel;
 use schemars::JsonSchema;

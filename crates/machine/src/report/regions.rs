@@ -1,6 +1,6 @@
 //! What each region of a program's memory cost and holds, and the programs that have regions.
 
-use crate::{Machine, host::System, tally::Cost};
+use crate::{count::Cost, machine::Machine, system::System};
 use mmulab_addr::Pid;
 use mmulab_kernel::{Region, Resident};
 use schemars::JsonSchema;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// The blocks met so far.
-pub struct Blocks {
+pub(super) struct Blocks {
     decoder: Decoder,
     assumed: Unknown,
     /// Whether what is assumed was said by who made the trace.
@@ -27,7 +27,7 @@ struct Known {
 }
 
 /// Accesses of a plain block at most: as many as a mask has bits.
-pub const PLAIN_MOST: usize = 64;
+pub(super) const PLAIN_MOST: usize = 64;
 
 impl Blocks {
     pub fn new(isa: Isa, assumed: Unknown) -> Self {
@@ -41,8 +41,8 @@ impl Blocks {
         }
     }
 
-    /// Code is of this instruction set from here on; of instructions that are not told, who made the trace may say how
-    /// loads depend on each other.
+    /// Code is of this instruction set from here on. A trace may state how the loads of unknown instructions depend on
+    /// each other.
     pub fn read(&mut self, isa: Isa, loads: Option<Loads>) {
         self.decoder = Decoder::new(isa);
         self.declared = loads.is_some();

@@ -2,14 +2,14 @@
 //! the time. Nothing else is known of it, and nothing else of it is modelled here; what it takes of caches is in
 //! `mmulab_walker`, and what it takes of the window and of units stands in `core.timing`.
 
-use crate::{MachineDesc, engine::Core, story::Watch};
+use crate::{cpu::Cpu, describe::MachineDesc, observe::Observe};
 use mmulab_walker::chance;
 
 /// Looks at each structure in the time that it keeps 1/e of its entries for.
 const LOOKS: u64 = 8;
 
 /// What it displaces, and when next.
-pub(crate) struct Neighbour {
+pub(super) struct Neighbour {
     displaced: Vec<Displaced>,
     /// The earliest look.
     next: u64,
@@ -49,14 +49,14 @@ impl Neighbour {
 
     /// Entries go that were displaced up to `now`, if it is time to look.
     #[inline(always)]
-    pub fn pass<W: Watch>(&mut self, core: &mut Core, now: u64, watch: &mut W) {
+    pub fn pass<O: Observe>(&mut self, cpu: &mut Cpu, now: u64, obs: &mut O) {
         if self.next <= now {
-            self.displace(core, now, watch);
+            self.displace(cpu, now, obs);
         }
     }
 
     #[cold]
-    fn displace<W: Watch>(&mut self, core: &mut Core, now: u64, watch: &mut W) {
+    fn displace<O: Observe>(&mut self, cpu: &mut Cpu, now: u64, obs: &mut O) {
         for displaced in self.displaced.iter_mut().filter(|displaced| displaced.next <= now) {
             // A core may have been idle, or another one's time may have passed.
             let looks = (now - displaced.next) / displaced.every + 1;
@@ -69,8 +69,8 @@ impl Neighbour {
                 chance(*drawn, 0) < goes
             };
             match displaced.what {
-                Structure::Array(at) => core.tlbs.displace(at, lose, watch),
-                Structure::WalkCache(at) => core.walker.displace(at, lose),
+                Structure::Array(at) => cpu.tlbs.displace(at, lose, obs),
+                Structure::WalkCache(at) => cpu.walker.displace(at, lose),
             }
         }
         self.next = self.displaced.iter().map(|displaced| displaced.next).min().unwrap_or(u64::MAX);

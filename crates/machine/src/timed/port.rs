@@ -1,39 +1,51 @@
 //! What serves a core in time: translation by the machine's TLBs, walkers and kernel, then the caches and memory.
 
-use super::{Brought, Common};
-use crate::{Ended, Machine, engine::Timeline, story::Watch, tally::Cost};
+use super::{
+    cpu::{Common, Prefetch},
+    timeline::{InTime, Timeline},
+};
+use crate::{
+    count::Cost,
+    ended::Ended,
+    engine::{Below, Engine},
+    observe::Observe,
+};
 use mmulab_addr::{BASE_BYTES, LINE_BYTES, PhysAddr, VirtAddr};
-use mmulab_timing::{Access, Fetch, Memory};
+use mmulab_timing::{Access, Arrival, Fetch, Memory, Prefetched};
 use mmulab_tlb::Outcome;
 use mmulab_trace::{Batch, Item, Ref};
 use mmulab_walker::{Caches, Served};
 
-/// The words of a stretch, served one after the other.
-pub struct Port<'a, W> {
-    machine: &'a mut Machine,
+/// The words of a batch, served one after the other.
+pub(super) struct Port<'a, B, O> {
+    engine: &'a mut Engine<B, InTime>,
     batch: &'a Batch,
     at: usize,
-    brought: &'a mut Brought,
+    prefetch: &'a mut Prefetch,
     common: &'a mut Common,
-    watch: &'a mut W,
+    obs: &'a mut O,
     cpu: usize,
     core: usize,
     /// For how many cycles a cycle of waiting stands: 0 where it is not measured.
     pub(super) weight: u64,
-    /// Loads made since the last fetch: they tell the loads of a block apart.
+    /// Loads made since the last fetch: the number of a load in its block.
     loads: u64,
 }
 
-impl<'a, W: Watch> Port<'a, W> {
+/// An access: its translation, and its line.
+type Timed = (Timeline, Arrival);
+
+impl<'a, B: Below, O: Observe> Port<'a, B, O> {
     pub(super) fn new(
-        machine: &'a mut Machine,
+        engine: &'a mut Engine<B, InTime>,
         batch: &'a Batch,
         at: usize,
-        (brought, common): (&'a mut Brought, &'a mut Common),
-        watch: &'a mut W,
+        prefetch: &'a mut Prefetch,
+        common: &'a mut Common,
+        obs: &'a mut O,
     ) -> Self {
-        let (cpu, core) = (usize::from(machine.who.cpu), usize::from(machine.acting_core()));
-        Self { machine, batch, at, brought, common, watch, cpu, core, weight: 1, loads: 0 }
+        let (cpu, core) = (engine.state.acting.cpu(), engine.state.acting.core());
+        Self { engine, batch, at, prefetch, common, obs, cpu, core, weight: 1, loads: 0 }
     }
 
     /// Where the words that were not served begin.
@@ -51,16 +63,16 @@ impl<'a, W: Watch> Port<'a, W> {
                 break;
             }
             self.at += 1;
-            let core = &mut self.machine.cores[self.cpu];
+            let core = &mut self.engine.state.hardware.cpus[self.cpu];
             core.instructions += u64::from(count);
             let is_fetch = access == mmulab_addr::Access::Fetch;
             if is_fetch {
                 core.tlbs.code = va;
             }
-            self.machine.counts.writes += u64::from(access == mmulab_addr::Access::Write);
+            self.engine.state.account.counts.writes += u64::from(access == mmulab_addr::Access::Write);
             if let Some(pa) = self.translate(va, access, now)?.pa {
                 if is_fetch {
-                    self.machine.caches.fetch(self.core, pa);
+                    self.engine.state.hardware.caches.fetch(self.core, pa);
                 } else {
                     self.bring(pa);
                 }
@@ -72,10 +84,10 @@ impl<'a, W: Watch> Port<'a, W> {
     /// Brings a line of data near, and those that a prefetcher brings with it.
     #[inline(always)]
     fn bring(&mut self, pa: PhysAddr) {
-        let caches = &mut self.machine.caches;
+        let caches = &mut self.engine.state.hardware.caches;
         let served = caches.read(self.core, pa);
         if caches.depth(served.by) > 0
-            && let Some((from, to)) = self.brought.streams.see(pa.0 / LINE_BYTES)
+            && let Some((from, to)) = self.prefetch.streams.see(pa.0 / LINE_BYTES)
         {
             for line in from..=to {
                 caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
@@ -86,30 +98,29 @@ impl<'a, W: Watch> Port<'a, W> {
     /// The translation of `va`, wanted at `at`.
     #[inline(always)]
     fn translate(&mut self, va: VirtAddr, access: mmulab_addr::Access, at: u64) -> Result<Timeline, Ended> {
-        let machine = &mut *self.machine;
-        machine.next += 1;
-        let asid = machine.asid(self.cpu);
-        machine.caches.set_time(at);
-        let mut time = Timeline { at, second_level_until: at, ..Timeline::default() };
-        match machine.cores[self.cpu].tlbs.access(asid, va, access, self.watch) {
-            Outcome::L1 { entry } if !W::ACTIVE => time.pa = Some(entry.translate(va)),
-            outcome => machine.beyond_in_time(va, access, outcome, self.watch, &mut time)?,
+        let state = &mut self.engine.state;
+        state.account.references += 1;
+        let asid = state.asid(self.cpu);
+        state.hardware.caches.set_time(at);
+        let time = Timeline { at, second_level_until: at, ..Timeline::default() };
+        match state.hardware.cpus[self.cpu].tlbs.access(asid, va, access, self.obs) {
+            Outcome::L1 { entry } if !O::ACTIVE => Ok(Timeline { pa: Some(entry.translate(va)), ..time }),
+            outcome => self.engine.slow_path(va, access, outcome, time, self.obs),
         }
-        Ok(time)
     }
 
     /// An access at `at`: its translation, when its line is there, and from how far.
     #[inline(always)]
-    fn first(&mut self, va: VirtAddr, access: mmulab_addr::Access, at: u64) -> Result<(Timeline, u64, u8), Ended> {
+    fn first(&mut self, va: VirtAddr, access: mmulab_addr::Access, at: u64) -> Result<Timed, Ended> {
         let time = self.translate(va, access, at)?;
-        let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
-        Ok((time, there, by))
+        let arrival = time.pa.map_or(Arrival { at: time.at, by: 0 }, |pa| self.data(time.at, pa));
+        Ok((time, arrival))
     }
 
     /// The same of a load, which a prefetcher may have begun before.
     #[inline(always)]
-    fn load(&mut self, va: VirtAddr, at: u64) -> Result<(Timeline, u64, u8), Ended> {
-        let Some((began, is_stream)) = self.ahead(va, at) else {
+    fn load(&mut self, va: VirtAddr, at: u64) -> Result<Timed, Ended> {
+        let Some(Prefetched { at: began, is_stream }) = self.ahead(va, at) else {
             return self.first(va, mmulab_addr::Access::Read, at);
         };
         let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
@@ -118,89 +129,88 @@ impl<'a, W: Watch> Port<'a, W> {
             // for, such as for a walker, is no part of that.
             time.second_level_until += at - began;
             time.at = time.at.max(time.second_level_until + time.walking);
-            let (there, by) = time.pa.map_or((time.at, 0), |pa| self.data(time.at, pa));
-            return Ok((time, there, by));
+            let arrival = time.pa.map_or(Arrival { at: time.at, by: 0 }, |pa| self.data(time.at, pa));
+            return Ok((time, arrival));
         }
-        let (there, by) = time.pa.map_or((time.at, 0), |pa| self.fetched(time.at, pa, is_stream));
+        let arrival = time.pa.map_or(Arrival { at: time.at, by: 0 }, |pa| self.fetched(time.at, pa, is_stream));
         // Prefetches fill no first-level TLB: what the second level takes is not saved.
         time.second_level_until = at + (time.second_level_until - began);
         time.at = time.at.max(time.second_level_until);
-        let soonest = time.at + if time.pa.is_some() { u64::from(self.common.data_cycles) } else { 0 };
-        Ok(if there > soonest { (time, there, by) } else { (time, soonest, 0) })
+        let soonest = time.at + if time.pa.is_some() { u64::from(self.common.first_cache.data_cycles) } else { 0 };
+        Ok((time, if arrival.at > soonest { arrival } else { Arrival { at: soonest, by: 0 } }))
     }
 
-    /// When a prefetcher began to bring what the next load, of `va` at `at`, will want, if it did; and whether it is a
-    /// stream.
+    /// The prefetch of what the next load, of `va` at `at`, will want, if there was one.
     #[inline(always)]
-    fn ahead(&mut self, va: VirtAddr, at: u64) -> Option<(u64, bool)> {
+    fn ahead(&mut self, va: VirtAddr, at: u64) -> Option<Prefetched> {
         // Blocks are further apart than this.
-        let load = (self.machine.cores[self.cpu].tlbs.code.raw() << 4).wrapping_add(self.loads);
+        let load = (self.engine.state.hardware.cpus[self.cpu].tlbs.code.raw() << 4).wrapping_add(self.loads);
         self.loads += 1;
-        self.brought.strides.see(load, va.raw() / LINE_BYTES, at)
+        self.prefetch.strides.see(load, va.raw() / LINE_BYTES, at)
     }
 
     /// A line that a prefetcher by instruction asked for at `at`: when it is there, and from how far.
     #[inline(always)]
-    fn fetched(&mut self, at: u64, pa: PhysAddr, is_stream: bool) -> (u64, u8) {
-        let served = self.machine.caches.read(self.core, pa);
-        let depth = self.machine.caches.depth(served.by);
+    fn fetched(&mut self, at: u64, pa: PhysAddr, is_stream: bool) -> Arrival {
+        let served = self.engine.state.hardware.caches.read(self.core, pa);
+        let depth = self.engine.state.hardware.caches.depth(served.by);
         if depth == 0 || !is_stream {
             return self.line(at, pa, served);
         }
         // Streams wait in queues of caches further away, not in the core's fill buffers.
         let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
         let there = begin + u64::from(served.cycles);
-        self.brought.lines.note(pa.0 / LINE_BYTES, there, depth);
-        (there, depth)
+        self.prefetch.lines.note(pa.0 / LINE_BYTES, there, depth);
+        Arrival { at: there, by: depth }
     }
 
     /// When a line is there that is wanted at `at` and which a cache or memory has, and how far away that is.
     #[inline(always)]
-    fn line(&mut self, at: u64, pa: PhysAddr, served: Served) -> (u64, u8) {
-        let depth = self.machine.caches.depth(served.by);
+    fn line(&mut self, at: u64, pa: PhysAddr, served: Served) -> Arrival {
+        let depth = self.engine.state.hardware.caches.depth(served.by);
         let line = pa.0 / LINE_BYTES;
         if depth == 0 {
             let there = at + u64::from(served.cycles);
-            return match self.brought.lines.coming(at, line) {
-                Some((coming, by)) if coming > there => (coming, by),
-                _ => (there, 0),
+            return match self.prefetch.lines.coming(at, line) {
+                Some(coming) if coming.at > there => coming,
+                _ => Arrival { at: there, by: 0 },
             };
         }
         // A line that was prefetched into the second level may still be on its way there.
-        let coming = self.brought.lines.coming(at, line);
+        let coming = self.prefetch.lines.coming(at, line);
         let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
-        let there = self.brought.lines.miss(begin, u64::from(served.cycles), line, depth);
+        let there = self.prefetch.lines.miss(begin, u64::from(served.cycles), line, depth);
         match coming {
-            Some((coming, by)) if coming > there => {
-                self.brought.lines.note(line, coming, by);
-                (coming, by)
+            Some(coming) if coming.at > there => {
+                self.prefetch.lines.note(line, coming.at, coming.by);
+                coming
             }
-            _ => (there, depth),
+            _ => Arrival { at: there, by: depth },
         }
     }
 
     /// The data of an access: when they are there, and from how far.
     #[inline(always)]
-    fn data(&mut self, at: u64, pa: PhysAddr) -> (u64, u8) {
-        let served = self.machine.caches.read(self.core, pa);
+    fn data(&mut self, at: u64, pa: PhysAddr) -> Arrival {
+        let served = self.engine.state.hardware.caches.read(self.core, pa);
         let answer = self.line(at, pa, served);
-        if self.machine.caches.depth(served.by) > 0
-            && let Some((from, to)) = self.brought.streams.see(pa.0 / LINE_BYTES)
+        if self.engine.state.hardware.caches.depth(served.by) > 0
+            && let Some((from, to)) = self.prefetch.streams.see(pa.0 / LINE_BYTES)
         {
-            self.prefetch(at, from, to);
+            self.prefetch_lines(at, from, to);
         }
         answer
     }
 
     /// Brings lines into the second level.
     #[cold]
-    fn prefetch(&mut self, at: u64, from: u64, to: u64) {
+    fn prefetch_lines(&mut self, at: u64, from: u64, to: u64) {
         for line in from..=to {
-            let served = self.machine.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
-            let depth = self.machine.caches.depth(served.by);
+            let served = self.engine.state.hardware.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
+            let depth = self.engine.state.hardware.caches.depth(served.by);
             if depth > 1 {
                 let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
-                self.brought.lines.note(line, begin + u64::from(served.cycles), depth);
+                self.prefetch.lines.note(line, begin + u64::from(served.cycles), depth);
             }
         }
     }
@@ -218,7 +228,7 @@ impl<'a, W: Watch> Port<'a, W> {
     }
 }
 
-impl<W: Watch> Memory for Port<'_, W> {
+impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
     type Error = Ended;
 
     #[inline]
@@ -231,7 +241,7 @@ impl<W: Watch> Memory for Port<'_, W> {
             match word.item() {
                 Item::Access(mmulab_addr::Access::Fetch, va, count) if first || count == 0 => {
                     self.at += 1;
-                    let core = &mut self.machine.cores[self.cpu];
+                    let core = &mut self.engine.state.hardware.cpus[self.cpu];
                     core.instructions += u64::from(count);
                     retired += u64::from(count);
                     core.tlbs.code = va;
@@ -240,17 +250,18 @@ impl<W: Watch> Memory for Port<'_, W> {
                     fetch.translated = fetch.translated.max(time.at);
                     fetch.there = fetch.there.max(fetch.translated);
                     if let Some(pa) = time.pa {
-                        let served = self.machine.caches.fetch(self.core, pa);
-                        let (there, _) = self.line(fetch.translated, pa, served);
+                        let served = self.engine.state.hardware.caches.fetch(self.core, pa);
+                        let there = self.line(fetch.translated, pa, served).at;
                         // What a hit takes is hidden by fetching ahead.
-                        fetch.there = fetch.there.max(there.saturating_sub(u64::from(self.common.fetch_cycles)));
+                        fetch.there =
+                            fetch.there.max(there.saturating_sub(u64::from(self.common.first_cache.fetch_cycles)));
                     }
                 }
                 // The rest of a block that is longer than a word can say.
                 Item::Retire(count) if !first && retired + count <= instructions => {
                     retired += count;
                     self.at += 1;
-                    self.machine.cores[self.cpu].instructions += count;
+                    self.engine.state.hardware.cpus[self.cpu].instructions += count;
                 }
                 _ => break,
             }
@@ -266,31 +277,31 @@ impl<W: Watch> Memory for Port<'_, W> {
         let kind = if store { mmulab_addr::Access::Write } else { mmulab_addr::Access::Read };
         let va = word.va();
         done.va = va.raw();
-        self.machine.counts.writes += u64::from(store);
-        let (time, there, by) = if store { self.first(va, kind, at)? } else { self.load(va, at)? };
+        self.engine.state.account.counts.writes += u64::from(store);
+        let (time, arrival) = if store { self.first(va, kind, at)? } else { self.load(va, at)? };
         (done.second_level_until, done.translated) = (time.second_level_until, time.at);
         (done.walk_by, done.trapped) = (time.walk_by, time.trapped);
-        (done.there, done.by) = (there, by);
+        (done.there, done.by) = (arrival.at, arrival.by);
         if let Some(pa) = time.pa {
             // The part of it in the next line of the same page.
             let within = va.raw() % LINE_BYTES;
             if within + bytes > LINE_BYTES && va.raw() % BASE_BYTES + bytes <= BASE_BYTES {
                 let next = PhysAddr(pa.0 + LINE_BYTES - within);
-                done.there = done.there.max(self.data(time.at, next).0);
+                done.there = done.there.max(self.data(time.at, next).at);
             }
         }
         // The part of it in the next page.
         if va.raw() % BASE_BYTES + bytes > BASE_BYTES
             && let Some(next) = self.word(store)
         {
-            self.machine.counts.writes += u64::from(store);
+            self.engine.state.account.counts.writes += u64::from(store);
             let time = self.translate(next.va(), kind, at)?;
             done.second_level_until = done.second_level_until.max(time.second_level_until);
             done.translated = done.translated.max(time.at);
             done.trapped |= time.trapped;
             done.there = done.there.max(done.translated);
             if let Some(pa) = time.pa {
-                done.there = done.there.max(self.data(time.at, pa).0);
+                done.there = done.there.max(self.data(time.at, pa).at);
             }
         }
         Ok(done)
@@ -298,9 +309,9 @@ impl<W: Watch> Memory for Port<'_, W> {
 
     #[inline]
     fn waited(&mut self, va: u64, cycles: u64) {
-        let (pid, stall_cycles) = (self.machine.who.pid, cycles * self.weight);
+        let (pid, stall_cycles) = (self.engine.state.acting.actor.pid, cycles * self.weight);
         if stall_cycles > 0 {
-            self.machine.charge(pid, VirtAddr::new(va), Cost { stall_cycles, ..Cost::default() });
+            self.engine.state.charge(pid, VirtAddr::new(va), Cost { stall_cycles, ..Cost::default() });
         }
     }
 }

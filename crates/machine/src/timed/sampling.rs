@@ -10,44 +10,8 @@
 //! with what a whole run would have left there. What only the core has (its queues, its branch predictor) warms up for
 //! `warm` instructions that run in time and are not measured.
 
+use crate::{count::Sampled, describe::Sample};
 use mmulab_timing::{Core, Stack};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// Which instructions are run in time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Sample {
-    /// The run is divided into parts of `length` instructions, and one of this number of parts is measured. It stands
-    /// for all of them.
-    #[schemars(range(min = 2, max = 1_000_000_000))]
-    pub one_of: u32,
-    /// Instructions of a sample.
-    #[schemars(range(min = 100, max = 1_000_000_000))]
-    pub length: u32,
-    /// Instructions run in time before each sample that are not measured.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub warm: u32,
-}
-
-impl Sample {
-    /// Instructions from one sample to the next.
-    pub fn period(&self) -> u64 {
-        u64::from(self.one_of) * u64::from(self.length)
-    }
-}
-
-/// What samples came to: sums of a run's samples in order, in groups of equal size, so that runs of one trace can be
-/// compared group by group.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
-pub struct Sampled {
-    /// Samples measured.
-    pub samples: u64,
-    /// Half of the 95 % interval of `timing.cycles`, as a share of them; none of fewer than two groups.
-    pub error: Option<f64>,
-    /// Instructions and cycles of each group.
-    pub groups: Vec<[u64; 2]>,
-}
 
 /// Groups that are kept at most: then each two become one.
 const GROUPS: usize = 256;
@@ -60,17 +24,18 @@ enum Phase {
     Measured,
 }
 
-/// Where a sample began.
+/// The figures of a core in time at one moment, or between two.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    instructions: u64,
-    cycles: u64,
-    mispredicted: u64,
-    stack: Stack,
+pub(super) struct Mark {
+    pub instructions: u64,
+    pub cycles: u64,
+    pub mispredicted: u64,
+    pub stack: Stack,
 }
 
 impl Mark {
-    fn of(core: &Core) -> Self {
+    /// Those of `core` now.
+    pub fn of(core: &Core) -> Self {
         Self {
             instructions: core.instructions(),
             cycles: core.now(),
@@ -99,7 +64,7 @@ impl Mark {
 
 /// The samples of one core.
 #[derive(Clone, Debug)]
-pub(crate) struct Sampling {
+pub(super) struct Sampling {
     sample: Sample,
     phase: Phase,
     /// The count of the core's instructions at which the phase ends, and at which it began.
@@ -213,16 +178,20 @@ impl Sampling {
         self.in_last = (self.in_last + 1) % self.in_group;
     }
 
-    /// What the samples of `core` stand for, that under way included: instructions, cycles, mispredicted branches, and
-    /// the stack.
-    pub fn estimate(&self, core: &Core) -> (u64, u64, u64, Stack) {
+    /// The figures of a whole run that the samples of `core` stand for, the one under way included.
+    pub fn estimate(&self, core: &Core) -> Mark {
         let mut all = self.sums;
         if self.measures() {
             all.add(&Mark::of(core).since(&self.mark));
         }
         let Mark { instructions, cycles, mispredicted, stack } = all;
         let by = u64::from(self.sample.one_of);
-        (instructions * by, cycles * by, mispredicted * by, stack.times(by))
+        Mark {
+            instructions: instructions * by,
+            cycles: cycles * by,
+            mispredicted: mispredicted * by,
+            stack: stack.times(by),
+        }
     }
 
     /// For how much of the cost a measured cycle stands.
@@ -304,7 +273,7 @@ mod tests {
         assert!((998..=1000).contains(&report.samples), "{}", report.samples);
         assert!(report.groups.len() <= GROUPS && report.groups.iter().all(|g| g[0] == report.groups[0][0]));
         // The last sample is under way, and counts too.
-        let (instructions, cycles, _, stack) = sampling.estimate(&core);
+        let Mark { instructions, cycles, stack, .. } = sampling.estimate(&core);
         assert!((999_000..=1_000_000).contains(&instructions), "{instructions}");
         assert_eq!(cycles, stack.total());
         sampling.restart(ran);

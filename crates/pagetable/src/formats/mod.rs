@@ -9,10 +9,12 @@ pub mod compendia;
 pub mod cuckoo;
 pub mod open;
 pub mod riscv;
+pub mod tps;
 pub mod x86;
 
 /// Parameters of formats, as descriptions have them.
 pub mod params {
+    pub use super::tps::{Aliases, TpsDesc};
     pub use crate::compendia::CompendiaDesc;
     pub use crate::hashed::{CuckooDesc, OpenDesc};
 }
@@ -37,6 +39,10 @@ macro_rules! formats {
             open::Open {
                 /// The size of a `hashed` table, and when it is resized. Only with that kind.
                 hashed: crate::OpenDesc
+            };
+            tps::Tps {
+                /// What the alias PTEs of a `tps` table contain. Only with that kind; absent, they are pointers.
+                tps: crate::TpsDesc
             };
         }
     };

@@ -61,4 +61,6 @@ placements! {
     Buddy = "buddy" in buddy,
     /// The page's own place in an aligned block that is reserved for its surroundings.
     Reservation = "reservation" in reservation,
+    /// The frame beside that of a neighbouring page, if it is free.
+    Neighbour = "neighbour" in neighbour,
 }

@@ -1,0 +1,23 @@
+//! Counters of the run loop, kernels, hosts, warps and cores in time, and how a report takes their differences.
+
+mod cost;
+mod counted;
+mod counts;
+mod host;
+mod processes;
+mod since;
+mod tally;
+mod timing;
+mod warps;
+
+pub use cost::{Cost, Missed};
+pub use counts::Counts;
+pub use tally::{Place, Tally};
+pub use timing::{Sampled, TimingReport};
+pub use warps::WarpCounts;
+pub(crate) use {
+    counted::{Counted, HostCounted, SystemCounts},
+    host::HostCounts,
+    processes::{ProcessCounts, Processes},
+    since::Since,
+};

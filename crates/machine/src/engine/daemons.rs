@@ -1,0 +1,28 @@
+//! Daemons of the kernels: they wake by simulated time.
+
+use super::{below::Below, execution::Execution, parts::Engine};
+use crate::{ended::Ended, observe::Observe};
+
+impl<B: Below, X: Execution> Engine<B, X> {
+    /// Lets the kernels' daemons run if they are due. That is checked whenever a reference leaves the first level, by
+    /// the clock of its CPU and the kernels' work so far.
+    #[inline(never)]
+    pub(super) fn daemons<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
+        let user = self.state.cpu().now() as f64;
+        let cycles = user + self.state.account.kernel_cycles + self.below.cycles() as f64;
+        let now_ns = (cycles * 1000.0 / self.state.desc.machine.core.frequency_mhz) as u64;
+        let is_due = |wake: Option<u64>| wake.is_some_and(|wake| now_ns >= wake);
+        if is_due(self.below.wakes_at()) {
+            self.below.run_daemons(&mut self.state, now_ns, obs)?;
+        }
+        let state = &mut self.state;
+        if !is_due(state.system.kernel.wakes_at()) {
+            return Ok(());
+        }
+        let result = state.system.kernel.run_daemons(&mut state.system.mem, now_ns, &mut state.effects);
+        let delivered = self.deliver_effects(obs);
+        self.load_context();
+        result.map_err(|e| Ended::Kernel(e.to_string()))?;
+        delivered
+    }
+}

@@ -1,0 +1,63 @@
+//! Page faults of the programs, served by their kernel.
+
+use super::{below::Below, execution::Execution, parts::Engine, slow_path::Pending};
+use crate::{
+    describe::Unmapped,
+    ended::Ended,
+    observe::{Failure, Observe},
+};
+use mmulab_kernel::FaultError;
+use mmulab_trace::Event;
+use mmulab_walker::WalkContext;
+
+impl<B: Below, X: Execution> Engine<B, X> {
+    /// A reference of a process that has ended: it comes back, with nothing mapped.
+    #[cold]
+    pub(super) fn revive<O: Observe>(&mut self, obs: &mut O) -> Result<Option<WalkContext>, Ended> {
+        let state = &mut self.state;
+        let again = Event::Switch { pid: state.acting.actor.pid, tid: state.acting.actor.tid };
+        let made = state.system.kernel.event(&mut state.system.mem, state.acting.actor, &again, &mut state.effects);
+        self.deliver_effects(obs)?;
+        self.load_context();
+        Ok(made.ok().and(self.state.context()))
+    }
+
+    /// The kernel serves a page fault; false if it cannot and the reference is passed over.
+    pub(super) fn fault<O: Observe>(&mut self, p: &mut Pending<X::Time>, obs: &mut O) -> Result<bool, Ended> {
+        let (va, access, actor) = (p.va, p.access, self.state.acting.actor);
+        let state = &mut self.state;
+        let mut served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
+        self.deliver_effects(obs)?;
+        if matches!(served, Err(FaultError::Unmapped { .. })) && self.state.control.unmapped == Unmapped::Map {
+            let state = &mut self.state;
+            let made = state.system.kernel.map_implicit(&mut state.system.mem, actor, va, &mut state.effects);
+            self.deliver_effects(obs)?;
+            made.map_err(|e| Ended::Kernel(e.to_string()))?;
+            let state = &mut self.state;
+            served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
+            self.deliver_effects(obs)?;
+        }
+        let error = match served {
+            Ok(_) => {
+                self.load_context();
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        let counts = &mut self.state.account.counts;
+        let (failure, count) = match error {
+            FaultError::OutOfMemory { .. } => {
+                p.seen.failed = Some(Failure::OutOfMemory);
+                return Err(Ended::OutOfMemory(self.below.out_of_memory(&error)));
+            }
+            FaultError::Unmapped { .. } => (Failure::Unmapped, &mut counts.unmapped),
+            FaultError::Protection { .. } => (Failure::Forbidden, &mut counts.forbidden),
+        };
+        p.seen.failed = Some(failure);
+        *count += 1;
+        match self.state.control.unmapped {
+            Unmapped::Stop => Err(Ended::Violation(error.to_string())),
+            Unmapped::Auto | Unmapped::Fault | Unmapped::Map => Ok(false),
+        }
+    }
+}

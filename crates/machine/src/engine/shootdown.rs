@@ -1,0 +1,74 @@
+//! What a kernel asks of the machine: TLB shootdowns, and cycles for its work.
+
+use super::{
+    below::Below,
+    execution::Execution,
+    parts::Engine,
+    state::{Hardware, State, walk_context},
+};
+use crate::{ended::Ended, observe::Observe};
+use mmulab_pagetable::Invalidate;
+
+impl<B: Below, X: Execution> Engine<B, X> {
+    /// Delivers what the kernel asked for: its invalidations to the CPUs, its work to the clock of kernel time, and the
+    /// rest to what lies below.
+    pub(super) fn deliver_effects<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
+        if !self.state.effects.invalidations.is_empty() {
+            self.deliver_invalidations(obs);
+        }
+        let state = &mut self.state;
+        for work in &state.effects.work {
+            state.account.kernel_cycles += state.desc.machine.costs.cycles(work.kind) * work.count as f64;
+        }
+        state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
+        if let Some(watch) = obs.watch() {
+            watch.happened(&state.effects.told, &state.effects.invalidations);
+        }
+        if !state.effects.folded.is_empty() {
+            state.system.tally.fold(&state.effects.folded);
+        }
+        let done = self.below.kernel_worked(state, obs);
+        state.effects.clear();
+        done
+    }
+
+    /// Delivers the kernel's invalidations to the TLBs and walk caches of the CPUs.
+    fn deliver_invalidations<O: Observe>(&mut self, obs: &mut O) {
+        let State { effects, hardware, acting, .. } = &mut self.state;
+        let Hardware { cpus, sharing, format, .. } = hardware;
+        let all = 0..cpus.len();
+        self.execution.cancel(cpus, all.clone());
+        // Without ASIDs, the CPU that switches drops its own translations; what CPUs share is everybody's.
+        let is_own = effects.local && !sharing.is_between_cores() && !self.below.invalidates_everywhere();
+        let cpu = acting.cpu();
+        let which = if is_own { cpu..cpu + 1 } else { all };
+        let walkers = sharing.walkers(which.clone(), cpu);
+        for what in &effects.invalidations {
+            self.below.each_tagged(what, |what| {
+                cpus[which.clone()].iter_mut().for_each(|cpu| cpu.tlbs.invalidate(what, obs));
+                cpus[walkers.clone()].iter_mut().for_each(|cpu| cpu.walker.invalidate(*format, what));
+            });
+        }
+        self.below.invalidated(&mut self.state, obs);
+    }
+
+    /// Puts the acting process's table into its CPU's base register.
+    pub(super) fn load_context(&mut self) {
+        let context = self.state.system.kernel.context(self.state.acting.actor.pid);
+        let mut cx = context.as_ref().map(walk_context);
+        if let Some(cx) = &mut cx {
+            cx.asid = self.below.tag(cx.asid);
+        }
+        self.state.cpu().context = cx;
+    }
+}
+
+impl Hardware {
+    /// Drops translations of all CPUs.
+    pub fn invalidate<O: Observe>(&mut self, what: &Invalidate, obs: &mut O) {
+        for cpu in &mut self.cpus {
+            cpu.tlbs.invalidate(what, obs);
+            cpu.walker.invalidate(self.format, what);
+        }
+    }
+}

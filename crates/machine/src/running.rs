@@ -1,0 +1,170 @@
+//! The kinds of machines: which parts of the engine a description asks for. The kind is decided when a machine is
+//! built, and asked once for each batch.
+//!
+//! ```text
+//! description              below   execution
+//! -                        Bare    Windowed
+//! [gpu]                    Bare    ShaderCores
+//! [core.timing], --timing  Bare    InTime
+//! [virtual]                Host    Windowed
+//! both                     Host    InTime
+//! ```
+
+use crate::{
+    count::Counted,
+    describe::{MachineDesc, Resolved},
+    ended::{Ended, MachineError},
+    engine::{Bare, Build, Engine, State, Windowed},
+    gpu::ShaderCores,
+    observe::{NoObserver, Watch, Watched},
+    system::System,
+    timed::InTime,
+    virt::{Host, systems},
+};
+use mmulab_kernel::Stop;
+use mmulab_trace::{Batch, TraceInfo};
+use mmulab_walker::{NestedWalker, Walker};
+use std::sync::Arc;
+
+/// A machine of one of the kinds.
+pub(crate) enum Running {
+    Plain(Box<Engine<Bare, Windowed>>),
+    ShaderCores(Box<Engine<Bare, ShaderCores>>),
+    InTime(Box<Engine<Bare, InTime>>),
+    Guests(Box<Engine<Host, Windowed>>),
+    GuestsInTime(Box<Engine<Host, InTime>>),
+}
+
+/// Runs `$body` with the engine, whatever its kind.
+macro_rules! engine {
+    ($running:expr, $engine:ident => $body:expr) => {
+        match $running {
+            Running::Plain($engine) => $body,
+            Running::ShaderCores($engine) => $body,
+            Running::InTime($engine) => $body,
+            Running::Guests($engine) => $body,
+            Running::GuestsInTime($engine) => $body,
+        }
+    };
+}
+
+/// The system that programs run on first, and the host below it.
+fn first_system(desc: &Resolved) -> Result<(System, Option<Host>), MachineError> {
+    Ok(match (&desc.machine.guest, &desc.host_policy) {
+        (Some(guest), Some(policy)) => {
+            let (host, first) = Host::new(desc, guest, policy)?;
+            (first, Some(host))
+        }
+        _ => (System::new(&desc.kernel_desc(), desc.options.profile)?, None),
+    })
+}
+
+/// What the CPUs of a machine are built with.
+fn build(machine: &MachineDesc, in_time: bool) -> Build {
+    let is_nested = machine.guest.as_ref().is_some_and(|guest| guest.is_nested());
+    Build {
+        clock: match (&machine.gpu, in_time) {
+            (_, true) => InTime::clock(),
+            (Some(_), false) => ShaderCores::clock(&machine.core),
+            (None, false) => Windowed::clock(&machine.core),
+        },
+        walker: if is_nested { NestedWalker::guest } else { Walker::new },
+    }
+}
+
+impl Running {
+    /// Builds the machine of `desc` for a trace that carries its address-space events, or does not.
+    pub fn new(desc: Arc<Resolved>, has_address_space: bool) -> Result<Self, MachineError> {
+        let machine = &desc.machine;
+        let timing = machine.core.timing.clone().filter(|_| desc.options.timing);
+        let gpu = machine.gpu.clone();
+        let (system, host) = first_system(&desc)?;
+        let state = State::new(Arc::clone(&desc), system, &build(machine, timing.is_some()), has_address_space)?;
+        Ok(match (host, timing, gpu) {
+            (None, None, None) => Self::Plain(Engine::start(state, Bare, Windowed)?.into()),
+            (None, None, Some(gpu)) => {
+                let cores = ShaderCores::new(machine, &gpu);
+                Self::ShaderCores(Engine::start(state, Bare, cores)?.into())
+            }
+            (None, Some(timing), _) => {
+                let in_time = InTime::new(&state, &timing);
+                Self::InTime(Engine::start(state, Bare, in_time)?.into())
+            }
+            (Some(host), None, _) => Self::Guests(Engine::start(state, host, Windowed)?.into()),
+            (Some(host), Some(timing), _) => {
+                let in_time = InTime::new(&state, &timing);
+                Self::GuestsInTime(Engine::start(state, host, in_time)?.into())
+            }
+        })
+    }
+
+    /// The state that all kinds have.
+    pub fn state(&self) -> &State {
+        engine!(self, engine => &engine.state)
+    }
+
+    /// The same, to be changed.
+    pub fn state_mut(&mut self) -> &mut State {
+        engine!(self, engine => &mut engine.state)
+    }
+
+    /// The host below virtual machines.
+    pub fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Plain(_) | Self::ShaderCores(_) | Self::InTime(_) => None,
+            Self::Guests(engine) => Some(&engine.below),
+            Self::GuestsInTime(engine) => Some(&engine.below),
+        }
+    }
+
+    /// Every kernel that programs run on, with its memory: the one machine's, or each guest's, by number.
+    pub fn systems(&self) -> impl Iterator<Item = (usize, &System)> {
+        systems(&self.state().system, self.host())
+    }
+
+    /// Whether the run is observed from now on.
+    pub fn observe(&mut self, observed: bool) {
+        engine!(self, engine => engine.observe(observed));
+    }
+
+    /// Runs a batch.
+    pub fn run(&mut self, batch: &Batch, watch: Option<&mut dyn Watch>) -> Result<(), Ended> {
+        match watch {
+            None => engine!(self, engine => engine.run(batch, &mut NoObserver)),
+            Some(watch) => engine!(self, engine => engine.run(batch, &mut Watched(watch))),
+        }
+    }
+
+    /// Completes all walks in flight: the trace is over.
+    pub fn complete_walks(&mut self, watch: Option<&mut dyn Watch>) {
+        match watch {
+            None => engine!(self, engine => engine.complete_walks(&mut NoObserver)),
+            Some(watch) => engine!(self, engine => engine.complete_walks(&mut Watched(watch))),
+        }
+    }
+
+    /// Ends within an event that takes long, and after any, once `stop` is asked for.
+    pub fn stop_with(&mut self, stop: &Stop) {
+        engine!(self, engine => engine.stop_with(stop));
+    }
+
+    /// Takes a trace.
+    pub fn take(&mut self, info: &TraceInfo) -> Result<(), MachineError> {
+        engine!(self, engine => engine.take(info))
+    }
+
+    /// The run is over: the acting process gets its counts, the first system runs again, and walks in flight complete.
+    pub fn close(&mut self) {
+        engine!(self, engine => engine.close());
+    }
+
+    /// Counts begin here.
+    pub fn resume(&mut self) {
+        engine!(self, engine => engine.resume(&mut NoObserver));
+    }
+
+    /// All counters since counts began.
+    pub fn counted(&mut self) -> Counted {
+        engine!(self, engine => engine.counted())
+    }
+}
