@@ -14,6 +14,8 @@ ProgressCallback = Callable[[Json], None]
 
 # Superpages of a MIX bundle in L1 and in L2: "16-128" (paper 4, section 4.2).
 MIX_GROUPS = (16, 128)
+# The program's memory is there before it runs: what is measured is the program at work, not the filling of its memory.
+POPULATED: Json = {"populate": True}
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,13 @@ def _spec(name: str, jobs: Sequence[Job], options: Options) -> str:
     )
 
 
-def _hear(progress: ProgressCallback | None) -> Callable[[str], None] | None:
+def _as_json(progress: ProgressCallback | None) -> Callable[[str], None] | None:
     return None if progress is None else lambda text: progress(json.loads(text))
 
 
 def run(name: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
     """Runs every job over one decoding of the trace `name`."""
-    answer = json.loads(_core.run(_spec(name, jobs, options), _hear(progress)))
+    answer = json.loads(_core.run(_spec(name, jobs, options), _as_json(progress)))
     return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}))
 
 
@@ -135,7 +137,7 @@ def misses(
     name: str, job: Job, options: Options, target: str, progress: ProgressCallback | None = None
 ) -> tuple[Result, Json]:
     """Runs one job and writes the references its TLBs did not serve to `target`: the result, and what was written."""
-    answer = json.loads(_core.misses(_spec(name, [job], options), target, _hear(progress)))
+    answer = json.loads(_core.misses(_spec(name, [job], options), target, _as_json(progress)))
     return Result(answer["result"]), answer["written"]
 
 
@@ -171,6 +173,17 @@ def machines() -> list[Json]:
 def policies() -> list[Json]:
     """The policy files there are."""
     return cast(list[Json], json.loads(_core.list_policies(paths.search_json())))
+
+
+def whole_file(kind: str, name: str) -> str:
+    """A machine's or a policy's file (`kind` says which) with all that it inherits, as TOML."""
+    whole = _core.whole_machine if kind == "machine" else _core.whole_policy
+    return whole(paths.search_json(), name)
+
+
+def policy_table() -> list[Json]:
+    """What each policy is: sizes that faults map, allocation, promotion, hints."""
+    return cast(list[Json], json.loads(_core.policy_table(paths.search_json())))
 
 
 def generators() -> Json:
@@ -249,12 +262,12 @@ def fill_braces(text: str, values: dict[str, str]) -> str:
 
 def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads a whole trace and summarises it."""
-    return cast(Json, json.loads(_core.trace_info(trace(path), _hear(progress))))
+    return cast(Json, json.loads(_core.trace_info(trace(path), _as_json(progress))))
 
 
 def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
     """Where a recorded system had pages: runs `by_size` (None if it is not told), and whether `with_kernel`."""
-    return cast(Json, json.loads(_core.recorded_pages(trace(path), _hear(progress))))
+    return cast(Json, json.loads(_core.recorded_pages(trace(path), _as_json(progress))))
 
 
 def trace_length(path: str, most: int | None = None) -> int:
@@ -269,7 +282,7 @@ def trace_head(path: str, count: int) -> Json:
 
 def trace_verify(path: str, progress: ProgressCallback | None = None) -> Json:
     """Reads all of a trace and checks every checksum."""
-    return cast(Json, json.loads(_core.trace_verify(trace(path), _hear(progress))))
+    return cast(Json, json.loads(_core.trace_verify(trace(path), _as_json(progress))))
 
 
 def trace_format(path: str) -> str | None:
@@ -286,14 +299,14 @@ def trace_copy(
     change: Json | None = None,
     progress: ProgressCallback | None = None,
 ) -> Json:
-    """Writes the stretch between two instruction counts in the format `form`, changed as `change` says."""
+    """Writes the part between two instruction counts in the format `form`, changed as `change` says."""
     asked = json.dumps(change or {})
-    return cast(Json, json.loads(_core.trace_copy(trace(source), target, form, start, end, asked, _hear(progress))))
+    return cast(Json, json.loads(_core.trace_copy(trace(source), target, form, start, end, asked, _as_json(progress))))
 
 
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
     """Records a program."""
-    return cast(Json, json.loads(_core.record(json.dumps(spec), _hear(progress))))
+    return cast(Json, json.loads(_core.record(json.dumps(spec), _as_json(progress))))
 
 
 def elf_check(path: str, follow: bool) -> Json:

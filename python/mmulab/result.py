@@ -406,13 +406,13 @@ class Result:
 
     @property
     def code(self) -> dict[str, Any]:
-        """Costs by block of code: the dearest `places`, and the `rest` summed. Empty without a profile."""
+        """Costs by block of code: the `places` of the highest cost, and the `rest` summed. Empty without a profile."""
         code: dict[str, Any] = self.data["code"]
         return code
 
     @property
     def heat(self) -> dict[str, Any]:
-        """Costs by 2 MB of memory: the dearest `places`, and the `rest` summed. Empty without a profile."""
+        """Costs by 2 MB of memory: the `places` of the highest cost, and the `rest` summed. Empty without a profile."""
         heat: dict[str, Any] = self.data["heat"]
         return heat
 

@@ -229,9 +229,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "code",
         "",
-        "With --profile: costs by block of code that was running. places: the dearest, each with pid, addr, the region "
-        "that it lies in and costs as of a region; rest: how many places are not listed, and their costs summed. All "
-        "add up to the totals.",
+        "With --profile: costs by block of code that was running. places: those of the highest cost, each with pid, "
+        "addr, the region that it lies in and costs as of a region; rest: how many places are not listed, and their "
+        "costs summed. All add up to the totals.",
     ),
     ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, in each region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),

@@ -21,8 +21,8 @@ def as_ctrl_c() -> Iterator[None]:
         # Only the main thread may say what signals do.
         yield
         return
-    heard = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, interrupt) for each in heard}
+    handled = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, interrupt) for each in handled}
     try:
         yield
     finally:

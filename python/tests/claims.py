@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "claims.md"
 PAPERS = {
     "S0": "Solomon, Zhou and Cox, *An Empirical Evaluation of PTE Coalescing*",
     "S1": "Zhou, Dong, Cox and Dwarkadas, *On the Impact of Instruction Address Translation Overhead*",

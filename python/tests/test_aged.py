@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mmulab import engine
-from mmulab.reproduce import coalescing_table
+from mmulab.reproduce.pte_coalescing import table as coalescing_table
 from mmulab.study import Plan
 
 GUPS = "gen:gups?footprint=8M&updates=20000"

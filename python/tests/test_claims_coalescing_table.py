@@ -12,13 +12,13 @@ from rich.console import Console
 
 from mmulab import engine
 from mmulab.cli.console import PIPE_WIDTH
-from mmulab.reproduce import counters, group_size, published, render, render_sizes, sparsity
-from mmulab.reproduce.coalescing_table import Plan, Table, run
-from mmulab.reproduce.columns import BASELINE, COLUMNS
-from mmulab.reproduce.counters import CYCLES, ROWS
+from mmulab.reproduce.pte_coalescing import counters, group_size, published, render, render_sizes, sparsity
+from mmulab.reproduce.pte_coalescing.columns import BASELINE, COLUMNS
+from mmulab.reproduce.pte_coalescing.counters import CYCLES, ROWS
+from mmulab.reproduce.pte_coalescing.table import Plan, Table, run
 
 RECORDING = "tests/data/cc1-small.mmt"
-PAGE = CHECKOUT / "docs" / "pte-coalescing.md"
+PAGE = CHECKOUT / "docs" / "results" / "pte-coalescing.md"
 
 
 def printed(show: Callable[[Console], None]) -> str:

@@ -8,7 +8,6 @@ from bench import Bench, G, K, M, described
 from claims import claim, sized
 
 from mmulab import engine
-from mmulab.reproduce.cells import POPULATED
 from mmulab.reproduce.compendia.figure_15 import NATIVE_ROOM
 from mmulab.reproduce.compendia.figure_15 import trace as gups
 
@@ -47,7 +46,7 @@ def tables(bench: Bench, machine: str, trace: str) -> dict[str, Any]:
 def accesses(footprint: int, updates: int = 60_000, policy: str = "linux-4k", sets: tuple[str, ...] = ()) -> float:
     """Entries read a TLB miss of random updates, all pages mapped beforehand."""
     job = engine.Job("compendia-baseline", policy, (*NATIVE_ROOM, *sets))
-    options = engine.Options(reshape=POPULATED)
+    options = engine.Options(reshape=engine.POPULATED)
     return engine.run(gups(footprint, updates), [job], options).results[0].accesses_per_walk
 
 

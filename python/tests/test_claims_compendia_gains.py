@@ -10,9 +10,9 @@ from claims import claim
 from test_claims_compendia import PGD, PMD, PUD, accesses, few, mapped
 
 from mmulab import engine
-from mmulab.reproduce.bounds import INDEPENDENT
-from mmulab.reproduce.cells import Figures, Store
 from mmulab.reproduce.compendia import figure_15, speedup, workloads
+from mmulab.reproduce.shared.bounds import INDEPENDENT
+from mmulab.reproduce.shared.cells import Figures, Store
 
 NODE = 2 * M
 WAYS = {way.key: way for way in figure_15.WAYS}

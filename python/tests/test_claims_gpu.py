@@ -5,8 +5,8 @@ from bench import described
 from claims import claim
 
 from mmulab import contiguity, engine
-from mmulab.reproduce import gpu_tlbs
-from mmulab.reproduce.gpu_tlbs import MIX, SPLIT, Outcome, Plan, Row
+from mmulab.reproduce.mix import gpu as gpu_tlbs
+from mmulab.reproduce.mix.gpu import MIX, SPLIT, Outcome, Plan, Row
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ that matters, once with no load waiting for another and once with each waiting f
 import pytest
 from claims import claim
 
-from mmulab.reproduce.all_page_sizes import PAPER, SPLIT, TENTH, Regime
-from mmulab.reproduce.bounds import BOUNDS
-from mmulab.reproduce.cells import Store
 from mmulab.reproduce.mix import sets as of_sets
 from mmulab.reproduce.mix import suite
+from mmulab.reproduce.mix.designs import PAPER, SPLIT, TENTH, Regime
 from mmulab.reproduce.mix.programs import Program
+from mmulab.reproduce.shared.bounds import BOUNDS
+from mmulab.reproduce.shared.cells import Store
 
 DESIGNS = (suite.ONE_PROBE, "mix", "mix-merged", "mix+colt", "colt", "colt++")
 INSTRUCTIONS = 300_000

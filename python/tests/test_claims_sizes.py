@@ -7,7 +7,7 @@ from bench import BASE, SMALL_POOL, Bench, G, Json, K, M, array, described, huge
 from claims import claim
 
 from mmulab import engine
-from mmulab.reproduce import all_page_sizes
+from mmulab.reproduce.mix import designs as all_page_sizes
 
 
 @claim("S3-003", "1", "Split TLBs are probed together: one of them hits, or none")

@@ -125,6 +125,26 @@ def test_every_machine_and_policy_resolves(cli: Cli) -> None:
         assert cli("policies", "show", name, "--json").json()["name"] == name
 
 
+def test_what_a_file_inherits_can_be_put_in(cli: Cli, tmp_path: Path) -> None:
+    """`--whole` writes a file without a base, which means the same."""
+    for kind, name in (("machines", "compendia-nested"), ("policies", "linux-mthp")):
+        assert cli(kind, "show", name).out.startswith("base = ")
+        whole = cli(kind, "show", name, "--whole").out
+        assert not any(line.startswith("base =") for line in whole.splitlines())
+        (tmp_path / "own.toml").write_text(whole)
+        assert cli(kind, "show", "./own.toml", "--json").out == cli(kind, "show", name, "--json").out
+
+
+def test_a_base_that_leads_back_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """With the way, and the place of the key."""
+    (tmp_path / "a.toml").write_text('base = "./b.toml"\nname = "a"\n')
+    (tmp_path / "b.toml").write_text('name = "b"\nbase = "./a.toml"\n')
+    ran = cli("run", MACHINE, "--trace", SMALL, "--policy", "./a.toml")
+    assert ran.code == 2
+    assert "b.toml:2:8: base leads back" in ran.err
+    assert "a -> b -> a" in ran.err
+
+
 def test_files_of_ones_own_are_found_by_name(cli: Cli, tmp_path: Path) -> None:
     """A `machines/` where the command runs comes first."""
     (tmp_path / "machines").mkdir()

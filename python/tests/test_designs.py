@@ -12,7 +12,7 @@ from conftest import CHECKOUT
 from reference import generate
 
 from mmulab import engine
-from mmulab.reproduce.all_page_sizes import tlb_set
+from mmulab.reproduce.mix.designs import tlb_set
 
 ALL = ["4K", "2M", "1G"]
 STEPS = 200

@@ -18,7 +18,7 @@ MISTAKES = [
     (["run", MACHINE, "--trace", "absent.mmt"], ["absent.mmt: no such trace", "hint:"]),
     (["run", MACHINE, "--trace", "gen:gupz"], ["gupz", "gups"]),
     (["run", MACHINE, "--trace", "gen:gups?footprnt=1M"], ["footprnt", "footprint"]),
-    (["run", MACHINE, "--trace", SMALL, "--max-instructions", "many"], ["'many' is no count"]),
+    (["run", MACHINE, "--trace", SMALL, "--max-instructions", "many"], ["'many' is not a count"]),
     (["run", "./absent.toml", "--trace", SMALL], ["absent.toml"]),
     (["run", MACHINE], ["--trace"]),
     (["rum"], ["Did you mean 'run'", "hint:"]),

@@ -113,7 +113,7 @@ def test_on_every_shipped_machine_and_policy(machine: str, policy: str) -> None:
         lines, result = agree(trace, job, engine.Options())
         if copied(result):
             continue
-        sizes = {"4K": 4 << 10, "16K": 16 << 10, "32K": 32 << 10, "2M": 2 << 20, "1G": 1 << 30}
+        sizes = {"4K": 4 << 10, "16K": 16 << 10, "32K": 32 << 10, "64K": 64 << 10, "2M": 2 << 20, "1G": 1 << 30}
         counted = {
             f"{array['name']}.{sizes[size]}": hits
             for array in result["counts"]["arrays"]

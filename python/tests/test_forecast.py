@@ -12,7 +12,8 @@ from conftest import CHECKOUT, Cli
 
 from mmulab import UserError, engine
 from mmulab.forecast import cases, compare, page, scores
-from mmulab.forecast.told import Model
+from mmulab.forecast.modelled import Model
+from mmulab.reproduce.shared.kinds import among
 from mmulab.stopwatch import Limits
 
 Json = dict[str, Any]
@@ -64,10 +65,9 @@ def test_ranks_share_ties_and_need_three() -> None:
 def test_cases_have_names_of_their_own_and_are_found_by_them() -> None:
     names = [case.name for case in cases.CASES]
     assert len(set(names)) == len(names) >= 24
-    assert [case.name for case in cases.find(("BFS",))] == ["BFS"]
-    assert cases.find(()) == cases.CASES
-    with pytest.raises(UserError, match="'nope' is none"):
-        cases.find(("nope",))
+    assert among("--cases", ("BFS",), cases.BY_NAME) == (cases.BY_NAME["BFS"],)
+    with pytest.raises(UserError, match="--cases: there is no 'nope'"):
+        among("--cases", ("nope",), cases.BY_NAME)
 
 
 def test_a_page_has_a_section_for_each_processor(tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_frames_of_the_program_enter_its_machine(tmp_path: Path) -> None:
     found = json.loads((CHECKOUT / "tests" / "data" / "probe-zen4-guest.json").read_text())
     case = cases.CASES[0]
     model = Model("zen4-epyc9004")
-    settled = compare.Settled((case,), model, Limits(6), found, tmp_path)
+    plan = compare.Plan((case,), model, Limits(6), found, tmp_path)
     seconds: dict[str, Any] = {"curves": [], "frames": {"pages": 65536, "scattered": 16384, "density": 0.4}}
     # 64 MB of scattered frames are what is left of 160 MB; without a look at the program the probe's count.
     for frames, within in ((seconds["frames"], "160M"), ({"pages": 65536, "scattered": 8192, "density": 0.4}, "80M")):
-        path = compare._machine(settled, found, case, {**seconds, "frames": frames})
+        path = compare._machine(plan, found, case, {**seconds, "frames": frames})
         machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
         assert machine["virtual"]["memory"]["fragment"]["within"] == within
     without = {**found, "system": {**found["system"], "frames": seconds["frames"]}}
-    path = compare._machine(settled, without, case, {"curves": []})
+    path = compare._machine(plan, without, case, {"curves": []})
     machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
     assert machine["virtual"]["memory"]["fragment"]["within"] == "160M"

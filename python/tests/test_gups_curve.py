@@ -1,4 +1,4 @@
-"""docs/gups-curve.md: entries that walks of random updates read, against the closed form."""
+"""docs/results/gups-curve.md: entries that walks of random updates read, against the closed form."""
 
 import re
 
@@ -9,9 +9,9 @@ from mmulab import engine
 from mmulab.reproduce.compendia import closed_form, figure_15
 from mmulab.reproduce.compendia.closed_form import GIB, MIB
 from mmulab.reproduce.compendia.figure_15 import SIZES, WAYS, Way, label
-from mmulab.reproduce.pages import marks
+from mmulab.reproduce.shared.pages import marks
 
-PAGE = CHECKOUT / "docs" / "gups-curve.md"
+PAGE = CHECKOUT / "docs" / "results" / "gups-curve.md"
 BY_KEY = {way.key: way for way in WAYS}
 
 

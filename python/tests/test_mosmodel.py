@@ -8,8 +8,8 @@ from conftest import Build, Cli
 from test_try import TOUCH, needs_thp
 
 from mmulab import Failure, UserError, engine, mosmodel, stopwatch
-from mmulab.cli.mosaics import machine_of
 from mmulab.stopwatch.process import Program
+from mmulab.study.here import machine_of
 
 MACHINE = "zen4-epyc9004"
 

@@ -61,9 +61,9 @@ def test_a_near_name_is_offered(cli: Cli, args: tuple[str, ...], meant: str) -> 
             ("run", MACHINE, "--trace", "gen:gups?footprint=100T"),
             "footprint is 100T: give a power of two from 4K to 64T",
         ),
-        (("run", MACHINE, "--trace", TRACE, "--set", "memory.size=100T"), "memory.size is 100T: give 16M to 16T"),
+        (("run", MACHINE, "--trace", TRACE, "--set", "memory.size=100T"), "memory.size is 100T: give 16M to 15T"),
         (("run", MACHINE, "--trace", TRACE, "--set", "memory.size=8X"), "memory.size is '8X', which is not a number"),
-        (("run", MACHINE, "--trace", TRACE, "--guest-memory", "100T"), "virtual.memory.size is 100T: give 16M to 16T"),
+        (("run", MACHINE, "--trace", TRACE, "--guest-memory", "100T"), "virtual.memory.size is 100T: give 16M to 15T"),
         (("workloads", "record", "gups", "--set", "footprint=8X"), "footprint is '8X', which is not a number"),
     ],
 )

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CHECKOUT, Cli
+from conftest import CHECKOUT, Cli, Ran
 
 from mmulab import engine
-from mmulab.probe import described, frames, modelled, plan, report, system
+from mmulab.probe import described, frames, modelled, plan, report, system, walks
 from mmulab.probe.nearest import nearest
 
 Json = dict[str, Any]
@@ -41,6 +41,22 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Json:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Json:
     """The same of the guest whose neighbours use the third-level cache."""
     return _found(SHARED, tmp_path_factory.mktemp("probe"))
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+    """The recorded curves once more, for people: what is printed, and the directory of the files."""
+    directory = tmp_path_factory.mktemp("again")
+    return Cli(directory)("probe", "--from", RECORDED, "--out", "out"), directory / "out"
+
+
+@pytest.fixture
+def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptions without a search for the walks that fit best: for tests of other parts of a description.
+
+    The search runs chases in the simulator, and takes nearly all of the time that a description takes.
+    """
+    monkeypatch.setattr(walks, "find", lambda _timed, _write: walks.Walks())
 
 
 def _found(curves: Path, directory: Path) -> Json:
@@ -170,11 +186,8 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(shared: Json) -
     assert machine["memory"]["fragment"]["kind"] == "memhog"
 
 
-def test_curves_of_the_description_are_those_of_the_computer_where_figures_are_read_off(
-    recorded: Json, tmp_path: Path
-) -> None:
-    machine = tmp_path / "m.toml"
-    machine.write_text(described(recorded).toml)
+def test_curves_of_the_description_are_those_of_the_computer_where_figures_are_read_off(recorded: Json) -> None:
+    machine = Path(recorded["machine"])
     most = {"footprint": 600_000, "pages-4k": 1700}
     short = [
         {**curve, "points": [p for p in curve["points"] if p["x"] <= most[curve["name"]]][::9]}
@@ -231,6 +244,7 @@ def test_frames_of_another_process_are_those_of_its_largest_memory(tmp_path: Pat
     assert frames.of_process(8, tmp_path) is None
 
 
+@pytest.mark.usefixtures("unfitted")
 def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:
     # Frames 8 to 15 are a group; 16 and 1 to 7 are parts of two.
     assert frames.of(list(range(16, 0, -1))) == frames.Frames(16, 8, 8 / 16)
@@ -305,6 +319,7 @@ def test_a_figure_of_low_confidence_stays_out_of_the_machine_file(recorded: Json
     assert 'frequency_mhz = "not probed; inherited from zen4-epyc9004"' in text
 
 
+@pytest.mark.usefixtures("unfitted")
 def test_a_walk_cache_that_reaches_further_than_can_be_described_is_as_large_as_can_be(
     recorded: Json, tmp_path: Path
 ) -> None:
@@ -334,6 +349,7 @@ def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:
     return {array["name"]: array for array in machine["tlb"]}
 
 
+@pytest.mark.usefixtures("unfitted")
 def test_entries_of_2_mb_pages_are_taken_only_where_there_are_any(recorded: Json) -> None:
     shipped = engine.resolve(engine.Job("skylake-e3-1240v5", "linux-4k"))["machine"]["tlb"]
     inherited = {array["name"]: array["entries"] for array in shipped}
@@ -354,15 +370,14 @@ def test_the_machine_runs_a_trace(recorded: Json, cli: Cli) -> None:
     assert ran.json()["machine"]["name"] == "this-machine"
 
 
-def test_the_same_curves_give_the_same_bytes(recorded: Json, cli: Cli, tmp_path: Path) -> None:
-    for out in ("a", "b"):
-        assert cli("probe", "--from", RECORDED, "--out", out).code == 0
+def test_the_same_curves_give_the_same_bytes(recorded: Json, again: tuple[Ran, Path]) -> None:
+    first = Path(recorded["machine"]).parent
     for name in ("probe.json", "this-machine.toml"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (first / name).read_bytes() == (again[1] / name).read_bytes()
 
 
-def test_the_table_names_the_processor_the_hypervisor_and_the_noise(cli: Cli) -> None:
-    ran = cli("probe", "--from", RECORDED)
+def test_the_table_names_the_processor_the_hypervisor_and_the_noise(again: tuple[Ran, Path]) -> None:
+    ran = again[0]
     assert ran.code == 0
     assert "AuthenticAMD family 26 model 2" in ran.out
     assert "a virtual machine (KVMKVMKVM)" in ran.out

@@ -91,8 +91,8 @@ def test_a_number_out_of_range_is_refused_in_words(key: str, value: str) -> None
         ("core.base_cpi=1e308", ": give 0.01 to 100000"),
         ("core.base_cpi=fast", "core.base_cpi is 'fast', which is not a number: give 0.01 to 100000"),
         ("core.count=1.5", "core.count is 1.5: give a whole number, 1 to 1024"),
-        ("memory.size=100T", "memory.size is 100T: give 16M to 16T"),
-        ("memory.size=8X", "memory.size is '8X', which is not a number of bytes: give 16M to 16T"),
+        ("memory.size=100T", "memory.size is 100T: give 16M to 15T"),
+        ("memory.size=8X", "memory.size is '8X', which is not a number of bytes: give 16M to 15T"),
         ("policy.linux.fault_around=12K", "linux.fault_around is 12K: give a power of two from 4K to 2M"),
         ("table.levels=9", "table.levels is 9: give 3 to 5"),
         ("tlb.STLB.ways=0", "tlb.STLB.ways is 0: give 1 to 256"),
@@ -130,7 +130,7 @@ def test_a_file_is_refused_with_line_and_column(cli: Cli, tmp_path: Path) -> Non
         ("--quantum", "0", "1<=x<=9223372036854775807"),
         ("--threads", "100000", "1<=x<=1024"),
         ("--max-instructions", "99999999999T", "give 0 to 9223372036854775807"),
-        ("--max-instructions", "nan", "is no count"),
+        ("--max-instructions", "nan", "is not a count"),
     ],
 )
 def test_an_option_out_of_range_is_refused_in_words(cli: Cli, option: str, value: str, said: str) -> None:
@@ -189,7 +189,7 @@ def test_the_reference_shows_ranges(cli: Cli, tmp_path: Path) -> None:
     machine = (tmp_path / "reference" / "machine.md").read_text(encoding="utf-8")
     policy = (tmp_path / "reference" / "policy.md").read_text(encoding="utf-8")
     assert "| `base_cpi` | number, 0.01 to 100000 |" in machine
-    assert "| `size` | string, 16M to 16T |" in machine
+    assert "| `size` | string, 16M to 15T |" in machine
     assert "list of integer, each 2 to 5" in machine
     assert "[Bytes](#bytes), 4K to 2M, a power of two |" in policy
     generators = (tmp_path / "reference" / "generators.md").read_text(encoding="utf-8")

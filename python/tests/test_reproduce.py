@@ -3,27 +3,43 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import CHECKOUT, SMALL, Cli
 
 from mmulab import engine
-from mmulab.reproduce import EXPERIMENTS, counters, published, render
-from mmulab.reproduce.coalescing_table import AGED, Plan, run
-from mmulab.reproduce.columns import COLUMNS, GROUPS
-from mmulab.reproduce.counters import CYCLES, ROWS
-from mmulab.reproduce.directions import direction
+from mmulab.cli.experiment import command_of, plan_of
+from mmulab.cli.reproduce import reproduce
+from mmulab.reproduce.experiments import EXPERIMENTS
+from mmulab.reproduce.pte_coalescing import counters, published, render
+from mmulab.reproduce.pte_coalescing.columns import COLUMNS, GROUPS
+from mmulab.reproduce.pte_coalescing.counters import CYCLES, ROWS
+from mmulab.reproduce.pte_coalescing.directions import direction
+from mmulab.reproduce.pte_coalescing.table import AGED, Plan, run
+from mmulab.reproduce.shared.experiment import Experiment
 
 RECORDING = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
 TABLE = "pte-coalescing-table"
 
 
 def test_the_list_names_every_command(cli: Cli) -> None:
+    """CHANGELOG number 29: `mosaics` was a command that the list did not name."""
     listed = cli("reproduce", "list", "--json").json()
     assert [e["name"] for e in listed] == [e.name for e in EXPERIMENTS]
+    assert {e["name"] for e in listed} == reproduce.commands.keys() - {"list"}
     for experiment in listed:
         assert cli("reproduce", experiment["name"], "--help").code == 0
     assert TABLE in cli("reproduce", "list").out
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_a_command_without_options_runs_the_plan_without_arguments(experiment: Experiment[Any]) -> None:
+    """Options are declared once: a default on the command line is the plan's."""
+    command = command_of(experiment)
+    needed = [f"--{parameter.name}={SMALL}" for parameter in command.params if parameter.required]
+    taken = command.make_context(experiment.name, list(needed)).params
+    assert plan_of(experiment.plan, taken) == experiment.plan(*[SMALL for _ in needed])
 
 
 def test_everything_is_kept_and_says_the_same(cli: Cli, tmp_path: Path) -> None:

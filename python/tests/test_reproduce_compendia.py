@@ -8,10 +8,10 @@ import pytest
 from conftest import Cli
 
 from mmulab import UserError, engine
-from mmulab.reproduce.cells import Cell, Stopped, Store
 from mmulab.reproduce.compendia import figure_15, speedup, thresholds, workloads
 from mmulab.reproduce.compendia.closed_form import MIB
-from mmulab.reproduce.pages import fill, marks
+from mmulab.reproduce.shared.cells import Cell, Stopped, Store
+from mmulab.reproduce.shared.pages import fill, marks
 
 SMALL = figure_15.Plan((16 * MIB, 64 * MIB), 500, figure_15.WAYS[:2])
 

@@ -74,7 +74,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_link_leads_somewhere() -> None:
-    pages = [DOCS.parent / "README.md", DOCS.parent / "ARCHITECTURE.md", *DOCS.rglob("*.md")]
+    root = DOCS.parent
+    pages = [*(root / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")), *DOCS.rglob("*.md")]
     broken = []
     for page in pages:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -88,7 +89,7 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_every_page_of_the_docs_can_be_reached() -> None:
-    reached, ahead = set(), [DOCS / "index.md"]
+    reached, ahead = set(), [DOCS / "README.md"]
     while ahead:
         page = ahead.pop()
         if page in reached or page.suffix != ".md" or not page.exists():

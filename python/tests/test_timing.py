@@ -11,7 +11,6 @@ from conftest import Cli
 from reference.timing import Caches, Core, Inst
 
 from mmulab import engine
-from mmulab.reproduce.cells import POPULATED
 
 Json = dict[str, Any]
 CODE, DATA, PAGES = 0x400000, 0x10000000, 64
@@ -296,7 +295,7 @@ def test_generators_say_how_their_loads_depend_on_each_other() -> None:
         for unknown in ("independent", "dependent")
     ]
     # Memory that nobody has written is one page of zeroes, which the first cache holds.
-    options = engine.Options(timing=True, reshape=POPULATED)
+    options = engine.Options(timing=True, reshape=engine.POPULATED)
     chase, gups = (
         [r.data["timing"] for r in engine.run(f"gen:{name}", jobs, options).results]
         for name in ("pointer-chase?footprint=64M&references=65536", "gups?footprint=64M&updates=65536")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-from mmulab.reproduce.pages import marks
+from mmulab.reproduce.shared.pages import marks
 
 TRACE = "gen:gups?footprint=64M&populate=true&updates=20k"
 

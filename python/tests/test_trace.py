@@ -328,7 +328,7 @@ def test_accel_sims_kernels_become_traces_of_warps(cli: Cli, tmp_path: Path) -> 
         ("accel-sim:k.traceg?core=2", "'core' is no key of it: cores and warps are"),
         ("accel-sim:k.traceg?warps=0", "warps is '0': give 1 to 1024"),
         ("accel-sim:k.traceg?warps=1", "a block has 2 warps, and a core 1"),
-        ("accel-sim:k.mmtx?warps=4", "its blocks cannot be dealt anew"),
+        ("accel-sim:k.mmtx?warps=4", "cores= and warps= apply only to Accel-Sim traces"),
         ("list.g", "kernel-9.traceg"),
         ("wrong.g", "line 2: damaged: 'kernel-1.trace' is not grouped by thread blocks"),
     ],

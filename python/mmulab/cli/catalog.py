@@ -40,7 +40,7 @@ def _table(rows: list[dict[str, Any]], with_files: bool) -> Table:
     return table
 
 
-def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> None:
+def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool, whole: bool) -> None:
     if as_json:
         # Any pair resolves: what is shown is the half that was asked for.
         job = engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name)
@@ -52,7 +52,7 @@ def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> No
         # Let the engine word the error: it knows the nearest name.
         engine.resolve(engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name))
         raise UserError(f"{name}: no such {kind}\nhint: `mmulab {kind}s list` lists what there is")
-    text = path.read_text(encoding="utf-8")
+    text = engine.whole_file(kind, name) if whole else path.read_text(encoding="utf-8")
     out = console.out()
     if out.is_terminal:
         # Wrapped: what is cut off would be sources and reasons, which stand on long lines.
@@ -62,6 +62,7 @@ def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> No
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+_WHOLE = click.option("--whole", is_flag=True, help="Put in what the file inherits from its `base`.")
 
 
 @click.group(cls=NamedGroup, context_settings=CONTEXT, invoke_without_command=True)
@@ -81,10 +82,11 @@ def machines_list(as_json: bool) -> None:
 
 @machines.command("show", context_settings=CONTEXT)
 @click.argument("name", shell_complete=completion.machine)
+@_WHOLE
 @_JSON
-def machines_show(name: str, as_json: bool) -> None:
+def machines_show(name: str, whole: bool, as_json: bool) -> None:
     """Show one machine's file; as JSON, with every default filled in."""
-    _show("machine", name, engine.machines(), as_json)
+    _show("machine", name, engine.machines(), as_json, whole)
 
 
 @machines.command("fit", context_settings=CONTEXT)
@@ -140,11 +142,38 @@ def machines_fit(
 
 
 @click.group(cls=NamedGroup, context_settings=CONTEXT, invoke_without_command=True)
+@click.option("--table", "as_table", is_flag=True, help="Compare them: fault sizes, allocation, promotion, hints.")
+@_JSON
 @click.pass_context
-def policies(ctx: click.Context) -> None:
-    """The operating system's page policies there are."""
-    if ctx.invoked_subcommand is None:
-        _listing(engine.policies(), as_json=False)
+def policies(ctx: click.Context, as_table: bool, as_json: bool) -> None:
+    """The operating system's page policies there are.
+
+    Example: mmulab policies --table
+    """
+    if ctx.invoked_subcommand is not None:
+        if as_table or as_json:
+            raise UserError(f"--table or --json before '{ctx.invoked_subcommand}': leave one of them out")
+        return
+    if not as_table:
+        _listing(engine.policies(), as_json)
+        return
+    rows = engine.policy_table()
+    if as_json:
+        print_json(rows)
+        return
+    console.out().print(_compared(rows))
+
+
+def _compared(rows: list[dict[str, Any]]) -> Table:
+    """A row for each policy, with the columns by which papers compare them."""
+    table = plain()
+    table.add_column("policy", no_wrap=True)
+    for title in ("fault sizes", "allocation", "promotes to", "how", "hints", "virtualised"):
+        table.add_column(title)
+    for row in rows:
+        cells = [", ".join(row["fault_sizes"]), row["allocation"], ", ".join(row["promotion_sizes"]) or "-"]
+        table.add_row(row["name"], *cells, "; ".join(row["promotion"]) or "-", row["hints"], row["virtualised"])
+    return table
 
 
 @policies.command("list", context_settings=CONTEXT)
@@ -156,10 +185,11 @@ def policies_list(as_json: bool) -> None:
 
 @policies.command("show", context_settings=CONTEXT)
 @click.argument("name", shell_complete=completion.policy)
+@_WHOLE
 @_JSON
-def policies_show(name: str, as_json: bool) -> None:
+def policies_show(name: str, whole: bool, as_json: bool) -> None:
     """Show one policy's file; as JSON, with every default filled in."""
-    _show("policy", name, engine.policies(), as_json)
+    _show("policy", name, engine.policies(), as_json, whole)
 
 
 @click.command(context_settings=CONTEXT)

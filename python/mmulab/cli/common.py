@@ -60,7 +60,7 @@ class Count(click.ParamType["int"]):
         count = units.parse_count(str(value))
         if count is None:
             self.fail(
-                f"'{value}' is no count: write a number, with k, M or G for thousands, millions, billions", param, ctx
+                f"'{value}' is not a count; write a number, optionally with k, M or G (10^3, 10^6, 10^9)", param, ctx
             )
         if count > COUNT_MAX:
             self.fail(f"'{value}' is too large: give 0 to {COUNT_MAX}", param, ctx)
@@ -145,8 +145,8 @@ _ENGINE_OPTIONS = [
     click.option(
         "--unmapped",
         type=click.Choice(["fault", "map", "stop"]),
-        help="A reference to memory no mapping holds: count a fault, map memory there, or stop the run. "
-        "Default: fault where the trace tells mappings, else map.",
+        help="A reference to memory that is not mapped: count a fault, map memory there, or stop the run. "
+        "Default: fault if the trace contains mappings, else map.",
     ),
     click.option(
         "--skip",
@@ -161,7 +161,8 @@ _ENGINE_OPTIONS = [
     click.option(
         "--savable",
         type=real_option("savable"),
-        help="Share of walk cycles that count as lost time, in place of the model of what a core hides.",
+        help="Count this fraction of walk cycles as stall time for walks, instead of modelling how much of them the "
+        "core hides.",
     ),
     click.option(
         "--timing",
@@ -196,12 +197,12 @@ def options_of(taken: dict[str, Any], **fixed: Any) -> Options:
 
 
 def run_engine(
-    trace: str, jobs: Sequence[Job], options: Options, error: float | None, hear: ProgressCallback | None
+    trace: str, jobs: Sequence[Job], options: Options, error: float | None, on_progress: ProgressCallback | None
 ) -> Ran:
     """Runs all jobs: in time by samples if an error is given."""
     if error is None:
-        return engine.run(trace, jobs, options, hear)
-    return sampling.run(trace, jobs, options, error, hear)
+        return engine.run(trace, jobs, options, on_progress)
+    return sampling.run(trace, jobs, options, error, on_progress)
 
 
 def error_option(function: F) -> F:
@@ -219,8 +220,8 @@ def check_option(function: F) -> F:
     return click.option(
         "--check",
         type=click.Choice(["translations"]),
-        help="Prove after every reference and event that no TLB holds a stale translation, and that the page tables "
-        "are those of the same run without coalescing. Takes some times as long.",
+        help="After every reference and event, check that no TLB holds a stale translation and that the page tables "
+        "equal those of the same run without coalescing. Several times slower.",
     )(function)
 
 

@@ -62,7 +62,7 @@ def trace(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete mmulab's commands, options, machines and policies at the Tab key.
+    """Print the Tab-completion script for SHELL.
 
     bash: mmulab completion bash > ~/.local/share/bash-completion/completions/mmulab
 

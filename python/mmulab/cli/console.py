@@ -80,7 +80,7 @@ def progress(what: str, total_instructions: int | None = None, closing: bool = T
     )
     task = bar.add_task(what, total=None, rate="")
 
-    def hear(now: dict[str, Any]) -> None:
+    def on_progress(now: dict[str, Any]) -> None:
         last.clear()
         last.update(now)
         fraction = now.get("fraction")
@@ -89,7 +89,7 @@ def progress(what: str, total_instructions: int | None = None, closing: bool = T
         bar.update(task, rate=_rate(now), **({} if fraction is None else {"total": 1.0, "completed": fraction}))
 
     with bar:
-        yield hear
+        yield on_progress
     if closing and last and sys.stderr.isatty():
         seconds = time.monotonic() - start
         say(f"{what}: {show_count(last.get('instructions', 0))} instructions in {show_seconds(seconds)}, {_rate(last)}")

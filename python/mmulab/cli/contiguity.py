@@ -39,7 +39,8 @@ QUANTILES = (0.25, 0.5, 0.75)
 def command(
     machine: str, trace: str, policy: str, memhog: tuple[int, ...], sets: tuple[str, ...], as_json: bool, **others: Any
 ) -> None:
-    """Run a trace on MACHINE, and tell how long the runs of pages are that are neighbours in both memories.
+    """Run a trace on MACHINE and report the lengths of runs of pages that are contiguous in virtual and physical
+    memory.
 
     Average contiguity is the length of the run that a page is in, over all pages of a size: 1.5 for runs of 1, 1 and 2.
 
@@ -49,8 +50,8 @@ def command(
         engine.Job(machine, policy, sets)
     ]
     options = options_of(others)
-    with console.progress("running", options.max_instructions) as hear:
-        ran = engine.run(existing_trace(trace), jobs, options, hear)
+    with console.progress("running", options.max_instructions) as on_progress:
+        ran = engine.run(existing_trace(trace), jobs, options, on_progress)
     rows = []
     held: list[int | None] = [*memhog] or [None]
     for percent, result in zip(held, ran.results, strict=True):

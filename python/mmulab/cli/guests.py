@@ -14,8 +14,8 @@ _OPTIONS = [
     click.option(
         "--guest-memory",
         metavar="SIZE",
-        help="Run the program in a virtual machine with so much memory; --policy is the guest's. Default: on the "
-        "machine itself, unless it has a [virtual] table.",
+        help="Run the program in a virtual machine with SIZE of memory; --policy then sets the guest's policy. "
+        "Default: no virtual machine, unless the machine file has a [virtual] table.",
     ),
     click.option(
         "--host-policy",

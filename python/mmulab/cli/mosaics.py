@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import UserError, engine, mosmodel
+from mmulab import engine, mosmodel
 from mmulab.cli import console
 from mmulab.engine import Job, Options
 from mmulab.stopwatch import Setting
@@ -17,7 +17,6 @@ from mmulab.stopwatch.mosaics import Pool
 from mmulab.stopwatch.pairs import FEWEST as FEWEST_PAIRS
 from mmulab.stopwatch.process import Program
 from mmulab.stopwatch.report import seconds as timed
-from mmulab.study.here import DEFAULT
 from mmulab.tables import plain
 from mmulab.units import show_count, show_percent
 
@@ -53,18 +52,6 @@ class Ask:
             engine.resolve(Job(self.machine, policy, sets))
 
 
-def machine_of(given: str | None) -> str:
-    """The machine whose TLBs are simulated. Raises UserError where none was probed or given."""
-    if given is not None:
-        return given
-    if DEFAULT.exists():
-        return str(DEFAULT)
-    raise UserError(
-        f"the mosaics are simulated on this computer's description, and there is no {DEFAULT}\n"
-        "hint: `mmulab probe` writes it; or give one with --machine"
-    )
-
-
 def model(what: Program, pool: Pool, settings: Sequence[Setting], found: Json, ask: Ask) -> Json | None:
     """The model of what was timed (`found`) under these settings; None where too little was timed."""
     if len(found["settings"][0]["runs"]) < FEWEST_PAIRS or len(settings) < mosmodel.FEWEST:
@@ -72,27 +59,26 @@ def model(what: Program, pool: Pool, settings: Sequence[Setting], found: Json, a
             f"no model: it takes {mosmodel.FEWEST} mosaics and {FEWEST_PAIRS} pairs or more (--mosaics, --pairs)"
         )
         return None
-    times = mosmodel.times(found["settings"], "user_s" if what.time is None else "wall_s")
-    options = Options()
     with tempfile.TemporaryDirectory(prefix="mmulab-mosaics-") as directory:
-        with console.progress("recording", closing=False) as hear:
-            recorded = mosmodel.record(what, pool, Path(directory) / "pool.mmt", hear)
-        layouts = [setting.parts or () for setting in settings]
-        with console.progress("simulating", closing=False) as hear:
-            counts = mosmodel.counted(recorded, layouts, Job(ask.machine, ""), options, hear)
+
+        def record() -> tuple[mosmodel.Recorded, Options]:
+            with console.progress("recording", closing=False) as on_progress:
+                return mosmodel.record(what, pool, Path(directory) / "pool.mmt", on_progress), Options()
+
+        with console.progress("simulating", closing=False) as on_progress:
+            made = mosmodel.model(what, found["settings"], Job(ask.machine, ""), record, on_progress)
             others = [
-                mosmodel.forecast(recorded, Job(ask.machine, policy, sets), options, hear)
+                mosmodel.forecast(made.recorded, Job(ask.machine, policy, sets), made.options, on_progress)
                 for policy, sets in ask.others
             ]
-    fitted = mosmodel.fit([one.features for one in counts], times.seconds)
     return {
         "machine": ask.machine,
-        "seconds": times.seconds,
-        "noise": times.noise,
-        "counts": [vars(one) for one in counts],
-        **fitted.data(),
+        "seconds": made.times.seconds,
+        "noise": made.times.noise,
+        "counts": [vars(one) for one in made.counts],
+        **made.fitted.data(),
         "forecasts": [
-            {"policy": policy, "set": list(sets), "counts": vars(one), "seconds": fitted.predict(one.features)}
+            {"policy": policy, "set": list(sets), "counts": vars(one), "seconds": made.fitted.predict(one.features)}
             for (policy, sets), one in zip(ask.others, others, strict=True)
         ],
     }

@@ -60,21 +60,24 @@ def command(
 ) -> None:
     """Compare the pages that Linux gave a recorded program with those that simulated kernels give it on MACHINE.
 
-    The trace must tell where pages lay: record it with --system --user-only. Memory is as a boot leaves it, and files
-    are in it before the program starts, as they were then, unless memory.aged and policy.linux.page_cache are set.
-    Average contiguity is the length of the run that a page is in, over all pages of a size; blocks of 64K are aligned
-    in both memories.
+    The trace must contain the physical frames of its pages: record it with --system --user-only. Memory is as a boot
+    leaves it, and files are in it before the program starts, as they were then, unless memory.aged and
+    policy.linux.page_cache are set. Average contiguity is the length of the run that a page is in, over all pages of a
+    size; blocks of 64K are aligned in both memories.
 
     Example: mmulab pages skylake-e3-1240v5 --trace prog.mmt --set memory.size=1G
     """
     path = existing_trace(trace)
-    with console.progress("reading", None) as hear:
-        real = engine.recorded_pages(path, hear)
+    with console.progress("reading", None) as on_progress:
+        real = engine.recorded_pages(path, on_progress)
     if real["by_size"] is None:
-        raise UserError(f"{trace}: it does not tell where pages lay\nhint: record it with --system --user-only")
+        raise UserError(
+            f"{trace}: the trace does not contain the physical frames of its pages\n"
+            "hint: record it with --system --user-only"
+        )
     if real["with_kernel"]:
         raise UserError(
-            f"{trace}: it tells of the kernel, too, whose pages a simulated kernel keeps among the programs'\n"
+            f"{trace}: it contains the kernel, too, whose pages a simulated kernel keeps among the programs'\n"
             "hint: record it with --system --user-only"
         )
     sets = (*AS_RECORDED, *sets)
@@ -84,8 +87,8 @@ def command(
         raise click.UsageError("--memhog-chunk says how memory is held\nhint: say with --memhog how much")
     sets = aged.unless_said(sets, aged.BOOTED)
     options = options_of(others)
-    with console.progress("running", options.max_instructions) as hear:
-        ran = engine.run(path, [engine.Job(machine, policy, sets) for policy in policies], options, hear)
+    with console.progress("running", options.max_instructions) as on_progress:
+        ran = engine.run(path, [engine.Job(machine, policy, sets) for policy in policies], options, on_progress)
     rows = {REAL: contiguity.rows_by_kind(real["by_kind"]) if by_kind else contiguity.rows_of(real["by_size"])}
     for policy, result in zip(policies, ran.results, strict=True):
         result.check()

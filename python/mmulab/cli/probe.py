@@ -82,8 +82,8 @@ def command(
     write_text(out / "probe.json", json_text(found))
     beside: dict[str, list[modelled.Point]] = {}
     if compares:
-        with console.progress("simulating", closing=False) as hear:
-            beside = modelled.run(found["curves"], machine, lambda share: hear({"fraction": share}))
+        with console.progress("simulating", closing=False) as on_progress:
+            beside = modelled.run(found["curves"], machine, lambda share: on_progress({"fraction": share}))
         found["modelled"] = modelled.data(beside)
         write_text(out / "probe.json", json_text(found))
         write_text(out / "curves.svg", modelled.plot(beside))
@@ -115,8 +115,8 @@ def _measure(effort: probe.Effort, cpu: int | None) -> Json:
     on = _core.probe_pin(cpu)
     system = probe.describe(effort.memory)
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    with console.progress("probing", closing=False) as hear:
-        curves = probe.run(effort, lambda name, share: hear({"fraction": share, "curve": name}))
+    with console.progress("probing", closing=False) as on_progress:
+        curves = probe.run(effort, lambda name, share: on_progress({"fraction": share, "curve": name}))
     system["load_average_after"] = os.getloadavg()[0]
     about = {"schema": SCHEMA, "version": engine.version(), "when": when, "cpu": on}
     return {**about, "effort": vars(effort), "system": system, "curves": curves}

@@ -129,7 +129,7 @@ _SYSTEM_OPTIONS: list[Callable[[Any], Any]] = [
         "--memhog",
         type=click.IntRange(1, 95),
         metavar="PERCENT",
-        help="Hold so much of its free memory, at random.",
+        help="Occupy this percentage of the guest's free memory, at random places.",
     ),
     click.option(
         "--memhog-chunk", type=Size("4K", "1G", "4K"), help="What is held lies in chunks of this size. Default: 2M."
@@ -260,8 +260,8 @@ def make_recording(
     }
     if system is not None:
         spec["system"], spec["isa"] = system
-    with console.progress("recording", max_instructions) as hear:
-        return engine.record({key: value for key, value in spec.items() if value is not None}, hear)
+    with console.progress("recording", max_instructions) as on_progress:
+        return engine.record({key: value for key, value in spec.items() if value is not None}, on_progress)
 
 
 def failure_of(found: dict[str, Any]) -> str | None:

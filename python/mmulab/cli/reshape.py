@@ -48,13 +48,13 @@ _OPTIONS = [
     click.option(
         "--heap",
         type=Allocator(),
-        help="Have the heap kept by another allocator: jemalloc, glibc or blocks, with parameters as in "
+        help="Use another heap allocator: jemalloc, glibc or blocks, with parameters as in "
         "jemalloc,dirty_decay_ms=10. Needs a recording made with `record --heap`.",
     ),
     click.option(
         "--populate",
         is_flag=True,
-        help="Have the program's private writable memory there before it runs, as if mapped with MAP_POPULATE.",
+        help="Fault in the program's private writable memory before it runs, as MAP_POPULATE does.",
     ),
 ]
 

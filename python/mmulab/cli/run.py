@@ -69,13 +69,13 @@ def run(
     vms = tuple(existing_trace(vm) for vm in others["vms"])
     options = options_of(others, profile=profile, touched=touched, check=check, vms=vms, quantum=others["quantum"])
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
-    with console.progress("running", options.max_instructions) as hear:
+    with console.progress("running", options.max_instructions) as on_progress:
         if misses is None:
-            results = run_engine(existing_trace(trace), [job], options, others["error"], hear).results
+            results = run_engine(existing_trace(trace), [job], options, others["error"], on_progress).results
         elif others["error"] is not None:
             raise UserError("--misses writes those of a whole run: leave out --error")
         else:
-            result, written = engine.misses(existing_trace(trace), job, options, str(misses), hear)
+            result, written = engine.misses(existing_trace(trace), job, options, str(misses), on_progress)
             results = [result]
     if misses is not None:
         console.say(f"wrote {misses}: {written['references']:,} references that walk, {written['bytes']:,} bytes")

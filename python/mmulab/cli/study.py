@@ -210,19 +210,21 @@ def _here(plan: Plan, machine: Path, argv: list[str] | None, tries: bool, taken:
     elif argv is not None:
         console.say(f"timing {argv[0]} on this computer, {forecast_here.RUNS + 1} times")
         native = forecast_here.time_natively(argv)
-    with console.progress("forecasting", plan.options.max_instructions, closing=False) as hear:
-        found = forecast_here.forecast(plan.trace, machine, native, plan.options, hear)
+    with console.progress("forecasting", plan.options.max_instructions, closing=False) as on_progress:
+        found = forecast_here.forecast(plan.trace, machine, native, plan.options, on_progress)
     if argv is None or not tries:
         return found
-    with console.progress("timing", closing=False) as hear:
-        tried = forecast_here.tried(argv, lambda share: hear({"fraction": share}))
+    with console.progress("timing", closing=False) as on_progress:
+        tried = forecast_here.tried(argv, lambda share: on_progress({"fraction": share}))
     return replaced(found, tried=tried)
 
 
 def _run(plan: Plan, error: float | None) -> Outcome:
     start = time.monotonic()
-    with console.progress(f"running {len(plan.jobs)} machines", plan.options.max_instructions, closing=False) as hear:
-        ran = run_engine(plan.trace, plan.jobs, plan.options, error, hear)
+    with console.progress(
+        f"running {len(plan.jobs)} machines", plan.options.max_instructions, closing=False
+    ) as on_progress:
+        ran = run_engine(plan.trace, plan.jobs, plan.options, error, on_progress)
     outcome = Outcome(ran.results)
     seconds = time.monotonic() - start
     references = sum(r.references for r in ran.results)

@@ -41,8 +41,8 @@ def trace() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def info(file: str, as_json: bool) -> None:
     """Summarise FILE: program, instructions, references, pages, memory by mapping. Reads it all."""
-    with console.progress("reading") as hear:
-        found = engine.trace_info(existing_trace(file), hear)
+    with console.progress("reading") as on_progress:
+        found = engine.trace_info(existing_trace(file), on_progress)
     if as_json:
         print_json(found)
     else:
@@ -135,8 +135,8 @@ def head(file: str, count: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def verify(file: str, as_json: bool) -> None:
     """Check every checksum of FILE, and that it can be read to its end. Exits with 1 if not."""
-    with console.progress("checking") as hear:
-        found = engine.trace_verify(existing_trace(file), hear)
+    with console.progress("checking") as on_progress:
+        found = engine.trace_verify(existing_trace(file), on_progress)
     problems = found["problems"]
     if as_json:
         print_json({"ok": not problems, **found})
@@ -207,7 +207,7 @@ def reshape(source: str, target: Path, form: str | None, **others: Any) -> None:
 @click.option("--end", type=Count(), help="First instruction no longer kept. Default: the end.")
 @_to
 def slice_(source: str, target: Path, start: int, end: int | None, form: str | None) -> None:
-    """Write a stretch of SOURCE to TARGET, with the address space as it was at its beginning.
+    """Write a part of SOURCE to TARGET, with the address space as it was at its beginning.
 
     The bounds are rounded outwards to whole blocks of code.
     """
@@ -229,8 +229,8 @@ def _copy(
     form = form or engine.trace_format(str(target))
     if form is None:
         raise click.UsageError(f"{target}: the name does not tell the format\nhint: add --to {'|'.join(WRITTEN)}")
-    with console.progress("writing", end) as hear:
-        found = engine.trace_copy(existing_trace(source), str(target), form, start, end, change, hear)
+    with console.progress("writing", end) as on_progress:
+        found = engine.trace_copy(existing_trace(source), str(target), form, start, end, change, on_progress)
     parts = [f"{show_count(found[key])} {key}" for key in ("instructions", "references")]
     if found["bytes"]:
         parts.append(show_bytes(found["bytes"]))

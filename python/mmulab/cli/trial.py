@@ -12,11 +12,12 @@ import rich_click as click
 from mmulab import Failure, engine, mosmodel, paths, stopwatch
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Names, Partial, Percent, existing_program, print_json
-from mmulab.cli.mosaics import Ask, Asked, machine_of, model, show
+from mmulab.cli.mosaics import Ask, Asked, model, show
 from mmulab.result import json_text, write_text
 from mmulab.stopwatch import report
 from mmulab.stopwatch.mosaics import Pool
 from mmulab.stopwatch.process import Program
+from mmulab.study.here import machine_of
 
 Json = dict[str, Any]
 # The layout of the JSON.
@@ -148,10 +149,10 @@ def command(
         stopwatch.find(("4k", "thp"), system)
         pool = stopwatch.mosaics.pool(what)
         chosen = stopwatch.mosaics.settings(pool, mosaics)
-    with console.progress("timing", closing=False) as hear:
+    with console.progress("timing", closing=False) as on_progress:
 
         def after(done: int, _state: Json) -> None:
-            hear({"fraction": done / pairs})
+            on_progress({"fraction": done / pairs})
 
         found = stopwatch.measure(what, chosen, stopwatch.Limits(pairs, until), system, after)
     about = {

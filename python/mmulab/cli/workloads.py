@@ -273,7 +273,9 @@ def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json:
         console.out().print(rows)
     if recipe.trace:
         if not found["ok"]:
-            raise Failure(f"{name}: {found['summary'] if recipe.mix else 'the generator and its recording part'}")
+            raise Failure(
+                f"{name}: {found['summary'] if recipe.mix else 'the generated and the recorded references differ'}"
+            )
         return
     if not found["all_mapped"]:
         raise Failure(f"{name}: the recording refers to memory that it does not map")
@@ -299,7 +301,7 @@ def workloads_table(
 ) -> None:
     """Record all workloads (or those NAMEd) and write a page of what they are, beside what the papers state.
 
-    This is how docs/workloads.md is made: mmulab workloads table > docs/workloads.md
+    This is how docs/results/workloads.md is made: mmulab workloads table > docs/results/workloads.md
     """
     recipes = [Recipe.load(row["name"]) for row in engine.workloads() if not names or row["name"] in names]
     known = {recipe.name for recipe in recipes}

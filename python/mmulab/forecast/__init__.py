@@ -2,12 +2,12 @@ r"""Forecasts held against a stopwatch: the same programs timed on this computer
 
     cases ---> timed (stopwatch: pairs of runs, page settings in alternation) ------.
        \                                                                             +--> scores --> page
-        '----> told (recorded once; run by the core in time under each policy) -----'
+        '----> modelled (recorded once; run by the core in time under each policy) -'
 
 No constant of the model is fitted to these programs: they come from `mmulab probe` and from published sources.
 """
 
 from mmulab.forecast.cases import CASES, Case
-from mmulab.forecast.compare import Settled, run
+from mmulab.forecast.compare import Plan, run
 
-__all__ = ["CASES", "Case", "Settled", "run"]
+__all__ = ["CASES", "Case", "Plan", "run"]

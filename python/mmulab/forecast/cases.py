@@ -113,11 +113,5 @@ CASES = (
     ),
 )
 
-
-def find(names: tuple[str, ...]) -> tuple[Case, ...]:
-    """The cases of these names; all, if none is given. Raises UserError for a name that there is not."""
-    known = {case.name: case for case in CASES}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UserError(f"--cases: '{unknown[0]}' is none\nhint: give some of {', '.join(known)}")
-    return tuple(known[name] for name in names) or CASES
+# By their names.
+BY_NAME = {case.name: case for case in CASES}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import engine, probe, stopwatch
-from mmulab.forecast import timed, told
+from mmulab.forecast import modelled, timed
 from mmulab.forecast.cases import Case
-from mmulab.forecast.told import Model
+from mmulab.forecast.modelled import Model
 from mmulab.probe import system
 from mmulab.result import json_text, write_text
 
@@ -22,7 +22,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Settled:
+class Plan:
     """What is run, and how thoroughly."""
 
     cases: tuple[Case, ...]
@@ -34,14 +34,14 @@ class Settled:
     work: Path
 
 
-def run(plan: Settled, hear: Progress) -> Json:
+def run(plan: Plan, on_progress: Progress) -> Json:
     """Every case, with what this computer is. Interrupted, it returns what is done (`complete` is false then)."""
     plan.work.mkdir(parents=True, exist_ok=True)
     done: list[Json] = []
     complete = True
     try:
         for at, case in enumerate(plan.cases):
-            hear(at / len(plan.cases))
+            on_progress(at / len(plan.cases))
             done.append(_case(plan, case))
     except KeyboardInterrupt:
         complete = False
@@ -57,7 +57,7 @@ def run(plan: Settled, hear: Progress) -> Json:
     }
 
 
-def _case(plan: Settled, case: Case) -> Json:
+def _case(plan: Plan, case: Case) -> Json:
     """Time and model of a case. The stopwatch's figures are kept in `work`; the model is asked again each time."""
     timed.prepare(case, plan.work)
     kept = plan.work / f"{case.file_name}.json"
@@ -79,17 +79,17 @@ def _case(plan: Settled, case: Case) -> Json:
         "command": list(case.command),
         "load": seconds["load"],
         "timed": seconds["runs"],
-        "told": told.run(case, plan.work, model),
+        "told": modelled.run(case, plan.work, model),
         "neighbours": _left(model) if plan.probe is not None else None,
     }
 
 
-def _neighbours(plan: Settled) -> list[Json]:
+def _neighbours(plan: Plan) -> list[Json]:
     """What neighbours leave of the computer now: curves."""
     return [] if plan.probe is None else probe.again(plan.probe["curves"], probe.Effort())
 
 
-def _machine(plan: Settled, found: Json, case: Case, seconds: Json) -> Path:
+def _machine(plan: Plan, found: Json, case: Case, seconds: Json) -> Path:
     """The machine as it was while the case was timed: what neighbours left, and the frames that the program got."""
     anew = {curve["name"]: curve for curve in seconds["curves"]}
     all_curves = [anew.get(curve["name"], curve) for curve in found["curves"]]

@@ -13,7 +13,7 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.probe.walks import APART, LINE, bounded, load
-from mmulab.reproduce.svg import COLOURS, finish, start
+from mmulab.svg import COLOURS, finish, start
 
 Json = dict[str, Any]
 # Points of a curve that are simulated: from one to the next about as far as where figures are read off.
@@ -59,7 +59,7 @@ class Point:
 
 
 def run(
-    curves: Sequence[Json], machine: Path, hear: Callable[[float], None] = lambda _share: None
+    curves: Sequence[Json], machine: Path, on_progress: Callable[[float], None] = lambda _share: None
 ) -> dict[str, list[Point]]:
     """Points by curve. Raises KeyboardInterrupt when it is stopped."""
     asked = [(kind, point) for kind in KINDS for point in _chosen(curves, kind)]
@@ -68,7 +68,7 @@ def run(
         loads = pool.map(lambda one: _load(machine, one[0], one[1]["x"] // one[0].unit), asked)
         for at, ((kind, point), cycles) in enumerate(zip(asked, loads, strict=True)):
             found[kind.curve].append(Point(point["x"], median(point["cycles"]), cycles))
-            hear((at + 1) / len(asked))
+            on_progress((at + 1) / len(asked))
     return found
 
 

@@ -80,10 +80,10 @@ def _figure(curves: list[Json], name: str) -> float | None:
     return cast("float | None", found[0]["value"]) if found else None
 
 
-def _curve(asked: Json, xs: list[int], repeats: int, effort: Effort, hear: Callable[[float], None]) -> Json:
+def _curve(asked: Json, xs: list[int], repeats: int, effort: Effort, on_progress: Callable[[float], None]) -> Json:
     """One curve. `asked`: its name, pattern and backing."""
     spec = {**asked, "xs": xs, "repeats": repeats, "burst_us": effort.burst_us, "seed": effort.seed}
-    return cast(Json, json.loads(_core.probe_curve(json.dumps(spec), hear)))
+    return cast(Json, json.loads(_core.probe_curve(json.dumps(spec), on_progress)))
 
 
 def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list[Json]:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from mmulab import engine, sampling, stopwatch
+from mmulab import UserError, engine, sampling, stopwatch
 from mmulab.probe.frames import Frames, Seen
 from mmulab.probe.machine import fragment_sets
 from mmulab.result import Result
@@ -42,6 +42,18 @@ SHORTEST_S = 0.02
 AGREES = 1.25
 # Smaller shares are not worth a change.
 WORTH = 0.01
+
+
+def machine_of(given: str | None) -> str:
+    """The machine whose TLBs are simulated. Raises UserError where none was probed or given."""
+    if given is not None:
+        return given
+    if DEFAULT.exists():
+        return str(DEFAULT)
+    raise UserError(
+        f"the mosaics are simulated on this computer's description, and there is no {DEFAULT}\n"
+        "hint: `mmulab probe` writes it; or give one with --machine"
+    )
 
 
 @dataclass(frozen=True)
@@ -175,11 +187,11 @@ def trial_settings() -> list[stopwatch.Setting]:
     return stopwatch.find(("4k", "thp"), system=False)
 
 
-def tried(argv: Sequence[str], hear: Callable[[float], None]) -> Json:
+def tried(argv: Sequence[str], on_progress: Callable[[float], None]) -> Json:
     """What 2 MB pages save by the stopwatch: pairs of runs in alternation, until the interval is narrow."""
     limits = stopwatch.Limits(PAIRS, NARROW)
     settings = trial_settings()
-    found = stopwatch.measure(Program(argv), settings, limits, False, lambda done, _: hear(done / PAIRS))
+    found = stopwatch.measure(Program(argv), settings, limits, False, lambda done, _: on_progress(done / PAIRS))
     comparisons = found["comparisons"]
     saved: Json | None = comparisons[0]["user_s"] if comparisons else None
     if found["ended"] != "complete":
@@ -192,7 +204,7 @@ def forecast(
     machine: Path,
     native: tuple[Native | None, str | None],
     options: engine.Options,
-    hear: Callable[[Json], None] | None = None,
+    on_progress: Callable[[Json], None] | None = None,
 ) -> Here:
     """The recording on the computer's description. `native`: what `time_natively` returned."""
     time, apart = native
@@ -202,7 +214,7 @@ def forecast(
     jobs = [engine.Job(str(machine), policy, sets) for policy in POLICIES]
     # What is about other models of time, or about reports, has no part in this.
     chosen = replace(options, profile=False, touched=False, base_cpi=None, savable=None)
-    results = sampling.run_to_end(recording, jobs, chosen, SAMPLING, hear).results
+    results = sampling.run_to_end(recording, jobs, chosen, SAMPLING, on_progress).results
     timing = [result.data["timing"] for result in results]
     if apart is None and not all(result.complete for result in results):
         apart = "the recording is of a part of the program"

@@ -80,22 +80,22 @@ class Outcome:
 
     @cached_property
     def regions(self) -> dict[str, list[places.Region]]:
-        """Regions by machine, dearest first."""
+        """Regions by machine, highest cost first."""
         return {machine: places.regions(results, BASELINE) for machine, results in self.machines.items()}
 
     @cached_property
     def programs(self) -> dict[str, list[places.Program]]:
-        """Programs by machine, dearest first, under the baseline."""
+        """Programs by machine, highest cost first, under the baseline."""
         return {machine: places.programs(self.base(machine)) for machine in self.machines}
 
     @cached_property
     def functions(self) -> dict[str, list[places.Function]]:
-        """Functions by machine, dearest first, under the baseline."""
+        """Functions by machine, highest cost first, under the baseline."""
         return {machine: places.functions(self.base(machine)) for machine in self.machines}
 
     @cached_property
     def stretches(self) -> dict[str, list[places.Stretch]]:
-        """Stretches of 2 MB by machine, dearest first, under the baseline."""
+        """Stretches of 2 MB by machine, highest cost first, under the baseline."""
         return {machine: places.stretches(self.base(machine)) for machine in self.machines}
 
     @property

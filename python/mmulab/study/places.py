@@ -89,7 +89,7 @@ def size_bytes(size: str) -> int:
 
 
 def regions(results: Sequence[Result], baseline: str) -> list[Region]:
-    """The mappings of one machine's results, dearest under the baseline first; those that cost nothing are left out."""
+    """The mappings of one machine's results, highest cost under the baseline first; without those that cost nothing."""
     base = next(r for r in results if r.policy == baseline)
     owners = Owners(base)
     by_policy = {r.policy: _by_key(r, owners) for r in results}
@@ -159,7 +159,7 @@ class Function:
 
 
 def functions(result: Result) -> list[Function]:
-    """The code that made the misses, by function, dearest first; the blocks not listed one by one come last."""
+    """The code that made the misses, by function, highest cost first; the blocks not listed one by one come last."""
     by_id = {int(r["id"]): r for r in result.regions if not r.get("vm")}
     found: dict[tuple[str, str], Function] = {}
     for block in result.code["places"]:
@@ -172,10 +172,10 @@ def functions(result: Result) -> list[Function]:
         if key not in found:
             found[key] = Function(name or f"{where} (no symbol)", path or where, known=name is not None)
         found[key].add(block)
-    dearest = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
+    by_cost = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
     rest = Function(f"all other code ({result.code['rest']['places']:,} blocks)", "", known=False)
     rest.add(result.code["rest"])
-    return [*dearest, rest] if rest.misses else dearest
+    return [*by_cost, rest] if rest.misses else by_cost
 
 
 def _misses(place: dict[str, Any]) -> int:
@@ -195,7 +195,7 @@ class Program:
 
 
 def programs(result: Result) -> list[Program]:
-    """The programs that ran, dearest first."""
+    """The programs that ran, highest cost first."""
     owners = Owners(result)
     found = {o: Program(o.name, o.path, o.role, count) for o, count in owners.processes.items()}
     for region in result.regions:
@@ -217,7 +217,7 @@ class Stretch:
 
 
 def stretches(result: Result) -> list[Stretch]:
-    """The memory that the misses were for, 2 MB by 2 MB, dearest first."""
+    """The memory that the misses were for, 2 MB by 2 MB, highest cost first."""
     owners = Owners(result)
     # Places are known of the first virtual machine only.
     regions = {int(r["id"]): r for r in result.regions if not r.get("vm")}

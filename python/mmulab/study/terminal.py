@@ -150,7 +150,7 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         share = show_percent(r.cost[BASELINE] / total)
         rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
     heads = ("share of\nstalls", "walks", "best\npage size", "saves of\nuser time", "resident\nmemory")
-    _named(out, f"Regions that cost most\n({machine})", heads, rows)
+    _named(out, f"Regions of highest cost\n({machine})", heads, rows)
 
 
 def _functions(out: Console, outcome: Outcome, machine: str) -> None:
@@ -160,7 +160,7 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
         (f.name, show_percent(f.cycles / total), show_count(f.walks), show_count(f.misses))
         for f in found[:TOP_FUNCTIONS]
     ]
-    _named(out, f"Functions that cost most\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
+    _named(out, f"Functions of highest cost\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
 
 
 def _named(out: Console, title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -19,7 +19,7 @@ from mmulab.workloads.recorder import Recorder
 
 # How long one asking whether a server serves may take.
 ASK_S = 10.0
-# How long it may take, once a client failed, to hear that the server was gone because enough was recorded.
+# How long it may take, once a client failed, to on_progress that the server was gone because enough was recorded.
 OVER_S = 5.0
 # How long a server may take to end once it is asked to.
 END_S = 60.0
@@ -65,7 +65,7 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
         stdin = place.directory / place.fill(wanted["input"]) if wanted.get("input") else None
         # Begun before the progress bar, whose thread would not be in the recorder's process.
         recorder = Recorder(place, spec, stdin, place.directory / "program.log")
-        with progress(skip + limit) as recorder.hear:
+        with progress(skip + limit) as recorder.on_progress:
             if recipe.server and not inside:
                 _drive(place, recorder, recipe.server)
             else:
@@ -81,12 +81,12 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
 
 
 def _generated(recipe: Recipe, output: Path, part: tuple[int, int], progress: Progress) -> Json:
-    """Writes the stretch of a generator that the recipe takes, for those who want a file of it."""
+    """Writes the part of a generator that the recipe takes, for those who want a file of it."""
     skip, limit = part
     whole = output.with_name(f".{output.name}.part")
     try:
-        with progress(skip + limit) as hear:
-            found = engine.trace_copy(str(recipe.trace), str(whole), "native", skip, skip + limit, progress=hear)
+        with progress(skip + limit) as on_progress:
+            found = engine.trace_copy(str(recipe.trace), str(whole), "native", skip, skip + limit, progress=on_progress)
         whole.rename(output)
     finally:
         whole.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ class Recorder:
     def __init__(self, place: Place, spec: Json, stdin: Path | None, log: Path) -> None:
         """`spec` is what the engine takes; the program reads `stdin` and writes to `log`."""
         self._place = place
-        self.hear: ProgressCallback | None = None
+        self.on_progress: ProgressCallback | None = None
         self._pending = b""
         self._answer: Json | None = None
         self._pipe, theirs = os.pipe()
@@ -37,7 +37,7 @@ class Recorder:
         os.close(theirs)
 
     def poll(self, wait_s: float = 0.0) -> bool:
-        """Hears what there is to hear, waiting for it at most so long. Whether the recording is over."""
+        """Hears what there is to on_progress, waiting for it at most so long. Whether the recording is over."""
         while self._answer is None and select.select([self._pipe], [], [], wait_s)[0]:
             part = os.read(self._pipe, 1 << 16)
             if not part:
@@ -48,8 +48,8 @@ class Recorder:
                 said = json.loads(line)
                 if "progress" not in said:
                     self._answer = said
-                elif self.hear is not None:
-                    self.hear(said["progress"])
+                elif self.on_progress is not None:
+                    self.on_progress(said["progress"])
             wait_s = 0.0
         if self._answer is not None and self._pipe >= 0:
             os.close(self._pipe)

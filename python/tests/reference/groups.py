@@ -45,6 +45,8 @@ class Grouped:
         self.group = desc["group"]
         self.orders = sorted(ORDERS[size] for size in desc["sizes"])
         self.store = Store(desc["entries"], desc["ways"], desc["replacement"], place)
+        # A run cannot have holes.
+        self.is_run = self.design == "colt-fa"
 
     def set_of(self, order: int, page: int) -> Set:
         """Base pages by their group's number, so that they meet; all others by their own."""
@@ -126,8 +128,7 @@ class Grouped:
                     place.ways[way] = None
             elif new.order == 0 and old.frames.keys() & new.frames.keys():
                 rest = {page: frame for page, frame in old.frames.items() if page not in new.frames}
-                # A run cannot have holes.
-                is_left = rest and self.design != "colt-fa"
+                is_left = rest and not self.is_run
                 place.ways[way] = ("entry", replace(old, frames=rest)) if is_left else None
         if kept is None:
             kept = place.ways.index(None) if None in place.ways else place.victim()

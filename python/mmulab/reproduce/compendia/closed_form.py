@@ -1,4 +1,4 @@
-"""Entries that a walk reads for random updates, worked out beforehand: docs/gups-curve.md derives it."""
+"""Entries that a walk reads for random updates, worked out beforehand: docs/results/gups-curve.md derives it."""
 
 import math
 

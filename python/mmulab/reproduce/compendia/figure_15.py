@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.cells import POPULATED, Cell, Figures, Stopped, Store
 from mmulab.reproduce.compendia import closed_form
 from mmulab.reproduce.compendia.closed_form import FAN_OUT, GIB, MIB, PMD
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store
+from mmulab.reproduce.shared.kinds import Whole
 
 SIZES = tuple(16 * MIB << n for n in range(15))
 UPDATES = 60_000
@@ -91,21 +93,38 @@ def trace(footprint: int, updates: int) -> str:
 def cell(way: Way, footprint: int, updates: int) -> Cell:
     """A way at a size, all pages mapped beforehand: a page touched first is walked for twice."""
     name = f"{way.table}, {way.title}, {label(footprint)}"
-    return Cell(name, trace(footprint, updates), way.job(), engine.Options(reshape=POPULATED))
+    return Cell(name, trace(footprint, updates), way.job(), engine.Options(reshape=engine.POPULATED))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run."""
+    """Entries that a walk reads for random updates of 16 MiB to 256 GiB (paper 5, figure 15): by 4 KiB and by huge
+    pages, with tables merged and not; on the machine itself, and in a virtual one whose guest, host or both merge.
+    Beside each figure stands the closed form of docs/results/gups-curve.md. It takes some ten minutes, and 3 GB of
+    memory.
 
-    sizes: tuple[int, ...] = SIZES
-    updates: int = UPDATES
+    Each run is kept: one that was stopped goes on where it was. DIR gets compendia-figure-15.md, .json and .svg.
+
+    Example: mmulab reproduce compendia-figure-15 --quick
+    """
+
+    # None: as many as `quick` says.
+    sizes: tuple[int, ...] | None = None
+    updates: int | None = declare.option(
+        None, Whole(1, 10**12), f"Updates of each run. Default: {UPDATES}; with --quick {QUICK_UPDATES}."
+    )
     ways: tuple[Way, ...] = WAYS
+    quick: bool = declare.quick()
 
-    @classmethod
-    def quick(cls) -> "Plan":
-        """In seconds."""
-        return cls(QUICK_SIZES, QUICK_UPDATES)
+    @property
+    def footprints(self) -> tuple[int, ...]:
+        """The sizes that are run."""
+        return self.sizes or (QUICK_SIZES if self.quick else SIZES)
+
+    @property
+    def length(self) -> int:
+        """The updates of each run."""
+        return self.updates or (QUICK_UPDATES if self.quick else UPDATES)
 
 
 @dataclass(frozen=True)
@@ -124,14 +143,14 @@ class Outcome:
         """As JSON."""
         rows = []
         for way in self.plan.ways:
-            for size in self.plan.sizes:
+            for size in self.plan.footprints:
                 if figures := self.at(way, size):
                     more = {"accesses_per_walk": figures.per_walk, "expected": way.expected(size)}
                     rows.append({"way": way.key, "footprint": size, **more, **figures.data})
         return {
             "experiment": "compendia-figure-15",
             "version": engine.version(),
-            "updates": self.plan.updates,
+            "updates": self.plan.length,
             "complete": self.complete,
             "ways": [vars(way) for way in self.plan.ways],
             "rows": rows,
@@ -148,7 +167,7 @@ class Outcome:
             "| footprint | " + " | ".join(f"{way.title} | form" for way in ways) + " |",
             "|--:|" + "--:|--:|" * len(ways),
         ]
-        for size in self.plan.sizes:
+        for size in self.plan.footprints:
             cells = []
             for way in ways:
                 figures = self.at(way, size)
@@ -163,7 +182,7 @@ class Outcome:
             "| footprint | " + " | ".join(titles[way.key] for way in shown) + " | merges, native | guest + host |",
             "|--:|" + "--:|" * (len(shown) + 2),
         ]
-        for size in self.plan.sizes:
+        for size in self.plan.footprints:
             cells = [_table_bytes(self.at(way, size)) for way in shown]
             cells += [_merges(self.found.get((key, size))) for key in ("4k-merged", "nested-4k-both")]
             lines.append(f"| {label(size)} | {' | '.join(cells)} |")
@@ -186,7 +205,7 @@ def _merges(figures: Figures | None) -> str:
 def run(plan: Plan, store: Store) -> Outcome:
     """Runs every way at every size, small ones first."""
     found: dict[tuple[str, int], Figures] = {}
-    cells = {(way.key, size): cell(way, size, plan.updates) for size in plan.sizes for way in plan.ways}
+    cells = {(way.key, size): cell(way, size, plan.length) for size in plan.footprints for way in plan.ways}
     kept: dict[str, Figures] = {}
     complete = True
     try:

@@ -1,7 +1,7 @@
 """Plots of these experiments as SVG."""
 
 from mmulab.reproduce.compendia import figure_15, speedup, thresholds
-from mmulab.reproduce.svg import COLOURS, finish, start
+from mmulab.svg import COLOURS, finish, start
 
 
 def of_figure_15(outcome: figure_15.Outcome) -> str:
@@ -10,14 +10,14 @@ def of_figure_15(outcome: figure_15.Outcome) -> str:
     for axes, title, tables in ((native, "on the machine", "native"), (nested, "in a virtual machine", "nested")):
         ways = [w for w in outcome.plan.ways if w.table.startswith(tables) and w.key not in _LIKE_OTHERS]
         for way, colour in zip(ways, COLOURS, strict=False):
-            sizes = [size for size in outcome.plan.sizes if outcome.at(way, size)]
+            sizes = [size for size in outcome.plan.footprints if outcome.at(way, size)]
             values = [figures.per_walk for size in sizes if (figures := outcome.at(way, size))]
             title_of = way.title if way.huge or not way.nested else f"4 KiB, {way.title} merged"
             label = f"THP, {way.title} merged" if way.nested and way.huge else title_of
             axes.plot(sizes, values, "o", color=colour, markersize=4, label=label.replace("told merged", "told"))
             axes.plot(sizes, [way.expected(size) for size in sizes], color=colour, linewidth=0.8)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(outcome.plan.sizes, [figure_15.label(s) for s in outcome.plan.sizes], rotation=60)
+        axes.set_xticks(outcome.plan.footprints, [figure_15.label(s) for s in outcome.plan.footprints], rotation=60)
         axes.set_title(title)
         axes.set_xlabel("table of random updates")
         axes.set_ylim(bottom=0.9)
@@ -33,7 +33,7 @@ def of_thresholds(outcome: thresholds.Outcome) -> str:
     """What tables take, beside the tree without merging, and entries a walk."""
     figure, ((reads, sizes),) = start(2, 9.6, 3.6)
     names = list(thresholds.THRESHOLDS)
-    for workload, colour in zip(outcome.plan.workloads, COLOURS * 3, strict=False):
+    for workload, colour in zip(outcome.plan.programs, COLOURS * 3, strict=False):
         at = [outcome.found.get((workload.name, name, "64")) for name in names]
         if all(at):
             first = at[0]

@@ -1,7 +1,7 @@
 """What merging is worth for each program (paper 5, figures 14, 16 and 17): entries a walk reads, and the gain projected
 from them by the paper's method (section 5), beside the gain of a core in time.
 
-The core is run twice for each program, between which the truth lies (`mmulab.reproduce.bounds`)."""
+The core is run twice for each program, between which the truth lies (`mmulab.reproduce.shared.bounds`)."""
 
 import math
 from collections.abc import Iterable
@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.bounds import BOUNDS, between, bound
-from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, user
-from mmulab.reproduce.compendia.workloads import Workload
+from mmulab.reproduce.compendia.workloads import COMPILER, GENERATED, Workload, chosen
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 
 # Room for the largest program, in the guest and in the host.
 NATIVE_ROOM = ("memory.size=64G",)
@@ -107,10 +108,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run."""
+    """What merging is worth (paper 5, figures 14, 16 and 17): entries a walk reads before and after, natively and in
+    a virtual machine, over counterparts of the paper's programs; the gain projected by the paper's method, with walks'
+    share of time from a simulated core, and that core's own gain.
 
-    workloads: tuple[Workload, ...]
-    instructions: int = INSTRUCTIONS
+    DIR gets compendia-speedup.md, .json and .svg.
+
+    Example: mmulab reproduce compendia-speedup --trace tests/data/cc1-small.mmt
+    """
+
+    workloads: tuple[Workload, ...] = GENERATED
+    # None: as many as `quick` says.
+    instructions: int | None = None
+    trace: str | None = declare.trace(COMPILER)
+    quick: bool = declare.quick()
+
+    @property
+    def programs(self) -> tuple[Workload, ...]:
+        """The workloads that are run, and the recorded compiler."""
+        return chosen(self.workloads, self.trace, self.quick)
+
+    @property
+    def limit(self) -> int:
+        """Instructions of each program."""
+        return self.instructions or (QUICK_INSTRUCTIONS if self.quick else INSTRUCTIONS)
 
 
 @dataclass(frozen=True)
@@ -175,7 +196,7 @@ class Outcome:
         return {
             "experiment": "compendia-speedup",
             "version": engine.version(),
-            "instructions": self.plan.instructions,
+            "instructions": self.plan.limit,
             "complete": self.complete,
             "averages": averages,
             "rows": [one(row) for row in self.rows],
@@ -251,13 +272,11 @@ def run(plan: Plan, store: Store) -> Outcome:
     rows: list[Row] = []
     complete = True
     try:
-        for workload in plan.workloads:
+        for workload in plan.programs:
             kept: dict[str, Figures] = {}
-            options = workload.options(plan.instructions)
-            timed = replace(options, timing=True)
-            cells = {
-                name: Cell(f"{workload.name}, {name}", workload.trace, job, options) for name, job in jobs().items()
-            }
+            given = workload.options(plan.limit)
+            timed = replace(given, timing=True)
+            cells = {name: Cell(f"{workload.name}, {name}", workload.trace, job, given) for name, job in jobs().items()}
             cells |= {
                 name: Cell(f"{workload.name}, {name}", workload.trace, job, timed) for name, job in timed_jobs().items()
             }

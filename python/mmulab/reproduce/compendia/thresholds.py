@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import engine
-from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, digest, identity
 from mmulab.reproduce.compendia.closed_form import MIB
-from mmulab.reproduce.compendia.workloads import Workload
+from mmulab.reproduce.compendia.workloads import COMPILER, FEW_UPDATES, SPREAD, Workload, chosen, only
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, digest, identity
+from mmulab.reproduce.shared.kinds import Flag
 
 KIND = "table.kind=compendia"
 MACHINE, POLICY = "compendia-baseline", "linux-4k"
@@ -26,16 +28,42 @@ THRESHOLDS: dict[str, tuple[str, ...]] = {
 # Walk caches of 64 entries, the paper's, and of the 128 that one workload of its needs.
 CACHES: dict[str, tuple[str, ...]] = {"64": (), "128": ("walker.cache.PWC.entries=128",)}
 INSTRUCTIONS, QUICK_INSTRUCTIONS = 40_000_000, 2_000_000
+WORKLOADS = (FEW_UPDATES, *only("random updates", "graph search", "hash join", "B-tree"), SPREAD)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run."""
+    """From how many children on page tables should be merged (paper 5, section 6.1): never, always, and from 1/16 to
+    7/8, over updates, graph search, a hash join, a B-tree and a compiler, if there is a recording. Misses of a program
+    are taken once, and walked again under every threshold.
 
-    workloads: tuple[Workload, ...]
-    instructions: int = INSTRUCTIONS
+    DIR gets compendia-thresholds.md, .json and .svg.
+
+    Example: mmulab reproduce compendia-thresholds --trace tests/data/cc1-small.mmt
+    """
+
+    workloads: tuple[Workload, ...] = WORKLOADS
+    # None: as many as `quick` says.
+    instructions: int | None = None
     # Whether misses are taken first: the same figures, and faster.
-    by_misses: bool = True
+    by_misses: bool = declare.option(
+        True,
+        Flag(gives=False),
+        "Run the programs whole for each threshold, not their misses: much slower.",
+        name="whole",
+    )
+    trace: str | None = declare.trace(COMPILER)
+    quick: bool = declare.quick()
+
+    @property
+    def programs(self) -> tuple[Workload, ...]:
+        """The workloads that are run, and the recorded compiler."""
+        return chosen(self.workloads, self.trace, self.quick)
+
+    @property
+    def limit(self) -> int:
+        """Instructions of each program."""
+        return self.instructions or (QUICK_INSTRUCTIONS if self.quick else INSTRUCTIONS)
 
 
 @dataclass(frozen=True)
@@ -55,9 +83,9 @@ class Outcome:
         return {
             "experiment": "compendia-thresholds",
             "version": engine.version(),
-            "instructions": self.plan.instructions,
+            "instructions": self.plan.limit,
             "complete": self.complete,
-            "workloads": [vars(workload) for workload in self.plan.workloads],
+            "workloads": [vars(workload) for workload in self.plan.programs],
             "rows": rows,
         }
 
@@ -67,7 +95,7 @@ class Outcome:
             "| workload | merged from | entries a walk | cache of 128 | tables | of the mapped | merges | unmerges |",
             "|---|---|--:|--:|--:|--:|--:|--:|",
         ]
-        for workload in self.plan.workloads:
+        for workload in self.plan.programs:
             for threshold in THRESHOLDS:
                 small, large = (self.found.get((workload.name, threshold, entries)) for entries in CACHES)
                 if small and large:
@@ -88,7 +116,7 @@ def run(plan: Plan, store: Store) -> Outcome:
     found: dict[tuple[str, str, str], Figures] = {}
     complete = True
     try:
-        for workload in plan.workloads:
+        for workload in plan.programs:
             _run_one(plan, workload, store, found)
     except Stopped:
         complete = False
@@ -96,7 +124,7 @@ def run(plan: Plan, store: Store) -> Outcome:
 
 
 def _run_one(plan: Plan, workload: Workload, store: Store, found: dict[tuple[str, str, str], Figures]) -> None:
-    options = workload.options(plan.instructions)
+    options = workload.options(plan.limit)
     taken = Cell(f"{workload.name}, its misses", workload.trace, engine.Job(MACHINE, POLICY), options)
     made_from = digest([taken.key, identity(workload.trace)]) if plan.by_misses else ""
     keys = {

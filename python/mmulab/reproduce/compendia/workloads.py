@@ -1,10 +1,13 @@
 """What stands for the workloads of paper 5, and for those that issue from it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmulab import engine
-from mmulab.reproduce.cells import POPULATED
+
+# What `--trace` of these experiments adds.
+COMPILER = "A recorded compiler to have among the programs, such as tests/data/cc1-small.mmt."
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Workload:
 
     def options(self, instructions: int) -> engine.Options:
         """How it is run."""
-        return engine.Options(max_instructions=instructions, reshape=POPULATED if self.populated else None)
+        return engine.Options(max_instructions=instructions, reshape=engine.POPULATED if self.populated else None)
 
 
 GENERATED = (
@@ -125,3 +128,9 @@ def only(*names: str) -> tuple[Workload, ...]:
     """The generated ones of these names, in this order."""
     by_name = {workload.name: workload for workload in GENERATED}
     return tuple(by_name[name] for name in names)
+
+
+def chosen(workloads: Iterable[Workload], recording: str | None, quick: bool) -> tuple[Workload, ...]:
+    """These and the recorded compiler, if there is one; small ones if it should be quick."""
+    found = (*workloads, *((compiler(Path(recording)),) if recording is not None else ()))
+    return tuple(replace(workload, trace=workload.quick) if quick else workload for workload in found)

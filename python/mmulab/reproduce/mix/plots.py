@@ -1,6 +1,6 @@
 """What came of it, as plots."""
 
-from mmulab.reproduce import tlb_plots
+from mmulab.reproduce.mix import tlb_plots
 from mmulab.reproduce.mix.suite import Outcome
 
 

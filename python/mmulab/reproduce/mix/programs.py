@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmulab import engine
-from mmulab.reproduce.cells import POPULATED
+from mmulab import UserError, engine
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Program:
         return replace(
             given,
             max_instructions=instructions * self.times,
-            reshape={**(given.reshape or {}), **POPULATED} if self.populated else given.reshape,
+            reshape={**(given.reshape or {}), **engine.POPULATED} if self.populated else given.reshape,
             vms=(trace,) * max(vms - 1, 0),
         )
 
@@ -108,3 +107,10 @@ def recorded(path: Path) -> Program:
     """A recorded program: the same at every size, its memory as it asks for it."""
     trace = str(path)
     return Program(f"{path.stem}, recorded", "", trace, trace, trace, populated=False, times=RECORDED, quick=trace)
+
+
+def only_without_trace(**options: object) -> None:
+    """Refuses options, by their names, that are for the paper's programs."""
+    for name, given in options.items():
+        if given:
+            raise UserError(f"--{name} is for the paper's programs\nhint: leave out --trace, or --{name}")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mmulab import engine
-from mmulab.reproduce.all_page_sizes import MIRRORS, SETS, SPLIT, tlb_set, with_sets
-from mmulab.reproduce.bounds import BOUNDS, between
-from mmulab.reproduce.cells import Stopped, Store
-from mmulab.reproduce.grids import grid
+from mmulab.markdown import grid
+from mmulab.reproduce.mix.designs import MIRRORS, SETS, SPLIT, tlb_set, with_sets
 from mmulab.reproduce.mix.suite import DESIGNS, Outcome, Plan, Row, row_of
+from mmulab.reproduce.shared.bounds import BOUNDS, between
+from mmulab.reproduce.shared.cells import Stopped, Store
 
 # The paper's own: Linux, beside nothing that breaks memory up.
 REGIME = "THP, memhog 0 %"

@@ -1,7 +1,7 @@
 """Every design under every regime for every program.
 
-Each is run twice by a core in time, between which the truth lies (`mmulab.reproduce.bounds`). Latencies added up, as
-the paper's analytical model has them, are the quick model's.
+Each is run twice by a core in time, between which the truth lies (`mmulab.reproduce.shared.bounds`). Latencies added
+up, as the paper's analytical model has them, are the quick model's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,8 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.contiguity import memhog
-from mmulab.reproduce import outcome
-from mmulab.reproduce.all_page_sizes import (
+from mmulab.reproduce.mix import outcome
+from mmulab.reproduce.mix.designs import (
     BASELINE,
     MEMHOG,
     PAPER,
@@ -24,10 +24,10 @@ from mmulab.reproduce.all_page_sizes import (
     fitted_tlb,
     regimes,
 )
-from mmulab.reproduce.bounds import BOUNDS, DEPENDENT, bound
-from mmulab.reproduce.cells import Cell, Figures, Stopped, Store, user
+from mmulab.reproduce.mix.outcome import SERIAL
 from mmulab.reproduce.mix.programs import PROGRAMS, Program
-from mmulab.reproduce.outcome import SERIAL
+from mmulab.reproduce.shared.bounds import BOUNDS, DEPENDENT, bound
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 
 # The split TLBs, whose arrays for several sizes look for all of them at once: what a second probe costs in turn.
 ONE_PROBE = "split-parallel"
@@ -147,7 +147,7 @@ Outcome = outcome.Outcome[Plan, Row]
 def trace_of(program: Program, regime: Regime, instructions: int, store: Store) -> str:
     """The size of a program that a regime has room for, from where it is at work."""
     size = program.guest if regime.vms else program.large if regime.superpages_only else program.beside
-    return str(store.stretch(size, program.start, instructions)) if program.start else size
+    return str(store.slice(size, program.start, instructions)) if program.start else size
 
 
 def tlbs(plan: Plan) -> dict[str, tuple[str, ...]]:

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mmulab.reproduce import runs
-from mmulab.reproduce.all_page_sizes import SPLIT
-from mmulab.reproduce.bounds import BOUNDS, DEPENDENT, INDEPENDENT, between
-from mmulab.reproduce.cells import Figures
-from mmulab.reproduce.grids import grid, percent
+from mmulab.markdown import grid, percent
+from mmulab.reproduce.mix import runs
+from mmulab.reproduce.mix.designs import SPLIT
+from mmulab.reproduce.mix.outcome import SERIAL
 from mmulab.reproduce.mix.suite import Outcome, Row
-from mmulab.reproduce.outcome import SERIAL
+from mmulab.reproduce.shared.bounds import BOUNDS, DEPENDENT, INDEPENDENT, between
+from mmulab.reproduce.shared.cells import Figures
 from mmulab.units import show_bytes
 
 MIB = 1 << 20

@@ -1,0 +1,26 @@
+"""All experiments, in the order of `mmulab reproduce list`. A new one is a file that declares it, and a line here."""
+
+from typing import Any
+
+from mmulab.reproduce.compendia import experiments as compendia
+from mmulab.reproduce.mix import experiments as mix
+from mmulab.reproduce.pte_coalescing import experiments as pte_coalescing
+from mmulab.reproduce.shared.experiment import Experiment
+from mmulab.reproduce.speedups.experiments import SPEEDUPS
+from mmulab.reproduce.this_computer.experiments import FORECAST, MOSAICS
+from mmulab.reproduce.together.experiments import TOGETHER
+
+EXPERIMENTS: tuple[Experiment[Any], ...] = (
+    pte_coalescing.TABLE,
+    pte_coalescing.GROUP_SIZE,
+    mix.MIX_TLBS,
+    mix.MIX_SETS,
+    mix.GPU_TLBS,
+    compendia.FIGURE_15,
+    compendia.THRESHOLDS,
+    compendia.SPEEDUP,
+    TOGETHER,
+    SPEEDUPS,
+    FORECAST,
+    MOSAICS,
+)

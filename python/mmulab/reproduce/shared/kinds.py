@@ -1,0 +1,125 @@
+"""Kinds of options: what a field of a plan may hold, apart from how a command line writes it (`mmulab.cli.options`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mmulab import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True if it is given; with `gives=False` false if it is given."""
+
+    gives: bool = True
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number in a range; `count` of them, separated by blanks."""
+
+    least: int
+    most: int | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Wholes:
+    """Whole numbers from 0 to `most`, separated by commas."""
+
+    most: int
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names, separated by commas."""
+
+
+@dataclass(frozen=True)
+class Among:
+    """Names of things that there are, separated by commas. The plan gets the things."""
+
+    known: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of these words."""
+
+    words: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace of any format, or a generator; `several` if the option may be repeated."""
+
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine, by name or file."""
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """A description of the computer that mmulab runs on, by name or file."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A page policy, by name or file."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of a machine or policy: KEY=VALUE, repeated."""
+
+
+@dataclass(frozen=True)
+class Heap:
+    """A heap allocator with its parameters."""
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory, made if need be."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A probe.json that `mmulab probe` wrote. The plan gets its contents."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """All options of the engine, as `mmulab run` has them. The plan gets an `engine.Options`."""
+
+
+Kind = (
+    Flag
+    | Whole
+    | Wholes
+    | Names
+    | Among
+    | Choice
+    | Trace
+    | Machine
+    | ThisMachine
+    | Policy
+    | Changes
+    | Heap
+    | Directory
+    | Probe
+    | Engine
+)
+
+
+def among(option: str, names: Sequence[str], known: Mapping[str, T]) -> tuple[T, ...]:
+    """What the names stand for, in their order. Raises UserError for a name that is not known."""
+    for name in names:
+        if name not in known:
+            raise UserError(f"{option}: there is no '{name}'\nhint: give some of {', '.join(known)}")
+    return tuple(known[name] for name in names)

@@ -1,0 +1,1 @@
+"""Experiments that time programs on the computer that mmulab runs on, and hold models against the times."""

@@ -1,0 +1,174 @@
+"""Programs timed under mosaics, and how far a model that is fitted to some of them is off for the others.
+
+The model is `mmulab.mosmodel`'s; the programs are those of the page of forecasts. What a program took is kept in a
+directory, so that a run that was stopped goes on.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmulab import Failure, engine, mosmodel, stopwatch
+from mmulab.forecast import timed
+from mmulab.forecast.cases import BY_NAME, CASES, Case
+from mmulab.forecast.modelled import from_gate
+from mmulab.markdown import grid
+from mmulab.mosmodel import Fitted, Recorded, Times
+from mmulab.probe import system
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.kinds import Among, Whole
+from mmulab.result import json_text, write_text
+from mmulab.stopwatch.mosaics import Pool
+from mmulab.stopwatch.pairs import FEWEST as FEWEST_PAIRS
+from mmulab.stopwatch.process import Program
+from mmulab.study.here import machine_of
+
+Json = dict[str, Any]
+# The model's error that is aimed at, as a share of the time.
+WANTED = 0.05
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Time programs on this computer under mosaics of 2 MB and 4 KB pages, fit a model to each program (Mosmodel), and
+    say how far it is off for mosaics that it was not fitted to.
+
+    Stop other programs meanwhile. Recordings take some GB of disk. DIR gets mosaics.json and .md.
+
+    Example: mmulab reproduce mosaics --cases 'gups 512M,B-tree'
+    """
+
+    machine: str | None = declare.this_machine("A description of this computer. Default: what `mmulab probe` wrote.")
+    sets: tuple[str, ...] = declare.sets()
+    cases: tuple[Case, ...] = declare.option(
+        CASES, Among(BY_NAME), "Only these programs of `mmulab reproduce forecast`. Default: all."
+    )
+    mosaics: int = declare.option(12, Whole(mosmodel.FEWEST, 1000), "Of each program.", shown=True)
+    pairs: int = declare.option(10, Whole(FEWEST_PAIRS, 1000), "Runs of each mosaic.", shown=True)
+    # Hits and walks of the rest of a program are taken to go on in proportion.
+    instructions: int = declare.at_most(200_000_000, "Simulate this many instructions of a program at most.")
+    work: Path = declare.work("build/mosaics")
+
+    @property
+    def described(self) -> str:
+        """The machine whose TLBs are simulated."""
+        return machine_of(self.machine)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program."""
+
+    name: str
+    times: Times
+    fitted: Fitted
+
+    @property
+    def spread(self) -> float:
+        """How much longer the slowest mosaic takes than the fastest, as a share."""
+        return max(self.times.seconds) / min(self.times.seconds) - 1
+
+    def data(self) -> Json:
+        """For a file."""
+        return {"program": self.name, "seconds": self.times.seconds, "noise": self.times.noise, **self.fitted.data()}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of them, or those that were done when it was stopped."""
+
+    rows: Sequence[Row]
+    plan: Plan
+    complete: bool = True
+
+    def tables(self) -> dict[str, str]:
+        """As Markdown."""
+        lines = [
+            [
+                row.name,
+                f"{row.times.seconds[0]:.3g} s",
+                f"{row.spread:.0%}",
+                f"{row.times.worst_noise:.1%}",
+                f"{row.fitted.worst:.1%}",
+                f"{row.fitted.mean:.1%}",
+                f"{row.fitted.worst_line:.1%}",
+            ]
+            for row in self.rows
+        ]
+        head = ("program", "4 KB pages", "slowest over fastest", "noise", "largest error", "mean error", "line")
+        good = sum(row.fitted.worst <= WANTED for row in self.rows)
+        within = sum(row.fitted.worst <= max(WANTED, row.times.worst_noise) for row in self.rows)
+        cpu = system.processor()["name"]
+        said = (
+            f"On {cpu}, {self.plan.mosaics} mosaics, {self.plan.pairs} runs of each. The largest error is at most "
+            f"{WANTED:.0%} for {good} of {len(self.rows)} programs, and at most that or the noise for {within}."
+        )
+        return {"mosaics": grid(head, lines) + f"\n\n{said}"}
+
+    def data(self) -> Json:
+        """As JSON."""
+        return {
+            "experiment": "mosaics",
+            "version": engine.version(),
+            "processor": system.processor(),
+            "mosaics": self.plan.mosaics,
+            "pairs": self.plan.pairs,
+            "complete": self.complete,
+            "rows": [row.data() for row in self.rows],
+        }
+
+
+def run(plan: Plan, on_progress: Progress) -> Outcome:
+    """Each program: timed under the mosaics, recorded, simulated under the same, and fitted."""
+    engine.resolve(engine.Job(plan.described, "linux-thp", plan.sets))
+    plan.work.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    try:
+        for at, case in enumerate(plan.cases):
+            on_progress(at / len(plan.cases))
+            rows.append(_row(plan, case))
+    except KeyboardInterrupt:
+        return Outcome(rows, plan, complete=False)
+    return Outcome(rows, plan)
+
+
+def _row(plan: Plan, case: Case) -> Row:
+    timed.prepare(case, plan.work)
+    program = Program(case.argv(plan.work), time=case.time_in)
+    pool, settings = _timed(plan, case, program)
+    machine = engine.Job(plan.described, "", plan.sets)
+    made = mosmodel.model(program, settings, machine, lambda: _recorded(plan, case, program, pool))
+    return Row(case.name, made.times, made.fitted)
+
+
+def _timed(plan: Plan, case: Case, program: Program) -> tuple[Pool, list[Json]]:
+    """The stopwatch's settings, each with its runs: those that are kept, or new ones."""
+    kept = plan.work / f"{case.file_name}.mosaics.json"
+    if kept.exists():
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        return Pool(**found["pool"]), found["settings"]
+    pool = stopwatch.mosaics.pool(program)
+    found = stopwatch.measure(program, stopwatch.mosaics.settings(pool, plan.mosaics), stopwatch.Limits(plan.pairs))
+    if found["ended"] == "interrupted":
+        raise KeyboardInterrupt
+    if found["ended"] != "complete":
+        raise Failure(f"{case.name}: {found['ended']}")
+    write_text(kept, json_text({"pool": vars(pool), "settings": found["settings"]}))
+    return pool, found["settings"]
+
+
+def _recorded(plan: Plan, case: Case, program: Program, pool: Pool) -> tuple[Recorded, engine.Options]:
+    target, about = (plan.work / f"{case.file_name}.pool{end}" for end in (".mmt", ".json"))
+    options = engine.Options(max_instructions=plan.instructions)
+    if about.exists():
+        recorded = Recorded.read(about)
+    else:
+        recorded = mosmodel.record(program, pool, target)
+        recorded.write(about)
+    if not case.kernel:
+        return recorded, options
+    # Its arrays were filled before its time begins: they are there when the cut begins.
+    return replace(recorded, trace=str(from_gate(target))), replace(options, reshape=engine.POPULATED)
