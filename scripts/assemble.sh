@@ -10,11 +10,11 @@ cd "$(dirname "$0")/.."
 built=${1/#dev/debug} package=$2
 target=${CARGO_TARGET_DIR:-target}
 lib=$package/_lib
-mkdir -p "$lib/machines" "$lib/policies"
-cp machines/*.toml "$lib/machines/"
-cp policies/*.toml "$lib/policies/"
-rm -rf "$lib/workloads"
-cp -r workloads "$lib/workloads"
+mkdir -p "$lib"
+for kind in machines policies workloads; do
+    rm -rf "${lib:?}/$kind"
+    cp -r "$kind" "$lib/$kind"
+done
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
 for pair in record_plugin:record record_heap:heap try_preload:try; do
     cp "$target/$built/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"

@@ -1,6 +1,6 @@
 """Writes the machines whose TLBs `mmulab machines fit` proposes in the area of another's: machines/haswell-*.toml.
 
-Everything else of them is the baseline's text. Run it after changing the baseline or the area model.
+Everything else they inherit from the baseline. Run it after changing the baseline or the area model.
 """
 
 from dataclasses import dataclass
@@ -113,15 +113,12 @@ def table(row: dict[str, Any], source: str) -> str:
 def text(wanted: Fitted) -> str:
     """The file."""
     blocks = MACHINES.joinpath(f"{BASELINE}.toml").read_text(encoding="utf-8").rstrip("\n").split("\n\n")
-    is_tlb = [block.startswith("[[tlb]]") for block in blocks]
     of_code = [block for block in blocks if block.startswith("[[tlb]]") and 'side = "instruction"' in block]
     fitted = engine.fit(BASELINE, wanted.design)["fitted"]["tlb"]
     tables = [table(row, f"{wanted.source}; {SOURCE}").rstrip("\n") for row in fitted if row["side"] != "instruction"]
     about = f"{wanted.about} Written by scripts/fitted_machines.py."
-    head = f'name = "{wanted.name}"\ntitle = "{wanted.title}"\ndescription = """\n{about}\n"""\nisa = "x86-64"'
-    before = blocks[1 : is_tlb.index(True)]
-    after = blocks[len(blocks) - is_tlb[::-1].index(True) :]
-    return "\n\n".join([head, *before, *of_code, *tables, *after]) + "\n"
+    head = f'base = "{BASELINE}"\nname = "{wanted.name}"\ntitle = "{wanted.title}"\ndescription = """\n{about}\n"""'
+    return "\n\n".join([head, *of_code, *tables]) + "\n"
 
 
 def main() -> None:
