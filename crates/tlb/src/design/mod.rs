@@ -15,19 +15,16 @@ mod list;
 
 mod about;
 mod aligned;
-mod anchor;
 mod bundles;
 mod clustered;
 mod colt_fa;
 mod colt_plus;
 mod colt_sa;
 mod complete_subblock;
-mod gap_tolerant;
 mod group;
 mod group_store;
 mod line;
 mod mix;
-mod partial_subblock;
 mod plain;
 mod schema;
 mod skew;
@@ -53,7 +50,4 @@ designs! {
     ColtPlus = colt_plus;
     Skew = skew::Entries;
     CompleteSubblock = complete_subblock::Entries;
-    PartialSubblock = partial_subblock::Entries;
-    GapTolerant = gap_tolerant::Entries;
-    Anchor = anchor::Entries;
 }
