@@ -25,6 +25,7 @@ mod group;
 mod group_store;
 mod line;
 mod mix;
+mod partial_subblock;
 mod plain;
 mod schema;
 mod skew;
@@ -50,4 +51,5 @@ designs! {
     ColtPlus = colt_plus;
     Skew = skew::Entries;
     CompleteSubblock = complete_subblock::Entries;
+    PartialSubblock = partial_subblock::Entries;
 }
