@@ -21,6 +21,7 @@ mod colt_fa;
 mod colt_plus;
 mod colt_sa;
 mod complete_subblock;
+mod gap_tolerant;
 mod group;
 mod group_store;
 mod line;
@@ -52,4 +53,5 @@ designs! {
     Skew = skew::Entries;
     CompleteSubblock = complete_subblock::Entries;
     PartialSubblock = partial_subblock::Entries;
+    GapTolerant = gap_tolerant::Entries;
 }
