@@ -15,6 +15,7 @@ mod list;
 
 mod about;
 mod aligned;
+mod anchor;
 mod bundles;
 mod clustered;
 mod colt_fa;
@@ -54,4 +55,5 @@ designs! {
     CompleteSubblock = complete_subblock::Entries;
     PartialSubblock = partial_subblock::Entries;
     GapTolerant = gap_tolerant::Entries;
+    Anchor = anchor::Entries;
 }
