@@ -96,6 +96,22 @@ OF_ONE_SIZE = {
     ),
     "colt-sa over plain": grouped({"design": "colt-sa", "group": 4}, {}),
     "clustered over plain": grouped({"design": "clustered", "group": 8}, {}),
+    "complete-subblock": grouped(
+        {"design": "complete-subblock", "group": 4}, {"design": "complete-subblock", "group": 16}
+    ),
+    "complete-subblock over colt-sa": grouped(
+        {"design": "complete-subblock", "group": 8}, {"design": "colt-sa", "group": 4}
+    ),
+    "partial-subblock": grouped(
+        {"design": "partial-subblock", "group": 4}, {"design": "partial-subblock", "group": 16}
+    ),
+    "colt-sa over partial-subblock": grouped(
+        {"design": "colt-sa", "group": 4}, {"design": "partial-subblock", "group": 8}
+    ),
+    "gap-tolerant": grouped({"design": "gap-tolerant", "group": 4}, {"design": "gap-tolerant", "group": 8}),
+    "gap-tolerant over plain": grouped({"design": "gap-tolerant", "group": 8}, {}),
+    "anchor": grouped({"design": "anchor", "group": 4}, {"design": "anchor", "group": 32}),
+    "plain over anchor": grouped({}, {"design": "anchor", "group": 16}),
     "plain over colt-fa": grouped({}, {"design": "colt-fa", "group": 64, "ways": "full"}),
 }
 MODELLED = DESIGNS | OF_ONE_SIZE

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{Counter, Model, hardware, holder, leaf};
-use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr, VirtRange, Vpn};
+use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{
-    CompendiaDesc, CuckooDesc, Leaf, MapError, Marks, OpenDesc, Part, Probing, Share, Table, TableDesc, TableKind,
+    Aliases, CompendiaDesc, CuckooDesc, Leaf, MapError, Marks, OpenDesc, Part, Probing, Share, Table, TableDesc,
+    TableKind, TpsDesc,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ fn order() -> impl Strategy<Value = PageOrder> {
         3 => Just(PageOrder::P2M),
         1 => Just(PageOrder::P32M),
         1 => Just(PageOrder::P1G),
+        2 => (0u8..=18).prop_map(PageOrder::new),
     ]
 }
 
@@ -74,6 +76,20 @@ fn searched() -> impl Strategy<Value = TableDesc> {
     ]
 }
 
+/// Every kind of table with every number of levels that it may have, and default parameters.
+fn every_kind() -> Vec<TableDesc> {
+    let descs = TableKind::ALL.iter().flat_map(|&kind| (3..=5).map(move |levels| TableDesc::new(kind, levels)));
+    let descs: Vec<TableDesc> = descs.flatten().collect();
+    assert!(TableKind::ALL.iter().all(|&kind| descs.iter().any(|desc| desc.kind == kind)));
+    descs
+}
+
+/// Tailored page sizes whose alias PTEs are copies.
+fn tps_with_copies() -> TableDesc {
+    let tps = Some(TpsDesc { aliases: Aliases::Copy });
+    TableDesc { kind: TableKind::Tps, tps, ..TableDesc::default() }.complete().unwrap()
+}
+
 /// Tables of every kind, those that merge doing so for few entries.
 fn table() -> impl Strategy<Value = TableDesc> {
     let share = |whole| Share::new(1, whole).unwrap();
@@ -90,9 +106,8 @@ fn table() -> impl Strategy<Value = TableDesc> {
         marks: if low { Marks::FrameIndex } else { Marks::IgnoredBits },
     });
     prop_oneof![
-        1 => (4u8..=5).prop_map(|levels| TableDesc::x86(levels).unwrap()),
-        1 => (3u8..=5).prop_map(|levels| TableDesc::new(TableKind::Riscv, levels).unwrap()),
-        1 => (3u8..=4).prop_map(|levels| TableDesc::new(TableKind::Arm, levels).unwrap()),
+        4 => prop::sample::select(every_kind()),
+        1 => Just(tps_with_copies()),
         2 => (4u8..=5, compendia).prop_map(|(levels, desc)| TableDesc::of_compendia(levels, desc).unwrap()),
         2 => searched(),
     ]
@@ -180,6 +195,41 @@ proptest! {
     }
 }
 
+/// A page of every size of every kind of table, beside another of the same size: hardware finds it from each of its
+/// entries, and whichever entry a store goes through, the kernel sees the page dirty, and its neighbour clean.
+#[test]
+fn hardware_finds_every_size_through_each_of_its_entries() {
+    for desc in every_kind().into_iter().chain([tps_with_copies()]) {
+        let sizes: Vec<PageOrder> = (0..=27).map(PageOrder::new).filter(|&order| desc.has_leaf(order)).collect();
+        assert!(sizes.starts_with(&[PageOrder::P4K]), "{:?}", desc.kind);
+        for order in sizes {
+            let mut mem = PhysMem::new(1 << 40);
+            let mut frames = Counter::default();
+            let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+            let first = 2 << order.get();
+            let pages = [first, first + order.base_pages()];
+            for page in pages {
+                let new = leaf(page, order, Prot::RW);
+                table.map(&mut mem, &mut frames, Vpn(page), new).unwrap().lazy("no TLB here");
+            }
+            let (_, entries) = table.format().leaf_at(order).unwrap();
+            let covered = order.base_pages() / u64::from(entries);
+            for part in 0..u64::from(entries) {
+                let (vpn, clean) = (Vpn(first + part * covered), leaf(first, order, Prot::RW));
+                let found = table.format().find(&mem, table.root(), vpn.addr()).unwrap();
+                assert_eq!(found.leaf, clean, "{:?} {order} through entry {part}", desc.kind);
+                mem.write(found.entry, table.format().dirtied(found.bits));
+                let expected = Leaf { accessed: true, dirty: true, ..clean };
+                assert_eq!(table.lookup(&mem, Vpn(first)), Some((Vpn(first), expected)), "{:?} {order}", desc.kind);
+                assert_eq!(table.lookup(&mem, Vpn(pages[1])).map(|(_, leaf)| leaf.dirty), Some(false));
+                table.set(&mut mem, vpn, clean).lazy("no TLB here");
+            }
+            table.free(&mut mem, &mut frames);
+            assert_eq!((frames.out, mem.resident_frames()), (0, 0));
+        }
+    }
+}
+
 /// Programs' addresses and the kernel's differ in bits that no level of a walk looks at: which register the walk begins
 /// with tells them apart (Arm ARM, D8.1).
 #[test]
@@ -235,4 +285,71 @@ fn running_out_of_frames_is_an_error_and_harms_nothing() {
     frames.limit = None;
     assert_eq!(map(&mut mem, &mut frames), Ok(()));
     assert_eq!(table.lookup(&mem, Vpn(0)).map(|(first, _)| first), Some(Vpn(0)));
+}
+
+/// A walk of a tailored page reads the true PTE after an alias, and sets the dirty bit there: aliases stay as the
+/// kernel wrote them. Copies are read once, and marked where they are read.
+#[test]
+fn an_alias_pte_costs_a_read_and_is_never_marked() {
+    let pointers = TableDesc::new(TableKind::Tps, 4).unwrap();
+    for (desc, through_alias) in [(pointers, vec![4, 3, 2, 1, 1]), (tps_with_copies(), vec![4, 3, 2, 1])] {
+        let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::default());
+        let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+        let new = leaf(32, PageOrder::P64K, Prot::RW);
+        table.map(&mut mem, &mut frames, Vpn(32), new).unwrap().lazy("no TLB here");
+        assert_eq!(hardware(&table, &mem, Vpn(32)), (Some(new), vec![4, 3, 2, 1]), "the true PTE comes first");
+        assert_eq!(hardware(&table, &mem, Vpn(47)), (Some(new), through_alias.clone()));
+        assert_eq!(hardware(&table, &mem, Vpn(48)).0, None);
+        let format = table.format();
+        let first = format.find(&mem, table.root(), Vpn(32).addr()).unwrap().entry.0;
+        let entries = |mem: &PhysMem| (0..16).map(|part| mem.read(PhysAddr(first + 8 * part))).collect::<Vec<_>>();
+        let before = entries(&mem);
+        let mut cache = common::WalkCache::default();
+        for (read, store) in [(vec![4, 3, 2, 1], false), (vec![1], true)] {
+            let tail = &through_alias[4..];
+            let (found, levels) = cache.walk(&table, &mut mem, Vpn(40), store);
+            assert_eq!((found, levels), (Some(Leaf { accessed: store, ..new }), [&read[..], tail].concat()));
+        }
+        let changed: Vec<usize> = entries(&mem)
+            .iter()
+            .zip(&before)
+            .map(|(now, was)| now != was)
+            .enumerate()
+            .filter_map(|(part, changed)| changed.then_some(part))
+            .collect();
+        assert_eq!(changed, [if through_alias.len() == 5 { 0 } else { 8 }], "marked in one entry");
+        let marked = Leaf { accessed: true, dirty: true, ..new };
+        assert_eq!(table.lookup(&mem, Vpn(47)), Some((Vpn(32), marked)));
+        // Base pages take over the entries, each with what the page had.
+        table.split(&mut mem, &mut frames, Vpn(40)).unwrap().lazy("no TLB here");
+        let part = Leaf { pfn: Pfn(new.pfn.0 + 15), order: PageOrder::P4K, ..marked };
+        assert_eq!(hardware(&table, &mem, Vpn(47)), (Some(part), vec![4, 3, 2, 1]));
+    }
+}
+
+/// A page may not be mapped over any entry of a tailored page, alias or not, and the error names the page that is
+/// there.
+#[test]
+fn aliases_are_in_use() {
+    let desc = TableDesc::new(TableKind::Tps, 4).unwrap();
+    let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::default());
+    let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+    let mut map = |page: u64, order| {
+        table.map(&mut mem, &mut frames, Vpn(page), leaf(page, order, Prot::RW)).map(|flush| flush.lazy("no TLB here"))
+    };
+    let four = PageOrder::new(10);
+    for (first, order) in [(64, PageOrder::P64K), (1024, four)] {
+        assert_eq!(map(first, order), Ok(()));
+        for page in [first, first + 1, first + order.base_pages() - 1] {
+            assert_eq!(map(page, PageOrder::P4K), Err(MapError::AlreadyMapped(order)), "page {page}");
+        }
+    }
+    assert_eq!(map(0, PageOrder::new(8)), Err(MapError::AlreadyMapped(PageOrder::P64K)), "1 MiB over a part of it");
+    assert_eq!(map(80, PageOrder::P64K), Ok(()), "the next one is free");
+    let drawn = mmulab_pagetable::draw(table.format(), table.root(), &mem);
+    assert!(drawn.contains("[64] 0x40000: 64K rw--- at") && drawn.contains("(16 entries)"), "{drawn}");
+    assert!(drawn.contains("[2] 0x400000: 4M rw--- at") && drawn.contains("(2 entries)"), "{drawn}");
+    let mut lines = 0;
+    table.format().each_line(&mem, table.root(), &mut |_, _| lines += 1);
+    assert_eq!(lines, 4 * 64, "a table of each level; aliases lead to no other");
 }

@@ -71,10 +71,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn designed() -> impl Strategy<Value = (Design, Option<u16>, bool)> {
     let group = prop_oneof![Just(Some(2)), Just(Some(4)), Just(Some(8))];
+    let block = prop_oneof![group.clone(), Just(Some(16))];
     prop_oneof![
         prop_oneof![Just(Some(4)), Just(Some(8))].prop_map(|g| (Design::Zen, g, false)),
         group.clone().prop_map(|g| (Design::ColtSa, g, false)),
-        group.prop_map(|g| (Design::Clustered, g, false)),
+        group.clone().prop_map(|g| (Design::Clustered, g, false)),
+        block.clone().prop_map(|g| (Design::CompleteSubblock, g, false)),
+        block.prop_map(|g| (Design::PartialSubblock, g, false)),
+        group.prop_map(|g| (Design::GapTolerant, g, false)),
+        prop_oneof![Just(Some(2)), Just(Some(8)), Just(Some(32))].prop_map(|g| (Design::Anchor, g, false)),
         prop_oneof![Just(Some(8)), Just(Some(16)), Just(Some(1024))].prop_map(|g| (Design::ColtFa, g, true)),
         Just((Design::Tps, None, true)),
         Just((Design::Plain, None, false)),
@@ -278,4 +283,164 @@ fn tps_holds_any_power_of_two() {
     }
     let counts = tlbs.counts();
     assert_eq!((counts.l1d.hits, counts.arrays[0].hits_by_size["64K"]), (38, 2));
+}
+
+/// Complete-subblock: a page at a time, under one tag; each page has its own frame, rights and dirty bit.
+#[test]
+fn complete_subblock_pages_share_a_tag_and_nothing_else() {
+    let desc = ArrayDesc {
+        design: Design::CompleteSubblock,
+        group: Some(16),
+        ..array("L1", 1, Placement::Both, 1, Ways::Full, &[P4K])
+    };
+    let mut core = Core::new(Hierarchy::new(&[desc], &HierarchyDesc::default()).unwrap());
+    core.ptes.extend((0..).zip([0x900, 0x100, 0x500, 0x300].map(|frame| pte(frame, RW | A))));
+    for page in 0..4 {
+        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked, "no neighbour came with another");
+    }
+    assert_eq!(core.access(1, Access::Write, &mut Silent), Ended::Rewalked);
+    for (page, access) in [(0, Access::Read), (1, Access::Write), (2, Access::Read)] {
+        assert!(matches!(core.access(page, access, &mut Silent), Ended::Hit(1, _)));
+    }
+    assert_eq!(core.access(2, Access::Write, &mut Silent), Ended::Rewalked, "its own dirty bit is clear");
+    core.invlpg(1, &mut Silent);
+    assert_eq!((0..4).filter(|&page| !core.holds(page).is_empty()).collect::<Vec<_>>(), [0, 2, 3]);
+    let array = &core.tlbs.counts().arrays[0];
+    assert_eq!(
+        (array.fills, array.evictions, array.hits_by_size["coalesced"]),
+        (6, 0, 5),
+        "one entry, of several pages"
+    );
+}
+
+/// Partial-subblock: pages in their own places of an aligned block of frames share an entry; any other page is alone.
+#[test]
+fn partial_subblock_pages_must_be_properly_placed() {
+    let took = |frames: &[u64], asked| after_one_walk(of(Design::PartialSubblock, Some(8), frames), asked, 8);
+    let proper: Vec<u64> = (0x100..0x108).collect();
+    assert_eq!(took(&proper, 5), (0..8).collect::<Vec<u64>>());
+    let shifted: Vec<u64> = (0x101..0x109).collect();
+    assert_eq!(took(&shifted, 5), [5], "contiguous, but in each other's places");
+    let hole = [0x100, 0x101, 0x900, 0x103, 0x104, 0x105, 0x107, 0x106];
+    assert_eq!(took(&hole, 0), [0, 1, 3, 4, 5]);
+    assert_eq!(took(&hole, 2), [2]);
+    // Entries of pages that are alone stay apart, though their distances are equal.
+    let mut core = of(Design::PartialSubblock, Some(8), &shifted);
+    for page in 0..8 {
+        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+    }
+    assert_eq!((0..8).filter(|&page| core.access(page, Access::Read, &mut Silent) == Ended::Walked).count(), 0);
+    assert_eq!(core.tlbs.counts().arrays[0].hits_by_size["4K"], 8);
+    // Of a block of 16 a line shows a half; an invalidation takes one page out.
+    let frames: Vec<u64> = (0x110..0x120).collect();
+    let mut core = of(Design::PartialSubblock, Some(16), &frames);
+    for page in [3, 12] {
+        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+    }
+    core.invlpg(9, &mut Silent);
+    assert_eq!((0..16).filter(|&page| core.holds(page).is_empty()).collect::<Vec<_>>(), [9]);
+}
+
+/// Gap-tolerant: frames in order, whatever lies between them, as far as the window goes.
+#[test]
+fn gap_tolerant_runs_need_order_alone() {
+    let took = |frames: &[u64], asked| after_one_walk(of(Design::GapTolerant, Some(8), frames), asked, 8);
+    assert_eq!(took(&[1, 2, 5, 6, 9, 10, 13, 14], 3), (0..8).collect::<Vec<u64>>());
+    assert_eq!(took(&[1, 2, 5, 6, 4, 7, 8, 9], 3), [0, 1, 2, 3], "frame 4 is out of order");
+    assert_eq!(took(&[1, 2, 5, 6, 4, 7, 8, 9], 5), [4, 5, 6, 7]);
+    assert_eq!(took(&[1, 2, 5, 6, 9, 10, 16, 17], 0), [0, 1, 2, 3, 4, 5, 6], "17 is 16 frames from 1");
+    // Runs that touch become one.
+    let mut core = of(Design::GapTolerant, Some(4), &[0x101, 0x103, 0x104, 0x107]);
+    core.ptes.values_mut().for_each(|e| *e &= !A);
+    for page in [0, 3, 2, 1] {
+        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+    }
+    core.invlpg(2, &mut Silent);
+    assert_eq!((0..4).filter(|&page| !core.holds(page).is_empty()).count(), 0, "one entry, which went whole");
+}
+
+/// Anchors: a line at the anchor begins its entry, the next ones extend it; other pages are alone until it reaches
+/// them.
+#[test]
+fn anchors_learn_their_contiguity_from_lines() {
+    let frames: Vec<u64> = (0x103..0x103 + 32).collect();
+    let mut core = of(Design::Anchor, Some(32), &frames);
+    let held = |core: &Core| (0..32).filter(|&page| !core.holds(page).is_empty()).collect::<Vec<u64>>();
+    core.access(20, Access::Read, &mut Silent);
+    assert_eq!(held(&core), [20], "a regular entry: the anchor is not known");
+    core.access(3, Access::Read, &mut Silent);
+    assert_eq!(held(&core), [0, 1, 2, 3, 4, 5, 6, 7, 20]);
+    core.access(12, Access::Read, &mut Silent);
+    core.access(21, Access::Read, &mut Silent);
+    core.access(31, Access::Read, &mut Silent);
+    assert_eq!(held(&core).len(), 32);
+    core.check();
+    // An invalidation drops the anchor's entry whole; the regular one of page 20 is still there.
+    core.invlpg(9, &mut Silent);
+    assert_eq!(held(&core), [20]);
+    // A distance of 4: a line has two anchors, and a fill goes no farther than the page's own.
+    assert_eq!(after_one_walk(of(Design::Anchor, Some(4), &frames), 5, 8), [4, 5, 6, 7]);
+    assert_eq!(after_one_walk(of(Design::Anchor, Some(4), &[9, 8, 10, 11]), 3, 4), [3], "cut off from its anchor");
+}
+
+#[test]
+fn impossible_blocks_and_distances_are_refused() {
+    let refused = |design, group, sizes: &[PageOrder]| {
+        let desc = ArrayDesc { design, group, ..array("L1", 1, Placement::Both, 16, Ways::Full, sizes) };
+        Hierarchy::new(&[desc], &HierarchyDesc::default()).map(drop).unwrap_err().to_string()
+    };
+    for design in Design::ALL.iter().filter(|d| d.about().coalesces) {
+        let needs = refused(*design, None, &[P4K, PageOrder::P2M]);
+        assert!(
+            needs.contains(&format!("design {} needs group: give", design.about().name))
+                || needs.contains("needs group: the"),
+            "{needs}"
+        );
+    }
+    let both = [P4K, PageOrder::P2M];
+    assert_eq!(
+        refused(Design::CompleteSubblock, Some(32), &both),
+        "tlb.L1: group is 32: design complete-subblock has blocks of 2, 4, 8 or 16 pages"
+    );
+    assert!(refused(Design::PartialSubblock, Some(3), &both).contains("blocks of 2, 4, 8 or 16 pages"));
+    assert!(refused(Design::GapTolerant, Some(16), &both).contains("among 2, 4 or 8 pages"));
+    assert!(refused(Design::Anchor, Some(6), &both).contains("a power of two from 2 to 1024 pages"));
+    assert!(refused(Design::Anchor, Some(8), &[PageOrder::P2M]).contains("add \"4K\" to sizes"));
+}
+
+/// Entries that are joined stay those of their address space: lookups and flushes of another one pass them by.
+#[test]
+fn joined_entries_stay_those_of_their_address_space() {
+    for &design in Design::ALL.iter().filter(|design| design.about().coalesces) {
+        let mut core = of(design, Some(8), &(0x100..0x108).collect::<Vec<u64>>());
+        for page in 0..8 {
+            core.ptes.values_mut().for_each(|e| *e &= !A);
+            core.ptes.range_mut(page.max(1) - 1..page + 1).for_each(|(_, e)| *e |= A);
+            core.access(page, Access::Read, &mut Silent);
+        }
+        core.tlbs.each_entry(|_, asid, entry| assert_eq!(asid, ASID, "{design:?}: {entry:?}"));
+    }
+}
+
+/// CHANGELOG number 28: in a virtual machine a guest's large page over small pages of the host is walked for as a base
+/// page, whose line is of no use. It was held beside the groups, and its hits were counted as those of several pages.
+#[test]
+fn a_base_page_without_a_line_is_one_page() {
+    for (design, group) in [(Design::ColtSa, 8), (Design::Clustered, 8), (Design::ColtFa, 8), (Design::Anchor, 8)] {
+        let desc = ArrayDesc { design, group: Some(group), ..array("L1", 1, Placement::Both, 4, Ways::Full, &[P4K]) };
+        let mut tlbs = Hierarchy::new(&[desc], &HierarchyDesc::default()).unwrap();
+        let leaf = mmulab_pagetable::Leaf {
+            pfn: mmulab_addr::Pfn(0x123),
+            order: P4K,
+            prot: mmulab_addr::Prot::RW,
+            user: true,
+            accessed: true,
+            dirty: true,
+            global: false,
+        };
+        let walked = mmulab_pagetable::Walked { level: 2, ..common::walked(leaf) };
+        tlbs.fill(ASID, va(9), Access::Read, &walked, &mut Silent);
+        assert!(matches!(tlbs.access(ASID, va(9), Access::Read, &mut Silent), mmulab_tlb::Outcome::L1 { .. }));
+        assert_eq!(tlbs.counts().arrays[0].hits_by_size["4K"], 1, "{design:?}");
+    }
 }

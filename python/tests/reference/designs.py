@@ -8,8 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reference.anchor import Anchor
+from reference.complete_subblock import CompleteSubblock
+from reference.gap_tolerant import GapTolerant
 from reference.groups import Grouped
 from reference.leaves import ORDERS, PAGE, Leaf, Table, find
+from reference.partial_subblock import PartialSubblock
 from reference.store import Set, Store
 
 
@@ -329,7 +333,7 @@ class Skewed:
                 del self.held[place]
 
 
-Array = Mix | Sized | Skewed | Grouped
+Array = Mix | Sized | Skewed | Grouped | CompleteSubblock | Anchor
 DESIGNS: dict[str, type[Array]] = {
     "mix": Mix,
     "colt++": Mix,
@@ -338,6 +342,10 @@ DESIGNS: dict[str, type[Array]] = {
     "colt-sa": Grouped,
     "colt-fa": Grouped,
     "clustered": Grouped,
+    "complete-subblock": CompleteSubblock,
+    "partial-subblock": PartialSubblock,
+    "gap-tolerant": GapTolerant,
+    "anchor": Anchor,
 }
 
 
