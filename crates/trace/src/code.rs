@@ -1,8 +1,18 @@
 //! Code that a trace executes: its bytes or its data flow, and where its accesses come from.
 
-use crate::Op;
 use mmulab_dataflow::Inst;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One load or store of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Op {
+    /// Index in the block of the instruction that makes it.
+    pub instruction: u16,
+    /// Whether it stores.
+    pub store: bool,
+    /// Log2 of its bytes (0..=7).
+    pub size_shift: u8,
+}
 
 /// What is known of the instructions of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,34 +6,50 @@
 
 mod batch;
 mod code;
+mod description;
 mod error;
 mod event;
+#[cfg(feature = "files")]
 mod files;
+#[cfg(feature = "files")]
 mod foreign;
+mod isa;
+#[cfg(feature = "files")]
 mod lines;
+#[cfg(feature = "files")]
 mod native;
 mod refs;
 mod residency;
 mod source;
+#[cfg(feature = "files")]
 mod summary;
+#[cfg(feature = "files")]
 mod text;
 
 pub use batch::Batch;
-pub use code::{Body, Code};
+pub use code::{Body, Code, Op};
+pub use description::{Description, EndInfo};
 pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
+#[cfg(feature = "files")]
 pub use files::{
     Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, stretch, warm_up, write_file,
 };
+#[cfg(feature = "files")]
 pub use foreign::{AccelSimReader, ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader, WarpShape};
+pub use isa::Isa;
+#[cfg(feature = "files")]
 pub use native::{
-    ChunkHeader, Description, Encoder, EndInfo, IndexEntry, MAGIC, MAX_OPS, MAX_STATES, NativeReader, NativeWriter, Op,
-    Sought, Variant, VariantId, sealed_chunk, sealed_index, write_index,
+    ChunkHeader, Encoder, IndexEntry, MAGIC, MAX_OPS, MAX_STATES, NativeReader, NativeWriter, Sought, Variant,
+    VariantId, sealed_chunk, sealed_index, write_index,
 };
 pub use refs::{Item, Ref};
 pub use residency::Residency;
-pub use source::{Isa, Loads, Member, Mixed, Source, TraceInfo, Verified};
+pub use source::{Loads, Member, Mixed, Source, TraceInfo, Verified};
+#[cfg(feature = "files")]
 pub use summary::{MappingSummary, Summary, summarize};
+#[cfg(feature = "files")]
 pub use text::{TextReader, TextWriter, line_of_event, write_batch, write_description};
 
+#[cfg(feature = "files")]
 pub(crate) use files::read_up_to;

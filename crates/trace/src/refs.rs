@@ -63,6 +63,7 @@ impl Ref {
 
     /// A load or a store, without a branch.
     #[inline(always)]
+    #[cfg(feature = "files")]
     pub(crate) const fn data(va: VirtAddr, store: bool) -> Self {
         Self((va.raw() << VA_SHIFT) | (Access::Read as u64 + store as u64))
     }

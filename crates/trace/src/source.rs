@@ -1,36 +1,10 @@
 //! Trace sources: the trait that every trace reader and generator implements, and the metadata of a trace. A
 //! simulation takes batches from a `Source` and does not depend on the trace format.
 
-use crate::{Batch, Description, EndInfo, TraceError};
+use crate::{Batch, Description, EndInfo, Isa, TraceError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::fmt;
-
-/// The instruction set a trace was made on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub enum Isa {
-    /// x86-64.
-    #[default]
-    #[serde(rename = "x86-64")]
-    X86_64,
-    /// AArch64.
-    #[serde(rename = "aarch64")]
-    Aarch64,
-    /// 64-bit RISC-V.
-    #[serde(rename = "riscv64")]
-    Riscv64,
-}
-
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::X86_64 => "x86-64",
-            Self::Aarch64 => "aarch64",
-            Self::Riscv64 => "riscv64",
-        })
-    }
-}
 
 /// What is known of a trace before it is read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@
 //! ```
 
 use super::varint;
-use crate::Ref;
+use crate::{Op, Ref};
 use mmulab_addr::{BASE_BYTES, VirtAddr};
 
 /// Most accesses of one variant. An execution with more is told as several.
@@ -21,17 +21,6 @@ pub(super) const MAX_TOTAL_OPS: usize = 1 << 22;
 const MAX_BLOCK_BYTES: u64 = 1 << 16;
 /// Most instructions in a block.
 const MAX_BLOCK_INSTRUCTIONS: u64 = 1 << 16;
-
-/// One load or store of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Op {
-    /// Index in the block of the instruction that makes it.
-    pub instruction: u16,
-    /// Whether it stores.
-    pub store: bool,
-    /// Log2 of its bytes (0..=7).
-    pub size_shift: u8,
-}
 
 /// A block of code with the accesses one of its executions makes. Without a block: accesses alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

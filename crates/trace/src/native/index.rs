@@ -1,7 +1,7 @@
 //! The index after the chunks, and the trailer that a reader finds it by.
 
 use super::layout::{CHUNK_HEADER, ChunkHeader, MAX_DESCRIPTION, get32, get64, put32, put64};
-use serde::{Deserialize, Serialize};
+use crate::EndInfo;
 use std::io::{self, Write};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
@@ -18,23 +18,6 @@ const ENTRY: usize = 40;
 const MAX_INDEX: u64 = 128 << 20;
 /// Most bytes of what a trace says at its end: as many as at its start.
 const MAX_END: usize = MAX_DESCRIPTION;
-
-/// What a trace says of itself at its end: JSON in the file.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EndInfo {
-    /// Processes in it.
-    pub processes: u32,
-    /// Threads in it.
-    pub threads: u32,
-    /// How the program ended, when that was not by itself: `signal 11`, `interrupted`.
-    pub ended_early: Option<String>,
-    /// How the program failed, when it ended by itself and reported a failure: `status 3`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
-    /// What was lost, each with its reason.
-    pub lost: Vec<String>,
-}
 
 /// What the index says of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,8 +7,7 @@
 //!        48 stored and raw length of each of 6 streams  96 checksum  104 the streams
 //! ```
 
-use crate::Isa;
-use serde::{Deserialize, Serialize};
+use crate::Description;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The first bytes of a native trace. Like PNG's, they do not survive a transfer as text.
@@ -48,39 +47,6 @@ pub(super) mod stream {
     pub const DELTAS: usize = 5;
     /// How many there are.
     pub const COUNT: usize = 6;
-}
-
-/// What a trace says of itself at its start: JSON in the file.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Description {
-    /// The program.
-    pub program: String,
-    /// Its arguments, its own name not among them.
-    pub args: Vec<String>,
-    /// Its instruction set.
-    pub isa: Isa,
-    /// The CPU model it ran on, when one was chosen.
-    pub cpu: Option<String>,
-    /// Whether the events describe the program's address spaces.
-    pub has_address_space: bool,
-    /// Whether the events tell what the program asked of its allocator.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub has_heap: bool,
-    /// The machine and policy whose TLBs served all other references, where only the rest is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub misses_of: Option<String>,
-    /// Where threads are warps of shader cores: how many a core has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warps: Option<u16>,
-    /// Instructions of the program before the cut that the trace begins with: up to [`crate::Event::Resume`] it makes
-    /// the state that they left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skipped: Option<u64>,
-    /// What wrote the trace: name and version.
-    pub writer: String,
-    /// What the references came from: `qemu-x86_64 ...`, or the format converted from.
-    pub source: String,
 }
 
 impl Description {

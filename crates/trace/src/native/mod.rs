@@ -20,9 +20,9 @@ mod writer;
 pub(crate) use layout::MAX_INSTRUCTIONS;
 
 pub use decode::MAX_STATES;
-pub use dictionary::{MAX_OPS, Op, Variant};
+pub use dictionary::{MAX_OPS, Variant};
 pub use encode::{Encoder, VariantId, sealed_chunk};
-pub use index::{EndInfo, IndexEntry, sealed_index, write_index};
-pub use layout::{ChunkHeader, Description, MAGIC};
+pub use index::{IndexEntry, sealed_index, write_index};
+pub use layout::{ChunkHeader, MAGIC};
 pub use reader::{NativeReader, Sought};
 pub use writer::NativeWriter;

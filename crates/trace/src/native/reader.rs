@@ -2,13 +2,15 @@
 
 use super::{
     decode::{Decoder, remember},
-    index::{self, EndInfo, INDEX_HEADER, INDEX_MAGIC, IndexEntry, TRAILER, content_hash},
+    index::{self, INDEX_HEADER, INDEX_MAGIC, IndexEntry, TRAILER, content_hash},
     layout::{
-        CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, Description, FILE_HEADER, MAGIC, MAX_DESCRIPTION, MAX_INSTRUCTIONS,
-        OLDEST, VERSION, checksum, get32, get64,
+        CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, FILE_HEADER, MAGIC, MAX_DESCRIPTION, MAX_INSTRUCTIONS, OLDEST, VERSION,
+        checksum, get32, get64,
     },
 };
-use crate::{Batch, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to};
+use crate::{
+    Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to,
+};
 use std::{
     collections::BTreeMap,
     fs::File,

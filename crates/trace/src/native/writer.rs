@@ -2,12 +2,12 @@
 //! chunks, and the index follows. The encoder alone does not suffice, because these sources do not define variants.
 
 use super::{
-    dictionary::{Op, Variant},
+    dictionary::Variant,
     encode::{Encoder, VariantId},
-    index::{EndInfo, IndexEntry, write_index},
-    layout::{Description, MAX_INSTRUCTIONS},
+    index::{IndexEntry, write_index},
+    layout::MAX_INSTRUCTIONS,
 };
-use crate::{Batch, Body, Code, Event, Item, Ref};
+use crate::{Batch, Body, Code, Description, EndInfo, Event, Item, Op, Ref};
 use mmulab_addr::{Access, BASE_BYTES, Pid, Tid, VirtAddr};
 use rustc_hash::FxHashMap;
 use std::{
