@@ -67,6 +67,11 @@ impl Buddy {
         Mobility::ALL.iter().map(|&m| self.lists.length(Self::list(order, m))).sum()
     }
 
+    /// Free blocks of exactly `order` and one mobility, as they would go out.
+    pub fn blocks(&self, order: u8, mobility: Mobility) -> impl Iterator<Item = u32> {
+        self.lists.blocks(Self::list(order, mobility))
+    }
+
     /// Frees the frames `from..to` as boot does: the largest aligned blocks, in ascending order, at the tails
     /// (`__free_pages_core` with FPI_TO_TAIL).
     pub fn free_range(&mut self, mut from: u32, to: u32) {

@@ -11,6 +11,7 @@
 use crate::{
     Fragment, MemoryDesc, aged,
     buddy::{BLOCK_ORDER, Buddy},
+    cleared::Cleared,
     fragment::{self, Occupied},
     freebsd::FreebsdFrames,
     held::Held,
@@ -90,6 +91,8 @@ pub struct Frames {
     counts: FrameCounts,
     /// What others than the program had in use when it began.
     held: Held,
+    /// Free frames that hold zeros.
+    cleared: Cleared,
 }
 
 /// Memory below 1 MiB, which Linux on x86-64 reserves (arch/x86/kernel/setup.c, `reserve_bios_regions` and the
@@ -149,7 +152,7 @@ impl Frames {
                 Kind::Freebsd(FreebsdFrames::new(phys, cpus, bucket))
             }
         };
-        Ok(Self { kind, total, counts: FrameCounts::default(), held: Held::default() })
+        Ok(Self { kind, total, counts: FrameCounts::default(), held: Held::default(), cleared: Cleared::default() })
     }
 
     /// Memory of a Linux that has been through something.
@@ -172,7 +175,7 @@ impl Frames {
             linux.keep(list.order, list.mobility, &list.first);
         }
         let held = Held::new(layout.held);
-        Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held }
+        Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held, cleared: Cleared::default() }
     }
 
     /// Up to `wanted` frames that follow each other, of those in use when the program began: pages of a file that was
@@ -234,6 +237,7 @@ impl Frames {
     #[inline]
     pub fn free(&mut self, pfn: Pfn, order: PageOrder, cpu: u16) {
         let (pfn, order) = (pfn.0 as u32, order.get());
+        self.cleared.remove(pfn, 1 << order);
         match &mut self.kind {
             Kind::Linux(linux) => linux.free(pfn, order, cpu, &mut self.counts),
             Kind::Freebsd(bsd) => bsd.free(pfn, order, cpu, &mut self.counts),
@@ -243,6 +247,7 @@ impl Frames {
     /// Gives `frames` frames from `pfn` on back in the largest aligned blocks, past the per-CPU lists.
     pub fn free_run(&mut self, pfn: Pfn, frames: u64) {
         let (mut from, to) = (pfn.0 as u32, (pfn.0 + frames) as u32);
+        self.cleared.remove(from, to - from);
         while from < to {
             let order = from.trailing_zeros().min(u32::from(self.max_order())).min((to - from).ilog2()) as u8;
             match &mut self.kind {
@@ -254,6 +259,32 @@ impl Frames {
             }
             from += 1 << order;
         }
+    }
+
+    /// Clears up to `most` frames of movable free blocks that are not known to hold zeros; how many. Blocks
+    /// of 2 MiB and more come first, in the order in which they would go out, then smaller ones from the largest size
+    /// down. Frames in per-CPU lists are left alone.
+    pub fn clear_ahead(&mut self, most: u64) -> u64 {
+        let mut done = 0;
+        for order in (BLOCK_ORDER..=self.max_order()).chain((0..BLOCK_ORDER).rev()) {
+            let blocks: &mut dyn Iterator<Item = u32> = match &self.kind {
+                Kind::Linux(linux) => &mut linux.buddy.blocks(order, Mobility::Movable),
+                Kind::Freebsd(bsd) => &mut bsd.phys.blocks(order, Pool::Default),
+            };
+            for pfn in blocks {
+                if done == most {
+                    return done;
+                }
+                done += self.cleared.add(pfn, 1 << order, most - done);
+            }
+        }
+        done
+    }
+
+    /// How many of the `order` frames from `pfn` on, which were taken just now, hold zeros. They count as used from now
+    /// on.
+    pub fn take_cleared(&mut self, pfn: Pfn, order: PageOrder) -> u64 {
+        self.cleared.remove(pfn.0 as u32, order.base_pages() as u32)
     }
 
     /// Whether a block of `order` or larger is free, per-CPU lists left out.

@@ -2,6 +2,7 @@
 
 mod aged;
 mod buddy;
+mod cleared;
 mod desc;
 mod fragment;
 mod frames;

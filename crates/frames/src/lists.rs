@@ -78,6 +78,12 @@ impl Lists {
         (head != NONE).then_some(head)
     }
 
+    /// The blocks of a list, from its head on.
+    pub fn blocks(&self, list: usize) -> impl Iterator<Item = u32> {
+        let next = |&pfn: &u32| self.nodes.get(&pfn).map(|node| node.next).filter(|&next| next != NONE);
+        std::iter::successors(self.head(list), next)
+    }
+
     #[inline]
     pub fn length(&self, list: usize) -> u64 {
         self.ends[list].length

@@ -57,6 +57,11 @@ impl VmPhys {
         Pool::ALL.iter().map(|&p| self.lists.length(Self::list(order, p))).sum()
     }
 
+    /// Free blocks of exactly `order` and one pool, as they would go out.
+    pub fn blocks(&self, order: u8, pool: Pool) -> impl Iterator<Item = u32> {
+        self.lists.blocks(Self::list(order, pool))
+    }
+
     /// Frees `from..to` in the largest aligned blocks, in ascending order, without merging them with what is free
     /// around (`vm_phys_enqueue_contig`).
     pub fn free_range(&mut self, mut from: u32, to: u32) {

@@ -2,7 +2,10 @@
 
 use crate::freebsd::FreebsdDesc;
 use crate::linux::desc::{HugetlbDesc, LinuxDesc, ThpDesc};
-use crate::parts::desc::{FaultDesc, HintsDesc, PlacementDesc, PromotionDesc};
+use crate::parts::demotion::DemotionDesc;
+use crate::parts::desc::{FaultDesc, PlacementDesc, PromotionDesc};
+use crate::parts::hints::HintsDesc;
+use crate::parts::zeroing::ZeroingDesc;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 use schemars::JsonSchema;
@@ -55,6 +58,12 @@ pub struct PolicyDesc {
     /// Promotion: for kind `linux` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionDesc>,
+    /// Zeroing: for kind `linux` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zeroing: Option<ZeroingDesc>,
+    /// Demotion: for kind `linux` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demotion: Option<DemotionDesc>,
     /// Hints: for kind `linux` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<HintsDesc>,
@@ -76,7 +85,8 @@ pub enum PolicyKind {
     /// Huge pages from a pool reserved at boot.
     #[serde(rename = "hugetlb")]
     Hugetlb,
-    /// Linux with the parts that `fault`, `placement`, `promotion` and `hints` put together; without them, base pages.
+    /// Linux with the parts that `fault`, `placement`, `zeroing`, `promotion`, `demotion` and `hints` put together;
+    /// without them, base pages.
     #[serde(rename = "linux")]
     Linux,
     /// FreeBSD: reservations, and base pages promoted when all of them are in use.
@@ -98,6 +108,8 @@ impl PolicyDesc {
             fault: None,
             placement: None,
             promotion: None,
+            zeroing: None,
+            demotion: None,
             hints: None,
             linux: LinuxDesc::default(),
         }

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::asids::Asids;
-use crate::manager::Manager;
+use crate::manager::{Due, Manager};
 use crate::managers::MemoryManager;
 use crate::memory::Memory;
 use crate::memory::cache::ObjectId;
@@ -197,14 +197,14 @@ impl Kernel {
     /// # Errors
     /// Frames for page tables ran out.
     pub fn run_daemons(&mut self, mem: &mut PhysMem, now_ns: u64, fx: &mut Effects) -> Result<(), KernelError> {
-        let result = self.wake(mem, now_ns, fx);
+        let result = self.wake(mem, Due::By(now_ns), fx);
         self.collect(fx);
         result
     }
 
-    pub(crate) fn wake(&mut self, mem: &mut PhysMem, now_ns: u64, fx: &mut Effects) -> Result<(), KernelError> {
+    pub(crate) fn wake(&mut self, mem: &mut PhysMem, due: Due, fx: &mut Effects) -> Result<(), KernelError> {
         let (manager, mut system) = self.system(mem, fx);
-        manager.wake(&mut system, now_ns)
+        manager.wake(&mut system, due)
     }
 
     /// What hardware must know to translate for a process; nothing for one that does not exist or never ran.

@@ -33,8 +33,11 @@ pub use linux::desc::{
 pub use memory::resident::Resident;
 pub use mmulab_addr::Bytes;
 pub use parts::declared::Declared;
-pub use parts::desc::{FaultDesc, HintSource, HintsDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};
+pub use parts::demotion::{DemotionDesc, DemotionKind};
+pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};
+pub use parts::hints::{HintSource, HintsDesc};
 pub use parts::placement::PlacementKind;
+pub use parts::zeroing::{ZeroingDesc, ZeroingKind};
 pub use report::contiguity::Contiguity;
 pub use report::counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
 pub use report::recorded::RecordedPages;

@@ -18,6 +18,25 @@ use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_frames::Allocator;
 use mmulab_pagetable::Leaf;
 
+/// Which daemons run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Due {
+    /// Those that wanted to wake by this time, in simulated nanoseconds since the start. They sleep from then on.
+    By(u64),
+    /// All, at once. They sleep as long as ever from when they would have woken.
+    All,
+}
+
+impl Due {
+    /// When a daemon that wants to wake at `wake` goes to sleep again, if it runs now.
+    pub fn runs(self, wake: u64) -> Option<u64> {
+        match self {
+            Self::By(now) => (wake <= now).then_some(now),
+            Self::All => Some(wake),
+        }
+    }
+}
+
 /// The entry points at which memory managers differ.
 pub(crate) trait Manager {
     /// The allocator that memory is booted with.
@@ -68,7 +87,7 @@ pub(crate) trait Manager {
     fn wakes_at(&self) -> Option<u64>;
 
     /// Lets the daemons run that are due.
-    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) -> Result<(), KernelError>;
+    fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError>;
 
     /// Makes `va` usable for `access`, or says why it cannot be.
     fn fault(&self, space: &mut AddressSpace, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {

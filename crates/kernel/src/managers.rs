@@ -7,7 +7,7 @@ use crate::freebsd::Freebsd;
 use crate::linux::Linux;
 use crate::linux::boot::{check, reserve};
 use crate::linux::desc::{AdviceFlush, LinuxDesc};
-use crate::manager::Manager;
+use crate::manager::{Due, Manager};
 use crate::memory::Memory;
 use crate::memory::reservations::Reservations;
 use crate::parts::traits::Hole;
@@ -154,8 +154,8 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.wakes_at())
     }
 
-    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) -> Result<(), KernelError> {
-        each!(self, manager => manager.wake(system, now_ns))
+    fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError> {
+        each!(self, manager => manager.wake(system, due))
     }
 }
 
@@ -169,6 +169,8 @@ fn only_sections_of_kind(desc: &PolicyDesc) -> Result<(), KernelError> {
         ("fault", desc.fault.is_some(), kind == PolicyKind::Linux),
         ("placement", desc.placement.is_some(), kind == PolicyKind::Linux),
         ("promotion", desc.promotion.is_some(), kind == PolicyKind::Linux),
+        ("zeroing", desc.zeroing.is_some(), kind == PolicyKind::Linux),
+        ("demotion", desc.demotion.is_some(), kind == PolicyKind::Linux),
         ("hints", desc.hints.is_some(), kind == PolicyKind::Linux),
     ];
     match sections.into_iter().find(|(_, is_there, is_read)| *is_there && !is_read) {

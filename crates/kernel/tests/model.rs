@@ -73,7 +73,11 @@ fn va(page: u64) -> VirtAddr {
     VirtAddr::new(BASE + page * PAGE)
 }
 
-fn run(table: TableDesc, policy: PolicyDesc, ops: &[Op]) {
+fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
+    // Tables that have no leaf of a size promote to 2 MiB instead.
+    if let Some(promotion) = policy.promotion.as_mut().filter(|part| !table.has_leaf(part.size)) {
+        promotion.size = PageOrder::P2M;
+    }
     let mut w = World::new(&KernelDesc { table, ..desc(policy, MEBIBYTES) }, MEBIBYTES);
     let mut m = Model { next: 100, ..Model::default() };
     m.spaces.insert(1, BTreeMap::new());
@@ -409,6 +413,8 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("placement.frames = \"neighbour\"\nfault.sizes = [\"2M\", \"16K\"]")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion.when = \"full\"")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 64 }")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion = { when = \"full\", size = \"64K\" }\ndemotion.when = \"store\"\nlinux.zero_page = false")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\nzeroing.when = \"ahead\"")),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
     ]
 }

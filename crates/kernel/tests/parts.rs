@@ -5,7 +5,7 @@ mod common;
 use common::{BASE, PAGE, World, desc, mmap, parts};
 use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Kernel, KernelDesc, KernelError, PolicyDesc, Refusal};
+use mmulab_kernel::{Happening, Kernel, KernelDesc, KernelError, PolicyDesc, Refusal, WorkKind};
 use mmulab_pagetable::{Leaf, TableDesc, TableKind};
 
 /// Private anonymous memory.
@@ -48,7 +48,15 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
             "placement.levels = [\"2M\"]",
         ),
         (&format!("promotion.when = \"daemon\"\n{reserved}"), "promotion.when", "promoted in place"),
-        ("promotion = { when = \"daemon\", size = \"64K\" }", "promotion.size", "no part promotes to 64K"),
+        ("promotion = { when = \"daemon\", size = \"64K\" }", "promotion.size", "only faults promote to 64K"),
+        (
+            "placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"full\", size = \"64K\" }",
+            "promotion.size",
+            "has no page of 64K",
+        ),
+        ("zeroing.sleep_ms = 5", "zeroing.sleep_ms", "set when = \"ahead\""),
+        ("zeroing.pages_per_wake = 5", "zeroing.pages_per_wake", "set when = \"ahead\""),
+        ("zeroing = { when = \"ahead\", pages_per_wake = 0 }", "zeroing.pages_per_wake", "at least 1"),
         ("promotion = { when = \"daemon\", how = \"in-place\" }", "promotion.how", "faults promote in place"),
         ("promotion.how = \"copy\"", "promotion.how", "a daemon promotes by copy"),
         ("promotion.daemon = {}", "promotion.daemon", "no daemon runs"),
@@ -78,6 +86,10 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
         assert_eq!(found.0, key, "{sections}: {}", found.1);
         assert!(found.1.contains(words), "{sections}: {}", found.1);
     }
+    let early = "placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
+                 promotion = { when = \"threshold\", threshold = 16, size = \"64K\" }";
+    let (key, message) = refused(parts(early), TableDesc::new(TableKind::Arm, 4).expect("four levels"));
+    assert!(key == "promotion.threshold" && message.contains("1 to 15 pages"), "{key}: {message}");
     let mut freebsd = PolicyDesc::freebsd();
     freebsd.linux.implicit_vma = mmulab_kernel::Bytes(3 << 10);
     assert_eq!(refused(freebsd, TableDesc::default()).0, "linux.implicit_vma");
@@ -203,6 +215,96 @@ fn linux_can_reserve_and_promote_in_place() {
     }
     assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20);
     assert_eq!(leaf(&mut w, BASE).order, PageOrder::P2M);
+}
+
+#[test]
+fn promotion_in_place_makes_any_page_that_the_table_has() {
+    let arm = TableDesc::new(TableKind::Arm, 4).expect("four levels");
+    let world = |promotion: &str| {
+        let sections = format!("placement = {{ frames = \"reservation\", levels = [\"2M\"] }}\n{promotion}");
+        let mut w = World::new(&KernelDesc { table: arm.clone(), ..desc(parts(&sections), 64) }, 64);
+        w.event(1, &anon(BASE, 2 << 20));
+        w
+    };
+    let mut w = world("promotion = { when = \"full\", size = \"64K\" }");
+    for page in 16..31 {
+        touch(&mut w, BASE + page * PAGE, Access::Write);
+    }
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 0, "one page of the sixteen is missing");
+    touch(&mut w, BASE + 31 * PAGE, Access::Write);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 64 << 10);
+    // Every page of a mapping but one: the 64 KiB around that one stay base pages.
+    (0..511).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 31 << 16);
+    let mut w = world("promotion = { when = \"threshold\", threshold = 3, size = \"64K\" }");
+    [0, 9].into_iter().for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 0);
+    touch(&mut w, BASE + 4 * PAGE, Access::Write);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 64 << 10, "thirteen pages were zeroed and mapped");
+    assert_eq!(w.kernel.counts().happenings.get(Happening::PromotionFill), 13);
+}
+
+#[test]
+fn a_store_demotes_a_clean_page_where_the_policy_says_so() {
+    let stored = |demotion: &str| {
+        let sections = format!(
+            "linux.zero_page = false\nplacement = {{ frames = \"reservation\", levels = [\"2M\"] }}\n\
+             promotion.when = \"full\"\ndemotion.when = \"{demotion}\""
+        );
+        let mut w = World::new(&desc(parts(&sections), 64), 64);
+        w.event(1, &anon(BASE, 2 << 20));
+        (0..512).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Read));
+        assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20, "promoted while it is clean");
+        touch(&mut w, BASE + 7 * PAGE, Access::Write);
+        let (whole, dirty) = (w.usage().mapped.bytes(PageOrder::P2M), leaf(&mut w, BASE).dirty);
+        (0..512).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
+        (whole, dirty, w.usage().mapped.bytes(PageOrder::P2M))
+    };
+    assert_eq!(stored("needed"), (2 << 20, true, 2 << 20), "one dirty bit for all of it");
+    assert_eq!(stored("store"), (0, false, 2 << 20), "base pages, until all of them are dirty");
+}
+
+#[test]
+fn memory_cleared_ahead_spares_the_fault_that_work() {
+    let sections = "linux.zero_page = false\nfault.sizes = [\"2M\"]\n\
+                    zeroing = { when = \"ahead\", sleep_ms = 10, pages_per_wake = 700 }";
+    let mut w = World::new(&desc(parts(sections), 64), 64);
+    w.event(1, &anon(BASE, 8 << 20));
+    let zeroed = |w: &World| {
+        let work = &w.kernel.counts().work;
+        [WorkKind::ZeroBytes, WorkKind::ZeroBytesAhead].map(|kind| work.get(kind) / PAGE)
+    };
+    touch(&mut w, BASE, Access::Write);
+    assert_eq!(zeroed(&w), [512, 0], "nothing was cleared yet");
+    let ms = 1_000_000;
+    assert_eq!(w.kernel.wakes_at(), Some(10 * ms));
+    w.kernel.run_daemons(&mut w.mem, 10 * ms, &mut w.fx).expect("no table is made");
+    assert_eq!((w.kernel.wakes_at(), zeroed(&w)), (Some(20 * ms), [512, 700]));
+    touch(&mut w, BASE + (2 << 20), Access::Write);
+    touch(&mut w, BASE + (4 << 20), Access::Write);
+    assert_eq!(zeroed(&w), [512 + 1024 - 700, 700], "two huge pages, of which 700 pages were clear");
+    assert_eq!(w.kernel.counts().happenings.get(Happening::ZeroedAhead), 700);
+    // What is freed was used: it must be cleared again.
+    w.kernel.run_daemons(&mut w.mem, 20 * ms, &mut w.fx).expect("no table is made");
+    w.event(1, &mmulab_trace::Event::Munmap { addr: VirtAddr::new(BASE), len: 8 << 20 });
+    w.event(1, &anon(BASE, 8 << 20));
+    touch(&mut w, BASE, Access::Write);
+    let [at_fault, ahead] = zeroed(&w);
+    assert_eq!(ahead, 1400);
+    assert!(at_fault > 512 + 324, "of the pages freed, none is clear: {at_fault}");
+}
+
+#[test]
+fn a_tick_lets_all_daemons_run() {
+    let sections = "promotion.when = \"daemon\"\nzeroing = { when = \"ahead\", sleep_ms = 10 }";
+    let mut w = World::new(&desc(parts(sections), 64), 64);
+    w.event(1, &anon(BASE, 2 << 20));
+    touch(&mut w, BASE, Access::Write);
+    w.event(1, &mmulab_trace::Event::Tick);
+    let happened = |what| w.kernel.counts().happenings.get(what);
+    assert_eq!(happened(Happening::KhugepagedCollapse), 1);
+    assert_eq!(w.kernel.counts().work.get(WorkKind::ZeroBytesAhead), 1000 * PAGE);
+    assert_eq!(w.kernel.wakes_at(), Some(20_000_000), "the one that woke early sleeps from then on");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::fork::EVENTS_COUNTED;
 use super::layout::identity;
 use super::populate::fill;
 use crate::kernel::Kernel;
+use crate::manager::Due;
 use crate::report::counts::{EventError, Happening};
 use crate::report::region::{Identity, Prot3, RegionKind};
 use crate::space::range::PageRange;
@@ -35,9 +36,7 @@ impl Kernel {
                 return Ok(());
             }
             Event::Tick => {
-                // The daemons run at once, and sleep as long as ever from when they would have woken.
-                let now = self.wakes_at().unwrap_or(0);
-                return self.wake(mem, now, fx);
+                return self.wake(mem, Due::All, fx);
             }
             Event::Pin { .. }
             | Event::Invlpg { .. }

@@ -3,13 +3,13 @@
 
 use super::Freebsd;
 use crate::manager::Manager;
-use crate::parts::traits::{Hole, Placement, Promotion};
+use crate::parts::traits::{Demotion, Hole, Placement, Promotion, Zeroing};
 use crate::ranges::Span;
 use crate::report::counts::FaultKind;
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx};
 use crate::{Fault, FaultError, WorkKind};
-use mmulab_addr::{Access, BASE_BYTES, PageOrder, Prot, VirtAddr};
+use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 impl Freebsd {
@@ -26,7 +26,7 @@ impl Freebsd {
         } else {
             // There is no zero page: a load gets a page as well, writable and clean.
             let pfn = self.placement.base_page(space, cx, span, at)?;
-            cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+            self.zeroing.zero(cx, pfn, PageOrder::P4K);
             space.map_new(cx, vma, at, pfn, PageOrder::P4K, store)?;
         }
         self.promotion.promoted(space, cx, at, fault)
@@ -43,8 +43,7 @@ impl Freebsd {
     ) -> Result<Fault, FaultError> {
         let vma = &span.value;
         let at = va.align_down(leaf.order).raw();
-        if leaf.order > PageOrder::P4K {
-            // `pmap_enter` of the base page demotes, so that D is kept page by page.
+        if self.demotion.at_store(&leaf) {
             space.split(cx, at, leaf)?;
             return self.serve(space, cx, va, Access::Write);
         }

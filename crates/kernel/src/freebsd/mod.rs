@@ -11,11 +11,13 @@ mod file;
 
 pub use desc::FreebsdDesc;
 
-use crate::manager::Manager;
+use crate::manager::{Due, Manager};
 use crate::memory::reservations::Reservations;
+use crate::parts::demotion::AtStore;
 use crate::parts::placement::Reservation;
 use crate::parts::promotion::{InPlace, Promotions};
 use crate::parts::traits::{Hole, Promotion};
+use crate::parts::zeroing::AtFault;
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
 use crate::space::range::PageRange;
@@ -35,6 +37,8 @@ pub(crate) struct Freebsd {
     /// `Never` if it is turned off, or the page table has no leaves of 2 MiB: else contiguity is all that reservations
     /// give.
     promotion: Promotions,
+    zeroing: AtFault,
+    demotion: AtStore,
 }
 
 impl Freebsd {
@@ -71,12 +75,13 @@ impl Freebsd {
         }
         let promotion = match desc.promotion && has_superpages {
             true => Promotions::InPlace(InPlace {
+                size: PageOrder::P2M,
                 threshold: desc.promotion_threshold,
                 needs_accessed: desc.promotion_needs_accessed,
             }),
             false => Promotions::Never,
         };
-        Ok(Self { desc: desc.clone(), placement: Reservation, promotion })
+        Ok(Self { desc: desc.clone(), placement: Reservation, promotion, zeroing: AtFault, demotion: AtStore })
     }
 
     /// Its reservations, none of which is made yet.
@@ -147,7 +152,7 @@ impl Manager for Freebsd {
         None
     }
 
-    fn wake(&mut self, _: &mut SystemCx, _: u64) -> Result<(), KernelError> {
+    fn wake(&mut self, _: &mut SystemCx, _: Due) -> Result<(), KernelError> {
         Ok(())
     }
 }

@@ -8,11 +8,14 @@ use crate::KernelError;
 use crate::desc::PolicyDesc;
 use crate::memory::Memory;
 use crate::parts::check;
-use crate::parts::desc::{HintSource, PromotionTime};
+use crate::parts::demotion::DemotionKind;
+use crate::parts::desc::PromotionTime;
 use crate::parts::fault_size::{FaultSizes, Listed, Pool, Thp};
+use crate::parts::hints::HintSource;
 use crate::parts::placement::{Buddy, Placements};
 use crate::parts::promotion::{InPlace, Promotions};
-use crate::parts::traits::MapSize;
+use crate::parts::traits::{Hints, MapSize};
+use crate::parts::zeroing::ZeroingDesc;
 use mmulab_addr::{BASE_BYTES, Bytes, PageOrder, show_bytes};
 use mmulab_pagetable::TableDesc;
 
@@ -28,7 +31,9 @@ impl Linux {
             sizes: FaultSizes::Base,
             placement: Placements::Buddy(Buddy),
             promotion: Promotions::Never,
-            hints: true,
+            zeroing: (&ZeroingDesc::default()).into(),
+            demotion: DemotionKind::default(),
+            hints: HintSource::default(),
             keeps_huge: false,
             collapses: false,
             defrag: Defrag::Never,
@@ -85,7 +90,7 @@ impl Linux {
         check::check(desc, table, memory_bytes).map_err(|(key, message)| wrong(key, message))?;
         let fault = desc.fault.clone().unwrap_or_default();
         let promotion = desc.promotion.clone().unwrap_or_default();
-        let hints = desc.hints.as_ref().is_none_or(|hints| hints.from == HintSource::Madvise);
+        let hints = desc.hints.as_ref().map(|hints| hints.from).unwrap_or_default();
         let sizes = match fault.sizes.is_empty() || fault.enabled == ThpEnabled::Never {
             true => FaultSizes::Base,
             false => {
@@ -94,7 +99,8 @@ impl Linux {
             }
         };
         let full = promotion.size.base_pages() as u32;
-        let in_place = |threshold| InPlace { threshold, needs_accessed: promotion.needs_accessed };
+        let in_place =
+            |threshold| InPlace { size: promotion.size, threshold, needs_accessed: promotion.needs_accessed };
         let at_faults = match promotion.when {
             PromotionTime::Never | PromotionTime::Daemon => Promotions::Never,
             PromotionTime::Full => Promotions::InPlace(in_place(full)),
@@ -109,9 +115,11 @@ impl Linux {
         Ok(Self {
             sizes,
             placement: desc.placement.as_ref().map(|placement| placement.frames).unwrap_or_default().into(),
+            zeroing: (&desc.zeroing.clone().unwrap_or_default()).into(),
             promotion: at_faults,
+            demotion: desc.demotion.as_ref().map(|demotion| demotion.when).unwrap_or_default(),
             hints,
-            collapses: hints && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
+            collapses: hints.obeys_program() && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
             khugepaged,
             ..Self::base(&desc.linux)
         })

@@ -2,13 +2,13 @@
 
 use super::Linux;
 use crate::manager::Manager;
-use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Placement, Promotion, Supply};
+use crate::parts::traits::{Candidate, Demotion, FaultSize, Hole, MapSize, Placement, Promotion, Supply, Zeroing};
 use crate::ranges::Span;
 use crate::report::counts::{FaultKind, Refusal};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx};
 use crate::{Fault, FaultError, Wanted, WorkKind};
-use mmulab_addr::{Access, BASE_BYTES, PageOrder, Prot, VirtAddr};
+use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 impl Linux {
@@ -53,7 +53,7 @@ impl Linux {
         let (order, span) = (size.order(), hole.span);
         let at = hole.start(order);
         let is_store = hole.access == Access::Write;
-        let (pfn, kind, work) = match supply {
+        let (pfn, kind) = match supply {
             Supply::ZeroPage => {
                 let Some(pfn) = cx.memory.take_huge_zero() else { return Ok(None) };
                 let vma = &span.value;
@@ -61,15 +61,18 @@ impl Linux {
                 return Ok(Some(Fault::of(FaultKind::ZeroPage, order)));
             }
             // `do_huge_pmd_anonymous_page` in mm/huge_memory.c, `alloc_anon_folio` in mm/memory.c
-            Supply::Frames => (self.placement.take(space, cx, span, at, order), FaultKind::Anon, WorkKind::ZeroBytes),
+            Supply::Frames => (self.placement.take(space, cx, span, at, order), FaultKind::Anon),
             // `hugetlb_no_page` in mm/hugetlb.c: zeroed, or a copy of the file.
             Supply::Pool => match span.value.back {
-                Back::Anon => (cx.memory.take_pooled(), FaultKind::Anon, WorkKind::ZeroBytes),
-                Back::Object(..) => (cx.memory.take_pooled(), FaultKind::FilePrivate, WorkKind::CopyBytes),
+                Back::Anon => (cx.memory.take_pooled(), FaultKind::Anon),
+                Back::Object(..) => (cx.memory.take_pooled(), FaultKind::FilePrivate),
             },
         };
         let Some(pfn) = pfn else { return Ok(None) };
-        cx.work(work, order.bytes());
+        match span.value.back {
+            Back::Anon => self.zeroing.zero(cx, pfn, order),
+            Back::Object(..) => cx.work(WorkKind::CopyBytes, order.bytes()),
+        }
         if size.is_leaf() {
             space.map_new(cx, &span.value, at, pfn, order, is_store)?;
             return Ok(Some(Fault::of(kind, order)));
@@ -89,7 +92,7 @@ impl Linux {
             return Ok(Fault::of(FaultKind::ZeroPage, PageOrder::P4K));
         }
         let pfn = self.placement.base_page(space, cx, span, at)?;
-        cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+        self.zeroing.zero(cx, pfn, PageOrder::P4K);
         space.map_new(cx, vma, at, pfn, PageOrder::P4K, is_store)?;
         self.promotion.promoted(space, cx, at, Fault::of(FaultKind::Anon, PageOrder::P4K))
     }
@@ -107,6 +110,10 @@ impl Linux {
         let at = va.align_down(leaf.order).raw();
         if cx.memory.is_zero(leaf.pfn) && !vma.shared {
             return self.store_to_zero(space, cx, span, va, leaf);
+        }
+        if self.demotion.at_store(&leaf) {
+            space.split(cx, at, leaf)?;
+            return self.serve(space, cx, va, Access::Write);
         }
         if let Some(kind) = space.make_writable(cx, vma, at, &leaf) {
             return self.promotion.promoted(space, cx, at, Fault::of(kind, leaf.order));
@@ -150,7 +157,7 @@ impl Linux {
         if leaf.order > PageOrder::P4K {
             match self.keeps_huge.then(|| self.placement.take(space, cx, span, at, leaf.order)) {
                 Some(Some(new)) => {
-                    cx.work(WorkKind::ZeroBytes, leaf.order.bytes());
+                    self.zeroing.zero(cx, new, leaf.order);
                     space.replace(cx, vma, at, &leaf, new);
                     return Ok(Fault::of(FaultKind::ZeroPageWrite, leaf.order));
                 }
@@ -161,7 +168,7 @@ impl Linux {
             return self.serve(space, cx, va, Access::Write);
         }
         let new = self.placement.base_page(space, cx, span, at)?;
-        cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+        self.zeroing.zero(cx, new, leaf.order);
         space.replace(cx, vma, at, &leaf, new);
         self.promotion.promoted(space, cx, at, Fault::of(FaultKind::ZeroPageWrite, leaf.order))
     }

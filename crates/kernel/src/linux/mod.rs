@@ -11,11 +11,14 @@ mod fault;
 mod file_fault;
 mod khugepaged;
 
-use crate::manager::Manager;
+use crate::manager::{Due, Manager};
+use crate::parts::demotion::DemotionKind;
 use crate::parts::fault_size::FaultSizes;
+use crate::parts::hints::HintSource;
 use crate::parts::placement::Placements;
 use crate::parts::promotion::Promotions;
-use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
+use crate::parts::traits::{Candidate, FaultSize, Hints, Hole, MapSize, Supply, Zeroing};
+use crate::parts::zeroing::Zeroings;
 use crate::ranges::Span;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
@@ -34,9 +37,10 @@ pub(crate) struct Linux {
     desc: LinuxDesc,
     sizes: FaultSizes,
     placement: Placements,
+    zeroing: Zeroings,
     promotion: Promotions,
-    /// Whether madvise's hints about huge pages are obeyed.
-    hints: bool,
+    demotion: DemotionKind,
+    hints: HintSource,
     /// Whether a store to the huge zero page maps a huge page, rather than splits.
     keeps_huge: bool,
     /// Whether MADV_COLLAPSE makes huge pages.
@@ -62,7 +66,7 @@ impl Manager for Linux {
     }
 
     fn takes_hints(&self) -> bool {
-        self.hints
+        self.hints.obeys_program()
     }
 
     fn heap_end(&self, end: u64) -> u64 {
@@ -128,14 +132,20 @@ impl Manager for Linux {
 
     #[inline]
     fn wakes_at(&self) -> Option<u64> {
-        self.khugepaged.as_ref().map(Khugepaged::wakes_at)
+        let khugepaged = self.khugepaged.as_ref().map(Khugepaged::wakes_at);
+        [khugepaged, self.zeroing.wakes_at()].into_iter().flatten().min()
     }
 
-    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) -> Result<(), KernelError> {
-        match &mut self.khugepaged {
-            Some(daemon) => daemon.wake(system, &mut self.compaction, now_ns),
-            None => Ok(()),
+    fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError> {
+        if let Some(now) = self.zeroing.wakes_at().and_then(|wake| due.runs(wake)) {
+            self.zeroing.wake(system, now);
         }
+        if let Some(daemon) = &mut self.khugepaged
+            && let Some(now) = due.runs(daemon.wakes_at())
+        {
+            daemon.wake(system, &mut self.compaction, now)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Refusals of policy files whose parts contradict each other, each under the key to change.
 
-use super::desc::{HintSource, PromotionTime, PromotionWay};
+use super::desc::{PromotionTime, PromotionWay};
+use super::hints::HintSource;
 use super::placement::{PlacementKind, Reservation};
 use crate::desc::PolicyDesc;
 use crate::linux::desc::ThpEnabled;
@@ -17,6 +18,9 @@ pub(crate) type Contradiction = (String, String);
 pub(crate) fn check(desc: &PolicyDesc, table: &TableDesc, memory_bytes: u64) -> Result<(), Contradiction> {
     sizes(desc)?;
     placement(desc, memory_bytes)?;
+    if let Some(Err((key, message))) = desc.zeroing.as_ref().map(|zeroing| zeroing.check()) {
+        return wrong(&format!("zeroing.{key}"), message);
+    }
     promotion(desc, table)?;
     hints(desc)
 }
@@ -68,8 +72,9 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     let part = desc.promotion.clone().unwrap_or_default();
     let is_at_fault = matches!(part.when, PromotionTime::Full | PromotionTime::Threshold);
     let is_by_daemon = part.when == PromotionTime::Daemon;
-    if part.size != PageOrder::P2M {
-        return wrong("promotion.size", format!("no part promotes to {}: give 2M", part.size));
+    if part.size != PageOrder::P2M && !is_at_fault {
+        let to = part.size;
+        return wrong("promotion.size", format!("only faults promote to {to}: give 2M, or set when = \"full\""));
     }
     if part.when != PromotionTime::Never && !table.has_leaf(part.size) {
         return wrong("promotion.size", format!("the machine's page table has no page of {}", part.size));
@@ -87,10 +92,14 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
         return wrong("promotion.daemon", "no daemon runs: remove this section, or set when = \"daemon\"");
     }
     if part.threshold.is_some() != (part.when == PromotionTime::Threshold) {
-        return wrong("promotion.threshold", "goes with when = \"threshold\", which needs it: 1 to 511 pages");
+        return wrong(
+            "promotion.threshold",
+            "goes with when = \"threshold\", which needs it: the pages that are enough",
+        );
     }
-    if part.threshold.is_some_and(|pages| !(1..=511).contains(&pages)) {
-        return wrong("promotion.threshold", "must be 1 to 511 pages");
+    let all = part.size.base_pages() as u32;
+    if part.threshold.is_some_and(|pages| pages == 0 || pages >= all) {
+        return wrong("promotion.threshold", format!("must be 1 to {} pages: {} has {all}", all - 1, part.size));
     }
     if part.needs_accessed && part.when != PromotionTime::Full {
         return wrong("promotion.needs_accessed", "only when = \"full\" looks at accessed bits: remove it");
@@ -120,7 +129,7 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
 }
 
 fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
-    let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::None);
+    let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::Nobody);
     let fault = desc.fault.as_ref().is_some_and(|fault| fault.enabled == ThpEnabled::Madvise);
     let promotion = desc.promotion.as_ref().is_some_and(|promotion| promotion.enabled == ThpEnabled::Madvise);
     let key = match (fault, promotion) {

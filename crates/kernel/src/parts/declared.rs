@@ -2,7 +2,8 @@
 //!
 //! The columns are those of Table II of "Elastic Translations" (paper 3).
 
-use super::desc::{HintSource, PromotionTime};
+use super::desc::PromotionTime;
+use super::hints::HintSource;
 use super::placement::PlacementKind;
 use crate::desc::{PolicyDesc, PolicyKind};
 use crate::linux::desc::{AppliesTo, ThpDesc, ThpEnabled, ThpSize};
@@ -105,7 +106,7 @@ impl Declared {
             false => reservation(&freebsd.levels),
         };
         if freebsd.promotion {
-            row.promotes(PageOrder::P2M, in_place(freebsd.promotion_threshold));
+            row.promotes(PageOrder::P2M, in_place(PageOrder::P2M, Some(freebsd.promotion_threshold)));
         }
         row
     }
@@ -122,17 +123,12 @@ impl Declared {
             false => reservation(&placement.levels),
         };
         let hints = desc.hints.as_ref().map_or(HintSource::Madvise, |hints| hints.from);
-        match hints {
-            HintSource::Madvise => row.hints = "madvise".into(),
-            HintSource::None => {}
-        }
+        row.hints = hints.name().into();
         let promotion = desc.promotion.clone().unwrap_or_default();
         match promotion.when {
             PromotionTime::Never => {}
-            PromotionTime::Full => row.promotes(promotion.size, in_place(promotion.size.base_pages() as u32)),
-            PromotionTime::Threshold => {
-                row.promotes(promotion.size, in_place(promotion.threshold.unwrap_or_default()));
-            }
+            PromotionTime::Full => row.promotes(promotion.size, in_place(promotion.size, None)),
+            PromotionTime::Threshold => row.promotes(promotion.size, in_place(promotion.size, promotion.threshold)),
             PromotionTime::Daemon => row.promotes(promotion.size, "copy, by a daemon"),
         }
         if desc.has_huge_parts() && hints == HintSource::Madvise {
@@ -149,10 +145,11 @@ fn reservation(levels: &[PageOrder]) -> String {
     format!("{} of {}", PlacementKind::Reservation.name(), sizes.join(", "))
 }
 
-fn in_place(threshold: u32) -> String {
-    match threshold {
-        512 => "in place, when full".into(),
-        pages => format!("in place, from {pages} pages on"),
+/// `threshold` pages of the larger page are enough; all of them, if it is absent.
+fn in_place(size: PageOrder, threshold: Option<u32>) -> String {
+    match threshold.filter(|&pages| u64::from(pages) < size.base_pages()) {
+        None => "in place, when full".into(),
+        Some(pages) => format!("in place, from {pages} pages on"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The sections of a policy file that put parts together: `[fault]`, `[placement]`, `[promotion]` and `[hints]`.
+//! The sections `[fault]`, `[placement]` and `[promotion]` of a policy file, which put parts together. Sections of few
+//! keys stand beside their parts.
 
 use super::placement::PlacementKind;
 use crate::linux::desc::{KhugepagedDesc, ThpEnabled};
@@ -71,11 +72,11 @@ pub struct PromotionDesc {
     /// How: `in-place` or `copy`. Default: what `when` allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub how: Option<PromotionWay>,
-    /// The size of the larger page. Default, and the only one so far, `2M`.
+    /// The size of the larger page: any that the page table has a leaf for; with `when = "daemon"`, 2M. Default `2M`.
     pub size: PageOrder,
-    /// Pages in use that are enough: for `when = "threshold"` only.
+    /// Pages in use that are enough, fewer than the larger page has: for `when = "threshold"` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 511))]
+    #[schemars(range(min = 1, max = 4095))]
     pub threshold: Option<u32>,
     /// Whether every page must have been accessed: for `when = "full"` only. Default `false`.
     pub needs_accessed: bool,
@@ -104,23 +105,4 @@ impl Default for PromotionDesc {
             assumed: BTreeMap::new(),
         }
     }
-}
-
-/// Who says where larger pages are worth while.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum HintSource {
-    /// The program, by MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_COLLAPSE.
-    #[default]
-    Madvise,
-    /// Nobody: such advice is ignored.
-    None,
-}
-
-/// Hints about larger pages.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct HintsDesc {
-    /// Who gives them: `madvise` or `none`. Default `madvise`.
-    pub from: HintSource,
 }

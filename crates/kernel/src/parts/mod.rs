@@ -1,12 +1,16 @@
-//! The parts that memory managers are put together of: fault sizes, placement, promotion.
+//! The parts that memory managers are put together of: fault sizes, placement, zeroing,
+//! promotion, demotion, hints.
 //!
 //! [`traits`] says what each part is asked and may answer. A part has a file of its own in the folder of its kind, and
-//! a line in the enum there. `docs/contributing/policy.md` shows how to add one.
+//! a line in the list there. `docs/contributing/policy.md` shows how to add one.
 
 pub(crate) mod check;
 pub(crate) mod declared;
+pub(crate) mod demotion;
 pub(crate) mod desc;
 pub(crate) mod fault_size;
+pub(crate) mod hints;
 pub(crate) mod placement;
 pub(crate) mod promotion;
 pub(crate) mod traits;
+pub(crate) mod zeroing;

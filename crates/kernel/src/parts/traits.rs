@@ -7,19 +7,27 @@
 //!                          Placement: which frames
 //!                             |  a block of frames, or none: the next size
 //!                             v
+//!                          Zeroing: what the fault itself must clear of them
+//!                             |
+//!                             v
 //!                          leaf, or base pages that lie together, in the page table
 //!                             |
 //!                             v
 //!                          Promotion: whether this base page completes a larger page
+//!
+//! store to a read-only page -> Demotion: whether it is taken apart first
+//! advice of the program -----> Hints: whether anybody listens
+//! simulated time ------------> Zeroing: clears free memory ahead
 //! ```
 
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
+use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx};
 use crate::{Fault, FaultError, Wanted};
 use mmulab_addr::{Access, PageOrder, Pfn, VirtAddr};
-use mmulab_pagetable::TableDesc;
+use mmulab_pagetable::{Leaf, TableDesc};
 
 /// A size that the page table of the run can map: with one leaf, or with base pages that lie together.
 ///
@@ -139,17 +147,47 @@ pub(crate) trait Placement {
 
 /// The promotion part at faults: whether base pages become a larger page now.
 pub(crate) trait Promotion {
-    /// Tries to promote around `at`, where a base page was just mapped; whether a larger page holds `at` now.
-    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<bool, FaultError>;
+    /// Tries to promote around `at`, where a base page was just mapped; the size of the larger page, if there is one
+    /// now.
+    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<Option<PageOrder>, FaultError>;
 
     /// The fault as large as the page is that holds `at` once promotion was tried.
     ///
     /// # Errors
     /// Those of [`Self::promote`].
     fn promoted(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64, mut fault: Fault) -> Result<Fault, FaultError> {
-        if fault.order == PageOrder::P4K && self.promote(space, cx, at)? {
-            fault.order = PageOrder::P2M;
+        if fault.order == PageOrder::P4K
+            && let Some(size) = self.promote(space, cx, at)?
+        {
+            fault.order = size;
         }
         Ok(fault)
     }
+}
+
+/// The zeroing part: when the frames of new private pages are cleared, and so whose time that takes.
+pub(crate) trait Zeroing {
+    /// Clears the page of `order` at `pfn`, which was taken just now for a fault; the fault pays for what it must
+    /// clear itself.
+    fn zero(&self, cx: &mut Cx, pfn: Pfn, order: PageOrder);
+
+    /// When a daemon wants to clear free memory, in simulated nanoseconds since the start; never, if there is none.
+    fn wakes_at(&self) -> Option<u64> {
+        None
+    }
+
+    /// Lets the daemon run once, and sleep from `now_ns` on.
+    fn wake(&mut self, _: &mut SystemCx, _now_ns: u64) {}
+}
+
+/// The demotion part: when a larger page is taken apart that no operation cuts.
+pub(crate) trait Demotion {
+    /// Whether a store to the page of this leaf, which is mapped read-only, takes it apart.
+    fn at_store(&self, leaf: &Leaf) -> bool;
+}
+
+/// The part that gives hints about larger pages.
+pub(crate) trait Hints {
+    /// Whether MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_COLLAPSE have an effect.
+    fn obeys_program(&self) -> bool;
 }

@@ -94,15 +94,15 @@ named! {
         ReservNoBlock = "reserv_no_block",
         /// Stacks grow by objects that begin inside 2 MiB.
         ReservStack = "reserv_stack",
-        /// Pages and frames differ modulo 2 MiB: the mapping is out of phase with its file.
+        /// Pages and frames differ modulo the size to promote to: the mapping is out of phase with its file.
         PromoteMisaligned = "promote_misaligned",
-        /// The aligned 2 MiB is not wholly inside the mapping.
+        /// The larger page does not lie wholly inside the mapping.
         PromoteOutsideVma = "promote_outside_vma",
         /// The reservation is not full, and its pages are a file's.
         PromoteNotFull = "promote_not_full",
-        /// The reservation is full, but a page of the 2 MiB is not mapped.
+        /// The frames are all in use, but one of the pages is not mapped.
         PromoteGap = "promote_gap",
-        /// A page of the 2 MiB is mapped to a frame elsewhere.
+        /// One of the pages is mapped to a frame elsewhere.
         PromoteScattered = "promote_scattered",
         /// The pages differ in rights or dirty bits.
         PromoteMixed = "promote_mixed",
@@ -178,6 +178,8 @@ named! {
         Promotion = "promotions",
         /// Pages zeroed and mapped to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
+        /// Pages of faults that a daemon had zeroed ahead of them.
+        ZeroedAhead = "pages_zeroed_ahead" => if_any,
         /// Superpages mapped at once, out of full reservations of files.
         SuperpageMapped = "superpages_mapped",
         /// MADV_FREE calls left out because the policy says so.

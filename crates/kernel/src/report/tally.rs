@@ -16,6 +16,9 @@ pub trait Name: Copy + 'static {
     fn name(self) -> &'static str;
     /// Its meaning.
     fn about(self) -> &'static str;
+    /// Whether results have it even if it is 0. Counters of parts that few policies have are left out then, so that
+    /// results of the others stay what they were before there was the part.
+    fn is_always_written(self) -> bool;
 }
 
 /// How often each of `E` happened.
@@ -67,7 +70,7 @@ impl<E: Name> Tally<E> {
 
 impl<E: Name> Serialize for Tally<E> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_map(self.iter().map(|(e, n)| (e.name(), n)))
+        s.collect_map(self.iter().filter(|&(e, n)| n > 0 || e.is_always_written()).map(|(e, n)| (e.name(), n)))
     }
 }
 
@@ -80,16 +83,19 @@ impl<E: Name> JsonSchema for Tally<E> {
         let one =
             |e: &E| (e.name().to_owned(), json!({ "type": "integer", "minimum": 0, "description": e.about().trim() }));
         let properties: Map<String, Value> = E::ALL.iter().map(one).collect();
-        let required: Vec<&str> = E::ALL.iter().map(|e| e.name()).collect();
+        let required: Vec<&str> = E::ALL.iter().filter(|e| e.is_always_written()).map(|e| e.name()).collect();
         json_schema!({ "type": "object", "properties": properties, "required": required })
     }
 }
 
-/// Declares an enum of counted things: variant, name in results, and what it means.
+/// Declares an enum of counted things: variant, name in results, and what it means. `=> if_any` after a name leaves the
+/// counter out of results where it is 0.
 macro_rules! named {
+    (@always) => { true };
+    (@always if_any) => { false };
     (
         $(#[doc = $about:literal])*
-        $vis:vis enum $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $text:literal,)* }
+        $vis:vis enum $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $text:literal $(=> $if_any:ident)?,)* }
     ) => {
         $(#[doc = $about])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,6 +111,9 @@ macro_rules! named {
             }
             fn about(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),*)),* }
+            }
+            fn is_always_written(self) -> bool {
+                match self { $(Self::$variant => $crate::report::tally::named!(@always $($if_any)?)),* }
             }
         }
 

@@ -11,6 +11,8 @@ named! {
         FaultEntry = "fault_entry",
         /// A byte zeroed.
         ZeroBytes = "zero_bytes",
+        /// A byte of free memory zeroed by a daemon, ahead of the faults that will want it.
+        ZeroBytesAhead = "zero_bytes_ahead" => if_any,
         /// A byte copied.
         CopyBytes = "copy_bytes",
         /// A base frame taken from or given to the allocator.

@@ -1,5 +1,5 @@
-//! Promotion *in place*: 512 base pages of a reservation that agree become one huge page, at the fault that completes
-//! them (`pmap_promote_pde` in sys/amd64/amd64/pmap.c).
+//! Promotion *in place*: the base pages of a reservation that agree become one larger page, at the fault that completes
+//! them (`pmap_promote_pde` in sys/amd64/amd64/pmap.c, and for 64 KiB `pmap_promote_l3c` in sys/arm64/arm64/pmap.c).
 
 use crate::memory::pages::{Page, Use};
 use crate::parts::traits::Promotion;
@@ -12,6 +12,8 @@ use mmulab_pagetable::Leaf;
 /// Promotion of the base pages of a reservation, which stay in their frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InPlace {
+    /// The size of the larger page, which the page table has a leaf for.
+    pub size: PageOrder,
     /// Pages of the reservation in use that are enough; the others are then zeroed and mapped first.
     pub threshold: u32,
     /// Whether every page must have been accessed.
@@ -19,15 +21,15 @@ pub(crate) struct InPlace {
 }
 
 impl Promotion for InPlace {
-    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<bool, FaultError> {
-        let order = PageOrder::P2M;
-        let Found::Leaf(leaf) = space.probe(cx.mem, VirtAddr::new(at)) else { return Ok(false) };
+    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<Option<PageOrder>, FaultError> {
+        let order = self.size;
+        let Found::Leaf(leaf) = space.probe(cx.mem, VirtAddr::new(at)) else { return Ok(None) };
         if leaf.order != PageOrder::P4K || leaf.global {
-            return Ok(false);
+            return Ok(None);
         }
         let used = cx.memory.reservations.used_in(leaf.pfn, order);
         if used < self.threshold {
-            return Ok(false);
+            return Ok(None);
         }
         let start = VirtAddr::new(at).align_down(order).raw();
         let head = leaf.pfn.align_down(order);
@@ -36,7 +38,7 @@ impl Promotion for InPlace {
         } else if space.vmas.find(at).is_none_or(|s| s.start > start || s.end - start < order.bytes()) {
             Err(Refusal::PromoteOutsideVma)
         } else if u64::from(used) < order.base_pages() {
-            Self::fill_rest(space, cx, start, head)
+            self.fill_rest(space, cx, start, head)
         } else {
             self.agree(space, cx, start, head)
         };
@@ -44,11 +46,11 @@ impl Promotion for InPlace {
             Ok(whole) => whole,
             Err(why) => {
                 cx.refuse(why, at);
-                return Ok(false);
+                return Ok(None);
             }
         };
         space.join(cx, start, whole)?;
-        Ok(true)
+        Ok(Some(order))
     }
 }
 
@@ -59,7 +61,7 @@ impl InPlace {
     /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets
     /// D.
     fn agree(&self, space: &mut AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
-        let pages = PageOrder::P2M.base_pages();
+        let pages = self.size.base_pages();
         let mut first: Option<Leaf> = None;
         let mut all_accessed = true;
         // The first page is looked at first, the others from the last down.
@@ -87,13 +89,13 @@ impl InPlace {
             }
         }
         let Some(first) = first else { return Err(Refusal::PromoteGap) };
-        Ok(Leaf { pfn: head, order: PageOrder::P2M, accessed: all_accessed, ..first })
+        Ok(Leaf { pfn: head, order: self.size, accessed: all_accessed, ..first })
     }
 
     /// Takes, zeroes and maps what a partly used reservation lacks (Quicksilver's early promotion), of anonymous
     /// memory.
-    fn fill_rest(space: &AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
-        let order = PageOrder::P2M;
+    fn fill_rest(&self, space: &AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
+        let order = self.size;
         let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
         if !span.value.is_anon() {
             return Err(Refusal::PromoteNotFull);

@@ -8,13 +8,14 @@ pub(crate) use in_place::InPlace;
 use crate::FaultError;
 use crate::parts::traits::Promotion;
 use crate::space::{AddressSpace, Cx};
+use mmulab_addr::PageOrder;
 
 /// The promotion part of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Promotions {
     /// Faults promote nothing.
     Never,
-    /// A full reservation becomes a huge page in place.
+    /// Pages of a reservation become a larger page in place.
     InPlace(InPlace),
 }
 
@@ -30,9 +31,9 @@ impl Promotions {
 
 impl Promotion for Promotions {
     #[inline]
-    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<bool, FaultError> {
+    fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<Option<PageOrder>, FaultError> {
         match self {
-            Self::Never => Ok(false),
+            Self::Never => Ok(None),
             Self::InPlace(part) => part.promote(space, cx, at),
         }
     }

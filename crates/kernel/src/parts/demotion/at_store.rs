@@ -1,0 +1,17 @@
+//! Demotion *at a store*: a store to a larger page that is mapped read-only takes it apart, so that each base page has
+//! a dirty bit of its own (FreeBSD: `pmap_enter` in sys/amd64/amd64/pmap.c; Navarro and others, OSDI 2002,
+//! section 5.3).
+
+use crate::parts::traits::Demotion;
+use mmulab_addr::PageOrder;
+use mmulab_pagetable::Leaf;
+
+/// The first store takes a clean larger page apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtStore;
+
+impl Demotion for AtStore {
+    fn at_store(&self, leaf: &Leaf) -> bool {
+        leaf.order > PageOrder::P4K
+    }
+}

@@ -1,0 +1,54 @@
+//! Zeroing *ahead*: a daemon clears free memory at a limited rate, on simulated time, and a fault clears only what the
+//! daemon had not come to (Panwar, Bansal and Gopinath, "HawkEye", ASPLOS 2019, section 3.1).
+//!
+//! The daemon begins with blocks of 2 MiB and more, those first that go out first. A frame that is freed counts as not
+//! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. What the
+//! daemon does is kernel work under a name of its own, `zero_bytes_ahead`.
+
+use super::ZeroingDesc;
+use crate::WorkKind;
+use crate::parts::traits::Zeroing;
+use crate::report::counts::Happening;
+use crate::space::Cx;
+use crate::space::system::SystemCx;
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// The daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Ahead {
+    sleep_ns: u64,
+    /// Pages that it clears each time it wakes.
+    pages: u64,
+    /// When it wakes, in simulated nanoseconds since the start.
+    wake_ns: u64,
+}
+
+impl Ahead {
+    pub fn new(desc: &ZeroingDesc) -> Self {
+        let sleep_ns = desc.sleep_ms.unwrap_or(ZeroingDesc::SLEEP_MS).saturating_mul(NS_PER_MS);
+        let pages = desc.pages_per_wake.unwrap_or(ZeroingDesc::PAGES_PER_WAKE);
+        Self { sleep_ns, pages: pages.into(), wake_ns: sleep_ns }
+    }
+}
+
+impl Zeroing for Ahead {
+    #[inline]
+    fn zero(&self, cx: &mut Cx, pfn: Pfn, order: PageOrder) {
+        let ahead = cx.memory.frames.take_cleared(pfn, order);
+        cx.counts.happenings.add(Happening::ZeroedAhead, ahead);
+        cx.work(WorkKind::ZeroBytes, (order.base_pages() - ahead) * BASE_BYTES);
+    }
+
+    fn wakes_at(&self) -> Option<u64> {
+        Some(self.wake_ns)
+    }
+
+    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) {
+        let memory = &mut system.shared.memory;
+        let cleared = memory.frames.clear_ahead(self.pages);
+        memory.work.add(WorkKind::ZeroBytesAhead, cleared * BASE_BYTES);
+        self.wake_ns = now_ns.saturating_add(self.sleep_ns);
+    }
+}
