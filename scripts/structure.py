@@ -84,7 +84,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
         "system/calls.rs -> system/world.rs -> system/calls.rs",
     ),
     "sets": ("packed.rs -> store.rs -> packed.rs",),
-    "trace": ("files/copy.rs -> foreign/champsim.rs -> files/mod.rs -> files/copy.rs",),
     "try-preload": ("code.rs -> lib.rs -> code.rs",),
     "walker": ("below.rs -> walker.rs -> below.rs",),
     "workload": (
