@@ -85,7 +85,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     ),
     "sets": ("packed.rs -> store.rs -> packed.rs",),
     "try-preload": ("code.rs -> lib.rs -> code.rs",),
-    "walker": ("below.rs -> walker.rs -> below.rs",),
     "workload": (
         "generator.rs -> program.rs -> generator.rs",
         "gpu/registry.rs -> registry.rs -> gpu/registry.rs",
