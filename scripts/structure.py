@@ -68,7 +68,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     # A description names its design, and a design says which keys of a description it takes.
     "tlb": ("desc.rs -> design/mod.rs -> design/skew.rs -> desc.rs",),
     # Small circles of two or three files, mostly of a type and what it is made of: not worked on yet.
-    "frames": ("aged/layout.rs -> frames.rs -> aged/layout.rs",),
     "guest-agent": ("memhog.rs -> prepare.rs -> memhog.rs",),
     "host": ("analyse/figures.rs -> analyse/prefetch.rs -> analyse/figures.rs",),
     "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
