@@ -72,10 +72,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     "host": ("analyse/figures.rs -> analyse/prefetch.rs -> analyse/figures.rs",),
     "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
     "recipe": ("desc.rs -> mix.rs -> desc.rs",),
-    "record": (
-        "arena/buffers.rs -> arena/mod.rs -> arena/buffers.rs",
-        "options.rs -> system/mod.rs -> options.rs",
-    ),
     "record-heap": ("lib.rs -> tell.rs -> lib.rs",),
     "record-plugin": (
         "blocks.rs -> session.rs -> blocks.rs",
