@@ -73,11 +73,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
     "recipe": ("desc.rs -> mix.rs -> desc.rs",),
     "record-heap": ("lib.rs -> tell.rs -> lib.rs",),
-    "record-plugin": (
-        "blocks.rs -> session.rs -> blocks.rs",
-        "system/arch/arm64.rs -> system/arch/mod.rs -> system/arch/arm64.rs",
-        "system/calls.rs -> system/world.rs -> system/calls.rs",
-    ),
     "sets": ("packed.rs -> store.rs -> packed.rs",),
     "try-preload": ("code.rs -> lib.rs -> code.rs",),
 }
