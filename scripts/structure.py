@@ -72,7 +72,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     "host": ("analyse/figures.rs -> analyse/prefetch.rs -> analyse/figures.rs",),
     "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
     "recipe": ("desc.rs -> mix.rs -> desc.rs",),
-    "sets": ("packed.rs -> store.rs -> packed.rs",),
     "try-preload": ("code.rs -> lib.rs -> code.rs",),
 }
 # Rules that are broken, by name, and why.
