@@ -71,7 +71,6 @@ KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
     "guest-agent": ("memhog.rs -> prepare.rs -> memhog.rs",),
     "host": ("analyse/figures.rs -> analyse/prefetch.rs -> analyse/figures.rs",),
     "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
-    "recipe": ("desc.rs -> mix.rs -> desc.rs",),
     "try-preload": ("code.rs -> lib.rs -> code.rs",),
 }
 # Rules that are broken, by name, and why.
