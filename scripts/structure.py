@@ -59,39 +59,7 @@ RULES = (
 )
 
 # Circles that there are, by crate, as they are printed.
-KNOWN_CYCLES: dict[str, tuple[str, ...]] = {
-    # A format says how its tables are described, and a description which format it means.
-    "pagetable": (
-        "compendia/table.rs -> formats/compendia.rs -> compendia/table.rs",
-        "desc.rs -> format.rs -> table.rs -> desc.rs",
-    ),
-    # A description names its design, and a design says which keys of a description it takes.
-    "tlb": ("desc.rs -> design/mod.rs -> design/skew.rs -> desc.rs",),
-    # Small circles of two or three files, mostly of a type and what it is made of: not worked on yet.
-    "frames": ("aged/layout.rs -> frames.rs -> aged/layout.rs",),
-    "guest-agent": ("memhog.rs -> prepare.rs -> memhog.rs",),
-    "host": ("analyse/figures.rs -> analyse/prefetch.rs -> analyse/figures.rs",),
-    "isa": ("capstones.rs -> lib.rs -> capstones.rs",),
-    "recipe": ("desc.rs -> mix.rs -> desc.rs",),
-    "record": (
-        "arena/buffers.rs -> arena/mod.rs -> arena/buffers.rs",
-        "options.rs -> system/mod.rs -> options.rs",
-    ),
-    "record-heap": ("lib.rs -> tell.rs -> lib.rs",),
-    "record-plugin": (
-        "blocks.rs -> session.rs -> blocks.rs",
-        "system/arch/arm64.rs -> system/arch/mod.rs -> system/arch/arm64.rs",
-        "system/calls.rs -> system/world.rs -> system/calls.rs",
-    ),
-    "sets": ("packed.rs -> store.rs -> packed.rs",),
-    "trace": ("files/copy.rs -> foreign/champsim.rs -> files/mod.rs -> files/copy.rs",),
-    "try-preload": ("code.rs -> lib.rs -> code.rs",),
-    "walker": ("below.rs -> walker.rs -> below.rs",),
-    "workload": (
-        "generator.rs -> program.rs -> generator.rs",
-        "gpu/registry.rs -> registry.rs -> gpu/registry.rs",
-    ),
-}
+KNOWN_CYCLES: dict[str, tuple[str, ...]] = {}
 # Rules that are broken, by name, and why.
 KNOWN_BREACHES: dict[str, str] = {}
 

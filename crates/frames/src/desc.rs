@@ -1,11 +1,34 @@
 //! The description of physical memory: size, allocator parameters, and the state of free memory before the program
 //! starts. Fragmentation (FMFI target, memhog) and aging decide how many huge pages the kernel can allocate.
 
-use crate::Aged;
 use mmulab_addr::{BASE_BYTES, PageOrder, parse_bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Memory that cannot be as described.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("memory.{key}: {what}")]
+pub struct MemoryError {
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong and what to do.
+    pub what: String,
+}
+
+/// What memory has been through before the program starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Aged {
+    /// Nothing: all of it is free, in an order that no boot leaves it in.
+    #[default]
+    Off,
+    /// The boot of a small guest.
+    Booted,
+    /// A boot, and then builds, the reading of files, and many short processes.
+    Used,
+}
 
 /// What occupies memory before the program starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::{
-    Fragment, MemoryDesc, aged,
+    Fragment, FrameCounts, MemoryDesc, MemoryError, Mobility, aged,
     buddy::{BLOCK_ORDER, Buddy},
     cleared::Cleared,
     fragment::{self, Occupied},
@@ -19,53 +19,6 @@ use crate::{
     vm_phys::{self, Pool, VmPhys},
 };
 use mmulab_addr::{PageOrder, Pfn};
-use schemars::JsonSchema;
-use serde::Serialize;
-use thiserror::Error;
-
-/// Whether the contents of frames could be moved elsewhere (Linux's migrate types).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Mobility {
-    /// The kernel's own: page tables.
-    Unmovable = 0,
-    /// The program's.
-    Movable = 1,
-    /// Caches the kernel can drop.
-    Reclaimable = 2,
-}
-
-impl Mobility {
-    pub(crate) const COUNT: usize = 3;
-    pub(crate) const ALL: [Self; Self::COUNT] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
-}
-
-/// Memory that cannot be as described.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("memory.{key}: {what}")]
-pub struct MemoryError {
-    /// The key.
-    pub key: &'static str,
-    /// What is wrong and what to do.
-    pub what: String,
-}
-
-/// What the allocator did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FrameCounts {
-    /// Blocks split in two.
-    pub splits: u64,
-    /// Pairs of buddies merged.
-    pub merges: u64,
-    /// Blocks taken from another mobility's lists.
-    pub steals: u64,
-    /// Per-CPU lists refilled.
-    pub refills: u64,
-    /// Per-CPU lists relieved.
-    pub reliefs: u64,
-    /// Requests that found no block, per-CPU lists included.
-    pub refusals: u64,
-}
 
 /// Which system's allocator hands memory out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

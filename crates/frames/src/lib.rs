@@ -3,6 +3,7 @@
 mod aged;
 mod buddy;
 mod cleared;
+mod counts;
 mod desc;
 mod fragment;
 mod frames;
@@ -10,10 +11,12 @@ mod freebsd;
 mod held;
 mod linux;
 mod lists;
+mod mobility;
 mod phys;
 mod vm_phys;
 
-pub use aged::Aged;
-pub use desc::{Fragment, MemoryDesc};
-pub use frames::{Allocator, FrameCounts, Frames, MemoryError, Mobility};
+pub use counts::FrameCounts;
+pub use desc::{Aged, Fragment, MemoryDesc, MemoryError};
+pub use frames::{Allocator, Frames};
+pub use mobility::Mobility;
 pub use phys::PhysMem;

@@ -9,6 +9,7 @@ mod plan;
 mod prepare;
 mod processes;
 mod run;
+mod tunables;
 
 use mmulab_visible::visible;
 use std::process::ExitCode;

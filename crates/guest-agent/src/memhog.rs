@@ -7,8 +7,8 @@
 
 use crate::{
     plan::Memhog,
-    prepare::tell_kernel,
     processes::{FRAME, PAGE, PRESENT},
+    tunables::tell_kernel,
 };
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;

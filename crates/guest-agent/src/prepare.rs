@@ -1,12 +1,7 @@
 //! What a kernel leaves to its first program.
 
-use crate::{memhog, plan::Plan};
-use std::{
-    ffi::CString,
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use crate::{memhog, plan::Plan, tunables::tell_kernel};
+use std::{ffi::CString, fs, io, path::Path};
 
 fn mount(kind: &str, at: &str) -> Result<(), String> {
     let refused = |e: io::Error| format!("{at}: {e}");
@@ -48,15 +43,6 @@ pub fn system(plan: &Plan) -> Result<(), String> {
         tell_kernel(path, value)?;
     }
     plan.memhog.map_or(Ok(()), memhog::hold)
-}
-
-/// Writes to a file of the kernel's.
-pub fn tell_kernel(path: &str, value: &str) -> Result<(), String> {
-    let file = fs::OpenOptions::new().write(true).open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => format!("{path}: this kernel has no such file"),
-        _ => format!("{path}: {e}"),
-    })?;
-    (&file).write_all(value.as_bytes()).map_err(|e| format!("{path}: '{value}': {e}"))
 }
 
 /// The serial line that is not the kernel's console.

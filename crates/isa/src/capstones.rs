@@ -1,6 +1,6 @@
 //! AArch64 and RISC-V, by capstone.
 
-use crate::{Decoded, unknown};
+use crate::decoded::{Decoded, unknown};
 use capstone::arch::{arm64::Arm64Reg, riscv::RiscVReg};
 use capstone::{
     Capstone, Insn, RegId,

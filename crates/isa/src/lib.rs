@@ -4,21 +4,13 @@
 //! know depends on nothing and takes one cycle, and [`Decoded::unknown`] counts it.
 
 mod capstones;
+mod decoded;
 mod x86;
 
-use mmulab_dataflow::Inst;
-use mmulab_trace::Isa;
+pub use decoded::Decoded;
 
-/// A block of code, decoded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decoded {
-    /// Its instructions, in order: as many as were asked for.
-    pub insts: Vec<Inst>,
-    /// Length of each instruction in bytes; 0 for one that was not decoded.
-    pub lengths: Vec<u8>,
-    /// Instructions that the decoder does not know, or whose bytes are missing.
-    pub unknown: u32,
-}
+use decoded::unknown;
+use mmulab_trace::Isa;
 
 /// Decoders of one instruction set.
 pub struct Decoder(Kind);
@@ -51,9 +43,4 @@ impl Decoder {
         decoded.lengths.resize(wanted, 0);
         decoded
     }
-}
-
-/// What stands for an instruction that is not known.
-fn unknown() -> Inst {
-    Inst { class: mmulab_dataflow::Class::Int, ..Inst::default() }
 }

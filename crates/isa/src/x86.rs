@@ -1,6 +1,6 @@
 //! x86-64, by iced-x86.
 
-use crate::{Decoded, unknown};
+use crate::decoded::{Decoded, unknown};
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
     Register,

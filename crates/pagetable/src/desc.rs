@@ -2,7 +2,7 @@
 //! kind. Kinds, their names and parameters come from the list of formats. `TableDesc::complete` fills in defaults and
 //! rejects combinations that no table can have.
 
-use crate::{Format, format::TableFormat};
+use crate::{CompendiaDesc, CuckooDesc, Format, OpenDesc, table_format::TableFormat};
 use mmulab_addr::PageOrder;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -195,6 +195,31 @@ impl TableDesc {
     /// Any other number of levels.
     pub fn x86(levels: u8) -> Result<Self, String> {
         Self::new(TableKind::X86, levels)
+    }
+
+    /// A four- or five-level Compendia table.
+    ///
+    /// # Errors
+    /// Any other number of levels, or parameters that cannot be followed.
+    pub fn of_compendia(levels: u8, desc: CompendiaDesc) -> Result<Self, String> {
+        let levels = levels.try_into()?;
+        Self { kind: TableKind::Compendia, levels, compendia: Some(desc), ..Self::default() }.complete()
+    }
+
+    /// An elastic cuckoo table for 48-bit addresses.
+    ///
+    /// # Errors
+    /// Parameters that cannot be followed.
+    pub fn of_cuckoo(desc: CuckooDesc) -> Result<Self, String> {
+        Self { kind: TableKind::Cuckoo, cuckoo: Some(desc), ..Self::default() }.complete()
+    }
+
+    /// A hashed table for 48-bit addresses.
+    ///
+    /// # Errors
+    /// Parameters that cannot be followed.
+    pub fn of_hashed(desc: OpenDesc) -> Result<Self, String> {
+        Self { kind: TableKind::Open, hashed: Some(desc), ..Self::default() }.complete()
     }
 
     /// Whether it has pages of `order`.

@@ -1,10 +1,10 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
-use crate::{Format, Leaf, Next, Rights, Root, Step, geometry::ENTRIES, hashed};
-use mmulab_addr::{PhysAddr, Prot, VirtAddr};
+use crate::{Format, Leaf, Next, Rights, Root, Step, geometry::ENTRIES, hashed, leaf_bits::Bits};
+use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::Write;
 
 /// A table or node to be drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,18 +145,6 @@ impl Drawing<'_> {
     }
 }
 
-/// Rights, and the accessed and the dirty bit: `rw-ad`, each `-` where it is clear.
-pub struct Bits(pub Leaf);
-
-impl Display for Bits {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Leaf { prot, accessed, dirty, .. } = self.0;
-        let rights = [(prot.has(Prot::R), 'r'), (prot.has(Prot::W), 'w'), (prot.has(Prot::X), 'x')];
-        let set = rights.into_iter().chain([(accessed, 'a'), (dirty, 'd')]);
-        set.map(|(is_set, letter)| if is_set { letter } else { '-' }).try_for_each(|letter| f.write_char(letter))
-    }
-}
-
 /// Whether an entry goes on with a run of `count` entries right before it: the same again, or the next page.
 fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
     match (run, what) {
@@ -172,7 +160,7 @@ fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
 mod tests {
     use super::*;
     use crate::{CompendiaDesc, Marks, Share, Table, TableDesc, TableFrames};
-    use mmulab_addr::{PageOrder, Pfn, Vpn};
+    use mmulab_addr::{PageOrder, Pfn, Prot, Vpn};
 
     struct Bump(u64);
 

@@ -1,5 +1,5 @@
-//! Values that a page walk passes on: access rights, the next entry to read, the leaf PTE, and the line of entries
-//! for the TLBs. All page-table formats share these types.
+//! Values that a page walk passes on: access rights, the next entry to read, and the leaf PTE. All page-table formats
+//! share these types.
 //!
 //! ```text
 //! Step (address of an entry) --read--> bits --decode--> Table(Step)   read the next entry
@@ -7,7 +7,6 @@
 //!                                                       NotPresent    no page is mapped
 //! ```
 
-use crate::Format;
 use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
 
 /// What the entries above have granted so far; a walk ends with the least of all levels (Intel SDM vol. 3A,
@@ -96,20 +95,4 @@ impl Leaf {
     pub const fn allows(&self, access: Access) -> bool {
         self.prot.allows(access)
     }
-}
-
-/// What a finished walk hands to the TLBs: the leaf, and the line of entries it was read from, for those designs
-/// that look at its neighbours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Walked {
-    /// The translation.
-    pub leaf: Leaf,
-    /// The 64-byte line that held its entry, as it is in memory after the walk.
-    pub line: [u64; 8],
-    /// Which of the eight entries it was.
-    pub slot: u8,
-    /// Its level.
-    pub level: u8,
-    /// The format, to decode the neighbours with.
-    pub format: Format,
 }

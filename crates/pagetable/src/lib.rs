@@ -23,11 +23,14 @@ mod frames;
 mod geometry;
 mod hardware;
 mod hashed;
+mod leaf_bits;
 mod radix;
 mod root;
 mod table;
-
-use formats::x86;
+mod table_format;
+mod tables;
+mod walked;
+mod x86;
 
 pub use compendia::{Marks, Share};
 pub use desc::{TableDesc, TableKind};
@@ -36,7 +39,9 @@ pub use flush::{Flush, Invalidate};
 pub use format::Format;
 pub use formats::params::*;
 pub use frames::{TableEvent, TableFrames};
-pub use hardware::{Leaf, Next, Rights, Step, Walked};
+pub use hardware::{Leaf, Next, Rights, Step};
 pub use hashed::{Found, Group, Hash, Hashing, Learned, Part, Probing, Read, Search, hash};
 pub use root::Root;
-pub use table::{Census, MapError, Probe, Table};
+pub use table::Table;
+pub use tables::{Census, MapError, Probe};
+pub use walked::Walked;

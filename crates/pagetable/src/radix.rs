@@ -9,10 +9,10 @@
 //! ```
 
 use crate::entry::Entries;
-use crate::format::{Group, TableFormat};
 use crate::geometry::{ENTRIES, ENTRY_BYTES};
-use crate::table::{BuiltFor, Moved, Tables};
-use crate::{Format, Leaf, MapError, Next, Probe, Root, Step, TableFrames};
+use crate::table_format::{BuiltFor, Group, TableFormat};
+use crate::tables::{Moved, Tables};
+use crate::{Leaf, MapError, Next, Probe, Root, Step, TableFrames};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
@@ -194,11 +194,6 @@ impl<F: TableFormat> BuiltFor<F> for Radix<F> {
 
 impl<F: TableFormat> Tables for Radix<F> {
     type Place = Path;
-
-    #[inline(always)]
-    fn format(&self) -> Format {
-        self.format.into()
-    }
 
     #[inline(always)]
     fn root(&self) -> Root {

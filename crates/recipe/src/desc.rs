@@ -1,7 +1,7 @@
 //! Schema of workload recipes (`workloads/NAME.toml`): one type per table and one field per key. Parser and JSON
 //! schema both derive from these types, so the comments of the fields are also the documentation of the keys.
 
-use crate::Mix;
+use crate::{Mix, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,25 +111,6 @@ pub struct Parameter {
     pub paper: Option<Value>,
     /// What it means, with its unit.
     pub about: String,
-}
-
-/// A whole number or a text.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Value {
-    /// A whole number.
-    Number(i64),
-    /// A text.
-    Text(String),
-}
-
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Number(n) => n.fmt(f),
-            Self::Text(text) => text.fmt(f),
-        }
-    }
 }
 
 /// What must be there, and where it comes from. What is fetched is kept in the cache.

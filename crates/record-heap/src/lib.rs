@@ -5,8 +5,6 @@
 //! threads that have the same memory one after the other, the first one's end is told first. What the allocator itself
 //! does in between (zeroing for calloc, copying for realloc, its own records) is outside of any object.
 
-#[path = "../../record/src/heap.rs"]
-mod heap;
 mod next;
 mod tell;
 

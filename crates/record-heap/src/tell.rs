@@ -1,7 +1,10 @@
 //! Tells the recorder, by a system call that is none: no registers change but those the calling convention gives up,
 //! errno stays as it is, and no memory is touched.
 
-use crate::heap::{CALL, FREE, MALLOC};
+#[path = "../../record/src/heap.rs"]
+mod heap;
+
+use heap::{CALL, FREE, MALLOC};
 use libc::{c_void, size_t};
 use std::arch::asm;
 

@@ -1,7 +1,7 @@
 //! Translated blocks. A block that is translated again with the same bytes keeps its number; with other bytes (code
 //! made at run time) it gets a new one.
 
-use crate::session;
+use crate::{session, slots};
 use mmulab_record::{
     arena::{BUFFER_WORDS, FULL_WORDS},
     words,
@@ -50,7 +50,7 @@ pub fn number(start: u64, instructions: u32, bytes: &[u8]) -> u32 {
         }
         arena.slot(slot).next.store(after, Ordering::Release);
         if after % BUFFER_WORDS >= FULL_WORDS && !arena.give_words(slot, true, || {}) {
-            session::lose("definitions of code: there was no buffer left");
+            slots::lose("definitions of code: there was no buffer left");
             arena.rewind(slot);
         }
     }

@@ -1,10 +1,10 @@
 //! The system calls that change an address space, make processes or end them.
 
 use crate::{
-    exec, initial,
+    exec, memory_map,
     order::ORDER,
-    session::{self, tell},
-    thread,
+    session, slots,
+    telling::{self, tell},
 };
 use mmulab_addr::{PageOrder, Prot, VirtAddr};
 use mmulab_record::{Image, Message, arena::Arena, child_ended, heap};
@@ -115,9 +115,9 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
             }
             ORDER.unlock();
         }
-        Call::Exit if thread::live().count() > 1 => {
+        Call::Exit if slots::live().count() > 1 => {
             tell(index, &Message::ExitThread);
-            thread::retire(index);
+            slots::retire(index);
             return;
         }
         Call::Exit | Call::ExitGroup => {
@@ -129,7 +129,7 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
             ORDER.lock();
             if call == Call::Shmdt {
                 // Afterwards nobody knows how long it was.
-                let attached = initial::mappings().into_iter().find(|m| Some(m.start) == at_host(args[0]));
+                let attached = memory_map::mappings().into_iter().find(|m| Some(m.start) == at_host(args[0]));
                 DETACHING.set(attached.map_or(0, |m| m.end - m.start));
             }
         }
@@ -160,7 +160,7 @@ pub fn leave(index: u32, result: i64) {
     }
     if matches!(call, Call::Execve | Call::Execveat) {
         // A program that is executed does not come back.
-        session::tell_surely(index, &Message::Stayed);
+        telling::tell_surely(index, &Message::Stayed);
         return;
     }
     // Errors are the last page of numbers.
@@ -342,11 +342,11 @@ pub extern "C" fn in_copy() {
     let copy = COPY.lock().unwrap_or_else(PoisonError::into_inner).take();
     // Forks of QEMU's own are nothing of ours.
     if let Some(image) = copy {
-        thread::forget_all();
+        slots::forget_all();
         ORDER.unlock();
         INSIDE.set(None);
         // Without a slot nothing is recorded; the launcher sees the process end.
-        if session::become_image(&image).is_err() {
+        if telling::become_image(&image).is_err() {
             session::arena().into_iter().for_each(Arena::count_unseen);
         }
     }

@@ -5,8 +5,9 @@ use crate::{
     guest,
     handover::Handover,
     room::Room,
-    session::{self, Session, tell},
-    thread,
+    session::{self, Session},
+    slots,
+    telling::{self, tell},
 };
 use mmulab_record::{Image, Message, command_line, elf, qemu_for};
 use std::{
@@ -38,7 +39,7 @@ pub fn follow(index: u32, at: Option<(i32, i32)>, path: u64, argv: u64, envp: u6
         Tried::Failed(path, why) => (path.display().to_string(), why),
     };
     let pid = session::image().pid;
-    session::tell_surely(
+    telling::tell_surely(
         index,
         &Message::Escaped { what: format!("{program} (process {pid}) ran outside the emulator: {why}") },
     );
@@ -68,7 +69,7 @@ fn become_next(session: &Session, index: u32, at: Option<(i32, i32)>, path: u64,
         Ok(both) => both,
         Err(why) => return failed(why),
     };
-    let Some(tid) = thread::number(index).map(|slot| session.arena.slot(slot).tid.load(Ordering::Relaxed)) else {
+    let Some(tid) = slots::number(index).map(|slot| session.arena.slot(slot).tid.load(Ordering::Relaxed)) else {
         return failed("its thread is not recorded".into());
     };
     let mut room = Room::make(session);

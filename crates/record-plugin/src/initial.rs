@@ -1,15 +1,25 @@
 //! What is mapped when a program begins: its file, its interpreter and its stack. QEMU loads them itself, without
 //! system calls a plugin could see, so they are found in the process's own memory map.
 
-use crate::session::Session;
+use crate::{
+    memory_map::{Mapping, mappings},
+    session::{self, Session, say},
+    slots,
+};
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
 use mmulab_elf::Segment;
+use mmulab_record::{Message, arena::BUFFER_WORDS, words};
 use mmulab_trace::{Backing, Event, ImageSegment, MapFlags};
 use std::{
-    fs::File,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+/// Whether that was told.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
@@ -18,53 +28,36 @@ const USUAL_STACK: u64 = 8 << 20;
 /// code. What may lie behind is the program's, which begins to map.
 const EMULATORS_MAX: u64 = 2 * BASE_BYTES;
 
-/// Where the system shows a process's memory map.
-const MAP: &str = "/proc/self/maps";
-
-/// A line of /proc/self/maps.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mapping {
-    pub start: u64,
-    pub end: u64,
-    pub prot: Prot,
-    pub offset: u64,
-    pub path: String,
+/// What is mapped is told by others, when there is anything to tell.
+pub fn told_already() {
+    BEGUN.store(true, Ordering::Release);
 }
 
-/// The memory map of this process, opened before it enters a root directory without /proc.
-static KEPT: Mutex<Option<File>> = Mutex::new(None);
-
-/// Keeps the memory map at hand until it was read again.
-pub fn keep_map() {
-    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = File::open(MAP).ok();
+/// Tells what was mapped when the program began, before anything else is told. `index`: the first thread.
+pub fn begin(index: u32) {
+    if BEGUN.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    if let (Some(session), Some(number)) = (session::current(), slots::number(index)) {
+        let (events, missing) = events(session, session::base().unwrap_or(0), first_access(index));
+        say(number, &Message::Events(events));
+        missing.iter().for_each(|what| slots::lose(what));
+        session.program_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
 }
 
-/// The memory map of this process.
-pub fn mappings() -> Vec<Mapping> {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let text = match kept {
-        Some(file) => std::io::read_to_string(file),
-        None => std::fs::read_to_string(MAP),
-    };
-    text.unwrap_or_default().lines().filter_map(parse).collect()
-}
-
-fn parse(line: &str) -> Option<Mapping> {
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let rights = fields.next()?.as_bytes();
-    let may = |(place, letter)| rights.get(place) == Some(&letter);
-    let prot = [b'r', b'w', b'x'].into_iter().enumerate().map(|right| u8::from(may(right)) << right.0).sum();
-    let prot = Prot::from_bits(prot);
-    let offset = fields.next()?;
-    let path = fields.nth(2).unwrap_or_default().trim();
-    Some(Mapping { start: hex(start)?, end: hex(end)?, prot, offset: hex(offset)?, path: path.into() })
+/// The first address accessed by the thread at `index` among the words it still holds.
+fn first_access(index: u32) -> Option<u64> {
+    let (arena, number) = (session::arena()?, slots::number(index)?);
+    let next = arena.slot(number).next.load(Ordering::Relaxed);
+    let words = arena.stretch(next / BUFFER_WORDS * BUFFER_WORDS, (next % BUFFER_WORDS) as u32);
+    let is_access = |word: &&u64| !matches!(*word & words::KIND, words::BLOCK | words::NOTE);
+    words.iter().find(is_access).map(|&word| words::address(word))
 }
 
 /// The events that map what is there, and what was not found. `base`: where QEMU has the program's address 0;
 /// `on_stack`: an address on the stack.
-pub fn events(session: &Session, base: u64, on_stack: Option<u64>) -> (Vec<Event>, Vec<String>) {
+fn events(session: &Session, base: u64, on_stack: Option<u64>) -> (Vec<Event>, Vec<String>) {
     let (mut events, mut missing) = (Vec::new(), Vec::new());
     let now: Vec<Mapping> = mappings().into_iter().filter(|m| !session.before.contains(m)).collect();
     let mut interpreter = load(&session.program, &now, base, &mut events, &mut missing);
@@ -207,21 +200,7 @@ fn up(address: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_a_memory_map_are_read() {
-        let line = "7f0000001000-7f0000003000 r--p 00002000 fe:00 1234      /lib/with a space.so";
-        let expected = Mapping {
-            start: 0x7f00_0000_1000,
-            end: 0x7f00_0000_3000,
-            prot: Prot::R,
-            offset: 0x2000,
-            path: "/lib/with a space.so".into(),
-        };
-        assert_eq!(parse(line), Some(expected));
-        assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0").unwrap().path, "");
-        assert!(mappings().iter().any(|m| m.path == "[stack]"));
-    }
+    use crate::memory_map::parse;
 
     #[test]
     fn pages_of_the_emulator_follow_what_was_mapped_last() {

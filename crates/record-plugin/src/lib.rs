@@ -11,10 +11,13 @@ mod exec;
 mod guest;
 mod handover;
 mod initial;
+mod memory_map;
 mod order;
 mod room;
 mod session;
+mod slots;
 mod system;
+mod telling;
 mod thread;
 
 use api::{Api, Id, Info, MemInfo, Tb};
@@ -111,7 +114,7 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         };
         let (program, before, program_fd) = (PathBuf::new(), Vec::new(), None.into());
         let session = session::Session { arena, arena_path, settings, api, isa, program, program_fd, before };
-        session::start(session, &image)?;
+        telling::start(session, &image)?;
         return match session::current() {
             Some(session) if !system::install(&session.api, id, isa, system.monitor, system.with_kernel) => {
                 Err(format!("systems for {target} are not supported"))
@@ -120,16 +123,16 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         };
     }
     let named = program().ok_or("QEMU's command line names no program")?;
-    let before = initial::mappings();
+    let before = memory_map::mappings();
     if let (Some(root), Some(directory)) = (handed("root-fd")?, handed("directory-fd")?) {
-        initial::keep_map();
+        memory_map::keep_map();
         handover::go_inside(root, directory)?;
     }
     // The program may change its directory later.
     let program = std::path::absolute(&named).unwrap_or(named);
     let program_fd = handed("program-fd")?.into();
     let session = session::Session { arena, arena_path, settings, api, isa, program, program_fd, before };
-    session::start(session, &image)?;
+    telling::start(session, &image)?;
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_copy)) };
     if let Some(session) = session::current() {

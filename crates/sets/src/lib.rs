@@ -5,6 +5,7 @@
 //! entries that are for many keys.
 
 mod desc;
+mod keys;
 mod packed;
 mod ranges;
 mod recency;
@@ -13,8 +14,9 @@ mod store;
 mod wide;
 
 pub use desc::{Replacement, Ways, geometry};
+pub use keys::Keys;
 pub use packed::Packed;
 pub use ranges::Ranges;
 pub use sets::{EMPTY, Put, Sets, prefetch};
-pub use store::{Keys, Store};
+pub use store::Store;
 pub use wide::Wide;

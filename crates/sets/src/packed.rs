@@ -3,7 +3,7 @@
 
 use crate::{
     EMPTY,
-    store::{Keys, prefetch_all},
+    keys::{Keys, prefetch_all},
 };
 
 /// One bit for each of the four that equals `key`.

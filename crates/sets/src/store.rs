@@ -1,32 +1,7 @@
 //! Where keys are kept: one kind of storage per shape, chosen once, so that searches run at the speed of the shape at
 //! hand.
 
-use crate::{Packed, Replacement, Sets, Wide, prefetch};
-
-/// Sets of keys with their order of use.
-pub trait Keys {
-    /// Ways from one set to the next in what is kept beside the keys.
-    fn stride(&self) -> usize;
-    /// The way of `set` that has `key`.
-    fn find(&self, set: usize, key: u64) -> Option<usize>;
-    /// The way was used.
-    fn touch(&mut self, set: usize, way: usize);
-    /// Takes in a key without a look whether it is there, most recently used: its way, and the key that went for it or
-    /// [`crate::EMPTY`].
-    /// `room` tells whether the array has an empty way anywhere.
-    fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
-    /// As `count` calls of [`Self::admit`] with the key that all ways of the full set have. The ways then, four bits
-    /// each, the most recently used lowest; `None`, and nothing has happened, where the order is not kept so.
-    fn turn(&mut self, _set: usize, _count: u64) -> Option<u64> {
-        None
-    }
-    /// The key in a way, [`crate::EMPTY`] if none.
-    fn key(&self, set: usize, way: usize) -> u64;
-    /// Empties a way.
-    fn remove(&mut self, set: usize, way: usize);
-    /// Has the host bring a set near: a hint without effect on any result.
-    fn prefetch(&self, set: usize);
-}
+use crate::{Keys, Packed, Replacement, Sets, Wide};
 
 /// The policies that are not LRU. Not inlined: the common shapes should not carry this code around.
 impl Keys for Sets {
@@ -59,14 +34,6 @@ impl Keys for Sets {
 
     fn prefetch(&self, set: usize) {
         self.prefetch(set);
-    }
-}
-
-/// Asks the host for every line of `keys`.
-#[inline(always)]
-pub(crate) fn prefetch_all(keys: &[[u64; 4]]) {
-    for line in keys.chunks(2) {
-        prefetch(line);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     EMPTY,
+    keys::{Keys, prefetch_all},
     packed::equal,
-    store::{Keys, prefetch_all},
 };
 
 /// Tags compared before anybody asks whether one was equal.

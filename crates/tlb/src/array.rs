@@ -6,7 +6,7 @@ mod build;
 use crate::{
     CoalescingCounts, Entry, MirrorCounts, Placement, PredictorCounts,
     classes::{COALESCED, MAX_CLASSES},
-    design::{Change, FillInput, Kind, Line, Looks, Storage, zen},
+    design::{Change, FillInput, Kind, Line, Looks, OwnStorage, Storage, zen},
     key::Value,
     pages::{Gone, Slot},
     predictor::Predictor,
@@ -47,7 +47,7 @@ pub struct Array {
     group: Option<PageOrder>,
     looks: Looks,
     coalescing: CoalescingCounts,
-    kind: Kind,
+    kind: Kind<OwnStorage>,
 }
 
 /// A predictor, and what searching by its guesses took.

@@ -1,7 +1,7 @@
 //! Description of TLBs in a machine file: the arrays of both levels, the design of their entries, and the rules
 //! between arrays (inclusion, ASID bits, coalescing). The types hold values only; `Hierarchy` gives them effect.
 
-use crate::design::Design;
+use crate::Design;
 use mmulab_addr::{PageOrder, Side};
 use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
@@ -261,22 +261,6 @@ pub enum Coalescing {
     Instruction,
     /// None.
     None,
-}
-
-impl Coalescing {
-    /// The array as it is under this rule.
-    pub(crate) fn limit(self, desc: &ArrayDesc) -> ArrayDesc {
-        let on = match self {
-            Self::Both => true,
-            Self::Data => desc.side == Placement::Data,
-            Self::Instruction => desc.side == Placement::Instruction,
-            Self::None => false,
-        };
-        if on || !desc.design.about().coalesces {
-            return desc.clone();
-        }
-        ArrayDesc { design: Design::Plain, group: None, mix: None, ..desc.clone() }
-    }
 }
 
 /// How the arrays work together.

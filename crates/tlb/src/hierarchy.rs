@@ -11,7 +11,7 @@ mod share;
 mod sum;
 
 use crate::{
-    ArrayDesc, Entry, GeometryError, HierarchyDesc, Inclusion, SideCounts,
+    ArrayDesc, Coalescing, Design, Entry, GeometryError, HierarchyDesc, Inclusion, Placement, SideCounts,
     array::Array,
     design::{Looks, names},
     levels::Levels,
@@ -72,6 +72,22 @@ impl Query {
     #[inline(always)]
     fn new(asid: Asid, va: VirtAddr, access: Access) -> Self {
         Self { asid, va, vpn: va.vpn(), access, side: access.side() as usize }
+    }
+}
+
+impl Coalescing {
+    /// The array as it is under this rule.
+    fn limit(self, desc: &ArrayDesc) -> ArrayDesc {
+        let on = match self {
+            Self::Both => true,
+            Self::Data => desc.side == Placement::Data,
+            Self::Instruction => desc.side == Placement::Instruction,
+            Self::None => false,
+        };
+        if on || !desc.design.about().coalesces {
+            return desc.clone();
+        }
+        ArrayDesc { design: Design::Plain, group: None, mix: None, ..desc.clone() }
     }
 }
 

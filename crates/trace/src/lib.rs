@@ -13,6 +13,8 @@ mod event;
 mod files;
 #[cfg(feature = "files")]
 mod foreign;
+#[cfg(feature = "files")]
+mod full_read;
 mod isa;
 #[cfg(feature = "files")]
 mod lines;
@@ -50,6 +52,3 @@ pub use source::{Loads, Member, Mixed, Source, TraceInfo, Verified};
 pub use summary::{MappingSummary, Summary, summarize};
 #[cfg(feature = "files")]
 pub use text::{TextReader, TextWriter, line_of_event, write_batch, write_description};
-
-#[cfg(feature = "files")]
-pub(crate) use files::read_up_to;

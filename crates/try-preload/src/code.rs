@@ -4,7 +4,7 @@
 //! ones: it is made beside the code, and mremap then puts it in the code's place in one step. The bytes at each address
 //! stay the same, so that code may even be running there. Only whole aligned 2 MB of a mapping are moved.
 
-use crate::HUGE;
+use crate::advice::HUGE;
 use libc::c_void;
 use std::ptr::null_mut;
 

@@ -9,9 +9,11 @@
 //! tunable. `MMULAB_TRY_REPORT` names a directory in which a file per process says that the library was there, and what
 //! it did.
 
+mod advice;
 mod code;
 mod mosaic;
 
+use advice::{HUGE, LEAST, advise};
 use libc::{c_int, c_void, off64_t, size_t};
 use std::{
     ffi::CString,
@@ -29,11 +31,6 @@ const CODE: u8 = 4;
 const MOSAIC: u8 = 8;
 /// Set once by [`begin`], before the program runs; a mapping made earlier is left alone.
 static DO: AtomicU8 = AtomicU8::new(0);
-
-/// Bytes of a huge page: mappings that have none keep their base pages.
-pub(crate) const HUGE: usize = 2 << 20;
-/// Least length of a mapping that is advised: mTHP sizes begin below 2 MB.
-const LEAST: size_t = 64 << 10;
 
 /// A mapping as the program asks for it, with the advice or the pool added.
 ///
@@ -71,17 +68,6 @@ unsafe fn map(
         }
     }
     mapped
-}
-
-/// Advises huge pages or base pages, and leaves errno as it was: the program does not know of this call.
-fn advise(at: *mut c_void, bytes: size_t, advice: c_int) {
-    // SAFETY: errno is this thread's; the range is a mapping that was just made, and advice does not change its
-    // contents.
-    unsafe {
-        let before = *libc::__errno_location();
-        libc::madvise(at, bytes, advice);
-        *libc::__errno_location() = before;
-    }
 }
 
 /// mmap(2).

@@ -12,7 +12,10 @@
 //! mappings get; a last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole
 //! heap at its first allocation (tunable `top_pad`), so that it can be advised before the program stores to it.
 
-use crate::{HUGE, LEAST, advise, code::mappings};
+use crate::{
+    advice::{HUGE, LEAST, advise},
+    code::mappings,
+};
 use libc::{c_int, c_void};
 use std::{
     ffi::CString,

@@ -20,6 +20,7 @@ mod nested_tlb;
 mod retention;
 mod search;
 mod slots;
+mod step;
 mod walk_cache;
 mod walker;
 
@@ -31,4 +32,5 @@ pub use nested::{Dimension, Memories, Nested, NestedContext, NestedDesc, NestedS
 pub use nested_tlb::{NestedTlbCounts, NestedTlbDesc};
 pub use retention::chance;
 pub use slots::WalkSlots;
-pub use walker::{Pace, Server, StepRecord, Walk, WalkContext, Walker};
+pub use step::{Pace, Server, StepRecord};
+pub use walker::{Walk, WalkContext, Walker};

@@ -1,25 +1,9 @@
 //! Generated traces: a running algorithm as a trace source, one batch at a time, without a trace file. Parts of the
 //! work, as several threads would share them, are separate sources.
 
-use crate::{emit::Emit, kernel::Kernel, memory::Contents, program::Program};
+use crate::{emit::Emit, kernel::Kernel, memory::Contents, part::Part, program::Program};
 use mmulab_addr::{Pid, Tid};
 use mmulab_trace::{Batch, Event, Isa, Source, TraceError, TraceErrorKind, TraceInfo};
-
-/// Which part of an algorithm's work is told of: part `index` of `count`, as its threads would divide it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// From 0.
-    pub index: u64,
-    /// At least 1.
-    pub count: u64,
-}
-
-impl Part {
-    /// All of it.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-    /// Rounds that a part takes at once where parts take turns, as with OpenMP's `schedule(static, 64)`.
-    pub const TURN: u64 = 64;
-}
 
 const GIB: f64 = (1u64 << 30) as f64;
 

@@ -4,6 +4,7 @@
 //! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in
 //! which it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
+mod described;
 mod division;
 mod emit;
 mod generator;
@@ -15,6 +16,7 @@ mod kernels;
 mod layout;
 mod memory;
 mod native;
+mod part;
 mod program;
 mod query;
 mod ranks;
@@ -24,11 +26,12 @@ mod seed;
 mod testing;
 mod twin;
 
-pub use generator::{Generator, Part};
+pub use generator::Generator;
 pub use kernel::Kernel;
 pub use kernels::NAMES;
 pub use layout::{Layout, Records, Region};
 pub use memory::{Array, Chain, Contents, Kept, Memory, Setup, Word};
 pub use native::Done;
+pub use part::Part;
 pub use registry::{GenerateError, NativeError, list, open, run_native};
 pub use twin::{TwinError, Twins, before_gate, compare};

@@ -2,10 +2,10 @@
 
 use crate::{
     division::{Division, Place},
-    generator::Part,
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Cell, Chain, Memory, Setup},
+    part::Part,
 };
 use mmulab_addr::Tid;
 use mmulab_trace::Loads;
@@ -298,7 +298,7 @@ mod tests {
     fn fills<D: Describe>(keys: &str) {
         let kernel = || {
             let pairs = keys.split('&').filter_map(|pair| pair.split_once('='));
-            crate::registry::built::<D>(pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()).unwrap().0
+            crate::kernels::built::<D>(pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()).unwrap().0
         };
         let mut program = Program::new(kernel(), Manner { init: true, ..Manner::default() }).unwrap();
         program.build();
@@ -338,7 +338,7 @@ mod tests {
         fills::<CannealDesc>("elements=1024");
         fills::<StreamClusterDesc>("points=200&dimensions=16");
         fills::<McfDesc>("nodes=300&arcs=3000");
-        let chain = crate::registry::built::<CodeChainDesc>(Default::default()).unwrap().0;
+        let chain = crate::kernels::built::<CodeChainDesc>(Default::default()).unwrap().0;
         assert!(Program::new(chain, Manner { init: true, ..Manner::default() }).unwrap().filling > 0);
     }
 }

@@ -261,7 +261,7 @@ mod tests {
         let kernel = || {
             let pairs = keys.split('&').filter_map(|pair| pair.split_once('='));
             let keys = pairs.map(|(key, value)| (key.to_owned(), value.into())).collect();
-            crate::registry::built::<D>(keys).unwrap_or_else(|e| panic!("{}: {e}", D::NAME)).0
+            crate::kernels::built::<D>(keys).unwrap_or_else(|e| panic!("{}: {e}", D::NAME)).0
         };
         let real = model(kernel()).memory;
         let (told, instructions) = told(kernel());

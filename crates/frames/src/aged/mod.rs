@@ -10,19 +10,3 @@ mod observed;
 
 pub use layout::{Layout, lay};
 pub use observed::observed;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// What memory has been through before the program starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Aged {
-    /// Nothing: all of it is free, in an order that no boot leaves it in.
-    #[default]
-    Off,
-    /// The boot of a small guest.
-    Booted,
-    /// A boot, and then builds, the reading of files, and many short processes.
-    Used,
-}

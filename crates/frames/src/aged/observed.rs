@@ -1,7 +1,6 @@
 //! What was counted in guests, read from the file of observations.
 
-use super::Aged;
-use crate::Mobility;
+use crate::{Aged, Mobility};
 use std::sync::LazyLock;
 
 /// The observations; `scripts/aged/observe.py` makes them.

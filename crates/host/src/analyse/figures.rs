@@ -6,168 +6,17 @@
 //! `walk-loads-4k`, `walk-spread`, `strides`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
+    figure::{Confidence, Figure, Found, Take, WHOLE, Wanted, figure},
+    levels::{Levels, base_of, extra, extra_steps, tlb_levels, xs},
     prefetch,
     retention::{self, Costs, Left},
     shared,
-    stats::{RESAMPLES, interval, median, quantile, resample},
+    stats::{median, quantile},
     steps::{Knee, Level, Steps, departure, steps},
     translation::Translation,
     walks,
 };
-use crate::{
-    curve::{Curve, Point},
-    random::Random,
-};
-use serde::Serialize;
-
-/// How far a figure can be relied on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Confidence {
-    /// Nearly every resample shows it, within 15 % of its value.
-    High,
-    /// Four of five resamples show it, within half of its value.
-    Medium,
-    /// Anything less.
-    Low,
-}
-
-/// One figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// Its key.
-    pub name: String,
-    /// Its unit.
-    pub unit: &'static str,
-    /// The value; None where the curve does not show it.
-    pub value: Option<f64>,
-    /// 95 % of resamples of the repeats.
-    pub interval: Option<[f64; 2]>,
-    /// Of a knee: where a tenth of the accesses miss, and where nine tenths do.
-    pub blur: Option<[f64; 2]>,
-    /// Share of resamples that show it.
-    pub found: f64,
-    /// How far it can be relied on.
-    pub confidence: Confidence,
-    /// Repeats of each point.
-    pub repeats: usize,
-    /// The curve.
-    pub curve: String,
-    /// The way it was found, or the reason why it was not.
-    pub note: String,
-}
-
-/// Which repeats are looked at: all, or those of a resample.
-pub(super) struct Take(Option<Vec<usize>>);
-
-impl Take {
-    fn of(&self, values: &[f64]) -> Vec<f64> {
-        let Some(chosen) = &self.0 else { return values.to_vec() };
-        let some: Vec<f64> = chosen.iter().filter_map(|&i| values.get(i).copied()).collect();
-        // A point with fewer repeats than the others may have none of those.
-        if some.is_empty() { values.to_vec() } else { some }
-    }
-
-    pub(super) fn median(&self, values: &[f64]) -> f64 {
-        median(&self.of(values))
-    }
-
-    /// The mean without the highest tenth, which interrupts make: what the machine is like, its neighbours included.
-    pub(super) fn trimmed(&self, values: &[f64]) -> f64 {
-        let mut some = self.of(values);
-        some.sort_by(f64::total_cmp);
-        some.truncate((some.len() * 9).div_ceil(10));
-        some.iter().sum::<f64>() / some.len() as f64
-    }
-
-    /// The lower quartile: other programs can only add misses to a chase, so its quieter repeats are nearer to the
-    /// truth.
-    pub(super) fn quiet(&self, values: &[f64]) -> f64 {
-        quantile(&self.of(values), 0.25)
-    }
-
-    fn mean(&self, values: &[f64]) -> f64 {
-        let some = self.of(values);
-        some.iter().sum::<f64>() / some.len() as f64
-    }
-}
-
-/// All repeats.
-pub(super) const WHOLE: Take = Take(None);
-
-/// A value and, of knees, the blur.
-pub(super) type Found = Option<(f64, Option<[f64; 2]>)>;
-
-/// Finds a figure in a curve.
-pub(super) type Finder<'a> = &'a dyn Fn(&Take) -> Found;
-
-pub(super) struct Wanted<'a> {
-    pub name: String,
-    pub unit: &'static str,
-    pub curve: &'a Curve,
-    pub note: String,
-    pub missing: String,
-}
-
-pub(super) fn figure(wanted: Wanted, find: Finder) -> Figure {
-    let Wanted { name, unit, curve, note, missing } = wanted;
-    let repeats = curve.points.iter().map(|p| p.cycles.len()).max().unwrap_or(0);
-    let (value, blur) = find(&WHOLE).unzip();
-    let mut random = Random::new(repeats as u64);
-    let mut seen = Vec::new();
-    for _ in 0..RESAMPLES {
-        // The same repeats at every point: what disturbed one repeat disturbed its neighbours too.
-        let take = Take(Some(resample(repeats.max(1), &mut random)));
-        seen.extend(find(&take).map(|(value, _)| value));
-    }
-    let found = if value.is_some() { seen.len() as f64 / f64::from(RESAMPLES) } else { 0.0 };
-    let interval = value.and_then(|_| interval(&seen));
-    let confidence = match (value, interval) {
-        (Some(value), Some([low, high])) if repeats >= 3 => {
-            let wide = (high - low) / value.abs().max(f64::MIN_POSITIVE);
-            match (found, wide) {
-                (found, wide) if found >= 0.95 && wide <= 0.15 => Confidence::High,
-                (found, wide) if found >= 0.8 && wide <= 0.5 => Confidence::Medium,
-                _ => Confidence::Low,
-            }
-        }
-        _ => Confidence::Low,
-    };
-    let note = if value.is_some() { note } else { missing };
-    Figure {
-        name,
-        unit,
-        value,
-        interval,
-        blur: blur.flatten(),
-        found,
-        confidence,
-        repeats,
-        curve: curve.name.clone(),
-        note,
-    }
-}
-
-/// Cycles of a load that hits in the first level of everything, by the smallest control.
-fn base_of(curve: &Curve) -> f64 {
-    curve.points.first().map_or(1.0, |p| median(&p.control)).max(1.0)
-}
-
-/// Quiet cost of each point less that of its control, plus what a load of the first-level cache costs, so that steps
-/// are factors.
-fn extra(curve: &Curve, take: &Take) -> Vec<f64> {
-    let base = base_of(curve);
-    let one = |p: &Point| (take.quiet(&p.cycles) - take.quiet(&p.control) + base).max(base / 2.0);
-    curve.points.iter().map(one).collect()
-}
-
-fn xs(curve: &Curve) -> Vec<f64> {
-    curve.points.iter().map(|p| p.x as f64).collect()
-}
-
-fn extra_steps(curve: &Curve, take: &Take) -> Steps {
-    steps(&xs(curve), &extra(curve, take))
-}
+use crate::curve::{Curve, Point};
 
 /// Everything that these curves show.
 pub fn figures(curves: &[Curve]) -> Vec<Figure> {
@@ -342,26 +191,6 @@ fn overlap(curve: &Curve, name: &str, what: &str, cost: impl Fn(&Point, &Take) -
         let costs = costs(take);
         alone.then(|| (costs[0] / among(&costs), None))
     })
-}
-
-/// What a curve over pages shows of two TLB levels.
-pub(super) struct Levels {
-    pub first: Option<Knee>,
-    pub hit_cycles: Option<f64>,
-    pub second: Option<Knee>,
-    pub walk_cycles: Option<f64>,
-}
-
-pub(super) fn tlb_levels(curve: &Curve, take: &Take) -> Levels {
-    let (xs, ys) = (xs(curve), extra(curve, take));
-    let found = steps(&xs, &ys);
-    let beyond = found.levels.get(1).and_then(|level| departure(&xs, &ys, level));
-    Levels {
-        first: found.knees.first().copied(),
-        hit_cycles: found.levels.get(1).map(|l| l.cycles - found.levels[0].cycles),
-        second: beyond.map(|(knee, _)| knee),
-        walk_cycles: beyond.map(|(_, next)| next - found.levels[1].cycles),
-    }
 }
 
 /// Entries of both levels and the costs behind them.

@@ -1,6 +1,8 @@
 //! From curves to figures: pure functions over measured points, so that recorded curves test them.
 
+mod figure;
 mod figures;
+mod levels;
 mod prefetch;
 mod retention;
 mod shared;
@@ -9,4 +11,5 @@ mod steps;
 mod translation;
 mod walks;
 
-pub use figures::{Confidence, Figure, figures, noise};
+pub use figure::{Confidence, Figure};
+pub use figures::{figures, noise};

@@ -1,7 +1,7 @@
 //! What prefetchers do for a chase whose steps are all equal, by the curve `strides`: no load can begin before the one
 //! before it is done, so that any load faster than memory was brought ahead.
 
-use super::figures::{Figure, Take, Wanted, figure};
+use super::figure::{Figure, Take, Wanted, figure};
 use crate::curve::{Curve, Point};
 
 /// A step of one line: a stream, which prefetchers treat on its own.

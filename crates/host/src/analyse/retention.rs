@@ -12,7 +12,7 @@
 //!
 //! The two parameters are those whose costs come nearest to the timed ones.
 
-use super::figures::{Figure, Take, WHOLE, Wanted, figure};
+use super::figure::{Figure, Take, WHOLE, Wanted, figure};
 use crate::curve::{Curve, Pattern, Point};
 
 const LINE: f64 = 64.0;

@@ -2,7 +2,7 @@
 //! now, on average, not of how it was built.
 
 use super::{
-    figures::{Figure, Take, Wanted, figure},
+    figure::{Figure, Take, Wanted, figure},
     steps::monotone,
 };
 use crate::curve::{Curve, Point};

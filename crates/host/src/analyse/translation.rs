@@ -3,7 +3,7 @@
 //! The lines come in random order, many to a page. Of a TLB level with `entries`, all in use, the share `1 - entries /
 //! pages` of the loads misses.
 
-use super::figures::{Take, tlb_levels};
+use super::{figure::Take, levels::tlb_levels};
 use crate::{curve::Curve, region::PAGE};
 
 /// What misses of both TLB levels cost.

@@ -1,6 +1,6 @@
 //! Costs of a walk, and walks at once: by chases and by loads over base pages of which no TLB level holds a large part.
 
-use super::figures::{Figure, Take, Wanted, figure};
+use super::figure::{Figure, Take, Wanted, figure};
 use crate::curve::{Curve, Point};
 
 /// Beyond the control, at the only point.

@@ -13,9 +13,8 @@ use super::entry::{H, T};
 use super::requests::Requests;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE, Tree};
 use super::write::{clear_leaf, frames_of, middle, part, read_leaf, refresh, refresh_above, write_leaf};
-use crate::formats::compendia::Compendia;
-use crate::table::{Moved, Tables};
-use crate::{Census, Format, Leaf, MapError, Probe, Root, TableFrames, geometry, x86};
+use crate::tables::{Moved, Tables};
+use crate::{Census, Leaf, MapError, Probe, Root, TableFrames, geometry, x86};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 
@@ -173,11 +172,6 @@ impl Tables for MergedTree {
     type Place = (Id, usize);
 
     #[inline(always)]
-    fn format(&self) -> Format {
-        Compendia { levels: self.levels, marks: self.desc.marks }.into()
-    }
-
-    #[inline(always)]
     fn root(&self) -> Root {
         let root = self.tree.get(Tree::ROOT);
         Root::from(match (root.giant, root.block, root.frame) {
@@ -232,7 +226,8 @@ impl Tables for MergedTree {
         vpn: Vpn,
         leaf: &Leaf,
     ) -> Result<Moved, MapError> {
-        let (level, _) = self.format().leaf_at(leaf.order).ok_or(MapError::NoSuchSize(leaf.order))?;
+        let level = (1..=x86::HIGHEST_LEAF).find(|&level| geometry::covers(level) == leaf.order);
+        let level = level.ok_or(MapError::NoSuchSize(leaf.order))?;
         let mut table = Tree::ROOT;
         // The highest table that gets an entry which points to a table.
         let mut changed = None;

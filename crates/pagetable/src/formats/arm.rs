@@ -14,9 +14,9 @@
 use crate::{
     Leaf, Rights, Root, Step,
     entry::{Entries, Entry, Fields, Mark},
-    format::{Group, NoParams, TableFormat},
     geometry,
     radix::Radix,
+    table_format::{Group, NoParams, TableFormat},
 };
 use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr};
 use std::ops::RangeInclusive;

@@ -1,12 +1,11 @@
 //! Compendia: x86-64's tree, whose dense parts are merged into nodes (paper 5, Ainsworth and Jones, *Compendia*, ISMM
 //! 2021). What entries mean is in `compendia::entry`; how tables are merged in the rest of `compendia`.
 
-use super::x86::X86Entries;
 use crate::{
-    CompendiaDesc, Leaf, MapError, Marks, Next, Root, Step, TableDesc, TableFrames, TableKind,
+    CompendiaDesc, Leaf, MapError, Marks, Next, Root, Step, TableFrames,
     compendia::{MergedTree, entry},
-    format::TableFormat,
-    table::BuiltFor,
+    table_format::{BuiltFor, TableFormat},
+    x86::X86Entries,
 };
 use mmulab_addr::{PageOrder, Pfn, VirtAddr};
 use mmulab_frames::PhysMem;
@@ -80,16 +79,5 @@ impl BuiltFor<Compendia> for MergedTree {
         frames: &mut impl TableFrames,
     ) -> Result<Self, MapError> {
         Self::new(format.levels, Compendia::given(params), mem, frames)
-    }
-}
-
-impl TableDesc {
-    /// A four- or five-level Compendia table.
-    ///
-    /// # Errors
-    /// Any other number of levels, or parameters that cannot be followed.
-    pub fn of_compendia(levels: u8, desc: CompendiaDesc) -> Result<Self, String> {
-        let levels = levels.try_into()?;
-        Self { kind: TableKind::Compendia, levels, compendia: Some(desc), ..Self::default() }.complete()
     }
 }

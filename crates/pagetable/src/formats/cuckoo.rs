@@ -1,12 +1,11 @@
 //! Elastic cuckoo page tables (Skarlatos, Kokolis, Xu and Torrellas, ASPLOS 2020): x86-64's entries, found by hashing.
 //! Lines, searches and resizing are in `hashed`.
 
-use super::x86::X86Entries;
 use crate::{
-    CuckooDesc, MapError, TableDesc, TableFrames, TableKind,
-    format::TableFormat,
+    CuckooDesc, MapError, TableFrames,
     hashed::{FIRST_GUIDE, Hashed, HashedDesc, Hashing, TABLES},
-    table::BuiltFor,
+    table_format::{BuiltFor, TableFormat},
+    x86::X86Entries,
 };
 use mmulab_frames::PhysMem;
 use std::ops::{Range, RangeInclusive};
@@ -56,21 +55,11 @@ impl TableFormat for Cuckoo {
 
 impl BuiltFor<Cuckoo> for Box<Hashed> {
     fn build(
-        format: Cuckoo,
+        _: Cuckoo,
         params: Option<&CuckooDesc>,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
     ) -> Result<Self, MapError> {
-        Hashed::new(format.into(), HashedDesc::Cuckoo(Cuckoo::given(params)), mem, frames).map(Box::new)
-    }
-}
-
-impl TableDesc {
-    /// An elastic cuckoo table for 48-bit addresses.
-    ///
-    /// # Errors
-    /// Parameters that cannot be followed.
-    pub fn of_cuckoo(desc: CuckooDesc) -> Result<Self, String> {
-        Self { kind: TableKind::Cuckoo, cuckoo: Some(desc), ..Self::default() }.complete()
+        Hashed::new(HashedDesc::Cuckoo(Cuckoo::given(params)), mem, frames).map(Box::new)
     }
 }

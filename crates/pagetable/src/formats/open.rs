@@ -1,12 +1,11 @@
 //! A hashed page table with open addressing (Yaniv and Tsafrir, SIGMETRICS 2016): x86-64's entries, found by hashing.
 //! Lines, searches and resizing are in `hashed`.
 
-use super::x86::X86Entries;
 use crate::{
-    MapError, OpenDesc, Probing, TableDesc, TableFrames, TableKind,
-    format::TableFormat,
+    MapError, OpenDesc, Probing, TableFrames,
     hashed::{Hashed, HashedDesc, Hashing, SIZES},
-    table::BuiltFor,
+    table_format::{BuiltFor, TableFormat},
+    x86::X86Entries,
 };
 use mmulab_frames::PhysMem;
 use std::ops::{Range, RangeInclusive};
@@ -57,21 +56,11 @@ impl TableFormat for Open {
 
 impl BuiltFor<Open> for Box<Hashed> {
     fn build(
-        format: Open,
+        _: Open,
         params: Option<&OpenDesc>,
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
     ) -> Result<Self, MapError> {
-        Hashed::new(format.into(), HashedDesc::Open(Open::given(params)), mem, frames).map(Box::new)
-    }
-}
-
-impl TableDesc {
-    /// A hashed table for 48-bit addresses.
-    ///
-    /// # Errors
-    /// Parameters that cannot be followed.
-    pub fn of_hashed(desc: OpenDesc) -> Result<Self, String> {
-        Self { kind: TableKind::Open, hashed: Some(desc), ..Self::default() }.complete()
+        Hashed::new(HashedDesc::Open(Open::given(params)), mem, frames).map(Box::new)
     }
 }

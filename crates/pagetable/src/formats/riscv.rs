@@ -11,9 +11,9 @@
 use crate::{
     Leaf, Rights,
     entry::{Entries, Entry, Fields, Mark},
-    format::{Group, NoParams, TableFormat},
     geometry,
     radix::Radix,
+    table_format::{Group, NoParams, TableFormat},
 };
 use mmulab_addr::{PageOrder, Pfn, Prot};
 use std::ops::RangeInclusive;

@@ -20,13 +20,13 @@
 //! Accessed and dirty bits are those of the true PTE. Copies have bits of their own; the kernel takes a page for
 //! accessed or dirty if one of its entries is.
 
-use super::x86::{A, FIELDS, P, PS, X86Entries};
 use crate::{
     Leaf, Next, Step,
     entry::{Entries, Entry},
-    format::{Group, TableFormat},
     geometry::{self, ENTRY_BYTES},
     radix::Radix,
+    table_format::{Group, TableFormat},
+    x86::{A, FIELDS, P, PS, X86Entries},
 };
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr};
 use schemars::JsonSchema;

@@ -91,7 +91,7 @@ impl Default for CuckooDesc {
             shrink: Part(200),
             moves: 2,
             kicks: 32,
-            guides: vec![super::order_of(1), super::order_of(2)],
+            guides: vec![super::layout::order_of(1), super::layout::order_of(2)],
             guide_lines: 4096,
             pieces: 512,
         }
@@ -186,7 +186,9 @@ impl CuckooDesc {
         if !(1..=512).contains(&self.kicks) {
             return Err(format!("cuckoo.kicks is {}: give 1 to 512", self.kicks));
         }
-        if let Some(size) = self.guides.iter().find(|&&size| !(0..super::SIZES).any(|s| super::order_of(s) == size)) {
+        if let Some(size) =
+            self.guides.iter().find(|&&size| !(0..super::layout::SIZES).any(|s| super::layout::order_of(s) == size))
+        {
             return Err(format!("cuckoo.guides names {size}: give some of 4K, 2M and 1G"));
         }
         shared("cuckoo", self.grow, self.shrink, self.pieces)

@@ -1,9 +1,10 @@
 //! Hashed tables as text, read out of their bytes as hardware reads them.
 
+use super::layout::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, TABLES, order_of};
 use super::line::{Kind, WORDS};
 use super::registers::Registers;
-use super::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, TABLES, order_of, sections};
-use crate::{Leaf, draw::Bits, x86};
+use super::sections;
+use crate::{Leaf, leaf_bits::Bits, x86};
 use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::fmt::Write;

@@ -5,8 +5,8 @@
 //! several pieces of equal size, whose frames are in a list (Stojkovic and others, *Memory-Efficient Hashed Page
 //! Tables*, HPCA 2023, keep such lists in the processor too).
 
+use super::layout::{SIZES, TABLES};
 use super::line::{WORDS, hash};
-use super::{SIZES, TABLES};
 use mmulab_addr::{BASE_BYTES, LINE_BYTES, Pfn, PhysAddr};
 use mmulab_frames::PhysMem;
 

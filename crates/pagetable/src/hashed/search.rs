@@ -1,8 +1,9 @@
 //! How hardware looks an address up: groups of reads, each made at once.
 
+use super::layout::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES};
 use super::line::{Kind, WORDS};
 use super::registers::{MAX_WAYS, Registers};
-use super::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, sections};
+use super::sections;
 use crate::{Leaf, Probing, Root, x86};
 use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;

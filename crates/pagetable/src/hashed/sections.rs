@@ -3,7 +3,7 @@
 //! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A guide has a byte for
 //! each.
 
-use super::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
+use super::layout::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
 use mmulab_addr::{PageOrder, Vpn};
 use rustc_hash::FxHashMap;
 

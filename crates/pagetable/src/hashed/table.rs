@@ -1,13 +1,14 @@
 //! What the kernel does to a hashed page table: the same for all ways of finding a line its place.
 
+use super::HashedDesc;
 use super::cuckoo::Cuckoo;
+use super::layout::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
 use super::line::{Kind, WORDS};
 use super::open::{self, Open};
 use super::sections::{Sections, encode, section_of};
 use super::store::{Plan, Store};
-use super::{GUIDE_BITS, HashedDesc, LINE_BITS, SIZE_BITS, SIZES, order_of};
-use crate::table::{Moved, Tables};
-use crate::{Format, Leaf, MapError, Probe, Root, TableEvent, TableFrames, x86};
+use crate::tables::{Moved, Tables};
+use crate::{Leaf, MapError, Probe, Root, TableEvent, TableFrames, x86};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rand_core::SeedableRng;
@@ -21,7 +22,6 @@ const PARTS: u64 = 1 << SIZE_BITS;
 /// A page table found by hashing.
 #[derive(Debug)]
 pub struct Hashed {
-    format: Format,
     desc: HashedDesc,
     /// The frame of the registers.
     root: Pfn,
@@ -53,16 +53,10 @@ fn word(line: PhysAddr, slot: usize) -> PhysAddr {
 }
 
 impl Hashed {
-    pub fn new(
-        format: Format,
-        desc: HashedDesc,
-        mem: &mut PhysMem,
-        frames: &mut impl TableFrames,
-    ) -> Result<Self, MapError> {
+    pub fn new(desc: HashedDesc, mem: &mut PhysMem, frames: &mut impl TableFrames) -> Result<Self, MapError> {
         let root = frames.take().ok_or(MapError::OutOfFrames)?;
         mem.clear(root);
         let mut table = Self {
-            format,
             desc,
             root,
             pages: Default::default(),
@@ -296,11 +290,6 @@ impl Hashed {
 impl Tables for Box<Hashed> {
     /// The page size by number, and where the entry is.
     type Place = (usize, PhysAddr);
-
-    #[inline(always)]
-    fn format(&self) -> Format {
-        self.format
-    }
 
     #[inline(always)]
     fn root(&self) -> Root {

@@ -1,39 +1,17 @@
 //! The system calls of the guest's programs, read from the registers that its kernel saves, as they return.
 
-use super::world::{Coming, Inside, Process, World, stack_of};
+use super::{
+    numbers::{
+        BRK, CLONE, CLONE3, CREAT, DUP, DUP2, DUP3, EXECVE, EXECVEAT, EXIT, EXIT_GROUP, FCNTL, FORK, MADVISE,
+        MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN, OPENAT, OPENAT2, PKEY_MPROTECT, SHMAT, SHMDT, SHMGET,
+        VFORK,
+    },
+    world::{Coming, Inside, Process, World, stack_of},
+};
 use crate::calls::{CLONE_VFORK, CLONE_VM, MAP_ANONYMOUS, MREMAP_DONTUNMAP, SHM_RDONLY, advice, mapping_flags};
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_trace::{Backing, Event, MapFlags};
 use std::collections::BTreeMap;
-
-// Linux's numbers: arch/x86/entry/syscalls/syscall_64.tbl. Other instruction sets' are translated to these.
-const OPEN: u64 = 2;
-const MMAP: u64 = 9;
-const MPROTECT: u64 = 10;
-const MUNMAP: u64 = 11;
-const BRK: u64 = 12;
-const MREMAP: u64 = 25;
-const MADVISE: u64 = 28;
-const SHMGET: u64 = 29;
-const SHMAT: u64 = 30;
-const DUP: u64 = 32;
-const DUP2: u64 = 33;
-const CLONE: u64 = 56;
-const FORK: u64 = 57;
-const VFORK: u64 = 58;
-pub const EXECVE: u64 = 59;
-const EXIT: u64 = 60;
-const SHMDT: u64 = 67;
-const FCNTL: u64 = 72;
-const CREAT: u64 = 85;
-const EXIT_GROUP: u64 = 231;
-const OPENAT: u64 = 257;
-const DUP3: u64 = 292;
-const MEMFD_CREATE: u64 = 319;
-pub const EXECVEAT: u64 = 322;
-const PKEY_MPROTECT: u64 = 329;
-const CLONE3: u64 = 435;
-const OPENAT2: u64 = 437;
 
 const CLONE_THREAD: u64 = 0x1_0000;
 /// fcntl(2): F_DUPFD and F_DUPFD_CLOEXEC.

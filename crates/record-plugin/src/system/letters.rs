@@ -1,7 +1,7 @@
 //! What the guest's agent tells: who is to be recorded from when on, what each process has mapped then, and who ended.
 
 use super::world::{Id, Process, World};
-use crate::session;
+use crate::{slots, telling};
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_record::Message;
 use mmulab_trace::{Backing, Event, MapFlags};
@@ -56,7 +56,7 @@ pub fn open(world: &mut World, letter: &str) {
             for id in living {
                 world.tell_frames(id);
             }
-            session::tell(super::world::CPU, &Message::Over { status });
+            telling::tell(super::world::CPU, &Message::Over { status });
         }
         Some("trouble") => {
             eprintln!("mmulab: in the guest: {}", visible(head.strip_prefix("trouble ").unwrap_or(head)))
@@ -172,7 +172,7 @@ impl<'a> Told<'a> {
         let known = world.processes.iter().find(|(_, p)| p.guest == Some(self.guest) && !p.ended).map(|(&id, _)| id);
         let Some(root) = world.root_with(self.page, self.frame) else {
             if known.is_none() && world.begun {
-                session::lose(&format!("process {} of the guest: its address space was not found", self.guest));
+                slots::lose(&format!("process {} of the guest: its address space was not found", self.guest));
             }
             return known;
         };

@@ -10,12 +10,13 @@ mod calls;
 mod frames;
 mod letters;
 mod monitor;
+mod numbers;
 mod ram;
 mod world;
 
 use crate::{
     api::{Api, Id, MemInfo, Tb},
-    blocks, session, thread,
+    blocks, initial, session, slots, thread,
 };
 use arch::{Arch, Load};
 use mmulab_record::words;
@@ -75,7 +76,7 @@ const PLAIN: u64 = 0;
 pub fn install(api: &Api, id: Id, isa: Isa, monitor: PathBuf, with_kernel: bool) -> bool {
     let Some(arch) = Arch::of(isa) else { return false };
     let _ = SETTINGS.set(Settings { arch, monitor, with_kernel });
-    session::told_already();
+    initial::told_already();
     api.on_translation(id, on_translate);
     true
 }
@@ -164,7 +165,7 @@ fn take_news() {
         return;
     }
     let Ok(root) = loaded_root(settings, from) else {
-        session::lose("address spaces: QEMU's monitor does not answer");
+        slots::lose("address spaces: QEMU's monitor does not answer");
         return;
     };
     let place = if news & LOADED == 0 { &KERNEL_ROOT } else { &ROOT };

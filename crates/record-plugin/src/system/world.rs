@@ -1,9 +1,13 @@
 //! The guest's processes and threads, and who of them runs: followed by address spaces, which are the roots of their
 //! page tables, and by the kernel's stacks, of which each thread has one.
 
-use super::{arch::Arch, frames::Told, ram::Ram};
-use crate::session::say;
-use crate::thread;
+use super::{
+    arch::Arch,
+    frames::Told,
+    numbers::{EXECVE, EXECVEAT},
+    ram::Ram,
+};
+use crate::{session::say, slots, thread};
 use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
 use mmulab_record::Message;
 use mmulab_trace::{Backing, Event, MapFlags};
@@ -282,7 +286,7 @@ impl World {
         let stack = if self.acting() == Some(id) { self.stack } else { process.last };
         self.runs(id, stack);
         thread::publish_all(CPU);
-        if let Some(slot) = thread::number(CPU) {
+        if let Some(slot) = slots::number(CPU) {
             say(slot, &Message::Events(events));
         }
     }
@@ -315,7 +319,7 @@ impl World {
         }
         process.last = stack;
         let first = process.first;
-        let Some(slot) = thread::number(CPU) else { return };
+        let Some(slot) = slots::number(CPU) else { return };
         if let Some(child) = new {
             thread::publish_all(CPU);
             say(slot, &Message::Runs { pid: number, tid: first });
@@ -402,6 +406,6 @@ impl World {
 impl Inside {
     /// Whether the thread becomes another program.
     pub fn executes(&self) -> bool {
-        matches!(self.number, super::calls::EXECVE | super::calls::EXECVEAT)
+        matches!(self.number, EXECVE | EXECVEAT)
     }
 }

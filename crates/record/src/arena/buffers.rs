@@ -1,17 +1,11 @@
 //! Buffers of words, and the list of free ones.
 
-use super::{Arena, BUFFERS_AT, futex::Guard};
+use super::{
+    Arena,
+    futex::Guard,
+    layout::{BUFFER_WORDS, BUFFERS, BUFFERS_AT, MESSAGE_BYTES},
+};
 use std::sync::atomic::Ordering;
-
-/// Words of a buffer: 256 KiB, which stays in a core's second-level cache on its way.
-pub const BUFFER_WORDS: u64 = 32 * 1024;
-/// Words a thread writes before it takes another buffer. The rest leaves room for the accesses of one block, so that
-/// buffers end between blocks (a block with more accesses is told in two pieces).
-pub const FULL_WORDS: u64 = BUFFER_WORDS - 1024;
-/// Bytes that a message may have: one buffer's.
-pub const MESSAGE_BYTES: usize = BUFFER_WORDS as usize * 8;
-/// Buffers at most: one for each thread that lives, and those that wait.
-pub const BUFFERS: u64 = 32 * 1024;
 
 impl Arena {
     /// Where the first word of the first buffer is.

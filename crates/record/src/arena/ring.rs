@@ -1,16 +1,11 @@
 //! The ring of descriptors, through which threads hand stretches of buffers to the launcher.
 
 use super::{
-    Arena, MESSAGE_BYTES, RING_AT,
+    Arena,
     futex::{wait, wake},
+    layout::{Descriptor, MESSAGE_BYTES, RING, RING_AT},
 };
-use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
-
-/// Descriptors in the ring; a power of two.
-pub const RING: u64 = 4096;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// What a descriptor hands over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,19 +38,6 @@ pub struct Handover {
     pub count: u32,
     /// Whether the giver is done with the buffer.
     pub last: bool,
-}
-
-#[repr(C)]
-#[derive(Default)]
-pub struct Descriptor {
-    /// Its number in the order of all, and 1, once it is filled.
-    ready: AtomicU64,
-    from: AtomicU64,
-    slot: AtomicU32,
-    count: AtomicU32,
-    /// [`What`], and whether it is the last of its buffer at bit 8.
-    kind: AtomicU32,
-    _pad: u32,
 }
 
 impl Arena {
@@ -152,11 +134,6 @@ impl Arena {
         let header = self.header();
         header.tail.fetch_add(1, Ordering::Release);
         self.announce();
-    }
-
-    pub(super) fn announce(&self) {
-        self.header().taken.fetch_add(1, Ordering::Release);
-        wake(&self.header().taken);
     }
 
     /// The launcher's: done with what was handed over.

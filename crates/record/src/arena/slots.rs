@@ -1,36 +1,14 @@
 //! A slot per thread: where its next word goes, and what of it was given already.
 
 use super::{
-    Arena, BUFFER_WORDS, Handover, SLOTS_AT, What,
+    Arena, Handover, What,
     futex::{Guard, wait},
+    layout::{BUFFER_WORDS, MOST_SLOTS, SLOTS_AT, Slot},
 };
-use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-/// Threads that one recording may have, those that ended included.
-pub const MOST_SLOTS: u32 = 1 << 18;
 /// Full buffers that may wait for the launcher before threads wait for it.
 const MOST_WAITING: u32 = 16;
-
-/// One thread, or one image's list of blocks.
-#[repr(C)]
-#[derive(Default)]
-pub struct Slot {
-    /// Where the next word goes, counted in words from the first buffer. Only the thread itself changes it.
-    pub next: AtomicU64,
-    /// Up to where its words were given away.
-    taken: AtomicU64,
-    /// Guards `taken`, and `next` when it moves to another buffer.
-    lock: AtomicU32,
-    /// The image it belongs to.
-    pub image: AtomicU32,
-    /// The thread's number; 0 for a list of blocks.
-    pub tid: AtomicU32,
-    /// Whether it can still get words.
-    open: AtomicU32,
-}
 
 impl Arena {
     /// The slot of this number.

@@ -76,9 +76,9 @@ impl Array {
         if let Some(twice) = sizes.windows(2).find(|w| w[0] == w[1]) {
             return bad(format!("sizes names {} twice: name it once", twice[0]));
         }
-        let plan = Plan { desc, sizes: &sizes, sets, ways, seed };
-        let Built { kind, sizes, classes, group, looks } = match about.check(&plan).and_then(|()| (about.build)(&plan))
-        {
+        let plan = Plan { desc, about, sizes: &sizes, sets, ways, seed };
+        let built = about.check(&plan).and_then(|()| desc.design.build(&plan));
+        let Built { kind, sizes, classes, group, looks } = match built {
             Ok(built) => built,
             Err(what) => return bad(what),
         };

@@ -1,7 +1,6 @@
 //! What a design says of itself: its file's one constant of type [`About`]. Everything outside that depends on the
-//! design (the schema, messages, checks, construction, energy) asks for it here.
+//! design (the schema, messages, checks, energy) asks for it here, but for the entries, which the file builds.
 
-use super::{Built, Design};
 use crate::{ArrayDesc, Probe};
 use mmulab_addr::PageOrder;
 use mmulab_sets::{Store, Ways};
@@ -84,8 +83,6 @@ pub struct About {
     pub(crate) keys: Keys,
     /// Whether an entry may translate several pages of the table, so that `tlb_rules.coalescing` can turn that off.
     pub coalesces: bool,
-    /// Builds an array, or refuses what is impossible about it and says what to do.
-    pub(crate) build: fn(&Plan) -> Result<Built, String>,
     /// What an array costs whose description was accepted. The widths of a frame number and of the attributes are those
     /// of a plain entry.
     pub cost: fn(&ArrayDesc, Widths) -> Cost,
@@ -126,6 +123,8 @@ impl About {
 /// An array to be built: its description, and what was worked out of it.
 pub struct Plan<'a> {
     pub desc: &'a ArrayDesc,
+    /// What its design says of itself.
+    pub about: &'static About,
     /// Its page sizes, smallest first.
     pub sizes: &'a [PageOrder],
     pub sets: usize,
@@ -152,7 +151,7 @@ impl Plan<'_> {
 
     /// The design's name, for messages.
     pub fn name(&self) -> &'static str {
-        self.desc.design.about().name
+        self.about.name
     }
 
     /// Refuses `group`.
@@ -191,14 +190,5 @@ impl Plan<'_> {
             Some(n) => Err(format!("group is {n}: design {name} shares an entry among 2, 4 or 8 pages")),
             None => Err(format!("design {name} needs group: give 2, 4 or 8 pages")),
         }
-    }
-}
-
-/// The names of the designs of which `is` is true, as a message lists them.
-pub fn names(is: impl Fn(&About) -> bool) -> String {
-    let names: Vec<&str> = Design::ALL.iter().map(|d| d.about()).filter(|about| is(about)).map(|a| a.name).collect();
-    match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => names.concat(),
     }
 }

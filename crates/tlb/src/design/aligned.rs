@@ -1,7 +1,7 @@
 //! What the designs with entries for aligned groups of base pages have in common.
 
 use super::{
-    Built, Kind, Line, Looks, OwnStorage, Plan,
+    Built, Kind, Line, Looks, Plan,
     group::{EntryOf, GroupDesign, GroupEntry, SEVERAL},
 };
 use crate::classes::COALESCED;
@@ -43,7 +43,7 @@ pub fn value_at_distance<R: GroupDesign>(held: &EntryOf<R>, vpn: Vpn) -> crate::
 }
 
 /// An array with this storage, whose counts tell single base pages, groups and larger sizes apart.
-pub fn built(plan: &Plan, storage: OwnStorage) -> Built {
+pub fn built<S>(plan: &Plan, storage: S) -> Built<S> {
     let names = plan.size_names();
     let classes = ["4K".into(), COALESCED.into()].into_iter().chain(names.into_iter().skip(1)).collect();
     Built {

@@ -13,7 +13,7 @@
 //! Until then its pages have regular entries. The distance is the array's.
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage, Reads, aligned, colt_fa,
+    About, Built, Cost, Keys, Line, Plan, Reads, aligned, colt_fa,
     group::{BASE, GroupDesign, GroupEntry, run_mask},
     group_store::GroupStore,
 };
@@ -27,26 +27,27 @@ pub const ABOUT: About = About {
           anchors, a power of two from 2 to 1024 base pages.",
     keys: Keys::OF_GROUPS,
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let distance = match plan.desc.group {
-            Some(n @ 2..=1024) if n.is_power_of_two() => PageOrder::new(n.trailing_zeros() as u8),
-            Some(n) => {
-                return Err(format!("group is {n}: the distance of anchors is a power of two from 2 to 1024 pages"));
-            }
-            None => {
-                return Err("design anchor needs group: the distance of anchors, a power of two from 2 to 1024".into());
-            }
-        };
-        let entries = Entries::new(Anchor { distance, sizes: plan.sizes.to_vec() }, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::Anchor(entries)))
-    },
     cost: |desc, _| {
         let contiguity = u32::from(desc.group.unwrap_or(1)).max(1).ilog2();
         // A page has a set of its own besides that of its anchor.
         Cost { extra_bits: 1 + contiguity, range_bits: contiguity, reads: Reads::Sets(desc.sizes.len() as u32 + 1) }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let distance = match plan.desc.group {
+        Some(n @ 2..=1024) if n.is_power_of_two() => PageOrder::new(n.trailing_zeros() as u8),
+        Some(n) => {
+            return Err(format!("group is {n}: the distance of anchors is a power of two from 2 to 1024 pages"));
+        }
+        None => {
+            return Err("design anchor needs group: the distance of anchors, a power of two from 2 to 1024".into());
+        }
+    };
+    let entries = Entries::new(Anchor { distance, sizes: plan.sizes.to_vec() }, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<Anchor>;
 

@@ -7,6 +7,7 @@
 //! A fill that must reach every set is logged once ([`MirrorLog`]). If no observer is active, a set applies the log
 //! when it is next probed.
 
+mod bits;
 mod bundle;
 mod fill;
 mod mirror_log;
@@ -20,11 +21,11 @@ use crate::{
     key::{GLOBAL, Value},
     pages::Slot,
 };
+use bits::bits;
 use bundle::Bundle;
 use mirror_log::MirrorLog;
 use mmulab_addr::{Asid, PageOrder, Vpn};
 use mmulab_sets::{Keys, Ranges, Store, each};
-use search::bits;
 use std::borrow::Cow;
 
 pub use shape::{MAX_BITMAP, Shape};

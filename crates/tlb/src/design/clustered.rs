@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage, aligned,
+    About, Built, Cost, Keys, Line, Plan, aligned,
     group::{GroupDesign, GroupEntry},
     group_store::GroupStore,
 };
@@ -19,12 +19,6 @@ pub const ABOUT: About = About {
           and others, HPCA 2014). `group`: 2, 4 or 8 base pages.",
     keys: Keys::OF_GROUPS,
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let design = Clustered { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
-        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::Clustered(entries)))
-    },
     cost: |desc, _| {
         let group = u32::from(desc.group.unwrap_or(0));
         let low = group.max(1).ilog2();
@@ -32,6 +26,13 @@ pub const ABOUT: About = About {
         Cost { extra_bits: group + group * low - 2 * low, ..Cost::plain(desc) }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let design = Clustered { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
+    let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<Clustered>;
 

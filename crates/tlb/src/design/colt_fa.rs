@@ -7,7 +7,7 @@
 //! ```
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage, aligned,
+    About, Built, Cost, Keys, Line, Plan, aligned,
     group::{GroupDesign, GroupEntry, run_mask},
     group_store::GroupStore,
     line::LINE_PAGES,
@@ -21,21 +21,22 @@ pub const ABOUT: About = About {
           associative (CoLT-FA: Pham and others, MICRO 2012). `group`: the longest run, 8 to 1024 base pages.",
     keys: Keys { sets: false, ..Keys::OF_GROUPS },
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let longest = match plan.desc.group {
-            Some(n @ 8..=1024) => u32::from(n),
-            Some(n) => return Err(format!("group is {n}: the longest run of colt-fa is 8 to 1024 pages")),
-            None => return Err("design colt-fa needs group: the longest run, 8 to 1024 pages".into()),
-        };
-        let entries = Entries::new(ColtFa { longest, sizes: plan.sizes.to_vec() }, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::ColtFa(entries)))
-    },
     cost: |desc, _| {
         let length = u32::from(desc.group.unwrap_or(1)).max(1).ilog2();
         Cost { extra_bits: length, range_bits: length, ..Cost::plain(desc) }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let longest = match plan.desc.group {
+        Some(n @ 8..=1024) => u32::from(n),
+        Some(n) => return Err(format!("group is {n}: the longest run of colt-fa is 8 to 1024 pages")),
+        None => return Err("design colt-fa needs group: the longest run, 8 to 1024 pages".into()),
+    };
+    let entries = Entries::new(ColtFa { longest, sizes: plan.sizes.to_vec() }, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<ColtFa>;
 

@@ -19,18 +19,19 @@ pub const ABOUT: About = About {
           frames (CoLT++: paper 4, section 7.2). `group`: 2, 4 or 8 pages of each size.",
     keys: Keys { serial: true, ..Keys::OF_GROUPS },
     coalesces: true,
-    build: |plan| {
-        let bundles = Bundles::new(shape(plan)?, plan);
-        Ok(Built {
-            looks: bundles.looks(),
-            kind: Kind::Bundles(Box::new(bundles)),
-            sizes: plan.sizes.to_vec(),
-            classes: plan.size_names(),
-            group: None,
-        })
-    },
     cost: |desc, _| Cost { extra_bits: bitmap_bits(u32::from(desc.group.unwrap_or(0))), ..Cost::plain(desc) },
 };
+
+pub fn build(plan: &Plan) -> Result<Built, String> {
+    let bundles = Bundles::new(shape(plan)?, plan);
+    Ok(Built {
+        looks: bundles.looks(),
+        kind: Kind::Bundles(Box::new(bundles)),
+        sizes: plan.sizes.to_vec(),
+        classes: plan.size_names(),
+        group: None,
+    })
+}
 
 /// What a `colt++` array holds: for each size groups with holes, in the set of the group's number.
 ///

@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage,
+    About, Built, Cost, Keys, Line, Plan,
     about::bitmap_bits,
     aligned,
     group::{GroupDesign, GroupEntry},
@@ -21,14 +21,15 @@ pub const ABOUT: About = About {
           holes, and sets chosen by the group (CoLT-SA: Pham and others, MICRO 2012). `group`: 2, 4 or 8 base pages.",
     keys: Keys { serial: true, ..Keys::OF_GROUPS },
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let design = ColtSa { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
-        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::ColtSa(entries)))
-    },
     cost: |desc, _| Cost { extra_bits: bitmap_bits(u32::from(desc.group.unwrap_or(0))), ..Cost::plain(desc) },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let design = ColtSa { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
+    let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<ColtSa>;
 

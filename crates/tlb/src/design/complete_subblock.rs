@@ -10,7 +10,7 @@
 //! design without.
 
 use super::{
-    About, Built, Cost, Keys, Line, Looks, OwnStorage, Plan, aligned,
+    About, Built, Cost, Keys, Line, Looks, Plan, aligned,
     group::{GroupDesign, GroupEntry, VALID_BITS},
     group_store::GroupStore,
 };
@@ -24,13 +24,6 @@ pub const ABOUT: About = About {
           pages.",
     keys: Keys::OF_GROUPS,
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let design = CompleteSubblock { block: block(plan)?, sizes: plan.sizes.to_vec() };
-        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
-        // No neighbour is loaded.
-        Ok(Built { looks: Looks::default(), ..aligned::built(plan, OwnStorage::CompleteSubblock(entries)) })
-    },
     cost: |desc, widths| {
         let pages = u32::from(desc.group.unwrap_or(1)).max(1);
         let one_more = widths.frame + widths.flags;
@@ -38,6 +31,14 @@ pub const ABOUT: About = About {
         Cost { extra_bits: (pages - 1) * one_more - pages.ilog2(), ..Cost::plain(desc) }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let design = CompleteSubblock { block: block(plan)?, sizes: plan.sizes.to_vec() };
+    let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+    // No neighbour is loaded.
+    Ok(Built { looks: Looks::default(), ..aligned::built(plan, entries) })
+}
 
 pub type Entries = GroupStore<CompleteSubblock>;
 

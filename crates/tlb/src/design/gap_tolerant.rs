@@ -12,7 +12,7 @@
 //! hardware finds the order in the line that a walk read.
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage, aligned,
+    About, Built, Cost, Keys, Line, Plan, aligned,
     group::{GroupDesign, GroupEntry, run_mask},
     group_store::GroupStore,
 };
@@ -26,12 +26,6 @@ pub const ABOUT: About = About {
           2015). `group`: 2, 4 or 8 base pages.",
     keys: Keys::OF_GROUPS,
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let design = GapTolerant { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
-        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::GapTolerant(entries)))
-    },
     cost: |desc, _| {
         let pages = u32::from(desc.group.unwrap_or(1));
         // The bitmap, whose first bit is always set, and the length; the first page's number is the tag.
@@ -39,6 +33,13 @@ pub const ABOUT: About = About {
         Cost { extra_bits: 2 * pages - 1 + length, range_bits: length, ..Cost::plain(desc) }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let design = GapTolerant { group: plan.group_of_2_to_8()?, sizes: plan.sizes.to_vec() };
+    let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<GapTolerant>;
 

@@ -9,7 +9,7 @@
 //! ```
 
 use super::{
-    About, Built, Cost, Keys, Kind, Reads,
+    About, Built, Cost, Keys, Kind, Plan, Reads,
     about::bitmap_bits,
     bundles::{Bundles, MAX_BITMAP, Shape},
 };
@@ -26,16 +26,6 @@ pub const ABOUT: About = About {
           bundle, a power of two up to 64 (as a bitmap) or 512 (as a length).",
     keys: Keys { mix: true, ..Keys::OF_GROUPS },
     coalesces: true,
-    build: |plan| {
-        let bundles = Bundles::new(shape(plan.desc, plan.sizes)?, plan);
-        Ok(Built {
-            looks: bundles.looks(),
-            kind: Kind::Bundles(Box::new(bundles)),
-            sizes: plan.sizes.to_vec(),
-            classes: plan.size_names(),
-            group: None,
-        })
-    },
     cost: |desc, _| {
         let options = desc.mix.clone().unwrap_or_default();
         let small = u32::from(options.small_group.unwrap_or(1));
@@ -50,6 +40,17 @@ pub const ABOUT: About = About {
         }
     },
 };
+
+pub fn build(plan: &Plan) -> Result<Built, String> {
+    let bundles = Bundles::new(shape(plan.desc, plan.sizes)?, plan);
+    Ok(Built {
+        looks: bundles.looks(),
+        kind: Kind::Bundles(Box::new(bundles)),
+        sizes: plan.sizes.to_vec(),
+        classes: plan.size_names(),
+        group: None,
+    })
+}
 
 /// Longest run a length may tell: what the nine bits that a 2 MiB page's tag has to spare can count.
 const MAX_LENGTH: u16 = 512;

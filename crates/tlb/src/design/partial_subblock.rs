@@ -10,7 +10,7 @@
 //! them from the line that the walk read: of a block of 16 pages at most the half with the page that was asked for.
 
 use super::{
-    About, Cost, Keys, Line, OwnStorage,
+    About, Built, Cost, Keys, Line, Plan,
     about::bitmap_bits,
     aligned, complete_subblock,
     group::{GroupDesign, GroupEntry},
@@ -26,14 +26,15 @@ pub const ABOUT: About = About {
           base pages.",
     keys: Keys::OF_GROUPS,
     coalesces: true,
-    build: |plan| {
-        plan.needs_base_pages()?;
-        let design = PartialSubblock { block: complete_subblock::block(plan)?, sizes: plan.sizes.to_vec() };
-        let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
-        Ok(aligned::built(plan, OwnStorage::PartialSubblock(entries)))
-    },
     cost: |desc, _| Cost { extra_bits: bitmap_bits(u32::from(desc.group.unwrap_or(1))), ..Cost::plain(desc) },
 };
+
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
+    plan.needs_base_pages()?;
+    let design = PartialSubblock { block: complete_subblock::block(plan)?, sizes: plan.sizes.to_vec() };
+    let entries = Entries::new(design, plan.sets, plan.ways, plan.store());
+    Ok(aligned::built(plan, entries))
+}
 
 pub type Entries = GroupStore<PartialSubblock>;
 

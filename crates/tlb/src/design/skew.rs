@@ -7,9 +7,7 @@
 //! | flags | ASID, page number | page size | frame | time stamp |
 //! ```
 
-use super::{
-    About, Built, Change, Cost, FillInput, Guesses, Keys, Kind, Line, Looks, OwnStorage, Plan, Reads, Storage,
-};
+use super::{About, Built, Change, Cost, FillInput, Guesses, Keys, Kind, Line, Looks, Plan, Reads, Storage};
 use crate::{
     CoalescingCounts, Entry, Probe,
     key::{GLOBAL, Value},
@@ -25,14 +23,13 @@ pub const ABOUT: About = About {
           No `group`.",
     keys: Keys { serial: true, predictor: Guesses::Always, ..Keys::OF_GROUPS },
     coalesces: false,
-    build,
     cost: |_, _| Cost { extra_bits: STAMP_BITS, range_bits: 0, reads: Reads::HashedWays },
 };
 
 /// A time stamp: 8 bits, as the bucketed stamps of Sanchez and Kozyrakis, The ZCache (MICRO 2010; paper 4's [37]).
 const STAMP_BITS: u32 = 8;
 
-fn build(plan: &Plan) -> Result<Built, String> {
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
     if plan.desc.replacement != Replacement::Lru {
         return Err("design skew replaces by time stamps: leave out replacement".into());
     }
@@ -47,7 +44,7 @@ fn build(plan: &Plan) -> Result<Built, String> {
         return Err("design skew searches all its ways at once: leave out probe".into());
     }
     Ok(Built {
-        kind: Kind::Own(Box::new(OwnStorage::Skew(Entries::new(plan.sizes, sets, ways / sizes)))),
+        kind: Kind::Own(Box::new(Entries::new(plan.sizes, sets, ways / sizes))),
         sizes: plan.sizes.to_vec(),
         classes: plan.size_names(),
         group: None,

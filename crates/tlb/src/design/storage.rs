@@ -1,11 +1,7 @@
-//! How the entries of an array are kept, and what an array hands to its storage.
+//! What an array hands to its storage, whichever that is, and what it hears of it.
 
-use super::{Line, OwnStorage, bundles::Bundles};
-use crate::{
-    CoalescingCounts, Entry,
-    key::Value,
-    pages::{Pages, Slot},
-};
+use super::Line;
+use crate::{CoalescingCounts, Entry, key::Value, pages::Slot};
 use mmulab_addr::{Asid, PageOrder, Vpn};
 
 /// What a fill brings.
@@ -42,17 +38,6 @@ pub enum Change {
     Dropped,
 }
 
-/// How the entries of an array are kept.
-#[expect(clippy::large_enum_variant, reason = "the common kind is used at every lookup, without a detour")]
-pub enum Kind {
-    /// By key, one page each.
-    Pages(Pages),
-    /// As bundles of pages of any size.
-    Bundles(Box<Bundles>),
-    /// In the storage of the design.
-    Own(Box<OwnStorage>),
-}
-
 /// Which neighbours of a page are of use to an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Looks {
@@ -65,19 +50,6 @@ pub struct Looks {
 impl Looks {
     /// At the neighbours of base pages alone.
     pub const AT_BASE_PAGES: Self = Self { base: true, large: false };
-}
-
-/// An array as its design built it.
-pub struct Built {
-    pub kind: Kind,
-    /// The page sizes it takes.
-    pub sizes: Vec<PageOrder>,
-    /// What its counts by size are called: the sizes, or what the design tells apart.
-    pub classes: Vec<String>,
-    /// The page size that stands for a group, where entries are pages. It comes before all others: where both translate
-    /// a page, the group does, so that the entries it was made of age out.
-    pub group: Option<PageOrder>,
-    pub looks: Looks,
 }
 
 /// A storage of a design's own. `tell` hears of every change, page by page.

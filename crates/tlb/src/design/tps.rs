@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    About, Built, Cost, Keys, Kind, Line, Looks, OwnStorage, Plan,
+    About, Built, Cost, Keys, Kind, Line, Looks, Plan,
     group::{GroupDesign, GroupEntry},
     group_store::GroupStore,
 };
@@ -19,11 +19,10 @@ pub const ABOUT: About = About {
           sizes: Guvenilir and Patt, ISCA 2020). No `group`.",
     keys: Keys { sets: false, ..Keys::OF_GROUPS },
     coalesces: false,
-    build,
     cost: |desc, _| Cost::plain(desc),
 };
 
-fn build(plan: &Plan) -> Result<Built, String> {
+pub fn build(plan: &Plan) -> Result<Built<Entries>, String> {
     plan.no_group()?;
     let &[smallest, largest] = plan.sizes else {
         return Err(format!("{} sizes: design tps takes two, the smallest and the largest", plan.sizes.len()));
@@ -35,7 +34,7 @@ fn build(plan: &Plan) -> Result<Built, String> {
     }
     let entries = Entries::new(Tps { smallest }, plan.sets, plan.ways, plan.store());
     Ok(Built {
-        kind: Kind::Own(Box::new(OwnStorage::Tps(entries))),
+        kind: Kind::Own(Box::new(entries)),
         classes: sizes.iter().map(ToString::to_string).collect(),
         sizes,
         group: None,

@@ -22,12 +22,11 @@ pub const ABOUT: About = About {
           newer) or 8 (Zen, Zen+).",
     keys: Keys::OF_PAGES,
     coalesces: true,
-    build,
     // One bit: a group or a page.
     cost: |desc, _| Cost { extra_bits: 1, ..Cost::plain(desc) },
 };
 
-fn build(plan: &Plan) -> Result<Built, String> {
+pub fn build(plan: &Plan) -> Result<Built, String> {
     let order = match plan.desc.group {
         Some(4) => PageOrder::P16K,
         Some(8) => PageOrder::P32K,

@@ -9,12 +9,12 @@
 use super::{
     format::{Format, START},
     packed::{Counting, Packing},
-    read_up_to,
 };
 use crate::{
     AccelSimReader, Batch, ChampSimReader, DrmemtraceReader, LackeyReader, NativeReader, Source, TextReader,
     TraceError, TraceErrorKind, TraceInfo, WarpShape,
     foreign::{is_list_line, kernels_of, unpacking_error},
+    full_read::read_up_to,
 };
 use std::{
     fs::File,
@@ -136,19 +136,6 @@ fn open_list(
 /// The identity of a trace is its files and the cores that its blocks were dealt to.
 fn dealt(hash: &str, WarpShape { cores, warps }: WarpShape) -> String {
     format!("{hash} cores={cores} warps={warps}")
-}
-
-/// What the file at `path` holds, unpacked.
-///
-/// # Errors
-/// It cannot be read.
-pub(crate) fn open_unpacked(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
-    let failed = |e| TraceError::io(path, e);
-    let mut packed = BufReader::new(File::open(path).map_err(failed)?);
-    Ok(match Packing::of(packed.fill_buf().map_err(failed)?) {
-        Some(packing) => Box::new(BufReader::new(packing.unpack(packed).map_err(failed)?)),
-        None => Box::new(packed),
-    })
 }
 
 /// Longest list of kernels taken: of a million of them.

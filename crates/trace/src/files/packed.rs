@@ -1,6 +1,7 @@
 //! Compressed trace files: gzip, xz and zstd. Reading recognises the compression by the first bytes, and writing
 //! selects one by the file extension. A counter of the compressed bytes read serves progress reports.
 
+use crate::TraceError;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::{
     fs::File,
@@ -55,6 +56,19 @@ impl Packing {
             Self::Zstd => Box::new(zstd::Decoder::with_buffer(input)?),
         })
     }
+}
+
+/// What the file at `path` holds, unpacked.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn open_unpacked(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
+    let failed = |e| TraceError::io(path, e);
+    let mut packed = BufReader::new(File::open(path).map_err(failed)?);
+    Ok(match Packing::of(packed.fill_buf().map_err(failed)?) {
+        Some(packing) => Box::new(BufReader::new(packing.unpack(packed).map_err(failed)?)),
+        None => Box::new(packed),
+    })
 }
 
 /// Counts what is read through it.

@@ -9,7 +9,7 @@
 //! ```
 
 use super::line_reader::unpacking_error;
-use crate::{Batch, Item, Source, TraceError, TraceErrorKind, TraceInfo, read_up_to};
+use crate::{Batch, Item, Source, TraceError, TraceErrorKind, TraceInfo, full_read::read_up_to};
 use mmulab_addr::{Access, VirtAddr};
 use std::io::{self, BufRead, Write};
 

@@ -9,7 +9,8 @@ use super::{
     },
 };
 use crate::{
-    Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo, Verified, read_up_to,
+    Batch, Description, EndInfo, Event, Item, Ref, Source, TraceError, TraceErrorKind, TraceInfo, Verified,
+    full_read::read_up_to,
 };
 use std::{
     collections::BTreeMap,

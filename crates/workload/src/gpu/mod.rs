@@ -1,5 +1,6 @@
 //! Programs of GPUs: grids of warps, told for a machine with so many shader cores.
 
+mod describe;
 mod grid;
 mod programs;
 mod registry;

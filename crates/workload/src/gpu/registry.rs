@@ -3,6 +3,7 @@
 //! room for the warps of one thread block.
 
 use super::{
+    describe::Describe,
     grid::{Grid, INSTRUCTIONS},
     programs::{
         backprop::BackpropDesc, bfs::GpuBfsDesc, btree::GpuBtreeDesc, hotspot::HotspotDesc, kmeans::KmeansDesc,
@@ -10,25 +11,10 @@ use super::{
     },
     schedule::{Schedule, Shape, Told},
 };
-use crate::{query::count, registry::described};
+use crate::{described::described, query::count};
 use mmulab_trace::{Ref, Source};
-use schemars::{JsonSchema, Schema, schema_for};
-use serde::{Serialize, de::DeserializeOwned};
+use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
-
-/// What describes a GPU program.
-pub trait Describe: DeserializeOwned + Serialize + JsonSchema {
-    /// What it is called.
-    const NAME: &str;
-    /// What it describes.
-    type Grid: Grid;
-
-    /// The program.
-    ///
-    /// # Errors
-    /// Which key cannot be as it is, and what it may be.
-    fn grid(&self) -> Result<Self::Grid, String>;
-}
 
 /// Cores and warps of a core, unless told: those of `machines/gpu-mix-baseline.toml`.
 const USUAL: Shape = Shape { cores: 16, warps: 32 };

@@ -6,6 +6,7 @@ pub mod btree;
 pub mod canneal;
 pub mod chase;
 pub mod codechain;
+mod describe;
 mod drawn;
 pub mod events;
 pub mod freqmine;
@@ -24,31 +25,7 @@ pub mod xsbench;
 pub mod ycsb;
 pub mod zipf;
 
-use crate::kernel::Kernel;
-use schemars::JsonSchema;
-use serde::{Serialize, de::DeserializeOwned};
-
-/// What a user may say of a generator, as `key=value`.
-pub trait Describe: DeserializeOwned + Serialize + JsonSchema + Default {
-    /// What it is called.
-    const NAME: &str;
-    /// The algorithm.
-    type Kernel: Kernel;
-
-    /// The algorithm as described.
-    ///
-    /// # Errors
-    /// Which key cannot be as it is, and what it may be.
-    fn kernel(&self) -> Result<Self::Kernel, String>;
-}
-
-/// Something that can be done with a kernel of any type.
-pub trait Visit {
-    /// What comes of it.
-    type Out;
-    /// Does it.
-    fn visit<K: Kernel>(self, kernel: K, identity: String) -> Self::Out;
-}
+pub use describe::{Describe, Visit, built};
 
 macro_rules! kernels {
     ($($desc:ty),* $(,)?) => {
@@ -67,7 +44,7 @@ macro_rules! kernels {
             what: V,
         ) -> Option<Result<V::Out, String>> {
             match name {
-                $(<$desc as Describe>::NAME => Some(crate::registry::built::<$desc>(keys).map(|(k, id)| what.visit(k, id))),)*
+                $(<$desc as Describe>::NAME => Some(built::<$desc>(keys).map(|(k, id)| what.visit(k, id))),)*
                 _ => None,
             }
         }

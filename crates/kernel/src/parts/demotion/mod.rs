@@ -1,6 +1,12 @@
 //! The demotion parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
 //! dispatch.
 
+mod at_store;
+mod needed;
+
+pub(crate) use at_store::AtStore;
+pub(crate) use needed::Needed;
+
 use crate::parts::traits::Demotion;
 use mmulab_pagetable::Leaf;
 use schemars::JsonSchema;
@@ -9,8 +15,6 @@ use serde::{Deserialize, Serialize};
 /// Makes the enum of the demotion parts out of a list: variant, name in policy files, module.
 macro_rules! demotions {
     ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        $(mod $module; pub(crate) use $module::$part;)*
-
         /// When a larger page is taken apart.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
         pub enum DemotionKind {

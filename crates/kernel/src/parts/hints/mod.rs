@@ -1,6 +1,9 @@
 //! The parts that give hints about larger pages, a file each, and the one list of them: it makes the key of policy
 //! files, the schema, and the dispatch.
 
+mod madvise;
+mod nobody;
+
 use crate::parts::traits::Hints;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,8 +11,6 @@ use serde::{Deserialize, Serialize};
 /// Makes the enum of the givers of hints out of a list: variant, name in policy files, module.
 macro_rules! hints {
     ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        $(mod $module;)*
-
         /// Who says where larger pages are worth while.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
         pub enum HintSource {

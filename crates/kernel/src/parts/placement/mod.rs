@@ -1,6 +1,14 @@
 //! The placement parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
 //! dispatch.
 
+mod buddy;
+mod neighbour;
+mod reservation;
+
+pub(crate) use buddy::Buddy;
+pub(crate) use neighbour::Neighbour;
+pub(crate) use reservation::Reservation;
+
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::space::vma::Vma;
@@ -12,8 +20,6 @@ use serde::{Deserialize, Serialize};
 /// Makes the enums of the placement parts out of a list: variant, name in policy files, module.
 macro_rules! placements {
     ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        $(mod $module; pub(crate) use $module::$part;)*
-
         /// How frames are chosen.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
         pub enum PlacementKind {

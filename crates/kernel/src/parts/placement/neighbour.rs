@@ -42,14 +42,7 @@ impl Neighbour {
 }
 
 impl Placement for Neighbour {
-    fn take(
-        &self,
-        space: &mut AddressSpace,
-        cx: &mut Cx,
-        span: &Span<Vma>,
-        at: u64,
-        order: PageOrder,
-    ) -> Option<Pfn> {
+    fn take(&self, space: &mut AddressSpace, cx: &mut Cx, span: &Span<Vma>, at: u64, order: PageOrder) -> Option<Pfn> {
         let whole = PageOrder::P2M;
         let around = at & !(whole.bytes() - 1);
         let behind = at.saturating_add(order.bytes());

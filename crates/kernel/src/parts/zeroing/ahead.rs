@@ -5,7 +5,7 @@
 //! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. What the
 //! daemon does is kernel work under a name of its own, `zero_bytes_ahead`.
 
-use super::ZeroingDesc;
+use super::pace::Pace;
 use crate::WorkKind;
 use crate::parts::traits::Zeroing;
 use crate::report::counts::Happening;
@@ -26,10 +26,9 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub fn new(desc: &ZeroingDesc) -> Self {
-        let sleep_ns = desc.sleep_ms.unwrap_or(ZeroingDesc::SLEEP_MS).saturating_mul(NS_PER_MS);
-        let pages = desc.pages_per_wake.unwrap_or(ZeroingDesc::PAGES_PER_WAKE);
-        Self { sleep_ns, pages: pages.into(), wake_ns: sleep_ns }
+    pub fn new(pace: Pace) -> Self {
+        let sleep_ns = pace.sleep_ms.saturating_mul(NS_PER_MS);
+        Self { sleep_ns, pages: pace.pages_per_wake.into(), wake_ns: sleep_ns }
     }
 }
 

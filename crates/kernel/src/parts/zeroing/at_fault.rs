@@ -1,6 +1,6 @@
 //! Zeroing *at the fault*: who touches a page first waits until it is cleared, as in Linux and FreeBSD.
 
-use super::ZeroingDesc;
+use super::pace::Pace;
 use crate::WorkKind;
 use crate::parts::traits::Zeroing;
 use crate::space::Cx;
@@ -11,7 +11,7 @@ use mmulab_addr::{PageOrder, Pfn};
 pub(crate) struct AtFault;
 
 impl AtFault {
-    pub fn new(_: &ZeroingDesc) -> Self {
+    pub fn new(_: Pace) -> Self {
         Self
     }
 }

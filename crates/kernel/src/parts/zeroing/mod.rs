@@ -1,10 +1,18 @@
 //! The zeroing parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
 //! dispatch.
 
+mod ahead;
+mod at_fault;
+mod pace;
+
+pub(crate) use ahead::Ahead;
+pub(crate) use at_fault::AtFault;
+
 use crate::parts::traits::Zeroing;
 use crate::space::Cx;
 use crate::space::system::SystemCx;
 use mmulab_addr::{PageOrder, Pfn};
+use pace::Pace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,8 +20,6 @@ use std::collections::BTreeMap;
 /// Makes the enums of the zeroing parts out of a list: variant, name in policy files, module.
 macro_rules! zeroings {
     ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        $(mod $module; pub(crate) use $module::$part;)*
-
         /// When the frames of new private pages are cleared.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
         pub enum ZeroingKind {
@@ -28,7 +34,7 @@ macro_rules! zeroings {
 
         impl From<&ZeroingDesc> for Zeroings {
             fn from(desc: &ZeroingDesc) -> Self {
-                match desc.when { $(ZeroingKind::$part => Self::$part($part::new(desc)),)* }
+                match desc.when { $(ZeroingKind::$part => Self::$part($part::new(desc.pace())),)* }
             }
         }
 
@@ -79,10 +85,13 @@ pub struct ZeroingDesc {
 }
 
 impl ZeroingDesc {
-    /// Milliseconds between two turns of the daemon.
-    const SLEEP_MS: u64 = 100;
-    /// Pages of a turn: with [`Self::SLEEP_MS`], 10,000 a second, or 40 MB.
-    const PAGES_PER_WAKE: u32 = 1000;
+    fn pace(&self) -> Pace {
+        let usual = Pace::default();
+        Pace {
+            sleep_ms: self.sleep_ms.unwrap_or(usual.sleep_ms),
+            pages_per_wake: self.pages_per_wake.unwrap_or(usual.pages_per_wake),
+        }
+    }
 
     /// Whether these keys go together.
     ///

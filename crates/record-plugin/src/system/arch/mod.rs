@@ -1,68 +1,22 @@
 //! What differs between instruction sets: by which instructions the kernel is followed, where it saves a program's
 //! registers, and how calls are numbered. x86-64's numbers are used for both.
 
-pub mod arm64;
-pub mod x86;
+mod arm64;
+mod found;
+mod kind;
+mod x86;
+
+pub use found::{Found, Load};
+pub use kind::Arch;
 
 use super::ram::Ram;
-use mmulab_trace::Isa;
-
-/// What of a block is to be heard of. Numbers are indices of instructions.
-#[derive(Default, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// It loads a root of page tables.
-    pub loads: Option<Load>,
-    /// It drops translations.
-    pub drops: bool,
-    /// The access that tells where another task's stack is.
-    pub switches: Option<usize>,
-    /// The last store of registers as the kernel is entered.
-    pub entered: Option<usize>,
-    /// The first load of registers on the way out of the kernel.
-    pub leaves: Option<usize>,
-    /// The store of the guest agent's by which it hands a message over.
-    pub rings: Option<usize>,
-}
-
-/// Which root is loaded, and from which register; none where QEMU's monitor tells it by itself, or where it is zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// That of user addresses, or of all.
-    Root(Option<u8>),
-    /// That of the kernel's, where there are two.
-    KernelRoot(Option<u8>),
-}
-
-/// An instruction set whose systems can be followed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arch {
-    X86,
-    Arm64,
-}
 
 impl Arch {
-    /// That of an instruction set; none if its systems cannot be followed.
-    pub fn of(isa: Isa) -> Option<Self> {
-        match isa {
-            Isa::X86_64 => Some(Self::X86),
-            Isa::Aarch64 => Some(Self::Arm64),
-            _ => None,
-        }
-    }
-
     /// Looks at a block's instructions.
     pub fn look(self, instructions: &[&[u8]]) -> Found {
         match self {
             Self::X86 => x86::look(instructions),
             Self::Arm64 => arm64::look(instructions),
-        }
-    }
-
-    /// The first address of the kernel's half.
-    pub fn kernel_start(self) -> u64 {
-        match self {
-            Self::X86 => 0xffff_8000_0000_0000,
-            Self::Arm64 => 0xffff_0000_0000_0000,
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a bundle comes into the set that was probed for it, and into the others that its pages fall in.
 
-use super::{Bundles, bundle::Bundle, mirror_log::MirrorLog, search::bits};
+use super::{Bundles, bits::bits, bundle::Bundle, mirror_log::MirrorLog};
 use crate::{
     Entry,
     desc::Mirrors,

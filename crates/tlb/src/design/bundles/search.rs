@@ -1,20 +1,8 @@
 //! What translates a page: a search of one set, which also makes one of the copies that it meets.
 
-use super::{Bundles, bundle, bundle::Bundle};
+use super::{Bundles, bits::bits, bundle, bundle::Bundle};
 use crate::{key::GLOBAL, pages::Slot};
 use mmulab_addr::{Asid, Vpn};
-
-/// The bits of a word, lowest first.
-#[inline(always)]
-pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = word.trailing_zeros() as usize;
-        (word != 0).then(|| {
-            word &= word - 1;
-            bit
-        })
-    })
-}
 
 impl Bundles {
     /// The ways of a block of `set` whose entries, of this tag or global ones, meet the base pages from `last - before`

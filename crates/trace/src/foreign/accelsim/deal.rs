@@ -1,15 +1,33 @@
 //! Blocks dealt to cores, and warps in turns.
 
-use super::{
-    WarpShape,
-    kernel::{Block, Kernel},
-};
+use super::kernel::{Block, Kernel};
 use crate::{Batch, Event, Ref, TraceError};
 use mmulab_addr::{Pid, Tid, VirtAddr};
 
 /// Where the first kernel's code lies; each further function lies so many bytes above, for program counters are of 32
 /// bits.
 const CODE: u64 = 1 << 32;
+
+/// The cores that thread blocks are dealt to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WarpShape {
+    /// Shader cores. Range 1..=1024.
+    pub cores: u16,
+    /// Warps of a core. Range 1..=1024.
+    pub warps: u16,
+}
+
+impl WarpShape {
+    /// Most of either.
+    pub const MOST: u16 = 1024;
+}
+
+impl Default for WarpShape {
+    /// Those of `machines/gpu-mix-baseline.toml`.
+    fn default() -> Self {
+        Self { cores: 16, warps: 32 }
+    }
+}
 
 /// Blocks on cores.
 pub(super) struct Deal {

@@ -1,15 +1,16 @@
 //! A kernel's file: its description, then its blocks.
 
-use super::{
-    Input,
-    line::{Instruction, Reach, Shape, parse},
-};
+use super::line::{Instruction, Reach, Shape, parse};
 use crate::{
     TraceError, TraceErrorKind,
     foreign::unpacking_error,
     lines::{LINE_MAX, Line, Lines},
 };
 use mmulab_addr::VirtAddr;
+use std::io::BufRead;
+
+/// The lines of a kernel, from wherever they come.
+pub(super) type Input = Box<dyn BufRead + Send>;
 
 /// Reads the blocks of one kernel.
 pub(super) struct Kernel {

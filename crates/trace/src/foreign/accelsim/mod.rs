@@ -9,37 +9,13 @@ mod deal;
 mod kernel;
 mod line;
 
+pub use deal::WarpShape;
+
 use super::line_reader::until_ended;
 use crate::{Batch, Source, TraceError, TraceErrorKind, TraceInfo, files::open_unpacked};
 use deal::Deal;
-use kernel::Kernel;
-use std::{
-    io::BufRead,
-    path::{Path, PathBuf},
-};
-
-/// The cores that thread blocks are dealt to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WarpShape {
-    /// Shader cores. Range 1..=1024.
-    pub cores: u16,
-    /// Warps of a core. Range 1..=1024.
-    pub warps: u16,
-}
-
-impl WarpShape {
-    /// Most of either.
-    pub const MOST: u16 = 1024;
-}
-
-impl Default for WarpShape {
-    /// Those of `machines/gpu-mix-baseline.toml`.
-    fn default() -> Self {
-        Self { cores: 16, warps: 32 }
-    }
-}
-
-type Input = Box<dyn BufRead + Send>;
+use kernel::{Input, Kernel};
+use std::path::{Path, PathBuf};
 
 /// Reads Accel-Sim's traces.
 ///

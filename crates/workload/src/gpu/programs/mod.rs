@@ -16,8 +16,8 @@ pub mod streamcluster;
 mod prelude {
     pub use crate::{
         gpu::{
+            describe::Describe,
             grid::{Grid, Lanes, Launch, Warp},
-            registry::Describe,
         },
         layout::Layout,
         memory::Array,

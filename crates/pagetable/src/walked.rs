@@ -1,0 +1,19 @@
+//! What a finished walk hands on: the leaf PTE, and the line of entries around it for the TLBs.
+
+use crate::{Format, Leaf};
+
+/// What a finished walk hands to the TLBs: the leaf, and the line of entries it was read from, for those designs
+/// that look at its neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The translation.
+    pub leaf: Leaf,
+    /// The 64-byte line that held its entry, as it is in memory after the walk.
+    pub line: [u64; 8],
+    /// Which of the eight entries it was.
+    pub slot: u8,
+    /// Its level.
+    pub level: u8,
+    /// The format, to decode the neighbours with.
+    pub format: Format,
+}

@@ -1,0 +1,30 @@
+//! Linux's numbers of the system calls that are followed: arch/x86/entry/syscalls/syscall_64.tbl. Other instruction
+//! sets' are translated to these.
+
+pub const OPEN: u64 = 2;
+pub const MMAP: u64 = 9;
+pub const MPROTECT: u64 = 10;
+pub const MUNMAP: u64 = 11;
+pub const BRK: u64 = 12;
+pub const MREMAP: u64 = 25;
+pub const MADVISE: u64 = 28;
+pub const SHMGET: u64 = 29;
+pub const SHMAT: u64 = 30;
+pub const DUP: u64 = 32;
+pub const DUP2: u64 = 33;
+pub const CLONE: u64 = 56;
+pub const FORK: u64 = 57;
+pub const VFORK: u64 = 58;
+pub const EXECVE: u64 = 59;
+pub const EXIT: u64 = 60;
+pub const SHMDT: u64 = 67;
+pub const FCNTL: u64 = 72;
+pub const CREAT: u64 = 85;
+pub const EXIT_GROUP: u64 = 231;
+pub const OPENAT: u64 = 257;
+pub const DUP3: u64 = 292;
+pub const MEMFD_CREATE: u64 = 319;
+pub const EXECVEAT: u64 = 322;
+pub const PKEY_MPROTECT: u64 = 329;
+pub const CLONE3: u64 = 435;
+pub const OPENAT2: u64 = 437;

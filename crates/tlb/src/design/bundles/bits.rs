@@ -1,0 +1,13 @@
+//! The places of the bits of a word: ways, and pages of bitmaps, are told by them.
+
+/// The bits of a word, lowest first.
+#[inline(always)]
+pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        (word != 0).then(|| {
+            word &= word - 1;
+            bit
+        })
+    })
+}
