@@ -1,6 +1,6 @@
 //! The zone's buddy allocator, after mm/page_alloc.c of Linux 6.8.
 
-use crate::{FrameCounts, Mobility, lists::Lists};
+use crate::{FrameCounts, Mobility, Rest, lists::Lists};
 
 /// Order of a page block, the unit that has a mobility: 2 MiB (`pageblock_order` on x86-64).
 pub const BLOCK_ORDER: u8 = 9;
@@ -197,8 +197,8 @@ impl Buddy {
         self.lists.of(pfn).is_some_and(|list| list / Mobility::COUNT == usize::from(order))
     }
 
-    /// Gives a block back, merging it with its free buddies (`__free_one_page`).
-    pub fn give(&mut self, pfn: u32, order: u8, movable: bool, counts: &mut FrameCounts) {
+    /// Gives a block back, merging it with its free buddies (`__free_one_page`; [`Rest::Last`] is FPI_TO_TAIL).
+    pub fn give(&mut self, pfn: u32, order: u8, movable: bool, rest: Rest, counts: &mut FrameCounts) {
         self.free += 1 << order;
         self.account(pfn, order, movable, false);
         let (mut pfn, mut order) = (pfn, order);
@@ -213,7 +213,8 @@ impl Buddy {
             order += 1;
         }
         let list = Self::list(order, self.block_of(pfn));
-        if self.merge_likely(pfn, order) { self.lists.push_tail(list, pfn) } else { self.lists.push_head(list, pfn) }
+        let is_last = rest == Rest::Last || self.merge_likely(pfn, order);
+        if is_last { self.lists.push_tail(list, pfn) } else { self.lists.push_head(list, pfn) }
     }
 
     /// Whether the next larger buddy is free, so that this block may soon merge and had better be used last

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::{
-    Fragment, FrameCounts, MemoryDesc, MemoryError, Mobility, aged,
+    Fragment, FrameCounts, MemoryDesc, MemoryError, Mobility, Rest, aged,
     buddy::{BLOCK_ORDER, Buddy},
     cleared::Cleared,
     fragment::{self, Occupied},
@@ -199,6 +199,11 @@ impl Frames {
 
     /// Gives `frames` frames from `pfn` on back in the largest aligned blocks, past the per-CPU lists.
     pub fn free_run(&mut self, pfn: Pfn, frames: u64) {
+        self.give_rest(pfn, frames, Rest::Usual);
+    }
+
+    /// The same of what is left of a block; where they go in their lists is Linux's to choose alone.
+    pub fn give_rest(&mut self, pfn: Pfn, frames: u64, rest: Rest) {
         let (mut from, to) = (pfn.0 as u32, (pfn.0 + frames) as u32);
         self.cleared.remove(from, to - from);
         while from < to {
@@ -206,7 +211,7 @@ impl Frames {
             match &mut self.kind {
                 Kind::Linux(linux) => {
                     let movable = linux.buddy.block_of(from) == Mobility::Movable;
-                    linux.buddy.give(from, order, movable, &mut self.counts);
+                    linux.buddy.give(from, order, movable, rest, &mut self.counts);
                 }
                 Kind::Freebsd(bsd) => bsd.phys.give(from, order, &mut self.counts),
             }

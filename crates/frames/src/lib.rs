@@ -13,6 +13,7 @@ mod linux;
 mod lists;
 mod mobility;
 mod phys;
+mod rest;
 mod vm_phys;
 
 pub use counts::FrameCounts;
@@ -20,3 +21,4 @@ pub use desc::{Aged, Fragment, MemoryDesc, MemoryError};
 pub use frames::{Allocator, Frames};
 pub use mobility::Mobility;
 pub use phys::PhysMem;
+pub use rest::Rest;

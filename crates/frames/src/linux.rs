@@ -1,6 +1,6 @@
 //! Physical memory as Linux hands it out: the zone's buddy allocator behind per-CPU lists.
 
-use crate::{FrameCounts, Mobility, buddy::Buddy};
+use crate::{FrameCounts, Mobility, Rest, buddy::Buddy};
 
 /// The largest order that per-CPU lists hold besides huge pages (PAGE_ALLOC_COSTLY_ORDER).
 const COSTLY: u8 = 3;
@@ -60,13 +60,13 @@ impl LinuxFrames {
         if order > self.buddy.max_order() {
             let step = 1 << self.buddy.max_order();
             for part in (pfn..pfn + (1 << order)).step_by(step) {
-                self.buddy.give(part, self.buddy.max_order(), false, counts);
+                self.buddy.give(part, self.buddy.max_order(), false, Rest::Usual, counts);
             }
             return;
         }
         let mobility = self.buddy.block_of(pfn);
         if order > COSTLY {
-            self.buddy.give(pfn, order, mobility == Mobility::Movable, counts);
+            self.buddy.give(pfn, order, mobility == Mobility::Movable, Rest::Usual, counts);
             return;
         }
         let cpu = usize::from(cpu) % self.cpus.len();
@@ -138,7 +138,7 @@ impl LinuxFrames {
             let movable = turn % Mobility::COUNT == Mobility::Movable as usize;
             let take = mine.lists[turn].len().min((left >> order).max(1) as usize);
             for pfn in mine.lists[turn].drain(..take) {
-                self.buddy.give(pfn, order, movable, counts);
+                self.buddy.give(pfn, order, movable, Rest::Usual, counts);
                 mine.held -= 1 << order;
                 left = left.saturating_sub(1 << order);
             }

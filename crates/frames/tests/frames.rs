@@ -1,7 +1,7 @@
 //! The allocator's promises: blocks are aligned and disjoint, nothing is lost, fragmentation is what was asked for.
 
 use mmulab_addr::{PageOrder, Pfn};
-use mmulab_frames::{Aged, Fragment, Frames, MemoryDesc, Mobility};
+use mmulab_frames::{Aged, Fragment, Frames, MemoryDesc, Mobility, Rest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -255,4 +255,18 @@ fn aged_memory_is_whole_beyond_what_is_in_use() {
 fn memory_whose_frames_have_no_numbers_is_refused() {
     let refused = Frames::new(&MemoryDesc::of("16T"), 1, 1).map(|_| ()).expect_err("too many frames");
     assert!(refused.to_string().contains("between 16M and 15T"), "{refused}");
+}
+
+/// What is left of a block and put last goes out after all others of its size.
+#[test]
+fn what_is_put_last_goes_out_last() {
+    for (rest, is_first) in [(Rest::Usual, true), (Rest::Last, false)] {
+        let mut memory = frames("64M", Fragment::None);
+        let small = PageOrder::new(4);
+        let blocks: Vec<Pfn> = (0..64).map(|_| memory.alloc(small, Mobility::Movable, 0).unwrap()).collect();
+        // Every fourth block is free: none of them can merge.
+        blocks.iter().step_by(4).for_each(|&pfn| memory.free_run(pfn, 16));
+        memory.give_rest(blocks[62], 16, rest);
+        assert_eq!(memory.alloc(small, Mobility::Movable, 0) == Some(blocks[62]), is_first, "{rest:?}");
+    }
 }

@@ -410,6 +410,7 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("linux.zero_page = false\nfault.sizes = [\"64K\"]\nhints.from = \"none\"")),
         1 => Just(parts("fault.sizes = [\"8K\", \"2M\", \"64K\"]\nfault.enabled = \"madvise\"\npromotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"neighbour\"")),
+        2 => Just(parts("placement.frames = \"coala\"\nfault.sizes = [\"2M\"]")),
         1 => Just(parts("placement.frames = \"neighbour\"\nfault.sizes = [\"2M\", \"16K\"]")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion.when = \"full\"")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 64 }")),

@@ -178,6 +178,80 @@ fn neighbours_lie_beside_each_other_whatever_the_order_of_faults() {
     }
 }
 
+/// Paper 3, section IV-B (S2-012, S2-015, S2-017): whatever the order of faults, and whoever else faults in between.
+#[test]
+fn coalapaging_puts_sixteen_pages_into_a_block_of_their_own() {
+    let orders: [fn(u64) -> u64; 4] = [|i| i, |i| 15 - i, |i| i * 7 % 16, |i| i ^ 5];
+    for order in orders {
+        let mut w = World::new(&desc(parts("placement.frames = \"coala\""), 64), 64);
+        w.event(1, &anon(BASE, 16 * PAGE));
+        w.event(2, &mmap(2 * BASE, 16 * PAGE, Prot::RW));
+        for i in 0..16 {
+            touch(&mut w, BASE + order(i) * PAGE, Access::Write);
+            w.access(2, 2 * BASE + i * PAGE, Access::Write).expect("memory is left");
+        }
+        let [mine, other] = [(1, BASE), (2, 2 * BASE)].map(|(pid, base)| {
+            let frames: Vec<u64> =
+                (0..16).map(|page| w.walk(pid, base + page * PAGE, None).expect("mapped").pfn.0).collect();
+            assert!(frames.windows(2).all(|pair| pair[0] + 1 == pair[1]) && frames[0] % 16 == 0, "{frames:?}");
+            frames[0]
+        });
+        assert_ne!(mine, other);
+    }
+}
+
+#[test]
+fn coalapaging_reserves_nothing_and_takes_any_frame_where_the_block_is_gone() {
+    let mut w = World::new(&desc(parts("placement.frames = \"coala\""), 64), 64);
+    w.event(1, &anon(BASE, 16 * PAGE));
+    let free = |w: &World| w.usage().free_bytes / PAGE;
+    touch(&mut w, BASE + 3 * PAGE, Access::Write);
+    let before = free(&w);
+    touch(&mut w, BASE + 9 * PAGE, Access::Write);
+    assert_eq!(before - free(&w), 1, "one page of the block is taken, the others are free");
+    // A page that moves elsewhere is no anchor in its place: the next one falls back.
+    let mut w = World::new(&desc(parts("placement.frames = \"coala\""), 64), 64);
+    w.event(1, &anon(BASE, 16 * PAGE));
+    w.event(1, &anon(BASE + (1 << 20), 16 * PAGE));
+    touch(&mut w, BASE + (1 << 20) + 3 * PAGE, Access::Write);
+    let moved = mmulab_trace::Event::Mremap {
+        old: VirtAddr::new(BASE + (1 << 20) + 3 * PAGE),
+        old_len: PAGE,
+        new: VirtAddr::new(BASE),
+        new_len: PAGE,
+        keep_old: false,
+    };
+    w.event(1, &moved);
+    touch(&mut w, BASE + PAGE, Access::Write);
+    let (anchor, next) = (leaf(&mut w, BASE).pfn.0, leaf(&mut w, BASE + PAGE).pfn.0);
+    assert_eq!(anchor % 16, 3);
+    assert_ne!(next, anchor + 1 - 3, "not where the anchor's block has its second frame");
+}
+
+/// Huge pages: blocks of order 13, which the allocator must keep (S2-013).
+#[test]
+fn coalapaging_puts_sixteen_huge_pages_into_32_mib() {
+    let found = |max_order: u8| {
+        let mut desc =
+            desc(parts("linux.zero_page = false\nplacement.frames = \"coala\"\nfault.sizes = [\"2M\"]"), 256);
+        desc.memory.max_order = max_order;
+        let mut w = World::new(&desc, 256);
+        w.event(1, &anon(BASE, 32 << 20));
+        w.event(2, &mmap(2 * BASE, 32 << 20, Prot::RW));
+        for i in 0..16u64 {
+            touch(&mut w, BASE + ((i * 7 % 16) << 21), Access::Write);
+            w.access(2, 2 * BASE + (i << 21), Access::Read).expect("memory is left");
+        }
+        [(1, BASE), (2, 2 * BASE)].map(|(pid, base)| {
+            let frames: Vec<u64> =
+                (0..16).map(|i| w.walk(pid, base + (i << 21), None).expect("mapped").pfn.0).collect();
+            frames.windows(2).all(|pair| pair[0] + 512 == pair[1]) && frames[0] % (1 << 13) == 0
+        })
+    };
+    assert_eq!(found(13), [true, true]);
+    assert_eq!(found(10), [false, false], "no block of 32 MiB is kept: huge pages anywhere");
+}
+
 #[test]
 fn no_frame_is_taken_twice_and_huge_pages_lie_in_a_row() {
     let mut w = World::new(&desc(parts("placement.frames = \"neighbour\""), 64), 64);

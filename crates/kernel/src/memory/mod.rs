@@ -17,7 +17,7 @@ use crate::report::regions::Fold;
 use crate::report::tally::Tally;
 use crate::{Bytes, Stop, Stored, TableCounts, Told, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
-use mmulab_frames::{Frames, Mobility};
+use mmulab_frames::{Frames, Mobility, Rest};
 use rustc_hash::FxHashMap;
 
 /// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
@@ -158,16 +158,16 @@ impl Memory {
         is_taken
     }
 
-    /// The block of `order` that begins `offset` frames into a free block of size `whole`, whose other frames go back;
-    /// nothing if no such block is free.
-    pub fn take_anon_within(&mut self, whole: PageOrder, offset: u64, order: PageOrder) -> Option<Pfn> {
+    /// The block of `order` that begins `offset` frames into a free block of size `whole`, whose other frames go back
+    /// as `rest` says; nothing if no such block is free.
+    pub fn take_anon_within(&mut self, whole: PageOrder, offset: u64, order: PageOrder, rest: Rest) -> Option<Pfn> {
         if !self.frames.has_block(whole) {
             return None;
         }
         let head = self.frames.alloc(whole, Mobility::Movable, self.cpu)?;
         let (pfn, behind) = (Pfn(head.0 + offset), offset + order.base_pages());
-        self.frames.free_run(head, offset);
-        self.frames.free_run(Pfn(head.0 + behind), whole.base_pages() - behind);
+        self.frames.give_rest(head, offset, rest);
+        self.frames.give_rest(Pfn(head.0 + behind), whole.base_pages() - behind, rest);
         self.own_anon(pfn, order);
         Some(pfn)
     }

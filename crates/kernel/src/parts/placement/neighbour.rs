@@ -19,6 +19,7 @@ use crate::ranges::Span;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn};
+use mmulab_frames::Rest;
 use std::ops::Range;
 
 /// Frames beside those of neighbouring pages.
@@ -61,6 +62,6 @@ impl Placement for Neighbour {
             }
         }
         let offset = (at - around) >> BASE_SHIFT;
-        cx.memory.take_anon_within(whole, offset, order).or_else(|| cx.memory.take_anon(order))
+        cx.memory.take_anon_within(whole, offset, order, Rest::Usual).or_else(|| cx.memory.take_anon(order))
     }
 }
