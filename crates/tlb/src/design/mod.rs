@@ -10,8 +10,8 @@
 //!
 //! All of them learn from one thing only: the line of entries that a walk read ([`Line`]).
 
-/// The designs. Hands the rows to the macro `$then`. A row is `Variant = file;`, or `Variant = file::Type;` where `Type` is the
-/// design's own storage. The first is the default.
+/// The designs. Hands the rows to the macro `$then`. A row is `Variant = file;`, or `Variant = file::Type;` where
+/// `Type` is the design's own storage. The first is the default.
 macro_rules! designs {
     ($then:ident) => {
         $then! {

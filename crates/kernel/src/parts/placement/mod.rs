@@ -71,7 +71,7 @@ placements! {
     Reservation = "reservation" in reservation,
     /// The frame beside that of a neighbouring page, if it is free.
     Neighbour = "neighbour" in neighbour,
-    /// The frame at the page's own place in an aligned block of 64 KiB (base pages) or 32 MiB (pages of 2 MiB), the block
-    /// that the other pages of its aligned range lie in: CoalaPaging of Elastic Translations.
+    /// The frame at the page's own place in the aligned block of 64 KiB (base pages) or 32 MiB (pages of 2 MiB) that
+    /// the other pages of its range lie in: CoalaPaging of Elastic Translations.
     Coala = "coala" in coala,
 }
