@@ -193,7 +193,7 @@ fn coalapaging_puts_sixteen_pages_into_a_block_of_their_own() {
         let [mine, other] = [(1, BASE), (2, 2 * BASE)].map(|(pid, base)| {
             let frames: Vec<u64> =
                 (0..16).map(|page| w.walk(pid, base + page * PAGE, None).expect("mapped").pfn.0).collect();
-            assert!(frames.windows(2).all(|pair| pair[0] + 1 == pair[1]) && frames[0] % 16 == 0, "{frames:?}");
+            assert!(frames.windows(2).all(|pair| pair[0] + 1 == pair[1]) && frames[0].is_multiple_of(16), "{frames:?}");
             frames[0]
         });
         assert_ne!(mine, other);
@@ -245,7 +245,7 @@ fn coalapaging_puts_sixteen_huge_pages_into_32_mib() {
         [(1, BASE), (2, 2 * BASE)].map(|(pid, base)| {
             let frames: Vec<u64> =
                 (0..16).map(|i| w.walk(pid, base + (i << 21), None).expect("mapped").pfn.0).collect();
-            frames.windows(2).all(|pair| pair[0] + 512 == pair[1]) && frames[0] % (1 << 13) == 0
+            frames.windows(2).all(|pair| pair[0] + 512 == pair[1]) && frames[0].is_multiple_of(1 << 13)
         })
     };
     assert_eq!(found(13), [true, true]);
