@@ -123,7 +123,7 @@ def _read_tokens(module: Module, tokens: list[str]) -> None:
 
 
 def _of_file(path: Names, within: int) -> Names:
-    """A path as the file would write it, from so many modules within it."""
+    """The path as seen from the top of the file; it was written `within` modules deep in that file."""
     supers = next((index for index, name in enumerate(path) if name != "super"), len(path))
     inside = min(within, supers)
     return ("self", *path[inside:]) if inside else path

@@ -1,6 +1,7 @@
 """Source files open with what they are and why they exist, and comments fit a screen."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,14 @@ def test_comments_of_rust_sources_have_120_columns_at_most() -> None:
         if len(line) > COLUMNS and line.lstrip().startswith("//")
     ]
     assert long == []
+
+
+def test_pages_name_source_files_that_exist() -> None:
+    pages = [CHECKOUT / "README.md", CHECKOUT / "ARCHITECTURE.md", *CHECKOUT.glob("docs/**/*.md")]
+    named = {
+        (page, name)
+        for page in pages
+        for name in re.findall(r"crates/[\w-]+/[\w/-]+\.rs", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert sorted(f"{page.name}: {name}" for page, name in named if not (CHECKOUT / name).exists()) == []

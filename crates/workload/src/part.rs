@@ -1,7 +1,7 @@
 //! Parts of an algorithm's work, as threads would share them. Generators tell of one part, and programs whose threads
 //! take turns do so in rounds of the same number.
 
-/// Which part of an algorithm's work is told of: part `index` of `count`, as its threads would divide it.
+/// One part of an algorithm's work: part `index` of `count`, divided as threads would divide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// From 0.
