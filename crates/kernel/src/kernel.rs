@@ -8,7 +8,8 @@
 //! ```
 
 use crate::asids::Asids;
-use crate::manager::{Due, Manager};
+use crate::clock::Due;
+use crate::manager::Manager;
 use crate::managers::MemoryManager;
 use crate::memory::Memory;
 use crate::memory::cache::ObjectId;

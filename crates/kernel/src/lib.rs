@@ -6,6 +6,7 @@
 
 mod asids;
 mod calls;
+mod clock;
 mod desc;
 mod effects;
 mod error;

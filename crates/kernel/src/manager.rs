@@ -6,6 +6,7 @@
 //!                                      '-- allowed already ---> spurious
 //! ```
 
+use crate::clock::Due;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
 use crate::report::counts::{FaultKind, Happening};
@@ -17,25 +18,6 @@ use crate::{AdviceFlush, Fault, FaultError, KernelError};
 use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_frames::Allocator;
 use mmulab_pagetable::Leaf;
-
-/// Which daemons run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Due {
-    /// Those that wanted to wake by this time, in simulated nanoseconds since the start. They sleep from then on.
-    By(u64),
-    /// All, at once. They sleep as long as ever from when they would have woken.
-    All,
-}
-
-impl Due {
-    /// When a daemon that wants to wake at `wake` goes to sleep again, if it runs now.
-    pub fn runs(self, wake: u64) -> Option<u64> {
-        match self {
-            Self::By(now) => (wake <= now).then_some(now),
-            Self::All => Some(wake),
-        }
-    }
-}
 
 /// The entry points at which memory managers differ.
 pub(crate) trait Manager {

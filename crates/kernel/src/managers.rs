@@ -2,12 +2,13 @@
 //!
 //! This is the only file that knows of both: each call of [`Manager`] is dispatched here, statically.
 
+use crate::clock::Due;
 use crate::desc::{KernelDesc, PolicyDesc, PolicyKind};
 use crate::freebsd::Freebsd;
 use crate::linux::Linux;
 use crate::linux::boot::{check, reserve};
 use crate::linux::desc::{AdviceFlush, LinuxDesc};
-use crate::manager::{Due, Manager};
+use crate::manager::Manager;
 use crate::memory::Memory;
 use crate::memory::reservations::Reservations;
 use crate::parts::traits::Hole;

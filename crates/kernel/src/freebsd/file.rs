@@ -181,18 +181,18 @@ impl Freebsd {
         }
         // What is mapped there already goes, if it is the same file's.
         let object = Objects::shown(id);
-        let mut next = start;
-        while let Some((va, leaf)) = space.next_leaf(cx.mem, next, start + order.bytes()) {
+        let mut is_empty = true;
+        for (_, leaf) in space.leaves(cx.mem, start, start + order.bytes()) {
             if cx.memory.pages.get(leaf.pfn).object != object {
                 return Ok(None);
             }
-            next = va + leaf.order.bytes();
+            is_empty = false;
         }
         let (first, last) = (VirtAddr::new(start).vpn(), VirtAddr::new(start + order.bytes()).vpn());
         if space.hidden.range(first..last).next().is_some() {
             return Ok(None);
         }
-        if next != start {
+        if !is_empty {
             let mut gather = Gather::default();
             space.zap(cx, start, start + order.bytes(), &mut gather);
             gather.note(start, order);

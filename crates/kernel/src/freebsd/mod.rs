@@ -11,7 +11,8 @@ mod file;
 
 pub use desc::FreebsdDesc;
 
-use crate::manager::{Due, Manager};
+use crate::clock::Due;
+use crate::manager::Manager;
 use crate::memory::reservations::Reservations;
 use crate::parts::demotion::AtStore;
 use crate::parts::placement::Reservation;

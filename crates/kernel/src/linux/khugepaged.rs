@@ -2,14 +2,13 @@
 
 use super::compaction::Compaction;
 use super::desc::{KhugepagedDesc, ThpEnabled};
+use crate::clock::ns_of_ms;
 use crate::report::counts::{Happening, Refusal};
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{KernelError, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Prot, VirtAddr};
-
-const NS_PER_MS: u64 = 1_000_000;
 
 /// The daemon and the progress of its scan.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Khugepaged {
         if desc.pages_to_scan == 0 || desc.scan_sleep_ms == 0 {
             return Err(("", "pages_to_scan and scan_sleep_ms must be at least 1".into()));
         }
-        let wake_ns = desc.scan_sleep_ms.saturating_mul(NS_PER_MS);
+        let wake_ns = ns_of_ms(desc.scan_sleep_ms);
         Ok(Self { desc, enabled, wake_ns, next: (0, 0), progress: 0, waited: false })
     }
 
@@ -74,7 +73,7 @@ impl Khugepaged {
                 self.desc.scan_sleep_ms
             }
         };
-        self.wake_ns = now_ns.saturating_add(sleep_ms.saturating_mul(NS_PER_MS));
+        self.wake_ns = now_ns.saturating_add(ns_of_ms(sleep_ms));
         scan.map(drop)
     }
 

@@ -11,7 +11,8 @@ mod fault;
 mod file_fault;
 mod khugepaged;
 
-use crate::manager::{Due, Manager};
+use crate::clock::Due;
+use crate::manager::Manager;
 use crate::parts::demotion::DemotionKind;
 use crate::parts::fault_size::FaultSizes;
 use crate::parts::hints::HintSource;

@@ -3,6 +3,7 @@
 use super::desc::{PromotionTime, PromotionWay};
 use super::hints::HintSource;
 use super::placement::{PlacementKind, Reservation};
+use super::zeroing::ZeroingKind;
 use crate::desc::PolicyDesc;
 use crate::linux::desc::ThpEnabled;
 use mmulab_addr::PageOrder;
@@ -18,9 +19,7 @@ pub(crate) type Contradiction = (String, String);
 pub(crate) fn check(desc: &PolicyDesc, table: &TableDesc, memory_bytes: u64) -> Result<(), Contradiction> {
     sizes(desc)?;
     placement(desc, memory_bytes)?;
-    if let Some(Err((key, message))) = desc.zeroing.as_ref().map(|zeroing| zeroing.check()) {
-        return wrong(&format!("zeroing.{key}"), message);
-    }
+    zeroing(desc)?;
     promotion(desc, table)?;
     hints(desc)
 }
@@ -66,6 +65,21 @@ fn placement(desc: &PolicyDesc, memory_bytes: u64) -> Result<(), Contradiction> 
         ),
         false => Ok(()),
     }
+}
+
+fn zeroing(desc: &PolicyDesc) -> Result<(), Contradiction> {
+    let part = desc.zeroing.clone().unwrap_or_default();
+    let keys = [("zeroing.sleep_ms", part.sleep_ms), ("zeroing.pages_per_wake", part.pages_per_wake.map(u64::from))];
+    for (key, value) in keys {
+        match value {
+            Some(_) if part.when != ZeroingKind::Ahead => {
+                return wrong(key, "no daemon runs: remove it, or set when = \"ahead\"");
+            }
+            Some(0) => return wrong(key, "must be at least 1"),
+            Some(_) | None => {}
+        }
+    }
+    Ok(())
 }
 
 fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> {

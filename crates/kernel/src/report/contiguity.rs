@@ -74,9 +74,7 @@ impl Contiguity {
                 alike.1.end(out.by_kind.of(alike.0));
                 alike.0 = kind;
             }
-            let mut next = span.start;
-            while let Some((va, leaf)) = space.next_leaf(mem, next, span.end) {
-                next = va + leaf.order.bytes();
+            for (va, leaf) in space.leaves(mem, span.start, span.end) {
                 running.next(VirtAddr::new(va).vpn().0, leaf, &mut out.by_size);
                 alike.1.next(VirtAddr::new(va).vpn().0, leaf, out.by_kind.of(kind));
                 if leaf.order != PageOrder::P4K {

@@ -16,14 +16,14 @@ impl AddressSpace {
         let end = at + order.bytes();
         let mut present = 0;
         let mut dirty = false;
-        let mut next = at;
-        while let Some((va, leaf)) = self.next_leaf(cx.mem, next, end) {
+        let mut is_empty = true;
+        for (_, leaf) in self.leaves(cx.mem, at, end) {
             let has_contents = !cx.memory.is_zero(leaf.pfn);
             present += if has_contents { leaf.order.base_pages() } else { 0 };
             dirty |= leaf.dirty;
-            next = va + leaf.order.bytes();
+            is_empty = false;
         }
-        if next == at {
+        if is_empty {
             cx.refuse(Refusal::CollapseEmpty, at);
             return Ok(false);
         }

@@ -29,13 +29,9 @@ impl ReverseMap {
         for (slot, space) in system.spaces.iter().enumerate() {
             let Some(space) = space else { continue };
             for span in space.vmas.iter() {
-                let mut next = span.start;
-                while let Some((va, leaf)) = space.next_leaf(system.mem, next, span.end) {
-                    if leaf.order == PageOrder::P4K {
-                        places.push((leaf.pfn, At::Mapped { slot, va }));
-                    }
-                    next = va + leaf.order.bytes();
-                }
+                let leaves = space.leaves(system.mem, span.start, span.end);
+                let small = leaves.filter(|(_, leaf)| leaf.order == PageOrder::P4K);
+                places.extend(small.map(|(va, leaf)| (leaf.pfn, At::Mapped { slot, va })));
             }
             let hidden = space.hidden.iter().filter(|(_, leaf)| leaf.order == PageOrder::P4K);
             places.extend(hidden.map(|(vpn, leaf)| (leaf.pfn, At::Hidden { slot, va: vpn.addr().raw() })));

@@ -113,6 +113,16 @@ impl AddressSpace {
         None
     }
 
+    /// The leaves of an address range, in order, each with its first address. For work that leaves the table as it is.
+    pub fn leaves<'a>(&'a self, mem: &'a PhysMem, start: u64, end: u64) -> impl Iterator<Item = (u64, Leaf)> + use<'a> {
+        let mut next = Some(start);
+        std::iter::from_fn(move || {
+            let (va, leaf) = self.next_leaf(mem, next?, end)?;
+            next = va.checked_add(leaf.order.bytes());
+            Some((va, leaf))
+        })
+    }
+
     /// Whether programs can have the address, as the format of the table has it.
     pub fn is_canonical(&self, va: u64) -> bool {
         self.table.format().is_canonical(va)

@@ -45,15 +45,9 @@ impl Coala {
         range: PageOrder,
         order: PageOrder,
     ) -> Option<(u64, Leaf)> {
-        let (mut next, end) = (start, start.saturating_add(range.bytes()));
-        let mut found = None;
-        while let Some((at, leaf)) = space.next_leaf(cx.mem, next, end) {
-            if leaf.order == order && !cx.memory.is_zero(leaf.pfn) {
-                found = Some((at, leaf));
-                break;
-            }
-            next = at + leaf.order.bytes();
-        }
+        let is_anchor = |leaf: &Leaf| leaf.order == order && !cx.memory.is_zero(leaf.pfn);
+        let end = start.saturating_add(range.bytes());
+        let found = space.leaves(cx.mem, start, end).find(|(_, leaf)| is_anchor(leaf));
         let looked = found.map_or(1 << GROUP, |(at, _)| 1 + (at - start) / order.bytes());
         cx.work(WorkKind::EntryScan, looked);
         found

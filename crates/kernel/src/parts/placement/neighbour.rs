@@ -29,16 +29,12 @@ pub(crate) struct Neighbour;
 impl Neighbour {
     /// The first private page of the mapping in a range of addresses, and its frame.
     fn first_private(space: &AddressSpace, cx: &Cx, span: &Span<Vma>, range: Range<u64>) -> Option<(u64, Pfn)> {
-        let (mut next, end) = (range.start.max(span.start), range.end.min(span.end));
-        while let Some((at, leaf)) = space.next_leaf(cx.mem, next, end) {
-            let is_private = cx.memory.pages.get(leaf.pfn).used == Use::Anon && !cx.memory.is_zero(leaf.pfn);
-            if is_private {
-                let va = at.max(next);
-                return Some((va, Pfn(leaf.pfn.0 + ((va - at) >> BASE_SHIFT))));
-            }
-            next = at + leaf.order.bytes();
-        }
-        None
+        let (start, end) = (range.start.max(span.start), range.end.min(span.end));
+        let is_private = |pfn| cx.memory.pages.get(pfn).used == Use::Anon && !cx.memory.is_zero(pfn);
+        let (at, leaf) = space.leaves(cx.mem, start, end).find(|(_, leaf)| is_private(leaf.pfn))?;
+        // A larger page may begin before the range.
+        let va = at.max(start);
+        Some((va, Pfn(leaf.pfn.0 + ((va - at) >> BASE_SHIFT))))
     }
 }
 

@@ -147,15 +147,8 @@ impl Reservation {
         // An object that reaches the last address has pages up to there.
         let end = start.saturating_add((to - from) * BASE_BYTES);
         let is_of = |pfn: Pfn| pages.get(pfn).object == place.object;
-        let mut next = start;
-        while let Some((va, leaf)) = space.next_leaf(mem, next, end) {
-            if is_of(leaf.pfn) {
-                return true;
-            }
-            let Some(above) = va.checked_add(leaf.order.bytes()) else { break };
-            next = above;
-        }
         let (first, last) = (Vpn(start >> BASE_SHIFT), Vpn(end >> BASE_SHIFT));
-        space.hidden.range(first..last).any(|(_, leaf)| is_of(leaf.pfn))
+        space.leaves(mem, start, end).any(|(_, leaf)| is_of(leaf.pfn))
+            || space.hidden.range(first..last).any(|(_, leaf)| is_of(leaf.pfn))
     }
 }

@@ -103,9 +103,8 @@ impl InPlace {
         let vma = span.value.clone();
         let mut whole = AddressSpace::leaf(&vma, head, order, vma.prot, false);
         whole.accessed = false;
-        let (mut present, mut next) = (0, start);
-        let mut object = 0;
-        while let Some((va, leaf)) = space.next_leaf(cx.mem, next, start + order.bytes()) {
+        let (mut present, mut object) = (0, 0);
+        for (va, leaf) in space.leaves(cx.mem, start, start + order.bytes()) {
             if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + ((va - start) >> BASE_SHIFT) {
                 return Err(Refusal::PromoteScattered);
             }
@@ -117,7 +116,6 @@ impl InPlace {
             whole.dirty |= leaf.dirty;
             whole.accessed |= leaf.accessed;
             present += 1;
-            next = va + BASE_BYTES;
         }
         // A page in use that is not mapped here is somebody else's.
         if present != u64::from(cx.memory.reservations.used_in(head, order)) {

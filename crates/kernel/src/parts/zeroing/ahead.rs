@@ -7,13 +7,12 @@
 
 use super::pace::Pace;
 use crate::WorkKind;
+use crate::clock::ns_of_ms;
 use crate::parts::traits::Zeroing;
 use crate::report::counts::Happening;
 use crate::space::Cx;
 use crate::space::system::SystemCx;
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
-
-const NS_PER_MS: u64 = 1_000_000;
 
 /// The daemon.
 #[derive(Clone, Debug)]
@@ -27,7 +26,7 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     pub fn new(pace: Pace) -> Self {
-        let sleep_ns = pace.sleep_ms.saturating_mul(NS_PER_MS);
+        let sleep_ns = ns_of_ms(pace.sleep_ms);
         Self { sleep_ns, pages: pace.pages_per_wake.into(), wake_ns: sleep_ns }
     }
 }

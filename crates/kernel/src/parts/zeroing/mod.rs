@@ -92,19 +92,4 @@ impl ZeroingDesc {
             pages_per_wake: self.pages_per_wake.unwrap_or(usual.pages_per_wake),
         }
     }
-
-    /// Whether these keys go together.
-    ///
-    /// # Errors
-    /// The key to change, and what to do.
-    pub(crate) fn check(&self) -> Result<(), (&'static str, &'static str)> {
-        let is_ahead = self.when == ZeroingKind::Ahead;
-        match (self.sleep_ms, self.pages_per_wake) {
-            (Some(_), _) if !is_ahead => Err(("sleep_ms", "no daemon runs: remove it, or set when = \"ahead\"")),
-            (_, Some(_)) if !is_ahead => Err(("pages_per_wake", "no daemon runs: remove it, or set when = \"ahead\"")),
-            (Some(0), _) => Err(("sleep_ms", "must be at least 1")),
-            (_, Some(0)) => Err(("pages_per_wake", "must be at least 1")),
-            _ => Ok(()),
-        }
-    }
 }
