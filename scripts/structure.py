@@ -24,9 +24,9 @@ Graph = dict[str, set[str]]
 
 # Crates by layer, the lowest first. A crate depends only on crates of lower layers.
 LAYERS = (
-    ("addr", "dataflow", "host", "record-heap", "sets", "try-preload", "visible"),
+    ("addr", "assoc", "dataflow", "host", "record-heap", "try-preload", "visible"),
     ("describe", "frames", "guest-agent", "timing", "trace"),
-    ("elf", "isa", "mix", "pagetable", "workload"),
+    ("elf", "interleave", "isa", "leshy", "pagetable", "workload"),
     ("kernel", "recipe", "record", "reshape", "tlb", "walker"),
     ("energy", "record-plugin"),
     ("machine",),

@@ -41,6 +41,8 @@ class Options:
     unmapped: str | None = None
     touched: bool = False
     profile: bool = False
+    # The time of every page fault, by kind and size.
+    fault_latency: bool = False
     threads: int | None = None
     # Instructions that are run first and not counted.
     skip: int | None = None
@@ -53,6 +55,8 @@ class Options:
     # With `timing`: which samples are run in time (`mmulab.sampling`). None runs everything in time.
     sample: Json | None = None
     check: str | None = None
+    # Samples of TLB misses and of accessed bits (`mmulab.leshy`).
+    sampling: Json | None = None
     # Traces of further virtual machines, and the references each machine makes in turn.
     vms: tuple[str, ...] = ()
     quantum: int | None = None
@@ -139,6 +143,48 @@ def misses(
     """Runs one job and writes the references its TLBs did not serve to `target`: the result, and what was written."""
     answer = json.loads(_core.misses(_spec(name, [job], options), target, _as_json(progress)))
     return Result(answer["result"]), answer["written"]
+
+
+def leshy_profile(
+    name: str,
+    job: Job,
+    options: Options,
+    target: str,
+    accessed: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> Result:
+    """Runs one job with samples: writes the profile of misses to `target`, and of accessed bits to `accessed`."""
+    return Result(json.loads(_core.leshy_profile(_spec(name, [job], options), target, accessed, _as_json(progress))))
+
+
+def leshy_head(profile: str) -> Json:
+    """What a profile file is of."""
+    return cast(Json, json.loads(_core.leshy_head(profile)))
+
+
+def leshy_select(profile: str, asked: Json) -> Json:
+    """Page sizes for a profile file."""
+    return cast(Json, json.loads(_core.leshy_select(profile, json.dumps(asked))))
+
+
+def leshy_problem(profile: str, asked: Json) -> Json:
+    """Equation 1 of paper 3 over the bins of a profile file."""
+    return cast(Json, json.loads(_core.leshy_problem(profile, json.dumps(asked))))
+
+
+def leshy_heat(profile: str, size: str) -> list[Json]:
+    """The samples of a profile file by aligned pieces of memory."""
+    return cast(list[Json], json.loads(_core.leshy_heat(profile, size)))
+
+
+def hints(path: str) -> Json:
+    """A hint file, checked."""
+    return cast(Json, json.loads(_core.hints(path)))
+
+
+def hints_schema() -> Json:
+    """The JSON schema of hint files."""
+    return cast(Json, json.loads(_core.hints_schema()))
 
 
 def explain(name: str, job: Job, options: Options, line: Callable[[str], None]) -> Result:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mmulab import aged
+from mmulab import aged, former_results
 from mmulab._core import Failure, UserError
 from mmulab.reshaped import reshape_warnings, reshape_words
 from mmulab.units import show_count
 from mmulab.visible import visible, visible_json
 
 # The layout of results this package reads, as crates/machine writes it.
-SCHEMA = 3
+SCHEMA = 4
 # Tables within tables that are written a key a line.
 JSON_DEPTH = 4
 # The policy of a host unless another one is named, as in crates/machine.
@@ -74,9 +74,12 @@ class Result:
                 f"{path}: not a result of mmulab: it lacks counts, machine, policy or trace\n"
                 "hint: give the files under a study's results/, or those `mmulab run --out` wrote"
             )
-        if data.get("schema") != SCHEMA:
+        layout = data.get("schema")
+        if isinstance(layout, int) and former_results.OLDEST <= layout < SCHEMA:
+            data = former_results.today(data, SCHEMA)
+        elif layout != SCHEMA:
             raise UserError(
-                f"{path}: a result of mmulab {data.get('version')}, in layout {data.get('schema')} and not {SCHEMA}\n"
+                f"{path}: a result of mmulab {data.get('version')}, in layout {layout} and not {SCHEMA}\n"
                 "hint: run the trace again"
             )
         return cls(data, path)
@@ -411,6 +414,12 @@ class Result:
         return code
 
     @property
+    def fault_latency(self) -> list[dict[str, Any]]:
+        """The time of page faults by kind and size. Empty where it was not asked for."""
+        found: list[dict[str, Any]] = self.data.get("fault_latency", [])
+        return found
+
+    @property
     def heat(self) -> dict[str, Any]:
         """Costs by 2 MB of memory: the `places` of the highest cost, and the `rest` summed. Empty without a profile."""
         heat: dict[str, Any] = self.data["heat"]
@@ -445,6 +454,17 @@ class Result:
             for name, profile in (("code", self.code), ("memory", self.heat)):
                 walks = sum(int(place["walks"]) for place in profile["places"]) + int(profile["rest"]["walks"])
                 yield Identity(f"walks of all {name} = total", walks, self.walk_count)
+        if self.fault_latency and not self.host:
+            timed: dict[str, int] = {}
+            for row in self.fault_latency:
+                timed[row["kind"]] = timed.get(row["kind"], 0) + int(row["faults"])
+                sum_of_times = sum(time["cycles"] * time["faults"] for time in row["times"])
+                # Each time is rounded to whole cycles.
+                mean = f"mean time of {row['kind']} faults of {row['size']} = times / faults, rounded"
+                off = abs(sum_of_times - row["mean_cycles"] * row["faults"])
+                yield Identity(mean, int(off > row["faults"] / 2 + 1), 0)
+            for kind, count in self.counts["kernel"]["faults"].items():
+                yield Identity(f"timed {kind} faults = those counted", timed.get(kind, 0), int(count))
         counts = self.counts
         yield Identity(
             "fetches + reads + writes = references",

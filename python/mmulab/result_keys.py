@@ -4,7 +4,11 @@ A key's place is dotted; `[]` stands for the entries of a list and `*` for any k
 """
 
 KEYS: tuple[tuple[str, str, str], ...] = (
-    ("schema", "", "Version of this layout; it grows when a key changes its meaning."),
+    (
+        "schema",
+        "",
+        "Version of this layout; it grows when a key changes its meaning or its name. Layouts from 3 on are read.",
+    ),
     ("version", "", "The version of mmulab."),
     (
         "trace",
@@ -22,7 +26,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "ended.reason",
         "",
         "end, limit, interrupted, trace-damaged, trace-end-damaged (after the last reference), out-of-memory, "
-        "violation, stuck, no-place, unsound, kernel or too-much: why the run ended.",
+        "segfault, stuck, no-place, unsound, kernel or too-much: why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
     (
@@ -48,8 +52,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "counts.reloads",
         "misses",
         "What misses of l1i and l1d brought into the first level: l2_hits and l2_misses by size of the entry, "
-        "coalesced where it translates several pages of the table, unheld where no first-level array takes it. The "
-        "hits add up to the second level's hits, the misses to its misses less those that ended in no translation.",
+        "coalesced where it translates several pages of the table, no_l1_array where no first-level array takes it. "
+        "The hits add up to the second level's hits, the misses to its misses less those that ended in no translation.",
     ),
     (
         "counts.walks.instruction",
@@ -70,7 +74,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "In virtual machines: the same of the host's table. Its reads are among the accesses of the walks above.",
     ),
     ("counts.walks.denied_rechecks", "walks", "Walks made because a translation's rights did not allow the access."),
-    ("counts.violations", "references", "References to memory that no mapping holds, or against its rights."),
+    ("counts.segfaults", "references", "References to memory that no mapping holds, or against its rights."),
     (
         "counts.warps",
         "",
@@ -107,7 +111,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "small_bytes in tables of a frame each, node_bytes in nodes of 2 MiB or 1 GiB, unmerged_bytes that the same "
         "mappings take without nodes; what Compendia tables did: checks, merges and unmerges by levels, "
         "copied_entries, refusals; and what hashed ones did: grown, shrunk, kicked_lines, rehashed_lines, "
-        "guide_writes, refused_resize.",
+        "walk_table_writes, refused_resize.",
     ),
     (
         "counts.memory.contiguity",
@@ -232,6 +236,14 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "With --profile: costs by block of code that was running. places: those of the highest cost, each with pid, "
         "addr, the region that it lies in and costs as of a region; rest: how many places are not listed, and their "
         "costs summed. All add up to the totals.",
+    ),
+    (
+        "fault_latency[]",
+        "",
+        "With --fault-latency: the time of page faults, a row for each kind and size mapped: faults, mean_cycles, "
+        "mean_us, quantiles_us, times (every time that occurred, in cycles, with the faults that took it) and parts "
+        "(mean cycles by the name of their price in the machine's costs; they add up to the mean). In virtual machines "
+        "the guests' faults, without the host's work.",
     ),
     ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, in each region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),

@@ -111,6 +111,8 @@ def print_result(out: Console, result: Result) -> None:
     _print_time(out, result)
     _print_memory(out, result)
     _print_energy(out, result)
+    if result.fault_latency:
+        _print_latency(out, result.fault_latency)
 
 
 def _print_members(out: Console, members: list[dict[str, Any]]) -> None:
@@ -261,6 +263,19 @@ def _print_memory(out: Console, result: Result) -> None:
             soft_wrap=True,
         )
     _print_fragmentation(out, result)
+
+
+def _print_latency(out: Console, rows: Sequence[dict[str, Any]]) -> None:
+    table = plain()
+    table.add_column("Page faults, in microseconds")
+    for column in ("size", "faults", "mean", "median", "99 %", "most"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        quantiles = row["quantiles_us"]
+        times = (row["mean_us"], quantiles["p50"], quantiles["p99"], quantiles["max"])
+        table.add_row(row["kind"], row["size"], f"{row['faults']:,}", *(f"{us:,.3f}" for us in times))
+    out.print()
+    out.print(table)
 
 
 def _print_fragmentation(out: Console, result: Result) -> None:

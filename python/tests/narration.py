@@ -61,7 +61,7 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             sums["walks.replays"] += max(0, len(all_walks) - 1)
             sums["warps.joined"] += line.get("joined", False)
             sums["rewalks"] += bool(all_walks or line.get("joined")) and "hit" in (line["l1"], line["l2"])
-            sums["violations"] += line["pa"] is None
+            sums["segfaults"] += line["pa"] is None
             for step in line["walk"]:
                 of_host = step.get("entry", "").startswith("h")
                 level = f"walks.{'host_levels' if of_host else 'levels'}.{step['level']}"
@@ -119,15 +119,17 @@ def add_event(sums: Counter[str], event: Line) -> None:
         elif what == "failed":
             sums[f"kernel.errors.{event['error']}"] += 1
         elif what == "around":
-            sums["kernel.happenings.fault_around_pages"] += event["pages"]
+            sums["kernel.events.fault_around_pages"] += event["pages"]
         elif what == "read":
-            sums["kernel.happenings.pages_read"] += event["pages"]
+            sums["kernel.events.pages_read"] += event["pages"]
         elif what in ("split", "stack_growth"):
-            sums[f"kernel.happenings.{what}"] += 1
+            sums[f"kernel.events.{what}"] += 1
         elif what in ("reserved", "promoted"):
-            sums[f"kernel.happenings.{'reservations_made' if what == 'reserved' else 'promotions'}"] += 1
+            sums[f"kernel.events.{'reservations_made' if what == 'reserved' else 'promotions'}"] += 1
+        elif what in ("contiguous_set", "contiguous_cleared"):
+            sums[f"kernel.events.{what}_{event['size'].lower()}"] += 1
         elif what == "collapsed":
-            sums["kernel.happenings.collapse"] += 1
+            sums["kernel.events.collapse"] += 1
 
 
 def counters(result: dict[str, Any]) -> dict[str, int]:
@@ -155,14 +157,16 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
         flat["virtual.nested_tlb.hits"] = nested_tlb["hits"]
     flat["walks.replays"] = counts["walks"]["replays"]
     flat["rewalks"] = counts["walks"]["dirty_updates"] + counts["walks"]["denied_rechecks"]
-    flat["violations"] = sum(counts["violations"].values())
+    flat["segfaults"] = sum(counts["segfaults"].values())
     for array in counts["arrays"]:
         take(f"arrays.{array['name']}", {k: array[k] for k in ("fills", "evictions", "invalidations")})
     kernel = counts["kernel"]
     for key in ("faults", "refusals", "errors"):
         take(f"kernel.{key}", kernel[key])
     told = ("fault_around_pages", "pages_read", "split", "stack_growth", "collapse", "reservations_made", "promotions")
-    take("kernel.happenings", {k: kernel["happenings"][k] for k in told})
+    take("kernel.events", {k: kernel["events"][k] for k in told})
+    few = [f"contiguous_{what}_{size}" for what in ("set", "cleared") for size in ("64k", "32m")]
+    take("kernel.events", {k: kernel["events"].get(k, 0) for k in few})
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]
     flat["warps.joined"] = counts.get("warps", {}).get("joined", 0)

@@ -161,6 +161,7 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
     }
     plain_options: dict[str, Any] = {key: value for key, value in scenario.options.items() if key not in changes}
     timing = plain_options.pop("timing", None) == "true"
+    plain_options["fault_latency"] = plain_options.pop("fault_latency", None) == "true"
     if changes["heap"] is not None:
         changes["heap"] = Allocator().convert(changes["heap"], None, None)
     options = engine.Options(reshape=reshape_of(changes), timing=timing or None, **plain_options)
@@ -281,6 +282,9 @@ class Teller:
             "moved": lambda e: "moved",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
+            "assembled": lambda e: f"assembled {e['va']:#x} {e['size']}",
+            "contiguous_set": lambda e: f"contiguous {e['va']:#x} {e['size']}",
+            "contiguous_cleared": lambda e: f"apart {e['va']:#x} {e['size']}",
             "tables_merged": lambda e: f"merge {_levels(e)}",
             "tables_unmerged": lambda e: f"unmerge {_levels(e)}",
             "table_resized": lambda e: f"resize {e['level']} from {e['from']} to {e['to']}",

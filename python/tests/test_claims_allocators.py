@@ -61,7 +61,7 @@ def test_madv_free_demotes_and_leaving_it_out_restores(cli: Cli) -> None:
         ran = cli("run", "zen3-5900x", "--trace", "a.mmt", "--policy", policy, "--unmapped", "stop", "--json")
         assert ran.code == 0, ran.err
         results[policy] = ran.json()["counts"]
-    happened = {policy: counts["kernel"]["happenings"] for policy, counts in results.items()}
+    happened = {policy: counts["kernel"]["events"] for policy, counts in results.items()}
     assert happened["freebsd-super"]["split"] > 0
     assert happened["freebsd-nomdv"]["split"] == 0
     assert happened["freebsd-nomdv"]["madv_free_suppressed"] > 0
@@ -118,7 +118,7 @@ def test_a_recorded_heap_under_other_allocators(with_heap: Cli) -> None:
     # Each round is some 8 ms of instructions.
     jemalloc = "jemalloc,dirty_decay_ms=1,bookkeeping=drop"
     happened = {
-        (heap, policy): kept_by(with_heap, heap, policy)["counts"]["kernel"]["happenings"]
+        (heap, policy): kept_by(with_heap, heap, policy)["counts"]["kernel"]["events"]
         for heap in (jemalloc, "glibc,bookkeeping=drop")
         for policy in ("freebsd-super", "freebsd-nomdv")
     }
@@ -134,8 +134,8 @@ def test_blocks_are_reserved_and_never_promoted(with_heap: Cli) -> None:
     """Paper 1, section 5.1.5, of Node.js: reservations have pages coalesce, and superpages never come about."""
     heap = "blocks,bookkeeping=drop"
     counts = {p: kept_by(with_heap, heap, p)["counts"] for p in ("freebsd-noresv", "freebsd-reserv", "freebsd-super")}
-    assert counts["freebsd-super"]["kernel"]["happenings"]["promotions"] == 0
-    assert counts["freebsd-super"]["kernel"]["happenings"]["reservations_made"] > 8
+    assert counts["freebsd-super"]["kernel"]["events"]["promotions"] == 0
+    assert counts["freebsd-super"]["kernel"]["events"]["reservations_made"] > 8
     misses = {policy: found["tlb"]["l1d"]["misses"] for policy, found in counts.items()}
     assert misses["freebsd-reserv"] < misses["freebsd-noresv"]
     assert misses["freebsd-super"] == misses["freebsd-reserv"]

@@ -106,8 +106,8 @@ def test_superpages_add_little_to_instructions(table: Table) -> None:
         for pages in (512, 16)
     ]
     late, early = engine.run(str(CHECKOUT / RECORDING), jobs).results
-    assert late.counts["kernel"]["happenings"]["promotions"] == 0
-    assert early.counts["kernel"]["happenings"]["promotions"] > 0
+    assert late.counts["kernel"]["events"]["promotions"] == 0
+    assert early.counts["kernel"]["events"]["promotions"] > 0
     assert early.tlb("l1i") == late.tlb("l1i")
     assert early.tlb("l1d")["misses"] < 0.5 * late.tlb("l1d")["misses"]
 

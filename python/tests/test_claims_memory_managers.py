@@ -44,8 +44,8 @@ def test_reserved_pages_agree_with_their_frames(seed: int, bench: Bench) -> None
 @pytest.mark.parametrize(("size", "reservations"), [(1900 * K, 0), (2 * M, 1), (3 * M, 1), (4 * M, 2)])
 def test_files_are_reserved_in_whole_parts(size: int, reservations: int, bench: Bench) -> None:
     trace = f"mmap {BASE:#x} {size // K}K r file:/data+0\n" + every_page(BASE, size, "r", 64 * K)
-    happenings = bench.run("zen3-5900x", trace, "freebsd-reserv")["counts"]["kernel"]["happenings"]
-    assert happenings["reservations_made"] == reservations
+    events = bench.run("zen3-5900x", trace, "freebsd-reserv")["counts"]["kernel"]["events"]
+    assert events["reservations_made"] == reservations
 
 
 @claim("S0-048", "2.2", "A file fault maps neighbours, and only the page that faulted has its accessed bit set")
@@ -59,8 +59,8 @@ def test_neighbours_are_not_accessed(bench: Bench) -> None:
     head = f"mmap {BASE:#x} 2M rx file:/bin/prog+0\n"
     once = head + every_page(BASE, 2 * M, "f", 64 * K)
     refused = bench.run("zen3-5900x", once, "freebsd-super", *asks)["counts"]["kernel"]
-    assert refused["happenings"]["promotions"] == 0 < refused["refusals"]["promote_not_accessed"]
-    assert bench.run("zen3-5900x", once, "freebsd-super")["counts"]["kernel"]["happenings"]["promotions"] == 1
+    assert refused["events"]["promotions"] == 0 < refused["refusals"]["promote_not_accessed"]
+    assert bench.run("zen3-5900x", once, "freebsd-super")["counts"]["kernel"]["events"]["promotions"] == 1
 
 
 @claim("S0-054", "7", "FreeBSD promotes when all 512 pages are in use; Quicksilver when 64 are")
@@ -70,7 +70,7 @@ def test_promotion_waits_for_its_threshold(threshold: int, bench: Bench) -> None
     for pages, promotions in ((threshold - 1, 0), (threshold, 1)):
         trace = f"mmap {BASE:#x} 2M rw anon\n" + every_page(BASE, pages * 4 * K)
         result = bench.run("zen3-5900x", trace, "freebsd-super", *sets)
-        assert result["counts"]["kernel"]["happenings"]["promotions"] == promotions
+        assert result["counts"]["kernel"]["events"]["promotions"] == promotions
         assert huge_bytes(result) == promotions * 2 * M
 
 
@@ -81,7 +81,7 @@ def test_small_reservations_serve_small_files(bench: Bench) -> None:
         bench.run("zen3-5900x", trace, "freebsd-reserv", *sets)
         for sets in ((), ('policy.freebsd.levels=["2M", "64K", "32K", "16K"]',))
     )
-    assert plain_["counts"]["kernel"]["happenings"]["reservations_made"] == 0
+    assert plain_["counts"]["kernel"]["events"]["reservations_made"] == 0
     assert shares(plain_)["pages_in_32K"] < shares(small)["pages_in_64K"] == 128
 
 
@@ -91,7 +91,7 @@ def test_reservations_have_several_sizes(bench: Bench) -> None:
     trace = f"mmap {BASE:#x} 4672K r file:/data+0\n" + every_page(BASE, 4672 * K, "r", 64 * K)
     result = bench.run("zen3-5900x", trace, "freebsd-reserv", *sets)
     # 4 MB, 512 KB and 64 KB, and nothing left over.
-    assert result["counts"]["kernel"]["happenings"]["reservations_made"] == 3
+    assert result["counts"]["kernel"]["events"]["reservations_made"] == 3
     assert shares(result)["pages_in_64K"] == shares(result)["pages"] == 1168
 
 
@@ -102,10 +102,10 @@ def test_code_out_of_phase_gains_nothing(shift: int, bench: Bench) -> None:
     at = BASE + shift * 4096
     trace = f"mmap {at:#x} 4M rx file:/bin/prog+0\n" + every_page(at, 4 * M, "f")
     result = bench.run("zen3-5900x", trace, "freebsd-super")
-    assert result["counts"]["kernel"]["happenings"]["reservations_made"] == 2
+    assert result["counts"]["kernel"]["events"]["reservations_made"] == 2
     assert shares(result)["pages_in_16K"] == huge_bytes(result) == 0
     aligned = bench.run("zen3-5900x", trace.replace(f"{at:#x} 4M", f"{BASE:#x} 4M"), "freebsd-super")
-    assert aligned["counts"]["kernel"]["happenings"]["promotions"] > 0
+    assert aligned["counts"]["kernel"]["events"]["promotions"] > 0
 
 
 @claim(

@@ -28,7 +28,7 @@ def run(sets: tuple[str, ...], policy: str, check: str | None = None, machine: s
 def without_tlbs(result: Json) -> Json:
     """What no TLB can change."""
     counts = result["counts"]
-    keys = ("instructions", "references", "fetches", "reads", "writes", "violations", "kernel", "memory")
+    keys = ("instructions", "references", "fetches", "reads", "writes", "segfaults", "kernel", "memory")
     return {key: counts[key] for key in keys}
 
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import Cli
 
 PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators", "elf"]
-PAGES += ["completion", "microbench", "contiguity", "pages", "workloads", "reproduce", "probe", "try"]
+PAGES += ["completion", "leshy", "microbench", "contiguity", "pages", "workloads", "reproduce", "probe", "try"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 

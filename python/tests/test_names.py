@@ -41,7 +41,7 @@ def test_a_slip_of_a_command_is_not_taken_for_a_name(cli: Cli) -> None:
         (("run", "zen5", "--trace", TRACE), "zen3-5900x"),
         (("machines", "zen4"), "zen4-epyc9004"),
         (("machines", "skylake"), MACHINE),
-        (("policies", "khugepaged"), "linux-thp-khugepaged"),
+        (("policies", "madvise"), "linux-thp-madvise"),
         (("workloads", "redi"), "redis"),
         (("generators", "gup"), "gups"),
     ],

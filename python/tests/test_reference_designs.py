@@ -120,7 +120,7 @@ ZEN = {"zen": [*SPLIT[:1], array(1, "data", 8, 4, ["4K"], design="zen", group=4)
 TABLES: dict[str, dict[str, Any]] = {
     "radix": {},
     "compendia": {"kind": "compendia"},
-    "elastic-cuckoo": {"kind": "elastic-cuckoo", "cuckoo": {"lines": 64, "guide_lines": 64}},
+    "elastic-cuckoo": {"kind": "elastic-cuckoo", "cuckoo": {"lines": 64, "walk_table_lines": 64}},
     "hashed": {"kind": "hashed"},
 }
 

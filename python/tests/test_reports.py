@@ -2,7 +2,9 @@
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import CHECKOUT, SMALL, Cli
@@ -168,8 +170,31 @@ def test_a_result_of_another_layout_is_refused(cli: Cli, tmp_path: Path) -> None
     path.write_text(json_text({**data, "schema": 1}))
     ran = cli("compare", path, path)
     assert ran.code == 2
-    assert "in layout 1 and not 3" in ran.err
+    assert "in layout 1 and not 4" in ran.err
     assert "run the trace again" in ran.err
+
+
+def _keys(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"{path}.{key}"
+            yield from _keys(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner, f"{path}[]")
+
+
+def test_a_result_of_layout_3_is_read_under_the_names_of_today(cli: Cli, tmp_path: Path) -> None:
+    """The result that an earlier version wrote has the keys, and the counts, that this one writes."""
+    old = Result.load(CHECKOUT / "tests" / "data" / "result-layout-3.json")
+    run = ("run", "elastic-cuckoo", "--trace", "gen:gups?footprint=4M&updates=200", "--out", "out")
+    assert cli(*run).code == 0
+    new = Result.load(tmp_path / "out" / "elastic-cuckoo--linux-4k.json")
+    assert set(_keys(old.data["counts"])) == set(_keys(new.data["counts"]))
+    assert old.data["counts"] == new.data["counts"]
+    assert set(_keys(old.data["machine"])) == set(_keys(new.data["machine"]))
+    ran = cli("compare", "out", CHECKOUT / "tests" / "data" / "result-layout-3.json")
+    assert ran.code == 0, ran.err
 
 
 def test_json_is_laid_out_for_people_and_still_json() -> None:

@@ -25,10 +25,13 @@ def different(page: str, block: Block, wanted: list[str], got: list[str]) -> str
 
 
 def at(result: dict[str, Any], place: str) -> Any:
-    """A value by its dotted place; entries of lists by their `name`, which may have dots of its own."""
+    """A value by its dotted place; entries of lists by their number or `name`, which may have dots of its own."""
     value: Any = result
     while place:
-        if isinstance(value, list):
+        number, _, rest = place.partition(".")
+        if isinstance(value, list) and number.isdigit():
+            value, place = value[int(number)], rest
+        elif isinstance(value, list):
             entry = next(e for e in value if place.startswith(f"{e['name']}."))
             value, place = entry, place.removeprefix(f"{entry['name']}.")
         else:

@@ -13,7 +13,11 @@ from jsonschema import Draft202012Validator
 from mmulab import engine
 from mmulab.cli.docs import schema_text
 
-PUBLISHED = {"result.schema.json": engine.result_schema, "explain.schema.json": engine.explain_schema}
+PUBLISHED = {
+    "result.schema.json": engine.result_schema,
+    "explain.schema.json": engine.explain_schema,
+    "hints.schema.json": engine.hints_schema,
+}
 COMPILER = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
 GUPS = "gen:gups?footprint=4M&updates=300"
 # More mappings that come and go than keep a row each.

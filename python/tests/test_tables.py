@@ -73,7 +73,7 @@ def test_merged_nodes_are_drawn(cli: Cli, trace: str) -> None:
         (("table.cuckoo.ways=3",), 'cuckoo is for kind = "elastic-cuckoo" only'),
         (("table.kind=hashed", "walker.cache=[]", "table.hashed.grow=1.0"), "less than 1"),
         (("table.kind=elastic-cuckoo", "walker.cache=[]", "table.cuckoo.ways=5"), "give 2 to 4"),
-        (("table.kind=elastic-cuckoo",), "PWC holds level 2: caches of an elastic cuckoo table hold its guides"),
+        (("table.kind=elastic-cuckoo",), "PWC holds level 2: caches of an elastic cuckoo table hold its walk tables"),
         (("table.kind=hashed",), "PWC: a hashed table has nothing that walk caches hold"),
         (("walker.hash_cycles=2",), "hash_cycles is for page tables found by hashing"),
         (("table.kind=compendia", "table.compendia.unmerge=1/4"), "at most compendia.merge"),
@@ -100,7 +100,7 @@ def test_any_machine_and_policy_takes_compendia(cli: Cli, machine: str, policy: 
     assert merged["kernel"]["faults"] == plain["kernel"]["faults"]
 
 
-SMALL_CUCKOO = ("table.cuckoo.lines=64", "table.cuckoo.guide_lines=64")
+SMALL_CUCKOO = ("table.cuckoo.lines=64", "table.cuckoo.walk_table_lines=64")
 SMALL_HASHED = ("table.hashed.lines=64",)
 
 
@@ -110,7 +110,7 @@ def test_hashed_tables_are_drawn(cli: Cli, trace: str) -> None:
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
     assert "level 1, pages 4K: 3 x 64 lines" in lines
-    assert "level 5, guide to 2M: 2 x 64 lines" in lines
+    assert "level 5, walk table of 2M: 2 x 64 lines" in lines
     # The slots worked out in docs/scenarios/hashed-tables.md.
     at = next(n for n, line in enumerate(lines) if line.startswith("    [0] 0x40000000: 2 x 4K rw-ad at "))
     assert any(lines[at - 1].startswith(f"  way {way} slot {slot} at ") for way, slot in enumerate((60, 63, 0)))
@@ -172,7 +172,7 @@ READS = {
     "merged by pairs": (("kind=compendia", *MERGED), 2),
     "three merged": (("kind=compendia", *MERGED, "compendia.merge_three=3"), 2),
     "Armv8 of 39 bits": (("kind=armv8-4k", "levels=3"), 3),
-    "elastic cuckoo": (("kind=elastic-cuckoo", "cuckoo.lines=64", "cuckoo.guide_lines=64"), 3),
+    "elastic cuckoo": (("kind=elastic-cuckoo", "cuckoo.lines=64", "cuckoo.walk_table_lines=64"), 3),
     "x86-64": (("kind=x86-64-radix",), 4),
     "Sv48": (("kind=riscv-sv", "levels=4"), 4),
     "Sv57": (("kind=riscv-sv", "levels=5"), 5),
@@ -204,7 +204,7 @@ def test_any_table_below_any_other_reads_as_many(cli: Cli, tmp_path: Path, guest
 def test_the_nested_cuckoo_machine_reads_what_its_guides_leave(
     cli: Cli, tmp_path: Path, policy: str, next_page: str, cold: int, warm: int
 ) -> None:
-    """docs/scenarios/hashed-tables.md; of 4 KiB pages the guest has no guide: (3 + 1) (1 + 1) - 1."""
+    """docs/scenarios/hashed-tables.md; of 4 KiB pages the guest has no cuckoo walk table: (3 + 1) (1 + 1) - 1."""
     path = tmp_path / "pages.mmtx"
     path.write_text(f"mmap 0x40000000 4M rw anon populate\nr 0x40000000\nr {next_page}\n", encoding="utf-8")
     policies = ("--guest-policy", policy, "--host-policy", policy)

@@ -109,7 +109,7 @@ def test_info_head_and_slice(cli: Cli, tmp_path: Path) -> None:
         assert cut.code == 0, cut.err
         part = cli("run", MACHINE, "--trace", target, "--json").json()
         assert part["counts"]["instructions"] == 1600
-        assert part["counts"]["violations"] == dict.fromkeys(part["counts"]["violations"], 0)
+        assert part["counts"]["segfaults"] == dict.fromkeys(part["counts"]["segfaults"], 0)
     # From the middle of a trace of several chunks: equal to reading up to there.
     assert cli("trace", "convert", LARGE, "large.mmt").code == 0
     assert cli("trace", "slice", "large.mmt", "by-seeking.mmtx", "--start", "8M", "--end", "8100k").code == 0
@@ -148,7 +148,7 @@ def test_other_tools_traces_are_known_by_content(cli: Cli, tmp_path: Path, name:
     assert found[0]["instructions"] == 2
     assert counts(cli, "same.mmtx")["tlb"]["l1i"] == found[0]["tlb"]["l1i"]
     result = cli("run", MACHINE, "--trace", name, "--json").json()
-    assert sum(result["counts"]["violations"].values()) == 0
+    assert sum(result["counts"]["segfaults"].values()) == 0
     assert "not told" in cli("trace", "info", name).out
 
 

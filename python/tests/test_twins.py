@@ -16,6 +16,7 @@ SMALL = {
     "gups": "footprint=1M&updates=5000",
     "sequential": "footprint=64K&references=5000",
     "stride": "footprint=256K&references=5000",
+    "first-touch": "footprint=20M&touches=5000",
     "zipf": "footprint=256K&references=5000",
     "pointer-chase": "footprint=1000K&references=5000",
     "sparse": "footprint=256K&references=5000",

@@ -6,14 +6,14 @@
 mod access;
 mod address;
 mod bytes;
+mod ids;
 mod order;
-mod who;
 
 pub use access::{Access, Prot, Side};
 pub use address::{Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 pub use bytes::Bytes;
+pub use ids::{Asid, Pid, Tid};
 pub use order::{OrderError, PageOrder, parse_bytes, show_bytes};
-pub use who::{Asid, Pid, Tid};
 
 /// log2 of the base page: 4 KiB, the granule of x86-64, of RISC-V, and of the AArch64 systems modelled here.
 pub const BASE_SHIFT: u32 = 12;

@@ -9,6 +9,7 @@
 //! the entry of that name, as `--set tlb.NAME.KEY=VALUE` does. What a file is called is its own: `name`, `title` and
 //! `description` are not inherited. Neither is the reason for an assumed value, where the file sets the value itself.
 
+use crate::former::{Both, rename};
 use crate::{DescribeError, at_offset, find, load, set, spot, step, table, text, typed, with_hint, within};
 use schemars::{JsonSchema, schema_for};
 use serde::de::DeserializeOwned;
@@ -32,18 +33,21 @@ pub struct Whole {
     table: Table,
     /// The files it is merged from, with their text: the one that was asked for first.
     files: Vec<(PathBuf, String)>,
+    /// What the table is read by.
+    schema: Json,
 }
 
 impl Whole {
-    /// Reads `name`, a file of one of `dirs` or a path, and all files that it inherits from.
+    /// Reads `name`, a file of one of `dirs` or a path that describes a `T`, and all files that it inherits from.
     ///
     /// # Errors
     /// A file that is not there or is no TOML; a base that nobody knows, or that leads back to the file.
-    pub fn read(what: &'static str, name: &str, dirs: &[PathBuf]) -> Result<Self, DescribeError> {
+    pub fn read<T: JsonSchema>(what: &'static str, name: &str, dirs: &[PathBuf]) -> Result<Self, DescribeError> {
         let path = find(what, name, dirs)?;
         let mut files = Vec::new();
-        let table = chain(what, &path, dirs, &mut files)?;
-        Ok(Self { table, files })
+        let schema = schema_for!(T).to_value();
+        let table = chain(&Search { what, dirs, schema: &schema }, &path, &mut files)?;
+        Ok(Self { table, files, schema })
     }
 
     /// As the description `T`, with the assignments `sets` made (`--set`); every number in its range.
@@ -65,6 +69,7 @@ impl Whole {
                 });
             }
             set(&mut table, assignment)?;
+            rename(&self.schema, &mut table, Both::FormerCounts);
         }
         let sets: Vec<_> = sets.iter().map(|s| format!("--set {s}")).collect();
         typed(table, &format!("{} with {}", self.files[0].0.display(), sets.join(" ")))
@@ -83,7 +88,8 @@ impl Whole {
 
     fn described<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, DescribeError> {
         let (path, own) = &self.files[0];
-        if self.files.len() == 1 {
+        // Read as text, an error carries its line and column. Where a key was renamed, the text is not what is read.
+        if self.files.len() == 1 && table(own, "").is_ok_and(|own| own == self.table) {
             return text(own, &path.display().to_string());
         }
         let value = Value::Table(self.table.clone());
@@ -122,16 +128,20 @@ pub fn file_schema<T: JsonSchema>() -> Json {
     schema
 }
 
-/// The table of the file `path`, merged with that of its base. `files` gets the files that were read.
-fn chain(
+/// Where files are looked for, and what they are read by.
+struct Search<'a> {
     what: &'static str,
-    path: &Path,
-    dirs: &[PathBuf],
-    files: &mut Vec<(PathBuf, String)>,
-) -> Result<Table, DescribeError> {
+    dirs: &'a [PathBuf],
+    schema: &'a Json,
+}
+
+/// The table of the file `path`, merged with that of its base. `files` gets the files that were read.
+fn chain(search: &Search, path: &Path, files: &mut Vec<(PathBuf, String)>) -> Result<Table, DescribeError> {
+    let &Search { what, dirs, schema } = search;
     let text = load(path)?;
     let place = path.display().to_string();
     let mut own: Table = table(&text, &place)?;
+    rename(schema, &mut own, Both::Refused);
     files.push((path.to_owned(), text));
     let at = files.len() - 1;
     let Some(base) = own.remove(BASE) else { return Ok(own) };
@@ -152,7 +162,7 @@ fn chain(
         let way: Vec<_> = files.iter().map(|(file, _)| file).chain([&next]).map(|file| shown(file)).collect();
         return Err(wrong(files, format!("base leads back to a file that inherits from it: {}", way.join(" -> "))));
     }
-    let mut whole = chain(what, &next, dirs, files)?;
+    let mut whole = chain(search, &next, files)?;
     for key in OWN {
         whole.remove(key);
     }

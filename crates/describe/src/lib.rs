@@ -1,6 +1,7 @@
 //! From TOML text and `--set key=value` to a description, with errors a person can act on: how machines, policies and
 //! recipes are read.
 
+mod former;
 mod inherit;
 mod ranges;
 

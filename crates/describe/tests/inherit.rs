@@ -28,6 +28,7 @@ struct Core {
     #[schemars(range(min = 1, max = 8))]
     count: u32,
     #[serde(default)]
+    #[schemars(range(min = 0, max = 900), extend("x-formerly" = "pace"))]
     speed: u32,
     #[serde(default)]
     assumed: BTreeMap<String, String>,
@@ -59,7 +60,7 @@ impl Dir {
 
     fn read(&self, name: &str, sets: &[&str]) -> Result<Thing, DescribeError> {
         let sets: Vec<_> = sets.iter().map(ToString::to_string).collect();
-        Whole::read("thing", name, std::slice::from_ref(&self.0))?.typed(&sets)
+        Whole::read::<Thing>("thing", name, std::slice::from_ref(&self.0))?.typed(&sets)
     }
 
     /// The error's text, without the directory.
@@ -191,4 +192,27 @@ fn only_files_inherit() {
 fn what_a_file_must_say_itself_is_missed() {
     let dir = Dir::new(&[("old.toml", OLD), ("new.toml", "base = 'old'\n")]);
     assert!(dir.refused("new", &[]).contains("missing field `name`"));
+}
+
+/// A former name of a key is read like its name of today: in a file, in one that inherits, and by `--set`; its range
+/// holds.
+#[test]
+fn former_names_are_read() {
+    let dir = Dir::new(&[
+        ("old.toml", "name = \"old\"\ncore = { count = 1, pace = 3 }\n"),
+        ("new.toml", "name = \"new\"\ncore = { count = 1, speed = 5 }\n"),
+        ("child.toml", "base = \"new\"\nname = \"child\"\ncore.pace = 7\n"),
+        ("both.toml", "name = \"both\"\ncore = { count = 1, pace = 3, speed = 4 }\n"),
+        ("far.toml", "name = \"far\"\ncore = { count = 1, pace = 901 }\n"),
+    ]);
+    let speed =
+        |name: &str, sets: &[&str]| dir.read(name, sets).map(|thing| thing.core.speed).map_err(|e| e.to_string());
+    assert_eq!(speed("old", &[]), Ok(3));
+    assert_eq!(speed("child", &[]), Ok(7), "what the file says comes before what it inherits, by either name");
+    assert_eq!(speed("new", &["core.pace=6"]), Ok(6));
+    assert_eq!(speed("old", &["core.speed=6", "core.pace=7"]), Ok(7), "what is set last counts");
+    let error = speed("both", &[]).unwrap_err();
+    assert!(error.contains("unknown field `pace`") && error.contains("both.toml:2"), "{error}");
+    let error = speed("far", &[]).unwrap_err();
+    assert!(error.contains("core.speed is 901: give 0 to 900"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! The bits of a TLB entry: those of a plain one, and what its design adds.
 
-use mmulab_sets::{Ways, geometry};
+use mmulab_assoc::{Ways, geometry};
 use mmulab_tlb::{ArrayDesc, Cost, Reads, Widths};
 
 /// Bits of a virtual page number: 48-bit addresses (paper 4, section 4.1).

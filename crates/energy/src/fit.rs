@@ -2,7 +2,7 @@
 
 use crate::area::array_area;
 use mmulab_addr::PageOrder;
-use mmulab_sets::{Replacement, Ways};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_tlb::{
     ArrayDesc, Design, GeometryError, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
 };

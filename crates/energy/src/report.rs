@@ -6,7 +6,7 @@ use crate::{
     structure::{self, Takes},
 };
 use mmulab_addr::parse_bytes;
-use mmulab_sets::{Ways, geometry};
+use mmulab_assoc::{Ways, geometry};
 use mmulab_tlb::{ArrayCounts, ArrayDesc, Reads};
 use mmulab_walker::{CacheDesc, WalkCounts, WalkerDesc};
 use schemars::JsonSchema;

@@ -287,6 +287,37 @@ impl Buddy {
         true
     }
 
+    /// The first run of movable free blocks of the largest size, from the block of `rover` on and round the end of
+    /// memory, that has `wanted` frames; if none has, the largest one. Its first frame, and its frames up to `wanted`
+    /// in whole blocks.
+    pub fn next_fit(&self, wanted: u64, rover: u64) -> Option<(u64, u64)> {
+        let step = 1u64 << self.max_order;
+        let blocks = self.frames / step;
+        let list = Self::list(self.max_order, Mobility::Movable);
+        if blocks == 0 || self.lists.length(list) == 0 {
+            return None;
+        }
+        let begin = (rover / step) % blocks;
+        let mut best: Option<(u64, u64)> = None;
+        let mut run: Option<(u64, u64)> = None;
+        for at in (begin..blocks).chain(0..begin) {
+            // A run does not go on round the end of memory.
+            let before = run.filter(|_| at != 0);
+            run = (self.lists.of((at * step) as u32) == Some(list)).then(|| match before {
+                Some((first, frames)) => (first, frames + step),
+                None => (at * step, step),
+            });
+            let Some(found) = run else { continue };
+            if best.is_none_or(|best| found.1 > best.1) {
+                best = Some(found);
+            }
+            if found.1 >= wanted {
+                break;
+            }
+        }
+        best
+    }
+
     /// The lowest aligned run of wholly free largest blocks that makes up `order`, taken (as `alloc_contig_pages` finds
     /// gigantic pages).
     pub fn take_run(&mut self, order: u8) -> Option<u32> {

@@ -179,11 +179,24 @@ impl Frames {
             return self.alloc(order, Mobility::Movable, 0);
         }
         self.drain();
+        self.take_run(order)
+    }
+
+    /// A block larger than the allocator's, out of free blocks of the largest size that lie together.
+    pub fn take_run(&mut self, order: PageOrder) -> Option<Pfn> {
         let run = match &mut self.kind {
             Kind::Linux(linux) => linux.buddy.take_run(order.get()),
             Kind::Freebsd(bsd) => bsd.phys.take_run(order.get()),
         };
         run.map(|pfn| Pfn(u64::from(pfn)))
+    }
+
+    /// The next region of free blocks of the largest size with `wanted` frames, from `rover` on and round the end of
+    /// memory; if none has, the largest; its first frame and its frames. None where no such block is free, and in
+    /// FreeBSD's memory.
+    pub fn next_fit(&self, wanted: u64, rover: Pfn) -> Option<(Pfn, u64)> {
+        let Kind::Linux(linux) = &self.kind else { return None };
+        linux.buddy.next_fit(wanted, rover.0).map(|(first, frames)| (Pfn(first), frames))
     }
 
     /// Gives a block back.
@@ -208,6 +221,7 @@ impl Frames {
         self.cleared.remove(from, to - from);
         while from < to {
             let order = from.trailing_zeros().min(u32::from(self.max_order())).min((to - from).ilog2()) as u8;
+            self.counts.returns += 1;
             match &mut self.kind {
                 Kind::Linux(linux) => {
                     let movable = linux.buddy.block_of(from) == Mobility::Movable;

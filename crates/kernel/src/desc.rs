@@ -2,9 +2,11 @@
 
 use crate::freebsd::FreebsdDesc;
 use crate::linux::desc::{HugetlbDesc, LinuxDesc, ThpDesc};
+use crate::parts::contiguous::ContiguousDesc;
 use crate::parts::demotion::DemotionDesc;
 use crate::parts::desc::{FaultDesc, PlacementDesc, PromotionDesc};
 use crate::parts::hints::HintsDesc;
+use crate::parts::reclaim::ReclaimDesc;
 use crate::parts::zeroing::ZeroingDesc;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
@@ -64,6 +66,12 @@ pub struct PolicyDesc {
     /// Demotion: for kind `linux` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demotion: Option<DemotionDesc>,
+    /// Reclaim: for kind `linux` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimDesc>,
+    /// The contiguous bit of page-table entries: for kinds `linux` and `linux-thp` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contiguous: Option<ContiguousDesc>,
     /// Hints: for kind `linux` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<HintsDesc>,
@@ -85,8 +93,8 @@ pub enum PolicyKind {
     /// Huge pages from a pool reserved at boot.
     #[serde(rename = "hugetlb")]
     Hugetlb,
-    /// Linux with the parts that `fault`, `placement`, `zeroing`, `promotion`, `demotion` and `hints` put together;
-    /// without them, base pages.
+    /// Linux with the parts that `fault`, `placement`, `zeroing`, `promotion`, `demotion`, `reclaim`, `contiguous` and
+    /// `hints` put together; without them, base pages.
     #[serde(rename = "linux")]
     Linux,
     /// FreeBSD: reservations, and base pages promoted when all of them are in use.
@@ -110,6 +118,8 @@ impl PolicyDesc {
             promotion: None,
             zeroing: None,
             demotion: None,
+            reclaim: None,
+            contiguous: None,
             hints: None,
             linux: LinuxDesc::default(),
         }

@@ -13,6 +13,7 @@ use crate::report::counts::{EventError, FaultKind, Refusal};
 use crate::report::regions::Fold;
 use crate::report::work::WorkKind;
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
+use mmulab_frames::FrameCounts;
 use mmulab_pagetable::Invalidate;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -57,6 +58,8 @@ pub struct Effects {
     pub local: bool,
     /// Work to be charged, once for each kind.
     pub work: Vec<Work>,
+    /// Steps that the allocator of frames took for it: splits, merges, per-CPU lists refilled.
+    pub allocator: FrameCounts,
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
@@ -65,7 +68,7 @@ pub struct Effects {
     /// Whether `told` is wanted.
     pub narrate: bool,
     /// What happened, in words, if it is wanted.
-    pub told: Vec<Told>,
+    pub notes: Vec<Note>,
 }
 
 impl Effects {
@@ -74,16 +77,17 @@ impl Effects {
         self.invalidations.clear();
         self.local = false;
         self.work.clear();
+        self.allocator = FrameCounts::default();
         self.touched.clear();
         self.folded.clear();
-        self.told.clear();
+        self.notes.clear();
     }
 }
 
 /// One thing the kernel did, for narration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Told {
+pub enum Note {
     /// A fault was handled.
     Fault {
         /// What it needed.
@@ -161,7 +165,7 @@ pub enum Told {
         /// Its first frame.
         pfn: Pfn,
     },
-    /// Compaction moved a page.
+    /// Compaction or a daemon moved a page.
     Moved {
         /// The frame it was in.
         from: Pfn,
@@ -182,6 +186,33 @@ pub enum Told {
         /// Its size.
         size: PageOrder,
         /// Its first frame.
+        pfn: Pfn,
+    },
+    /// A daemon brought the pages of a range to their places in an aligned block.
+    Assembled {
+        /// The first address of the range.
+        va: VirtAddr,
+        /// Its size.
+        size: PageOrder,
+        /// The first frame of the block.
+        pfn: Pfn,
+    },
+    /// Sixteen neighbouring entries got the contiguous bit: they translate as one page.
+    ContiguousSet {
+        /// The first address.
+        va: VirtAddr,
+        /// The size that they translate as.
+        size: PageOrder,
+        /// The first frame.
+        pfn: Pfn,
+    },
+    /// Such entries lost the bit, and their range was flushed.
+    ContiguousCleared {
+        /// The first address.
+        va: VirtAddr,
+        /// The size that they translated as.
+        size: PageOrder,
+        /// The first frame.
         pfn: Pfn,
     },
     /// A page table's tables of a level and those below became one node.
@@ -228,7 +259,7 @@ pub enum Told {
 pub struct Fault {
     /// What it needed.
     pub kind: FaultKind,
-    /// The size of the page that holds the address now.
+    /// The size of the page that holds the address now. That page may be one of sixteen that translate as one.
     pub order: PageOrder,
     /// Whether the stack grew for it.
     pub stack_growth: bool,

@@ -1,5 +1,5 @@
 //! The `Kernel` type: boot, address spaces, ASIDs, and the entry points for trace events and page faults. System
-//! calls, fault handling, khugepaged and compaction have files of their own and work on the state defined here.
+//! calls, fault handling, daemons and compaction have files of their own and work on the state defined here.
 //!
 //! ```text
 //! trace event --> Kernel::event --> obey (events.rs) ---------.
@@ -14,18 +14,19 @@ use crate::managers::MemoryManager;
 use crate::memory::Memory;
 use crate::memory::cache::ObjectId;
 use crate::memory::resident::Resident;
-use crate::report::counts::{EventError, Happening, KernelCounts};
+use crate::report::counts::{EventError, EventKind, KernelCounts};
 use crate::report::region::{Region, RegionId};
 use crate::report::regions::{Program, ProgramId};
 use crate::report::tally::Name;
 use crate::space::cx::{Limits, Shared};
+use crate::space::hints::SizeHint;
 use crate::space::system::SystemCx;
 use crate::space::{AddressSpace, Cx, Gather};
 use crate::{
-    Actor, Contiguity, Effects, Fault, FaultError, KernelDesc, KernelError, Stop, TableCounts, Told, Work, WorkKind,
+    Actor, Contiguity, Effects, Fault, FaultError, KernelDesc, KernelError, Note, Stop, TableCounts, Work, WorkKind,
 };
 use mmulab_addr::{Access, Asid, Pfn, Pid, VirtAddr};
-use mmulab_frames::{Frames, PhysMem};
+use mmulab_frames::{FrameCounts, Frames, PhysMem};
 use mmulab_pagetable::{Format, Invalidate, Root, Table, TableDesc, TableFrames};
 use mmulab_trace::Event;
 use rustc_hash::FxHashMap;
@@ -73,8 +74,12 @@ pub struct Kernel {
     /// What each processor runs.
     pub(crate) on: Vec<OnCpu>,
     serials: u64,
+    /// Hints of page sizes for address spaces that come into being later.
+    pub(crate) loaded: FxHashMap<Pid, Vec<SizeHint>>,
     /// Events obeyed, but for switches.
     pub(crate) obeyed: u64,
+    /// What the allocator of frames had done when its work was last collected.
+    allocated: FrameCounts,
 }
 
 /// What a processor runs, once it has run anything.
@@ -108,7 +113,8 @@ impl Kernel {
             message: "no frame is left for the kernel itself: give more".into(),
         })?;
         manager.boot(&mut memory, &desc.policy)?;
-        let limits = Limits::new(&desc.policy.linux, manager.flush_ceiling());
+        let limits = Limits::new(&desc.policy.linux, manager.flush_ceiling(), manager.contiguous());
+        let allocated = memory.frames.counts();
         Ok(Self {
             shared: Shared::new(memory, limits),
             manager,
@@ -121,7 +127,9 @@ impl Kernel {
             tagless: desc.asid_bits == 0,
             on: vec![OnCpu::default(); usize::from(desc.cpus.max(1))],
             serials: 0,
+            loaded: FxHashMap::default(),
             obeyed: 0,
+            allocated,
         })
     }
 
@@ -132,20 +140,26 @@ impl Kernel {
     ///
     /// # Errors
     /// Frames for page tables ran out, or there are more address spaces than can be numbered.
-    pub fn event(&mut self, mem: &mut PhysMem, who: Actor, event: &Event, fx: &mut Effects) -> Result<(), KernelError> {
-        self.shared.memory.cpu = who.cpu;
-        let result = self.obey(mem, who, event, fx);
+    pub fn event(
+        &mut self,
+        mem: &mut PhysMem,
+        actor: Actor,
+        event: &Event,
+        effects: &mut Effects,
+    ) -> Result<(), KernelError> {
+        self.shared.memory.cpu = actor.cpu;
+        let result = self.obey(mem, actor, event, effects);
         if self.shared.regions.are_many_gone() {
-            self.shared.fold_regions(fx);
+            self.shared.fold_regions(effects);
         }
-        self.collect(fx);
+        self.collect(effects);
         result
     }
 
     /// Lends the frames that tables are made of, for tables which are not those of processes, and hands the work over.
-    pub fn with_table_frames<R>(&mut self, fx: &mut Effects, work: impl FnOnce(&mut TableMemory) -> R) -> R {
+    pub fn with_table_frames<R>(&mut self, effects: &mut Effects, work: impl FnOnce(&mut TableMemory) -> R) -> R {
         let done = work(&mut TableMemory(&mut self.shared.memory));
-        self.collect(fx);
+        self.collect(effects);
         done
     }
 
@@ -161,28 +175,28 @@ impl Kernel {
     pub fn fault(
         &mut self,
         mem: &mut PhysMem,
-        who: Actor,
+        actor: Actor,
         va: VirtAddr,
         access: Access,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Fault, FaultError> {
-        self.shared.memory.cpu = who.cpu;
+        self.shared.memory.cpu = actor.cpu;
         self.shared.memory.work.add(WorkKind::FaultEntry, 1);
-        let result = match self.slot(who.pid) {
+        let result = match self.slot(actor.pid) {
             Some(slot) => {
-                let (manager, mut system) = self.system(mem, fx);
+                let (manager, mut system) = self.system(mem, effects);
                 let later = manager.before_fault(&mut system, slot, va);
                 let (space, mut cx) = system.at(slot);
-                cx.pid = who.pid;
+                cx.pid = actor.pid;
                 let result = manager.fault(space, &mut cx, va, access);
                 if later {
                     manager.after_fault(&mut system, va);
                 }
                 result
             }
-            None => Err(FaultError::Unmapped { pid: who.pid, va }),
+            None => Err(FaultError::Unmapped { pid: actor.pid, va }),
         };
-        self.collect(fx);
+        self.collect(effects);
         result
     }
 
@@ -197,14 +211,14 @@ impl Kernel {
     ///
     /// # Errors
     /// Frames for page tables ran out.
-    pub fn run_daemons(&mut self, mem: &mut PhysMem, now_ns: u64, fx: &mut Effects) -> Result<(), KernelError> {
-        let result = self.wake(mem, Due::By(now_ns), fx);
-        self.collect(fx);
+    pub fn run_daemons(&mut self, mem: &mut PhysMem, now_ns: u64, effects: &mut Effects) -> Result<(), KernelError> {
+        let result = self.wake(mem, Due::By(now_ns), effects);
+        self.collect(effects);
         result
     }
 
-    pub(crate) fn wake(&mut self, mem: &mut PhysMem, due: Due, fx: &mut Effects) -> Result<(), KernelError> {
-        let (manager, mut system) = self.system(mem, fx);
+    pub(crate) fn wake(&mut self, mem: &mut PhysMem, due: Due, effects: &mut Effects) -> Result<(), KernelError> {
+        let (manager, mut system) = self.system(mem, effects);
         manager.wake(&mut system, due)
     }
 
@@ -298,14 +312,15 @@ impl Kernel {
         mem: &mut PhysMem,
         pid: Pid,
         program: Option<ProgramId>,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<usize, KernelError> {
         if let Some(slot) = self.slot(pid) {
             return Ok(slot);
         }
         let slot = self.new_space(mem, pid, program)?;
         self.enter(pid, slot);
-        self.tag(slot, fx);
+        self.tag(slot, effects);
+        self.give_hints(mem, slot, pid, effects);
         Ok(slot)
     }
 
@@ -324,7 +339,7 @@ impl Kernel {
             Table::new(&self.table, mem, &mut self.shared.memory).map_err(|e| KernelError::Table(e.to_string()))?;
         self.serials += 1;
         let program = program.unwrap_or_else(|| self.shared.regions.program(pid, &"".into()));
-        let space = AddressSpace::new(self.serials, pid, table, program);
+        let space = AddressSpace::new(self.serials, pid, table, program, self.shared.limits.contiguous);
         let slot = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         if slot == self.spaces.len() {
             self.spaces.push(None);
@@ -343,7 +358,7 @@ impl Kernel {
     }
 
     /// `pid` leaves its address space, which goes if it was the last there.
-    pub(crate) fn leave(&mut self, mem: &mut PhysMem, pid: Pid, fx: &mut Effects) {
+    pub(crate) fn leave(&mut self, mem: &mut PhysMem, pid: Pid, effects: &mut Effects) {
         self.last.set((Pid(0), NOWHERE));
         let Some(slot) = self.processes.remove(&pid) else { return };
         let Some(mut space) = self.spaces[slot].take_if(|space| {
@@ -359,7 +374,7 @@ impl Kernel {
         for object in space.anon_objects() {
             self.shared.memory.objects.drop_one(object);
         }
-        let mut cx = self.shared.cx(mem, fx, pid);
+        let mut cx = self.shared.cx(mem, effects, pid);
         space.zap_all(&mut cx, &mut gather);
         for place in space.places.iter() {
             cx.regions.lift(place.value.0, place.end - place.start);
@@ -398,15 +413,15 @@ impl Kernel {
     }
 
     /// Makes sure an address space has a tag, and is flushed to if tags cannot tell it apart.
-    pub(crate) fn tag(&mut self, slot: usize, fx: &mut Effects) {
+    pub(crate) fn tag(&mut self, slot: usize, effects: &mut Effects) {
         let cpu = self.cpu();
         let Some(space) = &mut self.spaces[slot] else { return };
         if self.tagless {
             space.asid = Some(Asid(1));
             if self.on[cpu].space.replace(space.serial).is_some_and(|last| last != space.serial) {
                 self.shared.memory.work.add(WorkKind::FlushSpace, 1);
-                fx.local = true;
-                fx.invalidations.push(Invalidate::Asid(Asid(1)));
+                effects.local = true;
+                effects.invalidations.push(Invalidate::Asid(Asid(1)));
             }
             return;
         }
@@ -416,16 +431,16 @@ impl Kernel {
         let given = self.asids.give(space.serial);
         space.asid = Some(given.asid);
         let pid = space.pid;
-        if fx.narrate {
-            fx.told.push(Told::Asid { pid, asid: given.asid });
+        if effects.narrate {
+            effects.notes.push(Note::Asid { pid, asid: given.asid });
         }
         if let Some(serial) = given.taken_from {
             for other in self.spaces.iter_mut().flatten().filter(|s| s.serial == serial) {
                 other.asid = None;
             }
-            self.shared.counts.happenings.add(Happening::AsidRecycled, 1);
+            self.shared.counts.events.add(EventKind::AsidRecycled, 1);
             self.shared.memory.work.add(WorkKind::FlushSpace, 1);
-            fx.invalidations.push(Invalidate::Asid(given.asid));
+            effects.invalidations.push(Invalidate::Asid(given.asid));
         }
     }
 
@@ -434,9 +449,9 @@ impl Kernel {
     pub(crate) fn system<'a>(
         &'a mut self,
         mem: &'a mut PhysMem,
-        fx: &'a mut Effects,
+        effects: &'a mut Effects,
     ) -> (&'a mut MemoryManager, SystemCx<'a>) {
-        (&mut self.manager, SystemCx { mem, fx, shared: &mut self.shared, spaces: &mut self.spaces })
+        (&mut self.manager, SystemCx { mem, effects, shared: &mut self.shared, spaces: &mut self.spaces })
     }
 
     /// An address space beside everything else that work on it needs.
@@ -444,47 +459,50 @@ impl Kernel {
     pub(crate) fn at_work<'a>(
         &'a mut self,
         mem: &'a mut PhysMem,
-        fx: &'a mut Effects,
+        effects: &'a mut Effects,
         slot: usize,
         pid: Pid,
     ) -> (&'a MemoryManager, &'a mut AddressSpace, Cx<'a>) {
         let Some(space) = &mut self.spaces[slot] else { unreachable!("a process's slot is in use") };
-        (&self.manager, space, self.shared.cx(mem, fx, pid))
+        (&self.manager, space, self.shared.cx(mem, effects, pid))
     }
 
     /// Hands the work done over.
-    pub(crate) fn collect(&mut self, fx: &mut Effects) {
+    pub(crate) fn collect(&mut self, effects: &mut Effects) {
         for &kind in WorkKind::ALL {
             let count = self.shared.memory.work.get(kind);
             if count > 0 {
                 // A host serves millions of faults before anybody asks what they took.
-                match fx.work.iter_mut().find(|work| work.kind == kind) {
+                match effects.work.iter_mut().find(|work| work.kind == kind) {
                     Some(work) => work.count += count,
-                    None => fx.work.push(Work { kind, count }),
+                    None => effects.work.push(Work { kind, count }),
                 }
                 self.shared.counts.work.add(kind, count);
             }
         }
         self.shared.memory.work.clear();
+        let allocated = self.shared.memory.frames.counts();
+        effects.allocator.add(&allocated.since(&self.allocated));
+        self.allocated = allocated;
         if let Some(touched) = &mut self.shared.memory.touched {
-            fx.touched.append(touched);
+            effects.touched.append(touched);
         }
-        if fx.narrate {
-            fx.told.append(&mut self.shared.memory.table_news);
+        if effects.narrate {
+            effects.notes.append(&mut self.shared.memory.table_news);
         }
         self.shared.memory.table_news.clear();
-        self.shared.counts.invalidations += fx.invalidations.len() as u64;
+        self.shared.counts.invalidations += effects.invalidations.len() as u64;
         let reservations = &mut self.shared.memory.reservations;
-        self.shared.counts.happenings.add(Happening::ReservFreed, std::mem::take(&mut reservations.freed));
-        self.shared.counts.happenings.add(Happening::ReservBroken, std::mem::take(&mut reservations.broken));
+        self.shared.counts.events.add(EventKind::ReservFreed, std::mem::take(&mut reservations.freed));
+        self.shared.counts.events.add(EventKind::ReservBroken, std::mem::take(&mut reservations.broken));
         let dropped = std::mem::take(&mut self.shared.memory.cache_dropped);
-        self.shared.counts.happenings.add(Happening::CacheDropped, dropped);
+        self.shared.counts.events.add(EventKind::CacheDropped, dropped);
     }
 
-    pub(crate) fn fail(&mut self, error: EventError, fx: &mut Effects) {
+    pub(crate) fn fail(&mut self, error: EventError, effects: &mut Effects) {
         self.shared.counts.errors.add(error, 1);
-        if fx.narrate {
-            fx.told.push(Told::Failed { error });
+        if effects.narrate {
+            effects.notes.push(Note::Failed { error });
         }
     }
 }

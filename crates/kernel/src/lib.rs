@@ -23,7 +23,7 @@ mod space;
 mod stop;
 
 pub use desc::{KernelDesc, PolicyDesc, PolicyKind};
-pub use effects::{Actor, Effects, Fault, Stored, Told, Work};
+pub use effects::{Actor, Effects, Fault, Note, Stored, Work};
 pub use error::{FaultError, KernelError, Wanted};
 pub use freebsd::FreebsdDesc;
 pub use kernel::{Context, Kernel, TableMemory};
@@ -33,14 +33,17 @@ pub use linux::desc::{
 };
 pub use memory::resident::Resident;
 pub use mmulab_addr::Bytes;
+pub use parts::contiguous::{ContiguousDesc, ContiguousKind};
+pub use parts::daemon::{DaemonKind, Served};
 pub use parts::declared::Declared;
 pub use parts::demotion::{DemotionDesc, DemotionKind};
 pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};
 pub use parts::hints::{HintSource, HintsDesc};
 pub use parts::placement::PlacementKind;
+pub use parts::reclaim::{ReclaimDesc, ReclaimKind};
 pub use parts::zeroing::{ZeroingDesc, ZeroingKind};
 pub use report::contiguity::Contiguity;
-pub use report::counts::{EventError, FaultKind, Happening, KernelCounts, Refusal};
+pub use report::counts::{EventError, EventKind, FaultKind, KernelCounts, Refusal};
 pub use report::recorded::RecordedPages;
 pub use report::region::{BySize, Region, RegionId, RegionKind};
 pub use report::regions::{Fold, Program};

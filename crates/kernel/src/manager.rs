@@ -7,9 +7,10 @@
 //! ```
 
 use crate::clock::Due;
+use crate::parts::contiguous::Contiguous;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
-use crate::report::counts::{FaultKind, Happening};
+use crate::report::counts::{EventKind, FaultKind};
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
@@ -27,11 +28,22 @@ pub(crate) trait Manager {
     /// How many pages a flush may name before the whole address space is flushed instead.
     fn flush_ceiling(&self) -> u64;
 
+    /// The part that sets the contiguous bit of entries, if the manager has one.
+    fn contiguous(&self) -> Contiguous {
+        Contiguous::default()
+    }
+
     /// Which changes of one madvise call are flushed together.
     fn advice_flush(&self) -> AdviceFlush;
 
     /// Whether MADV_HUGEPAGE and MADV_NOHUGEPAGE reach the mapping.
     fn takes_hints(&self) -> bool;
+
+    /// The sizes that hints may name; none, if they are not listened to.
+    fn hint_sizes(&self) -> &[PageOrder];
+
+    /// Whether faults go by hints of page sizes.
+    fn hints_guide_faults(&self) -> bool;
 
     /// Where a brk heap ends that the program wants to end at `end`.
     fn heap_end(&self, end: u64) -> u64;
@@ -77,21 +89,21 @@ pub(crate) trait Manager {
         if space.vmas.find(va.raw()).is_none() {
             grown = space.is_canonical(va.raw()) && space.grow_stack(cx, va.raw());
             if !grown {
-                cx.counts.happenings.add(Happening::Violation, 1);
+                cx.counts.events.add(EventKind::Violation, 1);
                 return Err(FaultError::Unmapped { pid: cx.pid, va });
             }
         }
         let Some(span) = space.vmas.find(va.raw()) else { unreachable!("found or grown above") };
         if !span.value.prot.allows(access) {
-            cx.counts.happenings.add(Happening::Violation, 1);
+            cx.counts.events.add(EventKind::Violation, 1);
             return Err(FaultError::Protection { pid: cx.pid, va });
         }
         let mut fault = self.serve(space, cx, va, access)?;
         fault.stack_growth = grown;
         cx.counts.faults.add(fault.kind, 1);
         cx.counts.huge_faults += u64::from(fault.order > PageOrder::P4K);
-        if cx.fx.narrate
-            && let Found::Leaf(leaf) = space.probe(cx.mem, va)
+        if cx.effects.narrate
+            && let Found::Leaf(leaf) = space.page(cx.mem, &cx.memory.pages, va)
         {
             AddressSpace::tell_fault(cx, fault.kind, va.raw(), &leaf);
         }
@@ -104,15 +116,20 @@ pub(crate) trait Manager {
         cx.memory.resident.act_for(space.region(va.raw()));
         match space.probe(cx.mem, va) {
             Found::Leaf(leaf) if access == Access::Write && !leaf.prot.has(Prot::W) => {
+                // A store changes one page of a folded range.
+                let leaf = space.alone(cx, va, leaf)?;
                 self.store(space, cx, &span, va, leaf)
             }
             Found::Leaf(leaf) => {
                 let mut gather = Gather::default();
                 gather.note(va.align_down(leaf.order).raw(), leaf.order);
                 space.finish(cx, gather);
-                Ok(Fault::of(FaultKind::Spurious, leaf.order))
+                Ok(Fault::of(FaultKind::Spurious, space.page_of(&cx.memory.pages, va, leaf).order))
             }
-            Found::Hole(room) => self.populate(space, cx, &Hole { span: &span, va, access, room }),
+            Found::Hole(room) => {
+                let guide = space.hints.for_fault(va.raw());
+                self.populate(space, cx, &Hole { span: &span, va, access, room, guide })
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::linux::desc::{AdviceFlush, LinuxDesc};
 use crate::manager::Manager;
 use crate::memory::Memory;
 use crate::memory::reservations::Reservations;
+use crate::parts::contiguous::Contiguous;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
 use crate::space::range::PageRange;
@@ -45,8 +46,8 @@ impl MemoryManager {
                 Freebsd::new(&freebsd, has_superpages, memory.bytes()).map(Self::Freebsd)
             }
             PolicyKind::Linux4k => Ok(linux(Linux::base(&desc.linux))),
-            PolicyKind::Linux => Linux::parts(desc, table, memory.bytes()).map(linux),
-            PolicyKind::LinuxThp => Linux::thp(&desc.linux, &desc.thp.clone().unwrap_or_default(), table).map(linux),
+            PolicyKind::Linux => Linux::parts(desc, table, memory).map(linux),
+            PolicyKind::LinuxThp => Linux::thp(desc, &desc.thp.clone().unwrap_or_default(), table).map(linux),
             PolicyKind::Hugetlb => match &desc.hugetlb {
                 Some(pool) => Linux::hugetlb(&desc.linux, pool, table).map(linux),
                 None => Err(KernelError::Description {
@@ -100,12 +101,24 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.flush_ceiling())
     }
 
+    fn contiguous(&self) -> Contiguous {
+        each!(self, manager => manager.contiguous())
+    }
+
     fn advice_flush(&self) -> AdviceFlush {
         each!(self, manager => manager.advice_flush())
     }
 
     fn takes_hints(&self) -> bool {
         each!(self, manager => manager.takes_hints())
+    }
+
+    fn hint_sizes(&self) -> &[PageOrder] {
+        each!(self, manager => manager.hint_sizes())
+    }
+
+    fn hints_guide_faults(&self) -> bool {
+        each!(self, manager => manager.hints_guide_faults())
     }
 
     fn heap_end(&self, end: u64) -> u64 {
@@ -172,6 +185,8 @@ fn only_sections_of_kind(desc: &PolicyDesc) -> Result<(), KernelError> {
         ("promotion", desc.promotion.is_some(), kind == PolicyKind::Linux),
         ("zeroing", desc.zeroing.is_some(), kind == PolicyKind::Linux),
         ("demotion", desc.demotion.is_some(), kind == PolicyKind::Linux),
+        ("reclaim", desc.reclaim.is_some(), kind == PolicyKind::Linux),
+        ("contiguous", desc.contiguous.is_some(), matches!(kind, PolicyKind::Linux | PolicyKind::LinuxThp)),
         ("hints", desc.hints.is_some(), kind == PolicyKind::Linux),
     ];
     match sections.into_iter().find(|(_, is_there, is_read)| *is_there && !is_read) {

@@ -6,7 +6,7 @@ use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
 use mmulab_frames::Fragment;
 use mmulab_kernel::{
-    Defrag, Happening, Kernel, KernelDesc, KhugepagedDesc, PolicyDesc, Refusal, ThpDesc, ThpEnabled, ThpSize,
+    Defrag, EventKind, Kernel, KernelDesc, KhugepagedDesc, PolicyDesc, Refusal, ThpDesc, ThpEnabled, ThpSize,
 };
 use mmulab_trace::{Advice, Event};
 
@@ -31,8 +31,8 @@ fn fragmented(change: impl FnOnce(&mut ThpDesc)) -> World {
     World::new(&desc, 64)
 }
 
-fn happened(w: &World, what: Happening) -> u64 {
-    w.kernel.counts().happenings.get(what)
+fn happened(w: &World, what: EventKind) -> u64 {
+    w.kernel.counts().events.get(what)
 }
 
 fn refused(w: &World, why: Refusal) -> u64 {
@@ -65,7 +65,7 @@ fn a_fault_maps_the_largest_size_that_fits() {
     // The last two pages are no whole 64K.
     w.access(1, BASE + HUGE + (64 << 10), Access::Write).unwrap();
     assert_eq!(refused(&w, Refusal::MthpOutsideVma), 1);
-    assert_eq!((happened(&w, Happening::MthpFault), happened(&w, Happening::MthpPages)), (1, 16));
+    assert_eq!((happened(&w, EventKind::MthpFault), happened(&w, EventKind::MthpPages)), (1, 16));
     w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 2 * HUGE });
     assert_eq!(w.usage().private_bytes, 0);
 }
@@ -123,7 +123,7 @@ fn khugepaged_copies_what_its_limits_allow() {
         w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice: Advice::Hugepage });
         w.event(1, &Event::Tick);
         assert_eq!(is_huge(&mut w, BASE), expected, "{none} {pages}");
-        assert_eq!(happened(&w, Happening::KhugepagedCollapse), u64::from(expected));
+        assert_eq!(happened(&w, EventKind::KhugepagedCollapse), u64::from(expected));
         assert_eq!(refused(&w, Refusal::KhugepagedNone), u64::from(!expected));
     }
 }
@@ -143,7 +143,7 @@ fn khugepaged_passes_over_what_is_idle_read_only_shared_or_empty() {
         w.access(1, BASE + i * PAGE, Access::Write).unwrap();
     }
     w.event(1, &Event::Tick);
-    assert_eq!(happened(&w, Happening::KhugepagedScanned), 0, "not eligible");
+    assert_eq!(happened(&w, EventKind::KhugepagedScanned), 0, "not eligible");
     w.event(1, &advise(Advice::Hugepage));
     w.event(1, &advise(Advice::Free));
     w.event(1, &Event::Tick);
@@ -179,8 +179,8 @@ fn khugepaged_runs_on_simulated_time_and_backs_off() {
     }
     assert_eq!(w.kernel.wakes_at(), Some(10_000 * MS));
     let run = |w: &mut World, now: u64| {
-        w.fx.clear();
-        w.kernel.run_daemons(&mut w.mem, now, &mut w.fx).unwrap();
+        w.effects.clear();
+        w.kernel.run_daemons(&mut w.mem, now, &mut w.effects).unwrap();
         w.kernel.wakes_at().unwrap()
     };
     assert_eq!(run(&mut w, 10_000 * MS), 70_000 * MS, "the first failure waits for memory");
@@ -216,7 +216,7 @@ fn compaction_makes_blocks_and_loses_nothing() {
         let compacts = defrag != Defrag::Madvise || advised;
         assert_eq!(is_huge(&mut w, 8 * BASE), compacts && defrag != Defrag::Defer, "{defrag:?}");
         assert_eq!(is_huge(&mut w, 8 * BASE + HUGE), compacts, "{defrag:?}");
-        assert_eq!(happened(&w, Happening::Migrated) > 0, compacts);
+        assert_eq!(happened(&w, EventKind::Migrated) > 0, compacts);
         for i in (1..pages).step_by(2) {
             assert_eq!(w.load(1, BASE + i * PAGE), Ok(i));
         }
@@ -236,7 +236,7 @@ fn compaction_that_fails_is_put_off_twice_as_long_each_time() {
     let mut runs = Vec::new();
     for i in 0..8 {
         w.access(1, 8 * BASE + i * HUGE, Access::Write).unwrap();
-        runs.push(happened(&w, Happening::Compaction));
+        runs.push(happened(&w, EventKind::Compaction));
     }
     // A run, then one after 1 more request (2 with it), then after 3 more (4 with it).
     assert_eq!(runs, [1, 1, 2, 2, 2, 2, 3, 3]);
@@ -263,4 +263,95 @@ fn impossible_sizes_and_limits_are_refused_by_name() {
     assert_eq!(daemon(|d| d.max_ptes_none = 512), "thp.khugepaged.max_ptes_none");
     assert_eq!(daemon(|d| d.max_ptes_shared = 600), "thp.khugepaged.max_ptes_shared");
     assert_eq!(daemon(|d| d.pages_to_scan = 0), "thp.khugepaged");
+}
+
+/// Pages put together of parts, with a daemon that looks at everything each second.
+fn with_daemon(by: &str, memory: u64, fragment: Fragment) -> World {
+    let sections = format!(
+        "linux.zero_page = false\npromotion = {{ when = \"daemon\", by = \"{by}\", daemon = {{ scan_sleep_ms = 1000, \
+         pages_to_scan = 1024 }} }}"
+    );
+    let mut desc = desc(parts(&sections), memory);
+    desc.memory.fragment = fragment;
+    World::new(&desc, memory)
+}
+
+fn store_pages(w: &mut World, start: u64, pages: u64) {
+    (0..pages).for_each(|page| drop(w.store(1, start + page * PAGE, 1).expect("memory is left")));
+}
+
+fn run_until(w: &mut World, ms: u64) {
+    while let Some(wake) = w.kernel.wakes_at().filter(|&wake| wake <= ms * MS) {
+        w.kernel.run_daemons(&mut w.mem, wake, &mut w.effects).unwrap();
+        w.flush();
+    }
+}
+
+/// Ingens promotes a region with one page in use while memory has huge blocks; in fragmented memory, of which half is
+/// unusable for huge pages or more, 461 of 512 pages must be in use.
+#[test]
+fn ingens_asks_for_utilisation_where_memory_is_fragmented() {
+    let mut w = with_daemon("ingens", 64, Fragment::None);
+    w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+    store_pages(&mut w, BASE, 1);
+    assert!(!is_huge(&mut w, BASE), "faults map base pages");
+    run_until(&mut w, 1000);
+    assert!(is_huge(&mut w, BASE));
+
+    let mut w = with_daemon("ingens", 64, Fragment::Fmfi { target: 0.6, free: "24M".into(), order: PageOrder::P2M });
+    w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+    store_pages(&mut w, BASE, 460);
+    store_pages(&mut w, BASE + HUGE, 461);
+    run_until(&mut w, 1000);
+    assert_eq!([BASE, BASE + HUGE].map(|va| is_huge(&mut w, va)), [false, true]);
+    store_pages(&mut w, BASE + 460 * PAGE, 1);
+    run_until(&mut w, 2000);
+    assert!(is_huge(&mut w, BASE));
+}
+
+/// Of three regions the one with most pages accessed within a second goes first, though it is the last in the address
+/// space, and no region goes before accessed bits were looked at.
+#[test]
+fn hawkeye_promotes_what_is_accessed_most_first() {
+    let mut w = with_daemon("hawkeye", 64, Fragment::None);
+    w.event(1, &mmap(BASE, 4 * HUGE, Prot::RW));
+    (0..3).for_each(|region| store_pages(&mut w, BASE + region * HUGE, 512));
+    run_until(&mut w, 29_000);
+    let huge = |w: &mut World| [0, 1, 2].map(|region| is_huge(w, BASE + region * HUGE));
+    assert_eq!(huge(&mut w), [false; 3], "nothing is known yet");
+    // Accessed bits were cleared. TLBs of a real machine may still have the pages; this one has none.
+    for (region, pages) in [(0, 60), (1, 20), (2, 300)] {
+        (0..pages).for_each(|page| drop(w.access(1, BASE + region * HUGE + page * PAGE, Access::Read)));
+    }
+    assert_eq!(w.kernel.wakes_at(), Some(30_000 * MS));
+    // Each scan looks at 1024 pages: two regions, the best first.
+    w.kernel.run_daemons(&mut w.mem, 30_000 * MS, &mut w.effects).unwrap();
+    w.flush();
+    assert_eq!(huge(&mut w), [true, false, true]);
+    run_until(&mut w, 31_000);
+    assert_eq!(huge(&mut w), [true; 3]);
+    assert_eq!(happened(&w, EventKind::KhugepagedCollapse), 3);
+}
+
+/// Two processes whose best regions lie in one bucket take turns.
+#[test]
+fn hawkeye_lets_processes_take_turns() {
+    let mut w = with_daemon("hawkeye", 64, Fragment::None);
+    for pid in [1, 2] {
+        w.event(pid, &mmap(BASE, 2 * HUGE, Prot::RW));
+        (0..1024).for_each(|page| drop(w.store(pid, BASE + page * PAGE, 1).expect("memory is left")));
+    }
+    run_until(&mut w, 29_000);
+    for pid in [1, 2] {
+        (0..1024).for_each(|page| drop(w.access(pid, BASE + page * PAGE, Access::Read)));
+    }
+    w.kernel.run_daemons(&mut w.mem, 30_000 * MS, &mut w.effects).unwrap();
+    w.flush();
+    let huge = |w: &mut World, pid| {
+        [BASE, BASE + HUGE]
+            .into_iter()
+            .filter(|&va| w.walk(pid, va, None).is_some_and(|l| l.order == PageOrder::P2M))
+            .count()
+    };
+    assert_eq!([huge(&mut w, 1), huge(&mut w, 2)], [1, 1], "two regions a scan, one of each");
 }

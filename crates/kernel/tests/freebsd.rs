@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_kernel::{FaultKind, FreebsdDesc, Happening, Kernel, PageCache, PolicyDesc, Refusal};
+use mmulab_kernel::{EventKind, FaultKind, FreebsdDesc, Kernel, PageCache, PolicyDesc, Refusal};
 use mmulab_trace::{Advice, Event};
 use proptest::prelude::*;
 
@@ -24,8 +24,8 @@ fn sized(change: impl FnOnce(&mut FreebsdDesc), mebibytes: u64) -> World {
     World::new(&desc(policy(change), mebibytes), mebibytes)
 }
 
-fn happened(w: &World, what: Happening) -> u64 {
-    w.kernel.counts().happenings.get(what)
+fn happened(w: &World, what: EventKind) -> u64 {
+    w.kernel.counts().events.get(what)
 }
 
 fn refused(w: &World, why: Refusal) -> u64 {
@@ -51,11 +51,11 @@ fn the_first_fault_reserves_two_mebibytes_and_maps_a_page() {
     let usage = w.usage();
     assert_eq!((usage.mapped.total(), usage.private_bytes), (PAGE, PAGE));
     assert_eq!(usage.reserved_bytes, HUGE - PAGE);
-    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    assert_eq!(happened(&w, EventKind::ReservMade), 1);
     w.access(1, BASE + 9 * PAGE, Access::Write).unwrap();
-    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    assert_eq!(happened(&w, EventKind::ReservMade), 1);
     w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: 4 * HUGE });
-    assert_eq!((w.usage().reserved_bytes, happened(&w, Happening::ReservFreed)), (0, 1));
+    assert_eq!((w.usage().reserved_bytes, happened(&w, EventKind::ReservFreed)), (0, 1));
 }
 
 proptest! {
@@ -92,7 +92,7 @@ fn without_reservations_frames_lie_as_the_allocator_hands_them_out() {
     w.event(1, &mmap(BASE, HUGE, Prot::RW));
     let frames: Vec<u64> = (0..4).map(|i| w.access(1, BASE + i * PAGE, Access::Write).unwrap().0.0).collect();
     assert_eq!((frames[0], frames[2]), (frames[1] + 1, frames[3] + 1), "pairs, each from its end");
-    assert_eq!((happened(&w, Happening::ReservMade), w.kernel.counts().refusals.total()), (0, 0));
+    assert_eq!((happened(&w, EventKind::ReservMade), w.kernel.counts().refusals.total()), (0, 0));
 }
 
 /// S0-047: reservations for files larger than 2 MiB, and for their last part if they are a multiple of 2 MiB.
@@ -104,7 +104,7 @@ fn files_are_reserved_in_whole_parts() {
         for va in (BASE..BASE + (kib << 10)).step_by(PAGE as usize) {
             w.access(1, va, Access::Read).unwrap();
         }
-        assert_eq!(happened(&w, Happening::ReservMade), reservations, "{kib}K");
+        assert_eq!(happened(&w, EventKind::ReservMade), reservations, "{kib}K");
         assert_eq!(refused(&w, Refusal::ReservPastEnd) > 0, refusal, "{kib}K");
     }
 }
@@ -117,7 +117,7 @@ fn a_mapping_that_begins_inside_two_mebibytes_has_no_reservation_there() {
     assert_eq!(refused(&w, Refusal::ReservBeforeObject), 1);
     // The tail may grow, so it has one.
     w.access(1, BASE + 2 * HUGE, Access::Write).unwrap();
-    assert_eq!(happened(&w, Happening::ReservMade), 1);
+    assert_eq!(happened(&w, EventKind::ReservMade), 1);
     let flags = mmulab_trace::MapFlags { grows_down: true, ..Default::default() };
     let backing = mmulab_trace::Backing::Anon;
     w.event(1, &Event::Mmap { addr: VirtAddr::new(8 * BASE), len: HUGE, prot: Prot::RW, flags, backing });
@@ -152,7 +152,7 @@ fn a_full_region_of_equal_pages_is_promoted() {
     assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K));
     let fault = w.access(1, BASE + HUGE - PAGE, Access::Write).unwrap();
     assert_eq!((fault.1, order(&mut w, BASE)), (vec![FaultKind::Anon], Some(PageOrder::P2M)));
-    assert_eq!(happened(&w, Happening::Promotion), 1);
+    assert_eq!(happened(&w, EventKind::Promotion), 1);
     assert_eq!(w.usage().reserved_bytes, 0);
 }
 
@@ -162,7 +162,7 @@ fn clean_and_dirty_pages_are_promoted_once_all_are_dirty() {
     w.event(1, &mmap(BASE, HUGE, Prot::RW));
     w.access(1, BASE, Access::Read).unwrap();
     write_all(&mut w, 1, BASE + PAGE, BASE + HUGE);
-    assert_eq!((refused(&w, Refusal::PromoteMixed), happened(&w, Happening::Promotion)), (1, 0));
+    assert_eq!((refused(&w, Refusal::PromoteMixed), happened(&w, EventKind::Promotion)), (1, 0));
     // The clean page lost its right, so its store faults, and that promotes.
     assert_eq!(w.access(1, BASE, Access::Write).unwrap().1, [FaultKind::Reuse]);
     assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
@@ -178,7 +178,7 @@ fn a_clean_superpage_is_broken_by_a_store_and_back_when_all_is_dirty() {
     let leaf = w.walk(1, BASE, None).unwrap();
     assert_eq!((leaf.order, leaf.prot.has(Prot::W), leaf.dirty), (PageOrder::P2M, false, false));
     w.access(1, BASE, Access::Write).unwrap();
-    assert_eq!((order(&mut w, BASE), happened(&w, Happening::Split)), (Some(PageOrder::P4K), 1));
+    assert_eq!((order(&mut w, BASE), happened(&w, EventKind::Split)), (Some(PageOrder::P4K), 1));
     write_all(&mut w, 1, BASE, BASE + HUGE);
     assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
 }
@@ -189,7 +189,7 @@ fn changed_rights_of_a_part_demote() {
     w.event(1, &mmap(BASE, HUGE, Prot::RW));
     write_all(&mut w, 1, BASE, BASE + HUGE);
     w.event(1, &Event::Mprotect { addr: VirtAddr::new(BASE + PAGE), len: PAGE, prot: Prot::R });
-    assert_eq!((order(&mut w, BASE), happened(&w, Happening::Split)), (Some(PageOrder::P4K), 1));
+    assert_eq!((order(&mut w, BASE), happened(&w, EventKind::Split)), (Some(PageOrder::P4K), 1));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn accessed_bits_are_asked_for_if_told() {
         w.access(1, va, Access::Read).unwrap();
     }
     assert!(refused(&w, Refusal::PromoteNotAccessed) > 0);
-    assert_eq!(happened(&w, Happening::Promotion), 0);
+    assert_eq!(happened(&w, EventKind::Promotion), 0);
     let mut w = world(|_| {});
     w.event(1, &mmap_file(BASE, HUGE, Prot::R, false, "/f", 0));
     for va in (BASE..BASE + HUGE).step_by(64 << 10) {
@@ -222,10 +222,10 @@ fn a_file_fault_maps_its_cluster_without_accessed_bits() {
         // Pages 16 to 31 of the file lie at 16 to 31 here.
         let expected = (14..34).map(|i| (16..32).contains(&i).then_some(preset || i == 20)).collect::<Vec<_>>();
         assert_eq!(accessed, expected);
-        assert_eq!(happened(&w, Happening::FaultAround), 15);
+        assert_eq!(happened(&w, EventKind::FaultAround), 15);
         // The mapping begins at page 3 of the file: no page before it is read.
         w.access(1, BASE + 5 * PAGE, Access::Fetch).unwrap();
-        assert_eq!(happened(&w, Happening::PagesRead), 16 + 13);
+        assert_eq!(happened(&w, EventKind::PagesRead), 16 + 13);
     }
 }
 
@@ -238,7 +238,7 @@ fn what_is_in_memory_is_mapped_four_pages_to_each_side() {
     w.access(1, BASE + 8 * PAGE, Access::Read).unwrap();
     let mapped: Vec<u64> = (0..20).filter(|i| w.walk(1, BASE + i * PAGE, None).is_some()).collect();
     assert_eq!(mapped, [4, 5, 6, 7, 8, 9, 10, 11, 12]);
-    assert_eq!(happened(&w, Happening::PagesRead), 0);
+    assert_eq!(happened(&w, EventKind::PagesRead), 0);
 }
 
 /// S0-M038: who maps a promoted file next gets the superpage with its first fault.
@@ -251,7 +251,7 @@ fn a_second_process_maps_a_full_reservation_at_once() {
     }
     w.event(2, &mmap_file(8 * BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
     let (pfn, kinds) = w.access(2, 8 * BASE + 7 * PAGE, Access::Fetch).unwrap();
-    assert_eq!((kinds, happened(&w, Happening::SuperpageMapped)), (vec![FaultKind::FileCached], 1));
+    assert_eq!((kinds, happened(&w, EventKind::SuperpageMapped)), (vec![FaultKind::FileCached], 1));
     assert_eq!(Some(pfn), w.frame(1, BASE + 7 * PAGE));
     assert_eq!(w.walk(2, 8 * BASE, None).unwrap().order, PageOrder::P2M);
     // Out of phase by a page: neither congruent frames nor superpages (S0-039, S0-042).
@@ -273,7 +273,7 @@ fn madv_free_demotes_and_nomdv_does_not() {
         w.event(1, &Event::Madvise { addr, len, advice });
         if !obeyed {
             assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
-            assert_eq!(happened(&w, Happening::FreeSuppressed), 1);
+            assert_eq!(happened(&w, EventKind::FreeSuppressed), 1);
             continue;
         }
         let bits = |leaf: mmulab_pagetable::Leaf| (leaf.accessed, leaf.dirty);
@@ -286,7 +286,7 @@ fn madv_free_demotes_and_nomdv_does_not() {
         assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K), "15 pages are clean");
         write_all(&mut w, 1, BASE + 16 * PAGE, BASE + 32 * PAGE);
         assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
-        assert_eq!(happened(&w, Happening::Promotion), 2);
+        assert_eq!(happened(&w, EventKind::Promotion), 2);
     }
 }
 
@@ -298,10 +298,10 @@ fn madv_free_flushes_mapping_by_mapping() {
         w.event(1, &mmap(BASE + n * PAGE, PAGE, Prot::RW));
         w.access(1, BASE + n * PAGE, Access::Write).unwrap();
     }
-    w.fx.clear();
+    w.effects.clear();
     let event = Event::Madvise { addr: VirtAddr::new(BASE), len: 3 * PAGE, advice: Advice::Free };
-    w.kernel.event(&mut w.mem, who(1), &event, &mut w.fx).unwrap();
-    let flushed: Vec<u64> = (w.fx.invalidations.iter())
+    w.kernel.event(&mut w.mem, actor(1), &event, &mut w.effects).unwrap();
+    let flushed: Vec<u64> = (w.effects.invalidations.iter())
         .map(|what| match what {
             mmulab_pagetable::Invalidate::Page { va, .. } => va.raw(),
             other => panic!("{other:?}"),
@@ -322,9 +322,9 @@ fn the_reservation_changed_longest_ago_breaks_first() {
     }
     // The first is made the youngest.
     w.access(1, BASE + PAGE, Access::Write).unwrap();
-    assert_eq!(happened(&w, Happening::ReservBroken), 0);
+    assert_eq!(happened(&w, EventKind::ReservBroken), 0);
     let mut at = BASE + (part - 1) * HUGE;
-    while happened(&w, Happening::ReservBroken) == 0 {
+    while happened(&w, EventKind::ReservBroken) == 0 {
         at += PAGE;
         w.access(1, at, Access::Write).unwrap();
     }
@@ -345,7 +345,7 @@ fn an_early_promotion_fills_what_is_missing() {
     }
     assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K));
     w.store(1, BASE + 511 * PAGE, 9).unwrap();
-    assert_eq!((order(&mut w, BASE), happened(&w, Happening::PromotionFill)), (Some(PageOrder::P2M), 448));
+    assert_eq!((order(&mut w, BASE), happened(&w, EventKind::PromotionFill)), (Some(PageOrder::P2M), 448));
     assert_eq!((w.load(1, BASE + 8 * PAGE), w.load(1, BASE + PAGE)), (Ok(7), Ok(0)));
     assert_eq!((w.usage().private_bytes, w.usage().reserved_bytes), (HUGE, 0));
 }
@@ -359,7 +359,7 @@ fn smaller_reservations_serve_small_files() {
         w.access(1, BASE + i * PAGE, Access::Read).unwrap();
     }
     // 64 KiB, then 16 KiB, then a page that no reservation holds.
-    assert_eq!(happened(&w, Happening::ReservMade), 2);
+    assert_eq!(happened(&w, EventKind::ReservMade), 2);
     for i in 0..20 {
         let frame = w.frame(1, BASE + i * PAGE).unwrap().0;
         assert_eq!(frame % if i < 16 { 16 } else { 4 }, i % if i < 16 { 16 } else { 4 });
@@ -373,7 +373,7 @@ fn a_forked_child_gets_reservations_of_its_own() {
     write_all(&mut w, 1, BASE, BASE + HUGE);
     w.event(1, &Event::Fork { child: Pid(2), shares_memory: false });
     write_all(&mut w, 2, BASE, BASE + HUGE);
-    assert_eq!(happened(&w, Happening::ReservMade), 2);
+    assert_eq!(happened(&w, EventKind::ReservMade), 2);
     let leaf = w.walk(2, BASE, None).unwrap();
     assert_eq!((leaf.order, leaf.pfn.0 % 512), (PageOrder::P2M, 0));
     assert_ne!(w.frame(1, BASE), w.frame(2, BASE));

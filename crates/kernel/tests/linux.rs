@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use mmulab_addr::{Access, Asid, PageOrder, Pid, Prot, Tid, VirtAddr, VirtRange};
 use mmulab_kernel::{
-    AdviceFlush, AppliesTo, Bytes, EventError, FaultError, FaultKind, FreebsdDesc, Happening, HugeZeroWrite,
+    AdviceFlush, AppliesTo, Bytes, EventError, EventKind, FaultError, FaultKind, FreebsdDesc, HugeZeroWrite,
     HugetlbDesc, KernelDesc, KernelError, LinuxDesc, PageCache, PolicyDesc, PolicyKind, Refusal, ThpEnabled, WorkKind,
 };
 use mmulab_pagetable::{Invalidate, OpenDesc, TableDesc, TableKind};
@@ -126,7 +126,7 @@ fn collapse_makes_one_page_of_many_and_keeps_the_contents() {
     w.event(1, &madvise(BASE, HUGE, Advice::Collapse));
     let leaf = w.walk(1, BASE, None).unwrap();
     assert_eq!((leaf.order, leaf.dirty), (PageOrder::P2M, true));
-    assert_eq!(w.kernel.counts().happenings.get(Happening::Collapse), 1);
+    assert_eq!(w.kernel.counts().events.get(EventKind::Collapse), 1);
     assert_eq!(w.kernel.counts().work.get(WorkKind::CopyBytes), 2 * PAGE);
     assert_eq!(w.usage().table_bytes, before - PAGE);
     assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 0);
@@ -225,10 +225,10 @@ fn advice_over_several_mappings_flushes_each_or_the_call() {
                 w.event(1, &mmap(BASE + n * PAGE, PAGE, Prot::RW));
                 w.store(1, BASE + n * PAGE, n).unwrap();
             }
-            w.fx.clear();
+            w.effects.clear();
             let event = madvise(BASE, 5 * PAGE, advice);
-            w.kernel.event(&mut w.mem, who(1), &event, &mut w.fx).unwrap();
-            assert_eq!(w.fx.invalidations, expected, "{advice:?}, {flush:?}");
+            w.kernel.event(&mut w.mem, actor(1), &event, &mut w.effects).unwrap();
+            assert_eq!(w.effects.invalidations, expected, "{advice:?}, {flush:?}");
         }
     }
 }
@@ -245,7 +245,7 @@ fn after_fork_the_first_store_copies_and_the_last_owner_reuses() {
     assert_eq!(w.load(1, BASE), Ok(1));
     assert_eq!(w.store(1, BASE, 3).unwrap(), [FaultKind::Reuse]);
     assert_eq!((w.load(1, BASE), w.load(2, BASE)), (Ok(3), Ok(2)));
-    assert_eq!(w.kernel.counts().happenings.get(Happening::Fork), 1);
+    assert_eq!(w.kernel.counts().events.get(EventKind::Fork), 1);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn partial_unmap_and_mprotect_split_huge_pages() {
     w.event(1, &mprotect(BASE + HUGE, PAGE, Prot::R));
     assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().prot, Prot::R);
     assert!(w.walk(1, BASE + HUGE + PAGE, None).unwrap().prot.has(Prot::W));
-    assert_eq!(w.kernel.counts().happenings.get(Happening::Split), 2);
+    assert_eq!(w.kernel.counts().events.get(EventKind::Split), 2);
     assert_eq!(w.usage().mapped.bytes(PageOrder::P4K), 2 * HUGE - PAGE);
     assert!(matches!(w.store(1, BASE + HUGE, 0), Err(FaultError::Protection { .. })));
 }
@@ -324,7 +324,7 @@ fn stacks_grow_by_faults_up_to_their_limit_and_keep_a_gap() {
         Event::Mmap { addr: VirtAddr::new(top - PAGE), len: PAGE, prot: Prot::RW, flags, backing: Backing::Anon };
     w.event(1, &stack);
     w.store(1, top - 100 * PAGE, 1).unwrap();
-    assert_eq!(w.kernel.counts().happenings.get(Happening::StackGrowth), 1);
+    assert_eq!(w.kernel.counts().events.get(EventKind::StackGrowth), 1);
     assert!(w.store(1, top - (8 << 20), 1).is_ok());
     assert!(matches!(w.store(1, top - (8 << 20) - PAGE, 1), Err(FaultError::Unmapped { .. })));
     let region = w.kernel.region_at(Pid(1), VirtAddr::new(top - PAGE));
@@ -346,19 +346,19 @@ fn file_pages_come_in_by_windows_and_are_shared_between_processes() {
     let (first, kinds) = w.access(1, BASE + 40 * PAGE, Access::Read).unwrap();
     assert_eq!(kinds, [FaultKind::FileRead]);
     // 128 KiB centred on page 40: pages 24 to 55.
-    assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), 32);
+    assert_eq!(w.kernel.counts().events.get(EventKind::PagesRead), 32);
     assert_eq!(w.usage().page_cache_bytes, 32 * PAGE);
     assert!(w.frame(1, BASE + 41 * PAGE).is_none(), "the fault that reads maps one page");
     // 64 KiB around page 33: 32 to 47, of which 40 is there.
     assert_eq!(w.access(1, BASE + 33 * PAGE, Access::Read).unwrap().1, [FaultKind::FileCached]);
     assert!(w.frame(1, BASE + 47 * PAGE).is_some() && w.frame(1, BASE + 48 * PAGE).is_none());
-    assert_eq!(w.kernel.counts().happenings.get(Happening::FaultAround), 14);
+    assert_eq!(w.kernel.counts().events.get(EventKind::FaultAround), 14);
     w.event(2, &file);
     let (shared, kinds) = w.access(2, BASE + 40 * PAGE, Access::Read).unwrap();
     assert_eq!((shared, kinds), (first, vec![FaultKind::FileCached]));
     // The file is not read beyond what any mapping showed.
     w.access(1, BASE + 99 * PAGE, Access::Read).unwrap();
-    assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), 32 + 17);
+    assert_eq!(w.kernel.counts().events.get(EventKind::PagesRead), 32 + 17);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn advice_that_a_file_is_needed_reads_its_beginning() {
         // A file larger than any memory: what is behind the limit is not looked at.
         w.event(1, &mmap_file(BASE, 1 << 46, Prot::R, false, "/huge", 0));
         w.event(1, &madvise(BASE, 1 << 46, Advice::Willneed));
-        assert_eq!(w.kernel.counts().happenings.get(Happening::PagesRead), expected);
+        assert_eq!(w.kernel.counts().events.get(EventKind::PagesRead), expected);
     }
 }
 
@@ -532,8 +532,8 @@ fn memory_that_runs_out_has_a_name_and_clean_file_pages_go_first() {
     w.event(1, &mmap(BASE, 64 << 20, Prot::RW));
     let error = (0..).find_map(|page| w.store(1, BASE + page * PAGE, 1).err()).unwrap();
     assert!(matches!(error, FaultError::OutOfMemory { .. }), "{error}");
-    assert_eq!(w.kernel.counts().happenings.get(Happening::CacheDropped), 1024);
-    assert_eq!(w.kernel.counts().happenings.get(Happening::OutOfMemory), 1);
+    assert_eq!(w.kernel.counts().events.get(EventKind::CacheDropped), 1024);
+    assert_eq!(w.kernel.counts().events.get(EventKind::OutOfMemory), 1);
 }
 
 #[test]
@@ -563,7 +563,8 @@ fn references_without_mappings_can_be_mapped_on_touch() {
     let mut w = base();
     let va = BASE + 12345;
     assert!(matches!(w.load(1, va), Err(FaultError::Unmapped { .. })));
-    let map = |w: &mut World, va| w.kernel.map_implicit(&mut w.mem, who(1), VirtAddr::new(va), &mut w.fx).unwrap();
+    let map =
+        |w: &mut World, va| w.kernel.map_implicit(&mut w.mem, actor(1), VirtAddr::new(va), &mut w.effects).unwrap();
     map(&mut w, va);
     assert_eq!(w.load(1, BASE + HUGE - 8), Ok(0));
     map(&mut w, BASE + HUGE);
@@ -596,11 +597,16 @@ fn the_shipped_policies_are_read_and_boot() {
     let dirs = [folder];
     let mut names = Vec::new();
     for (name, _) in mmulab_describe::list(&dirs) {
-        let policy: PolicyDesc = mmulab_describe::Whole::read("policy", &name, &dirs).unwrap().typed(&[]).unwrap();
+        let policy: PolicyDesc =
+            mmulab_describe::Whole::read::<PolicyDesc>("policy", &name, &dirs).unwrap().typed(&[]).unwrap();
         assert_eq!(policy.name, name);
         assert!(!policy.linux.source.is_empty());
-        mmulab_kernel::Kernel::new(&desc(policy.clone(), 16 << 10), &mut mmulab_frames::PhysMem::new(16 << 30))
-            .unwrap();
+        let mut desc = desc(policy.clone(), 16 << 10);
+        if policy.contiguous.is_some() {
+            let kind = TableKind::ALL.iter().find(|kind| kind.name() == "armv8-4k").unwrap();
+            desc.table = TableDesc::new(*kind, 4).unwrap();
+        }
+        mmulab_kernel::Kernel::new(&desc, &mut mmulab_frames::PhysMem::new(16 << 30)).unwrap();
         names.push(policy.name);
     }
     assert!(names.len() >= 5);
@@ -623,11 +629,11 @@ fn flushes_are_gathered_by_operation_and_capped() {
         for page in 0..pages {
             w.store(1, BASE + page * PAGE, 1).unwrap();
         }
-        w.fx.clear();
-        w.kernel.event(&mut w.mem, who(1), &munmap(BASE, HUGE), &mut w.fx).unwrap();
-        assert_eq!(w.fx.invalidations.len(), 1);
-        assert!(w.fx.work.iter().any(|work| work.kind == expected && work.count == 1));
-        assert_eq!(w.fx.invalidations[0] == Invalidate::All, is_global);
+        w.effects.clear();
+        w.kernel.event(&mut w.mem, actor(1), &munmap(BASE, HUGE), &mut w.effects).unwrap();
+        assert_eq!(w.effects.invalidations.len(), 1);
+        assert!(w.effects.work.iter().any(|work| work.kind == expected && work.count == 1));
+        assert_eq!(w.effects.invalidations[0] == Invalidate::All, is_global);
     }
 }
 
@@ -681,7 +687,7 @@ fn tags_run_out_and_are_flushed_before_they_are_used_again() {
             assert_eq!(w.load(pid, BASE), Ok(u64::from(pid)));
         }
     }
-    assert_eq!(w.kernel.counts().happenings.get(Happening::AsidRecycled), 8);
+    assert_eq!(w.kernel.counts().events.get(EventKind::AsidRecycled), 8);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use mmulab_kernel::{
     AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind,
     ThpDesc, ThpEnabled, ThpSize,
 };
-use mmulab_pagetable::TableDesc;
+use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -77,6 +77,9 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
     // Tables that have no leaf of a size promote to 2 MiB instead.
     if let Some(promotion) = policy.promotion.as_mut().filter(|part| !table.has_leaf(part.size)) {
         promotion.size = PageOrder::P2M;
+    }
+    if !table.has_leaf(PageOrder::P64K) {
+        policy.contiguous = None;
     }
     let mut w = World::new(&KernelDesc { table, ..desc(policy, MEBIBYTES) }, MEBIBYTES);
     let mut m = Model { next: 100, ..Model::default() };
@@ -340,6 +343,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Advice::Nohugepage),
         3 => Just(Advice::Collapse),
         1 => Just(Advice::Willneed),
+        4 => prop::sample::select(vec![PageOrder::P64K, PageOrder::P2M, PageOrder::P4K]).prop_map(Advice::PageSize),
     ];
     let access = prop_oneof![1 => Just(Access::Read), 2 => Just(Access::Write), 1 => Just(Access::Fetch)];
     prop_oneof![
@@ -361,6 +365,35 @@ fn op() -> impl Strategy<Value = Op> {
         12 => (0..SPAN, prop_oneof![3 => 1u64..8, 1 => 8u64..600], access)
             .prop_map(|(at, count, access)| Op::Touch { at, count, access }),
     ]
+}
+
+/// Policies that set the contiguous bit.
+fn contiguous() -> impl Strategy<Value = PolicyDesc> {
+    let bit = |rest: &str| Just(parts(&format!("contiguous.bit = \"transparent\"\n{rest}")));
+    prop_oneof![
+        bit("placement.frames = \"coala\"\nlinux.zero_page = false"),
+        bit("placement.frames = \"coala\"\nfault.sizes = [\"2M\"]\nfault.enabled = \"madvise\""),
+        bit("fault.sizes = [\"64K\"]"),
+        bit("fault.sizes = [\"16K\"]\npromotion.when = \"daemon\"\nlinux.zero_page = false"),
+        bit("placement = { frames = \"reservation\", levels = [\"2M\"] }"),
+        bit("placement.frames = \"neighbour\"\ndemotion.when = \"store\"\nzeroing.when = \"ahead\""),
+        bit("promotion.when = \"daemon\"\nplacement.frames = \"coala\""),
+        bit(
+            "promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }\nplacement.frames = \"coala\""
+        ),
+        bit("promotion = { when = \"daemon\", by = \"hawkeye\" }\nfault.sizes = [\"2M\"]"),
+        Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"64K\", \"2M\"]\nlinux.zero_page = false")),
+        Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"128K\", \"32K\"]\nplacement.frames = \"neighbour\"")),
+    ]
+}
+
+/// Page tables whose entries have a contiguous bit, or something like it.
+fn grouped() -> impl Strategy<Value = TableDesc> {
+    let tables = ["armv8-4k", "riscv-sv", "tps"].map(|name| {
+        let kind = TableKind::ALL.iter().find(|kind| kind.name() == name).expect("a kind of table");
+        TableDesc::new(*kind, 4).expect("four levels")
+    });
+    prop::sample::select(tables.to_vec())
 }
 
 fn policy() -> impl Strategy<Value = PolicyDesc> {
@@ -402,6 +435,7 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => freebsd(|f| (f.levels, f.promotion) = (Vec::new(), false)),
         1 => freebsd(|f| (f.promotion, f.madv_free) = (false, false)),
         1 => freebsd(|f| f.promotion_threshold = 64),
+        1 => freebsd(|f| f.promotion_threshold = 1),
         1 => freebsd(|f| (f.promotion_needs_accessed, f.prefaulted_accessed) = (true, true)),
         1 => freebsd(|f| f.levels = [2, 3, 4, 7, 9, 10].map(PageOrder::new).to_vec()),
         1 => Just(PolicyDesc::linux_4k()),
@@ -411,11 +445,19 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("fault.sizes = [\"8K\", \"2M\", \"64K\"]\nfault.enabled = \"madvise\"\npromotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"neighbour\"")),
         2 => Just(parts("placement.frames = \"coala\"\nfault.sizes = [\"2M\"]")),
+        3 => Just(parts("placement.frames = \"coala\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\" }\nhints.from = \"page-sizes\"")),
+        2 => Just(parts("placement.frames = \"neighbour\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }")),
+        2 => Just(parts("placement.frames = \"coala\"\nfault = { sizes = [\"2M\"], reach = \"3M\" }\npromotion = { when = \"daemon\", by = \"coala-khugepaged\", daemon.max_ptes_none = 300 }\nhints = { from = \"page-sizes\", at_faults = true }")),
+        2 => Just(parts("placement.frames = \"ca\"\nfault.sizes = [\"2M\"]")),
+        1 => Just(parts("placement.frames = \"ca\"\nlinux.zero_page = false")),
         1 => Just(parts("placement.frames = \"neighbour\"\nfault.sizes = [\"2M\", \"16K\"]")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion.when = \"full\"")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 64 }")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion = { when = \"full\", size = \"64K\" }\ndemotion.when = \"store\"\nlinux.zero_page = false")),
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\nzeroing.when = \"ahead\"")),
+        1 => Just(parts("promotion = { when = \"daemon\", by = \"ingens\" }\nreclaim.when = \"watermarks\"")),
+        1 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\" }\nzeroing.when = \"ahead\"")),
+        2 => contiguous(),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
     ]
 }
@@ -425,6 +467,11 @@ proptest! {
 
     #[test]
     fn programs_see_their_own_stores_and_nothing_else(table in table(), policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
+        run(table, policy, &ops);
+    }
+
+    #[test]
+    fn sixteen_pages_that_translate_as_one_stay_sixteen(table in grouped(), policy in contiguous(), ops in prop::collection::vec(op(), 1..50)) {
         run(table, policy, &ops);
     }
 }

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{BASE, PAGE, World, desc, mmap, parts};
+use common::{BASE, PAGE, World, desc, mmap, mmap_file, parts};
 use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Happening, Kernel, KernelDesc, KernelError, PolicyDesc, Refusal, WorkKind};
+use mmulab_kernel::{EventKind, Kernel, KernelDesc, KernelError, PolicyDesc, Refusal, WorkKind};
 use mmulab_pagetable::{Leaf, TableDesc, TableKind};
 
 /// Private anonymous memory.
@@ -35,7 +35,7 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
     let reserved = "placement = { frames = \"reservation\", levels = [\"2M\"] }";
     let cases = [
         ("fault.sizes = [\"4K\"]", "fault.sizes", "is the base page"),
-        ("fault.sizes = [\"1G\"]", "fault.sizes", "larger than the blocks"),
+        ("fault.sizes = [\"32M\"]", "fault.sizes", "no page of 32M"),
         ("fault.sizes = [\"64K\", \"64K\"]", "fault.sizes", "given twice"),
         (&format!("fault.sizes = [\"64K\"]\n{reserved}"), "fault.sizes", "one by one"),
         ("placement.levels = [\"2M\"]", "placement.levels", "only frames = \"reservation\""),
@@ -57,6 +57,7 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
         ("zeroing.sleep_ms = 5", "zeroing.sleep_ms", "set when = \"ahead\""),
         ("zeroing.pages_per_wake = 5", "zeroing.pages_per_wake", "set when = \"ahead\""),
         ("zeroing = { when = \"ahead\", pages_per_wake = 0 }", "zeroing.pages_per_wake", "at least 1"),
+        ("reclaim.scale_factor = 20", "reclaim.scale_factor", "set when = \"watermarks\""),
         ("promotion = { when = \"daemon\", how = \"in-place\" }", "promotion.how", "faults promote in place"),
         ("promotion.how = \"copy\"", "promotion.how", "a daemon promotes by copy"),
         ("promotion.daemon = {}", "promotion.daemon", "no daemon runs"),
@@ -88,7 +89,10 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
     }
     let early = "placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
                  promotion = { when = \"threshold\", threshold = 16, size = \"64K\" }";
-    let (key, message) = refused(parts(early), TableDesc::new(TableKind::Arm, 4).expect("four levels"));
+    let arm = TableDesc::new(TableKind::Arm, 4).expect("four levels");
+    let (key, message) = refused(parts("fault.sizes = [\"32M\"]"), arm.clone());
+    assert!(key == "fault.sizes" && message.contains("memory.max_order is 10: set it to 13"), "{key}: {message}");
+    let (key, message) = refused(parts(early), arm);
     assert!(key == "promotion.threshold" && message.contains("1 to 15 pages"), "{key}: {message}");
     let mut freebsd = PolicyDesc::freebsd();
     freebsd.linux.implicit_vma = mmulab_kernel::Bytes(3 << 10);
@@ -315,7 +319,7 @@ fn promotion_in_place_makes_any_page_that_the_table_has() {
     assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 0);
     touch(&mut w, BASE + 4 * PAGE, Access::Write);
     assert_eq!(w.usage().mapped.bytes(PageOrder::P64K), 64 << 10, "thirteen pages were zeroed and mapped");
-    assert_eq!(w.kernel.counts().happenings.get(Happening::PromotionFill), 13);
+    assert_eq!(w.kernel.counts().events.get(EventKind::PromotionFill), 13);
 }
 
 #[test]
@@ -352,20 +356,51 @@ fn memory_cleared_ahead_spares_the_fault_that_work() {
     assert_eq!(zeroed(&w), [512, 0], "nothing was cleared yet");
     let ms = 1_000_000;
     assert_eq!(w.kernel.wakes_at(), Some(10 * ms));
-    w.kernel.run_daemons(&mut w.mem, 10 * ms, &mut w.fx).expect("no table is made");
+    w.kernel.run_daemons(&mut w.mem, 10 * ms, &mut w.effects).expect("no table is made");
     assert_eq!((w.kernel.wakes_at(), zeroed(&w)), (Some(20 * ms), [512, 700]));
     touch(&mut w, BASE + (2 << 20), Access::Write);
     touch(&mut w, BASE + (4 << 20), Access::Write);
     assert_eq!(zeroed(&w), [512 + 1024 - 700, 700], "two huge pages, of which 700 pages were clear");
-    assert_eq!(w.kernel.counts().happenings.get(Happening::ZeroedAhead), 700);
+    assert_eq!(w.kernel.counts().events.get(EventKind::ZeroedAhead), 700);
     // What is freed was used: it must be cleared again.
-    w.kernel.run_daemons(&mut w.mem, 20 * ms, &mut w.fx).expect("no table is made");
+    w.kernel.run_daemons(&mut w.mem, 20 * ms, &mut w.effects).expect("no table is made");
     w.event(1, &mmulab_trace::Event::Munmap { addr: VirtAddr::new(BASE), len: 8 << 20 });
     w.event(1, &anon(BASE, 8 << 20));
     touch(&mut w, BASE, Access::Write);
     let [at_fault, ahead] = zeroed(&w);
     assert_eq!(ahead, 1400);
     assert!(at_fault > 512 + 324, "of the pages freed, none is clear: {at_fault}");
+}
+
+/// Of 16 MiB the watermarks are 160 and 192 frames: sqrt(16384 KiB x 16) = 512 KiB, 128 frames, and a quarter of that
+/// more for each.
+#[test]
+fn a_daemon_drops_file_pages_between_the_watermarks() {
+    let run = |sections: &str| {
+        let mut w = World::new(&desc(parts(sections), 16), 16);
+        w.event(1, &mmap_file(BASE, 4 << 20, Prot::R, false, "/big", 0));
+        (0..1024).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Read));
+        w.event(1, &mmulab_trace::Event::Munmap { addr: VirtAddr::new(BASE), len: 4 << 20 });
+        w.event(1, &anon(BASE, 64 << 20));
+        let mut lowest = u64::MAX;
+        let mut page = 0;
+        while w.store(1, BASE + page * PAGE, 1).is_ok() {
+            page += 1;
+            if w.kernel.counts().events.get(EventKind::CacheDropped) < 1024 {
+                lowest = lowest.min(w.usage().free_bytes / PAGE);
+            }
+        }
+        let count = |what| w.kernel.counts().events.get(what);
+        (lowest, count(EventKind::KswapdWake), count(EventKind::CacheDropped), page)
+    };
+    let (lowest, wakes, dropped, stored) = run("reclaim.when = \"end\"");
+    assert_eq!((lowest, wakes, dropped), (0, 0, 1024), "used up to the last frame");
+    let with_daemon = run("reclaim.when = \"watermarks\"");
+    // A fault takes a frame, and at times one more for a table; the daemon begins before the next fault. So it begins
+    // at 158 or 159 frames and frees 33 or 34, 31 times; then it finds what is left of the 1024, then nothing.
+    assert!((158..160).contains(&with_daemon.0), "{with_daemon:?}");
+    assert!((32..=33).contains(&with_daemon.1), "{with_daemon:?}");
+    assert_eq!((with_daemon.2, with_daemon.3), (1024, stored), "all of it is dropped in the end, and all memory used");
 }
 
 #[test]
@@ -375,8 +410,8 @@ fn a_tick_lets_all_daemons_run() {
     w.event(1, &anon(BASE, 2 << 20));
     touch(&mut w, BASE, Access::Write);
     w.event(1, &mmulab_trace::Event::Tick);
-    let happened = |what| w.kernel.counts().happenings.get(what);
-    assert_eq!(happened(Happening::KhugepagedCollapse), 1);
+    let happened = |what| w.kernel.counts().events.get(what);
+    assert_eq!(happened(EventKind::KhugepagedCollapse), 1);
     assert_eq!(w.kernel.counts().work.get(WorkKind::ZeroBytesAhead), 1000 * PAGE);
     assert_eq!(w.kernel.wakes_at(), Some(20_000_000), "the one that woke early sleeps from then on");
 }
@@ -394,4 +429,126 @@ fn what_a_policy_is_follows_from_its_sections() {
     assert_eq!((freebsd.allocation.as_str(), freebsd.hints.as_str()), ("reservation of 2M", "none"));
     assert_eq!(freebsd.promotion, ["in place, when full"]);
     assert!(PolicyDesc::linux_4k().declared().promotion.is_empty());
+}
+
+/// A run on Armv8's table, with blocks of up to 32M.
+fn of_32m(sections: &str, mebibytes: u64) -> World {
+    let mut desc = desc(parts(sections), mebibytes);
+    desc.memory.max_order = 13;
+    desc.table = TableDesc::new(TableKind::Arm, 4).expect("four levels");
+    World::new(&desc, mebibytes)
+}
+
+/// Faults of 32M (paper 3, section VI: synchronous ones), and what becomes of their pages.
+#[test]
+fn a_fault_maps_32m_and_parts_of_it_go_by_themselves() {
+    let mut w = of_32m("linux.zero_page = false\nfault.sizes = [\"32M\", \"2M\"]", 256);
+    let free = w.usage().free_bytes;
+    w.event(1, &anon(BASE, 66 << 20));
+    touch(&mut w, BASE + (40 << 20), Access::Write);
+    let whole = leaf(&mut w, BASE + (33 << 20));
+    assert!(whole.order == PageOrder::new(13) && whole.pfn.0.is_multiple_of(1 << 13));
+    // Behind it, 32M would reach outside the mapping: counted, and 2M are mapped.
+    touch(&mut w, BASE + (65 << 20), Access::Write);
+    assert_eq!(leaf(&mut w, BASE + (65 << 20)).order, PageOrder::P2M);
+    assert_eq!(w.kernel.counts().refusals.get(Refusal::GiantOutsideVma), 1);
+    assert_eq!(w.kernel.counts().work.get(WorkKind::ZeroBytes), 34 << 20);
+    // A child's store to it copies a base page.
+    w.event(1, &mmulab_trace::Event::Fork { child: mmulab_addr::Pid(2), shares_memory: false });
+    w.access(2, BASE + (40 << 20), Access::Write).expect("memory is left");
+    assert_eq!(w.kernel.counts().work.get(WorkKind::CopyBytes), PAGE);
+    w.event(2, &mmulab_trace::Event::Exit { status: 0 });
+    w.event(1, &mmulab_trace::Event::Munmap { addr: VirtAddr::new(BASE + (32 << 20)), len: PAGE });
+    assert_eq!(w.usage().private_bytes, (34 << 20) - PAGE, "the page that was unmapped is given back by itself");
+    w.event(1, &mmulab_trace::Event::Exit { status: 0 });
+    assert_eq!(w.usage().free_bytes, free);
+}
+
+/// Where no block is free, the reason is counted and the next size serves.
+#[test]
+fn faults_above_2m_fall_back() {
+    let mut w = of_32m("linux.zero_page = false\nfault.sizes = [\"32M\", \"2M\"]", 128);
+    w.event(1, &anon(BASE, 128 << 20));
+    for at in 0..3 {
+        touch(&mut w, BASE + (at << 25), Access::Write);
+    }
+    // Four blocks: boot took frames of one, and the tables of this program made another theirs.
+    assert_eq!(w.usage().mapped.bytes(PageOrder::new(13)), 64 << 20);
+    assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20);
+    assert_eq!(w.kernel.counts().refusals.get(Refusal::GiantNoBlock), 1);
+}
+
+/// 1G is larger than any block of the allocator: free blocks that lie together serve, as for gigantic pages at boot.
+#[test]
+fn a_fault_maps_1g_out_of_blocks_that_lie_together() {
+    let policy = parts("linux.zero_page = false\nfault.sizes = [\"1G\", \"2M\"]");
+    let mut w = World::new(&desc(policy, 3 << 10), 3 << 10);
+    let free = w.usage().free_bytes;
+    w.event(1, &anon(BASE, 3 << 30));
+    for at in 0..3 {
+        touch(&mut w, BASE + (at << 30), Access::Write);
+    }
+    assert_eq!((w.usage().mapped.bytes(PageOrder::P1G), w.usage().mapped.bytes(PageOrder::P2M)), (2 << 30, 2 << 20));
+    assert_eq!(w.kernel.counts().refusals.get(Refusal::GiantNoBlock), 1);
+    w.event(1, &mmulab_trace::Event::Exit { status: 0 });
+    assert_eq!(w.usage().free_bytes, free);
+}
+
+/// CA paging (Alverti and others, ISCA 2020): whatever the order of faults, a mapping lies in one run of frames.
+#[test]
+fn ca_paging_lays_a_mapping_into_one_region() {
+    let orders: [fn(u64) -> u64; 3] = [|i| i, |i| 63 - i, |i| i * 37 % 64];
+    for order in orders {
+        let mut w = World::new(&desc(parts("placement.frames = \"ca\""), 64), 64);
+        w.event(1, &anon(BASE, 64 * PAGE));
+        w.event(2, &mmap(2 * BASE, 64 * PAGE, Prot::RW));
+        for i in 0..64 {
+            touch(&mut w, BASE + order(i) * PAGE, Access::Write);
+            w.access(2, 2 * BASE + i * PAGE, Access::Write).expect("memory is left");
+        }
+        assert_eq!(runs(&mut w, 64).len(), 1);
+        let happened = &w.kernel.counts().events;
+        assert_eq!((happened.get(EventKind::CaPlaced), happened.get(EventKind::CaInPlace)), (2, 128));
+        assert_eq!(w.kernel.counts().refusals.get(Refusal::CaTargetTaken), 0);
+    }
+}
+
+/// A page of 2M whose frames are in use begins another part of its mapping, in the region that is largest now.
+#[test]
+fn ca_paging_begins_another_part_where_frames_are_in_use() {
+    let huge = "placement.frames = \"ca\"\nfault.sizes = [\"2M\"]\nlinux.zero_page = false";
+    let mut w = World::new(&desc(parts(huge), 64), 64);
+    // As large as memory: the largest region is smaller, so that its last pages have no frames at their offset.
+    w.event(1, &anon(BASE, 64 << 20));
+    touch(&mut w, BASE, Access::Write);
+    touch(&mut w, BASE + (62 << 20), Access::Write);
+    let [first, last] = [0, 62 << 20].map(|at| leaf(&mut w, BASE + at).pfn.0);
+    assert!(
+        first.is_multiple_of(1024) && last.is_multiple_of(1024) && first != last,
+        "{first}, {last}: regions begin so"
+    );
+    let counts = w.kernel.counts();
+    let (taken, placed) = (counts.refusals.get(Refusal::CaTargetTaken), counts.events.get(EventKind::CaPlaced));
+    assert_eq!((taken, placed), (1, 2));
+    // Pages below the second part still go by the first.
+    touch(&mut w, BASE + (2 << 20), Access::Write);
+    assert_eq!(leaf(&mut w, BASE + (2 << 20)).pfn.0, first + 512);
+}
+
+/// Quicksilver's Sync-1 and Sync-64 (Zhu, Cox and Rixner, ATC 2020): the fault that reaches the threshold zeroes and
+/// maps the rest of the reservation.
+#[test]
+fn quicksilver_fills_a_reservation_at_its_threshold() {
+    for threshold in [1, 64] {
+        let mut policy = PolicyDesc::freebsd();
+        policy.freebsd.get_or_insert_default().promotion_threshold = threshold;
+        let mut w = World::new(&desc(policy, 64), 64);
+        w.event(1, &anon(BASE, 2 << 20));
+        for page in 0..u64::from(threshold) {
+            assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 0, "before fault {page}");
+            touch(&mut w, BASE + page * PAGE, Access::Write);
+        }
+        assert_eq!(w.usage().mapped.bytes(PageOrder::P2M), 2 << 20);
+        assert_eq!(w.kernel.counts().work.get(WorkKind::ZeroBytes), 2 << 20);
+    }
 }

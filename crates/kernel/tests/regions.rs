@@ -129,9 +129,9 @@ fn regions_that_are_gone_are_folded_into_their_kinds() {
             let id = w.kernel.region_at(Pid(1), VirtAddr::new(va));
             *cost.entry(id.0).or_default() += i;
             charged += i;
-            w.fx.folded.clear();
+            w.effects.folded.clear();
             w.event(1, &munmap(va, PAGE));
-            for Fold { from, into } in w.fx.folded.clone() {
+            for Fold { from, into } in w.effects.folded.clone() {
                 let gone = cost.remove(&from.0).unwrap_or_default();
                 *cost.entry(into.0).or_default() += gone;
             }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
+use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr, VirtRange};
 use mmulab_kernel::{AppliesTo, Bytes, HugetlbDesc, Kernel, KernelDesc, PolicyDesc, PolicyKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
@@ -16,6 +16,7 @@ enum Op {
     Event(u32, Event),
     Fault(u32, u64, Access),
     Implicit(u32, u64),
+    Hint(u32, u64, u64, u8),
 }
 
 fn addr() -> impl Strategy<Value = u64> {
@@ -68,6 +69,8 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Advice::Dontneed),
         Just(Advice::Free),
         Just(Advice::Willneed),
+        (0u8..20).prop_map(|order| Advice::PageSize(PageOrder::new(order))),
+        prop::sample::select(vec![4u8, 9, 13]).prop_map(|order| Advice::PageSize(PageOrder::new(order))),
         any::<i32>().prop_map(Advice::Other),
     ];
     prop_oneof![
@@ -82,6 +85,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (1u32..5, any::<bool>()).prop_map(|(child, shares_memory)| Event::Fork { child: Pid(child), shares_memory }),
         1 => Just(Event::Exec { path: "/bin/sh".into() }),
         1 => Just(Event::Exit { status: 1 }),
+        1 => Just(Event::Tick),
         1 => (1u32..5).prop_map(|pid| Event::Switch { pid: Pid(pid), tid: mmulab_addr::Tid(pid) }),
     ]
 }
@@ -92,6 +96,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (1u32..4, event()).prop_map(|(pid, event)| Op::Event(pid, event)),
         6 => (1u32..4, addr(), access).prop_map(|(pid, va, access)| Op::Fault(pid, va, access)),
         1 => (1u32..4, addr()).prop_map(|(pid, va)| Op::Implicit(pid, va)),
+        1 => (1u32..4, addr(), len(), 0u8..20).prop_map(|(pid, va, len, order)| Op::Hint(pid, va, len, order)),
     ]
 }
 
@@ -112,10 +117,22 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         Just(PolicyDesc::linux_thp()),
         // CHANGELOG number 16: an object that reaches the last address.
         Just(PolicyDesc::freebsd()),
+        Just(parts("contiguous.bit = \"transparent\"\nplacement.frames = \"coala\"\nlinux.zero_page = false")),
+        Just(parts("placement.frames = \"ca\"\nfault.sizes = [\"2M\", \"64K\"]\nlinux.zero_page = false")),
         Just(hugetlb(AppliesTo::Anon)),
         Just(hugetlb(AppliesTo::AllPrivate)),
         Just(hugetlb(AppliesTo::Explicit)),
+        Just(elastic("reach = \"2M\"", "hinted", "at_faults = true")),
+        Just(elastic("", "all", "")),
     ]
+}
+
+/// Elastic Translations: CoalaPaging, fault sizes by reach, CoalaKhugepaged and hints.
+fn elastic(fault: &str, serves: &str, hints: &str) -> PolicyDesc {
+    parts(&format!(
+        "[placement]\nframes = \"coala\"\n[fault]\nsizes = [\"2M\"]\n{fault}\n[promotion]\nwhen = \"daemon\"\n\
+         by = \"coala-khugepaged\"\nserves = \"{serves}\"\n[hints]\nfrom = \"page-sizes\"\n{hints}"
+    ))
 }
 
 proptest! {
@@ -126,21 +143,28 @@ proptest! {
         table in table(), policy in policy(), bits in 0u8..3, ops in prop::collection::vec(op(), 1..60)
     ) {
         let mut desc = KernelDesc { table, ..desc(policy, MEBIBYTES) };
+        if !desc.table.has_leaf(PageOrder::P64K) {
+            desc.policy.contiguous = None;
+        }
         desc.asid_bits = bits;
         let mut mem = mmulab_frames::PhysMem::new(MEBIBYTES << 20);
         let mut kernel = Kernel::new(&desc, &mut mem).unwrap();
-        let mut fx = mmulab_kernel::Effects { narrate: true, ..Default::default() };
+        let mut effects = mmulab_kernel::Effects { narrate: true, ..Default::default() };
         for op in ops {
-            fx.clear();
+            effects.clear();
             match op {
                 // The errors are the point; what they leave behind is checked below.
-                Op::Event(pid, event) => drop(kernel.event(&mut mem, who(pid), &event, &mut fx)),
-                Op::Fault(pid, va, access) => drop(kernel.fault(&mut mem, who(pid), VirtAddr::new(va), access, &mut fx)),
-                Op::Implicit(pid, va) => drop(kernel.map_implicit(&mut mem, who(pid), VirtAddr::new(va), &mut fx)),
+                Op::Event(pid, event) => drop(kernel.event(&mut mem, actor(pid), &event, &mut effects)),
+                Op::Fault(pid, va, access) => drop(kernel.fault(&mut mem, actor(pid), VirtAddr::new(va), access, &mut effects)),
+                Op::Hint(pid, va, len, order) => {
+                    let range = VirtRange { start: VirtAddr::new(va), end: VirtAddr::new(va.wrapping_add(len)) };
+                    drop(kernel.hint(&mut mem, Pid(pid), range, PageOrder::new(order), &mut effects));
+                }
+                Op::Implicit(pid, va) => drop(kernel.map_implicit(&mut mem, actor(pid), VirtAddr::new(va), &mut effects)),
             }
         }
         for pid in 1..5 {
-            drop(kernel.event(&mut mem, who(pid), &Event::Exit { status: 0 }, &mut fx));
+            drop(kernel.event(&mut mem, actor(pid), &Event::Exit { status: 0 }, &mut effects));
         }
         let usage = kernel.usage(&mem);
         prop_assert_eq!((usage.private_bytes, usage.table_bytes, usage.pool_used_bytes, usage.mapped.total()), (0, 0, 0, 0));

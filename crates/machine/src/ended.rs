@@ -47,7 +47,7 @@ pub enum Ended {
 /// An [`Ended`] as results carry it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EndedReport {
-    /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `violation`, `stuck`,
+    /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `segfault`, `stuck`,
     /// `no-place`, `unsound`, `kernel` or `too-much`.
     pub reason: &'static str,
     /// What happened and what to do; empty for `end`.
@@ -75,7 +75,7 @@ impl Ended {
             Self::EndDamaged(m) => ("trace-end-damaged", format!("{m}; every reference was run")),
             Self::OutOfMemory(m) => ("out-of-memory", m.clone()),
             Self::Violation(m) => {
-                ("violation", format!("{m}; run with unmapped=fault or unmapped=map to go on past such references"))
+                ("segfault", format!("{m}; run with unmapped=fault or unmapped=map to go on past such references"))
             }
             Self::Stuck { va, access } => {
                 ("stuck", format!("a {access:?} of {va} keeps faulting: please report this with the trace"))

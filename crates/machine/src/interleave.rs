@@ -1,6 +1,6 @@
 //! Several traces in turns, as several virtual machines run on one host.
 
-use mmulab_mix::{Apart, Part, Schedule, mix};
+use mmulab_interleave::{Apart, Part, Schedule, mix};
 use mmulab_trace::{Source, TraceError};
 
 /// Default number of references that each machine's programs make before it is the next one's turn.
@@ -33,7 +33,7 @@ pub fn interleave(mut sources: Vec<Box<dyn Source>>, quantum: Option<u64>) -> Re
 mod tests {
     use super::*;
     use crate::open;
-    use mmulab_mix::PID_BITS;
+    use mmulab_interleave::PID_BITS;
     use mmulab_trace::{Batch, Event, Item};
 
     fn text(name: &str, lines: &str) -> Box<dyn Source> {

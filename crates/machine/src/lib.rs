@@ -15,6 +15,7 @@
 //! running    which parts a description asks for
 //! check      --check: a twin without coalescing, compared after every step
 //! machine    all of that
+//! profile    samples of TLB misses as a profile
 //! report     the result of a run
 //! ```
 //!
@@ -34,6 +35,7 @@ mod misses;
 mod narrate;
 mod observe;
 mod open;
+mod profile;
 mod report;
 mod run;
 mod running;
@@ -44,7 +46,7 @@ mod touched;
 mod virt;
 
 pub use count::{Cost, Counts, Sampled, Tally, TimingReport, WarpCounts};
-pub use describe::{MachineDesc, Options, Resolved, Sample};
+pub use describe::{MachineDesc, Options, Resolved, Sample, Sampling};
 pub use draw::draw_tables;
 pub use ended::{Ended, EndedReport, MachineError};
 pub use interleave::interleave;

@@ -5,7 +5,7 @@ use crate::{
     observe::{Answer, Failure, Observation, WalkEnd, Watch},
 };
 use mmulab_addr::{Access, PhysAddr, VirtAddr};
-use mmulab_kernel::Told;
+use mmulab_kernel::Note;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::Entry;
 use mmulab_walker::{Dimension, NestedStep, Pace, Server, StepRecord};
@@ -35,8 +35,8 @@ pub struct Narrator<F> {
     filled: Vec<Filled>,
     walk: Vec<Read>,
     walks: Vec<WalkEnd>,
-    fault: Vec<Told>,
-    events: Vec<Happening>,
+    fault: Vec<Note>,
+    events: Vec<Narrated>,
     failed: Option<NarrateError>,
 }
 
@@ -74,11 +74,11 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     joined: bool,
     /// Page faults that the kernel served.
-    fault: &'a [Told],
+    fault: &'a [Note],
     /// Entries written into TLB arrays. Entries of several pages are listed page by page.
     filled: &'a [Filled],
     /// Everything else that happened, in order.
-    events: &'a [Happening],
+    events: &'a [Narrated],
     /// Cycles that the core stalled.
     cycles: u64,
 }
@@ -131,15 +131,15 @@ struct Filled {
 /// Anything else that happened.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
-enum Happening {
+enum Narrated {
     /// The kernel did something.
-    Kernel(Told),
+    Kernel(Note),
     /// Translations were invalidated.
     Flush(Invalidate),
     /// The host's kernel did something.
     HostKernel {
         /// What it did.
-        host: Told,
+        host: Note,
     },
     /// Translations of the host's table were invalidated.
     HostFlush {
@@ -265,7 +265,7 @@ impl<F: FnMut(&str)> Narrator<F> {
 
     fn tlb(&mut self, tlb: Left, array: usize, set: Option<u32>, entry: &Entry) {
         let array = self.arrays[array].0.clone();
-        self.events.push(Happening::Tlb { tlb, array, va: entry.vpn.addr(), bytes: entry.order.bytes(), set });
+        self.events.push(Narrated::Tlb { tlb, array, va: entry.vpn.addr(), bytes: entry.order.bytes(), set });
     }
 }
 
@@ -312,18 +312,18 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
         self.failed.is_some()
     }
 
-    fn happened(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+    fn happened(&mut self, told: &[Note], invalidations: &[Invalidate]) {
         for t in told {
             match t {
-                Told::Fault { .. } => self.fault.push(t.clone()),
-                other => self.events.push(Happening::Kernel(other.clone())),
+                Note::Fault { .. } => self.fault.push(t.clone()),
+                other => self.events.push(Narrated::Kernel(other.clone())),
             }
         }
-        self.events.extend(invalidations.iter().map(|i| Happening::Flush(*i)));
+        self.events.extend(invalidations.iter().map(|i| Narrated::Flush(*i)));
     }
 
     fn invalidated_by_program(&mut self, what: &Invalidate) {
-        self.events.push(Happening::Flush(*what));
+        self.events.push(Narrated::Flush(*what));
     }
 
     fn walked(&mut self, steps: &[StepRecord]) {
@@ -367,12 +367,12 @@ impl<F: FnMut(&str)> Watch for Narrator<F> {
     }
 
     fn trapped_table_writes(&mut self, count: u64) {
-        self.events.push(Happening::HostTrapped { host: Trapped::TableWrites { entries: count } });
+        self.events.push(Narrated::HostTrapped { host: Trapped::TableWrites { entries: count } });
     }
 
-    fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {
-        self.events.extend(told.iter().map(|t| Happening::HostKernel { host: t.clone() }));
-        self.events.extend(invalidations.iter().map(|&i| Happening::HostFlush { host: i }));
+    fn happened_in_host(&mut self, told: &[Note], invalidations: &[Invalidate]) {
+        self.events.extend(told.iter().map(|t| Narrated::HostKernel { host: t.clone() }));
+        self.events.extend(invalidations.iter().map(|&i| Narrated::HostFlush { host: i }));
     }
 }
 

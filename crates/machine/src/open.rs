@@ -8,7 +8,7 @@
 //! PATH                              trace file of any supported format
 //! ```
 
-use mmulab_mix::{MixDesc, Part, mix};
+use mmulab_interleave::{MixDesc, Part, mix};
 use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, WarpShape, open_file, open_warps, stretch};
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn open_mix(described: &str) -> Result<Box<dyn Source>, TraceError> {
         let what = format!("no description of a mix ({e}): name it by its recipe");
         TraceError::new(format!("{MIX}{described}"), "", TraceErrorKind::Request(what))
     })?;
-    let part = |member: &mmulab_mix::MemberDesc| {
+    let part = |member: &mmulab_interleave::MemberDesc| {
         let span = Span { start: member.skip, end: member.instructions.map(|n| n.saturating_add(member.skip)) };
         let trace = member.trace.clone();
         let again = move || Ok(stretch(open(&trace)?, span));

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::{
-    count::Counted,
+    count::{Counted, Tally},
     describe::{MachineDesc, Resolved},
     ended::{Ended, MachineError},
     engine::{Bare, Build, Engine, State, Windowed},
@@ -55,7 +55,7 @@ fn first_system(desc: &Resolved) -> Result<(System, Option<Host>), MachineError>
             let (host, first) = Host::new(desc, guest, policy)?;
             (first, Some(host))
         }
-        _ => (System::new(&desc.kernel_desc(), desc.options.profile)?, None),
+        _ => (System::new(&desc.kernel_desc(), Tally::new(&desc.options))?, None),
     })
 }
 

@@ -15,10 +15,10 @@ pub(crate) struct System {
 }
 
 impl System {
-    pub fn new(desc: &KernelDesc, profile: bool) -> Result<Self, KernelError> {
+    pub fn new(desc: &KernelDesc, tally: Tally) -> Result<Self, KernelError> {
         let mut mem = PhysMem::new(desc.memory.bytes());
         let kernel = Kernel::new(desc, &mut mem)?;
-        let mut new = Self { mem, kernel, tally: Tally::new(profile), fmfi_at_start: Vec::new() };
+        let mut new = Self { mem, kernel, tally, fmfi_at_start: Vec::new() };
         new.fmfi_at_start = new.fmfi();
         Ok(new)
     }

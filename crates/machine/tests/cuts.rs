@@ -177,7 +177,7 @@ fn what_is_skipped_and_what_is_counted_make_up_the_whole() {
         let before = result(&mut ran(source(&text).as_mut(), begin(0), Some(skip)), &info);
         let mut warm = warm_up(source(&text), skip);
         let after = result(&mut ran(warm.as_mut(), begin(skip), None), &info);
-        for key in ["tlb", "reloads", "arrays", "walks", "kernel", "instructions", "references", "writes", "violations"]
+        for key in ["tlb", "reloads", "arrays", "walks", "kernel", "instructions", "references", "writes", "segfaults"]
         {
             adds_up(&format!("{name}: {key}"), &whole["counts"][key], &before["counts"][key], &after["counts"][key]);
         }

@@ -62,8 +62,8 @@ macro_rules! describe {
             }
 
             /// The levels whose lines walk caches can hold, of tables found by hashing; others have a tree's.
-            pub const fn guide_levels(self) -> Option<std::ops::Range<u8>> {
-                match self { $(Self::$variant => crate::formats::$module::$variant::GUIDE_LEVELS,)* }
+            pub const fn walk_table_levels(self) -> Option<std::ops::Range<u8>> {
+                match self { $(Self::$variant => crate::formats::$module::$variant::WALK_TABLE_LEVELS,)* }
             }
 
             /// The levels it may have.

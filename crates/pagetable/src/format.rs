@@ -73,7 +73,7 @@ impl Format {
     }
 
     /// Levels of a full walk to a base page. Those of hashed tables are the tables: 1 to 3 of pages of 4 KiB, 2 MiB and
-    /// 1 GiB, 4 to 6 the guides to them.
+    /// 1 GiB, 4 to 6 their cuckoo walk tables.
     #[inline(always)]
     pub fn levels(self) -> u8 {
         each_format!(self, Format, f => f.levels())

@@ -85,8 +85,8 @@ pub enum TableEvent {
         /// Its level.
         level: u8,
     },
-    /// A guide to a hashed table was written.
-    Guided,
+    /// A cuckoo walk table was written.
+    WalkTabled,
     /// A node stayed as it is, because there were not enough frames for tables.
     NoFrames {
         /// Of the upper tables.

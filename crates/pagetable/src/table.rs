@@ -6,7 +6,8 @@
 //! map    size? aligned? --> add      --> nothing to flush ---.
 //! unmap  find, same size? --> remove --> flush the page -----+--> or all memory below tables that moved
 //! set    find, same size? --> rewrite -> flush the page      |
-//! split  find, large?   --> divide   --> flush the page -----'
+//! split  find, large?   --> divide   --> flush the page -----|
+//! join   find, all there? -> rewrite -> flush the page ------'
 //! ```
 
 use crate::{
@@ -87,6 +88,29 @@ impl<F: TableFormat> Edited<F> {
         let first = vpn.align_down(leaf.order);
         let moved = self.tables.divide(mem, frames, first, place, &leaf)?;
         Ok(owed(first, moved, Flush::page(first.addr(), leaf.order)))
+    }
+
+    /// See [`Table::join`].
+    fn join(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: &Leaf) -> Result<Flush, MapError> {
+        let group = self.format.leaf_at(leaf.order).filter(|&(_, entries)| entries > 1);
+        let (_, entries) = group.ok_or(MapError::NoSuchSize(leaf.order))?;
+        if vpn.align_down(leaf.order) != vpn || leaf.pfn.align_down(leaf.order) != leaf.pfn {
+            return Err(MapError::Unaligned);
+        }
+        let pages = leaf.order.base_pages() / u64::from(entries);
+        for part in 0..u64::from(entries) {
+            match self.tables.probe(mem, Vpn(vpn.0 + part * pages)) {
+                Probe::Leaf(there) if there.order.base_pages() != pages => {
+                    return Err(MapError::AlreadyMapped(there.order));
+                }
+                Probe::Leaf(there) if there.pfn.0 == leaf.pfn.0 + part * pages => {}
+                Probe::Leaf(_) => return Err(MapError::Unaligned),
+                Probe::Hole(_) => return Err(MapError::NotMapped),
+            }
+        }
+        let (place, _) = self.tables.find(mem, vpn).ok_or(MapError::NotMapped)?;
+        self.tables.rewrite(mem, vpn, place, leaf);
+        Ok(Flush::page(vpn.addr(), leaf.order))
     }
 }
 
@@ -205,6 +229,16 @@ impl Table {
     /// No frame for the table, or no large page there.
     pub fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
         each_format!(self, Table, t => t.split(mem, frames, vpn))
+    }
+
+    /// Makes one page of the neighbouring entries from `vpn` on, each of which maps its part of `leaf` so far: what
+    /// Svnapot and Arm's Contiguous bit are for. No table comes or goes.
+    ///
+    /// # Errors
+    /// The format has no page of that size that takes several entries, or an entry maps no such part; the table is as
+    /// it was.
+    pub fn join(&mut self, mem: &mut PhysMem, vpn: Vpn, leaf: Leaf) -> Result<Flush, MapError> {
+        each_format!(self, Table, t => t.join(mem, vpn, &leaf))
     }
 
     /// What is mapped at `vpn`.

@@ -48,7 +48,7 @@ pub trait TableFormat: Copy {
     /// arch/arm64/mm/contpte.c).
     const MAPS_BLOCKS: bool = false;
     /// The levels whose lines walk caches can hold, if the table is found by hashing.
-    const GUIDE_LEVELS: Option<Range<u8>> = None;
+    const WALK_TABLE_LEVELS: Option<Range<u8>> = None;
 
     /// Its table of parameters in machine files.
     type Params: Clone + Default;

@@ -58,7 +58,7 @@ impl Bench {
 }
 
 fn small() -> CuckooDesc {
-    CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() }
+    CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() }
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn a_walk_without_caches_reads_all_ways_of_the_sizes_there_are() {
     assert_eq!(b.walk(5), [1, 1, 1, 2, 2, 2]);
     b.map(1 << 30, P1G);
     assert_eq!(b.walk((1 << 30) + 77), [1, 1, 1, 2, 2, 2, 3, 3, 3]);
-    // 3 x 1 MiB for each size, 2 x 256 KiB for each of two guides, a list for each way, and the registers.
+    // 3 x 1 MiB for each size, 2 x 256 KiB for each of two cuckoo walk tables, a list for each way, and the registers.
     let lists = 3 * 3 + 2 * 2;
     assert_eq!(b.table.table_frames(), 3 * 768 + 2 * 128 + lists + 1);
 }
 
 #[test]
-fn guides_name_the_way() {
+fn walk_tables_name_the_way() {
     let mut b = Bench::cuckoo(small());
     // Sections of 16 MiB: one of 2 MiB pages, one of both sizes, one of neither.
     b.map(0, P2M);
@@ -85,39 +85,40 @@ fn guides_name_the_way() {
     b.map(LINE[1] + 512, P4K);
     let guided = |b: &Bench, page: u64| {
         let mut search = Search::new(Hashing::Cuckoo, b.table.root(), VirtAddr::new(page << 12));
-        // The first group reads the guides, a second search goes by them.
-        (4..=6).for_each(|level| search.read_guide(level));
+        // The first group reads the cuckoo walk tables, a second search goes by them.
+        (4..=6).for_each(|level| search.read_walk_table(level));
         let group = search.next(&b.mem);
         let learned: Vec<_> = search.learned(&b.mem).collect();
-        assert_eq!(group.iter().filter(|read| !read.awaited).count(), 4, "two ways of two guides");
+        assert_eq!(group.iter().filter(|read| !read.awaited).count(), 4, "two ways of two walk tables");
         let mut search = Search::new(Hashing::Cuckoo, b.table.root(), VirtAddr::new(page << 12));
-        learned.iter().for_each(|of| search.use_guide(of.level, &of.line));
+        learned.iter().for_each(|of| search.use_walk_table(of.level, &of.line));
         let first: Vec<u8> = search.next(&b.mem).iter().map(|read| read.level).collect();
         (first, search.judge(&b.mem).map(|found| found.level))
     };
     assert_eq!(guided(&b, 3), (vec![2], Some(2)), "the way of the 2 MiB page alone");
     assert_eq!(guided(&b, LINE[1] + 512), (vec![1, 1, 1, 2], Some(1)));
-    // Nothing is there going by the guides: all is read, guides too, in case their copies are old.
+    // Nothing is there going by the cuckoo walk tables: all is read, cuckoo walk tables too, in case their copies are
+    // old.
     assert_eq!(guided(&b, 2 * LINE[1]), (vec![1, 1, 1, 2, 2, 2, 5, 5, 6, 6], None));
 }
 
 #[test]
-fn old_copies_of_guides_mislead_nobody() {
+fn old_copies_of_walk_tables_mislead_nobody() {
     let mut b = Bench::cuckoo(small());
     b.map(0, P4K);
     let va = VirtAddr::new(512 << 12);
     let mut search = Search::new(Hashing::Cuckoo, b.table.root(), va);
-    search.read_guide(5);
+    search.read_walk_table(5);
     search.next(&b.mem);
     let old: Vec<_> = search.learned(&b.mem).collect();
     assert_eq!(old.len(), 1);
     b.map(512, P2M);
     let mut search = Search::new(Hashing::Cuckoo, b.table.root(), va);
-    search.use_guide(5, &old[0].line);
+    search.use_walk_table(5, &old[0].line);
     let levels = |group: &[mmulab_pagetable::Read]| group.iter().map(|read| read.level).collect::<Vec<_>>();
     assert_eq!(levels(&search.next(&b.mem)), [1, 1, 1], "it knows of pages of 4 KiB only");
     assert_eq!(search.judge(&b.mem), None);
-    // The rest, and the guide anew.
+    // The rest, and the cuckoo walk table anew.
     assert_eq!(levels(&search.next(&b.mem)), [2, 2, 2, 5, 5]);
     assert_eq!(search.judge(&b.mem).map(|found| found.level), Some(2));
 }
@@ -175,7 +176,7 @@ fn four_ways_fill_further_than_two() {
     // 2012).
     let filled = |ways: u8| {
         let desc =
-            CuckooDesc { ways, lines: 4096, kicks: 512, grow: Part::thousandths(999), guides: vec![], ..small() };
+            CuckooDesc { ways, lines: 4096, kicks: 512, grow: Part::thousandths(999), walk_tables: vec![], ..small() };
         let mut b = Bench::cuckoo(desc);
         b.frames.limit = Some(1 + u64::from(ways) * 65);
         let lines = (0..).take_while(|n| b.try_map(n * LINE[0], P4K).is_ok()).count();
@@ -222,14 +223,14 @@ fn sizes_are_probed_at_once_or_in_turn() {
 
 #[test]
 fn a_way_is_made_of_pieces_where_no_block_holds_it() {
-    let mut b = Bench::cuckoo(CuckooDesc { guides: vec![], ..CuckooDesc::default() });
+    let mut b = Bench::cuckoo(CuckooDesc { walk_tables: vec![], ..CuckooDesc::default() });
     b.frames.largest = Some(PageOrder::new(4));
     b.map(0, P2M);
     // 1 MiB in blocks of 64 KiB.
     let made = |e: &TableEvent| matches!(e, TableEvent::Resized { level: 2, from: 0, to: 16384, pieces: 16, .. });
     assert_eq!(b.frames.count(made), 1);
     assert_eq!(b.table.table_frames(), b.frames.out);
-    let whole = CuckooDesc { pieces: 1, guides: vec![], ..CuckooDesc::default() };
+    let whole = CuckooDesc { pieces: 1, walk_tables: vec![], ..CuckooDesc::default() };
     let mut b = Bench::cuckoo(whole);
     let before = b.frames.out;
     b.frames.largest = Some(PageOrder::new(4));
@@ -239,7 +240,7 @@ fn a_way_is_made_of_pieces_where_no_block_holds_it() {
 
 #[test]
 fn without_memory_a_table_fills_further_and_then_refuses() {
-    let mut b = Bench::cuckoo(CuckooDesc { guides: vec![], ..small() });
+    let mut b = Bench::cuckoo(CuckooDesc { walk_tables: vec![], ..small() });
     b.frames.limit = Some(1 + 3 * 2);
     let mut model = Model::new();
     for n in 0.. {
@@ -264,7 +265,7 @@ fn without_memory_a_table_fills_further_and_then_refuses() {
 
 #[test]
 fn a_split_that_runs_out_of_memory_leaves_the_page_whole() {
-    let mut b = Bench::cuckoo(CuckooDesc { guides: vec![], ..small() });
+    let mut b = Bench::cuckoo(CuckooDesc { walk_tables: vec![], ..small() });
     b.map(0, P2M);
     b.frames.limit = Some(b.frames.out);
     // 64 lines more are more than 192 places hold.

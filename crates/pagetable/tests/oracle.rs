@@ -18,6 +18,7 @@ enum Op {
     Unmap { page: u64, order: PageOrder },
     Protect { page: u64, prot: Prot },
     Split { page: u64 },
+    Join { page: u64, order: PageOrder },
 }
 
 fn order() -> impl Strategy<Value = PageOrder> {
@@ -45,24 +46,26 @@ fn op() -> impl Strategy<Value = Op> {
         5 => (page(), order(), prot()).prop_map(|(page, order, prot)| Op::Map { page, order, prot }),
         2 => (page(), order()).prop_map(|(page, order)| Op::Unmap { page, order }),
         1 => (page(), prot()).prop_map(|(page, prot)| Op::Protect { page, prot }),
-        1 => page().prop_map(|page| Op::Split { page }),
+        2 => page().prop_map(|page| Op::Split { page }),
+        2 => (page(), order()).prop_map(|(page, order)| Op::Join { page, order }),
     ]
 }
 
 /// Tables found by hashing, as small as they can be, so that they are resized.
 fn searched() -> impl Strategy<Value = TableDesc> {
     let sizes = vec![PageOrder::P4K, PageOrder::P2M, PageOrder::P1G];
-    let guides = prop::sample::subsequence(sizes, 0..=3);
-    let cuckoo = (2u8..=4, 100u16..=800, 1u16..20, guides).prop_map(|(ways, grow, kicks, guides)| CuckooDesc {
-        ways,
-        lines: 64,
-        grow: Part::thousandths(grow),
-        shrink: Part::thousandths(grow / 2),
-        kicks,
-        guides,
-        guide_lines: 64,
-        ..CuckooDesc::default()
-    });
+    let walk_tables = prop::sample::subsequence(sizes, 0..=3);
+    let cuckoo =
+        (2u8..=4, 100u16..=800, 1u16..20, walk_tables).prop_map(|(ways, grow, kicks, walk_tables)| CuckooDesc {
+            ways,
+            lines: 64,
+            grow: Part::thousandths(grow),
+            shrink: Part::thousandths(grow / 2),
+            kicks,
+            walk_tables,
+            walk_table_lines: 64,
+            ..CuckooDesc::default()
+        });
     let open = (50u16..=900, any::<bool>()).prop_map(|(grow, together)| OpenDesc {
         lines: 64,
         grow: Part::thousandths(grow),
@@ -168,6 +171,27 @@ proptest! {
                         }
                     }
                 }
+                Op::Join { page, order } => {
+                    let first = Vpn(page).align_down(order).0;
+                    let entries = table.format().leaf_at(order).map_or(1, |(_, entries)| u64::from(entries));
+                    let pages = order.base_pages() / entries;
+                    let head = model.get(&first).map_or(Pfn(0), |l| l.pfn);
+                    let is_part = |part: u64, l: &Leaf| {
+                        l.order.base_pages() == pages && l.pfn.0 == head.0 + part * pages
+                    };
+                    let all_there = (0..entries)
+                        .all(|part| model.get(&(first + part * pages)).is_some_and(|l| is_part(part, l)));
+                    let whole = Leaf { order, ..leaf(first, order, Prot::RW) };
+                    let whole = Leaf { pfn: head, ..whole };
+                    let expected = entries > 1 && all_there && head.align_down(order) == head;
+                    let joined = table.join(&mut mem, Vpn(first), whole);
+                    prop_assert_eq!(joined.is_ok(), expected);
+                    joined.into_iter().for_each(|flush| flush.lazy("no TLB here"));
+                    if expected {
+                        model.retain(|page, _| !(first..first + order.base_pages()).contains(page));
+                        model.insert(first, whole);
+                    }
+                }
             }
             prop_assert_eq!(table.table_frames(), frames.out);
         }
@@ -193,6 +217,49 @@ proptest! {
         table.free(&mut mem, &mut frames);
         prop_assert_eq!((frames.out, mem.resident_frames()), (0, 0));
     }
+}
+
+/// Pages that fill a group of entries become one page and come apart again, for every size of every kind of table that
+/// takes several entries; a swapped frame, a page out of place and a missing one keep them apart.
+#[test]
+fn entries_are_joined_where_they_map_the_parts_of_a_page() {
+    let mut joined = 0;
+    for desc in every_kind().into_iter().chain([tps_with_copies()]) {
+        for order in (0..=27).map(PageOrder::new) {
+            let Some((_, entries)) = desc.has_leaf(order).then(|| desc.format().leaf_at(order)).flatten() else {
+                continue;
+            };
+            if entries == 1 {
+                continue;
+            }
+            let (entries, mut mem, mut frames) = (u64::from(entries), PhysMem::new(1 << 40), Counter::default());
+            let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+            let (first, part) = (2 << order.get(), PageOrder::new(order.get() - entries.trailing_zeros() as u8));
+            let parts = |n: u64| first + n * part.base_pages();
+            let whole = Leaf { pfn: Pfn(first), ..leaf(first, order, Prot::RW) };
+            for n in 0..entries {
+                assert_eq!(table.join(&mut mem, Vpn(first), whole).err(), Some(MapError::NotMapped));
+                let new = Leaf { order: part, ..leaf(parts(n), part, Prot::RW) };
+                table
+                    .map(&mut mem, &mut frames, Vpn(parts(n)), Leaf { pfn: Pfn(parts(n)), ..new })
+                    .unwrap()
+                    .lazy("no TLB");
+            }
+            let last = table.lookup(&mem, Vpn(parts(entries - 1))).unwrap().1;
+            table.set(&mut mem, Vpn(parts(entries - 1)), Leaf { pfn: Pfn(first), ..last }).lazy("no TLB");
+            assert_eq!(table.join(&mut mem, Vpn(first), whole).err(), Some(MapError::Unaligned), "a frame elsewhere");
+            table.set(&mut mem, Vpn(parts(entries - 1)), last).lazy("no TLB");
+            table.join(&mut mem, Vpn(first), whole).unwrap().lazy("no TLB");
+            for n in 0..entries {
+                assert_eq!(hardware(&table, &mem, Vpn(parts(n))).0, Some(whole), "{:?} {order}", desc.kind);
+            }
+            table.split(&mut mem, &mut frames, Vpn(parts(1))).unwrap().lazy("no TLB");
+            assert!(table.lookup(&mem, Vpn(parts(1))).unwrap().1.order < order);
+            table.free(&mut mem, &mut frames);
+            joined += 1;
+        }
+    }
+    assert!(joined > 5, "64K and 32M of Armv8, 64K of RISC-V, and tailored sizes");
 }
 
 /// A page of every size of every kind of table, beside another of the same size: hardware finds it from each of its

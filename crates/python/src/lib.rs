@@ -5,6 +5,7 @@ mod attend;
 mod elf;
 mod errors;
 mod host;
+mod leshy;
 mod microbench;
 mod record;
 mod simulate;
@@ -24,6 +25,8 @@ mod _core {
     use crate::errors::{Failure, UserError};
     #[pymodule_export]
     use crate::host::{probe_curve, probe_figures, probe_pin, probe_processor};
+    #[pymodule_export]
+    use crate::leshy::{hints, hints_schema, leshy_head, leshy_heat, leshy_problem, leshy_profile, leshy_select};
     #[pymodule_export]
     use crate::microbench::microbench;
     #[pymodule_export]

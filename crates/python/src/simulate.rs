@@ -23,12 +23,12 @@ use std::{
 /// What `run` and `explain` are asked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Spec {
+pub struct Spec {
     trace: String,
-    jobs: Vec<Job>,
-    search: Search,
+    pub jobs: Vec<Job>,
+    pub search: Search,
     #[serde(default)]
-    options: Options,
+    pub options: Options,
     #[serde(default)]
     reshape: ReshapeDesc,
 }
@@ -65,7 +65,7 @@ impl Job {
 }
 
 impl Spec {
-    fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
+    pub fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
         let raw: serde_json::Value = serde_json::from_str(text).map_err(request)?;
         within::<Options>(&raw["options"]).map_err(user)?;
         within::<ReshapeDesc>(&raw["reshape"]).map_err(user)?;
@@ -110,7 +110,7 @@ impl Spec {
         Ok(())
     }
 
-    fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         let Options { max_instructions, skip, threads, .. } = self.options;
         Limits { instructions: max_instructions.map(|most| most.saturating_add(skip)), threads }
     }
@@ -121,7 +121,7 @@ impl Spec {
 }
 
 /// Whether each walk of a machine is for one reference, so that misses say all that walkers do.
-fn alone(resolved: &Resolved) -> PyResult<()> {
+pub fn alone(resolved: &Resolved) -> PyResult<()> {
     if resolved.machine.gpu.is_some() {
         let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not tell what they \
                     walk for";
@@ -344,17 +344,17 @@ pub fn list_machines(search: &str) -> PyResult<String> {
 /// A machine file with all that it inherits, as TOML.
 #[pyfunction]
 pub fn whole_machine(search: &str, name: &str) -> PyResult<String> {
-    whole("machine", name, &self::search(search)?.machines)
+    whole::<MachineDesc>("machine", name, &self::search(search)?.machines)
 }
 
 /// A policy file with all that it inherits, as TOML.
 #[pyfunction]
 pub fn whole_policy(search: &str, name: &str) -> PyResult<String> {
-    whole("policy", name, &self::search(search)?.policies)
+    whole::<PolicyDesc>("policy", name, &self::search(search)?.policies)
 }
 
-fn whole(what: &'static str, name: &str, dirs: &[PathBuf]) -> PyResult<String> {
-    describe::Whole::read(what, name, dirs).and_then(|whole| whole.toml()).map_err(user)
+fn whole<T: schemars::JsonSchema>(what: &'static str, name: &str, dirs: &[PathBuf]) -> PyResult<String> {
+    describe::Whole::read::<T>(what, name, dirs).and_then(|whole| whole.toml()).map_err(user)
 }
 
 /// What each policy is: sizes that faults map, allocation, promotion, hints.

@@ -2,7 +2,7 @@
 
 use crate::{Mix, Recipe, Value, braces::fill, mix::Member, resolve};
 use mmulab_describe::DescribeError;
-use mmulab_mix::{MEMBERS_MAX, MemberDesc, MixDesc, Schedule};
+use mmulab_interleave::{MEMBERS_MAX, MemberDesc, MixDesc, Schedule};
 use std::path::{Path, PathBuf};
 
 /// Where things that mixes name are looked for, each list in order.
@@ -244,7 +244,7 @@ fn count(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmulab_mix::{Apart, Counted, End};
+    use mmulab_interleave::{Apart, Counted, End};
 
     const HEAD: &str = "title = \"T\"\nstanding = \"own\"\nwhy = \"a test\"\n";
 
@@ -253,7 +253,7 @@ mod tests {
 
     impl Place {
         fn new(name: &str, recipes: &[(&str, &str)]) -> Self {
-            let place = std::env::temp_dir().join(format!("mmulab-mix-{}-{name}", std::process::id()));
+            let place = std::env::temp_dir().join(format!("mmulab-interleave-{}-{name}", std::process::id()));
             std::fs::create_dir_all(&place).expect("a place");
             for (name, text) in recipes {
                 let whole = format!("name = \"{name}\"\n{HEAD}{text}");

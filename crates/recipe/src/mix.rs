@@ -2,7 +2,7 @@
 //! because they may contain parameter names in braces; `expand` turns them into numbers.
 
 use crate::Value;
-use mmulab_mix::{Apart, Counted, End};
+use mmulab_interleave::{Apart, Counted, End};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

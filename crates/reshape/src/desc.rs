@@ -2,6 +2,7 @@
 //! line and the reference page share this description.
 
 use crate::{HeapDesc, HugeRange, ImageDesc};
+use mmulab_leshy::HintFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,4 +22,8 @@ pub struct ReshapeDesc {
     /// Addresses whose private anonymous memory is advised MADV_HUGEPAGE as soon as it is mapped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub huge: Vec<HugeRange>,
+    /// Hints of page sizes, as `mmulab leshy` writes them, given to the kernel when the program makes the mappings that
+    /// they are for. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<HintFile>,
 }

@@ -13,6 +13,9 @@ pub enum ReshapeError {
     /// The trace has references only.
     #[error("{0} does not tell the program's mappings, so its ELF files are unknown; record it with mmulab")]
     NoMappings(String),
+    /// The trace has references only, and hints are for mappings.
+    #[error("{0} contains no mappings that hints could be for; record the program with mmulab")]
+    NothingToHint(String),
     /// The trace does not tell of objects.
     #[error("{0} does not tell what the program asks of its allocator; record it with `mmulab record --heap`")]
     NoHeap(String),

@@ -6,8 +6,10 @@ mod desc;
 mod error;
 mod headers;
 mod heap;
+mod hints;
 mod huge;
 mod image;
+mod mappings;
 mod populate;
 mod rewrite;
 
@@ -34,5 +36,9 @@ pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn So
         None => source,
     };
     let source = if desc.populate { populate::reshape(source) } else { source };
-    Ok(if desc.huge.is_empty() { source } else { huge::reshape(&desc.huge, source) })
+    let source = if desc.huge.is_empty() { source } else { huge::reshape(&desc.huge, source) };
+    match &desc.hints {
+        Some(hints) => hints::reshape(hints, source),
+        None => Ok(source),
+    }
 }

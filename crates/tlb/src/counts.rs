@@ -122,7 +122,7 @@ pub struct Reloads {
 }
 
 /// The name for misses whose page no first-level array holds.
-pub const UNHELD: &str = "unheld";
+pub const NO_L1_ARRAY: &str = "no_l1_array";
 
 /// What the hierarchies of one core, or of all, did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

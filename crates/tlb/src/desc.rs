@@ -3,7 +3,7 @@
 
 use crate::Design;
 use mmulab_addr::{PageOrder, Side};
-use mmulab_sets::{Replacement, Ways};
+use mmulab_assoc::{Replacement, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

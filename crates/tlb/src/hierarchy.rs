@@ -40,7 +40,7 @@ pub struct Hierarchy {
     /// By side: the base page that the last search found nowhere, until it is filled; its tag may be another by then.
     missed: [u64; 2],
     /// By side and by where they came from: reloads of pages that no first-level array holds.
-    unheld: [[u64; 2]; 2],
+    no_l1_array: [[u64; 2]; 2],
     /// The last page used, by side.
     recent: [Recent; 2],
     /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for
@@ -129,7 +129,7 @@ impl Hierarchy {
             inclusive,
             counts: Default::default(),
             missed: [NO_PAGE; 2],
-            unheld: Default::default(),
+            no_l1_array: Default::default(),
             recent: [Recent::NONE; 2],
             absent: [NO_PAGE; 2],
             levels,

@@ -21,7 +21,7 @@ mod predictor;
 
 pub use classes::COALESCED;
 pub use counts::{
-    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, PredictorCounts, Reloads, SideCounts, UNHELD,
+    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, NO_L1_ARRAY, PredictorCounts, Reloads, SideCounts,
 };
 pub use desc::{
     ArrayDesc, Bundle, Coalescing, Frames, HierarchyDesc, Inclusion, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
@@ -31,4 +31,4 @@ pub use design::{About, Cost, Design, Reads, Widths};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
 pub use hierarchy::{Hierarchy, page_of};
-pub use observer::{Observer, Silent};
+pub use observer::{NoObserver, Observer};

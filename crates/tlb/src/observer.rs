@@ -3,7 +3,7 @@
 
 use crate::Entry;
 
-/// Watches what the hierarchy does. [`Silent`] compiles to nothing. Arrays are named by their place in the
+/// Watches what the hierarchy does. [`NoObserver`] compiles to nothing. Arrays are named by their place in the
 /// description.
 pub trait Observer {
     /// Whether anybody watches: what only feeds an observer is left out when not.
@@ -22,8 +22,8 @@ pub trait Observer {
 }
 
 /// Nobody watches.
-pub struct Silent;
+pub struct NoObserver;
 
-impl Observer for Silent {
+impl Observer for NoObserver {
     const ACTIVE: bool = false;
 }

@@ -5,7 +5,7 @@ use crate::{
     key::{self, GLOBAL, MAX_SIZES, Value, key},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{EMPTY, Keys, Store, each};
+use mmulab_assoc::{EMPTY, Keys, Store, each};
 
 /// Where an entry was found or written. Eight bytes, and what it says stays where it is: it passes through registers.
 #[derive(Clone, Copy)]

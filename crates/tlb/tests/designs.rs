@@ -9,9 +9,9 @@ use common::{
     flat::{A, ASID, Core, D, Ended, RW, pte, va},
 };
 use mmulab_addr::{Access, PageOrder, VirtRange};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::Invalidate;
-use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, Hierarchy, HierarchyDesc, Placement, Silent};
+use mmulab_tlb::{ArrayDesc, Design, Hierarchy, HierarchyDesc, NoObserver, Placement};
 use proptest::prelude::*;
 
 const P4K: PageOrder = PageOrder::P4K;
@@ -108,32 +108,32 @@ fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
     let range = |page: u64, pages: u64| VirtRange::sized(va(page).align_down(P4K), pages << 12);
     let flush = |page, pages| Invalidate::Range { asid: ASID, range: range(page, pages) };
     match *step {
-        Step::Touch { page, access } => return Some(core.access(page, access, &mut Silent)),
+        Step::Touch { page, access } => return Some(core.access(page, access, &mut NoObserver)),
         Step::Map { page, frame, rights } => {
             if core.ptes.insert(page, pte(frame, rights)).is_some() {
-                core.tlbs.invalidate(&flush(page, 1), &mut Silent);
+                core.tlbs.invalidate(&flush(page, 1), &mut NoObserver);
             }
         }
         Step::Clear { page, pages } => {
             core.ptes.range_mut(page..page + pages).for_each(|(_, e)| *e &= !(A | D));
-            core.tlbs.invalidate(&flush(page, pages), &mut Silent);
+            core.tlbs.invalidate(&flush(page, pages), &mut NoObserver);
         }
         Step::Protect { page, rights } => {
             if let Some(e) = core.ptes.get_mut(&page) {
                 *e = *e & !(RW | 1 << 63) | rights;
             }
-            core.tlbs.invalidate(&flush(page, 1), &mut Silent);
+            core.tlbs.invalidate(&flush(page, 1), &mut NoObserver);
         }
         Step::Unmap { page, pages } => {
             core.ptes.retain(|at, _| !(page..page + pages).contains(at));
-            core.tlbs.invalidate(&flush(page, pages), &mut Silent);
+            core.tlbs.invalidate(&flush(page, pages), &mut NoObserver);
         }
         Step::Loosen { page } => {
             if let Some(e) = core.ptes.get_mut(&page) {
                 *e = (*e | RW) & !(1 << 63);
             }
         }
-        Step::Drop { page } => core.invlpg(page, &mut Silent),
+        Step::Drop { page } => core.invlpg(page, &mut NoObserver),
     }
     None
 }
@@ -177,7 +177,7 @@ fn of(design: Design, group: Option<u16>, frames: &[u64]) -> Core {
 
 /// Which of the first pages one walk for page `asked` makes hits of.
 fn after_one_walk(mut core: Core, asked: u64, pages: u64) -> Vec<u64> {
-    core.access(asked, Access::Read, &mut Silent);
+    core.access(asked, Access::Read, &mut NoObserver);
     (0..pages).filter(|&page| !core.holds(page).is_empty()).collect()
 }
 
@@ -219,7 +219,7 @@ fn colt_sa_adds_pages_to_an_entry_and_takes_single_ones_out() {
     let mut core = of(Design::ColtSa, Some(4), &[0x101, 0x102, 0x103, 0x104]);
     core.ptes.values_mut().for_each(|e| *e &= !A);
     for page in 0..4 {
-        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+        assert_eq!(core.access(page, Access::Read, &mut NoObserver), Ended::Walked);
     }
     let arrays = core.tlbs.counts().arrays;
     assert_eq!((arrays[0].fills, arrays[0].evictions), (4, 0));
@@ -227,11 +227,11 @@ fn colt_sa_adds_pages_to_an_entry_and_takes_single_ones_out() {
     core.tlbs.each_entry(|_, _, _| entries += 1);
     assert_eq!(entries, 4, "four pages, told page by page, in one entry");
     // A store to one of the clean pages: an entry of its own, and the other three stay.
-    assert_eq!(core.access(1, Access::Write, &mut Silent), Ended::Rewalked);
+    assert_eq!(core.access(1, Access::Write, &mut NoObserver), Ended::Rewalked);
     for page in 0..4 {
-        assert!(matches!(core.access(page, Access::Read, &mut Silent), Ended::Hit(1, _)));
+        assert!(matches!(core.access(page, Access::Read, &mut NoObserver), Ended::Hit(1, _)));
     }
-    assert_eq!(core.access(2, Access::Write, &mut Silent), Ended::Rewalked);
+    assert_eq!(core.access(2, Access::Write, &mut NoObserver), Ended::Rewalked);
     assert_eq!(core.tlbs.counts().arrays[0].hits_by_size["coalesced"], 5);
 }
 
@@ -242,11 +242,11 @@ fn colt_fa_joins_runs() {
     for (longest, held) in [(8, vec![24, 25, 26, 27, 28, 29, 30, 31]), (1024, (0..32).collect::<Vec<u64>>())] {
         let mut core = of(Design::ColtFa, Some(longest), &frames);
         for page in [3, 20, 12, 30] {
-            core.access(page, Access::Read, &mut Silent);
+            core.access(page, Access::Read, &mut NoObserver);
         }
         core.check();
         assert_eq!((0..32).filter(|&p| !core.holds(p).is_empty()).count(), 32);
-        core.invlpg(25, &mut Silent);
+        core.invlpg(25, &mut NoObserver);
         let gone: Vec<u64> = (0..32).filter(|&p| core.holds(p).is_empty()).collect();
         assert_eq!(gone, held, "of runs up to {longest}");
     }
@@ -272,10 +272,10 @@ fn tps_holds_any_power_of_two() {
         };
         leaf.pfn = leaf.pfn.align_down(order);
         let at = mmulab_addr::VirtAddr::new(at);
-        tlbs.invalidate(&Invalidate::All, &mut Silent);
-        tlbs.fill(ASID, at, Access::Read, &common::walked(leaf), &mut Silent);
+        tlbs.invalidate(&Invalidate::All, &mut NoObserver);
+        tlbs.fill(ASID, at, Access::Read, &common::walked(leaf), &mut NoObserver);
         for va in [at.align_down(order), at] {
-            let found = tlbs.access(ASID, va, Access::Read, &mut Silent);
+            let found = tlbs.access(ASID, va, Access::Read, &mut NoObserver);
             assert!(
                 matches!(found, mmulab_tlb::Outcome::L1 { entry } if entry.order == order && entry.translate(va) == leaf.translate(va))
             );
@@ -296,14 +296,14 @@ fn complete_subblock_pages_share_a_tag_and_nothing_else() {
     let mut core = Core::new(Hierarchy::new(&[desc], &HierarchyDesc::default()).unwrap());
     core.ptes.extend((0..).zip([0x900, 0x100, 0x500, 0x300].map(|frame| pte(frame, RW | A))));
     for page in 0..4 {
-        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked, "no neighbour came with another");
+        assert_eq!(core.access(page, Access::Read, &mut NoObserver), Ended::Walked, "no neighbour came with another");
     }
-    assert_eq!(core.access(1, Access::Write, &mut Silent), Ended::Rewalked);
+    assert_eq!(core.access(1, Access::Write, &mut NoObserver), Ended::Rewalked);
     for (page, access) in [(0, Access::Read), (1, Access::Write), (2, Access::Read)] {
-        assert!(matches!(core.access(page, access, &mut Silent), Ended::Hit(1, _)));
+        assert!(matches!(core.access(page, access, &mut NoObserver), Ended::Hit(1, _)));
     }
-    assert_eq!(core.access(2, Access::Write, &mut Silent), Ended::Rewalked, "its own dirty bit is clear");
-    core.invlpg(1, &mut Silent);
+    assert_eq!(core.access(2, Access::Write, &mut NoObserver), Ended::Rewalked, "its own dirty bit is clear");
+    core.invlpg(1, &mut NoObserver);
     assert_eq!((0..4).filter(|&page| !core.holds(page).is_empty()).collect::<Vec<_>>(), [0, 2, 3]);
     let array = &core.tlbs.counts().arrays[0];
     assert_eq!(
@@ -327,17 +327,17 @@ fn partial_subblock_pages_must_be_properly_placed() {
     // Entries of pages that are alone stay apart, though their distances are equal.
     let mut core = of(Design::PartialSubblock, Some(8), &shifted);
     for page in 0..8 {
-        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+        assert_eq!(core.access(page, Access::Read, &mut NoObserver), Ended::Walked);
     }
-    assert_eq!((0..8).filter(|&page| core.access(page, Access::Read, &mut Silent) == Ended::Walked).count(), 0);
+    assert_eq!((0..8).filter(|&page| core.access(page, Access::Read, &mut NoObserver) == Ended::Walked).count(), 0);
     assert_eq!(core.tlbs.counts().arrays[0].hits_by_size["4K"], 8);
     // Of a block of 16 a line shows a half; an invalidation takes one page out.
     let frames: Vec<u64> = (0x110..0x120).collect();
     let mut core = of(Design::PartialSubblock, Some(16), &frames);
     for page in [3, 12] {
-        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+        assert_eq!(core.access(page, Access::Read, &mut NoObserver), Ended::Walked);
     }
-    core.invlpg(9, &mut Silent);
+    core.invlpg(9, &mut NoObserver);
     assert_eq!((0..16).filter(|&page| core.holds(page).is_empty()).collect::<Vec<_>>(), [9]);
 }
 
@@ -353,9 +353,9 @@ fn gap_tolerant_runs_need_order_alone() {
     let mut core = of(Design::GapTolerant, Some(4), &[0x101, 0x103, 0x104, 0x107]);
     core.ptes.values_mut().for_each(|e| *e &= !A);
     for page in [0, 3, 2, 1] {
-        assert_eq!(core.access(page, Access::Read, &mut Silent), Ended::Walked);
+        assert_eq!(core.access(page, Access::Read, &mut NoObserver), Ended::Walked);
     }
-    core.invlpg(2, &mut Silent);
+    core.invlpg(2, &mut NoObserver);
     assert_eq!((0..4).filter(|&page| !core.holds(page).is_empty()).count(), 0, "one entry, which went whole");
 }
 
@@ -366,17 +366,17 @@ fn anchors_learn_their_contiguity_from_lines() {
     let frames: Vec<u64> = (0x103..0x103 + 32).collect();
     let mut core = of(Design::Anchor, Some(32), &frames);
     let held = |core: &Core| (0..32).filter(|&page| !core.holds(page).is_empty()).collect::<Vec<u64>>();
-    core.access(20, Access::Read, &mut Silent);
+    core.access(20, Access::Read, &mut NoObserver);
     assert_eq!(held(&core), [20], "a regular entry: the anchor is not known");
-    core.access(3, Access::Read, &mut Silent);
+    core.access(3, Access::Read, &mut NoObserver);
     assert_eq!(held(&core), [0, 1, 2, 3, 4, 5, 6, 7, 20]);
-    core.access(12, Access::Read, &mut Silent);
-    core.access(21, Access::Read, &mut Silent);
-    core.access(31, Access::Read, &mut Silent);
+    core.access(12, Access::Read, &mut NoObserver);
+    core.access(21, Access::Read, &mut NoObserver);
+    core.access(31, Access::Read, &mut NoObserver);
     assert_eq!(held(&core).len(), 32);
     core.check();
     // An invalidation drops the anchor's entry whole; the regular one of page 20 is still there.
-    core.invlpg(9, &mut Silent);
+    core.invlpg(9, &mut NoObserver);
     assert_eq!(held(&core), [20]);
     // A distance of 4: a line has two anchors, and a fill goes no farther than the page's own.
     assert_eq!(after_one_walk(of(Design::Anchor, Some(4), &frames), 5, 8), [4, 5, 6, 7]);
@@ -416,7 +416,7 @@ fn joined_entries_stay_those_of_their_address_space() {
         for page in 0..8 {
             core.ptes.values_mut().for_each(|e| *e &= !A);
             core.ptes.range_mut(page.max(1) - 1..page + 1).for_each(|(_, e)| *e |= A);
-            core.access(page, Access::Read, &mut Silent);
+            core.access(page, Access::Read, &mut NoObserver);
         }
         core.tlbs.each_entry(|_, asid, entry| assert_eq!(asid, ASID, "{design:?}: {entry:?}"));
     }
@@ -439,8 +439,8 @@ fn a_base_page_without_a_line_is_one_page() {
             global: false,
         };
         let walked = mmulab_pagetable::Walked { level: 2, ..common::walked(leaf) };
-        tlbs.fill(ASID, va(9), Access::Read, &walked, &mut Silent);
-        assert!(matches!(tlbs.access(ASID, va(9), Access::Read, &mut Silent), mmulab_tlb::Outcome::L1 { .. }));
+        tlbs.fill(ASID, va(9), Access::Read, &walked, &mut NoObserver);
+        assert!(matches!(tlbs.access(ASID, va(9), Access::Read, &mut NoObserver), mmulab_tlb::Outcome::L1 { .. }));
         assert_eq!(tlbs.counts().arrays[0].hits_by_size["4K"], 1, "{design:?}");
     }
 }

@@ -6,9 +6,9 @@ mod common;
 
 use common::{Listener, array, mixed};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
-use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Design, Entry, Hierarchy, HierarchyDesc, Observer, Outcome, Placement, Silent};
+use mmulab_tlb::{ArrayDesc, Design, Entry, Hierarchy, HierarchyDesc, NoObserver, Observer, Outcome, Placement};
 use proptest::prelude::*;
 
 const SIZES: [PageOrder; 3] = [PageOrder::P4K, PageOrder::P2M, PageOrder::P1G];
@@ -162,7 +162,7 @@ proptest! {
         let (mut late, mut at_once) = (make(), make());
         let mut told = Listener::default();
         for &step in &steps {
-            let outcomes = (apply(&mut late, step, &mut Silent), apply(&mut at_once, step, &mut told));
+            let outcomes = (apply(&mut late, step, &mut NoObserver), apply(&mut at_once, step, &mut told));
             prop_assert_eq!(outcomes.0, outcomes.1, "{:?}", step);
             if matches!(step, Step::Look) {
                 prop_assert_eq!(held(&late), held(&at_once));

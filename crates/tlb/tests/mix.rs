@@ -9,7 +9,7 @@ use common::{
     mixed::{self, Core, Ended, GIANT, HUGE, pde, pdpte},
 };
 use mmulab_addr::{Access, PageOrder};
-use mmulab_sets::{Replacement, Ways};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_tlb::{
     ArrayDesc, Bundle, Design, Frames, Hierarchy, HierarchyDesc, Mirrors, MixDesc, Outcome, Placement, PredictorDesc,
     Probe, Span,

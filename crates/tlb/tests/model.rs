@@ -4,9 +4,9 @@ mod common;
 
 use common::{Listener, Naive, Told, array, walked};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Invalidate, Leaf};
-use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Inclusion, Outcome, Placement, Probe, Silent};
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Inclusion, NoObserver, Outcome, Placement, Probe};
 use proptest::prelude::*;
 
 const P4K: PageOrder = PageOrder::P4K;
@@ -132,7 +132,7 @@ fn agree(desc: &[ArrayDesc], rules: &HierarchyDesc, steps: &[Step], listen: bool
                 let (mine, theirs) = if listen {
                     (tlbs.access(asid, va, access, &mut heard), naive.access(asid, va, access))
                 } else {
-                    (tlbs.access(asid, va, access, &mut Silent), naive.access(asid, va, access))
+                    (tlbs.access(asid, va, access, &mut NoObserver), naive.access(asid, va, access))
                 };
                 prop_assert_eq!(mine, theirs);
                 let side = access.side() as usize;

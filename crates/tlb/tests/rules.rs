@@ -5,9 +5,9 @@ mod common;
 
 use common::{array, walked};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Invalidate, Leaf};
-use mmulab_sets::{Replacement, Ways};
-use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Inclusion, Outcome, Placement, Probe, Silent};
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Inclusion, NoObserver, Outcome, Placement, Probe};
 
 const P4K: PageOrder = PageOrder::P4K;
 const P2M: PageOrder = PageOrder::P2M;
@@ -20,11 +20,11 @@ fn leaf(va: u64, order: PageOrder) -> Leaf {
 }
 
 fn fill(tlbs: &mut Hierarchy, va: u64, access: Access, leaf: Leaf) {
-    tlbs.fill(ASID, VirtAddr::new(va), access, &walked(leaf), &mut Silent);
+    tlbs.fill(ASID, VirtAddr::new(va), access, &walked(leaf), &mut NoObserver);
 }
 
 fn look(tlbs: &mut Hierarchy, va: u64, access: Access) -> Outcome {
-    tlbs.access(ASID, VirtAddr::new(va), access, &mut Silent)
+    tlbs.access(ASID, VirtAddr::new(va), access, &mut NoObserver)
 }
 
 /// The 64-entry first levels and the second levels of Zen 3, shrunk.
@@ -56,7 +56,7 @@ fn a_page_that_two_cores_walk_for_is_once_in_the_array_they_share() {
     assert!(matches!(look(&mut other, va, Access::Read), Outcome::Miss { .. }));
     fill(&mut other, va, Access::Read, page);
     other.hand_over(&mut one);
-    one.fill_late(ASID, VirtAddr::new(va), Access::Read, (&page, None), 1, &mut Silent);
+    one.fill_late(ASID, VirtAddr::new(va), Access::Read, (&page, None), 1, &mut NoObserver);
     let mut held = Vec::new();
     one.each_entry(|array, _, entry| held.extend((array == 1).then_some(entry.pfn)));
     assert_eq!(held, [page.pfn]);
@@ -79,7 +79,7 @@ fn one_gigabyte_data_pages_go_from_the_first_level_to_the_page_directory_cache()
     counts.check().unwrap();
     // What is invalidated does not go there.
     let page = Invalidate::Page { asid: ASID, va: VirtAddr::new(gb(2)), order: P1G };
-    tlbs.invalidate(&page, &mut Silent);
+    tlbs.invalidate(&page, &mut NoObserver);
     assert!(matches!(look(&mut tlbs, gb(2), Access::Read), Outcome::Miss { .. }));
 }
 

@@ -9,9 +9,9 @@ use common::{
     flat::{A, ASID, Core, D, Ended, G, RW, pte, va},
 };
 use mmulab_addr::{Access, PageOrder};
+use mmulab_assoc::Ways;
 use mmulab_pagetable::Invalidate;
-use mmulab_sets::Ways;
-use mmulab_tlb::{ArrayDesc, CoalescingCounts, Design, Hierarchy, HierarchyDesc, Placement, Probe, Silent};
+use mmulab_tlb::{ArrayDesc, CoalescingCounts, Design, Hierarchy, HierarchyDesc, NoObserver, Placement, Probe};
 
 const P4K: PageOrder = PageOrder::P4K;
 const READ: Access = Access::Read;
@@ -53,12 +53,12 @@ fn a_group_becomes_one_entry_with_the_last_page_touched() {
         let mut core = mapped(group, RW);
         for page in 0..u64::from(group) {
             assert_eq!(core.holds(64), if page == 0 { vec![] } else { vec![(0, P4K)] });
-            assert_eq!(core.access(64 + page, READ, &mut Silent), Ended::Walked);
+            assert_eq!(core.access(64 + page, READ, &mut NoObserver), Ended::Walked);
         }
         let whole = (0, order(group));
         for page in 0..u64::from(group) {
             assert!(core.holds(64 + page).contains(&whole));
-            assert_eq!(core.access(64 + page, READ, &mut Silent), Ended::Hit(1, order(group)));
+            assert_eq!(core.access(64 + page, READ, &mut NoObserver), Ended::Hit(1, order(group)));
         }
         assert!(!core.holds(64 + u64::from(group)).contains(&whole));
         assert!(!core.holds(63).contains(&whole));
@@ -90,14 +90,14 @@ fn each_condition_is_needed() {
                 for dirty in [0, D] {
                     let mut core = mapped(group, RW | A | dirty);
                     spoil(&mut core, 64 + which);
-                    assert_eq!(core.access(64, READ, &mut Silent), Ended::Walked);
+                    assert_eq!(core.access(64, READ, &mut NoObserver), Ended::Walked);
                     assert_eq!(core.holds(64), [(0, P4K)]);
                     let counted = counts(&mut core);
                     assert_eq!((named(&counted), counted.coalesced), (1, 0));
                 }
             }
             let mut core = mapped(group, RW | A);
-            core.access(64, READ, &mut Silent);
+            core.access(64, READ, &mut NoObserver);
             assert_eq!(core.holds(64), [(0, order(group))], "with nothing wrong");
         }
     }
@@ -110,20 +110,20 @@ fn a_store_destroys_a_clean_group_and_all_must_be_written_for_another() {
         let pages = u64::from(group);
         let mut core = mapped(group, RW);
         for page in 0..pages {
-            core.access(64 + page, READ, &mut Silent);
+            core.access(64 + page, READ, &mut NoObserver);
         }
         assert!(core.holds(64).contains(&(0, order(group))));
         for page in 0..pages {
             // The last page read had no entry of its own: the group came of its walk.
             let expected = if page == pages - 1 { Ended::Walked } else { Ended::Rewalked };
-            assert_eq!(core.access(64 + page, WRITE, &mut Silent), expected);
+            assert_eq!(core.access(64 + page, WRITE, &mut NoObserver), expected);
             let whole = core.holds(64).contains(&(0, order(group)));
             assert_eq!(whole, page == pages - 1, "after {} stores", page + 1);
             core.check();
         }
         assert_eq!(counts(&mut core).destroyed, 1);
         for page in 0..pages {
-            assert_eq!(core.access(64 + page, WRITE, &mut Silent), Ended::Hit(1, order(group)));
+            assert_eq!(core.access(64 + page, WRITE, &mut NoObserver), Ended::Hit(1, order(group)));
         }
     }
 }
@@ -133,18 +133,18 @@ fn a_store_destroys_a_clean_group_and_all_must_be_written_for_another() {
 fn precursors_linger() {
     let mut core = mapped(4, RW);
     for page in [0, 1, 2, 3, 0] {
-        core.access(64 + page, READ, &mut Silent);
+        core.access(64 + page, READ, &mut NoObserver);
     }
-    core.invlpg(65, &mut Silent);
+    core.invlpg(65, &mut NoObserver);
     assert_eq!(core.holds(65), []);
-    assert_eq!(core.access(64, READ, &mut Silent), Ended::Hit(1, P4K), "another page of the group");
-    assert_eq!(core.access(67, READ, &mut Silent), Ended::Walked, "the last one had no entry of its own");
+    assert_eq!(core.access(64, READ, &mut NoObserver), Ended::Hit(1, P4K), "another page of the group");
+    assert_eq!(core.access(67, READ, &mut NoObserver), Ended::Walked, "the last one had no entry of its own");
     let mut core = mapped(4, RW);
     for page in 0..4 {
-        core.access(64 + page, READ, &mut Silent);
+        core.access(64 + page, READ, &mut NoObserver);
     }
-    assert_eq!(core.access(64, WRITE, &mut Silent), Ended::Rewalked);
-    assert_eq!(core.access(65, READ, &mut Silent), Ended::Hit(1, P4K));
+    assert_eq!(core.access(64, WRITE, &mut NoObserver), Ended::Rewalked);
+    assert_eq!(core.access(65, READ, &mut NoObserver), Ended::Hit(1, P4K));
 }
 
 /// S0-017: a store through a clean entry looks at the table again.
@@ -152,13 +152,13 @@ fn precursors_linger() {
 fn a_store_through_a_lingering_clean_entry_faults_if_the_page_is_no_longer_writable() {
     let mut core = mapped(4, RW);
     for page in 0..4 {
-        core.access(64 + page, READ, &mut Silent);
+        core.access(64 + page, READ, &mut NoObserver);
     }
-    core.access(64, WRITE, &mut Silent);
-    assert_eq!(core.access(65, WRITE, &mut Silent), Ended::Rewalked);
+    core.access(64, WRITE, &mut NoObserver);
+    assert_eq!(core.access(65, WRITE, &mut NoObserver), Ended::Rewalked);
     assert_ne!(core.bits(65) & D, 0);
     *core.ptes.get_mut(&66).unwrap() &= !RW;
-    assert_eq!(core.access(66, WRITE, &mut Silent), Ended::Fault);
+    assert_eq!(core.access(66, WRITE, &mut NoObserver), Ended::Fault);
     assert_eq!(core.bits(66) & D, 0);
 }
 
@@ -180,7 +180,7 @@ fn every_setting_of_the_bits() {
             for &page in asked {
                 for access in [READ, WRITE] {
                     let before: Vec<u64> = (0..pages).map(|p| core.bits(64 + p)).collect();
-                    core.access(64 + page, access, &mut Silent);
+                    core.access(64 + page, access, &mut NoObserver);
                     let after: Vec<u64> = (0..pages).map(|p| core.bits(64 + p)).collect();
                     let all = |bit| after.iter().all(|e| e & bit != 0);
                     let whole = all(A) && (all(D) || after.iter().all(|e| e & D == 0));
@@ -197,7 +197,7 @@ fn every_setting_of_the_bits() {
                         assert_eq!(was | set, *is, "no other bit changes");
                         core.ptes.insert(64 + p, *was);
                     }
-                    core.tlbs.invalidate(&Invalidate::All, &mut Silent);
+                    core.tlbs.invalidate(&Invalidate::All, &mut NoObserver);
                 }
             }
         }
@@ -249,18 +249,18 @@ fn every_short_program_does_as_the_rules_say() {
         for page in 0..4 {
             core.ptes.insert(64 + page, pte(0x1000 + page, RW));
         }
-        core.tlbs.invalidate(&Invalidate::All, &mut Silent);
+        core.tlbs.invalidate(&Invalidate::All, &mut NoObserver);
         let mut rules = Rules::default();
         for at in 0..STEPS {
             let step = program / 12u32.pow(at) % 12;
             let page = (step % 4) as usize;
             if step / 4 == 2 {
-                core.invlpg(64 + page as u64, &mut Silent);
+                core.invlpg(64 + page as u64, &mut NoObserver);
                 rules.invlpg(page);
                 continue;
             }
             let access = if step / 4 == 1 { WRITE } else { READ };
-            let found = core.access(64 + page as u64, access, &mut Silent);
+            let found = core.access(64 + page as u64, access, &mut NoObserver);
             assert_eq!(found, rules.touch(page, access == WRITE), "program {program}, step {at}");
             for page in 0..4 {
                 let bits = core.bits(64 + page as u64);
@@ -288,10 +288,10 @@ fn every_order_of_eight_touches_coalesces_at_the_last() {
     let mut core = mapped(8, RW);
     for access in [READ, WRITE] {
         orders(&mut (0..8).collect(), &mut Vec::new(), &mut |pages| {
-            core.tlbs.invalidate(&Invalidate::All, &mut Silent);
+            core.tlbs.invalidate(&Invalidate::All, &mut NoObserver);
             core.ptes.values_mut().for_each(|e| *e &= !(A | D));
             for (at, page) in pages.iter().enumerate() {
-                assert_eq!(core.access(64 + page, access, &mut Silent), Ended::Walked);
+                assert_eq!(core.access(64 + page, access, &mut NoObserver), Ended::Walked);
                 let whole = core.holds(64 + page).contains(&(0, PageOrder::P32K));
                 assert_eq!(whole, at == 7);
             }
@@ -311,10 +311,10 @@ fn groups_pass_between_levels() {
             core.ptes.insert(page, pte(0x1000 + page, RW | A));
         }
         core.ptes.insert(20, pte(7, RW | A));
-        core.access(5, READ, &mut Silent);
-        core.access(20, READ, &mut Silent);
-        assert_eq!(core.access(2, READ, &mut Silent), Ended::Hit(2, PageOrder::P32K));
-        assert_eq!(core.access(2, READ, &mut Silent), Ended::Hit(1, expected));
+        core.access(5, READ, &mut NoObserver);
+        core.access(20, READ, &mut NoObserver);
+        assert_eq!(core.access(2, READ, &mut NoObserver), Ended::Hit(2, PageOrder::P32K));
+        assert_eq!(core.access(2, READ, &mut NoObserver), Ended::Hit(1, expected));
         core.check();
         // Counted once by each array that could.
         let arrays = core.tlbs.counts().arrays;
@@ -327,10 +327,10 @@ fn groups_pass_between_levels() {
 #[test]
 fn the_instruction_side_coalesces_for_itself() {
     let mut core = mapped(8, A);
-    core.access(64, Access::Fetch, &mut Silent);
+    core.access(64, Access::Fetch, &mut NoObserver);
     assert_eq!(core.holds(64), [(1, PageOrder::P32K)]);
     core.tlbs.set_dirty(ASID, va(64));
-    assert_eq!(core.access(65, Access::Fetch, &mut Silent), Ended::Hit(1, PageOrder::P32K));
+    assert_eq!(core.access(65, Access::Fetch, &mut NoObserver), Ended::Hit(1, PageOrder::P32K));
 }
 
 /// The walker's note that a page is dirty ends a clean group, not a dirty one.
@@ -338,7 +338,7 @@ fn the_instruction_side_coalesces_for_itself() {
 fn set_dirty_ends_a_clean_group() {
     for (bits, held) in [(RW | A, vec![]), (RW | A | D, vec![(0, PageOrder::P16K)])] {
         let mut core = mapped(4, bits);
-        core.access(64, READ, &mut Silent);
+        core.access(64, READ, &mut NoObserver);
         core.tlbs.set_dirty(ASID, va(65));
         assert_eq!(core.holds(65), held);
     }

@@ -54,6 +54,10 @@ pub enum Advice {
     Free,
     /// MADV_WILLNEED.
     Willneed,
+    /// This memory should be translated by pages of this size. No Linux has this: it is the extended madvise(2) of
+    /// Elastic Translations (paper 3, section IV-D).
+    #[serde(rename = "page-size")]
+    PageSize(PageOrder),
     /// Any other number, carried for completeness.
     Other(i32),
 }

@@ -52,6 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Advice::Dontneed),
         Just(Advice::Free),
         Just(Advice::Willneed),
+        (0u8..20).prop_map(|order| Advice::PageSize(PageOrder::new(order))),
         any::<i32>().prop_map(Advice::Other)
     ];
     prop_oneof![

@@ -2,7 +2,7 @@
 
 use crate::{CacheDesc, CacheRules, WalkerError, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
-use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use mmulab_assoc::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 
 /// The caches of all cores, and the memory behind them.
 pub struct Caches {

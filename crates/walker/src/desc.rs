@@ -3,7 +3,7 @@
 //! schema's text.
 
 use mmulab_addr::parse_bytes;
-use mmulab_sets::{Replacement, Ways};
+use mmulab_assoc::{Replacement, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ pub struct WalkCacheDesc {
     /// What reports call it; unique in the machine.
     pub name: String,
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
-    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of guides (it is a cuckoo walk cache): 4 is the one to
-    /// pages of 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
+    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of cuckoo walk tables (it is a cuckoo walk cache): 4 is
+    /// the one to pages of 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
     #[schemars(inner(range(min = 1, max = 6)))]
     pub levels: Vec<u8>,
     /// Entries in all. 0 means that there is none: every walk starts above.

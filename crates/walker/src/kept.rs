@@ -2,7 +2,7 @@
 
 use crate::WalkerError;
 use mmulab_addr::Asid;
-use mmulab_sets::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use mmulab_assoc::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
 
 const KIND_BITS: u32 = 3;
 const ASID_BITS: u32 = 16;

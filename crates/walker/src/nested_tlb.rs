@@ -5,8 +5,8 @@ use crate::{
     kept::{Kept, MAX_KINDS, Name},
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Invalidate, Leaf};
-use mmulab_sets::{Replacement, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

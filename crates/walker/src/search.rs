@@ -9,9 +9,9 @@ use mmulab_pagetable::{Search, Walked};
 type Wanted = (Search, VirtAddr, Access);
 
 impl Walker {
-    /// Searches for the page of `va`. The walk waits for the slowest read of each group, and not at all for guides,
-    /// which are read for the next walk. In a guest, each read's address is translated by itself, at once with the
-    /// others.
+    /// Searches for the page of `va`. The walk waits for the slowest read of each group, and not at all for cuckoo walk
+    /// tables, which are read for the next walk. In a guest, each read's address is translated by itself, at once with
+    /// the others.
     #[inline(never)]
     pub(crate) fn search<B: Below>(
         &mut self,
@@ -22,7 +22,7 @@ impl Walker {
         cycles: &mut u32,
         below: &mut B,
     ) -> Result<Walk, B::Refusal> {
-        *cycles += self.ask_guides(&mut search, cx, va, below);
+        *cycles += self.ask_walk_tables(&mut search, cx, va, below);
         loop {
             let group = search.next(mem);
             if group.is_empty() {
@@ -57,7 +57,7 @@ impl Walker {
                 let mut holders = self.holders[usize::from(learned.level)];
                 while holders != 0 {
                     if let Some(cache) = &mut self.walk_caches[holders.trailing_zeros() as usize] {
-                        cache.keep_guide(cx.format, cx.asid, va, &learned);
+                        cache.keep_walk_table(cx.format, cx.asid, va, &learned);
                     }
                     holders &= holders - 1;
                 }
@@ -81,10 +81,10 @@ impl Walker {
         }
     }
 
-    /// Asks the caches of guides, all at once; how long that takes.
-    fn ask_guides<B: Below>(&mut self, search: &mut Search, cx: WalkContext, va: VirtAddr, below: &mut B) -> u32 {
+    /// Asks the caches of cuckoo walk tables, all at once; how long that takes.
+    fn ask_walk_tables<B: Below>(&mut self, search: &mut Search, cx: WalkContext, va: VirtAddr, below: &mut B) -> u32 {
         let (mut slowest, mut pace) = (0, Pace::Next);
-        for level in search.guides() {
+        for level in search.walk_tables() {
             let mut holders = self.holders[usize::from(level)];
             let mut known = holders == 0;
             while holders != 0 {
@@ -93,15 +93,17 @@ impl Walker {
                 let Some(cache) = &mut self.walk_caches[index] else { continue };
                 slowest = slowest.max(cache.hit_cycles);
                 let cycles = cache.hit_cycles;
-                let Some((line, pa)) = cache.guide(cx.format, level, cx.asid, va).filter(|_| !known) else { continue };
+                let Some((line, pa)) = cache.walk_table(cx.format, level, cx.asid, va).filter(|_| !known) else {
+                    continue;
+                };
                 known = true;
-                search.use_guide(level, &line);
+                search.use_walk_table(level, &line);
                 self.levels[usize::from(level) - 1].from_walk_cache += 1;
                 self.record(StepRecord { level, pa, server: Server::WalkCache(index as u8), cycles, pace }, below);
                 pace = Pace::Together;
             }
             if !known {
-                search.read_guide(level);
+                search.read_walk_table(level);
             }
         }
         slowest

@@ -1,6 +1,6 @@
 //! Page-walk cache (Intel: paging-structure cache): upper-level entries of earlier walks, so that a walk starts nearer
 //! the leaf. In a guest, each entry also keeps the host page of the table below. For hashed tables the cache holds
-//! lines of guides.
+//! lines of cuckoo walk tables.
 //!
 //! ```text
 //! 4-level table, 4 KB page    entries read
@@ -51,7 +51,7 @@ pub struct WalkCache {
     held: Kept<Upper>,
     /// By place, in a guest only: where the tables below were.
     placed: Vec<Placed>,
-    /// By place, of guides to hashed tables only: copies of their lines.
+    /// By place, of cuckoo walk tables to hashed tables only: copies of their lines.
     lines: Vec<[u64; 8]>,
 }
 
@@ -130,14 +130,14 @@ impl WalkCache {
         }
     }
 
-    /// The copy of a guide's line for `va`, used, and where the line was.
-    pub fn guide(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<([u64; 8], PhysAddr)> {
+    /// The copy of a cuckoo walk table's line for `va`, used, and where the line was.
+    pub fn walk_table(&mut self, format: Format, level: u8, asid: Asid, va: VirtAddr) -> Option<([u64; 8], PhysAddr)> {
         let (held, at) = self.lookup(format, level, asid, va)?;
         self.lines.get(at).map(|line| (*line, PhysAddr(held.bits)))
     }
 
-    /// Keeps a copy of a guide's line.
-    pub fn keep_guide(&mut self, format: Format, asid: Asid, va: VirtAddr, learned: &Learned) {
+    /// Keeps a copy of a cuckoo walk table's line.
+    pub fn keep_walk_table(&mut self, format: Format, asid: Asid, va: VirtAddr, learned: &Learned) {
         if self.lines.is_empty() {
             self.lines = vec![[0; 8]; self.held.places()];
         }

@@ -1,9 +1,9 @@
 //! Walks worked out by hand: how many entries are read, and what is written back.
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_frames::PhysMem;
 use mmulab_pagetable::{CuckooDesc, Invalidate, Leaf, Table, TableDesc, TableFrames};
-use mmulab_sets::{Replacement, Ways};
 use mmulab_walker::{CacheRules, Caches, Server, Walk, WalkCacheDesc, WalkContext, Walker, WalkerDesc};
 
 struct Bump(u64);
@@ -164,18 +164,19 @@ fn the_last_entry_of_the_root_is_dropped_like_any_other() {
 }
 
 #[test]
-fn a_search_waits_for_the_slowest_of_each_group_and_not_for_guides() {
-    let desc = CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() };
+fn a_search_waits_for_the_slowest_of_each_group_and_not_for_walk_tables() {
+    let desc = CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() };
     let mut b = Bench::of(&TableDesc::of_cuckoo(desc).unwrap(), vec![walk_cache(&[5]), walk_cache(&[6])]);
     b.map(GIB, PageOrder::P4K, Prot::RW);
     b.map(GIB + (16 << 20), PageOrder::P2M, Prot::RW);
     let cycles = |walk: Walk| match walk {
         Walk::Mapped { cycles, .. } | Walk::Fault { cycles, .. } => cycles - OVERHEAD,
     };
-    // One cycle for the caches, two for the hashes, a hundred for memory: three ways of two sizes, two of two guides.
+    // One cycle for the caches, two for the hashes, a hundred for memory: three ways of two sizes, two of two cuckoo
+    // walk tables.
     let (walk, reads) = b.walk(GIB, Access::Read);
     assert_eq!((cycles(walk), reads), (103, 6 + 4));
-    // The guides are known: 16 MiB of 4 KiB pages alone, then 16 MiB of a 2 MiB page alone.
+    // The cuckoo walk tables are known: 16 MiB of 4 KiB pages alone, then 16 MiB of a 2 MiB page alone.
     let (walk, reads) = b.walk(GIB + 0x800, Access::Write);
     assert_eq!((cycles(walk), reads), (103, 3));
     let (walk, reads) = b.walk(GIB + (16 << 20), Access::Read);
@@ -184,7 +185,8 @@ fn a_search_waits_for_the_slowest_of_each_group_and_not_for_guides() {
     assert_eq!((walked.level, walked.leaf.order, walked.leaf.accessed), (2, PageOrder::P2M, true));
     let leaf = b.table.lookup(&b.mem, VirtAddr::new(GIB).vpn()).unwrap().1;
     assert!(leaf.accessed && leaf.dirty);
-    // A page that came since: nothing is where the guide says, and all else is read, guides too.
+    // A page that came since: nothing is where the cuckoo walk table says, and all else is read, cuckoo walk tables
+    // too.
     b.map(GIB + (18 << 20), PageOrder::P4K, Prot::R);
     let (walk, reads) = b.walk(GIB + (18 << 20), Access::Read);
     assert_eq!((cycles(walk), reads), (103 + 102, 1 + 5 + 4));

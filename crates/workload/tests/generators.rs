@@ -8,6 +8,7 @@ fn small(name: &str) -> String {
     let keys = match name {
         "gups" => "footprint=1M&updates=20000",
         "sequential" | "stride" | "zipf" | "sparse" => "footprint=1M&references=20000",
+        "first-touch" => "footprint=128M&touches=20000",
         "pointer-chase" => "footprint=1000K&references=20000",
         "btree" => "elements=5000&lookups=2000",
         "hashjoin" => "inner=4096&outer=3000",
@@ -75,7 +76,7 @@ fn is_shared(name: &str) -> bool {
 #[test]
 fn threads_take_the_rounds_in_turn() {
     let shared: Vec<_> = NAMES.iter().filter(|name| is_shared(name)).copied().collect();
-    let stretches = ["gups", "sequential", "stride", "zipf", "sparse", "btree", "hashjoin", "xsbench"];
+    let stretches = ["gups", "sequential", "stride", "first-touch", "zipf", "sparse", "btree", "hashjoin", "xsbench"];
     let turns = ["ycsb", "tpcc", "bfs", "pagerank", "graphchi", "canneal", "streamcluster"];
     assert!(NAMES.iter().all(|n| shared.contains(n) == (stretches.contains(n) || turns.contains(n))), "{shared:?}");
     for name in shared {

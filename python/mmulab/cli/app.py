@@ -18,6 +18,7 @@ from mmulab.cli import (
     docs,
     elf,
     explain,
+    leshy,
     microbench,
     pages,
     probe,
@@ -40,7 +41,7 @@ INTERRUPTED = 130
 click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
-        {"name": "Its steps", "commands": ["record", "trace", "run", "explain"]},
+        {"name": "Its steps", "commands": ["record", "trace", "run", "explain", "leshy"]},
         {"name": "Experiments", "commands": ["microbench", "contiguity", "pages", "reproduce"]},
         {"name": "This computer", "commands": ["try", "probe"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
@@ -65,6 +66,7 @@ for command in (
     trace.trace,
     run.run,
     explain.explain,
+    leshy.command,
     contiguity.command,
     pages.command,
     microbench.microbench,

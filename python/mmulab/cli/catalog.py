@@ -16,6 +16,9 @@ from mmulab.cli.named import NamedGroup
 from mmulab.cli.ranges import range_text
 from mmulab.tables import WIDE, plain
 
+# A machine whose page table has what any policy may ask for, such as the contiguous bit.
+ANY_POLICY = "neoverse-n1"
+
 
 def _listing(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
@@ -41,16 +44,16 @@ def _table(rows: list[dict[str, Any]], with_files: bool) -> Table:
 
 
 def _show(kind: str, name: str, rows: list[dict[str, Any]], as_json: bool, whole: bool) -> None:
+    # What is shown is the half that was asked for.
+    job = engine.Job(name, "linux-4k") if kind == "machine" else engine.Job(ANY_POLICY, name)
     if as_json:
-        # Any pair resolves: what is shown is the half that was asked for.
-        job = engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name)
         print_json(engine.resolve(job)[kind])
         return
     found = {row["name"]: row.get("path") for row in rows}
     path = Path(name) if "/" in name or name.endswith(".toml") else Path(str(found.get(name) or ""))
     if not path.is_file():
         # Let the engine word the error: it knows the nearest name.
-        engine.resolve(engine.Job(name, "linux-4k") if kind == "machine" else engine.Job("skylake-e3-1240v5", name))
+        engine.resolve(job)
         raise UserError(f"{name}: no such {kind}\nhint: `mmulab {kind}s list` lists what there is")
     text = engine.whole_file(kind, name) if whole else path.read_text(encoding="utf-8")
     out = console.out()
@@ -168,11 +171,27 @@ def _compared(rows: list[dict[str, Any]]) -> Table:
     """A row for each policy, with the columns by which papers compare them."""
     table = plain()
     table.add_column("policy", no_wrap=True)
-    for title in ("fault sizes", "allocation", "promotes to", "how", "hints", "virtualised"):
+    for title in (
+        "transparent",
+        "fault sizes",
+        "allocation",
+        "translations",
+        "promotes to",
+        "how",
+        "hints",
+        "virtualised",
+    ):
         table.add_column(title)
     for row in rows:
-        cells = [", ".join(row["fault_sizes"]), row["allocation"], ", ".join(row["promotion_sizes"]) or "-"]
-        table.add_row(row["name"], *cells, "; ".join(row["promotion"]) or "-", row["hints"], row["virtualised"])
+        cells = [
+            "yes" if row["transparent"] else "no",
+            ", ".join(row["fault_sizes"]),
+            row["allocation"],
+            ", ".join(row["translation_sizes"]),
+            ", ".join(row["promotion_sizes"]) or "-",
+            "; ".join(row["promotion"]) or "-",
+        ]
+        table.add_row(row["name"], *cells, row["hints"], row["virtualised"])
     return table
 
 

@@ -38,7 +38,11 @@ def docs(ctx: click.Context, directory: Path) -> None:
         "results.md": _results(),
         "explain.md": _explain(),
     }
-    schemas = {"result.schema.json": engine.result_schema(), "explain.schema.json": engine.explain_schema()}
+    schemas = {
+        "result.schema.json": engine.result_schema(),
+        "explain.schema.json": engine.explain_schema(),
+        "hints.schema.json": engine.hints_schema(),
+    }
     for name, text in pages.items():
         write_text(directory / name, NOTE + text.rstrip("\n") + "\n")
     for name, schema in schemas.items():

@@ -1,5 +1,6 @@
 """`mmulab run`: one machine, one policy, one trace."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,23 @@ from mmulab.tables import print_perf, print_result
 @click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
 @click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
 @click.option(
+    "--fault-latency",
+    is_flag=True,
+    help="Keep the time of every page fault, by kind and size: its distribution, and what it is made of.",
+)
+@click.option(
     "--misses",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Also write the references that the TLBs did not serve to FILE (.mmt or .mmtx): a trace to walk again, "
     "without TLBs, under other page tables.",
+)
+@click.option(
+    "--hints",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Give the kernel the page sizes that `mmulab leshy --out FILE` selected, as the program maps the memory. "
+    'Policies with hints.from = "page-sizes" obey them.',
 )
 @check_option
 @guest_options
@@ -58,8 +71,10 @@ def run(
     perf_names: bool,
     profile: bool,
     touched: bool,
+    fault_latency: bool,
     check: str | None,
     misses: Path | None,
+    hints: Path | None,
     **others: Any,
 ) -> None:
     """Run a trace on MACHINE (a name that `mmulab machines` lists, or a TOML file) and count.
@@ -67,7 +82,10 @@ def run(
     Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
     """
     vms = tuple(existing_trace(vm) for vm in others["vms"])
-    options = options_of(others, profile=profile, touched=touched, check=check, vms=vms, quantum=others["quantum"])
+    own = {"profile": profile, "touched": touched, "fault_latency": fault_latency}
+    options = options_of(others, **own, check=check, vms=vms, quantum=others["quantum"])
+    if hints is not None:
+        options = replace(options, reshape={**(options.reshape or {}), "hints": engine.hints(str(hints))})
     job = engine.Job(machine, policy, guest_sets(others) + sets, others["host_policy"])
     with console.progress("running", options.max_instructions) as on_progress:
         if misses is None:

@@ -57,7 +57,7 @@ class TakesTraceOrProgram(TakesProgram):
 @click.option(
     "--policies",
     type=Names(),
-    help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_POLICIES)}.",
+    help=f"Names or TOML files, or 'all' that each machine can run. Default: {', '.join(DEFAULT_POLICIES)}.",
     shell_complete=completion.policies,
 )
 @set_option

@@ -42,7 +42,7 @@ MOST_AHEAD = 64
 ALONE = 1.5
 # Scattered pages up to this share are as good as none.
 SCATTERED = 0.01
-# Ways of the one set that `full` is, at most (crates/sets).
+# Ways of the one set that `full` is, at most (crates/assoc).
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
 PAGES = ("plain", "zen")

@@ -3,6 +3,8 @@
 from typing import Any
 
 from mmulab.reproduce.compendia import experiments as compendia
+from mmulab.reproduce.elastic import experiments as elastic
+from mmulab.reproduce.leshy.experiments import LESHY
 from mmulab.reproduce.mix import experiments as mix
 from mmulab.reproduce.pte_coalescing import experiments as pte_coalescing
 from mmulab.reproduce.shared.experiment import Experiment
@@ -16,9 +18,12 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     mix.MIX_TLBS,
     mix.MIX_SETS,
     mix.GPU_TLBS,
+    LESHY,
     compendia.FIGURE_15,
     compendia.THRESHOLDS,
     compendia.SPEEDUP,
+    elastic.FAULT_LATENCY,
+    elastic.SYSTEMS,
     TOGETHER,
     SPEEDUPS,
     FORECAST,

@@ -31,9 +31,12 @@ class Plan:
         sets: tuple[str, ...],
         options: engine.Options,
     ) -> "Plan":
-        """A plan out of what the user gave: `all` means all there are; the baseline is always among them."""
+        """A plan out of what the user gave: `all` means all there are, of policies all that each machine can run; the
+        baseline is always among them."""
         chosen = _all(machines, engine.machines, DEFAULT_MACHINES)
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
+        if policies == ("all",):
+            under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))
         for what, names in (("machine", chosen), ("policy", under)):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
@@ -72,6 +75,17 @@ def _refuse_equal_names(what: str, given: int, names: set[str]) -> None:
             f"two {what} files say the same name: {', '.join(sorted(names))} are all there are\n"
             f"hint: give each {what} file a `name` of its own"
         )
+
+
+def _can_run(machine: str, policy: str) -> bool:
+    """Whether the machine's page table has what the policy sets: entries with a contiguous bit."""
+    try:
+        engine.resolve(engine.Job(machine, policy))
+    except UserError as error:
+        if "contiguous.bit" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _all(given: tuple[str, ...] | None, known: Any, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def hashed(random: Random) -> dict[str, Any]:
             "shrink": random.choice([0.0, 0.125]),
             "moves": random.choice([1, 2, 4]),
             "kicks": random.choice([4, 32]),
-            "guides": [],
+            "walk_tables": [],
         },
     }
 

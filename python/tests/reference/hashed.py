@@ -1,6 +1,6 @@
 """Page tables found by hashing, as docs/concepts/page-tables.md has them: pages by number, and where their lines lie.
 
-Memory is always found in one block for each way, and elastic cuckoo tables have no guides.
+Memory is always found in one block for each way, and elastic cuckoo tables have no cuckoo walk tables.
 """
 
 from __future__ import annotations

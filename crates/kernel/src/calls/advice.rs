@@ -3,7 +3,8 @@
 use super::populate::fill;
 use crate::FaultError;
 use crate::manager::Manager;
-use crate::report::counts::EventError;
+use crate::report::counts::{EventError, EventKind, Refusal};
+use crate::space::hints::SizeHint;
 use crate::space::range::PageRange;
 use crate::space::vma::HugeAdvice;
 use crate::space::{AddressSpace, Cx};
@@ -18,6 +19,11 @@ pub(super) fn advise(
     advice: Advice,
 ) -> Result<Result<(), EventError>, FaultError> {
     if pages.start == pages.end {
+        return Ok(Ok(()));
+    }
+    if let Advice::PageSize(size) = advice {
+        // A hint is for addresses, so that it can come before there is a mapping.
+        take_hint(manager, space, cx, SizeHint { start: pages.start, end: pages.end, size });
         return Ok(Ok(()));
     }
     let has_hole = space.vmas.first_hole(pages.start, pages.end) < pages.end;
@@ -56,9 +62,26 @@ pub(super) fn advise(
                 }
             }
         }
-        Advice::Other(_) => {}
+        Advice::PageSize(_) | Advice::Other(_) => {}
     }
     Ok(if has_hole { Err(EventError::NoMemory) } else { Ok(()) })
+}
+
+/// Keeps a hint of a page size, or counts why not.
+pub(super) fn take_hint(manager: &impl Manager, space: &mut AddressSpace, cx: &mut Cx, hint: SizeHint) {
+    let why = if manager.hint_sizes().is_empty() {
+        Refusal::HintIgnored
+    } else if !manager.hint_sizes().contains(&hint.size) {
+        Refusal::HintSize
+    } else if hint.block_from(hint.start).is_none() {
+        Refusal::HintTooSmall
+    } else {
+        let replaced = space.hints.add(hint, manager.hints_guide_faults());
+        cx.counts.events.add(EventKind::HintTaken, 1);
+        cx.counts.events.add(EventKind::HintReplaced, replaced);
+        return;
+    };
+    cx.refuse(why, hint.start);
 }
 
 fn advise_huge(space: &mut AddressSpace, cx: &mut Cx, pages: PageRange, advice: HugeAdvice) -> Result<(), FaultError> {

@@ -6,7 +6,7 @@ use super::layout::identity;
 use super::populate::fill;
 use crate::clock::Due;
 use crate::kernel::Kernel;
-use crate::report::counts::{EventError, Happening};
+use crate::report::counts::{EventError, EventKind};
 use crate::report::region::{Identity, Prot3, RegionKind};
 use crate::space::range::PageRange;
 use crate::space::vma::{Back, Vma};
@@ -19,24 +19,24 @@ impl Kernel {
     pub(crate) fn obey(
         &mut self,
         mem: &mut PhysMem,
-        who: Actor,
+        actor: Actor,
         event: &Event,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<(), KernelError> {
         match event {
             Event::Switch { pid, .. } => {
-                let slot = self.slot_or_new(mem, *pid, None, fx)?;
+                let slot = self.slot_or_new(mem, *pid, None, effects)?;
                 let cpu = self.cpu();
                 let before = self.on[cpu].pid.replace(*pid);
                 self.shared
                     .memory
                     .work
                     .add(WorkKind::SpaceSwitch, u64::from(before.is_some_and(|before| before != *pid)));
-                self.tag(slot, fx);
+                self.tag(slot, effects);
                 return Ok(());
             }
             Event::Tick => {
-                return self.wake(mem, Due::All, fx);
+                return self.wake(mem, Due::All, effects);
             }
             Event::Pin { .. }
             | Event::Invlpg { .. }
@@ -48,7 +48,7 @@ impl Kernel {
             | Event::Free { .. } => return Ok(()),
             _ => {}
         }
-        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
+        let slot = self.slot_or_new(mem, actor.pid, None, effects)?;
         self.shared.memory.work.add(WorkKind::Syscall, 1);
         // Each makes at most two mappings more: to count them all is only worth it now and then.
         self.obeyed += 1;
@@ -57,20 +57,20 @@ impl Kernel {
         }
         let done = match event {
             Event::Mmap { addr, len, prot, flags, backing } => {
-                self.mmap(mem, slot, who.pid, (*addr, *len), *prot, flags, backing, fx)?
+                self.mmap(mem, slot, actor.pid, (*addr, *len), *prot, flags, backing, effects)?
             }
-            Event::Munmap { addr, len } => self.munmap(mem, slot, who.pid, *addr, *len, fx)?,
+            Event::Munmap { addr, len } => self.munmap(mem, slot, actor.pid, *addr, *len, effects)?,
             Event::Mprotect { addr, len, prot } => {
-                self.shared.counts.happenings.add(Happening::Mprotect, 1);
-                let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+                self.shared.counts.events.add(EventKind::Mprotect, 1);
+                let (_, space, mut cx) = self.at_work(mem, effects, slot, actor.pid);
                 match PageRange::exact(space, *addr, *len) {
                     Ok(pages) => space.mprotect(&mut cx, pages, *prot)?,
                     Err(error) => Err(error),
                 }
             }
             Event::Mremap { old, old_len, new, new_len, keep_old } => {
-                self.shared.counts.happenings.add(Happening::Mremap, 1);
-                let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+                self.shared.counts.events.add(EventKind::Mremap, 1);
+                let (_, space, mut cx) = self.at_work(mem, effects, slot, actor.pid);
                 let from = PageRange::exact(space, *old, *old_len);
                 let to = PageRange::exact(space, *new, *new_len);
                 match (from, to) {
@@ -78,19 +78,22 @@ impl Kernel {
                     (Err(error), _) | (_, Err(error)) => Err(error),
                 }
             }
-            Event::Madvise { addr, len, advice } => self.madvise(mem, slot, who.pid, *addr, *len, *advice, fx)?,
-            Event::Brk { start, end } => self.brk(mem, slot, who.pid, *start, *end, fx)?,
-            Event::Fork { child, shares_memory } => self.fork(mem, slot, who.pid, *child, *shares_memory, fx)?,
+            Event::Madvise { addr, len, advice } => {
+                self.madvise(mem, slot, actor.pid, *addr, *len, *advice, effects)?
+            }
+            Event::Brk { start, end } => self.brk(mem, slot, actor.pid, *start, *end, effects)?,
+            Event::Fork { child, shares_memory } => self.fork(mem, slot, actor.pid, *child, *shares_memory, effects)?,
             Event::Exec { path } => {
-                self.shared.counts.happenings.add(Happening::Exec, 1);
-                self.leave(mem, who.pid, fx);
-                let program = self.shared.regions.program(who.pid, path);
-                self.slot_or_new(mem, who.pid, Some(program), fx)?;
+                self.shared.counts.events.add(EventKind::Exec, 1);
+                self.leave(mem, actor.pid, effects);
+                let program = self.shared.regions.program(actor.pid, path);
+                self.slot_or_new(mem, actor.pid, Some(program), effects)?;
                 Ok(())
             }
             Event::Exit { .. } => {
-                self.shared.counts.happenings.add(Happening::Exit, 1);
-                self.leave(mem, who.pid, fx);
+                self.shared.counts.events.add(EventKind::Exit, 1);
+                self.leave(mem, actor.pid, effects);
+                self.loaded.remove(&actor.pid);
                 Ok(())
             }
             Event::Clone { .. } | Event::ExitThread => Ok(()),
@@ -106,7 +109,7 @@ impl Kernel {
             | Event::Free { .. } => Ok(()),
         };
         if let Err(error) = done {
-            self.fail(error, fx);
+            self.fail(error, effects);
         }
         Ok(())
     }
@@ -121,13 +124,13 @@ impl Kernel {
         prot: Prot,
         flags: &MapFlags,
         backing: &Backing,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        self.shared.counts.happenings.add(Happening::Mmap, 1);
+        self.shared.counts.events.add(EventKind::Mmap, 1);
         let pool = self.shared.memory.pool.as_ref().map(|p| p.order);
         let hugetlb = flags.hugetlb.filter(|&order| pool == Some(order));
         if flags.hugetlb.is_some() && hugetlb.is_none() {
-            self.fail(EventError::NoPool, fx);
+            self.fail(EventError::NoPool, effects);
         }
         let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
         let mut pages = match PageRange::around(space, addr, len) {
@@ -143,7 +146,7 @@ impl Kernel {
                 None => return Ok(Err(EventError::Invalid)),
             }
         }
-        let cleared = self.clear_out(mem, slot, pid, pages, fx)?;
+        let cleared = self.clear_out(mem, slot, pid, pages, effects)?;
         if cleared.is_err() {
             return Ok(cleared);
         }
@@ -168,12 +171,12 @@ impl Kernel {
             Backing::Anon => {}
         }
         let identity = identity(flags, backing, prot, pages.start);
-        let (manager, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);
         space.lay(&mut cx, pages, vma, &identity);
         if flags.populate {
             let is_short = fill(manager, space, &mut cx, pages).is_err();
             if is_short {
-                self.fail(EventError::PopulateShort, fx);
+                self.fail(EventError::PopulateShort, effects);
             }
         }
         Ok(Ok(()))
@@ -186,12 +189,12 @@ impl Kernel {
         pid: Pid,
         addr: VirtAddr,
         len: u64,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        self.shared.counts.happenings.add(Happening::Munmap, 1);
+        self.shared.counts.events.add(EventKind::Munmap, 1);
         let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
         match PageRange::exact(space, addr, len) {
-            Ok(pages) if len > 0 => self.clear_out(mem, slot, pid, pages, fx),
+            Ok(pages) if len > 0 => self.clear_out(mem, slot, pid, pages, effects),
             _ => Ok(Err(EventError::Invalid)),
         }
     }
@@ -203,9 +206,9 @@ impl Kernel {
         slot: usize,
         pid: Pid,
         pages: PageRange,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        let (_, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        let (_, space, mut cx) = self.at_work(mem, effects, slot, pid);
         if space.cuts_hugetlb(pages) {
             return Ok(Err(EventError::Invalid));
         }
@@ -227,10 +230,10 @@ impl Kernel {
         addr: VirtAddr,
         len: u64,
         advice: Advice,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        self.shared.counts.happenings.add(Happening::Madvise, 1);
-        let (manager, space, mut cx) = self.at_work(mem, fx, slot, pid);
+        self.shared.counts.events.add(EventKind::Madvise, 1);
+        let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);
         let pages = match PageRange::exact(space, addr, len) {
             Ok(pages) => pages,
             Err(error) => return Ok(Err(error)),
@@ -246,17 +249,17 @@ impl Kernel {
     pub fn map_implicit(
         &mut self,
         mem: &mut PhysMem,
-        who: Actor,
+        actor: Actor,
         va: VirtAddr,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<(), KernelError> {
-        let slot = self.slot_or_new(mem, who.pid, None, fx)?;
+        let slot = self.slot_or_new(mem, actor.pid, None, effects)?;
         let size = self.shared.limits.implicit_vma;
-        let (_, space, mut cx) = self.at_work(mem, fx, slot, who.pid);
+        let (_, space, mut cx) = self.at_work(mem, effects, slot, actor.pid);
         // The last page of all stays free, so that every range has an end.
         let top = !(BASE_BYTES - 1);
         if !space.is_canonical(va.raw()) || va.raw() >= top {
-            return Err(FaultError::Unmapped { pid: who.pid, va }.into());
+            return Err(FaultError::Unmapped { pid: actor.pid, va }.into());
         }
         let mut start = va.raw() & !(size - 1);
         let mut end = start.saturating_add(size).min(top);
@@ -272,7 +275,7 @@ impl Kernel {
         let all = Prot::RW.with(Prot::X);
         let identity = Identity { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(all.bits()), origin: 0 };
         space.lay(&mut cx, PageRange { start, end }, Vma::anon(all), &identity);
-        self.shared.counts.happenings.add(Happening::Implicit, 1);
+        self.shared.counts.events.add(EventKind::Implicit, 1);
         Ok(())
     }
 }

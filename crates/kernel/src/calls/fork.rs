@@ -1,7 +1,7 @@
 //! fork(2) and vfork(2), and the limits on what they multiply.
 
 use crate::kernel::Kernel;
-use crate::report::counts::{EventError, Happening};
+use crate::report::counts::{EventError, EventKind};
 use crate::{Effects, KernelError};
 use mmulab_addr::Pid;
 use mmulab_frames::PhysMem;
@@ -23,9 +23,9 @@ impl Kernel {
         pid: Pid,
         child: Pid,
         shares_memory: bool,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        self.shared.counts.happenings.add(Happening::Fork, 1);
+        self.shared.counts.events.add(EventKind::Fork, 1);
         if self.slot(child).is_some() {
             return Ok(Err(EventError::Invalid));
         }
@@ -40,15 +40,15 @@ impl Kernel {
         let copy = self.new_space(mem, child, program)?;
         self.enter(child, copy);
         if !self.tagless {
-            self.tag(copy, fx);
+            self.tag(copy, effects);
         }
         let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
-        let (_, parent, mut cx) = self.at_work(mem, fx, slot, pid);
+        let (_, parent, mut cx) = self.at_work(mem, effects, slot, pid);
         let copied = parent.copy_to(&mut cx, &mut space);
         self.spaces[copy] = Some(space);
         if copied.is_err() {
             // As `dup_mmap` that fails: the child never was.
-            self.leave(mem, child, fx);
+            self.leave(mem, child, effects);
         }
         copied?;
         Ok(Ok(()))

@@ -2,7 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::manager::Manager;
-use crate::report::counts::{EventError, Happening};
+use crate::report::counts::{EventError, EventKind};
 use crate::report::region::{Identity, Prot3, RegionKind};
 use crate::space::range::PageRange;
 use crate::space::vma::Vma;
@@ -19,9 +19,9 @@ impl Kernel {
         pid: Pid,
         start: VirtAddr,
         end: VirtAddr,
-        fx: &mut Effects,
+        effects: &mut Effects,
     ) -> Result<Result<(), EventError>, KernelError> {
-        self.shared.counts.happenings.add(Happening::Brk, 1);
+        self.shared.counts.events.add(EventKind::Brk, 1);
         let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
         let Some(len) = end.raw().checked_sub(start.raw()) else { return Ok(Err(EventError::Invalid)) };
         let wanted = match PageRange::around(space, start, len) {
@@ -33,12 +33,12 @@ impl Kernel {
         let (heap_start, heap_end) = space.heap.unwrap_or((first, first));
         let goal = if wanted.end > heap_start { self.manager.heap_end(wanted.end) } else { heap_start };
         if goal < heap_end {
-            let cleared = self.clear_out(mem, slot, pid, PageRange { start: goal, end: heap_end }, fx)?;
+            let cleared = self.clear_out(mem, slot, pid, PageRange { start: goal, end: heap_end }, effects)?;
             if cleared.is_err() {
                 return Ok(cleared);
             }
         } else if goal > heap_end {
-            let (_, space, mut cx) = self.at_work(mem, fx, slot, pid);
+            let (_, space, mut cx) = self.at_work(mem, effects, slot, pid);
             // What the policy adds beyond the program's wish gives way to other mappings.
             let room = space.vmas.over(heap_end, goal).next().map_or(goal, |s| s.start);
             let fits = |space| PageRange::around(space, VirtAddr::new(heap_start), room - heap_start).is_ok();

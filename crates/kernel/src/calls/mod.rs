@@ -4,5 +4,6 @@ mod advice;
 mod events;
 mod fork;
 mod heap;
+pub(crate) mod hints;
 mod layout;
 mod populate;

@@ -3,7 +3,7 @@
 use crate::manager::Manager;
 use crate::space::range::PageRange;
 use crate::space::{AddressSpace, Cx, Found};
-use crate::{FaultError, Told};
+use crate::{FaultError, Note};
 use mmulab_addr::{Access, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
@@ -29,7 +29,7 @@ pub(super) fn fill(
         };
         at = (at & !(step.bytes() - 1)) + step.bytes();
     }
-    if cx.fx.narrate {
+    if cx.effects.narrate {
         tell_populated(space, cx, pages);
     }
     Ok(())
@@ -63,5 +63,5 @@ fn tell_populated(space: &AddressSpace, cx: &mut Cx, pages: PageRange) {
 
 fn tell_run(cx: &mut Cx, (va, leaf, pages): (u64, Leaf, u64)) {
     let Leaf { order: size, pfn, prot, .. } = leaf;
-    cx.tell(|| Told::Populated { va: VirtAddr::new(va), size, pages, pfn, prot });
+    cx.tell(|| Note::Populated { va: VirtAddr::new(va), size, pages, pfn, prot });
 }

@@ -2,7 +2,7 @@
 
 use super::Freebsd;
 use crate::FaultError;
-use crate::report::counts::Happening;
+use crate::report::counts::EventKind;
 use crate::space::range::PageRange;
 use crate::space::{AddressSpace, Cx, Gather};
 use mmulab_addr::{BASE_BYTES, PageOrder, VirtAddr};
@@ -19,7 +19,7 @@ impl Freebsd {
         pages: PageRange,
     ) -> Result<(), FaultError> {
         if !self.desc.madv_free {
-            cx.counts.happenings.add(Happening::FreeSuppressed, 1);
+            cx.counts.events.add(EventKind::FreeSuppressed, 1);
             return Ok(());
         }
         for (start, end) in space.parts(pages, |vma| vma.is_anon()) {

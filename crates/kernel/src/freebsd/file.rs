@@ -5,10 +5,10 @@ use crate::memory::cache::ObjectId;
 use crate::memory::objects::Objects;
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
-use crate::report::counts::{FaultKind, Happening};
+use crate::report::counts::{EventKind, FaultKind};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx, Found, Gather};
-use crate::{Fault, FaultError, PageCache, Told, Wanted, WorkKind};
+use crate::{Fault, FaultError, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 
@@ -115,8 +115,8 @@ impl Freebsd {
         }
         let pages = window.behind + window.ahead + 1;
         cx.work(WorkKind::ReadBytes, pages * BASE_BYTES);
-        cx.counts.happenings.add(Happening::PagesRead, pages);
-        cx.tell(|| Told::Read { page: page - window.behind, pages });
+        cx.counts.events.add(EventKind::PagesRead, pages);
+        cx.tell(|| Note::Read { page: page - window.behind, pages });
         Ok((pfn, Some(window)))
     }
 
@@ -151,8 +151,8 @@ impl Freebsd {
             }
         }
         if mapped > 0 {
-            cx.counts.happenings.add(Happening::FaultAround, u64::from(mapped));
-            cx.tell(|| Told::Around { va: VirtAddr::new(at), pages: u64::from(mapped) });
+            cx.counts.events.add(EventKind::FaultAround, u64::from(mapped));
+            cx.tell(|| Note::Around { va: VirtAddr::new(at), pages: u64::from(mapped) });
         }
         Ok(mapped)
     }
@@ -201,7 +201,7 @@ impl Freebsd {
         cx.memory.share(head, order);
         let leaf = AddressSpace::leaf(vma, head, order, vma.prot.without(Prot::W), false);
         space.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
-        cx.counts.happenings.add(Happening::SuperpageMapped, 1);
+        cx.counts.events.add(EventKind::SuperpageMapped, 1);
         Ok(Some(order))
     }
 

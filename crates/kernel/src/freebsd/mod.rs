@@ -105,6 +105,14 @@ impl Manager for Freebsd {
         AdviceFlush::Mapping
     }
 
+    fn hint_sizes(&self) -> &[PageOrder] {
+        &[]
+    }
+
+    fn hints_guide_faults(&self) -> bool {
+        false
+    }
+
     /// The advice divides mappings, as it does in the trace's kernel; no decision looks at it.
     fn takes_hints(&self) -> bool {
         true

@@ -1,26 +1,33 @@
 //! Linux put together of the parts that a policy file describes.
 
 use super::Linux;
-use super::compaction::Compaction;
 use super::desc::{Defrag, HugeZeroWrite, HugetlbDesc, LinuxDesc, ThpDesc, ThpEnabled};
-use super::khugepaged::Khugepaged;
 use crate::KernelError;
 use crate::desc::PolicyDesc;
 use crate::memory::Memory;
 use crate::parts::check;
+use crate::parts::contiguous::Contiguous;
+use crate::parts::daemon::{DaemonKind, DaemonSettings, Daemons, Served};
 use crate::parts::demotion::DemotionKind;
 use crate::parts::desc::PromotionTime;
-use crate::parts::fault_size::{FaultSizes, Listed, Pool, Thp};
+use crate::parts::fault_size::{ByReach, FaultSizes, Listed, Pool, Thp};
 use crate::parts::hints::HintSource;
 use crate::parts::placement::{Buddy, Placements};
 use crate::parts::promotion::{InPlace, Promotions};
+use crate::parts::reclaim::{AtEnd, Reclaims};
 use crate::parts::traits::{Hints, MapSize};
 use crate::parts::zeroing::ZeroingDesc;
+use crate::space::compaction::Compaction;
 use mmulab_addr::{BASE_BYTES, Bytes, PageOrder, show_bytes};
+use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 
 fn wrong(key: impl Into<String>, message: impl Into<String>) -> KernelError {
     KernelError::Description { key: key.into(), message: message.into() }
+}
+
+fn contiguous(desc: &PolicyDesc, table: &TableDesc) -> Contiguous {
+    desc.contiguous.as_ref().map(|part| Contiguous::new(part.bit, table)).unwrap_or_default()
 }
 
 impl Linux {
@@ -33,12 +40,16 @@ impl Linux {
             promotion: Promotions::Never,
             zeroing: (&ZeroingDesc::default()).into(),
             demotion: DemotionKind::default(),
+            reclaim: Reclaims::AtEnd(AtEnd),
+            contiguous: Contiguous::default(),
             hints: HintSource::default(),
+            hint_sizes: Vec::new(),
+            hints_guide_faults: false,
             keeps_huge: false,
             collapses: false,
             defrag: Defrag::Never,
             compaction: Compaction::default(),
-            khugepaged: None,
+            daemon: None,
         }
     }
 
@@ -46,12 +57,15 @@ impl Linux {
     ///
     /// # Errors
     /// Sizes that no huge page can have, limits beyond a region, or no such leaf.
-    pub fn thp(desc: &LinuxDesc, thp: &ThpDesc, table: &TableDesc) -> Result<Self, KernelError> {
+    pub fn thp(desc: &PolicyDesc, thp: &ThpDesc, table: &TableDesc) -> Result<Self, KernelError> {
+        check::contiguous(desc, table).map_err(|(key, message)| wrong(key, message))?;
         let huge = MapSize::leaf(table, PageOrder::P2M)
             .ok_or_else(|| wrong("kind", "linux-thp maps pages of 2M, which the machine's page table has none of"))?;
-        let part = Thp::new(thp, desc.zero_page, huge)?;
-        let daemon = thp.khugepaged.clone().map(|daemon| Khugepaged::new(daemon, part.enabled())).transpose();
-        let khugepaged = daemon.map_err(|(key, message)| match key {
+        let part = Thp::new(thp, desc.linux.zero_page, huge)?;
+        let daemon = thp.khugepaged.as_ref();
+        let settings = |desc| DaemonSettings { desc, enabled: part.enabled(), served: Served::default() };
+        let daemon = daemon.map(|desc| Daemons::new(DaemonKind::Khugepaged, &settings(desc))).transpose();
+        let daemon = daemon.map_err(|(key, message)| match key {
             "" => wrong("thp.khugepaged", message),
             key => wrong(format!("thp.khugepaged.{key}"), message),
         })?;
@@ -60,8 +74,9 @@ impl Linux {
             keeps_huge: thp.zero_page_write == HugeZeroWrite::Huge,
             collapses: true,
             defrag: thp.defrag,
-            khugepaged,
-            ..Self::base(desc)
+            daemon,
+            contiguous: contiguous(desc, table),
+            ..Self::base(&desc.linux)
         })
     }
 
@@ -86,8 +101,8 @@ impl Linux {
     ///
     /// # Errors
     /// Parts that contradict each other, the page table, or the memory.
-    pub fn parts(desc: &PolicyDesc, table: &TableDesc, memory_bytes: u64) -> Result<Self, KernelError> {
-        check::check(desc, table, memory_bytes).map_err(|(key, message)| wrong(key, message))?;
+    pub fn parts(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<Self, KernelError> {
+        check::check(desc, table, memory).map_err(|(key, message)| wrong(key, message))?;
         let fault = desc.fault.clone().unwrap_or_default();
         let promotion = desc.promotion.clone().unwrap_or_default();
         let hints = desc.hints.as_ref().map(|hints| hints.from).unwrap_or_default();
@@ -95,7 +110,11 @@ impl Linux {
             true => FaultSizes::Base,
             false => {
                 let sizes = fault.sizes.iter().map(|&size| MapSize::best(table, size)).collect();
-                FaultSizes::Listed(Listed::new(sizes, fault.enabled, desc.linux.zero_page))
+                let listed = Listed::new(sizes, fault.enabled, desc.linux.zero_page);
+                match fault.reach {
+                    Some(reach) => FaultSizes::ByReach(ByReach::new(listed, reach.0)),
+                    None => FaultSizes::Listed(listed),
+                }
             }
         };
         let full = promotion.size.base_pages() as u32;
@@ -107,8 +126,11 @@ impl Linux {
             PromotionTime::Threshold => Promotions::InPlace(in_place(promotion.threshold.unwrap_or(full))),
         };
         let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
-        let daemon = daemon.map(|daemon| Khugepaged::new(daemon, promotion.enabled)).transpose();
-        let khugepaged = daemon.map_err(|(key, message)| match key {
+        let served = promotion.serves.unwrap_or_default();
+        let settings = |desc| DaemonSettings { desc, enabled: promotion.enabled, served };
+        let daemon = daemon.as_ref();
+        let daemon = daemon.map(|desc| Daemons::new(promotion.by.unwrap_or_default(), &settings(desc))).transpose();
+        let daemon = daemon.map_err(|(key, message)| match key {
             "" => wrong("promotion.daemon", message),
             key => wrong(format!("promotion.daemon.{key}"), message),
         })?;
@@ -118,12 +140,23 @@ impl Linux {
             zeroing: (&desc.zeroing.clone().unwrap_or_default()).into(),
             promotion: at_faults,
             demotion: desc.demotion.as_ref().map(|demotion| demotion.when).unwrap_or_default(),
+            reclaim: Reclaims::new(&desc.reclaim.clone().unwrap_or_default(), memory.bytes() / BASE_BYTES),
+            contiguous: contiguous(desc, table),
             hints,
+            hint_sizes: if hints.takes_sizes() { hint_sizes(table) } else { Vec::new() },
+            hints_guide_faults: desc.hints.as_ref().is_some_and(|hints| hints.at_faults),
             collapses: hints.obeys_program() && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
-            khugepaged,
+            daemon,
             ..Self::base(&desc.linux)
         })
     }
+}
+
+/// The sizes that hints may name: base pages, and what a page table with or without leaves of 2 MiB can be made of.
+fn hint_sizes(table: &TableDesc) -> Vec<PageOrder> {
+    let sizes = [PageOrder::P4K, PageOrder::P64K, PageOrder::P2M, PageOrder::P32M];
+    let most = if table.has_leaf(PageOrder::P2M) { PageOrder::P32M } else { PageOrder::P64K };
+    sizes.into_iter().filter(|&size| size <= most).collect()
 }
 
 /// Reserves the pool of huge pages at boot.

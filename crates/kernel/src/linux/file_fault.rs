@@ -4,10 +4,10 @@ use super::Linux;
 use crate::memory::cache::ObjectId;
 use crate::parts::traits::{Hole, Placement};
 use crate::ranges::Span;
-use crate::report::counts::{FaultKind, Happening};
+use crate::report::counts::{EventKind, FaultKind};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx, Found};
-use crate::{Fault, FaultError, PageCache, Told, Wanted, WorkKind};
+use crate::{Fault, FaultError, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
 
 impl Linux {
@@ -103,8 +103,8 @@ impl Linux {
             }
         }
         cx.work(WorkKind::ReadBytes, u64::from(read) * BASE_BYTES);
-        cx.counts.happenings.add(Happening::PagesRead, u64::from(read));
-        cx.tell(|| Told::Read { page: from, pages: u64::from(read) });
+        cx.counts.events.add(EventKind::PagesRead, u64::from(read));
+        cx.tell(|| Note::Read { page: from, pages: u64::from(read) });
         read
     }
 
@@ -153,9 +153,9 @@ impl Linux {
             }
         }
         if around.neighbours > 0 {
-            cx.counts.happenings.add(Happening::FaultAround, u64::from(around.neighbours));
+            cx.counts.events.add(EventKind::FaultAround, u64::from(around.neighbours));
             let pages = u64::from(around.neighbours);
-            cx.tell(|| Told::Around { va: VirtAddr::new(start), pages });
+            cx.tell(|| Note::Around { va: VirtAddr::new(start), pages });
         }
         Ok(around)
     }

@@ -1,34 +1,35 @@
-//! Linux's memory manager: anonymous and file faults, transparent huge pages, the hugetlb pool, khugepaged, compaction.
+//! Linux's memory manager: anonymous and file faults, transparent huge pages, the hugetlb pool, direct compaction.
 //!
-//! Sources: mm/memory.c, mm/huge_memory.c, mm/hugetlb.c, mm/filemap.c, mm/khugepaged.c, mm/compaction.c and
-//! mm/madvise.c, as named at each function. `docs/concepts/kernel.md` says what is modelled of them and what is not.
+//! Sources: mm/memory.c, mm/huge_memory.c, mm/hugetlb.c, mm/filemap.c, mm/compaction.c and mm/madvise.c, as named at
+//! each function. `docs/concepts/kernel.md` says what is modelled of them and what is not.
 
 mod advice;
 pub(crate) mod boot;
-mod compaction;
 pub(crate) mod desc;
 mod fault;
 mod file_fault;
-mod khugepaged;
 
 use crate::clock::Due;
 use crate::manager::Manager;
+use crate::parts::contiguous::Contiguous;
+use crate::parts::daemon::Daemons;
 use crate::parts::demotion::DemotionKind;
 use crate::parts::fault_size::FaultSizes;
 use crate::parts::hints::HintSource;
 use crate::parts::placement::Placements;
 use crate::parts::promotion::Promotions;
-use crate::parts::traits::{Candidate, FaultSize, Hints, Hole, MapSize, Supply, Zeroing};
+use crate::parts::reclaim::Reclaims;
+use crate::parts::traits::{Candidate, Daemon, FaultSize, Hints, Hole, MapSize, Reclaim, Supply, Zeroing};
 use crate::parts::zeroing::Zeroings;
 use crate::ranges::Span;
+use crate::report::counts::EventKind;
+use crate::space::compaction::Compaction;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::{Back, HugeAdvice, Vma};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{Fault, FaultError, KernelError};
-use compaction::Compaction;
 use desc::{AdviceFlush, Defrag, LinuxDesc};
-use khugepaged::Khugepaged;
 use mmulab_addr::{Access, PageOrder, VirtAddr};
 use mmulab_frames::Allocator;
 use mmulab_pagetable::Leaf;
@@ -41,7 +42,12 @@ pub(crate) struct Linux {
     zeroing: Zeroings,
     promotion: Promotions,
     demotion: DemotionKind,
+    reclaim: Reclaims,
+    contiguous: Contiguous,
     hints: HintSource,
+    /// The sizes that hints may name; none, if they are not listened to.
+    hint_sizes: Vec<PageOrder>,
+    hints_guide_faults: bool,
     /// Whether a store to the huge zero page maps a huge page, rather than splits.
     keeps_huge: bool,
     /// Whether MADV_COLLAPSE makes huge pages.
@@ -49,8 +55,8 @@ pub(crate) struct Linux {
     /// What a fault does when no block of 2 MiB is free.
     defrag: Defrag,
     compaction: Compaction,
-    /// The daemon that promotes by copy.
-    khugepaged: Option<Khugepaged>,
+    /// The daemon that makes larger pages.
+    daemon: Option<Daemons>,
 }
 
 impl Manager for Linux {
@@ -62,12 +68,24 @@ impl Manager for Linux {
         self.desc.flush_ceiling
     }
 
+    fn contiguous(&self) -> Contiguous {
+        self.contiguous
+    }
+
     fn advice_flush(&self) -> AdviceFlush {
         self.desc.advice_flush
     }
 
     fn takes_hints(&self) -> bool {
         self.hints.obeys_program()
+    }
+
+    fn hint_sizes(&self) -> &[PageOrder] {
+        &self.hint_sizes
+    }
+
+    fn hints_guide_faults(&self) -> bool {
+        self.hints_guide_faults
     }
 
     fn heap_end(&self, end: u64) -> u64 {
@@ -107,10 +125,15 @@ impl Manager for Linux {
         self.collapse_all(space, cx, pages)
     }
 
-    /// Direct compaction: for a fault that wants a huge page, where none is free and `defrag` says so; or, with
-    /// `defer`, after the fault.
+    /// Reclaim, which runs beside the program. Then direct compaction: for a fault that wants a huge page, where none
+    /// is free and `defrag` says so; or, with `defer`, after the fault.
     #[inline]
     fn before_fault(&mut self, system: &mut SystemCx, slot: usize, va: VirtAddr) -> bool {
+        let wanted = self.reclaim.wanted(system.shared.memory.frames.free_frames());
+        if wanted > 0 {
+            system.shared.counts.events.add(EventKind::KswapdWake, 1);
+            self.reclaim.reclaimed(system.shared.memory.reclaim(wanted));
+        }
         if self.defrag == Defrag::Never || system.shared.memory.frames.has_block(PageOrder::P2M) {
             return false;
         }
@@ -119,29 +142,35 @@ impl Manager for Linux {
             let Some(span) = space.vmas.find(va.raw()) else { return false };
             let Found::Hole(room) = space.probe(system.mem, va) else { return false };
             (later || self.compacts(span.value.advice))
-                && self.wants_huge(&Hole { span, va, access: Access::Write, room })
+                && self.wants_huge(&Hole {
+                    span,
+                    va,
+                    access: Access::Write,
+                    room,
+                    guide: space.hints.for_fault(va.raw()),
+                })
         });
         if wants && !later {
-            self.compaction.compact(system, va.raw());
+            self.compaction.compact(system, PageOrder::P2M, va.raw());
         }
         wants && later
     }
 
     fn after_fault(&mut self, system: &mut SystemCx, va: VirtAddr) {
-        self.compaction.compact(system, va.raw());
+        self.compaction.compact(system, PageOrder::P2M, va.raw());
     }
 
     #[inline]
     fn wakes_at(&self) -> Option<u64> {
-        let khugepaged = self.khugepaged.as_ref().map(Khugepaged::wakes_at);
-        [khugepaged, self.zeroing.wakes_at()].into_iter().flatten().min()
+        let daemon = self.daemon.as_ref().map(Daemon::wakes_at);
+        [daemon, self.zeroing.wakes_at()].into_iter().flatten().min()
     }
 
     fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError> {
         if let Some(now) = self.zeroing.wakes_at().and_then(|wake| due.runs(wake)) {
             self.zeroing.wake(system, now);
         }
-        if let Some(daemon) = &mut self.khugepaged
+        if let Some(daemon) = &mut self.daemon
             && let Some(now) = due.runs(daemon.wakes_at())
         {
             daemon.wake(system, &mut self.compaction, now)?;

@@ -15,13 +15,13 @@ use crate::memory::resident::Residency;
 use crate::report::region::RegionId;
 use crate::report::regions::Fold;
 use crate::report::tally::Tally;
-use crate::{Bytes, Stop, Stored, TableCounts, Told, WorkKind};
+use crate::{Bytes, Note, Stop, Stored, TableCounts, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility, Rest};
 use rustc_hash::FxHashMap;
 
 /// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
-const RECLAIM_BATCH: usize = 32;
+const RECLAIM_BATCH: u64 = 32;
 
 /// Huge pages set aside at boot.
 pub struct Pool {
@@ -62,7 +62,7 @@ pub struct Memory {
     /// What tables did of their own accord.
     pub table_counts: TableCounts,
     /// Of that, what is worth telling, since it was last collected.
-    pub table_news: Vec<Told>,
+    pub table_news: Vec<Note>,
     /// The most that private pages and the page cache held together, in base frames.
     pub resident_peak: u64,
     /// The most that private pages held, and the most that pages of files did.
@@ -73,6 +73,8 @@ pub struct Memory {
     pub resident: Residency,
     /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
     pub touched: Option<Vec<Stored>>,
+    /// Where the next search for a free region begins (placement `ca`).
+    pub rover: Pfn,
     /// The processor that allocates.
     pub cpu: u16,
     /// Whether the user wants an end.
@@ -103,6 +105,7 @@ impl Memory {
             cache_dropped: 0,
             resident: Residency::default(),
             touched: None,
+            rover: Pfn(0),
             cpu: 0,
             stop: Stop::default(),
         })
@@ -153,6 +156,7 @@ impl Memory {
     pub fn take_anon_at(&mut self, pfn: Pfn, order: PageOrder) -> bool {
         let is_taken = self.frames.take_at(pfn, order);
         if is_taken {
+            self.work.add(WorkKind::LargeBlock, 1);
             self.own_anon(pfn, order);
         }
         is_taken
@@ -168,13 +172,13 @@ impl Memory {
         let (pfn, behind) = (Pfn(head.0 + offset), offset + order.base_pages());
         self.frames.give_rest(head, offset, rest);
         self.frames.give_rest(Pfn(head.0 + behind), whole.base_pages() - behind, rest);
+        self.work.add(WorkKind::LargeBlock, 1);
         self.own_anon(pfn, order);
         Some(pfn)
     }
 
-    /// A block that the allocator was asked for by its place becomes a private page with one user.
-    fn own_anon(&mut self, pfn: Pfn, order: PageOrder) {
-        self.work.add(WorkKind::LargeBlock, 1);
+    /// A block that was taken by its place becomes a private page with one user.
+    pub fn own_anon(&mut self, pfn: Pfn, order: PageOrder) {
         let region = self.resident.acting();
         *self.pages.get_mut(pfn) = Page { refs: 1, order: order.get(), used: Use::Anon, region, ..Page::default() };
         self.hold(order.base_pages());
@@ -197,7 +201,10 @@ impl Memory {
             return self.take_base();
         }
         self.work.add(WorkKind::LargeBlock, 1);
-        self.frames.alloc(order, Mobility::Movable, self.cpu)
+        match order.get() > self.frames.max_order() {
+            true => self.frames.take_run(order),
+            false => self.frames.alloc(order, Mobility::Movable, self.cpu),
+        }
     }
 
     /// A base frame: out of the allocator, a broken reservation, or the page cache.
@@ -214,26 +221,29 @@ impl Memory {
             }
         }
         .or_else(|| {
-            self.reclaim();
+            self.reclaim(RECLAIM_BATCH);
             if self.frames.free_frames() == 0 {
-                self.frames.drop_held(RECLAIM_BATCH as u64);
+                self.frames.drop_held(RECLAIM_BATCH);
             }
             self.frames.alloc(PageOrder::P4K, mobility, self.cpu)
         })
     }
 
-    /// Drops clean file pages nobody maps.
-    fn reclaim(&mut self) {
+    /// Drops up to `wanted` clean file pages nobody maps, the oldest first; how many it found.
+    pub fn reclaim(&mut self, wanted: u64) -> u64 {
         let pages = &self.pages;
         let droppable = |pfn| {
             let page: Page = pages.get(pfn);
             page.refs == 1 && !page.dirty
         };
-        for pfn in self.cache.reclaim(RECLAIM_BATCH, droppable) {
+        let dropped = self.cache.reclaim(wanted as usize, droppable);
+        let found = dropped.len() as u64;
+        for pfn in dropped {
             self.cache_dropped += 1;
             self.resident.give_back(self.pages.get(pfn).region, 1);
             self.release_base(pfn);
         }
+        found
     }
 
     /// Brings a page of a file into the cache, or makes one of shared memory.

@@ -26,6 +26,8 @@ pub struct Page {
     pub refs: u32,
     /// The order of the compound page this is the first frame of; 0 for a base page.
     pub order: u8,
+    /// The order of the compound page that it was allocated in, once that is counted page by page.
+    pub folio: u8,
     /// What for.
     pub used: Use,
     /// Taken from the hugetlb pool.
@@ -97,7 +99,7 @@ impl Pages {
         if order == PageOrder::P4K || !self.is_whole(pfn, order) {
             return;
         }
-        let page = Page { order: 0, ..self.get(pfn) };
+        let page = Page { order: 0, folio: order.get(), ..self.get(pfn) };
         for i in 0..order.base_pages() {
             *self.get_mut(Pfn(pfn.0 + i)) = page;
         }

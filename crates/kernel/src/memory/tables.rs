@@ -1,7 +1,7 @@
 //! Page tables take their memory from the kernel's here; their events become counters and work.
 
 use super::Memory;
-use crate::{Told, WorkKind};
+use crate::{Note, WorkKind};
 use mmulab_addr::{LINE_BYTES, PageOrder, Pfn};
 use mmulab_frames::Mobility;
 use mmulab_pagetable::{TableEvent, TableFrames};
@@ -76,13 +76,13 @@ impl TableFrames for Memory {
                 }
                 counts.copied_entries += written;
                 self.work.add(WorkKind::TableMerge, 1);
-                self.table_news.push(Told::TablesMerged { level, levels });
+                self.table_news.push(Note::TablesMerged { level, levels });
             }
             TableEvent::Unmerged { level, levels, written } => {
                 counts.unmerges.add(level, levels);
                 counts.copied_entries += written;
                 self.work.add(WorkKind::TableMerge, 1);
-                self.table_news.push(Told::TablesUnmerged { level, levels });
+                self.table_news.push(Note::TablesUnmerged { level, levels });
             }
             TableEvent::NoBlock { .. } => counts.refused_no_block += 1,
             TableEvent::NoFrames { .. } => counts.refused_no_frames += 1,
@@ -100,10 +100,10 @@ impl TableFrames for Memory {
                 let ways = u64::from(ways);
                 self.work.add(WorkKind::LargeBlock, ways * pieces);
                 self.work.add(WorkKind::ZeroBytes, ways * to * LINE_BYTES);
-                self.table_news.push(Told::TableResized { level, from, to, pieces });
+                self.table_news.push(Note::TableResized { level, from, to, pieces });
             }
-            TableEvent::Guided => {
-                counts.guide_writes += 1;
+            TableEvent::WalkTabled => {
+                counts.walk_table_writes += 1;
                 self.work.add(WorkKind::EntryWrite, 1);
             }
             TableEvent::NoResize { .. } => counts.refused_resize += 1,

@@ -1,12 +1,17 @@
 //! Refusals of policy files whose parts contradict each other, each under the key to change.
 
+use super::contiguous::ContiguousKind;
+use super::daemon::{DaemonKind, Served};
 use super::desc::{PromotionTime, PromotionWay};
 use super::hints::HintSource;
 use super::placement::{PlacementKind, Reservation};
+use super::reclaim::ReclaimKind;
 use super::zeroing::ZeroingKind;
 use crate::desc::PolicyDesc;
 use crate::linux::desc::ThpEnabled;
+use crate::parts::traits::Hints;
 use mmulab_addr::PageOrder;
+use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
 
 /// A key of the description, what is wrong with it, and what to do.
@@ -16,11 +21,14 @@ pub(crate) type Contradiction = (String, String);
 ///
 /// # Errors
 /// The first contradiction.
-pub(crate) fn check(desc: &PolicyDesc, table: &TableDesc, memory_bytes: u64) -> Result<(), Contradiction> {
-    sizes(desc)?;
-    placement(desc, memory_bytes)?;
+pub(crate) fn check(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<(), Contradiction> {
+    sizes(desc, table, memory)?;
+    reach(desc)?;
+    placement(desc, memory.bytes())?;
     zeroing(desc)?;
+    reclaim(desc)?;
     promotion(desc, table)?;
+    contiguous(desc, table)?;
     hints(desc)
 }
 
@@ -28,20 +36,58 @@ fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, Contradiction> {
     Err((key.into(), message.into()))
 }
 
-fn sizes(desc: &PolicyDesc) -> Result<(), Contradiction> {
+/// The largest block that a buddy allocator can be described with (`memory.max_order`).
+const LARGEST_BLOCK: u8 = 13;
+
+/// A size above 2M that a fault can map: one page of the table, whose frames the allocator can have in one piece.
+fn giant(size: PageOrder, table: &TableDesc, memory: &MemoryDesc) -> Result<(), Contradiction> {
+    if !table.has_leaf(size) {
+        return wrong(
+            "fault.sizes",
+            format!(
+                "the machine's page table has no page of {size}, and blocks of base pages end at 2M: give 8K to 2M"
+            ),
+        );
+    }
+    if size.get() <= LARGEST_BLOCK && size.get() > memory.max_order {
+        let (order, has) = (size.get(), memory.max_order);
+        return wrong(
+            "fault.sizes",
+            format!(
+                "{size} is larger than any block of the allocator, whose memory.max_order is {has}: set it to {order}"
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn sizes(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<(), Contradiction> {
     let sizes = desc.fault.as_ref().map_or(&[][..], |fault| &fault.sizes);
     for (i, &size) in sizes.iter().enumerate() {
         if size == PageOrder::P4K {
             return wrong("fault.sizes", "4K is the base page, which every fault falls back to: remove it");
         }
         if size > PageOrder::P2M {
-            return wrong("fault.sizes", format!("{size} is larger than the blocks that faults take: give 8K to 2M"));
+            giant(size, table, memory)?;
         }
         if sizes[..i].contains(&size) {
             return wrong("fault.sizes", format!("{size} is given twice: remove one"));
         }
     }
     Ok(())
+}
+
+fn reach(desc: &PolicyDesc) -> Result<(), Contradiction> {
+    let Some((fault, reach)) = desc.fault.as_ref().and_then(|fault| Some((fault, fault.reach?))) else { return Ok(()) };
+    if reach.0 == 0 {
+        return wrong("fault.reach", "0 reaches nothing: remove it, or give the bytes that the TLBs reach, as in 80M");
+    }
+    match fault.sizes.is_empty() {
+        true => {
+            wrong("fault.reach", "chooses between base pages and fault.sizes, which are none: give sizes = [\"2M\"]")
+        }
+        false => Ok(()),
+    }
 }
 
 fn placement(desc: &PolicyDesc, memory_bytes: u64) -> Result<(), Contradiction> {
@@ -82,6 +128,15 @@ fn zeroing(desc: &PolicyDesc) -> Result<(), Contradiction> {
     Ok(())
 }
 
+fn reclaim(desc: &PolicyDesc) -> Result<(), Contradiction> {
+    match &desc.reclaim {
+        Some(part) if part.scale_factor.is_some() && part.when != ReclaimKind::Watermarks => {
+            wrong("reclaim.scale_factor", "there are no watermarks: remove it, or set when = \"watermarks\"")
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> {
     let part = desc.promotion.clone().unwrap_or_default();
     let is_at_fault = matches!(part.when, PromotionTime::Full | PromotionTime::Threshold);
@@ -93,14 +148,31 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     if part.when != PromotionTime::Never && !table.has_leaf(part.size) {
         return wrong("promotion.size", format!("the machine's page table has no page of {}", part.size));
     }
+    let is_coala = is_by_daemon && part.by == Some(DaemonKind::CoalaKhugepaged);
     match part.how {
-        Some(PromotionWay::InPlace) if !is_at_fault => {
+        Some(PromotionWay::InPlace) if !is_at_fault && !is_coala => {
             return wrong("promotion.how", "faults promote in place: set when = \"full\" or \"threshold\"");
+        }
+        Some(PromotionWay::Copy) if is_coala => {
+            return wrong("promotion.how", "coala-khugepaged promotes in place first: remove it, or set \"in-place\"");
         }
         Some(PromotionWay::Copy) if !is_by_daemon => {
             return wrong("promotion.how", "a daemon promotes by copy: set when = \"daemon\"");
         }
         Some(PromotionWay::InPlace | PromotionWay::Copy) | None => {}
+    }
+    if part.by.is_some() && !is_by_daemon {
+        return wrong("promotion.by", "no daemon runs: remove it, or set when = \"daemon\"");
+    }
+    if part.serves.is_some() && !is_coala {
+        return wrong("promotion.serves", "only coala-khugepaged chooses processes: remove it, or set by to that");
+    }
+    let takes_sizes = desc.hints.as_ref().is_some_and(|hints| hints.from.takes_sizes());
+    if is_coala && part.serves.unwrap_or_default() == Served::Hinted && !takes_sizes {
+        return wrong(
+            "promotion.serves",
+            "waits for hints of page sizes, which nobody gives: set hints.from = \"page-sizes\", or \"all\" here",
+        );
     }
     if part.daemon.is_some() && !is_by_daemon {
         return wrong("promotion.daemon", "no daemon runs: remove this section, or set when = \"daemon\"");
@@ -142,7 +214,58 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     Ok(())
 }
 
+/// Whether the page table and the other parts leave room for the contiguous bit.
+///
+/// # Errors
+/// What stands against it.
+pub(crate) fn contiguous(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> {
+    let (key, bit) = ("contiguous.bit", desc.contiguous.as_ref().map(|part| part.bit).unwrap_or_default());
+    if bit == ContiguousKind::Unused {
+        return Ok(());
+    }
+    if !table.has_leaf(PageOrder::P64K) {
+        let kind = table.kind.name();
+        return wrong(
+            key,
+            format!(
+                "entries of a page table of kind '{kind}' have no contiguous bit: choose a machine whose table.kind is \
+                 'armv8-4k' or 'riscv-sv', or set bit = \"none\""
+            ),
+        );
+    }
+    let when = desc.promotion.as_ref().map(|part| part.when).unwrap_or_default();
+    match when {
+        PromotionTime::Full | PromotionTime::Threshold => wrong(
+            key,
+            "promotion in place joins base pages by itself: set bit = \"none\", or promotion.when = \"never\" or \
+             \"daemon\"",
+        ),
+        PromotionTime::Never | PromotionTime::Daemon => Ok(()),
+    }
+}
+
 fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
+    let goes_by_sizes = desc.promotion.as_ref().is_some_and(|part| part.by == Some(DaemonKind::CoalaKhugepaged));
+    if let Some(hints) = &desc.hints
+        && hints.from.takes_sizes()
+        && !hints.at_faults
+        && !goes_by_sizes
+    {
+        return wrong(
+            "hints.from",
+            "no part goes by page sizes: set at_faults = true, or promotion.by = \"coala-khugepaged\"",
+        );
+    }
+    if let Some(hints) = &desc.hints
+        && hints.at_faults
+    {
+        if hints.from != HintSource::PageSizes {
+            return wrong("hints.at_faults", "faults go by page sizes alone: set from = \"page-sizes\", or remove it");
+        }
+        if desc.fault.as_ref().is_none_or(|fault| fault.sizes.is_empty()) {
+            return wrong("hints.at_faults", "faults map no larger pages: set fault.sizes = [\"2M\"], or remove it");
+        }
+    }
     let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::Nobody);
     let fault = desc.fault.as_ref().is_some_and(|fault| fault.enabled == ThpEnabled::Madvise);
     let promotion = desc.promotion.as_ref().is_some_and(|promotion| promotion.enabled == ThpEnabled::Madvise);

@@ -2,25 +2,35 @@
 //!
 //! The columns are those of Table II of "Elastic Translations" (paper 3).
 
+use super::contiguous::ContiguousKind;
+use super::daemon::{DaemonKind, Served};
 use super::desc::PromotionTime;
 use super::hints::HintSource;
 use super::placement::PlacementKind;
+use super::zeroing::ZeroingKind;
 use crate::desc::{PolicyDesc, PolicyKind};
 use crate::linux::desc::{AppliesTo, ThpDesc, ThpEnabled, ThpSize};
 use mmulab_addr::PageOrder;
 use serde::Serialize;
+
+/// How entries come to translate together.
+const CONTIGUOUS: &str = "in place, contiguous bit";
 
 /// A policy's row in a table of policies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Declared {
     /// Its name.
     pub name: String,
+    /// Whether programs get larger pages without asking for a pool of them.
+    pub transparent: bool,
     /// The sizes that faults map, in the order in which they are tried.
     pub fault_sizes: Vec<PageOrder>,
     /// Where the frames of private pages come from.
     pub allocation: String,
     /// The sizes that smaller pages are promoted to.
     pub promotion_sizes: Vec<PageOrder>,
+    /// The sizes that page tables come to map, from the smallest up.
+    pub translation_sizes: Vec<PageOrder>,
     /// When and how they are promoted.
     pub promotion: Vec<String>,
     /// Who says where larger pages are worth while.
@@ -40,6 +50,17 @@ impl PolicyDesc {
             PolicyKind::Linux => Declared::parts(self),
         };
         row.fault_sizes.push(PageOrder::P4K);
+        let bit = self.contiguous.as_ref().map(|part| part.bit).unwrap_or_default();
+        if bit == ContiguousKind::Transparent && self.has_huge_parts() {
+            row.promotes(PageOrder::P32M, CONTIGUOUS);
+        }
+        if bit != ContiguousKind::Unused {
+            row.promotes(PageOrder::P64K, CONTIGUOUS);
+            row.promotion.dedup();
+        }
+        row.translation_sizes = row.fault_sizes.iter().chain(&row.promotion_sizes).copied().collect();
+        row.translation_sizes.sort_unstable();
+        row.translation_sizes.dedup();
         row
     }
 }
@@ -49,9 +70,11 @@ impl Declared {
     fn base(desc: &PolicyDesc) -> Self {
         Self {
             name: desc.name.clone(),
+            transparent: true,
             fault_sizes: Vec::new(),
             allocation: PlacementKind::Buddy.name().into(),
             promotion_sizes: Vec::new(),
+            translation_sizes: Vec::new(),
             promotion: Vec::new(),
             hints: "none".into(),
             // No part knows whether its kernel is a guest's or a host's.
@@ -63,6 +86,16 @@ impl Declared {
         if !self.promotion_sizes.contains(&size) {
             self.promotion_sizes.push(size);
         }
+        self.promotion.push(how.into());
+    }
+
+    /// Promotion by the daemon of Elastic Translations.
+    fn coala(&mut self, served: Served) {
+        let how = match served {
+            Served::Hinted => "in place, else to a fresh block, by a daemon where hints are, else copy",
+            Served::All => "in place, else to a fresh block, by a daemon",
+        };
+        self.promotion_sizes = vec![PageOrder::P64K, PageOrder::P2M, PageOrder::P32M];
         self.promotion.push(how.into());
     }
 
@@ -86,7 +119,7 @@ impl Declared {
     }
 
     fn pool(desc: &PolicyDesc) -> Self {
-        let mut row = Self { allocation: "pool reserved at boot".into(), ..Self::base(desc) };
+        let mut row = Self { transparent: false, allocation: "pool reserved at boot".into(), ..Self::base(desc) };
         if let Some(pool) = &desc.hugetlb {
             row.fault_sizes.push(pool.size);
             row.hints = match pool.applies_to {
@@ -122,6 +155,9 @@ impl Declared {
             true => placement.frames.name().into(),
             false => reservation(&placement.levels),
         };
+        if desc.zeroing.as_ref().is_some_and(|zeroing| zeroing.when == ZeroingKind::Ahead) {
+            row.allocation += ", cleared ahead";
+        }
         let hints = desc.hints.as_ref().map_or(HintSource::Madvise, |hints| hints.from);
         row.hints = hints.name().into();
         let promotion = desc.promotion.clone().unwrap_or_default();
@@ -129,7 +165,12 @@ impl Declared {
             PromotionTime::Never => {}
             PromotionTime::Full => row.promotes(promotion.size, in_place(promotion.size, None)),
             PromotionTime::Threshold => row.promotes(promotion.size, in_place(promotion.size, promotion.threshold)),
-            PromotionTime::Daemon => row.promotes(promotion.size, "copy, by a daemon"),
+            PromotionTime::Daemon => match promotion.by.unwrap_or_default() {
+                DaemonKind::Khugepaged => row.promotes(promotion.size, "copy, by a daemon"),
+                DaemonKind::Ingens => row.promotes(promotion.size, "copy, by a daemon, by utilisation"),
+                DaemonKind::HawkEye => row.promotes(promotion.size, "copy, by a daemon, by access coverage"),
+                DaemonKind::CoalaKhugepaged => row.coala(promotion.serves.unwrap_or_default()),
+            },
         }
         if desc.has_huge_parts() && hints == HintSource::Madvise {
             row.promotes(PageOrder::P2M, "copy, on MADV_COLLAPSE");

@@ -1,9 +1,10 @@
 //! The sections `[fault]`, `[placement]` and `[promotion]` of a policy file, which put parts together. Sections of few
 //! keys stand beside their parts.
 
+use super::daemon::{DaemonKind, Served};
 use super::placement::PlacementKind;
 use crate::linux::desc::{KhugepagedDesc, ThpEnabled};
-use mmulab_addr::PageOrder;
+use mmulab_addr::{Bytes, PageOrder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,11 +13,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultDesc {
-    /// Sizes from 8K to 2M, each tried if no larger one was mapped; a base page comes last. A size that the page table
-    /// has a leaf for is one page; any other is mapped as base pages that lie together. Default: none.
+    /// Sizes from 8K on, each tried if no larger one was mapped; a base page comes last. A size that the page table has
+    /// a leaf for is one page; any other, up to 2M, is mapped as base pages that lie together. Sizes above 2M must be
+    /// leaves: up to 32M they need blocks of the allocator (`memory.max_order = 13` for 32M); larger ones, such as 1G,
+    /// take free blocks that lie together, as an allocator that keeps track of such places would. Default: none.
     pub sizes: Vec<PageOrder>,
     /// Which mappings get them: `always` any, `madvise` those advised MADV_HUGEPAGE, `never` none. Default `always`.
     pub enabled: ThpEnabled,
+    /// What the TLBs reach with pages of 64K: mappings of no more bytes get base pages instead of these sizes. Absent:
+    /// the size of a mapping does not matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-least" = "4K", "x-most" = "16T"))]
+    pub reach: Option<Bytes>,
     /// Where these values come from.
     pub source: String,
     /// Keys no source states, each with the reason for its value.
@@ -82,7 +90,14 @@ pub struct PromotionDesc {
     pub needs_accessed: bool,
     /// Which mappings the daemon looks at: `always` any, `madvise` those advised MADV_HUGEPAGE. Default `always`.
     pub enabled: ThpEnabled,
-    /// The daemon: for `when = "daemon"` only, with its defaults if it is absent.
+    /// Which daemon: for `when = "daemon"` only. Default `khugepaged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<DaemonKind>,
+    /// Which processes it serves, for `by = "coala-khugepaged"` only: `hinted` those that have hints of page sizes,
+    /// `all` every one. khugepaged's scan serves the others. Default `hinted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves: Option<Served>,
+    /// Its pace and limits: for `when = "daemon"` only, with their defaults if they are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub daemon: Option<KhugepagedDesc>,
     /// Where these values come from.
@@ -100,6 +115,8 @@ impl Default for PromotionDesc {
             threshold: None,
             needs_accessed: false,
             enabled: ThpEnabled::Always,
+            by: None,
+            serves: None,
             daemon: None,
             source: String::new(),
             assumed: BTreeMap::new(),

@@ -16,16 +16,19 @@
 //!                          Promotion: whether this base page completes a larger page
 //!
 //! store to a read-only page -> Demotion: whether it is taken apart first
+//! little memory is free -----> Reclaim: whether a daemon drops pages of files
 //! advice of the program -----> Hints: whether anybody listens
 //! simulated time ------------> Zeroing: clears free memory ahead
+//!                              Daemon: makes larger pages of smaller ones
 //! ```
 
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
+use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx};
-use crate::{Fault, FaultError, Wanted};
+use crate::{Fault, FaultError, KernelError, Wanted};
 use mmulab_addr::{Access, PageOrder, Pfn, VirtAddr};
 use mmulab_pagetable::{Leaf, TableDesc};
 
@@ -72,6 +75,8 @@ pub(crate) struct Hole<'a> {
     pub access: Access,
     /// The largest page whose aligned place around `va` is empty in the page table.
     pub room: PageOrder,
+    /// The size that hints want here; `None` where no hint guides faults.
+    pub guide: Option<PageOrder>,
 }
 
 impl Hole<'_> {
@@ -180,14 +185,40 @@ pub(crate) trait Zeroing {
     fn wake(&mut self, _: &mut SystemCx, _now_ns: u64) {}
 }
 
+/// A daemon, which makes larger pages of smaller ones on simulated time.
+pub(crate) trait Daemon {
+    /// When it wakes, in simulated nanoseconds since the start.
+    fn wakes_at(&self) -> u64;
+
+    /// Lets it run once, and sleep from `now_ns` on. A daemon that is late runs once.
+    ///
+    /// # Errors
+    /// Frames for page tables ran out.
+    fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError>;
+}
+
 /// The demotion part: when a larger page is taken apart that no operation cuts.
 pub(crate) trait Demotion {
     /// Whether a store to the page of this leaf, which is mapped read-only, takes it apart.
     fn at_store(&self, leaf: &Leaf) -> bool;
 }
 
+/// The reclaim part: when pages of files leave memory before an allocation fails.
+pub(crate) trait Reclaim {
+    /// Frames to reclaim now that `free` are free.
+    fn wanted(&mut self, free: u64) -> u64;
+
+    /// So many of those wanted were found.
+    fn reclaimed(&mut self, frames: u64);
+}
+
 /// The part that gives hints about larger pages.
 pub(crate) trait Hints {
     /// Whether MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_COLLAPSE have an effect.
     fn obeys_program(&self) -> bool;
+
+    /// Whether the extended madvise(2), which names page sizes, has an effect.
+    fn takes_sizes(&self) -> bool {
+        false
+    }
 }

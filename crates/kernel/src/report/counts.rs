@@ -58,6 +58,16 @@ named! {
         MthpPopulated = "mthp_already_populated",
         /// No free block of such a size.
         MthpNoBlock = "mthp_no_block",
+        /// The aligned page above 2 MiB around the fault is not wholly inside the mapping.
+        GiantOutsideVma = "giant_outside_vma" => if_any,
+        /// Part of the place of a page above 2 MiB is mapped already.
+        GiantPopulated = "giant_already_populated" => if_any,
+        /// No free memory for a page above 2 MiB lies in one piece.
+        GiantNoBlock = "giant_no_block" => if_any,
+        /// CA paging: the frame at the offset of the mapping is in use.
+        CaTargetTaken = "ca_target_taken" => if_any,
+        /// CA paging: no free block of the largest size is left to place a mapping in.
+        CaNoRegion = "ca_no_region" => if_any,
         /// khugepaged: nothing is mapped in the region.
         KhugepagedEmpty = "khugepaged_empty",
         /// khugepaged: more than `max_ptes_none` pages are not mapped, or are the zero page.
@@ -108,6 +118,38 @@ named! {
         PromoteMixed = "promote_mixed",
         /// A page was not accessed yet, and `promotion_needs_accessed` is on.
         PromoteNotAccessed = "promote_not_accessed",
+        /// A hint of a page size, which nobody listens to under this policy.
+        HintIgnored = "hint_ignored" => if_any,
+        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB, or that the page table cannot map.
+        HintSize = "hint_size" => if_any,
+        /// A hint of a range in which no aligned page of its size lies.
+        HintTooSmall = "hint_too_small" => if_any,
+        /// coala-khugepaged: a hint of memory that is not mapped.
+        HintUnmapped = "hint_unmapped" => if_any,
+        /// coala-khugepaged: a hint of memory that is a file's, or shared.
+        HintNotAnonymous = "hint_not_anonymous" => if_any,
+        /// coala-khugepaged: a hint of memory that the daemon may not look at, because of its advice or its rights.
+        HintNotEligible = "hint_not_eligible" => if_any,
+        /// coala-khugepaged: not in place, because what lies in the way cannot be moved.
+        CoalaUnmovable = "coala_target_unmovable" => if_any,
+        /// coala-khugepaged: not in place, because there is no room for what lies in the way.
+        CoalaNoRoom = "coala_no_room" => if_any,
+        /// coala-khugepaged: not in place, because pages of the range are shared.
+        CoalaShared = "coala_shared" => if_any,
+        /// coala-khugepaged: no fresh block of the size could be had.
+        CoalaNoBlock = "coala_no_block" => if_any,
+        /// Contiguous bit: the first frame is no multiple of sixteen pages.
+        ContiguousMisaligned = "contiguous_misaligned" => if_any,
+        /// Contiguous bit: one of the pages is in a frame elsewhere.
+        ContiguousScattered = "contiguous_scattered" => if_any,
+        /// Contiguous bit: the pages differ in rights, or some are the process's own and others the page cache's.
+        ContiguousMixed = "contiguous_mixed" => if_any,
+        /// Contiguous bit: one of the pages is a shared page of zeros.
+        ContiguousZeroPage = "contiguous_zero_page" => if_any,
+        /// Contiguous bit: the sixteen pages were not allocated in one block, and the bit is for those only (`folio`).
+        ContiguousNoFolio = "contiguous_no_folio" => if_any,
+        /// Contiguous bit: the sixteen pages do not lie in one mapping.
+        ContiguousOutsideVma = "contiguous_outside_vma" => if_any,
     }
 }
 
@@ -129,7 +171,7 @@ named! {
 
 named! {
     /// Things of interest that are neither faults nor refusals.
-    pub enum Happening {
+    pub enum EventKind {
         /// Mappings created.
         Mmap = "mmap",
         /// Address ranges unmapped.
@@ -140,6 +182,10 @@ named! {
         Mremap = "mremap",
         /// Advice taken.
         Madvise = "madvise",
+        /// Hints of page sizes taken.
+        HintTaken = "hints_taken" => if_any,
+        /// Hints of page sizes dropped because a later one overlaps them.
+        HintReplaced = "hints_replaced" => if_any,
         /// Heaps moved their end.
         Brk = "brk",
         /// Address spaces copied.
@@ -162,9 +208,27 @@ named! {
         KhugepagedScanned = "khugepaged_pages_scanned",
         /// Of the regions collapsed, those by khugepaged.
         KhugepagedCollapse = "khugepaged_collapses",
+        /// Ranges that coala-khugepaged promoted in place.
+        CoalaInPlace = "coala_in_place" => if_any,
+        /// Ranges that it promoted in a fresh block.
+        CoalaMovedWhole = "coala_moved_whole" => if_any,
+        /// Of both, those promoted to 64 KiB.
+        CoalaPromoted64K = "coala_promoted_64K" => if_any,
+        /// Of both, those promoted to 2 MiB.
+        CoalaPromoted2M = "coala_promoted_2M" => if_any,
+        /// Of both, those promoted to 32 MiB.
+        CoalaPromoted32M = "coala_promoted_32M" => if_any,
+        /// Base pages of those ranges that moved to their places.
+        CoalaMoved = "coala_pages_moved" => if_any,
+        /// Shared base pages that were copied there.
+        CoalaCopied = "coala_pages_copied" => if_any,
+        /// Base pages of others that had to make room, and pages set aside for a while.
+        CoalaDisplaced = "coala_pages_displaced" => if_any,
+        /// Base pages of zeros put into holes.
+        CoalaFilled = "coala_pages_filled" => if_any,
         /// Runs of compaction.
         Compaction = "compaction_runs",
-        /// Pages compaction moved.
+        /// Base pages that compaction or a daemon moved to other frames.
         Migrated = "pages_migrated",
         /// Regions collapsed to a large page, on MADV_COLLAPSE or by khugepaged.
         Collapse = "collapse",
@@ -178,8 +242,24 @@ named! {
         Promotion = "promotions",
         /// Pages zeroed and mapped to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
+        /// Looks at sixteen entries of which not all mapped a page: the usual case while a range fills up.
+        ContiguousPartial = "contiguous_partial" => if_any,
+        /// Sixteen base pages whose entries got the contiguous bit: they translate as one page of 64 KiB.
+        Contiguous64K = "contiguous_set_64k" => if_any,
+        /// Sixteen pages of 2 MiB whose entries got the contiguous bit: they translate as one page of 32 MiB.
+        Contiguous32M = "contiguous_set_32m" => if_any,
+        /// Ranges of 64 KiB whose entries lost the contiguous bit, because an operation concerned a part of them.
+        ContiguousCleared64K = "contiguous_cleared_64k" => if_any,
+        /// The same of 32 MiB.
+        ContiguousCleared32M = "contiguous_cleared_32m" => if_any,
+        /// Flushes sent between clearing such entries and writing them without the bit.
+        ContiguousFlush = "contiguous_flushes" => if_any,
         /// Pages of faults that a daemon had zeroed ahead of them.
         ZeroedAhead = "pages_zeroed_ahead" => if_any,
+        /// CA paging: regions of free memory chosen, for a mapping or for the rest of one.
+        CaPlaced = "ca_placements" => if_any,
+        /// CA paging: pages that got the frame at the offset of their mapping.
+        CaInPlace = "ca_pages_in_place" => if_any,
         /// Superpages mapped at once, out of full reservations of files.
         SuperpageMapped = "superpages_mapped",
         /// MADV_FREE calls left out because the policy says so.
@@ -190,6 +270,8 @@ named! {
         PagesRead = "pages_read",
         /// Clean unmapped pages dropped from the page cache for want of memory.
         CacheDropped = "cache_dropped",
+        /// Times that the daemon of reclaim began, because fewer frames were free than the low watermark.
+        KswapdWake = "kswapd_wakes" => if_any,
         /// Address-space tags taken from one process for another.
         AsidRecycled = "asid_recycled",
         /// Faults and mappings that failed because frames ran out.
@@ -197,7 +279,7 @@ named! {
         /// Mappings made for references to memory no event had mapped.
         Implicit = "implicit_mappings",
         /// References to memory outside every mapping, or against its rights.
-        Violation = "violations",
+        Violation = "segfaults",
     }
 }
 
@@ -212,8 +294,8 @@ pub struct KernelCounts {
     pub refusals: Tally<Refusal>,
     /// Events that failed.
     pub errors: Tally<EventError>,
-    /// Other happenings.
-    pub happenings: Tally<Happening>,
+    /// Other events.
+    pub events: Tally<EventKind>,
     /// Units of work, as charged by the cost model.
     pub work: Tally<WorkKind>,
     /// TLB invalidations sent.

@@ -88,6 +88,9 @@ pub struct Region {
     pub start: VirtAddr,
     /// The address after the highest it had.
     pub end: VirtAddr,
+    /// The address at which it was first mapped.
+    #[serde(skip)]
+    pub first: VirtAddr,
     /// The rights it was first mapped with.
     #[serde(serialize_with = "rights")]
     #[schemars(with = "String")]
@@ -102,6 +105,13 @@ pub struct Region {
     /// The zero pages mapped in it, by page size: they take no memory.
     #[serde(skip_serializing_if = "BySize::is_empty")]
     pub mapped_zero: BySize,
+}
+
+impl Region {
+    /// Its rights as `/proc/PID/maps` writes them: `rw-`.
+    pub fn rights(&self) -> String {
+        Rights(self.prot).to_string()
+    }
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -6,7 +6,7 @@
 
 use crate::report::region::{BySize, Identity, Prot3, Region, RegionId, RegionKind, Rights};
 use mmulab_addr::{Pid, Prot, VirtAddr};
-use mmulab_mix::NUMBERS;
+use mmulab_interleave::NUMBERS;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -137,6 +137,7 @@ impl Regions {
             kind,
             start: VirtAddr::new(0),
             end: VirtAddr::new(0),
+            first: VirtAddr::new(0),
             prot,
             file: None,
             offset: 0,
@@ -181,6 +182,7 @@ impl Regions {
         let id = self.push(program, pid, identity.kind, name, prot);
         let region = self.get_mut(id);
         (region.start, region.end) = (VirtAddr::new(start), VirtAddr::new(end));
+        region.first = region.start;
         if is_file {
             region.file = Some(identity.name.clone());
             region.offset = start.wrapping_sub(identity.origin);

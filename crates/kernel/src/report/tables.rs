@@ -85,8 +85,8 @@ pub struct TableCounts {
     pub kicked_lines: u64,
     /// Lines moved to ways of another size.
     pub rehashed_lines: u64,
-    /// Changes written to guides (cuckoo walk tables).
-    pub guide_writes: u64,
+    /// Changes written to cuckoo walk tables.
+    pub walk_table_writes: u64,
     /// Tables that stayed as large as they were, because there was no memory for another size.
     pub refused_resize: u64,
 }
@@ -106,7 +106,7 @@ impl TableCounts {
             (&mut self.shrunk, before.shrunk),
             (&mut self.kicked_lines, before.kicked_lines),
             (&mut self.rehashed_lines, before.rehashed_lines),
-            (&mut self.guide_writes, before.guide_writes),
+            (&mut self.walk_table_writes, before.walk_table_writes),
             (&mut self.refused_resize, before.refused_resize),
         ];
         pairs.into_iter().for_each(|(now, before)| *now -= before);

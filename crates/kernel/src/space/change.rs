@@ -27,19 +27,22 @@ impl AddressSpace {
             self.split_at(cx, end)?;
         }
         let mut gather = Gather::default();
-        for mut span in self.vmas.cut(pages.start, end) {
-            let before = span.value.prot;
-            span.value.prot = prot;
+        let mut spans = self.vmas.cut(pages.start, end);
+        let before: Vec<Prot> = spans.iter_mut().map(|span| std::mem::replace(&mut span.value.prot, prot)).collect();
+        // All of them first: the entries of a page may be joined with those of its neighbours in another.
+        for span in &spans {
             self.vmas.insert(span.start, span.end, span.value.clone());
+        }
+        for (span, before) in spans.iter().zip(before) {
             if before == prot {
                 continue;
             }
             if prot == Prot::NONE {
                 self.hide(cx, span.start, span.end, &mut gather);
             } else if before == Prot::NONE {
-                self.unhide(cx, &span)?;
+                self.unhide(cx, span)?;
             } else {
-                self.change_rights(cx, &span, &mut gather);
+                self.change_rights(cx, span, &mut gather)?;
             }
         }
         self.finish(cx, gather);
@@ -48,10 +51,21 @@ impl AddressSpace {
 
     /// Gives each page the rights its mapping now has (`change_protection` in mm/mprotect.c). Only lost rights need a
     /// flush (`pte_flags_need_flush` in arch/x86/include/asm/tlbflush.h).
-    fn change_rights(&mut self, cx: &mut Cx, span: &crate::ranges::Span<crate::space::vma::Vma>, gather: &mut Gather) {
+    fn change_rights(
+        &mut self,
+        cx: &mut Cx,
+        span: &crate::ranges::Span<crate::space::vma::Vma>,
+        gather: &mut Gather,
+    ) -> Result<(), FaultError> {
         let mut at = span.start;
         while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
-            let prot = Self::rights(&span.value, &leaf, cx.memory);
+            let pages = self.pages_of(&cx.memory.pages, va, leaf);
+            let mut rights = pages.map(|(_, page)| Self::rights(&span.value, &page, cx.memory));
+            let prot = rights.next().unwrap_or(leaf.prot);
+            if rights.any(|other| other != prot) {
+                self.unfold(cx, va, leaf)?;
+                continue;
+            }
             if prot != leaf.prot {
                 let changed = Leaf { prot, ..leaf };
                 if prot.has(leaf.prot) {
@@ -62,6 +76,7 @@ impl AddressSpace {
             }
             at = va + leaf.order.bytes();
         }
+        Ok(())
     }
 
     /// Takes pages out of hardware's reach and keeps them.
@@ -69,7 +84,8 @@ impl AddressSpace {
         let mut at = start;
         while let Some((va, leaf)) = self.next_leaf(cx.mem, at, end) {
             self.unmap(cx, va, leaf.order, gather);
-            self.hidden.insert(VirtAddr::new(va).vpn(), leaf);
+            let pages = self.pages_of(&cx.memory.pages, va, leaf);
+            self.hidden.extend(pages.map(|(va, page)| (VirtAddr::new(va).vpn(), page)));
             at = va + leaf.order.bytes();
         }
     }
@@ -165,7 +181,8 @@ impl AddressSpace {
                 continue;
             }
             self.unmap(cx, va, leaf.order, &mut gather);
-            self.map(cx, va.wrapping_add(delta), leaf).inspect_err(|_| Self::release(cx, &leaf))?;
+            let pages = self.pages_of(&cx.memory.pages, va.wrapping_add(delta), leaf).collect();
+            self.map_pages(cx, pages)?;
             at = va + leaf.order.bytes();
         }
         for (vpn, leaf) in self.take_hidden(from, from + len) {

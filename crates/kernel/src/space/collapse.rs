@@ -2,8 +2,8 @@
 
 use super::vma::Vma;
 use super::{AddressSpace, Cx, Found, Gather};
-use crate::report::counts::{Happening, Refusal};
-use crate::{FaultError, Told, WorkKind};
+use crate::report::counts::{EventKind, Refusal};
+use crate::{FaultError, Note, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, VirtAddr};
 
 impl AddressSpace {
@@ -42,8 +42,8 @@ impl AddressSpace {
         let leaf = Self::leaf(vma, pfn, order, vma.prot, dirty);
         self.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, order))?;
         self.mark_private(at);
-        cx.counts.happenings.add(Happening::Collapse, 1);
-        cx.tell(|| Told::Collapsed { va: VirtAddr::new(at), size: order, pfn });
+        cx.counts.events.add(EventKind::Collapse, 1);
+        cx.tell(|| Note::Collapsed { va: VirtAddr::new(at), size: order, pfn });
         Ok(true)
     }
 }

@@ -1,10 +1,11 @@
 //! What work on address spaces needs beside them: memory, counters, effects.
 
 use crate::memory::Memory;
-use crate::report::counts::{Happening, KernelCounts, Refusal};
+use crate::parts::contiguous::Contiguous;
+use crate::report::counts::{EventKind, KernelCounts, Refusal};
 use crate::report::region::{Mapped, RegionId};
 use crate::report::regions::Regions;
-use crate::{Effects, FaultError, LinuxDesc, PageCache, Told, Wanted, WorkKind};
+use crate::{Effects, FaultError, LinuxDesc, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{BASE_BYTES, Pid, VirtAddr};
 use mmulab_frames::PhysMem;
 
@@ -19,6 +20,8 @@ pub(crate) struct Limits {
     pub page_cache: PageCache,
     /// How many pages a flush may name before the whole address space is flushed instead.
     pub flush_ceiling: u64,
+    /// Where entries get the contiguous bit.
+    pub contiguous: Contiguous,
     /// The aligned span mapped around a reference when a trace tells no mappings, in bytes.
     pub implicit_vma: u64,
 }
@@ -34,13 +37,14 @@ pub(crate) struct Shared {
 }
 
 impl Limits {
-    /// As a policy file's `[linux]` section has them, but for the ceiling, which is the memory manager's.
-    pub fn new(desc: &LinuxDesc, flush_ceiling: u64) -> Self {
+    /// As a policy file's `[linux]` section has them, but for what is the memory manager's.
+    pub fn new(desc: &LinuxDesc, flush_ceiling: u64, contiguous: Contiguous) -> Self {
         Self {
             stack_limit: desc.stack_limit.0,
             stack_guard: desc.stack_guard.0,
             page_cache: desc.page_cache,
             flush_ceiling,
+            contiguous,
             implicit_vma: desc.implicit_vma.0,
         }
     }
@@ -54,17 +58,17 @@ impl Shared {
 
     /// Folds the regions that are gone. One of which a private page is left, which none should be, is kept.
     #[cold]
-    pub fn fold_regions(&mut self, fx: &mut Effects) {
+    pub fn fold_regions(&mut self, effects: &mut Effects) {
         let (memory, cached) = (&self.memory, self.memory.cached_by_region());
         let is_free =
             |id: RegionId| memory.resident.of(id).now == cached.get(&id).map_or(0, |pages| pages * BASE_BYTES);
         let folds = self.regions.fold(is_free);
         self.memory.fold_regions(&folds);
-        fx.folded.extend(folds);
+        effects.folded.extend(folds);
     }
 
     /// What work on an address space needs beside it.
-    pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, fx: &'a mut Effects, pid: Pid) -> Cx<'a> {
+    pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, effects: &'a mut Effects, pid: Pid) -> Cx<'a> {
         Cx {
             mem,
             memory: &mut self.memory,
@@ -72,16 +76,16 @@ impl Shared {
             regions: &mut self.regions,
             mapped: &mut self.mapped,
             counts: &mut self.counts,
-            fx,
+            effects,
             pid,
         }
     }
 
     /// Counts a refusal that concerns no one address space.
-    pub fn refuse(&mut self, why: Refusal, at: u64, fx: &mut Effects) {
+    pub fn refuse(&mut self, why: Refusal, at: u64, effects: &mut Effects) {
         self.counts.refusals.add(why, 1);
-        if fx.narrate {
-            fx.told.push(Told::Refused { why, va: VirtAddr::new(at) });
+        if effects.narrate {
+            effects.notes.push(Note::Refused { why, va: VirtAddr::new(at) });
         }
     }
 }
@@ -94,20 +98,20 @@ pub(crate) struct Cx<'a> {
     pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
     pub limits: &'a Limits,
-    pub fx: &'a mut Effects,
+    pub effects: &'a mut Effects,
     pub pid: Pid,
 }
 
 impl Cx<'_> {
     pub fn refuse(&mut self, why: Refusal, va: u64) {
         self.counts.refusals.add(why, 1);
-        self.tell(|| Told::Refused { why, va: VirtAddr::new(va) });
+        self.tell(|| Note::Refused { why, va: VirtAddr::new(va) });
     }
 
     #[inline(always)]
-    pub fn tell(&mut self, told: impl FnOnce() -> Told) {
-        if self.fx.narrate {
-            self.fx.told.push(told());
+    pub fn tell(&mut self, told: impl FnOnce() -> Note) {
+        if self.effects.narrate {
+            self.effects.notes.push(told());
         }
     }
 
@@ -118,7 +122,7 @@ impl Cx<'_> {
 
     #[cold]
     pub fn out_of_memory(&mut self, va: u64, wanted: Wanted) -> FaultError {
-        self.counts.happenings.add(Happening::OutOfMemory, 1);
+        self.counts.events.add(EventKind::OutOfMemory, 1);
         let free_frames = self.memory.frames.free_frames();
         FaultError::OutOfMemory { pid: self.pid, va: VirtAddr::new(va), wanted, free_frames }
     }

@@ -42,6 +42,7 @@ impl AddressSpace {
         cx.memory.touch(leaf.pfn, leaf.order);
         cx.work(WorkKind::EntryWrite, 1);
         self.count_in(cx, va, leaf.order, cx.memory.is_zero(leaf.pfn));
+        self.refold(cx, va, leaf.order);
         Ok(())
     }
 
@@ -49,14 +50,29 @@ impl AddressSpace {
     pub fn set(&mut self, cx: &mut Cx, va: u64, leaf: Leaf, gather: &mut Gather) {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("gathered, and sent before the operation ends");
         cx.memory.touch(leaf.pfn, leaf.order);
-        cx.work(WorkKind::EntryWrite, 1);
-        gather.note(va, leaf.order);
+        self.note_written(cx, va, &leaf, gather);
         gather.note_global(leaf.global);
+        self.refold(cx, va, leaf.order);
+    }
+
+    /// Counts the entries of the leaf at `va` as written, one for each of its pages, and notes them to be flushed.
+    fn note_written(&self, cx: &mut Cx, va: u64, leaf: &Leaf, gather: &mut Gather) {
+        let page = self.page_size(&cx.memory.pages, leaf);
+        cx.work(WorkKind::EntryWrite, leaf.order.base_pages() / page.base_pages());
+        gather.note_range(va, leaf.order, page);
     }
 
     /// Rewrites the leaf at `va` so that it allows more than before: copies in TLBs can only fault, not go wrong.
     pub fn widen(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("rights only grew: a stale copy faults at worst");
+        let page = self.page_size(&cx.memory.pages, &leaf);
+        cx.work(WorkKind::EntryWrite, leaf.order.base_pages() / page.base_pages());
+        self.refold(cx, va, leaf.order);
+    }
+
+    /// Clears the accessed bit of the leaf at `va`, as `leaf` has it, without a flush.
+    pub fn forget_access(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) {
+        self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("a stale copy hides accesses, and allows no others");
         cx.work(WorkKind::EntryWrite, 1);
     }
 
@@ -65,8 +81,10 @@ impl AddressSpace {
         let (was, flush) = self.table.unmap(cx.mem, cx.memory, VirtAddr::new(va).vpn(), order);
         gather.note_global(was.is_some_and(|leaf| leaf.global));
         gather.take(flush);
-        cx.work(WorkKind::EntryWrite, 1);
-        gather.note(va, order);
+        match &was {
+            Some(leaf) => self.note_written(cx, va, leaf, gather),
+            None => gather.note(va, order),
+        }
         self.count_out(cx, va, order, was.is_some_and(|leaf| cx.memory.is_zero(leaf.pfn)));
     }
 
@@ -85,7 +103,9 @@ impl AddressSpace {
         let mut at = start;
         while let Some((va, leaf)) = self.next_leaf(cx.mem, at, end) {
             self.unmap(cx, va, leaf.order, gather);
-            Self::release(cx, &leaf);
+            for (_, page) in self.pages_of(&cx.memory.pages, va, leaf) {
+                Self::release(cx, &page);
+            }
             let Some(next) = va.checked_add(leaf.order.bytes()) else { break };
             at = next;
         }
@@ -119,7 +139,7 @@ impl AddressSpace {
     pub fn finish(&self, cx: &mut Cx, gather: Gather) {
         // A space without a tag has never run since it lost it: no TLB knows it.
         if let Some(asid) = self.asid {
-            gather.finish(asid, cx.limits.flush_ceiling, &mut cx.memory.work, cx.fx);
+            gather.finish(asid, cx.limits.flush_ceiling, &mut cx.memory.work, cx.effects);
         }
     }
 }

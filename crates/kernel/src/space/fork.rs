@@ -17,6 +17,7 @@ impl AddressSpace {
             cx.memory.objects.share(object);
         }
         child.heap = self.heap;
+        child.hints = self.hints.clone();
         child.places = self.places.clone();
         for place in child.places.iter() {
             cx.regions.lay(place.value.0, place.end - place.start);
@@ -33,14 +34,18 @@ impl AddressSpace {
                 if cx.memory.stop.is_asked() {
                     break;
                 }
-                let mut copy = AddressSpace::shared_copy(leaf, span.value.shared);
+                let copy = AddressSpace::shared_copy(leaf, span.value.shared);
                 if copy.prot != leaf.prot {
                     self.set(cx, va, copy, &mut Gather::default());
                     protected = true;
                 }
-                copy.accessed = false;
-                cx.memory.share(leaf.pfn, leaf.order);
-                child.map(cx, va, copy).inspect_err(|_| cx.memory.drop_mapping(leaf.pfn, leaf.order))?;
+                // Pages before `at` may have been folded with this one since they were copied.
+                let pages = self.pages_of(&cx.memory.pages, va, Leaf { accessed: false, ..copy });
+                let left = |page: &Leaf, va: u64| page.order == leaf.order || (at..span.end).contains(&va);
+                for (va, page) in pages.filter(|(va, page)| left(page, *va)) {
+                    cx.memory.share(page.pfn, page.order);
+                    child.map(cx, va, page).inspect_err(|_| cx.memory.drop_mapping(page.pfn, page.order))?;
+                }
                 at = va + leaf.order.bytes();
             }
         }

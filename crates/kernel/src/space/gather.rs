@@ -19,10 +19,15 @@ pub struct Gather {
 impl Gather {
     /// An entry of `order` at `va` was changed so that a stale copy could be used wrongly.
     pub fn note(&mut self, va: u64, order: PageOrder) {
-        let end = va.wrapping_add(order.bytes());
+        self.note_range(va, order, order);
+    }
+
+    /// The entries of all pages of size `page` in the aligned range of size `whole` at `va` were changed so.
+    pub fn note_range(&mut self, va: u64, whole: PageOrder, page: PageOrder) {
+        let end = va.wrapping_add(whole.bytes());
         self.touched = Some(match self.touched {
-            None => (va, end, order),
-            Some((a, b, o)) => (a.min(va), b.max(end), o.min(order)),
+            None => (va, end, page),
+            Some((a, b, o)) => (a.min(va), b.max(end), o.min(page)),
         });
     }
 
@@ -44,7 +49,7 @@ impl Gather {
     }
 
     /// Sends what was gathered.
-    pub fn finish(self, asid: Asid, ceiling: u64, work: &mut Tally<WorkKind>, fx: &mut Effects) {
+    pub fn finish(self, asid: Asid, ceiling: u64, work: &mut Tally<WorkKind>, effects: &mut Effects) {
         let whole = if self.global { Invalidate::All } else { Invalidate::Asid(asid) };
         let (kind, what) = match (self.all, self.touched) {
             (true, _) => (WorkKind::FlushSpace, whole),
@@ -65,6 +70,6 @@ impl Gather {
             }
         };
         work.add(kind, 1);
-        fx.invalidations.push(what);
+        effects.invalidations.push(what);
     }
 }

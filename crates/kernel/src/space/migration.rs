@@ -1,13 +1,13 @@
 //! Pages moved to other frames, wherever they are mapped: what compaction and promotion by migration are made of.
 
-use super::Gather;
 use super::system::SystemCx;
+use super::{Found, Gather};
 use crate::memory::Memory;
 use crate::memory::cache::ObjectId;
 use crate::memory::pages::{Page, Use};
-use crate::report::counts::Happening;
-use crate::{Told, WorkKind};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, VirtAddr};
+use crate::report::counts::EventKind;
+use crate::{Note, WorkKind};
+use mmulab_addr::{PageOrder, Pfn, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 /// Where a frame is mapped, or the page cache has it.
@@ -18,37 +18,52 @@ pub(crate) enum At {
     Hidden { slot: usize, va: u64 },
 }
 
-/// Where every base page that can move is, in the order of frames: what Linux knows by its reverse map.
-pub(crate) struct ReverseMap(Vec<(Pfn, At)>);
+/// Where every page of one size that can move is, in the order of frames: what Linux knows by its reverse map.
+pub(crate) struct ReverseMap {
+    places: Vec<(Pfn, At)>,
+    order: PageOrder,
+}
 
 impl ReverseMap {
-    /// Of all address spaces and the page cache, as they are now.
+    /// Of the base pages of all address spaces and the page cache, as they are now.
     pub fn of(system: &SystemCx) -> Self {
         let cached = system.shared.memory.cache.frames();
-        let mut places: Vec<(Pfn, At)> = cached.map(|(pfn, id, page)| (pfn, At::Cached(id, page))).collect();
+        Self::with(system, PageOrder::P4K, cached.map(|(pfn, id, page)| (pfn, At::Cached(id, page))).collect())
+    }
+
+    /// Of the pages of `order`, which are larger, in all address spaces.
+    pub fn of_large(system: &SystemCx, order: PageOrder) -> Self {
+        Self::with(system, order, Vec::new())
+    }
+
+    fn with(system: &SystemCx, order: PageOrder, mut places: Vec<(Pfn, At)>) -> Self {
         for (slot, space) in system.spaces.iter().enumerate() {
             let Some(space) = space else { continue };
             for span in space.vmas.iter() {
-                let leaves = space.leaves(system.mem, span.start, span.end);
-                let small = leaves.filter(|(_, leaf)| leaf.order == PageOrder::P4K);
+                let pages = space.pages(system.mem, &system.shared.memory.pages, span.start, span.end);
+                let small = pages.filter(|(_, leaf)| leaf.order == order);
                 places.extend(small.map(|(va, leaf)| (leaf.pfn, At::Mapped { slot, va })));
             }
-            let hidden = space.hidden.iter().filter(|(_, leaf)| leaf.order == PageOrder::P4K);
+            let hidden = space.hidden.iter().filter(|(_, leaf)| leaf.order == order);
             places.extend(hidden.map(|(vpn, leaf)| (leaf.pfn, At::Hidden { slot, va: vpn.addr().raw() })));
         }
         places.sort_unstable();
-        Self(places)
+        Self { places, order }
     }
 
-    /// The places of a frame, if the page in it can move: a base page of a program or of a file, all of whose users
-    /// are known.
+    /// The places of the page that begins with a frame, if it can move: a page of a program or of a file, all of whose
+    /// users are known.
     pub fn movable(&self, memory: &Memory, pfn: Pfn) -> Option<&[(Pfn, At)]> {
-        let from = self.0.partition_point(|p| p.0 < pfn);
-        let users = self.0[from..].iter().take_while(|p| p.0 == pfn).count();
+        let from = self.places.partition_point(|p| p.0 < pfn);
+        let users = self.places[from..].iter().take_while(|p| p.0 == pfn).count();
         let page = memory.pages.get(pfn);
-        let moves =
-            users > 0 && page.used != Use::None && page.order == 0 && !page.pooled && page.refs as usize == users;
-        moves.then(|| &self.0[from..from + users])
+        let is_known = match self.order {
+            PageOrder::P4K => page.order == 0 && page.refs as usize == users,
+            // A large page may be one of which each frame is counted by itself.
+            order => users == 1 && memory.pages.is_exclusive(pfn, order),
+        };
+        let moves = users > 0 && page.used != Use::None && !page.pooled && is_known;
+        moves.then(|| &self.places[from..from + users])
     }
 }
 
@@ -65,10 +80,20 @@ impl Migration {
 
     /// Copies the page in frame `old`, mapped at `here`, to the frame `new`, and frees `old`.
     pub fn move_page(&mut self, system: &mut SystemCx, (old, new): (Pfn, Pfn), here: &[(Pfn, At)]) {
+        self.copy_page(system, (old, new), PageOrder::P4K, here);
+        system.shared.memory.frames.free_run(old, 1);
+    }
+
+    /// Copies the page of `order` in the frames from `old` on to those from `new` on. Who frees `old` is the caller's
+    /// to say.
+    pub fn copy_page(&mut self, system: &mut SystemCx, (old, new): (Pfn, Pfn), order: PageOrder, here: &[(Pfn, At)]) {
         let memory = &mut system.shared.memory;
-        *memory.pages.get_mut(new) = memory.pages.get(old);
-        *memory.pages.get_mut(old) = Page::default();
-        memory.work.add(WorkKind::CopyBytes, BASE_BYTES);
+        let frames = if memory.pages.is_whole(old, order) { 1 } else { order.base_pages() };
+        for i in 0..frames {
+            let page = std::mem::take(memory.pages.get_mut(Pfn(old.0 + i)));
+            *memory.pages.get_mut(Pfn(new.0 + i)) = Page { folio: 0, ..page };
+        }
+        memory.work.add(WorkKind::CopyBytes, order.bytes());
         for &(_, at) in here {
             match at {
                 At::Cached(id, page) => system.shared.memory.cache.move_to(id, page, new),
@@ -80,16 +105,18 @@ impl Migration {
                 }
                 At::Mapped { slot, va } => {
                     let (space, mut cx) = system.at(slot);
-                    if let Some((_, leaf)) = space.next_leaf(cx.mem, va, va + BASE_BYTES) {
-                        space.set(&mut cx, va, Leaf { pfn: new, ..leaf }, &mut self.0[slot]);
+                    let Found::Leaf(leaf) = space.probe(cx.mem, VirtAddr::new(va)) else { continue };
+                    // Unfolding takes no frame, so that it cannot fail.
+                    if let Ok(page) = space.alone(&mut cx, VirtAddr::new(va), leaf) {
+                        space.set(&mut cx, va, Leaf { pfn: new, ..page }, &mut self.0[slot]);
                     }
                 }
             }
         }
-        system.shared.memory.frames.free_run(old, 1);
-        system.shared.counts.happenings.add(Happening::Migrated, 1);
-        if system.fx.narrate {
-            system.fx.told.push(Told::Moved { from: old, to: new });
+        system.shared.counts.events.add(EventKind::Migrated, order.base_pages());
+        if system.effects.narrate {
+            let moved = (0..order.base_pages()).map(|i| (Pfn(old.0 + i), Pfn(new.0 + i)));
+            system.effects.notes.extend(moved.map(|(from, to)| Note::Moved { from, to }));
         }
     }
 

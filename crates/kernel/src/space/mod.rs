@@ -3,15 +3,20 @@
 //! No method here knows which memory manager runs. What a manager does with an address space is a method of the
 //! manager, in a folder of its own, and calls the methods of this folder.
 
+pub(crate) mod assemble;
 mod change;
 mod collapse;
+pub(crate) mod compaction;
 pub(crate) mod cx;
 mod edit;
+mod fold;
 mod fork;
 pub(crate) mod gather;
+pub(crate) mod hints;
 mod join;
 mod layout;
 pub(crate) mod migration;
+pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;
 mod split;
@@ -22,14 +27,16 @@ pub(crate) mod vma;
 pub(crate) use cx::Cx;
 pub(crate) use gather::Gather;
 
-use crate::Told;
+use crate::Note;
 use crate::memory::Memory;
 use crate::memory::cache::ObjectId;
 use crate::memory::pages::Use;
+use crate::parts::contiguous::Contiguous;
 use crate::ranges::RangeMap;
 use crate::report::counts::FaultKind;
 use crate::report::region::{Mapped, Places, RegionId};
 use crate::report::regions::ProgramId;
+use hints::SizeHints;
 use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 pub use mmulab_pagetable::Probe as Found;
@@ -56,16 +63,20 @@ pub(crate) struct AddressSpace {
     /// Pages whose mapping allows no access (PROT_NONE): Linux keeps them in the table, marked not present.
     pub hidden: BTreeMap<Vpn, Leaf>,
     pub heap: Option<(u64, u64)>,
+    /// Page sizes that somebody wants for its memory.
+    pub hints: SizeHints,
     pub mapped: Mapped,
     /// The program that runs in it.
     pub program: ProgramId,
     /// Whether it counts as one that runs the program.
     pub is_counted: bool,
+    /// Where entries get the contiguous bit.
+    pub contiguous: Contiguous,
 }
 
 impl AddressSpace {
     /// An empty address space.
-    pub fn new(serial: u64, pid: Pid, table: Table, program: ProgramId) -> Self {
+    pub fn new(serial: u64, pid: Pid, table: Table, program: ProgramId, contiguous: Contiguous) -> Self {
         Self {
             serial,
             pid,
@@ -76,9 +87,11 @@ impl AddressSpace {
             places: RangeMap::default(),
             hidden: BTreeMap::new(),
             heap: None,
+            hints: SizeHints::default(),
             mapped: Mapped::default(),
             program,
             is_counted: false,
+            contiguous,
         }
     }
 
@@ -161,7 +174,7 @@ impl AddressSpace {
     /// Tells of a fault that was handled.
     pub fn tell_fault(cx: &mut Cx, kind: FaultKind, va: u64, leaf: &Leaf) {
         let leaf = *leaf;
-        cx.tell(|| Told::Fault {
+        cx.tell(|| Note::Fault {
             kind,
             va: VirtAddr::new(va).align_down(leaf.order),
             size: leaf.order,

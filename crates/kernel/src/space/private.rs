@@ -3,8 +3,8 @@
 use super::vma::Vma;
 use super::{AddressSpace, Cx, Gather};
 use crate::memory::pages::Use;
-use crate::report::counts::{FaultKind, Happening};
-use crate::{FaultError, Told};
+use crate::report::counts::{EventKind, FaultKind};
+use crate::{FaultError, Note};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
@@ -49,9 +49,9 @@ impl AddressSpace {
             })?;
         }
         self.mark_private(start);
-        cx.counts.happenings.add(Happening::MthpFault, 1);
-        cx.counts.happenings.add(Happening::MthpPages, order.base_pages());
-        cx.tell(|| Told::Block { va: VirtAddr::new(start), size: order, pfn });
+        cx.counts.events.add(EventKind::MthpFault, 1);
+        cx.counts.events.add(EventKind::MthpPages, order.base_pages());
+        cx.tell(|| Note::Block { va: VirtAddr::new(start), size: order, pfn });
         Ok(size)
     }
 
@@ -78,7 +78,7 @@ impl AddressSpace {
     /// 4.10.4.1): this costs no kernel work.
     pub(crate) fn drop_stale(&self, cx: &mut Cx, va: u64, order: PageOrder) {
         if let Some(asid) = self.asid {
-            cx.fx.invalidations.push(mmulab_pagetable::Invalidate::Page { asid, va: VirtAddr::new(va), order });
+            cx.effects.invalidations.push(mmulab_pagetable::Invalidate::Page { asid, va: VirtAddr::new(va), order });
         }
     }
 

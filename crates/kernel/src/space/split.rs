@@ -1,9 +1,9 @@
 //! Large pages made small: mappings split where an operation needs part of one.
 
 use super::{AddressSpace, Found, Gather};
-use crate::report::counts::Happening;
+use crate::report::counts::EventKind;
 use crate::space::cx::Cx;
-use crate::{FaultError, Told, Wanted, WorkKind};
+use crate::{FaultError, Note, Wanted, WorkKind};
 use mmulab_addr::{PageOrder, Pfn, VirtAddr, Vpn};
 use mmulab_pagetable::Leaf;
 
@@ -44,8 +44,11 @@ impl AddressSpace {
     }
 
     /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames; the huge zero page by as
-    /// many leaves of the one small zero page.
+    /// many leaves of the one small zero page; a folded range by its pages.
     pub fn split(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
+        if self.unfold(cx, va, leaf)? {
+            return Ok(());
+        }
         self.break_zero_or_page(cx, &leaf);
         let flush = match self.table.split(cx.mem, cx.memory, VirtAddr::new(va).vpn()) {
             Ok(flush) => flush,
@@ -69,8 +72,13 @@ impl AddressSpace {
         for i in 0..parts {
             self.count_in(cx, va + i * part.order.bytes(), part.order, zero);
         }
-        cx.counts.happenings.add(Happening::Split, 1);
-        cx.tell(|| Told::Split { va: VirtAddr::new(va), size: leaf.order });
+        cx.counts.events.add(EventKind::Split, 1);
+        cx.tell(|| Note::Split { va: VirtAddr::new(va), size: leaf.order });
+        if let Some(range) = self.contiguous.range_of(part.order).filter(|range| !zero && *range < leaf.order) {
+            for at in (va..=va + (leaf.order.bytes() - 1)).step_by(range.bytes() as usize) {
+                self.refold(cx, at, part.order);
+            }
+        }
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Stacks that grow down to the address that faulted.
 
 use super::{AddressSpace, Cx};
-use crate::Told;
-use crate::report::counts::Happening;
+use crate::Note;
+use crate::report::counts::EventKind;
 use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
 
 impl AddressSpace {
@@ -29,8 +29,8 @@ impl AddressSpace {
             cx.regions.lay(region.0, start - lower);
             cx.regions.moved(region.0, lower, start);
         }
-        cx.counts.happenings.add(Happening::StackGrowth, 1);
-        cx.tell(|| Told::StackGrowth { start: VirtAddr::new(lower) });
+        cx.counts.events.add(EventKind::StackGrowth, 1);
+        cx.tell(|| Note::StackGrowth { start: VirtAddr::new(lower) });
         true
     }
 }

@@ -9,7 +9,7 @@ use mmulab_frames::PhysMem;
 /// Everything that work on several address spaces needs.
 pub(crate) struct SystemCx<'a> {
     pub mem: &'a mut PhysMem,
-    pub fx: &'a mut Effects,
+    pub effects: &'a mut Effects,
     pub shared: &'a mut Shared,
     /// By slot; slots are used again.
     pub spaces: &'a mut [Option<AddressSpace>],
@@ -20,11 +20,11 @@ impl SystemCx<'_> {
     pub fn at(&mut self, slot: usize) -> (&mut AddressSpace, Cx<'_>) {
         let Some(space) = &mut self.spaces[slot] else { unreachable!("the caller found the slot in use") };
         let pid = space.pid;
-        (space, self.shared.cx(self.mem, self.fx, pid))
+        (space, self.shared.cx(self.mem, self.effects, pid))
     }
 
     /// Counts a refusal that concerns no one address space.
     pub fn refuse(&mut self, why: Refusal, at: u64) {
-        self.shared.refuse(why, at, self.fx);
+        self.shared.refuse(why, at, self.effects);
     }
 }

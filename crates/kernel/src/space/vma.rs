@@ -3,6 +3,7 @@
 use crate::memory::cache::ObjectId;
 use crate::memory::objects::Anon;
 use crate::ranges::Piece;
+use crate::space::offsets::Offsets;
 use mmulab_addr::{BASE_SHIFT, PageOrder, Prot};
 
 /// What a mapping shows.
@@ -41,6 +42,8 @@ pub struct Vma {
     pub has_private: bool,
     /// With reservations: the object of its own pages, once it has any.
     pub anon: Option<Anon>,
+    /// With placement `ca`: how far its pages lie from their frames.
+    pub offsets: Offsets,
 }
 
 impl Vma {
@@ -56,6 +59,7 @@ impl Vma {
             back: Back::Anon,
             has_private: false,
             anon: None,
+            offsets: Offsets::default(),
         }
     }
 
@@ -75,7 +79,8 @@ impl Piece for Vma {
         }
     }
 
-    /// As `can_vma_merge_after` in mm/vma.c, but for `anon_vma`, which this model has no cause to keep apart.
+    /// As `can_vma_merge_after` in mm/vma.c, but for `anon_vma`, which this model has no cause to keep apart. Offsets
+    /// keep no mappings apart: the published kernel of CA paging does not ask for them here.
     fn joins(&self, bytes: u64, next: &Self) -> bool {
         let continues = match (self.back, next.back) {
             (Back::Anon, Back::Anon) => true,
@@ -101,5 +106,8 @@ impl Piece for Vma {
 
     fn absorb(&mut self, next: &Self) {
         self.has_private |= next.has_private;
+        if self.offsets.is_empty() {
+            self.offsets = next.offsets.clone();
+        }
     }
 }

@@ -8,7 +8,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, PolicyDesc, Told, Usage};
+use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, Note, PolicyDesc, Usage};
 use mmulab_pagetable::{CompendiaDesc, CuckooDesc, Invalidate, Leaf, OpenDesc, Share, TableDesc, TableKind};
 use mmulab_trace::{Backing, Event, MapFlags};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
 
 /// Trees of tables of every kind, with four levels.
 fn trees() -> Vec<TableDesc> {
-    let trees = TableKind::ALL.iter().filter(|kind| kind.guide_levels().is_none());
+    let trees = TableKind::ALL.iter().filter(|kind| kind.walk_table_levels().is_none());
     trees.map(|&kind| TableDesc::new(kind, 4).expect("four levels")).collect()
 }
 
@@ -44,7 +44,7 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
         // Its merges take time, and memory is small.
         1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
         3 => prop::sample::select(trees()),
-        1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, guide_lines: 64, ..CuckooDesc::default() }).expect("fits")),
+        1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() }).expect("fits")),
         1 => Just(TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).expect("fits")),
     ]
 }
@@ -54,21 +54,25 @@ pub fn parts(sections: &str) -> PolicyDesc {
     toml::from_str(&format!("name = \"parts\"\nkind = \"linux\"\n{sections}")).expect("a good description")
 }
 
-pub fn who(pid: u32) -> Actor {
+pub fn actor(pid: u32) -> Actor {
     Actor { pid: Pid(pid), tid: Tid(pid), cpu: 0 }
 }
 
 pub struct World {
     pub kernel: Kernel,
     pub mem: PhysMem,
-    pub fx: Effects,
+    pub effects: Effects,
     /// What the base frames hold; 0 if nothing was stored.
     pub contents: BTreeMap<Pfn, u64>,
     tlb: BTreeMap<(Asid, Vpn), Leaf>,
+    /// The flushes of the last event or fault.
+    pub sent: Vec<Invalidate>,
     /// Zero pages seen: the kernel zeroes each once, when it makes it.
     zeros: BTreeSet<Pfn>,
     /// Whether a fault may join pages that were mapped before, or map more than the page it is for.
     promotes: bool,
+    /// Whether pages keep their own frames and users while hardware takes sixteen of them for one page.
+    joins: bool,
 }
 
 impl World {
@@ -78,14 +82,16 @@ impl World {
         Self {
             kernel,
             mem,
-            fx: Effects { narrate: true, ..Effects::default() },
+            effects: Effects { narrate: true, ..Effects::default() },
             contents: BTreeMap::new(),
             tlb: BTreeMap::new(),
+            sent: Vec::new(),
             zeros: BTreeSet::new(),
             promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion)
                 || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty())
                 || desc.policy.fault.as_ref().is_some_and(|f| !f.sizes.is_empty())
                 || desc.policy.promotion.is_some(),
+            joins: desc.policy.contiguous.is_some(),
         }
     }
 
@@ -94,21 +100,23 @@ impl World {
     }
 
     pub fn event(&mut self, pid: u32, event: &Event) {
-        self.fx.clear();
-        self.kernel.event(&mut self.mem, who(pid), event, &mut self.fx).expect("enough memory");
+        self.effects.clear();
+        self.kernel.event(&mut self.mem, actor(pid), event, &mut self.effects).expect("enough memory");
         self.flush();
     }
 
-    fn flush(&mut self) {
-        for told in std::mem::take(&mut self.fx.told) {
-            if let Told::Moved { from, to } = told {
+    /// Has the TLB hear what the kernel did.
+    pub fn flush(&mut self) {
+        for told in std::mem::take(&mut self.effects.notes) {
+            if let Note::Moved { from, to } = told {
                 match self.contents.remove(&from) {
                     Some(value) => self.contents.insert(to, value),
                     None => self.contents.remove(&to),
                 };
             }
         }
-        for what in std::mem::take(&mut self.fx.invalidations) {
+        self.sent = std::mem::take(&mut self.effects.invalidations);
+        for &what in &self.sent {
             self.tlb.retain(|&(tag, vpn), leaf| match what {
                 Invalidate::Page { asid, va, order } => {
                     tag != asid || vpn.0 < va.vpn().0 || vpn.0 >= va.vpn().0 + order.base_pages()
@@ -160,16 +168,20 @@ impl World {
                 && leaf.prot.allows(access)
             {
                 self.tlb.insert(key, leaf);
+                if self.joins && leaf.order == PageOrder::P64K {
+                    let first = at.align_down(leaf.order).vpn().0;
+                    self.tlb.extend((first..first + 16).map(|page| ((key.0, Vpn(page)), leaf)));
+                }
                 return Ok((leaf.translate(at).pfn(), kinds));
             }
             assert!(kinds.len() < 4, "{at} faults without end: {kinds:?}");
             let mapped = self.mapped_around(pid, at);
-            self.fx.clear();
-            let fault = self.kernel.fault(&mut self.mem, who(pid), at, access, &mut self.fx)?;
+            self.effects.clear();
+            let fault = self.kernel.fault(&mut self.mem, actor(pid), at, access, &mut self.effects)?;
             // Where compaction put what was there before.
-            let told = self.fx.told.iter();
+            let told = self.effects.notes.iter();
             let moved: BTreeMap<Pfn, Pfn> =
-                told.filter_map(|t| if let Told::Moved { from, to } = *t { Some((from, to)) } else { None }).collect();
+                told.filter_map(|t| if let Note::Moved { from, to } = *t { Some((from, to)) } else { None }).collect();
             if let Some(leaf) = &mut before {
                 leaf.pfn = moved.get(&leaf.pfn).copied().unwrap_or(leaf.pfn);
             }
@@ -177,7 +189,8 @@ impl World {
             self.flush();
             kinds.push(fault.kind);
             let after = self.walk(pid, va, None).expect("a fault that was served maps the page");
-            assert_eq!(after.order, fault.order);
+            assert!(after.order == fault.order || (self.joins && after.order > fault.order));
+            let after = Leaf { pfn: after.translate(at).pfn().align_down(fault.order), order: fault.order, ..after };
             self.repeat(pid, fault.kind, at, before, after, &mapped);
         }
     }

@@ -8,10 +8,10 @@ mod patterns;
 
 use bare::Bare;
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_assoc::Ways;
 use mmulab_machine::{Control, Limits, Machine, Options, Touched, describe, open, run};
 use mmulab_pagetable::{Format, Leaf, Walked};
-use mmulab_sets::Ways;
-use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Outcome, Placement, Silent};
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, NoObserver, Outcome, Placement};
 use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
 use patterns::{DATA, pattern};
 use std::{
@@ -122,7 +122,7 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
     let rate = best_of_core(addresses.len() as u64, || {
         for &va in addresses {
             let va = VirtAddr::new(va);
-            if let Outcome::Miss { .. } = tlbs.access(Asid(1), va, Access::Read, &mut Silent) {
+            if let Outcome::Miss { .. } = tlbs.access(Asid(1), va, Access::Read, &mut NoObserver) {
                 let leaf = Leaf {
                     pfn: Pfn(va.vpn().0),
                     order: PageOrder::P4K,
@@ -133,7 +133,7 @@ fn tlbs_only(addresses: &[u64], bare: &Bare) -> f64 {
                     global: false,
                 };
                 let walked = Walked { leaf, line: [0; 8], slot: 0, level: 1, format: Format::x86(4) };
-                tlbs.fill(Asid(1), va, Access::Read, &walked, &mut Silent);
+                tlbs.fill(Asid(1), va, Access::Read, &walked, &mut NoObserver);
             }
         }
     });

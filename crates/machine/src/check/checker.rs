@@ -17,7 +17,7 @@ use crate::{
     running::Running,
 };
 use mmulab_addr::{Asid, BASE_BYTES, PhysAddr, Pid, VirtAddr};
-use mmulab_mix::PID_BITS;
+use mmulab_interleave::PID_BITS;
 use mmulab_tlb::{Coalescing, Entry};
 use mmulab_trace::{Batch, Event, Item, Ref, TraceInfo};
 use mmulab_walker::WalkContext;

@@ -2,7 +2,7 @@
 
 use crate::observe::{Observation, WalkEnd, Watch};
 use mmulab_addr::{PhysAddr, VirtAddr};
-use mmulab_kernel::Told;
+use mmulab_kernel::Note;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::Entry;
 use mmulab_walker::{NestedStep, StepRecord};
@@ -58,7 +58,7 @@ impl Watch for Beside<'_> {
         self.other(|watch| watch.invalidated(array, entry));
     }
 
-    fn happened(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+    fn happened(&mut self, told: &[Note], invalidations: &[Invalidate]) {
         self.0.acted = true;
         self.other(|watch| watch.happened(told, invalidations));
     }
@@ -80,7 +80,7 @@ impl Watch for Beside<'_> {
         self.other(|watch| watch.walk_ended(ended));
     }
 
-    fn happened_in_host(&mut self, told: &[Told], invalidations: &[Invalidate]) {
+    fn happened_in_host(&mut self, told: &[Note], invalidations: &[Invalidate]) {
         self.0.acted |= !invalidations.is_empty();
         self.other(|watch| watch.happened_in_host(told, invalidations));
     }

@@ -34,16 +34,22 @@ fn page(n: u64) -> VirtAddr {
     VirtAddr::new(AT + (n << 12))
 }
 
-fn program() -> Batch {
+/// So many pages mapped and stored to.
+fn program_of(pages: u64) -> Batch {
     let mut batch = Batch::default();
     batch.push_event(Event::Mmap {
         addr: page(0),
-        len: 64 << 12,
+        len: pages << 12,
         prot: Prot::RW,
         flags: MapFlags::default(),
         backing: Backing::Anon,
     });
-    (0..64).for_each(|n| batch.refs.push(Ref::write(page(n))));
+    (0..pages).for_each(|n| batch.refs.push(Ref::write(page(n))));
+    batch
+}
+
+fn program() -> Batch {
+    let mut batch = program_of(64);
     batch.push_event(Event::Mprotect { addr: page(3), len: 9 << 12, prot: Prot::R });
     (0..64).for_each(|n| batch.refs.push(Ref::read(page(n))));
     batch.push_event(Event::Invlpg { addr: page(20) });
@@ -93,16 +99,7 @@ fn what_the_table_does_not_bear_out_is_found() {
     ];
     for (spoil, expected) in spoils {
         let mut m = machine(Check::Translations);
-        let mut batch = Batch::default();
-        batch.push_event(Event::Mmap {
-            addr: page(0),
-            len: 64 << 12,
-            prot: Prot::RW,
-            flags: MapFlags::default(),
-            backing: Backing::Anon,
-        });
-        (0..64).for_each(|n| batch.refs.push(Ref::write(page(n))));
-        m.run(&batch);
+        m.run(&program_of(64));
         assert_eq!(m.ended(), None);
         let cx = m.state().context().unwrap();
         let entry = cx.format.find(&m.state().system.mem, cx.root, page(5)).unwrap().entry;
@@ -114,6 +111,48 @@ fn what_the_table_does_not_bear_out_is_found() {
         let Some(Ended::Unsound(what)) = m.ended() else { panic!("{:?}", m.ended()) };
         assert!(what.contains(expected) && what.starts_with("after Invlpg"), "{what}");
     }
+}
+
+/// S2-009: sixteen base pages with the contiguous bit share an entry of the TLB. A kernel that takes the bit away to
+/// unmap one of them, and does not flush, leaves an entry that still translates it: the check finds that. A kernel that
+/// flushes passes.
+#[test]
+fn a_contiguous_range_that_is_taken_apart_without_a_flush_is_found() {
+    let range = |event: Event| {
+        let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
+        let options = Options { check: Check::Translations, ..Options::default() };
+        let names = describe::Names { machine: "neoverse-n1", policy: "coalapaging-bit", host_policy: None };
+        let sets = ["memory.size=64M".to_owned(), "policy.linux.zero_page=false".to_owned()];
+        let desc = describe::resolve(names, &sets, &options, &dirs("machines"), &dirs("policies")).unwrap();
+        let mut m = Machine::new(Arc::new(desc), true).unwrap();
+        let mut batch = program_of(16);
+        // The entry of 64 KiB that a walk fills after the sixteenth store serves them all.
+        (0..16).for_each(|n| batch.refs.push(Ref::read(page(n))));
+        m.run(&batch);
+        assert_eq!(m.ended(), None);
+        let leaf = |m: &Machine, n: u64| {
+            let cx = m.state().context().unwrap();
+            cx.format.find(&m.state().system.mem, cx.root, page(n)).unwrap()
+        };
+        assert_eq!(leaf(&m, 5).leaf.order, mmulab_addr::PageOrder::P64K);
+        if matches!(event, Event::Invlpg { .. }) {
+            // Behind the kernel's back: sixteen entries without the bit, and none for page 5.
+            for n in 0..16 {
+                let found = leaf(&m, n);
+                let bits = if n == 5 { 0 } else { found.bits & !(1 << 52) };
+                m.state_mut().system.mem.write(found.entry, bits);
+            }
+        }
+        let mut next = Batch::default();
+        next.push_event(event);
+        (0..16).filter(|n| *n != 5).for_each(|n| next.refs.push(Ref::read(page(n))));
+        m.run(&next);
+        m.ended().cloned()
+    };
+    let Some(Ended::Unsound(what)) = range(Event::Invlpg { addr: page(40) }) else { panic!("not found") };
+    assert!(what.contains("is not mapped"), "{what}");
+    assert_eq!(range(Event::Munmap { addr: page(5), len: 1 << 12 }), None);
+    assert_eq!(range(Event::Mprotect { addr: page(5), len: 1 << 12, prot: Prot::R }), None);
 }
 
 #[test]

@@ -4,7 +4,9 @@ mod cost;
 mod counted;
 mod counts;
 mod host;
+mod latency;
 mod processes;
+mod sampler;
 mod since;
 mod tally;
 mod timing;
@@ -12,6 +14,8 @@ mod warps;
 
 pub use cost::{Cost, Missed};
 pub use counts::Counts;
+pub use latency::{FaultLatency, Faults};
+pub use sampler::{PageSamples, SampledPage, Walked};
 pub use tally::{Place, Tally};
 pub use timing::{Sampled, TimingReport};
 pub use warps::WarpCounts;

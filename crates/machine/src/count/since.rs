@@ -97,7 +97,7 @@ since! {
         cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
     TimingReport: cycles instructions mispredicted unknown_instructions stack; sampled,
-    KernelCounts: faults huge_faults refusals errors happenings work invalidations,
+    KernelCounts: faults huge_faults refusals errors events work invalidations,
     SystemCounts: kernel tables,
     HostCounted: counts system nested_tlb walks reads,
     Counted: own instructions base_cycles walk_queued walk_pending walk_active finished tlb walks timing warps systems

@@ -1,6 +1,10 @@
 //! Cost attribution: misses and walks by region, by the 2 MiB of memory that was accessed, and by the code that ran.
 
-use super::cost::{Cost, Missed};
+use super::{
+    cost::{Cost, Missed},
+    sampler::Sampler,
+};
+use crate::describe::Options;
 use mmulab_addr::{Pid, VirtAddr};
 use mmulab_kernel::{Fold, RegionId};
 use rustc_hash::FxHashMap;
@@ -14,6 +18,7 @@ pub const HEAT_SHIFT: u32 = 21;
 pub struct Tally {
     regions: Vec<Cost>,
     profile: Option<Profile>,
+    sampler: Option<Box<Sampler>>,
 }
 
 #[derive(Default)]
@@ -59,9 +64,10 @@ pub struct Place {
 }
 
 impl Tally {
-    /// Empty sums.
-    pub fn new(profile: bool) -> Self {
-        Self { regions: Vec::new(), profile: profile.then(Profile::default) }
+    /// Empty sums, with what a run asks for.
+    pub fn new(options: &Options) -> Self {
+        let sampler = options.sampling.as_ref().map(|desc| Sampler::new(desc, options.seed.unwrap_or(0)).into());
+        Self { regions: Vec::new(), profile: options.profile.then(Profile::default), sampler }
     }
 
     /// Adds one missed reference, made in `region`. Inlined, so that what it cost need not go through memory.
@@ -96,6 +102,25 @@ impl Tally {
         if let Some(profile) = &mut self.profile {
             profile.fold(&folds.iter().map(|fold| (fold.from, fold.into)).collect());
         }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.fold(folds);
+        }
+    }
+
+    /// Whether walks are sampled.
+    #[inline]
+    pub fn is_sampling(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    /// The samples.
+    pub fn sampler(&self) -> Option<&Sampler> {
+        self.sampler.as_deref()
+    }
+
+    /// The sampler, to take a walk in.
+    pub fn sampler_mut(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_deref_mut()
     }
 
     /// Whether costs are kept by place too.
@@ -141,8 +166,8 @@ impl Tally {
 fn highest_first(mut places: Vec<Place>) -> Vec<Place> {
     // What reports rank by: most of a compiler's blocks stall for second-level hits and never walk.
     let weight = |c: &Cost| (c.stall_cycles, c.walk_cycles, c.l1i_misses + c.l1d_misses);
-    let who = |p: &Place| (p.pid, p.addr, p.region);
-    places.sort_unstable_by(|a, b| weight(&b.cost).cmp(&weight(&a.cost)).then(who(a).cmp(&who(b))));
+    let actor = |p: &Place| (p.pid, p.addr, p.region);
+    places.sort_unstable_by(|a, b| weight(&b.cost).cmp(&weight(&a.cost)).then(actor(a).cmp(&actor(b))));
     places
 }
 
@@ -153,7 +178,7 @@ mod tests {
     /// CHANGELOG number 19: nothing that a folded region cost is lost, and a slot that is used again begins anew.
     #[test]
     fn what_folded_regions_cost_goes_to_their_rows() {
-        let mut tally = Tally::new(true);
+        let mut tally = Tally::new(&Options { profile: true, ..Options::default() });
         let missed = |region: u32, walks| {
             let (va, block) = (VirtAddr::new(u64::from(region) << HEAT_SHIFT), VirtAddr::new(0x1000));
             Missed { pid: Pid(1), va, block, code: RegionId(region), cost: Cost { walks, ..Cost::default() } }

@@ -53,14 +53,14 @@ pub(super) fn walk_caches(machine: &MachineDesc) -> Result<(), String> {
     let below = machine.guest.iter().flat_map(|guest| guest.cache.iter().map(|cache| (&machine.table, cache)));
     let own = machine.walker.cache.iter().map(|cache| (machine.walked_table(), cache));
     for (table, cache) in own.chain(below).filter(|(_, cache)| cache.entries > 0) {
-        let Some(held) = table.kind.guide_levels() else { continue };
+        let Some(held) = table.kind.walk_table_levels() else { continue };
         if let Some(level) = cache.levels.iter().find(|level| !held.contains(level)) {
             let name = &cache.name;
             return Err(if held.is_empty() {
                 format!("{name}: a hashed table has nothing that walk caches hold: give it 0 entries")
             } else {
                 format!(
-                    "{name} holds level {level}: caches of an elastic cuckoo table hold its guides: 4 (4K), 5 (2M), 6 (1G)"
+                    "{name} holds level {level}: caches of an elastic cuckoo table hold its walk tables: 4 (4K), 5 (2M), 6 (1G)"
                 )
             });
         }

@@ -1,7 +1,8 @@
 //! The `[costs]` table of a machine file: the price in cycles of each unit of kernel work. The simulated kernel
 //! executes no instructions, so kernel time is the sum of units times prices.
 
-use mmulab_kernel::WorkKind;
+use mmulab_frames::FrameCounts;
+use mmulab_kernel::{Effects, WorkKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +32,16 @@ pub struct CostsDesc {
     /// Cycles to take or give back a larger block.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub large_block: f64,
+    /// Cycles to refill or relieve a per-CPU list of frames under the zone's lock, besides `base_frame` of each fault.
+    /// Default 0: `base_frame` is then an average that contains it.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0, max = 1e7))]
+    pub list_refill: f64,
+    /// Cycles of each step in the allocator's lists of blocks: a block split in two, two merged, or a part of a larger
+    /// block given back. Default 0: `base_frame` and `large_block` are then averages that contain them.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0, max = 1e7))]
+    pub block_step: f64,
     /// Cycles to take or give back a page of the hugetlb pool.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub pool_page: f64,
@@ -111,6 +122,8 @@ impl Default for CostsDesc {
             copy_bytes: 1.0 / 4.0,
             base_frame: 100.0,
             large_block: 500.0,
+            list_refill: 0.0,
+            block_step: 0.0,
             pool_page: 500.0,
             table_frame: 612.0,
             table_merge: 70_000.0,
@@ -129,7 +142,29 @@ impl Default for CostsDesc {
     }
 }
 
+// The rule of serde's `skip_serializing_if` takes a reference.
+#[expect(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(price: &f64) -> bool {
+    *price == 0.0
+}
+
+/// Names of what the allocator's steps cost, beside those of [`WorkKind`].
+pub const ALLOCATOR_COSTS: [&str; 2] = ["list_refill", "block_step"];
+
 impl CostsDesc {
+    /// Cycles of all that the kernel did in one call.
+    pub fn of(&self, effects: &Effects) -> f64 {
+        let work: f64 = effects.work.iter().map(|work| self.cycles(work.kind) * work.count as f64).sum();
+        work + self.allocator(&effects.allocator).iter().sum::<f64>()
+    }
+
+    /// Cycles of the allocator's steps, in the order of [`ALLOCATOR_COSTS`].
+    pub fn allocator(&self, steps: &FrameCounts) -> [f64; 2] {
+        let lists = steps.refills + steps.reliefs;
+        let blocks = steps.splits + steps.merges + steps.returns;
+        [self.list_refill * lists as f64, self.block_step * blocks as f64]
+    }
+
     /// Cycles of one unit of `kind`.
     pub fn cycles(&self, kind: WorkKind) -> f64 {
         match kind {

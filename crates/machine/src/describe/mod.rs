@@ -11,11 +11,12 @@ mod options;
 mod perf;
 mod resolve;
 mod sample;
+mod sampling;
 mod timing;
 
 pub use self::core::CoreDesc;
 pub use assumption::Assumption;
-pub use costs::CostsDesc;
+pub use costs::{ALLOCATOR_COSTS, CostsDesc};
 pub use gpu::{GpuDesc, Merge};
 pub use guest::{Mode, VirtualDesc};
 pub use machine::MachineDesc;
@@ -24,3 +25,4 @@ pub use options::{Check, Options, Unmapped};
 pub use perf::{Counted, EventDesc, PerfDesc};
 pub use resolve::{HOST_POLICY, Names, Resolved, policy, resolve};
 pub use sample::Sample;
+pub use sampling::Sampling;

@@ -1,6 +1,6 @@
 //! Options of a run that belong neither to the machine nor to the policy.
 
-use super::sample::Sample;
+use super::{sample::Sample, sampling::Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub enum Unmapped {
     /// `fault` for traces that carry address-space events, else `map`.
     #[default]
     Auto,
-    /// Count a violation and go on with the next reference.
+    /// Count a segmentation fault and go on with the next reference.
     Fault,
     /// Map anonymous memory there (`linux.implicit_vma` bytes at a time).
     Map,
@@ -42,6 +42,10 @@ pub struct Options {
     pub profile: bool,
     /// Track which base pages are truly touched, so that bloat can be told.
     pub touched: bool,
+    /// Keep the time of every page fault by kind and size. In virtual machines the guests' faults, without the host's
+    /// work.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fault_latency: bool,
     /// What is proven besides.
     pub check: Check,
     /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in
@@ -69,6 +73,9 @@ pub struct Options {
     /// With `timing`: only samples of the run are run in time, and stand for all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
+    /// Samples of TLB misses and of accessed bits, from which page sizes are selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// Overrides the seed of memory's random placement.
     #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: Option<u64>,

@@ -136,6 +136,15 @@ pub fn resolve(
     if let Some(host_policy) = &host_policy {
         gather("host_policy", &value_of(host_policy), &mut assumptions);
     }
+    if let Some(sampling) = options.sampling.filter(|sampling| sampling.cycles == 0.0) {
+        assumptions.push(Assumption {
+            place: "options.sampling".into(),
+            key: "cycles".into(),
+            value: sampling.cycles.to_string(),
+            reason: "no source states what a sample costs the program; 0 leaves its time as it is without samples"
+                .into(),
+        });
+    }
     Ok(Resolved { machine, policy, host_policy, options: options.clone(), set: set.to_vec(), assumptions })
 }
 
@@ -165,5 +174,5 @@ fn file<T: serde::de::DeserializeOwned + JsonSchema>(
     dirs: &[PathBuf],
     set: &[String],
 ) -> Result<T, DescribeError> {
-    read::Whole::read(what, name, dirs)?.typed(set)
+    read::Whole::read::<T>(what, name, dirs)?.typed(set)
 }

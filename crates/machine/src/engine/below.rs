@@ -4,6 +4,7 @@
 use super::state::{Hardware, State};
 use crate::{
     count::Counted,
+    describe::Options,
     ended::Ended,
     observe::{Observe, WalkEnd},
 };
@@ -172,7 +173,7 @@ pub(crate) trait Below: Sized {
     fn started(&mut self) {}
 
     /// Costs of the systems that do not run begin anew.
-    fn restart_costs(&mut self, _profile: bool) {}
+    fn restart_costs(&mut self, _options: &Options) {}
 
     /// Adds its counters.
     fn count(&self, state: &State, all: &mut Counted) {

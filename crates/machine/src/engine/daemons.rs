@@ -4,13 +4,18 @@ use super::{below::Below, execution::Execution, parts::Engine};
 use crate::{ended::Ended, observe::Observe};
 
 impl<B: Below, X: Execution> Engine<B, X> {
+    /// Simulated nanoseconds since the start: the clock of the acting CPU, and the kernels' work so far.
+    pub(super) fn now_ns(&mut self) -> u64 {
+        let user = self.state.cpu().now() as f64;
+        let cycles = user + self.state.account.kernel_cycles + self.below.cycles() as f64;
+        (cycles * 1000.0 / self.state.desc.machine.core.frequency_mhz) as u64
+    }
+
     /// Lets the kernels' daemons run if they are due. That is checked whenever a reference leaves the first level, by
     /// the clock of its CPU and the kernels' work so far.
     #[inline(never)]
     pub(super) fn daemons<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
-        let user = self.state.cpu().now() as f64;
-        let cycles = user + self.state.account.kernel_cycles + self.below.cycles() as f64;
-        let now_ns = (cycles * 1000.0 / self.state.desc.machine.core.frequency_mhz) as u64;
+        let now_ns = self.now_ns();
         let is_due = |wake: Option<u64>| wake.is_some_and(|wake| now_ns >= wake);
         if is_due(self.below.wakes_at()) {
             self.below.run_daemons(&mut self.state, now_ns, obs)?;

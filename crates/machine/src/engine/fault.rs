@@ -1,12 +1,12 @@
 //! Page faults of the programs, served by their kernel.
 
-use super::{below::Below, execution::Execution, parts::Engine, slow_path::Pending};
+use super::{below::Below, execution::Execution, parts::Engine, slow_path::Pending, state::State};
 use crate::{
     describe::Unmapped,
     ended::Ended,
     observe::{Failure, Observe},
 };
-use mmulab_kernel::FaultError;
+use mmulab_kernel::{Fault, FaultError};
 use mmulab_trace::Event;
 use mmulab_walker::WalkContext;
 
@@ -27,6 +27,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let (va, access, actor) = (p.va, p.access, self.state.acting.actor);
         let state = &mut self.state;
         let mut served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
+        state.time_fault(&served);
         self.deliver_effects(obs)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.state.control.unmapped == Unmapped::Map {
             let state = &mut self.state;
@@ -35,6 +36,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             made.map_err(|e| Ended::Kernel(e.to_string()))?;
             let state = &mut self.state;
             served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
+            state.time_fault(&served);
             self.deliver_effects(obs)?;
         }
         let error = match served {
@@ -58,6 +60,16 @@ impl<B: Below, X: Execution> Engine<B, X> {
         match self.state.control.unmapped {
             Unmapped::Stop => Err(Ended::Violation(error.to_string())),
             Unmapped::Auto | Unmapped::Fault | Unmapped::Map => Ok(false),
+        }
+    }
+}
+
+impl State {
+    /// Counts how long a fault took, where that is asked for: before its effects are delivered.
+    #[inline]
+    fn time_fault(&mut self, served: &Result<Fault, FaultError>) {
+        if let (Some(latency), Ok(fault)) = (&mut self.account.latency, served) {
+            latency.add(fault, &self.effects, &self.desc.machine.costs);
         }
     }
 }

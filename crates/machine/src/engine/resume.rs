@@ -44,7 +44,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         self.complete_walks(obs);
         self.close_process();
         self.state.restart_costs();
-        self.below.restart_costs(self.state.desc.options.profile);
+        self.below.restart_costs(&self.state.desc.options);
         self.execution.restart(&self.state);
         self.state.account.uncounted = Some(Box::new(self.counted_ever()));
     }

@@ -17,12 +17,10 @@ impl<B: Below, X: Execution> Engine<B, X> {
             self.deliver_invalidations(obs);
         }
         let state = &mut self.state;
-        for work in &state.effects.work {
-            state.account.kernel_cycles += state.desc.machine.costs.cycles(work.kind) * work.count as f64;
-        }
+        state.account.kernel_cycles += state.desc.machine.costs.of(&state.effects);
         state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
         if let Some(watch) = obs.watch() {
-            watch.happened(&state.effects.told, &state.effects.invalidations);
+            watch.happened(&state.effects.notes, &state.effects.invalidations);
         }
         if !state.effects.folded.is_empty() {
             state.system.tally.fold(&state.effects.folded);

@@ -6,9 +6,10 @@ use super::{
     parts::Engine,
 };
 use crate::{
-    count::Cost,
+    count::{Cost, Walked},
     ended::Ended,
     observe::{Answer, Observation, Observe, Seen},
+    system::System,
 };
 use mmulab_addr::{Access, PageOrder, PhysAddr, Side, VirtAddr};
 use mmulab_tlb::Outcome;
@@ -59,6 +60,9 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let pid = self.state.acting.actor.pid;
         if p.cost != Cost::default() {
             self.state.charge(pid, va, p.cost);
+            if p.cost.walks > 0 && self.state.system.tally.is_sampling() {
+                self.sample(&p);
+            }
         }
         if let Some(watch) = obs.watch() {
             let index = self.state.account.references - 1;
@@ -68,6 +72,20 @@ impl<B: Below, X: Execution> Engine<B, X> {
             self.daemons(obs)?;
         }
         result.map(|()| X::answered(p.time, p.seen.pa))
+    }
+
+    /// A reference that walked, in a run whose walks are sampled.
+    #[cold]
+    fn sample(&mut self, p: &Pending<X::Time>) {
+        let now_ns = self.now_ns();
+        let state = &mut self.state;
+        let pid = state.acting.actor.pid;
+        let System { kernel, tally, .. } = &mut state.system;
+        let Some(sampler) = tally.sampler_mut() else { return };
+        let region = kernel.region_at(pid, p.va);
+        let cycles = sampler.take(&Walked { pid, region, va: p.va, cost: p.cost, size: p.seen.size, now_ns });
+        state.account.kernel_cycles += cycles;
+        state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.

@@ -1,7 +1,7 @@
 //! The state of a machine, whatever its kind: kernel and memory, CPUs and caches, who acts, what was counted.
 
 use crate::{
-    count::{Cost, Counted, Counts, Missed, ProcessCounts, Processes, SystemCounts, Tally},
+    count::{Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally},
     cpu::{Clock, Cpu},
     describe::{Resolved, Unmapped},
     ended::{Ended, MachineError},
@@ -70,6 +70,8 @@ pub(crate) struct Account {
     pub kernel_cycles: f64,
     /// References seen.
     pub references: u64,
+    /// The times of page faults, where they are asked for.
+    pub latency: Option<Box<FaultLatency>>,
 }
 
 /// How the run is controlled.
@@ -125,7 +127,7 @@ impl State {
             effects: Effects::default(),
             hardware: Hardware { cpus, caches, sharing, format },
             acting: Acting { actor: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 }, core: 0 },
-            account: Account::default(),
+            account: Account { latency: desc.options.fault_latency.then(Box::default), ..Account::default() },
             control: RunControl { unmapped, pinned: BTreeMap::from([(Tid(1), 0)]), stop: Stop::default(), ended: None },
             desc,
         })
@@ -205,7 +207,8 @@ impl State {
     /// Costs begin anew.
     pub fn restart_costs(&mut self) {
         self.account.processes.begin_anew();
-        self.system.tally = Tally::new(self.desc.options.profile);
+        self.system.tally = Tally::new(&self.desc.options);
+        self.account.latency = self.desc.options.fault_latency.then(Box::default);
     }
 }
 

@@ -2,7 +2,7 @@
 //! so that a run without an observer compiles to code that knows nothing of them.
 
 use super::observation::{Observation, WalkEnd};
-use mmulab_kernel::Told;
+use mmulab_kernel::Note;
 use mmulab_pagetable::Invalidate;
 use mmulab_tlb::{Entry, Observer};
 use mmulab_walker::{NestedStep, StepRecord};
@@ -27,7 +27,7 @@ pub trait Watch {
     fn invalidated(&mut self, _array: usize, _entry: &Entry) {}
 
     /// The kernel did this, and asked for these invalidations.
-    fn happened(&mut self, _told: &[Told], _invalidations: &[Invalidate]) {}
+    fn happened(&mut self, _told: &[Note], _invalidations: &[Invalidate]) {}
 
     /// The program itself dropped a translation.
     fn invalidated_by_program(&mut self, _what: &Invalidate) {}
@@ -42,7 +42,7 @@ pub trait Watch {
     fn walk_ended(&mut self, _ended: &WalkEnd) {}
 
     /// The host's kernel did this, and asked for these invalidations.
-    fn happened_in_host(&mut self, _told: &[Told], _invalidations: &[Invalidate]) {}
+    fn happened_in_host(&mut self, _told: &[Note], _invalidations: &[Invalidate]) {}
 
     /// A guest's kernel wrote this number of entries of its tables, each of which left the guest.
     fn trapped_table_writes(&mut self, _count: u64) {}

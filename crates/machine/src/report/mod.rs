@@ -1,6 +1,7 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
 mod host;
+mod latency;
 mod level;
 mod members;
 mod memory;

@@ -2,6 +2,7 @@
 
 use super::{
     host::{self, HostReport},
+    latency::{LatencyReport, latency},
     level::LevelReport,
     members::{MemberReport, members},
     memory::{MemoryReport, memory},
@@ -28,7 +29,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 /// The version of the result's layout.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
 
 /// An identity that every run must satisfy does not hold: a defect of the simulator.
 #[derive(Debug, Error)]
@@ -76,6 +77,9 @@ pub struct Report {
     programs: Vec<ProgramReport>,
     /// What each region of the programs' memory cost and holds.
     regions: Vec<RegionReport>,
+    /// With --fault-latency: how long page faults took, by kind and by the size that they mapped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault_latency: Option<Vec<LatencyReport>>,
     /// With --profile: costs by the 2 MiB of memory that references were to.
     heat: Places,
     /// With --profile: costs by the block of code that was running.
@@ -115,7 +119,7 @@ struct AllCounts {
     /// Page walks.
     walks: Walks,
     /// References to memory that no mapping holds (unmapped), or against its rights (forbidden).
-    violations: BTreeMap<&'static str, u64>,
+    segfaults: BTreeMap<&'static str, u64>,
     /// Changes of address space that a core's TLBs or walker noticed.
     space_switches: u64,
     /// On shader cores: what warps did.
@@ -252,7 +256,7 @@ pub fn report(
                 levels: walks.levels.iter().map(served).collect(),
                 host_levels: host_walks.iter().flat_map(|walks| &walks.levels).map(served).collect(),
             },
-            violations: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
+            segfaults: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
             warps: *warps,
             memory: memory(machine, &kernel.tables, touched),
@@ -266,6 +270,12 @@ pub fn report(
         members: members(machine, info),
         programs: programs(machine),
         regions: regions(machine),
+        fault_latency: machine
+            .state()
+            .account
+            .latency
+            .as_ref()
+            .map(|found| latency(found, machine.desc().machine.core.frequency_mhz)),
         heat: places(&programs_run_on.kernel, &programs_run_on.tally.heat()),
         code: places(&programs_run_on.kernel, &programs_run_on.tally.code()),
         exactness: Exactness {

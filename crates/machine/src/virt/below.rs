@@ -3,13 +3,14 @@
 use super::{host::Host, shadow::Filled};
 use crate::{
     count::{Counted, HostCounted, SystemCounts, Tally},
+    describe::Options,
     ended::Ended,
     engine::{AHEAD, Bare, Below, Hardware, State, WalkResult},
     observe::{Observe, WalkEnd},
 };
 use mmulab_addr::{Access, Asid, Pid, VirtAddr};
+use mmulab_interleave::{MACHINES_MAX, PID_BITS};
 use mmulab_kernel::{FaultError, Stop};
-use mmulab_mix::{MACHINES_MAX, PID_BITS};
 use mmulab_pagetable::Invalidate;
 use mmulab_trace::{Event, Ref};
 use mmulab_walker::{Nested, Violation, WalkContext};
@@ -236,8 +237,8 @@ impl Below for Host {
         self.counts = Default::default();
     }
 
-    fn restart_costs(&mut self, profile: bool) {
-        self.parked_mut().for_each(|system| system.tally = Tally::new(profile));
+    fn restart_costs(&mut self, options: &Options) {
+        self.parked_mut().for_each(|system| system.tally = Tally::new(options));
     }
 
     fn count(&self, state: &State, all: &mut Counted) {

@@ -18,13 +18,11 @@ impl Host {
             state.hardware.invalidate(&what, obs);
         }
         let machine = &state.desc.machine;
-        for work in &self.effects.work {
-            self.cycles += machine.costs.cycles(work.kind) * work.count as f64;
-        }
+        self.cycles += machine.costs.of(&self.effects);
         let exits = machine.guest.as_ref().map_or(0.0, |g| g.exit_cycles) * self.counts.exits as f64;
         self.counts.cycles = (self.cycles + exits) as u64;
         if let Some(watch) = obs.watch() {
-            watch.happened_in_host(&self.effects.told, &self.effects.invalidations);
+            watch.happened_in_host(&self.effects.notes, &self.effects.invalidations);
         }
         self.effects.clear();
     }

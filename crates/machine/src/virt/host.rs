@@ -7,7 +7,7 @@
 
 use super::{shadows::Shadows, tags::Tags};
 use crate::{
-    count::HostCounts,
+    count::{HostCounts, Tally},
     describe::{Mode, Resolved, VirtualDesc},
     ended::{Ended, MachineError},
     system::System,
@@ -72,7 +72,7 @@ impl Host {
             cpus: machine.core.cpus(),
             asid_bits: u16::BITS as u8,
         };
-        let system = System::new(&of_host, false).map_err(MachineError::Host)?;
+        let system = System::new(&of_host, Tally::default()).map_err(MachineError::Host)?;
         let hash_cycles = machine.walker.hash_cycles;
         let caches = NestedDesc { caches: &guest.cache, hash_cycles, tlb: guest.nested_tlb.as_ref() };
         let mut host = Self {
@@ -103,7 +103,7 @@ impl Host {
             };
             // Guests of one description differ in what is placed at random.
             of_guest.memory.seed = of_guest.memory.seed.wrapping_add(vm as u64);
-            let mut parked = System::new(&of_guest, desc.options.profile).map_err(MachineError::Guest)?;
+            let mut parked = System::new(&of_guest, Tally::new(&desc.options)).map_err(MachineError::Guest)?;
             parked.kernel.tell_touched();
             let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
             let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
@@ -123,7 +123,7 @@ impl Host {
 
     /// Makes the process of a virtual machine, and maps its memory.
     fn start(&mut self, vm: usize, bytes: u64) -> Result<WalkContext, KernelError> {
-        let who = Self::actor(vm, 0);
+        let actor = Self::actor(vm, 0);
         let map = Event::Mmap {
             addr: VirtAddr::new(0),
             len: bytes,
@@ -132,14 +132,14 @@ impl Host {
             backing: Backing::Anon,
         };
         let System { mem, kernel, .. } = &mut self.system;
-        for event in [Event::Switch { pid: who.pid, tid: who.tid }, map] {
-            kernel.event(mem, who, &event, &mut self.effects)?;
+        for event in [Event::Switch { pid: actor.pid, tid: actor.tid }, map] {
+            kernel.event(mem, actor, &event, &mut self.effects)?;
         }
         // Starting a machine is no part of the run.
         self.effects.clear();
         let made = kernel
-            .context(who.pid)
-            .filter(|_| kernel.region_at(who.pid, VirtAddr::new(bytes - 1)) != mmulab_kernel::RegionId::NONE);
+            .context(actor.pid)
+            .filter(|_| kernel.region_at(actor.pid, VirtAddr::new(bytes - 1)) != mmulab_kernel::RegionId::NONE);
         let context = made.ok_or_else(|| KernelError::Description {
             key: "virtual.memory.size".into(),
             message: format!(
@@ -204,11 +204,11 @@ impl Host {
 
     /// The host gives the guest that runs memory at `gpa`.
     pub fn serve_violation(&mut self, gpa: PhysAddr, access: Access, cpu: u16) -> Result<(), Ended> {
-        let who = Self::actor(self.at, cpu);
+        let actor = Self::actor(self.at, cpu);
         self.counts.exits += 1;
         let System { mem, kernel, .. } = &mut self.system;
         let vm = self.at;
-        match kernel.fault(mem, who, VirtAddr::new(gpa.0), access, &mut self.effects) {
+        match kernel.fault(mem, actor, VirtAddr::new(gpa.0), access, &mut self.effects) {
             Ok(_) => {
                 self.reload();
                 Ok(())

@@ -3,7 +3,7 @@
 
 use crate::{
     CuckooDesc, MapError, TableFrames,
-    hashed::{FIRST_GUIDE, Hashed, HashedDesc, Hashing, TABLES},
+    hashed::{FIRST_WALK_TABLE, Hashed, HashedDesc, Hashing, TABLES},
     table_format::{BuiltFor, TableFormat},
     x86::X86Entries,
 };
@@ -20,10 +20,10 @@ pub struct Cuckoo {
 impl TableFormat for Cuckoo {
     const NAME: &'static str = "elastic-cuckoo";
     const DOC: &'static str = "Elastic cuckoo page tables: a hashed table for each page size, whose ways are read at \
-                               once, with guides (cuckoo walk tables) that name the ways to read (Skarlatos and \
+                               once, with cuckoo walk tables that name the ways to read (Skarlatos and \
                                others, ASPLOS 2020). Leaves of 4 KiB, 2 MiB and 1 GiB; 4 or 5 levels.";
     const LEVELS: RangeInclusive<u8> = 4..=5;
-    const GUIDE_LEVELS: Option<Range<u8>> = Some(FIRST_GUIDE..TABLES as u8 + 1);
+    const WALK_TABLE_LEVELS: Option<Range<u8>> = Some(FIRST_WALK_TABLE..TABLES as u8 + 1);
 
     type Params = CuckooDesc;
     type Entries = X86Entries;

@@ -24,7 +24,7 @@ impl TableFormat for Open {
     const DOC: &'static str = "A hashed table for each page size, with open addressing and lines of eight entries \
                                (Yaniv and Tsafrir, SIGMETRICS 2016). Leaves of 4 KiB, 2 MiB and 1 GiB; 4 or 5 levels.";
     const LEVELS: RangeInclusive<u8> = 4..=5;
-    const GUIDE_LEVELS: Option<Range<u8>> = Some(0..0);
+    const WALK_TABLE_LEVELS: Option<Range<u8>> = Some(0..0);
 
     type Params = OpenDesc;
     type Entries = X86Entries;

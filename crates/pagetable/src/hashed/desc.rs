@@ -70,12 +70,17 @@ pub struct CuckooDesc {
     /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
     #[schemars(range(min = 1, max = 512))]
     pub kicks: u16,
-    /// The sizes whose pages have a guide (a cuckoo walk table), which tells of a group of them whether there are any,
-    /// and in which way. Default `["2M", "1G"]`.
-    pub guides: Vec<mmulab_addr::PageOrder>,
-    /// Lines of each of the two ways of a guide at first. Default 4096.
-    #[schemars(range(min = 64, max = 16777216), extend("x-power-of-two" = true))]
-    pub guide_lines: u32,
+    /// The sizes whose pages have a cuckoo walk table, which tells of a group of them whether there are any,
+    /// and in which way. Default `["2M", "1G"]`. Formerly `guides`, which is still read.
+    #[schemars(extend("x-formerly" = "guides"))]
+    pub walk_tables: Vec<mmulab_addr::PageOrder>,
+    /// Lines of each of the two ways of a cuckoo walk table at first. Default 4096. Formerly `guide_lines`, which is
+    /// still read.
+    #[schemars(
+        range(min = 64, max = 16777216),
+        extend("x-power-of-two" = true, "x-formerly" = "guide_lines")
+    )]
+    pub walk_table_lines: u32,
     /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512; 1 insists on
     /// one block, as published. Default 512.
     #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
@@ -91,8 +96,8 @@ impl Default for CuckooDesc {
             shrink: Part(200),
             moves: 2,
             kicks: 32,
-            guides: vec![super::layout::order_of(1), super::layout::order_of(2)],
-            guide_lines: 4096,
+            walk_tables: vec![super::layout::order_of(1), super::layout::order_of(2)],
+            walk_table_lines: 4096,
             pieces: 512,
         }
     }
@@ -179,17 +184,19 @@ impl CuckooDesc {
             return Err(format!("cuckoo.ways is {}: give 2 to 4", self.ways));
         }
         lines("cuckoo.lines", self.lines)?;
-        lines("cuckoo.guide_lines", self.guide_lines)?;
+        lines("cuckoo.walk_table_lines", self.walk_table_lines)?;
         if !(1..=64).contains(&self.moves) {
             return Err(format!("cuckoo.moves is {}: give 1 to 64", self.moves));
         }
         if !(1..=512).contains(&self.kicks) {
             return Err(format!("cuckoo.kicks is {}: give 1 to 512", self.kicks));
         }
-        if let Some(size) =
-            self.guides.iter().find(|&&size| !(0..super::layout::SIZES).any(|s| super::layout::order_of(s) == size))
+        if let Some(size) = self
+            .walk_tables
+            .iter()
+            .find(|&&size| !(0..super::layout::SIZES).any(|s| super::layout::order_of(s) == size))
         {
-            return Err(format!("cuckoo.guides names {size}: give some of 4K, 2M and 1G"));
+            return Err(format!("cuckoo.walk_tables names {size}: give some of 4K, 2M and 1G"));
         }
         shared("cuckoo", self.grow, self.shrink, self.pieces)
     }
@@ -223,7 +230,7 @@ mod tests {
             (CuckooDesc { grow: Part(1000), ..cuckoo.clone() }, "less than 1"),
             (CuckooDesc { shrink: Part(301), ..cuckoo.clone() }, "half of grow"),
             (CuckooDesc { pieces: 3, ..cuckoo.clone() }, "a power of two up to 512"),
-            (CuckooDesc { guides: vec![mmulab_addr::PageOrder::P64K], ..cuckoo }, "some of 4K, 2M and 1G"),
+            (CuckooDesc { walk_tables: vec![mmulab_addr::PageOrder::P64K], ..cuckoo }, "some of 4K, 2M and 1G"),
         ];
         for (desc, expected) in bad {
             assert!(desc.check().unwrap_err().contains(expected), "{desc:?}");

@@ -1,6 +1,6 @@
 //! Hashed tables as text, read out of their bytes as hardware reads them.
 
-use super::layout::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, TABLES, order_of};
+use super::layout::{FIRST_WALK_TABLE, LINE_BITS, SIZE_BITS, SIZES, TABLES, WALK_TABLE_BITS, order_of};
 use super::line::{Kind, WORDS};
 use super::registers::Registers;
 use super::sections;
@@ -15,7 +15,7 @@ pub fn draw(root: PhysAddr, mem: &PhysMem) -> String {
     for table in 0..TABLES {
         let Some(registers) = Registers::load(mem, root, table) else { continue };
         let (size, level) = (table % SIZES, table as u8 + 1);
-        let what = if level < FIRST_GUIDE { "pages" } else { "guide to" };
+        let what = if level < FIRST_WALK_TABLE { "pages" } else { "walk table of" };
         let _ = write!(
             text,
             "level {level}, {what} {}: {} x {} lines",
@@ -28,7 +28,7 @@ pub fn draw(root: PhysAddr, mem: &PhysMem) -> String {
             let _ = write!(text, ", becoming {}, moved {}", 1u64 << next.slots, moved.join(" "));
         }
         text.push('\n');
-        let kind = if level < FIRST_GUIDE { Kind::Pages } else { Kind::Sections };
+        let kind = if level < FIRST_WALK_TABLE { Kind::Pages } else { Kind::Sections };
         let mut lines = Vec::new();
         for next in [false, true] {
             let Some(shape) = (if next { registers.next } else { Some(registers.now) }) else { continue };
@@ -48,7 +48,7 @@ pub fn draw(root: PhysAddr, mem: &PhysMem) -> String {
             let _ = writeln!(text, "  way {way} slot {slot}{of} at {:#x}:", at.0);
             match kind {
                 Kind::Pages => pages(&mut text, size, key, &line),
-                Kind::Sections => guide(&mut text, size, key, &line),
+                Kind::Sections => walk_table(&mut text, size, key, &line),
             }
         }
     }
@@ -76,15 +76,15 @@ fn pages(text: &mut String, size: usize, key: u64, line: &[u64; WORDS]) {
     }
 }
 
-fn guide(text: &mut String, size: usize, key: u64, line: &[u64; WORDS]) {
-    for n in 0..1u64 << GUIDE_BITS {
+fn walk_table(text: &mut String, size: usize, key: u64, line: &[u64; WORDS]) {
+    for n in 0..1u64 << WALK_TABLE_BITS {
         let byte = sections::byte(line, n);
         let sizes: Vec<String> =
             (0..=size).filter(|&s| sections::has(byte, s)).map(|s| order_of(s).to_string()).collect();
         if sizes.is_empty() {
             continue;
         }
-        let section = (key << GUIDE_BITS) + n;
+        let section = (key << WALK_TABLE_BITS) + n;
         let va = VirtAddr::new(section << (SIZE_BITS * size as u8 + LINE_BITS + 12)).raw();
         let own = sections::has(byte, size).then(|| format!(", {} in way {}", order_of(size), sections::way(byte)));
         let _ = writeln!(text, "    [{n}] {va:#x}: {}{}", sizes.join(" "), own.unwrap_or_default());

@@ -1,6 +1,6 @@
 //! How hardware looks an address up: groups of reads, each made at once.
 
-use super::layout::{FIRST_GUIDE, GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES};
+use super::layout::{FIRST_WALK_TABLE, LINE_BITS, SIZE_BITS, SIZES, WALK_TABLE_BITS};
 use super::line::{Kind, WORDS};
 use super::registers::{MAX_WAYS, Registers};
 use super::sections;
@@ -9,17 +9,17 @@ use mmulab_addr::{PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::ops::RangeInclusive;
 
-/// Most reads of a group: all ways of all sizes, and both ways of all guides.
+/// Most reads of a group: all ways of all sizes, and both ways of all cuckoo walk tables.
 const MAX_READS: usize = SIZES * (MAX_WAYS + 2);
 
 /// One line that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// The level of its table: 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, 4 to 6 for their guides.
+    /// The level of its table: 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, 4 to 6 for their cuckoo walk tables.
     pub level: u8,
     /// The line.
     pub line: PhysAddr,
-    /// Whether the walk waits for it: it does not for guides, which help the next one.
+    /// Whether the walk waits for it: it does not for cuckoo walk tables, which help the next one.
     pub awaited: bool,
 }
 
@@ -60,10 +60,10 @@ pub struct Found {
     pub leaf: Leaf,
 }
 
-/// A line of a guide that a walk read, for a cache to keep.
+/// A line of a cuckoo walk table that a walk read, for a cache to keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Learned {
-    /// The level of the guide.
+    /// The level of the cuckoo walk table.
     pub level: u8,
     /// Where it lies.
     pub at: PhysAddr,
@@ -71,9 +71,9 @@ pub struct Learned {
     pub line: [u64; WORDS],
 }
 
-/// What is known of a guide.
+/// What is known of a cuckoo walk table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Guide {
+enum WalkTable {
     /// Nobody keeps it: it is not read.
     Unused,
     /// It is to be read beside the next group.
@@ -97,7 +97,7 @@ pub struct Search {
     root: PhysAddr,
     va: VirtAddr,
     hashing: Hashing,
-    guides: [Guide; SIZES],
+    walk_tables: [WalkTable; SIZES],
     group: Group,
     /// Groups made.
     rounds: u64,
@@ -113,32 +113,34 @@ impl Search {
             root: root.lower,
             va,
             hashing,
-            guides: [Guide::Unused; SIZES],
+            walk_tables: [WalkTable::Unused; SIZES],
             group: Group::EMPTY,
             rounds: 0,
             done: [0; SIZES],
         }
     }
 
-    /// The levels of the guides, which caches may hold lines of.
+    /// The levels of the cuckoo walk tables, which caches may hold lines of.
     #[inline]
-    pub fn guides(&self) -> RangeInclusive<u8> {
-        let last = FIRST_GUIDE + SIZES as u8 - 1;
+    pub fn walk_tables(&self) -> RangeInclusive<u8> {
+        let last = FIRST_WALK_TABLE + SIZES as u8 - 1;
         match self.hashing {
-            Hashing::Cuckoo => FIRST_GUIDE..=last,
+            Hashing::Cuckoo => FIRST_WALK_TABLE..=last,
             Hashing::Open(_) => last + 1..=last,
         }
     }
 
-    /// A walk cache supplied this line of the guide of `level` for the address. The line may be out of date.
-    pub fn use_guide(&mut self, level: u8, line: &[u64; WORDS]) {
-        let size = usize::from(level - FIRST_GUIDE);
-        self.guides[size] = Guide::Said(sections::byte(line, section(self.va, size)));
+    /// A walk cache supplied this line of the cuckoo walk table of `level` for the address. The line may be out of
+    /// date.
+    pub fn use_walk_table(&mut self, level: u8, line: &[u64; WORDS]) {
+        let size = usize::from(level - FIRST_WALK_TABLE);
+        self.walk_tables[size] = WalkTable::Said(sections::byte(line, section(self.va, size)));
     }
 
-    /// A walk cache that can hold the guide of `level` does not have it: the search reads the guide as well.
-    pub fn read_guide(&mut self, level: u8) {
-        self.guides[usize::from(level - FIRST_GUIDE)] = Guide::Wanted;
+    /// A walk cache that can hold the cuckoo walk table of `level` does not have it: the search reads the cuckoo walk
+    /// table as well.
+    pub fn read_walk_table(&mut self, level: u8) {
+        self.walk_tables[usize::from(level - FIRST_WALK_TABLE)] = WalkTable::Wanted;
     }
 
     /// Number of the line of `size` that maps the address.
@@ -157,8 +159,8 @@ impl Search {
         self.group
     }
 
-    /// First the ways that the guides name, then, if the page was not there, all others: what caches have of the guides
-    /// may be out of date.
+    /// First the ways that the cuckoo walk tables name, then, if the page was not there, all others: what caches have
+    /// of the cuckoo walk tables may be out of date.
     fn next_cuckoo(&mut self, mem: &PhysMem) {
         while self.rounds < 2 && self.group.is_empty() {
             let all = self.rounds > 0;
@@ -178,29 +180,29 @@ impl Search {
                 continue;
             }
             for size in 0..SIZES {
-                let wanted = match self.guides[size] {
-                    Guide::Unused => false,
-                    Guide::Wanted => true,
-                    Guide::Said(_) => all,
+                let wanted = match self.walk_tables[size] {
+                    WalkTable::Unused => false,
+                    WalkTable::Wanted => true,
+                    WalkTable::Said(_) => all,
                 };
                 if !wanted {
                     continue;
                 }
-                self.guides[size] = Guide::Unused;
+                self.walk_tables[size] = WalkTable::Unused;
                 let Some(registers) = Registers::load(mem, self.root, SIZES + size) else { continue };
                 for way in 0..usize::from(registers.ways) {
-                    let line = registers.home(mem, section(self.va, size) >> GUIDE_BITS, way);
-                    self.group.push(Read { level: FIRST_GUIDE + size as u8, line, awaited: false });
+                    let line = registers.home(mem, section(self.va, size) >> WALK_TABLE_BITS, way);
+                    self.group.push(Read { level: FIRST_WALK_TABLE + size as u8, line, awaited: false });
                 }
             }
         }
     }
 
-    /// The ways in which a page of `size` can be, going by the guides.
+    /// The ways in which a page of `size` can be, going by the cuckoo walk tables.
     fn named(&self, size: usize) -> u8 {
         let mut ways = u8::MAX;
-        for (of, guide) in self.guides.iter().enumerate().skip(size) {
-            if let Guide::Said(byte) = *guide {
+        for (of, walk_table) in self.walk_tables.iter().enumerate().skip(size) {
+            if let WalkTable::Said(byte) = *walk_table {
                 if !sections::has(byte, size) {
                     return 0;
                 }
@@ -260,13 +262,13 @@ impl Search {
         None
     }
 
-    /// The lines of guides for the address among those read last.
+    /// The lines of cuckoo walk tables for the address among those read last.
     pub fn learned(&self, mem: &PhysMem) -> impl Iterator<Item = Learned> {
-        let guides = self.group.iter().filter(|read| read.level >= FIRST_GUIDE);
-        guides.filter_map(move |read| {
-            let size = usize::from(read.level - FIRST_GUIDE);
+        let walk_tables = self.group.iter().filter(|read| read.level >= FIRST_WALK_TABLE);
+        walk_tables.filter_map(move |read| {
+            let size = usize::from(read.level - FIRST_WALK_TABLE);
             let line = *mem.line(read.line);
-            let own = Kind::Sections.is(&line, section(self.va, size) >> GUIDE_BITS);
+            let own = Kind::Sections.is(&line, section(self.va, size) >> WALK_TABLE_BITS);
             own.then_some(Learned { level: read.level, at: read.line, line })
         })
     }

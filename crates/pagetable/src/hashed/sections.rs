@@ -1,19 +1,19 @@
-//! Sections: what the tables hold of each stretch of memory. The kernel counts it; guides tell hardware.
+//! Sections: what the tables hold of each stretch of memory. The kernel counts it; cuckoo walk tables tell hardware.
 //!
-//! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A guide has a byte for
-//! each.
+//! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A cuckoo walk table has a
+//! byte for each.
 
-use super::layout::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
+use super::layout::{LINE_BITS, SIZE_BITS, SIZES, WALK_TABLE_BITS, order_of};
 use mmulab_addr::{PageOrder, Vpn};
 use rustc_hash::FxHashMap;
 
 /// Sections larger than those of 1 GiB pages, only for holes.
 const SPANS: usize = SIZES + 1;
 
-/// Byte `section` of a guide's line.
+/// Byte `section` of a cuckoo walk table's line.
 #[inline(always)]
 pub const fn byte(line: &[u64; super::line::WORDS], section: u64) -> u8 {
-    let at = section & ((1 << GUIDE_BITS) - 1);
+    let at = section & ((1 << WALK_TABLE_BITS) - 1);
     (line[at as usize / 8] >> (8 * (at % 8))) as u8
 }
 

@@ -2,7 +2,7 @@
 
 use super::HashedDesc;
 use super::cuckoo::Cuckoo;
-use super::layout::{GUIDE_BITS, LINE_BITS, SIZE_BITS, SIZES, order_of};
+use super::layout::{LINE_BITS, SIZE_BITS, SIZES, WALK_TABLE_BITS, order_of};
 use super::line::{Kind, WORDS};
 use super::open::{self, Open};
 use super::sections::{Sections, encode, section_of};
@@ -14,8 +14,8 @@ use mmulab_frames::PhysMem;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-/// Ways of a guide (Skarlatos and others, ASPLOS 2020, table 2).
-const GUIDE_WAYS: usize = 2;
+/// Ways of a cuckoo walk table (Skarlatos and others, ASPLOS 2020, table 2).
+const WALK_TABLE_WAYS: usize = 2;
 /// Parts of a large page that is split: pages of the next smaller size.
 const PARTS: u64 = 1 << SIZE_BITS;
 
@@ -28,7 +28,7 @@ pub struct Hashed {
     /// By page size; absent until there is such a page.
     pages: [Option<Store>; SIZES],
     /// By page size; absent where the description has none, or until there is a page.
-    guides: [Option<Store>; SIZES],
+    walk_tables: [Option<Store>; SIZES],
     sections: Sections,
     /// Chooses ways.
     rng: Pcg64Mcg,
@@ -60,7 +60,7 @@ impl Hashed {
             desc,
             root,
             pages: Default::default(),
-            guides: Default::default(),
+            walk_tables: Default::default(),
             sections: Sections::default(),
             rng: Pcg64Mcg::seed_from_u64(0),
         };
@@ -101,7 +101,7 @@ impl Hashed {
     fn plan(&self, kind: Kind) -> (u32, usize, u16) {
         match (&self.desc, kind) {
             (HashedDesc::Cuckoo(desc), Kind::Pages) => (desc.lines, usize::from(desc.ways), desc.pieces),
-            (HashedDesc::Cuckoo(desc), Kind::Sections) => (desc.guide_lines, GUIDE_WAYS, desc.pieces),
+            (HashedDesc::Cuckoo(desc), Kind::Sections) => (desc.walk_table_lines, WALK_TABLE_WAYS, desc.pieces),
             (HashedDesc::Open(desc), _) => (desc.lines, 1, desc.pieces),
         }
     }
@@ -118,7 +118,7 @@ impl Hashed {
         let root = self.root.addr();
         let (store, table) = match kind {
             Kind::Pages => (&mut self.pages[size], size),
-            Kind::Sections => (&mut self.guides[size], SIZES + size),
+            Kind::Sections => (&mut self.walk_tables[size], SIZES + size),
         };
         if store.is_none() {
             let plan = Plan { table, kind, ways, root, pieces: pieces.into() };
@@ -143,7 +143,7 @@ impl Hashed {
         let least = self.plan(kind).0.trailing_zeros() as u8;
         let store = match kind {
             Kind::Pages => self.pages[size].as_mut(),
-            Kind::Sections => self.guides[size].as_mut(),
+            Kind::Sections => self.walk_tables[size].as_mut(),
         }?;
         let at = match &self.desc {
             HashedDesc::Cuckoo(desc) => {
@@ -166,13 +166,13 @@ impl Hashed {
     ) {
         let store = match kind {
             Kind::Pages => &mut self.pages[size],
-            Kind::Sections => &mut self.guides[size],
+            Kind::Sections => &mut self.walk_tables[size],
         };
         let Some(store) = store else { return };
         store.lines -= 1;
         match &self.desc {
             HashedDesc::Cuckoo(desc) => {
-                let lines = if kind == Kind::Pages { desc.lines } else { desc.guide_lines };
+                let lines = if kind == Kind::Pages { desc.lines } else { desc.walk_table_lines };
                 let least = lines.trailing_zeros() as u8;
                 Cuckoo { desc, least, rng: &mut self.rng, moved: &mut Vec::new() }.remove(store, mem, frames, at);
             }
@@ -182,11 +182,11 @@ impl Hashed {
         }
     }
 
-    fn has_guide(&self, size: usize) -> bool {
-        matches!(&self.desc, HashedDesc::Cuckoo(desc) if desc.guides.contains(&order_of(size)))
+    fn has_walk_table(&self, size: usize) -> bool {
+        matches!(&self.desc, HashedDesc::Cuckoo(desc) if desc.walk_tables.contains(&order_of(size)))
     }
 
-    /// What the guide of `size` should say of a section.
+    /// What the cuckoo walk table of `size` should say of a section.
     fn byte(&self, mem: &PhysMem, size: usize, section: u64) -> u8 {
         let own = self.pages[size].as_ref().and_then(|store| store.find(mem, section));
         let mut lines = self.sections.of(size.max(1), section_of(section, size, size.max(1)));
@@ -196,15 +196,15 @@ impl Hashed {
         encode(lines, own.map(|(way, _)| way))
     }
 
-    /// Has the guide of `size` say what is so of a section. A guide that cannot be made larger says nothing: hardware
-    /// reads more lines then.
-    fn guide(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, section: u64) {
-        if !self.has_guide(size) {
+    /// Has the cuckoo walk table of `size` say what is so of a section. A cuckoo walk table that cannot be made larger
+    /// says nothing: hardware reads more lines then.
+    fn update_walk_table(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, section: u64) {
+        if !self.has_walk_table(size) {
             return;
         }
         let byte = self.byte(mem, size, section);
-        let key = section >> GUIDE_BITS;
-        let there = self.guides[size].as_ref().and_then(|store| store.find(mem, key)).map(|(_, at)| at);
+        let key = section >> WALK_TABLE_BITS;
+        let there = self.walk_tables[size].as_ref().and_then(|store| store.find(mem, key)).map(|(_, at)| at);
         let at = match there {
             Some(at) => at,
             None if byte == 0 => return,
@@ -213,7 +213,7 @@ impl Hashed {
                 None => return,
             },
         };
-        let n = (section & ((1 << GUIDE_BITS) - 1)) as usize;
+        let n = (section & ((1 << WALK_TABLE_BITS) - 1)) as usize;
         let (at_word, shift) = (word(at, n / WORDS), 8 * (n % WORDS));
         let was = mem.read(at_word);
         let bits = was & !(u64::from(super::line::SECTION) << shift) | u64::from(byte) << shift;
@@ -221,16 +221,16 @@ impl Hashed {
             return;
         }
         mem.write(at_word, bits);
-        frames.happened(TableEvent::Guided);
+        frames.happened(TableEvent::WalkTabled);
         if !Kind::Sections.is_used(mem.line(at)) {
             self.take_out(mem, frames, (Kind::Sections, size), (key, at));
         }
     }
 
-    /// A line of pages came or went, or is elsewhere: guides are told.
-    fn guide_all(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, key: u64) {
+    /// A line of pages came or went, or is elsewhere: cuckoo walk tables are told.
+    fn update_walk_tables(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, key: u64) {
         for of in size..SIZES {
-            self.guide(mem, frames, of, section_of(key, size, of));
+            self.update_walk_table(mem, frames, of, section_of(key, size, of));
         }
     }
 
@@ -251,14 +251,14 @@ impl Hashed {
                 let line = self.insert(mem, frames, (Kind::Pages, size), key, &mut moved);
                 if let Some(line) = line {
                     self.sections.count(size, key, true);
-                    // The line is something from now on: guides find it.
+                    // The line is something from now on: cuckoo walk tables find it.
                     let at = word(line, slot_of(vpn, size));
                     mem.write(at, bits | Kind::Pages.stamp(key, slot_of(vpn, size)));
                 }
                 moved.sort_unstable();
                 moved.dedup();
-                moved.into_iter().for_each(|key| self.guide(mem, frames, size, key));
-                self.guide_all(mem, frames, size, key);
+                moved.into_iter().for_each(|key| self.update_walk_table(mem, frames, size, key));
+                self.update_walk_tables(mem, frames, size, key);
                 line.ok_or(MapError::OutOfFrames)?
             }
         };
@@ -275,7 +275,7 @@ impl Hashed {
         if !Kind::Pages.is_used(mem.line(line)) {
             self.take_out(mem, frames, (Kind::Pages, size), (key, line));
             self.sections.count(size, key, false);
-            self.guide_all(mem, frames, size, key);
+            self.update_walk_tables(mem, frames, size, key);
         }
     }
 
@@ -297,7 +297,7 @@ impl Tables for Box<Hashed> {
     }
 
     fn table_frames(&self) -> u64 {
-        let stores = self.pages.iter().chain(&self.guides).flatten();
+        let stores = self.pages.iter().chain(&self.walk_tables).flatten();
         1 + stores.map(Store::frames).sum::<u64>()
     }
 
@@ -375,8 +375,8 @@ impl Tables for Box<Hashed> {
     }
 
     fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {
-        let Hashed { guides, pages, root, .. } = *self;
-        for store in guides.into_iter().chain(pages).rev().flatten() {
+        let Hashed { walk_tables, pages, root, .. } = *self;
+        for store in walk_tables.into_iter().chain(pages).rev().flatten() {
             store.free(mem, frames);
         }
         mem.clear(root);

@@ -8,7 +8,7 @@ use crate::{
     key::MAX_SIZES,
     predictor::Predictor,
 };
-use mmulab_sets::geometry;
+use mmulab_assoc::geometry;
 
 /// Most entries an array may have: far above any TLB built, and small enough that no description exhausts memory.
 const MAX_ENTRIES: u32 = 1 << 16;

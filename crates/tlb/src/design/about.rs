@@ -3,7 +3,7 @@
 
 use crate::{ArrayDesc, Probe};
 use mmulab_addr::PageOrder;
-use mmulab_sets::{Store, Ways};
+use mmulab_assoc::{Store, Ways};
 
 /// When an array of a design may have a page-size predictor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

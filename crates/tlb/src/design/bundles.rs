@@ -25,7 +25,7 @@ use bits::bits;
 use bundle::Bundle;
 use mirror_log::MirrorLog;
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{Keys, Ranges, Store, each};
+use mmulab_assoc::{Keys, Ranges, Store, each};
 use std::borrow::Cow;
 
 pub use shape::{MAX_BITMAP, Shape};

@@ -11,7 +11,7 @@ use crate::{
     pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::{EMPTY, Keys, Store, each};
+use mmulab_assoc::{EMPTY, Keys, Store, each};
 
 /// The entries of an array under one design.
 pub struct GroupStore<R: GroupDesign> {

@@ -14,7 +14,7 @@ use crate::{
     pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_sets::Replacement;
+use mmulab_assoc::Replacement;
 
 pub const ABOUT: About = About {
     name: "skew",

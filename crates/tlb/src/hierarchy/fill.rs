@@ -35,7 +35,7 @@ impl Hierarchy {
 
     /// A walk that `misses` lookups waited for ended in a translation that no array takes any more.
     pub fn brought_nothing(&mut self, side: Side, misses: u64) {
-        self.unheld[side as usize][WALK] += misses;
+        self.no_l1_array[side as usize][WALK] += misses;
     }
 
     /// Takes in what a walk found that `misses` second-level lookups waited for.
@@ -85,7 +85,7 @@ impl Hierarchy {
             Some((array, slot)) => {
                 self.arrays[usize::from(array)].reloads[side][origin][usize::from(slot.size)] += misses;
             }
-            None => self.unheld[side][origin] += misses,
+            None => self.no_l1_array[side][origin] += misses,
         }
     }
 

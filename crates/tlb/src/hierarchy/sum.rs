@@ -2,7 +2,7 @@
 
 use super::{Hierarchy, SECOND_LEVEL, WALK};
 use crate::{
-    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, Reloads, SideCounts, UNHELD, array::Array,
+    ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, NO_L1_ARRAY, Reloads, SideCounts, array::Array,
     counts::PredictorCounts,
 };
 use mmulab_addr::Side;
@@ -88,9 +88,9 @@ fn reloads(all: &[&Hierarchy], side: Side) -> Reloads {
                 *by_size.entry(a.reload_name(class).to_owned()).or_default() += a.reloads[side as usize][origin][class];
             }
         }
-        let unheld: u64 = all.iter().map(|tlbs| tlbs.unheld[side as usize][origin]).sum();
-        if unheld != 0 {
-            by_size.insert(UNHELD.to_owned(), unheld);
+        let no_l1_array: u64 = all.iter().map(|tlbs| tlbs.no_l1_array[side as usize][origin]).sum();
+        if no_l1_array != 0 {
+            by_size.insert(NO_L1_ARRAY.to_owned(), no_l1_array);
         }
         by_size
     };

@@ -3,7 +3,7 @@
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
-use mmulab_tlb::{Bundle, Entry, Frames, Hierarchy, Mirrors, MixDesc, Outcome, Silent, Span};
+use mmulab_tlb::{Bundle, Entry, Frames, Hierarchy, Mirrors, MixDesc, NoObserver, Outcome, Span};
 use std::collections::BTreeMap;
 
 use super::flat::{A, D, P, US};
@@ -87,13 +87,13 @@ impl Core {
 
     /// What the TLBs alone say.
     pub fn look(&mut self, page: u64) -> Outcome {
-        self.tlbs.access(ASID, VirtAddr::new(page << 12), Access::Read, &mut Silent)
+        self.tlbs.access(ASID, VirtAddr::new(page << 12), Access::Read, &mut NoObserver)
     }
 
     /// Does an access as a core does it.
     pub fn access(&mut self, page: u64, access: Access) -> Ended {
         let va = VirtAddr::new(page << 12 | 0x123);
-        let outcome = self.tlbs.access(ASID, va, access, &mut Silent);
+        let outcome = self.tlbs.access(ASID, va, access, &mut NoObserver);
         let hit = |level, entry: Entry| {
             let leaf = self.leaf(page).expect("a page the TLBs translate is mapped");
             assert_eq!(entry.translate(va), leaf.translate(va), "page {page:#x} by {entry:?}");
@@ -115,7 +115,7 @@ impl Core {
         let number = page / [1, HUGE, GIANT][usize::from(level) - 1];
         let (line, slot) = (self.line(page, level), (number % 8) as u8);
         let walked = Walked { leaf: self.leaf(page).expect("mapped"), line, slot, level, format: X86 };
-        self.tlbs.fill(ASID, va, access, &walked, &mut Silent);
+        self.tlbs.fill(ASID, va, access, &walked, &mut NoObserver);
         if again { Ended::Rewalked } else { Ended::Walked }
     }
 
@@ -130,7 +130,7 @@ impl Core {
     /// Flushes the `pages` base pages from `page`.
     pub fn flush(&mut self, page: u64, pages: u64) {
         let range = VirtRange::sized(VirtAddr::new(page << 12), pages << 12);
-        self.tlbs.invalidate(&Invalidate::Range { asid: ASID, range }, &mut Silent);
+        self.tlbs.invalidate(&Invalidate::Range { asid: ASID, range }, &mut NoObserver);
     }
 
     /// Proves that no entry says what the table does not.

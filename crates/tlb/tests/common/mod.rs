@@ -7,8 +7,8 @@ pub mod flat;
 pub mod mixed;
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Side, VirtAddr, Vpn};
+use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
-use mmulab_sets::{Replacement, Ways};
 use mmulab_tlb::{ArrayDesc, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
 use std::collections::BTreeMap;
 

@@ -216,6 +216,10 @@ fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {
 
 fn advice(words: &mut Words<'_>) -> Result<Advice, Wrong> {
     let (column, word) = words.need("advice")?;
+    if let Some(size) = word.strip_prefix("page-size=") {
+        let size = size.parse().map_err(|_| Wrong(column, format!("'{word}' names no page size: write page-size=64K")));
+        return size.map(Advice::PageSize);
+    }
     Ok(match word {
         "hugepage" => Advice::Hugepage,
         "nohugepage" => Advice::Nohugepage,
@@ -224,7 +228,7 @@ fn advice(words: &mut Words<'_>) -> Result<Advice, Wrong> {
         "free" => Advice::Free,
         "willneed" => Advice::Willneed,
         other => Advice::Other(other.parse().map_err(|_| {
-            let known = "hugepage, nohugepage, collapse, dontneed, free, willneed, or madvise's number";
+            let known = "hugepage, nohugepage, collapse, dontneed, free, willneed, page-size=SIZE, or madvise's number";
             Wrong(column, format!("'{other}' is no advice; known: {known}"))
         })?),
     })

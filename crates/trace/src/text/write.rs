@@ -68,6 +68,7 @@ fn advice_word(advice: Advice) -> String {
         Advice::Dontneed => "dontneed".into(),
         Advice::Free => "free".into(),
         Advice::Willneed => "willneed".into(),
+        Advice::PageSize(size) => format!("page-size={size}"),
         Advice::Other(n) => n.to_string(),
     }
 }

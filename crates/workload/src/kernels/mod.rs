@@ -9,6 +9,7 @@ pub mod codechain;
 mod describe;
 mod drawn;
 pub mod events;
+pub mod firsttouch;
 pub mod freqmine;
 pub mod graphchi;
 pub mod gups;
@@ -55,6 +56,7 @@ kernels![
     gups::GupsDesc,
     sequential::SequentialDesc,
     sequential::StrideDesc,
+    firsttouch::FirstTouchDesc,
     zipf::ZipfDesc,
     chase::ChaseDesc,
     sparse::SparseDesc,

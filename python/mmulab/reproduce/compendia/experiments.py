@@ -2,9 +2,8 @@
 
 from mmulab.reproduce.compendia import figure_15, plots, speedup, thresholds
 from mmulab.reproduce.shared.cells import Figures
-from mmulab.reproduce.shared.experiment import Experiment, Findings, Session, tabled
+from mmulab.reproduce.shared.experiment import FRESH, Experiment, Findings, Session, tabled
 
-_FRESH = "Run again what was run before. Default: take it from the cache."
 _PAGE = "Also put the tables into this page, between its marks, and the plot beside it."
 
 
@@ -25,7 +24,7 @@ FIGURE_15 = Experiment(
     figure_15.Plan,
     _figure_15,
     "running sizes",
-    fresh=_FRESH,
+    fresh=FRESH,
     page=_PAGE,
 )
 
@@ -43,7 +42,7 @@ THRESHOLDS = Experiment(
     thresholds.Plan,
     _thresholds,
     "walking misses",
-    fresh=_FRESH,
+    fresh=FRESH,
     page=_PAGE,
 )
 
@@ -61,6 +60,6 @@ SPEEDUP = Experiment(
     speedup.Plan,
     _speedup,
     "running programs",
-    fresh=_FRESH,
+    fresh=FRESH,
     page=_PAGE,
 )

@@ -112,7 +112,7 @@ class _Side:
         return self.key.partition(":")[2]
 
     def happened(self, name: str) -> int:
-        return int(self.result.counts["kernel"]["happenings"][name])
+        return int(self.result.counts["kernel"]["events"][name])
 
     def entries(self, level: int, side: str) -> int:
         """Entries of a level that hold base pages."""

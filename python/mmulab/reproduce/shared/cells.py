@@ -17,7 +17,7 @@ Announce = Callable[[int, int, str, "Figures"], None]
 # What generators are called by.
 GENERATED = "gen:"
 # What is kept of a run; another number when that changes.
-FIGURES = 3
+FIGURES = 5
 
 
 class Stopped(Exception):
@@ -96,6 +96,11 @@ class Figures:
                 "mirroring": _mirroring(counts["arrays"]),
                 "energy": {key: result.data["energy"][key] for key in ("dynamic_nj", "leakage_nj", "total_nj")},
                 "contiguity": counts["memory"]["contiguity"]["by_size"],
+                "mapped": counts["memory"]["mapped"],
+                "resident": counts["memory"]["resident_bytes_peak"],
+                "table_bytes": counts["memory"]["table_bytes_peak"],
+                "kernel_work": counts["kernel"]["work"],
+                "fault_latency": result.fault_latency,
                 "ended": result.ended,
             }
         )

@@ -18,6 +18,8 @@ from mmulab.result import Result, json_text, write_text
 
 P = TypeVar("P")
 Show = Callable[[Console], None]
+# What `--fresh` says of experiments that keep their runs.
+FRESH = "Run again what was run before. Default: take it from the cache."
 # What `--page` says where there are no plots.
 TABLES = "Also put the tables into this page, between its marks."
 PLOTS = "Also put the tables into this page, between its marks, and plots beside it."

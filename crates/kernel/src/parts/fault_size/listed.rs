@@ -25,12 +25,52 @@ impl Listed {
     }
 }
 
+/// Sizes whose refusals have names of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Giant,
+    Huge,
+    Small,
+}
+
+/// Why a size of a family is not mapped.
+struct Reasons {
+    outside: Refusal,
+    populated: Refusal,
+    no_block: Refusal,
+}
+
+impl Family {
+    #[inline]
+    fn of(order: PageOrder) -> Self {
+        match order.cmp(&PageOrder::P2M) {
+            std::cmp::Ordering::Greater => Self::Giant,
+            std::cmp::Ordering::Equal => Self::Huge,
+            std::cmp::Ordering::Less => Self::Small,
+        }
+    }
+
+    #[inline]
+    fn reasons(self) -> Reasons {
+        use Refusal::{
+            GiantNoBlock, GiantOutsideVma, GiantPopulated, MthpNoBlock, MthpOutsideVma, MthpPopulated, ThpNoBlock,
+            ThpOutsideVma, ThpPopulated,
+        };
+        let (outside, populated, no_block) = match self {
+            Self::Giant => (GiantOutsideVma, GiantPopulated, GiantNoBlock),
+            Self::Huge => (ThpOutsideVma, ThpPopulated, ThpNoBlock),
+            Self::Small => (MthpOutsideVma, MthpPopulated, MthpNoBlock),
+        };
+        Reasons { outside, populated, no_block }
+    }
+}
+
 impl FaultSize for Listed {
     fn sizes(&self) -> usize {
         self.sizes.len()
     }
 
-    /// The reasons have the names that Linux's sizes have: `thp_` from 2 MiB on, `mthp_` below.
+    /// The reasons have the names that Linux's sizes have: `thp_` for 2 MiB, `mthp_` below, and `giant_` above.
     #[inline]
     fn candidate(&self, index: usize, hole: &Hole, is_empty: impl Fn(u64, u64) -> bool) -> Candidate {
         let (size, vma) = (self.sizes[index], &hole.span.value);
@@ -39,20 +79,21 @@ impl FaultSize for Listed {
             return Candidate::NotConsidered;
         }
         let (order, start) = (size.order(), hole.start(size.order()));
-        let is_huge = order >= PageOrder::P2M;
-        let named = |huge: Refusal, mthp: Refusal| if is_huge { huge } else { mthp };
+        if hole.guide.is_some_and(|wanted| wanted < order) {
+            return Candidate::NotConsidered;
+        }
+        let Reasons { outside, populated, no_block } = Family::of(order).reasons();
         if !hole.fits(order) {
-            Candidate::Refused(named(Refusal::ThpOutsideVma, Refusal::MthpOutsideVma))
+            Candidate::Refused(outside)
         } else if !is_empty(start, start + order.bytes()) {
-            Candidate::Refused(named(Refusal::ThpPopulated, Refusal::MthpPopulated))
+            Candidate::Refused(populated)
         } else {
-            let if_none = named(Refusal::ThpNoBlock, Refusal::MthpNoBlock);
-            Candidate::Fits { size, supply: Supply::Frames, if_none }
+            Candidate::Fits { size, supply: Supply::Frames, if_none: no_block }
         }
     }
 
     fn ends_family(&self, index: usize) -> bool {
-        let is_huge = |size: &MapSize| size.order() >= PageOrder::P2M;
-        self.sizes.get(index + 1).is_none_or(|next| is_huge(next) != is_huge(&self.sizes[index]))
+        let family = |size: &MapSize| Family::of(size.order());
+        self.sizes.get(index + 1).is_none_or(|next| family(next) != family(&self.sizes[index]))
     }
 }

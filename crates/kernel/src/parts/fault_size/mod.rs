@@ -1,9 +1,11 @@
 //! The fault-size parts, a file each, and the one list of them, which makes the dispatch to the one of a run.
 
+mod by_reach;
 mod listed;
 mod pool;
 mod thp;
 
+pub(crate) use by_reach::ByReach;
 pub(crate) use listed::Listed;
 pub(crate) use pool::Pool;
 pub(crate) use thp::Thp;
@@ -47,6 +49,8 @@ macro_rules! fault_sizes {
 }
 
 fault_sizes! {
+    /// The sizes that `[fault]` lists, in mappings that are too large for base pages.
+    ByReach,
     /// The sizes that `[fault]` lists.
     Listed,
     /// Pages of the pool reserved at boot.

@@ -3,10 +3,12 @@
 
 mod madvise;
 mod nobody;
+mod page_sizes;
 
 use crate::parts::traits::Hints;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Makes the enum of the givers of hints out of a list: variant, name in policy files, module.
 macro_rules! hints {
@@ -28,6 +30,10 @@ macro_rules! hints {
             fn obeys_program(&self) -> bool {
                 match self { $(Self::$part => $module::$part.obeys_program()),* }
             }
+
+            fn takes_sizes(&self) -> bool {
+                match self { $(Self::$part => $module::$part.takes_sizes()),* }
+            }
         }
     };
 }
@@ -38,12 +44,25 @@ hints! {
     Madvise = "madvise" in madvise,
     /// Nobody: such advice is ignored.
     Nobody = "none" in nobody,
+    /// The program or a profiler, by the extended madvise of Elastic Translations, which names the page size that a
+    /// range should be translated by. Linux's own advice is obeyed, too.
+    PageSizes = "page-sizes" in page_sizes,
 }
 
 /// Hints about larger pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintsDesc {
-    /// Who gives them: `madvise` or `none`. Default `madvise`.
+    /// Who gives them: `madvise`, `none` or `page-sizes`. Default `madvise`.
     pub from: HintSource,
+    /// Whether faults go by hints of page sizes, once a process has any: inside a hinted range they aim for its size,
+    /// elsewhere they map base pages. For `from = "page-sizes"` only. Default `false`: only the daemon goes by them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_faults: bool,
+    /// Where these values come from.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Keys no source states, each with the reason for its value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub assumed: BTreeMap<String, String>,
 }

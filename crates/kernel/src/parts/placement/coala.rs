@@ -56,7 +56,10 @@ impl Coala {
 
 impl Placement for Coala {
     fn take(&self, space: &mut AddressSpace, cx: &mut Cx, _: &Span<Vma>, at: u64, order: PageOrder) -> Option<Pfn> {
-        let Some(range) = Self::range_of(order) else { return cx.memory.take_anon(order) };
+        let range = Self::range_of(order);
+        // Hints that guide faults say how large the range should become.
+        let wants = |range: &PageOrder| space.hints.for_fault(at).is_none_or(|wanted| wanted >= *range);
+        let Some(range) = range.filter(wants) else { return cx.memory.take_anon(order) };
         let start = VirtAddr::new(at).align_down(range).raw();
         let place = (at - start) >> BASE_SHIFT;
         let taken = match Self::anchor(space, cx, start, range, order) {

@@ -2,11 +2,13 @@
 //! dispatch.
 
 mod buddy;
+mod ca;
 mod coala;
 mod neighbour;
 mod reservation;
 
 pub(crate) use buddy::Buddy;
+pub(crate) use ca::Ca;
 pub(crate) use coala::Coala;
 pub(crate) use neighbour::Neighbour;
 pub(crate) use reservation::Reservation;
@@ -71,6 +73,8 @@ placements! {
     Reservation = "reservation" in reservation,
     /// The frame beside that of a neighbouring page, if it is free.
     Neighbour = "neighbour" in neighbour,
+    /// The frame at the offset of the mapping, which is placed in a free region as a whole: CA paging.
+    Ca = "ca" in ca,
     /// The frame at the page's own place in the aligned block of 64 KiB (base pages) or 32 MiB (pages of 2 MiB) that
     /// the other pages of its range lie in: CoalaPaging of Elastic Translations.
     Coala = "coala" in coala,

@@ -8,10 +8,10 @@ use crate::memory::pages::{Page, Pages, Use};
 use crate::memory::reservations::{Got, LEVEL_MAX, Place};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
-use crate::report::counts::{Happening, Refusal};
+use crate::report::counts::{EventKind, Refusal};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx};
-use crate::{Told, WorkKind};
+use crate::{Note, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 
@@ -94,8 +94,8 @@ impl Reservation {
             Some((object, Got::Page { pfn, made })) => {
                 if let Some(size) = made {
                     cx.work(WorkKind::LargeBlock, 1);
-                    cx.counts.happenings.add(Happening::ReservMade, 1);
-                    cx.tell(|| Told::Reserved { va: VirtAddr::new(at), size });
+                    cx.counts.events.add(EventKind::ReservMade, 1);
+                    cx.tell(|| Note::Reserved { va: VirtAddr::new(at), size });
                 } else {
                     cx.work(WorkKind::BaseFrame, 1);
                 }
@@ -148,7 +148,7 @@ impl Reservation {
         let end = start.saturating_add((to - from) * BASE_BYTES);
         let is_of = |pfn: Pfn| pages.get(pfn).object == place.object;
         let (first, last) = (Vpn(start >> BASE_SHIFT), Vpn(end >> BASE_SHIFT));
-        space.leaves(mem, start, end).any(|(_, leaf)| is_of(leaf.pfn))
+        space.pages(mem, pages, start, end).any(|(_, page)| is_of(page.pfn))
             || space.hidden.range(first..last).any(|(_, leaf)| is_of(leaf.pfn))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::memory::pages::{Page, Use};
 use crate::parts::traits::Promotion;
-use crate::report::counts::{Happening, Refusal};
+use crate::report::counts::{EventKind, Refusal};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{FaultError, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
@@ -133,7 +133,7 @@ impl InPlace {
         let missing = order.base_pages() - present;
         cx.memory.hold(missing);
         cx.work(WorkKind::ZeroBytes, missing * BASE_BYTES);
-        cx.counts.happenings.add(Happening::PromotionFill, missing);
+        cx.counts.events.add(EventKind::PromotionFill, missing);
         Ok(whole)
     }
 }

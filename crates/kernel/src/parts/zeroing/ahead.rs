@@ -9,7 +9,7 @@ use super::pace::Pace;
 use crate::WorkKind;
 use crate::clock::ns_of_ms;
 use crate::parts::traits::Zeroing;
-use crate::report::counts::Happening;
+use crate::report::counts::EventKind;
 use crate::space::Cx;
 use crate::space::system::SystemCx;
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
@@ -35,7 +35,7 @@ impl Zeroing for Ahead {
     #[inline]
     fn zero(&self, cx: &mut Cx, pfn: Pfn, order: PageOrder) {
         let ahead = cx.memory.frames.take_cleared(pfn, order);
-        cx.counts.happenings.add(Happening::ZeroedAhead, ahead);
+        cx.counts.events.add(EventKind::ZeroedAhead, ahead);
         cx.work(WorkKind::ZeroBytes, (order.base_pages() - ahead) * BASE_BYTES);
     }
 

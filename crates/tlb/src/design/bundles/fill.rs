@@ -9,7 +9,7 @@ use crate::{
     pages::Slot,
 };
 use mmulab_addr::{Asid, Vpn};
-use mmulab_sets::{Keys, each};
+use mmulab_assoc::{Keys, each};
 
 /// The key of an occupied way.
 const TAKEN: u64 = 0;

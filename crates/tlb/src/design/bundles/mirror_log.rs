@@ -3,7 +3,7 @@
 //! because nothing in a set depends on another set, unless the victims of all sets are drawn from one generator.
 
 use super::bundle::{Bundle, tagged};
-use mmulab_sets::Replacement;
+use mmulab_assoc::Replacement;
 
 /// Fills logged before all sets have to apply them, where each matters.
 const MOST: usize = 64;

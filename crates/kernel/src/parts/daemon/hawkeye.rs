@@ -1,0 +1,168 @@
+//! Daemon *hawkeye*: promotion by access coverage (Panwar, Bansal and Gopinath, *HawkEye: Efficient Fine-grained OS
+//! Support for Huge Pages*, ASPLOS 2019, sections 3.3 and 3.4, the variant HawkEye-G).
+//!
+//! ```text
+//! every 30 s   accessed bits of base pages are cleared; 1 s later those set again are counted, by region
+//! each scan    the region whose pages are accessed most is promoted first, whichever process has it;
+//!              processes whose best regions lie in one bucket take turns
+//! ```
+//!
+//! Left out: bloat recovery, which looks for pages of zeros within huge pages. A simulated page has no contents.
+
+use super::copy::copy_to_huge;
+use super::coverage::Coverage;
+use super::limits::Limits;
+use super::pace::{Pace, Scan};
+use super::settings::DaemonSettings;
+use crate::clock::ns_of_ms;
+use crate::parts::traits::Daemon;
+use crate::space::compaction::Compaction;
+use crate::space::system::SystemCx;
+use crate::{KernelError, WorkKind};
+use mmulab_addr::PageOrder;
+use mmulab_pagetable::Leaf;
+use std::collections::BTreeMap;
+
+/// From one look at accessed bits to the next, and for how long they are gathered, in milliseconds (section 3.3).
+const INTERVAL_MS: u64 = 30_000;
+const GATHER_MS: u64 = 1_000;
+
+/// What the daemon does next with accessed bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Clear,
+    Count,
+}
+
+/// The daemon and what it knows.
+#[derive(Debug)]
+pub(crate) struct HawkEye {
+    pace: Pace,
+    limits: Limits,
+    defrag: bool,
+    next: Next,
+    /// When that is due, in simulated nanoseconds.
+    next_ns: u64,
+    /// By the serial number of the address space.
+    coverage: BTreeMap<u64, Coverage>,
+    /// The address space that had its turn last.
+    last: u64,
+}
+
+impl HawkEye {
+    /// # Errors
+    /// Limits beyond a region, or a scan of nothing.
+    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+        let DaemonSettings { desc, enabled, .. } = *settings;
+        Ok(Self {
+            pace: Pace::new(desc)?,
+            limits: Limits::new(desc, enabled)?,
+            defrag: desc.defrag,
+            next: Next::Clear,
+            next_ns: ns_of_ms(INTERVAL_MS - GATHER_MS),
+            coverage: BTreeMap::new(),
+            last: 0,
+        })
+    }
+
+    /// Clears the accessed bits of base pages in all regions that may be promoted, or counts those that are set.
+    /// TLBs are not flushed for it (`ohp_follow_pte`, and `ptep_test_and_clear_young` of x86 and Arm): a page whose
+    /// entry stays in a TLB counts as not accessed.
+    fn look(&mut self, system: &mut SystemCx) {
+        let size = PageOrder::P2M.bytes();
+        for slot in 0..system.spaces.len() {
+            let Some(space) = &system.spaces[slot] else { continue };
+            let serial = space.serial;
+            let spans: Vec<_> = space
+                .vmas
+                .iter()
+                .filter(|span| self.limits.is_eligible(&span.value))
+                .map(|span| (span.start.next_multiple_of(size), span.end / size * size))
+                .collect();
+            let (space, mut cx) = system.at(slot);
+            for (start, end) in spans {
+                for region in (start..end).step_by(size as usize) {
+                    let leaves: Vec<_> = space.leaves(cx.mem, region, region + size).collect();
+                    // A huge page, or nothing, is nothing to promote.
+                    let Some((_, first)) = leaves.first() else { continue };
+                    if first.order >= PageOrder::P2M {
+                        continue;
+                    }
+                    cx.work(WorkKind::EntryScan, leaves.len() as u64);
+                    let accessed = leaves.iter().filter(|(_, leaf)| leaf.accessed);
+                    match self.next {
+                        Next::Count => {
+                            let pages: u64 = accessed.map(|(_, leaf)| leaf.order.base_pages()).sum();
+                            self.coverage.entry(serial).or_default().sampled(region, pages as u32);
+                        }
+                        Next::Clear => {
+                            for &(va, leaf) in accessed {
+                                space.forget_access(&mut cx, va, Leaf { accessed: false, ..leaf });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let lives = |serial| system.spaces.iter().flatten().any(|space| space.serial == serial);
+        self.coverage.retain(|&serial, _| lives(serial));
+    }
+
+    /// The address space whose turn it is: of those with a region in the highest bucket, the one after the last.
+    fn whose_turn(&self) -> Option<u64> {
+        let best = self.coverage.values().filter_map(Coverage::highest).max()?;
+        let mut due = self.coverage.iter().filter(|(_, c)| c.highest() == Some(best)).map(|(&serial, _)| serial);
+        let first = due.clone().next();
+        due.find(|&serial| serial > self.last).or(first)
+    }
+
+    /// Promotes regions until the pace says that it is enough.
+    fn promote(&mut self, system: &mut SystemCx, compaction: &mut Compaction) -> Result<Scan, KernelError> {
+        let size = PageOrder::P2M;
+        while self.pace.goes_on()
+            && let Some(serial) = self.whose_turn()
+        {
+            self.last = serial;
+            let Some(region) = self.coverage.get_mut(&serial).and_then(Coverage::take) else { break };
+            self.pace.looked_at(size.base_pages());
+            let of_serial =
+                |space: &Option<_>| space.as_ref().is_some_and(|s: &crate::space::AddressSpace| s.serial == serial);
+            let Some(slot) = system.spaces.iter().position(of_serial) else { continue };
+            let Some(space) = &system.spaces[slot] else { continue };
+            let Some(span) = space.vmas.find(region).filter(|span| span.end >= region + size.bytes()).cloned() else {
+                continue;
+            };
+            if !self.limits.is_eligible(&span.value) {
+                continue;
+            }
+            let place = (slot, &span.value, region);
+            if let Scan::NoBlock = copy_to_huge(system, compaction, &self.limits, self.defrag, place)? {
+                return Ok(Scan::NoBlock);
+            }
+        }
+        Ok(Scan::Done)
+    }
+}
+
+impl Daemon for HawkEye {
+    fn wakes_at(&self) -> u64 {
+        self.pace.wakes_at().min(self.next_ns)
+    }
+
+    fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError> {
+        if now_ns >= self.next_ns {
+            self.look(system);
+            let (next, after_ms) = match self.next {
+                Next::Clear => (Next::Count, GATHER_MS),
+                Next::Count => (Next::Clear, INTERVAL_MS - GATHER_MS),
+            };
+            (self.next, self.next_ns) = (next, now_ns.saturating_add(ns_of_ms(after_ms)));
+        }
+        if now_ns < self.pace.wakes_at() {
+            return Ok(());
+        }
+        let scan = self.promote(system, compaction);
+        self.pace.sleep(&scan, now_ns);
+        scan.map(drop)
+    }
+}

@@ -1,0 +1,70 @@
+//! Daemon *ingens*: promotion by utilisation (Kwon and others, *Coordinated and Efficient Huge Page Management with
+//! Ingens*, OSDI 2016, sections 4.1 and 4.2).
+//!
+//! ```text
+//! memory has huge blocks (FMFI below 0.5)  a region with one page in use is promoted
+//! memory is fragmented                     a region is promoted once 90 % of its pages are in use
+//! ```
+//!
+//! Faults map base pages only, so that memory is not zeroed while a program waits. Left out: the share of huge pages
+//! that each process is due, which Ingens computes from how often its pages are accessed. The scan is linear instead.
+
+use super::limits::Limits;
+use super::linear::Linear;
+use super::pace::Pace;
+use super::settings::DaemonSettings;
+use crate::KernelError;
+use crate::linux::desc::KhugepagedDesc;
+use crate::parts::traits::Daemon;
+use crate::space::compaction::Compaction;
+use crate::space::system::SystemCx;
+use mmulab_addr::PageOrder;
+
+/// From this FMFI on memory counts as fragmented (section 4.1).
+const FRAGMENTED: f64 = 0.5;
+/// Pages of a region that must be in use then, of 100 (section 4.1).
+const UTILISATION: u32 = 90;
+
+/// The daemon and the progress of its scan.
+#[derive(Debug)]
+pub(crate) struct Ingens {
+    pace: Pace,
+    /// Where memory has huge blocks.
+    aggressive: Limits,
+    /// Where it is fragmented.
+    conservative: Limits,
+    defrag: bool,
+    scan: Linear,
+}
+
+impl Ingens {
+    /// # Errors
+    /// Limits beyond a region, or a scan of nothing.
+    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+        let DaemonSettings { desc, enabled, .. } = *settings;
+        let pages = PageOrder::P2M.base_pages() as u32;
+        let unused = pages - (pages * UTILISATION).div_ceil(100);
+        let conservative = KhugepagedDesc { max_ptes_none: unused.min(desc.max_ptes_none), ..desc.clone() };
+        Ok(Self {
+            pace: Pace::new(desc)?,
+            aggressive: Limits::new(desc, enabled)?,
+            conservative: Limits::new(&conservative, enabled)?,
+            defrag: desc.defrag,
+            scan: Linear::default(),
+        })
+    }
+}
+
+impl Daemon for Ingens {
+    fn wakes_at(&self) -> u64 {
+        self.pace.wakes_at()
+    }
+
+    fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError> {
+        let is_fragmented = system.shared.memory.frames.fmfi(PageOrder::P2M.get()) >= FRAGMENTED;
+        let limits = if is_fragmented { &self.conservative } else { &self.aggressive };
+        let scan = self.scan.scan(system, compaction, (&mut self.pace, limits), self.defrag, |_| true);
+        self.pace.sleep(&scan, now_ns);
+        scan.map(drop)
+    }
+}

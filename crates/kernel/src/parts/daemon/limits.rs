@@ -1,0 +1,94 @@
+//! Which mappings a daemon makes larger pages in, and which of their regions (`thp_vma_allowable_order` and
+//! `hpage_collapse_scan_pmd` in mm/khugepaged.c).
+
+use crate::WorkKind;
+use crate::linux::desc::{KhugepagedDesc, ThpEnabled};
+use crate::report::counts::{EventKind, Refusal};
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Cx, Found};
+use mmulab_addr::{BASE_BYTES, PageOrder, Prot, VirtAddr};
+
+/// The limits of a daemon.
+#[derive(Debug)]
+pub(super) struct Limits {
+    /// Which mappings it looks at.
+    enabled: ThpEnabled,
+    /// Of 512 pages, those that need not be mapped.
+    max_ptes_none: u32,
+    /// Of 512 pages, those that may be shared.
+    max_ptes_shared: u32,
+}
+
+impl Limits {
+    /// # Errors
+    /// Limits beyond a region of 2 MiB.
+    pub fn new(desc: &KhugepagedDesc, enabled: ThpEnabled) -> Result<Self, (&'static str, String)> {
+        let pages = PageOrder::P2M.base_pages() as u32;
+        for (key, value) in [("max_ptes_none", desc.max_ptes_none), ("max_ptes_shared", desc.max_ptes_shared)] {
+            if value >= pages {
+                return Err((key, format!("{value} is not between 0 and {}", pages - 1)));
+            }
+        }
+        Ok(Self { enabled, max_ptes_none: desc.max_ptes_none, max_ptes_shared: desc.max_ptes_shared })
+    }
+
+    /// `thp_vma_allowable_order` for khugepaged.
+    pub fn is_eligible(&self, vma: &Vma) -> bool {
+        vma.is_anon() && vma.hugetlb.is_none() && self.enabled.allows(vma.advice) && vma.prot != Prot::NONE
+    }
+
+    /// Whether the smaller pages from `start` should become one of `order`. The limits are those of 512 pages, in
+    /// proportion.
+    pub fn is_worth(&self, space: &AddressSpace, cx: &mut Cx, start: u64, order: PageOrder) -> bool {
+        if matches!(space.probe(cx.mem, VirtAddr::new(start)), Found::Leaf(leaf) if leaf.order >= order) {
+            return false;
+        }
+        let most = |pages: u32| (u64::from(pages) << order.get()) >> PageOrder::P2M.get();
+        let (most_none, most_shared) = (most(self.max_ptes_none), most(self.max_ptes_shared));
+        let (mut none, mut shared, mut writable, mut referenced, mut looked) = (0, 0, false, false, 0);
+        let mut why = None;
+        let mut i = 0;
+        while i < order.base_pages() {
+            looked += 1;
+            let leaf = match space.page(cx.mem, &cx.memory.pages, VirtAddr::new(start + i * BASE_BYTES)) {
+                Found::Leaf(leaf) if !cx.memory.is_zero(leaf.pfn) => leaf,
+                Found::Hole(hole) if i == 0 && hole >= order => {
+                    why = Some(Refusal::KhugepagedEmpty);
+                    break;
+                }
+                _ => {
+                    none += 1;
+                    i += 1;
+                    if none > most_none {
+                        why = Some(Refusal::KhugepagedNone);
+                        break;
+                    }
+                    continue;
+                }
+            };
+            writable |= leaf.prot.has(Prot::W);
+            referenced |= leaf.accessed;
+            // Smaller pages are looked at base page by base page.
+            let step = if leaf.order >= PageOrder::P2M { leaf.order.base_pages() } else { 1 };
+            i += step;
+            if !cx.memory.pages.is_exclusive(leaf.pfn, leaf.order) {
+                shared += step;
+                if shared > most_shared {
+                    why = Some(Refusal::KhugepagedShared);
+                    break;
+                }
+            }
+        }
+        if why.is_none() && !writable {
+            why = Some(Refusal::KhugepagedReadOnly);
+        } else if why.is_none() && !referenced {
+            why = Some(Refusal::KhugepagedIdle);
+        }
+        cx.work(WorkKind::EntryScan, looked);
+        cx.counts.events.add(EventKind::KhugepagedScanned, looked);
+        if let Some(why) = why {
+            cx.refuse(why, start);
+        }
+        why.is_none()
+    }
+}

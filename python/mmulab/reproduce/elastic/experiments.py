@@ -1,0 +1,49 @@
+"""The experiments of paper 3, as commands."""
+
+from mmulab.reproduce.elastic import fault_latency, plots, systems
+from mmulab.reproduce.shared.cells import Figures
+from mmulab.reproduce.shared.experiment import FRESH, PLOTS, TABLES, Experiment, Findings, Session, tabled
+
+
+def _mean(figures: Figures) -> str:
+    most = max(figures.fault_latency, key=lambda row: int(row["faults"]))
+    return f"{most['mean_us']:.3g} us a fault"
+
+
+def _fault_latency(plan: fault_latency.Plan, session: Session) -> Findings:
+    outcome = fault_latency.run(plan, session.store(_mean))
+    drawn = {"": plots.of_fault_latency(outcome)}
+    return tabled("elastic-fault-latency", outcome.tables(), outcome.data(), outcome.complete, drawn)
+
+
+FAULT_LATENCY = Experiment(
+    "elastic-fault-latency",
+    "how long page faults of 4K to 32M take: 4K, mTHP, THP, CoalaPaging, synchronous, cleared ahead",
+    "paper 3, Figure 15",
+    fault_latency.Plan,
+    _fault_latency,
+    "touching pages",
+    fresh=FRESH,
+    page=PLOTS,
+)
+
+
+def _cycles(figures: Figures) -> str:
+    return f"{figures.cycles['total']:.3g} cycles"
+
+
+def _systems(plan: systems.Plan, session: Session) -> Findings:
+    outcome = systems.run(plan, session.store(_cycles))
+    return tabled("elastic-systems", outcome.tables(), outcome.data(), outcome.complete)
+
+
+SYSTEMS = Experiment(
+    "elastic-systems",
+    "THP, mTHP, HawkEye and Elastic Translations part by part: time, TLB misses, translation sizes",
+    "paper 3, Figures 8, 9, 11 and 12",
+    systems.Plan,
+    _systems,
+    "running systems",
+    fresh=FRESH,
+    page=TABLES,
+)

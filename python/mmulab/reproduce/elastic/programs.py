@@ -1,0 +1,32 @@
+"""What stands for the programs of paper 3 (Table III), each with the size that the paper runs it at."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Program:
+    """A generator, and what the paper has in its place."""
+
+    name: str
+    trace: str
+    # The paper's footprint, and what is ours.
+    paper: str
+    ours: str
+
+
+PROGRAMS = (
+    Program("astar", "gen:astar?width=2048", "SPEC, 400 MiB", "the same algorithm, 0.3 GB"),
+    Program(
+        "omnetpp", "gen:events?modules=200000&messages=500000&events=10M", "SPEC, 150 MiB", "an event loop like it"
+    ),
+    Program("streamcluster", "gen:streamcluster?points=200000", "100 MiB", "100 MB of points"),
+    Program("canneal", "gen:canneal?elements=4194304", "14 GiB", "4 M elements, 0.7 GB"),
+    Program("xsbench", "gen:xsbench?size=large&particles=20k", "XL, 122 GiB", "large, 5.6 GB"),
+    Program("btree", "gen:btree?elements=60M&lookups=10M", "350 M elements, 33 GiB", "60 M elements, 4.3 GB"),
+    Program("hashjoin", "gen:hashjoin?build=0&inner=268435456&outer=16M", "10^9 keys, 70 GiB", "2^28 keys, 11 GB"),
+    Program("gups", "gen:gups?footprint=8G&updates=8M", "32 GiB", "8 GB"),
+)
+QUICK = (
+    Program("omnetpp", "gen:events?modules=20000&messages=50000&events=100k", "SPEC, 150 MiB", "15 MB"),
+    Program("gups", "gen:gups?footprint=256M&updates=200k", "32 GiB", "256 MB"),
+)

@@ -1,0 +1,241 @@
+"""The systems that paper 3 compares, on one machine: time, TLB misses and translation sizes of each program under each
+(Figures 8, 9, 11 and 12), on fresh and on fragmented memory.
+
+Time is a core's in time, between two bounds of dependence (`shared.bounds`). Runs are short beside the paper's, so that
+daemons must be faster: their sleeps are divided by `FASTER`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmulab import engine
+from mmulab.leshy.profile import ask, profiled, sampling, select
+from mmulab.markdown import grid
+from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
+from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
+from mmulab.reproduce.shared.kinds import Among, Wholes
+from mmulab.units import show_bytes
+
+BASE = "4K"
+# Daemons sleep so much shorter: a run lasts a fraction of a second where the paper's last minutes.
+FASTER = 10_000
+# How long khugepaged sleeps after a scan, and after one that found no block (mm/khugepaged.c), in milliseconds.
+SLEEPS_MS = {"scan_sleep_ms": 10_000, "alloc_sleep_ms": 60_000}
+# Of the misses, what the selected sizes are to cover, in 1/100000, and percent of the TLB's entries that they may use.
+TARGET, SLACK = 99_990, 100
+# TLB misses for each one that is sampled.
+PERIOD = 64
+# Memory beside what a program takes under 4K pages, on a fragmented machine: page tables and 32M that are not full.
+SPARE = 1.1
+# The tool of paper 3's published artifact frees chunks of 512K at the beginning of blocks of 2M.
+CHUNK, HUGE = 512 << 10, 2 << 20
+# Blocks of 2M that the kernel takes at boot, and a few.
+BOOT_BLOCKS = 16
+INSTRUCTIONS, QUICK_INSTRUCTIONS = 10_000_000, 300_000
+
+
+@dataclass(frozen=True)
+class System:
+    """A page policy of the comparison."""
+
+    name: str
+    policy: str
+    sets: tuple[str, ...] = ()
+    # Whether it is given the sizes that Leshy selects for the program.
+    hinted: bool = False
+
+
+def _daemon(section: str) -> tuple[str, ...]:
+    """The daemon of a policy's section, faster."""
+    return tuple(f"policy.{section}.{key}={ms // FASTER}" for key, ms in SLEEPS_MS.items())
+
+
+_PROMOTION = _daemon("promotion.daemon")
+SYSTEMS = (
+    System(BASE, "linux-4k"),
+    System("THP", "linux-thp-khugepaged", _daemon("thp.khugepaged")),
+    System("mTHP", "linux-mthp"),
+    System("HawkEye", "hawkeye", _PROMOTION),
+    System("CoalaPaging", "coalapaging-bit"),
+    System("+CoalaKhugepaged", "elastic", (*_PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none")),
+    System("+Leshy, online", "elastic", _PROMOTION, hinted=True),
+    System("+Leshy, offline", "elastic-offline", _PROMOTION, hinted=True),
+)
+NAMES = {system.name: system for system in SYSTEMS}
+# The mark of fresh memory among levels of fragmentation.
+FRESH = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The systems of paper 3 beside each other (Figures 8, 9, 11 and 12): 4K, THP, mTHP, HawkEye, and Elastic
+    Translations part by part. For each program: time against 4K by a core in time, misses of the second-level TLB, and
+    the sizes that memory is translated by. Hints are Leshy's, of a profile of the same program under 4K.
+
+    --fragmented 50,99 fragments memory as the paper's tool does, as far as what is free is what the program takes. DIR
+    gets elastic-systems.json and .md.
+
+    Example: mmulab reproduce elastic-systems --quick
+    """
+
+    machine: str = declare.machine("neoverse-n1", "The machine; its page table needs pages of 64K and 32M.")
+    programs: tuple[Program, ...] = declare.option((), Among({p.name: p for p in PROGRAMS}), "Only these programs.")
+    systems: tuple[System, ...] = declare.option((), Among(NAMES), "Only these systems; 4K is always run.")
+    fragmented: tuple[int, ...] = declare.option(
+        (FRESH,), Wholes(99), "Shares of free memory, in percent, that pages of 2M cannot use.", shown=True
+    )
+    quick: bool = declare.quick()
+    sets: tuple[str, ...] = declare.sets()
+    options: engine.Options = declare.engine_options()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program under a system, at a level of fragmentation: a run for each bound."""
+
+    program: str
+    fragmented: int
+    system: str
+    of: tuple[Figures, ...]
+    base: tuple[Figures, ...]
+
+    @property
+    def speedups(self) -> tuple[float, ...]:
+        """Time under 4K over time here, less 1, for each bound."""
+        return tuple(user(base) / user(here) - 1 for base, here in zip(self.base, self.of, strict=True))
+
+    @property
+    def misses(self) -> float:
+        """Misses of the second level of the TLB, for data, as a share of those under 4K."""
+        return float(self.of[0].data_tlb["l2d"]["misses"] / max(1, self.base[0].data_tlb["l2d"]["misses"]))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes at the end, by translation size."""
+        return {size: int(mapped["now"]) for size, mapped in self.of[0].mapped.items() if mapped["now"]}
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "program": self.program,
+            "fragmented_percent": self.fragmented,
+            "system": self.system,
+            "speedup": dict(zip(BOUNDS, self.speedups, strict=True)),
+            "l2_data_misses_of_4k": self.misses,
+            "bytes_by_size": self.sizes,
+            "resident_bytes_peak": self.of[0].resident,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of it, or what there was when it was stopped."""
+
+    rows: list[Row]
+    complete: bool = True
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"experiment": "elastic-systems", "complete": self.complete, "rows": [row.data() for row in self.rows]}
+
+    def tables(self) -> dict[str, str]:
+        """As Markdown, by their names on a page."""
+        return {
+            "time": self._grid(lambda row: between(row.speedups)),
+            "misses": self._grid(lambda row: f"{row.misses:.1%}"),
+            "sizes": self._grid(_shares),
+        }
+
+    def _grid(self, value: Callable[[Row], str]) -> str:
+        names = [name for name in NAMES if any(row.system == name for row in self.rows)]
+        lines = []
+        for place in dict.fromkeys((row.program, row.fragmented) for row in self.rows):
+            rows = {row.system: row for row in self.rows if (row.program, row.fragmented) == place}
+            cells = [value(rows[name]) if name in rows else "–" for name in names]
+            lines.append([place[0], f"{place[1]} %", *cells])
+        return grid(("program", "fragmented", *names), lines, text=1)
+
+
+def _shares(row: Row) -> str:
+    """Translation sizes in percent of what the program has under 4K pages: more than 100 % is bloat."""
+    whole = max(1, sum(int(mapped["now"]) for mapped in row.base[0].mapped.values()))
+    shares = {size: 100 * mapped / whole for size, mapped in row.sizes.items()}
+    return ", ".join(f"{size} {share:.0f}" for size, share in shares.items() if share >= 0.5) or show_bytes(whole)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A program at a level of fragmentation, and how it is run there."""
+
+    plan: Plan
+    program: Program
+    fragmented: int
+    options: engine.Options
+    sets: tuple[str, ...] = ()
+
+    def name(self, system: System, how: str) -> str:
+        return f"{self.program.name}, {self.fragmented} %, {system.name}, {how}"
+
+    def job(self, system: System, how: str) -> engine.Job:
+        sets = (BLOCKS_OF_32M, *self.sets, *system.sets, *self.plan.sets)
+        return bound(engine.Job(self.plan.machine, system.policy, sets), how)
+
+    def cells(self, system: System, hints: dict[str, Any] | None) -> list[Cell]:
+        options = self.options
+        if system.hinted and hints is not None:
+            options = replace(options, reshape={**(options.reshape or {}), "hints": hints})
+        return [Cell(self.name(system, how), self.program.trace, self.job(system, how), options) for how in BOUNDS]
+
+
+def _fragmented(level: int, footprint: int) -> tuple[str, ...]:
+    """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and as the
+    paper's published tool leaves it. In larger memory the tool's chunks would be smaller, down to one page in each 2M:
+    then all frames lie in the same sets of the caches."""
+    if level == FRESH:
+        return ()
+    free, target = math.ceil(footprint * SPARE), level / 100
+    blocks = free * (1 - target) / HUGE + free * target / CHUNK
+    size = (math.ceil(blocks) + BOOT_BLOCKS) * HUGE
+    return (f"memory.fragment={{kind='fmfi',target={target},free='{free}',order='2M'}}", f"memory.size='{size}'")
+
+
+def _hints(case: _Case) -> dict[str, Any]:
+    """The page sizes that Leshy selects of the program's misses under 4K."""
+    options = replace(case.options, timing=False, sampling=sampling(PERIOD))
+    with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
+        selection = select(profile.misses, ask(target=TARGET, slack=SLACK, method="paper"))
+    found: dict[str, Any] = selection.data["file"]
+    return found
+
+
+def run(plan: Plan, store: Store) -> Outcome:
+    """Every program under every system, at every level of fragmentation."""
+    programs = plan.programs or (QUICK if plan.quick else PROGRAMS)
+    systems = tuple(system for system in plan.systems or SYSTEMS if system.name != BASE)
+    most = plan.options.max_instructions or (QUICK_INSTRUCTIONS if plan.quick else INSTRUCTIONS)
+    options = replace(plan.options, max_instructions=most, timing=True, reshape=engine.POPULATED)
+    rows: list[Row] = []
+    try:
+        for program in programs:
+            footprint = 0
+            for level in sorted({FRESH, *plan.fragmented}):
+                case = _Case(plan, program, level, options, _fragmented(level, footprint))
+                kept: dict[str, Figures] = {}
+                store.run(case.cells(SYSTEMS[0], None), kept)
+                base = tuple(kept[case.name(SYSTEMS[0], how)] for how in BOUNDS)
+                footprint = footprint or base[0].resident + base[0].table_bytes
+                if level not in plan.fragmented:
+                    continue
+                hints = _hints(case) if any(system.hinted for system in systems) else None
+                for system in systems:
+                    store.run(case.cells(system, hints), kept)
+                    of = tuple(kept[case.name(system, how)] for how in BOUNDS)
+                    rows.append(Row(program.name, level, system.name, of, base))
+    except Stopped:
+        return Outcome(rows, complete=False)
+    return Outcome(rows)
