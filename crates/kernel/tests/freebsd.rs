@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_kernel::{EventKind, FaultKind, FreebsdDesc, Kernel, PageCache, PolicyDesc, Refusal};
+use mmulab_kernel::{EventKind, FaultKind, FreebsdDesc, Kernel, Padding, PageCache, PolicyDesc, Refusal, Threshold};
 use mmulab_trace::{Advice, Event};
 use proptest::prelude::*;
 
@@ -456,4 +456,127 @@ fn contiguity_is_counted() {
     assert_eq!((reserved.pages, reserved.runs, reserved.grouped), (14, 3, [12, 8, 0]));
     assert!((reserved.average_run() - 14.0 / 3.0).abs() < 1e-9);
     assert_eq!(counted(Vec::new()).grouped, [0, 0, 0]);
+}
+
+fn code(change: impl FnOnce(&mut mmulab_kernel::CodeDesc)) -> World {
+    world(|f| change(&mut f.code))
+}
+
+const CLUSTER: u64 = 64 << 10;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// S1-008, S1-018, S1-M013: in any order of first touches, 2 MiB of code is whole after as many clusters as the
+    /// threshold says, and not before. `strict` asks for one more. Pages count sixteen to a cluster.
+    #[test]
+    fn code_is_whole_from_its_threshold_on(
+        order_of_touch in Just((0u64..32).collect::<Vec<_>>()).prop_shuffle(),
+        threshold in 1u64..32,
+        strict in any::<bool>(),
+        in_pages in any::<bool>(),
+    ) {
+        let wanted = threshold + u64::from(strict && !in_pages);
+        let mut w = code(|c| {
+            c.threshold = if in_pages { Threshold::Pages(16 * threshold) } else { Threshold::Clusters(threshold) };
+            c.strict = strict && !in_pages;
+        });
+        w.event(1, &mmap_file(BASE, HUGE, Prot::RX, false, "/bin/p", 0));
+        for (i, cluster) in order_of_touch.iter().enumerate().take(wanted as usize) {
+            let is_base = order(&mut w, BASE + cluster * CLUSTER).is_none();
+            prop_assert!(is_base, "touch {i}: nothing of the cluster is mapped before");
+            w.access(1, BASE + cluster * CLUSTER, Access::Fetch).unwrap();
+        }
+        prop_assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+        prop_assert_eq!(happened(&w, EventKind::Promotion), 1);
+        prop_assert_eq!(happened(&w, EventKind::PagesRead), 512);
+        prop_assert_eq!(happened(&w, EventKind::PromotionFill), 512 - 16 * wanted);
+    }
+}
+
+/// S1-M015: neither a full reservation nor a second process gets a superpage of code; data do.
+#[test]
+fn code_superpages_are_off_alone() {
+    let mut w = code(|c| c.superpages = false);
+    w.event(1, &mmap_file(BASE, HUGE, Prot::RX, false, "/bin/p", 0));
+    w.event(1, &mmap_file(2 * BASE, HUGE, Prot::R, false, "/data", 0));
+    for va in (0..HUGE).step_by(CLUSTER as usize) {
+        w.access(1, BASE + va, Access::Fetch).unwrap();
+        w.access(1, 2 * BASE + va, Access::Read).unwrap();
+    }
+    w.event(2, &mmap_file(BASE, HUGE, Prot::RX, false, "/bin/p", 0));
+    w.access(2, BASE, Access::Fetch).unwrap();
+    assert_eq!((order(&mut w, BASE), order(&mut w, 2 * BASE)), (Some(PageOrder::P4K), Some(PageOrder::P2M)));
+    assert_eq!(w.walk(2, BASE, None).unwrap().order, PageOrder::P4K);
+}
+
+/// S1-014, S1-M018: a promotion frees the table of base pages of each process that had one.
+#[test]
+fn a_promotion_saves_a_page_of_the_page_table_in_each_process() {
+    let tables = |threshold: u64| {
+        let mut w = code(|c| c.threshold = Threshold::Clusters(threshold));
+        for pid in 1..=3 {
+            w.event(pid, &mmap_file(BASE, HUGE, Prot::RX, false, "/bin/p", 0));
+            w.access(pid, BASE, Access::Fetch).unwrap();
+        }
+        w.usage().table_bytes
+    };
+    assert_eq!(tables(32) - tables(1), 3 * PAGE);
+}
+
+/// S1-042, S1-044, S1-045, S1-046: PostgreSQL's layout, Table V. The padding costs no memory once the data are touched.
+#[test]
+fn padding_ends_where_table_v_says_and_takes_no_memory() {
+    let run = |padding: Padding| {
+        let mut w = code(|c| (c.threshold, c.padding) = (Threshold::Clusters(1), padding));
+        w.event(1, &mmap_file(0x40_0000, 0x5f_4000, Prot::RX, false, "/bin/postgres", 0));
+        w.event(1, &mmap_file(0xbf_4000, 0xc000, Prot::RW, false, "/bin/postgres", 0x5f_4000));
+        for va in (0x40_0000..0x9f_4000).step_by(PAGE as usize) {
+            w.access(1, va, Access::Fetch).unwrap();
+        }
+        for va in (0xbf_4000..0xc0_0000).step_by(PAGE as usize) {
+            w.access(1, va, Access::Read).unwrap();
+        }
+        w
+    };
+    let (without, mut with) = (run(Padding::None), run(Padding::Kernel));
+    assert_eq!(with.usage().mapped.bytes(PageOrder::P2M) / HUGE, 3);
+    assert_eq!(without.usage().mapped.bytes(PageOrder::P2M) / HUGE, 2);
+    assert_eq!(with.usage().page_cache_bytes, without.usage().page_cache_bytes);
+    assert_eq!(without.usage().table_bytes - with.usage().table_bytes, PAGE);
+    assert_eq!(with.walk(1, 0x9f_f000, None).map(|leaf| leaf.order), Some(PageOrder::P2M));
+    assert!(with.access(1, 0xa0_0000, Access::Fetch).is_err(), "the padding ends at 0xa00000");
+    // Who unmaps the code knows nothing of the padding: it goes, too.
+    with.event(1, &Event::Munmap { addr: VirtAddr::new(0x40_0000), len: 0x5f_4000 });
+    assert!(with.access(1, 0x9f_f000, Access::Fetch).is_err());
+    assert!(with.access(1, 0xbf_4000, Access::Read).is_ok());
+}
+
+#[test]
+fn what_is_mapped_into_padding_later_stays_when_the_code_goes() {
+    let mut w = code(|c| (c.threshold, c.padding) = (Threshold::Clusters(1), Padding::Kernel));
+    w.event(1, &mmap_file(BASE, HUGE + 4 * PAGE, Prot::RX, false, "/bin/p", 0));
+    w.access(1, BASE + HUGE, Access::Fetch).unwrap();
+    assert_eq!(order(&mut w, BASE + HUGE), Some(PageOrder::P2M));
+    w.event(1, &mmap(BASE + HUGE + 4 * PAGE, PAGE, Prot::RW));
+    w.access(1, BASE + HUGE + 4 * PAGE, Access::Write).unwrap();
+    assert_eq!(order(&mut w, BASE + HUGE), Some(PageOrder::P4K), "the superpage is taken apart");
+    w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: HUGE + 4 * PAGE });
+    assert!(w.access(1, BASE + HUGE + 4 * PAGE, Access::Write).is_ok());
+}
+
+#[test]
+fn impossible_code_sections_are_refused_by_key() {
+    let error = |change: &dyn Fn(&mut FreebsdDesc)| {
+        let mut mem = mmulab_frames::PhysMem::new(128 << 20);
+        let refused = Kernel::new(&desc(policy(|f| change(f)), 128), &mut mem).err().expect("refused");
+        refused.to_string().split(':').next().unwrap_or_default().to_owned()
+    };
+    for threshold in [Threshold::Clusters(0), Threshold::Clusters(33), Threshold::Pages(513)] {
+        assert!(error(&|f| f.code.threshold = threshold).contains("freebsd.code.threshold"), "{threshold}");
+    }
+    let off = |f: &mut FreebsdDesc| (f.promotion, f.code.padding) = (false, Padding::Kernel);
+    assert!(error(&off).contains("freebsd.code"));
+    let nothing_to_pad = |f: &mut FreebsdDesc| (f.code.superpages, f.code.padding) = (false, Padding::Kernel);
+    assert!(error(&nothing_to_pad).contains("freebsd.code.padding"));
 }

@@ -1,6 +1,7 @@
 //! The `[freebsd]` table of a policy file: reservation sizes, superpage promotion, read clusters at faults, and flush
 //! limits. The defaults follow FreeBSD 14. Other values include the variants that paper 1 studies or proposes.
 
+use super::code::CodeDesc;
 use mmulab_addr::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
@@ -43,6 +44,9 @@ pub struct FreebsdDesc {
     /// How many pages a flush may name before the whole address space is flushed instead. Default 4096.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub flush_ceiling: u64,
+    /// Superpages of code. Default: as FreeBSD has them.
+    #[serde(skip_serializing_if = "CodeDesc::is_stock")]
+    pub code: CodeDesc,
     /// Where these values come from.
     pub source: String,
     /// Keys no source states, each with the reason for its value.
@@ -62,6 +66,7 @@ impl Default for FreebsdDesc {
             prefaulted_accessed: false,
             bucket: 14,
             flush_ceiling: 4096,
+            code: CodeDesc::default(),
             source: concat!(
                 "FreeBSD 14: sys/vm/vm_reserv.c; VM_FAULT_READ_DEFAULT, PFBAK and PFFOR in sys/vm/vm_fault.c; ",
                 "pmap_promote_pde and PMAP_INVLPG_THRESHOLD in sys/amd64/amd64/pmap.c; paper 1, section 2.2"

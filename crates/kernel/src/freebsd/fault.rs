@@ -29,6 +29,9 @@ impl Freebsd {
             self.zeroing.zero(cx, pfn, PageOrder::P4K);
             space.map_new(cx, vma, at, pfn, PageOrder::P4K, store)?;
         }
+        if !self.allows_superpages(vma) {
+            return Ok(fault);
+        }
         self.promotion.promoted(space, cx, at, fault)
     }
 

@@ -1,6 +1,7 @@
 //! Faults on files and shared memory: clusters, the neighbours mapped beside, and superpages of full reservations.
 
 use super::Freebsd;
+use super::code::SUPERPAGE;
 use crate::memory::cache::ObjectId;
 use crate::memory::objects::Objects;
 use crate::parts::traits::Placement;
@@ -29,17 +30,33 @@ impl Freebsd {
         at: u64,
         access: Access,
     ) -> Result<Fault, FaultError> {
+        let padded = self.pad(space, cx, span, at);
+        let span = padded.as_ref().unwrap_or(span);
         let vma = &span.value;
         let Back::Object(id, first) = vma.back else { unreachable!("called for objects only") };
         let page = first + ((at - span.start) >> BASE_SHIFT);
         let copies = access == Access::Write && !vma.shared;
         let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
-        if !copies && let Some(order) = self.map_whole(space, cx, span, id, page, at)? {
-            fault.order = order;
+        if !copies && self.map_whole(space, cx, span, id, page, at)?.is_some() {
+            cx.counts.events.add(EventKind::SuperpageMapped, 1);
+            fault.order = SUPERPAGE;
             return Ok(fault);
         }
+        let read_before = cx.counts.events.get(EventKind::PagesRead);
         let (cluster, near) = (self.desc.cluster.0 >> BASE_SHIFT, u64::from(self.desc.prefault));
+        let was_missing = cx.memory.cache.get(id, page).is_none();
         let (pfn, mut window) = self.find_or_read(cx, span, id, page, at, cluster)?;
+        if was_missing && !copies && self.completes(cx, span, id, page, at, pfn) {
+            cx.memory.drop_mapping(pfn, PageOrder::P4K);
+            if let Some(head) = self.map_whole(space, cx, span, id, page, at)? {
+                let va = VirtAddr::new(at).align_down(SUPERPAGE);
+                cx.counts.events.add(EventKind::Promotion, 1);
+                cx.tell(|| Note::Promoted { va, size: SUPERPAGE, pfn: head });
+                let read_pages = (cx.counts.events.get(EventKind::PagesRead) - read_before) as u32;
+                return Ok(Fault { order: SUPERPAGE, kind: FaultKind::FileRead, read_pages, ..fault });
+            }
+            cx.memory.share(pfn, PageOrder::P4K);
+        }
         if let Some(window) = window {
             fault.read_pages = (window.behind + window.ahead + 1) as u32;
             fault.kind = FaultKind::FileRead;
@@ -109,15 +126,8 @@ impl Freebsd {
             }
             window.ahead += 1;
         }
-        if cx.limits.page_cache == PageCache::Warm {
-            // They were there before; the model gives them frames when first looked at.
-            return Ok((pfn, None));
-        }
-        let pages = window.behind + window.ahead + 1;
-        cx.work(WorkKind::ReadBytes, pages * BASE_BYTES);
-        cx.counts.events.add(EventKind::PagesRead, pages);
-        cx.tell(|| Note::Read { page: page - window.behind, pages });
-        Ok((pfn, Some(window)))
+        self.count_read(cx, id, page - window.behind, window.behind + window.ahead + 1);
+        Ok((pfn, (cx.limits.page_cache == PageCache::Cold).then_some(window)))
     }
 
     /// Maps what is in memory around `at`, in an outward spiral, up to the first page that is not (`vm_fault_prefault`,
@@ -167,10 +177,11 @@ impl Freebsd {
         id: ObjectId,
         page: u64,
         at: u64,
-    ) -> Result<Option<PageOrder>, FaultError> {
-        let order = PageOrder::P2M;
+    ) -> Result<Option<Pfn>, FaultError> {
+        let order = SUPERPAGE;
         let vma = &span.value;
-        let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| self.promotion.is_on()) else { return Ok(None) };
+        let is_allowed = self.has_superpages() && self.allows_superpages(vma);
+        let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| is_allowed) else { return Ok(None) };
         let start = VirtAddr::new(at).align_down(order).raw();
         let inside = start >= span.start && span.end - start >= order.bytes();
         let head = pfn.align_down(order);
@@ -201,12 +212,11 @@ impl Freebsd {
         cx.memory.share(head, order);
         let leaf = AddressSpace::leaf(vma, head, order, vma.prot.without(Prot::W), false);
         space.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
-        cx.counts.events.add(EventKind::SuperpageMapped, 1);
-        Ok(Some(order))
+        Ok(Some(head))
     }
 
     /// A frame for a page of a file or of shared memory, in the cache.
-    fn cache_page(&self, cx: &mut Cx, id: ObjectId, page: u64, at: u64) -> Result<Pfn, FaultError> {
+    pub(super) fn cache_page(&self, cx: &mut Cx, id: ObjectId, page: u64, at: u64) -> Result<Pfn, FaultError> {
         let pfn = self.placement.take_cached(cx, id, page, at);
         pfn.ok_or_else(|| cx.out_of_memory(at, Wanted::Page(PageOrder::P4K)))
     }

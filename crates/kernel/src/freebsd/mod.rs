@@ -5,11 +5,16 @@
 //! and what is not, is written down in `docs/concepts/freebsd.md`.
 
 mod advise;
+mod code;
 mod desc;
 mod fault;
 mod file;
+mod padding;
+mod threshold;
 
+pub use code::{CodeDesc, Padding};
 pub use desc::FreebsdDesc;
+pub use threshold::Threshold;
 
 use crate::clock::Due;
 use crate::manager::Manager;
@@ -74,6 +79,10 @@ impl Freebsd {
         if !(1..=512).contains(&desc.bucket) {
             return wrong("bucket", format!("{} is not between 1 and 512", desc.bucket));
         }
+        let cluster_pages = desc.cluster.0 / PageOrder::P4K.bytes();
+        if let Some((key, message)) = desc.code.wrong(desc.promotion, cluster_pages) {
+            return wrong(key, message);
+        }
         let promotion = match desc.promotion && has_superpages {
             true => Promotions::InPlace(InPlace {
                 size: PageOrder::P2M,
@@ -83,6 +92,11 @@ impl Freebsd {
             false => Promotions::Never,
         };
         Ok(Self { desc: desc.clone(), placement: Reservation, promotion, zeroing: AtFault, demotion: AtStore })
+    }
+
+    /// Whether anything becomes a page of 2 MiB.
+    fn has_superpages(&self) -> bool {
+        self.promotion.is_on()
     }
 
     /// Its reservations, none of which is made yet.

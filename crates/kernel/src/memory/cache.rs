@@ -26,6 +26,8 @@ struct Object {
     extents: Vec<Extent>,
     chunks: FxHashMap<u64, Box<[u64; CHUNK as usize]>>,
     /// Pages known to exist: the furthest any mapping showed so far. Nothing beyond is read.
+    content: u64,
+    /// The same, and the pages of zeros that pad code behind it.
     end: u64,
     /// Shared anonymous memory: never read, never dropped while mapped.
     memory: bool,
@@ -88,14 +90,26 @@ impl Cache {
     }
 
     fn push(&mut self, memory: bool) -> ObjectId {
-        self.objects.push(Object { extents: Vec::new(), chunks: FxHashMap::default(), end: 0, memory });
+        self.objects.push(Object { extents: Vec::new(), chunks: FxHashMap::default(), content: 0, end: 0, memory });
         ObjectId(self.objects.len() as u32 - 1)
     }
 
     /// A mapping shows the pages before `end`.
     pub fn reaches(&mut self, id: ObjectId, end: u64) {
         let object = &mut self.objects[id.0 as usize];
+        object.content = object.content.max(end);
         object.end = object.end.max(end);
+    }
+
+    /// Pages before `end` that the file has not are zeros, which pad its code.
+    pub fn pad(&mut self, id: ObjectId, end: u64) {
+        let object = &mut self.objects[id.0 as usize];
+        object.end = object.end.max(end);
+    }
+
+    /// The page after the last that is the file's own, as far as mappings showed it.
+    pub fn content_end(&self, id: ObjectId) -> u64 {
+        self.objects[id.0 as usize].content
     }
 
     /// The first page that no mapping showed yet.

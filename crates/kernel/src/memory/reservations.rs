@@ -257,6 +257,16 @@ impl Reservations {
         reserv.map[first / 64..first / 64 + words].iter().map(|w| w.count_ones()).sum()
     }
 
+    /// Of the aligned `order` frames from `head`, in parts of `frames`: the parts of which any frame is in use; 0 if no
+    /// one reservation holds them all.
+    pub fn parts_used(&self, head: Pfn, order: PageOrder, frames: u64) -> u64 {
+        let Some(key) = self.of(head).filter(|key| key.1 >= order.get()) else { return 0 };
+        let reserv = &self.blocks[&key];
+        let first = head.0 as u32 - key.0;
+        let has_any = |part: &u32| (0..frames as u32).any(|i| reserv.has(first + part * frames as u32 + i));
+        (0..(order.base_pages() / frames) as u32).filter(has_any).count() as u64
+    }
+
     /// Takes every page not in use of the aligned `order` frames around `pfn`; false if no one reservation holds them.
     pub fn fill(&mut self, pfn: Pfn, order: PageOrder) -> bool {
         let Some(key) = self.of(pfn).filter(|key| key.1 >= order.get()) else { return false };

@@ -118,6 +118,10 @@ named! {
         PromoteMixed = "promote_mixed",
         /// A page was not accessed yet, and `promotion_needs_accessed` is on.
         PromoteNotAccessed = "promote_not_accessed",
+        /// Padding: code and its file differ modulo 2 MiB.
+        PadMisaligned = "pad_misaligned" => if_any,
+        /// Padding: something is mapped between the end of the code and the next multiple of 2 MiB.
+        PadNoGap = "pad_no_gap" => if_any,
         /// A hint of a page size, which nobody listens to under this policy.
         HintIgnored = "hint_ignored" => if_any,
         /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB, or that the page table cannot map.
@@ -240,7 +244,13 @@ named! {
         ReservBroken = "reservations_broken",
         /// Regions of base pages promoted to a superpage.
         Promotion = "promotions",
-        /// Pages zeroed and mapped to complete an early promotion.
+        /// Mappings of code that were padded to a multiple of 2 MiB.
+        Padded = "code_padded" => if_any,
+        /// Pages that the padding maps.
+        PaddedPages = "code_padding_pages" => if_any,
+        /// Of these, pages of zeros behind the end of the file.
+        PaddedZeros = "code_padding_zero_pages" => if_any,
+        /// Pages zeroed or read, and mapped, to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
         /// Looks at sixteen entries of which not all mapped a page: the usual case while a range fills up.
         ContiguousPartial = "contiguous_partial" => if_any,

@@ -18,6 +18,7 @@ impl AddressSpace {
         }
         child.heap = self.heap;
         child.hints = self.hints.clone();
+        child.paddings = self.paddings.clone();
         child.places = self.places.clone();
         for place in child.places.iter() {
             cx.regions.lay(place.value.0, place.end - place.start);

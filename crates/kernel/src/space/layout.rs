@@ -25,8 +25,21 @@ impl AddressSpace {
         })
     }
 
+    /// The range, and what pads code that ends in it: padding goes with the code, for no program knows of it.
+    fn with_padding(&mut self, pages: PageRange) -> PageRange {
+        let Some((&end, &padded)) = self.paddings.range(pages.start + 1..=pages.end).next_back() else { return pages };
+        let gone: Vec<u64> = self.paddings.range(pages.start + 1..=pages.end).map(|(&end, _)| end).collect();
+        for end in gone {
+            self.paddings.remove(&end);
+        }
+        // Behind a hole, or where the program mapped something since, it is not padding any more.
+        let is_padding = padded > pages.end && self.vmas.find(end).is_some_and(|span| span.end == padded);
+        PageRange { end: if is_padding { padded } else { pages.end }, ..pages }
+    }
+
     /// Removes all mappings of a range, and returns what they were.
     pub(crate) fn clear(&mut self, cx: &mut Cx, pages: PageRange) -> Result<Vec<Span<Vma>>, FaultError> {
+        let pages = self.with_padding(pages);
         if self.vmas.over(pages.start, pages.end).next().is_none() {
             return Ok(Vec::new());
         }

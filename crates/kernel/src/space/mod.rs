@@ -62,6 +62,8 @@ pub(crate) struct AddressSpace {
     pub places: Places,
     /// Pages whose mapping allows no access (PROT_NONE): Linux keeps them in the table, marked not present.
     pub hidden: BTreeMap<Vpn, Leaf>,
+    /// Where the kernel padded code: the end that the program gave it, and the end of the padding.
+    pub paddings: BTreeMap<u64, u64>,
     pub heap: Option<(u64, u64)>,
     /// Page sizes that somebody wants for its memory.
     pub hints: SizeHints,
@@ -86,6 +88,7 @@ impl AddressSpace {
             vmas: RangeMap::default(),
             places: RangeMap::default(),
             hidden: BTreeMap::new(),
+            paddings: BTreeMap::new(),
             heap: None,
             hints: SizeHints::default(),
             mapped: Mapped::default(),
