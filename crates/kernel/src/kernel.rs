@@ -20,6 +20,7 @@ use crate::report::regions::{Program, ProgramId};
 use crate::report::tally::Name;
 use crate::space::cx::{Limits, Shared};
 use crate::space::hints::SizeHint;
+use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::{AddressSpace, Cx, Gather};
 use crate::{
@@ -375,6 +376,9 @@ impl Kernel {
             self.shared.memory.objects.drop_one(object);
         }
         let mut cx = self.shared.cx(mem, effects, pid);
+        let all = PageRange { start: 0, end: u64::MAX };
+        // It copies nothing: all that any shared table maps goes.
+        let _ = space.leave_tables(&mut cx, all, &mut gather);
         space.zap_all(&mut cx, &mut gather);
         for place in space.places.iter() {
             cx.regions.lift(place.value.0, place.end - place.start);

@@ -25,7 +25,7 @@ mod stop;
 pub use desc::{KernelDesc, PolicyDesc, PolicyKind};
 pub use effects::{Actor, Effects, Fault, Note, Stored, Work};
 pub use error::{FaultError, KernelError, Wanted};
-pub use freebsd::{CodeDesc, FreebsdDesc, Padding, Threshold};
+pub use freebsd::{CodeDesc, FreebsdDesc, Padding, ShareTables, Threshold};
 pub use kernel::{Context, Kernel, TableMemory};
 pub use linux::desc::{
     AdviceFlush, AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, ThpDesc,

@@ -67,6 +67,9 @@ pub(crate) trait Manager {
     /// MADV_WILLNEED.
     fn will_need(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange);
 
+    /// A mapping was made: what it can have before its first fault.
+    fn mapped(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError>;
+
     /// MADV_COLLAPSE.
     fn collapse(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError>;
 

@@ -150,6 +150,10 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.will_need(space, cx, pages));
     }
 
+    fn mapped(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        each!(self, manager => manager.mapped(space, cx, pages))
+    }
+
     fn collapse(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
         each!(self, manager => manager.collapse(space, cx, pages))
     }

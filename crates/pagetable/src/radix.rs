@@ -27,6 +27,10 @@ pub struct Radix<F> {
     /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
     /// Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
+    /// Tables that other address spaces point to as well, and whose frames somebody else keeps. FreeBSD with shared
+    /// tables marks the entry that points to one by a bit that hardware ignores (paper 2, section VI-B). Each with the
+    /// entries of this tree that point to it.
+    lent: FxHashMap<Pfn, u32>,
 }
 
 /// The entries from the root to where a walk ended, one of each level.
@@ -83,7 +87,10 @@ impl<F: TableFormat> Radix<F> {
 
     fn put(&mut self, mem: &mut PhysMem, at: PhysAddr, bits: u64) {
         mem.write(at, bits);
-        *self.used.get_mut(&at.pfn()).expect("an entry lies in a table") += 1;
+        match self.used.get_mut(&at.pfn()) {
+            Some(used) => *used += 1,
+            None => debug_assert!(self.lent.contains_key(&at.pfn()), "an entry lies in a table"),
+        }
     }
 
     fn clear(&mut self, mem: &mut PhysMem, at: PhysAddr) {
@@ -113,11 +120,49 @@ impl<F: TableFormat> Radix<F> {
                 self.clear(mem, step.entry);
             }
             let table = step.entry.pfn();
-            if self.used[&table] != 0 || table == self.root || Some(table) == self.upper {
+            if self.used.get(&table).is_none_or(|&used| used != 0) || table == self.root || Some(table) == self.upper {
                 return;
             }
             below = Some(table);
         }
+    }
+
+    /// The entries down to the one that points to the lowest table around `vpn`, as far as there are tables.
+    fn above_lowest(&self, mem: &PhysMem, vpn: Vpn) -> (Path, Step, bool) {
+        let lowest = self.lowest_level();
+        let mut step = self.format.start(self.root(), vpn.addr());
+        let mut path = Path { steps: [None; 8], depth: 0 };
+        loop {
+            path.push(step);
+            if step.level == lowest + 1 {
+                return (path, step, true);
+            }
+            match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+                Next::Table(below) => step = below,
+                Next::Leaf(_) | Next::NotPresent => return (path, step, false),
+            }
+        }
+    }
+
+    /// The level whose entries map base pages.
+    fn lowest_level(&self) -> u8 {
+        self.format.leaf_at(PageOrder::P4K).expect("every format maps base pages").0
+    }
+
+    /// One entry less points to a lent table.
+    fn point_less(&mut self, table: Pfn) {
+        if let Some(entries) = self.lent.get_mut(&table) {
+            *entries -= 1;
+            if *entries == 0 {
+                self.lent.remove(&table);
+            }
+        }
+    }
+
+    /// Entries in use of a table, by reading them.
+
+    fn count(mem: &PhysMem, table: Pfn) -> u32 {
+        (0..ENTRIES).filter(|i| mem.read(PhysAddr(table.addr().0 + i * ENTRY_BYTES)) != 0).count() as u32
     }
 
     /// Makes an empty table for the empty entry at `step`; the first entry to read in it for `vpn`.
@@ -188,7 +233,8 @@ impl<F: TableFormat> BuiltFor<F> for Radix<F> {
         };
         let roots = [Some(root), upper].into_iter().flatten();
         roots.clone().for_each(|root| mem.clear(root));
-        Ok(Self { format, root, upper, used: roots.map(|root| (root, 0)).collect() })
+        let used = roots.map(|root| (root, 0)).collect();
+        Ok(Self { format, root, upper, used, lent: FxHashMap::default() })
     }
 }
 
@@ -291,6 +337,70 @@ impl<F: TableFormat> Tables for Radix<F> {
         self.used.insert(table, ENTRIES as u32);
         mem.write(step.entry, F::Entries::table(table));
         Ok(None)
+    }
+
+    fn lowest_table(&self, mem: &PhysMem, vpn: Vpn) -> Option<Pfn> {
+        let (_, step, is_there) = self.above_lowest(mem, vpn);
+        match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+            Next::Table(below) if is_there => Some(below.entry.pfn()),
+            Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
+        }
+    }
+
+    fn lend(&mut self, table: Pfn) {
+        self.used.remove(&table);
+        self.lent.insert(table, 1);
+    }
+
+    fn take_back(&mut self, mem: &PhysMem, table: Pfn) {
+        self.lent.remove(&table);
+        self.used.insert(table, Self::count(mem, table));
+    }
+
+    fn graft(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        table: Pfn,
+    ) -> Result<(), MapError> {
+        let lowest = self.lowest_level();
+        let mut step = self.format.start(self.root(), vpn.addr());
+        while step.level > lowest + 1 {
+            step = match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+                Next::Table(below) => below,
+                Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
+                Next::NotPresent => self.add_below(mem, frames, vpn, step)?,
+            };
+        }
+        self.check_free(mem, step, vpn)?;
+        self.put(mem, step.entry, F::Entries::table(table));
+        *self.lent.entry(table).or_default() += 1;
+        Ok(())
+    }
+
+    fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) {
+        let Some(table) = self.lowest_table(mem, vpn) else { return };
+        let (path, step, _) = self.above_lowest(mem, vpn);
+        self.point_less(table);
+        self.clear(mem, step.entry);
+        self.prune(mem, frames, &path);
+    }
+
+    fn copy_lent(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<(), MapError> {
+        let lent =
+            self.lowest_table(mem, vpn).filter(|table| self.lent.contains_key(table)).ok_or(MapError::NotMapped)?;
+        let own = frames.take().ok_or(MapError::OutOfFrames)?;
+        mem.clear(own);
+        for i in 0..ENTRIES {
+            let bits = mem.read(PhysAddr(lent.addr().0 + i * ENTRY_BYTES));
+            mem.write(PhysAddr(own.addr().0 + i * ENTRY_BYTES), bits);
+        }
+        let (_, step, _) = self.above_lowest(mem, vpn);
+        mem.write(step.entry, F::Entries::table(own));
+        self.point_less(lent);
+        self.used.insert(own, Self::count(mem, own));
+        Ok(())
     }
 
     fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {

@@ -15,7 +15,7 @@ use crate::{
     table_format::{BuiltFor, TableFormat},
     tables::{Moved, Tables},
 };
-use mmulab_addr::{BASE_BYTES, PageOrder, VirtRange, Vpn};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 
 /// The tables of a format, as the kernel edits them.
@@ -284,6 +284,51 @@ impl Table {
     /// What it consists of.
     pub fn census(&self) -> Census {
         each_format!(self, Table, t => t.tables.census())
+    }
+
+    /// The lowest table around `vpn`, whose entries map base pages, if other address spaces could point to it as well.
+    pub fn lowest_table(&self, mem: &PhysMem, vpn: Vpn) -> Option<Pfn> {
+        each_format!(self, Table, t => t.tables.lowest_table(mem, vpn))
+    }
+
+    /// The lowest table `table` is shared from now on: its frame is not given back here any more.
+    pub fn lend(&mut self, table: Pfn) {
+        each_format!(self, Table, t => t.tables.lend(table));
+    }
+
+    /// The lent table belongs to this address space alone again.
+    pub fn take_back(&mut self, mem: &PhysMem, table: Pfn) {
+        each_format!(self, Table, t => t.tables.take_back(mem, table));
+    }
+
+    /// Points to a lent table as the lowest one around `vpn`. No flush is owed: nothing was mapped there.
+    ///
+    /// # Errors
+    /// Something is mapped there, no frame is left for the tables above, or the format has no such tables.
+    pub fn graft(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        table: Pfn,
+    ) -> Result<(), MapError> {
+        each_format!(self, Table, t => t.tables.graft(mem, frames, vpn, table))
+    }
+
+    /// Points to the lent table around `vpn` no longer. All that it mapped is to be flushed.
+    pub fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Flush {
+        each_format!(self, Table, t => t.tables.ungraft(mem, frames, vpn));
+        Flush::page(vpn.align_down(PageOrder::P2M).addr(), PageOrder::P2M)
+    }
+
+    /// Puts a copy of its own in the place of the lent table around `vpn`. It translates alike; walk caches that point
+    /// to the lent one are to be flushed.
+    ///
+    /// # Errors
+    /// No frame is left for it; the table is as it was.
+    pub fn copy_lent(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
+        each_format!(self, Table, t => t.tables.copy_lent(mem, frames, vpn))?;
+        Ok(Flush::page(vpn.align_down(PageOrder::P2M).addr(), PageOrder::P2M))
     }
 
     /// Gives all frames of the table back. The pages it maps are the caller's to release.

@@ -2,7 +2,7 @@
 //! found by hashing ([`crate::hashed`]). How every edit begins, whatever the layout, is in [`crate::table`].
 
 use crate::{Leaf, Root, TableFrames, compendia::Requests};
-use mmulab_addr::{PageOrder, VirtRange, Vpn};
+use mmulab_addr::{PageOrder, Pfn, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
 
@@ -134,6 +134,43 @@ pub trait Tables: Sized {
 
     /// The tables begin as those of a copied address space, with its requests.
     fn inherit(&mut self, _requests: Requests) {}
+
+    /// The lowest table around `vpn`, of entries that map base pages, if it is one that other address spaces' tables
+    /// could point to as well.
+    fn lowest_table(&self, _mem: &PhysMem, _vpn: Vpn) -> Option<Pfn> {
+        None
+    }
+
+    /// The table belongs to whoever shares it from now on: it is neither pruned nor given back here.
+    fn lend(&mut self, _table: Pfn) {}
+
+    /// The lent table, whose other users are gone, belongs here again.
+    fn take_back(&mut self, _mem: &PhysMem, _table: Pfn) {}
+
+    /// Points to a lent table, as the lowest one around `vpn`.
+    ///
+    /// # Errors
+    /// Something is mapped there, no frame is left for the tables above, or the layout has no such tables.
+    fn graft(
+        &mut self,
+        _mem: &mut PhysMem,
+        _frames: &mut impl TableFrames,
+        _vpn: Vpn,
+        _table: Pfn,
+    ) -> Result<(), MapError> {
+        Err(MapError::NoSuchSize(PageOrder::P4K))
+    }
+
+    /// Points to it no longer.
+    fn ungraft(&mut self, _mem: &mut PhysMem, _frames: &mut impl TableFrames, _vpn: Vpn) {}
+
+    /// Puts a copy of its own in the place of the lent table around `vpn`.
+    ///
+    /// # Errors
+    /// No frame is left for it; the tables are as they were.
+    fn copy_lent(&mut self, _mem: &mut PhysMem, _frames: &mut impl TableFrames, _vpn: Vpn) -> Result<(), MapError> {
+        Err(MapError::NotMapped)
+    }
 
     /// Gives all frames back.
     fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames);

@@ -6,6 +6,7 @@ use super::layout::identity;
 use super::populate::fill;
 use crate::clock::Due;
 use crate::kernel::Kernel;
+use crate::manager::Manager;
 use crate::report::counts::{EventError, EventKind};
 use crate::report::region::{Identity, Prot3, RegionKind};
 use crate::space::range::PageRange;
@@ -173,6 +174,7 @@ impl Kernel {
         let identity = identity(flags, backing, prot, pages.start);
         let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);
         space.lay(&mut cx, pages, vma, &identity);
+        manager.mapped(space, &mut cx, pages)?;
         if flags.populate {
             let is_short = fill(manager, space, &mut cx, pages).is_err();
             if is_short {

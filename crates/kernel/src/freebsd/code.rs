@@ -8,9 +8,10 @@ use super::threshold::Threshold;
 use crate::memory::cache::ObjectId;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
-use crate::space::Cx;
+use crate::space::range::PageRange;
 use crate::space::vma::{Back, Vma};
-use crate::{Note, PageCache, WorkKind};
+use crate::space::{AddressSpace, Cx};
+use crate::{FaultError, Note, PageCache, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,18 @@ pub enum Padding {
     Kernel,
 }
 
+/// Which page tables of code processes share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum ShareTables {
+    /// None, as in FreeBSD.
+    #[default]
+    #[serde(rename = "none")]
+    None,
+    /// The lowest ones, whose entries map base pages (paper 2, section VI-B).
+    #[serde(rename = "lowest")]
+    Lowest,
+}
+
 /// Code: private mappings of files that may be executed and not stored to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -45,6 +58,9 @@ pub struct CodeDesc {
     pub strict: bool,
     /// What ends code that is no whole number of superpages: `none` or `kernel`. Default `none`.
     pub padding: Padding,
+    /// Whether processes share the lowest page tables of code: none, or those of 2 MiB that show nothing else. Default
+    /// `none`.
+    pub share_tables: ShareTables,
     /// Where these values come from.
     pub source: String,
     /// Keys no source states, each with the reason for its value.
@@ -58,6 +74,7 @@ impl Default for CodeDesc {
             threshold: Threshold::Clusters(32),
             strict: false,
             padding: Padding::None,
+            share_tables: ShareTables::None,
             source: "FreeBSD 14: sys/vm/vm_fault.c; paper 2, section II-A".into(),
             assumed: BTreeMap::new(),
         }
@@ -176,6 +193,25 @@ impl Freebsd {
             cx.counts.events.add(EventKind::PagesRead, read);
             cx.tell(|| Note::Read { page: first, pages: read });
         }
+    }
+
+    /// Whether a mapping's lowest page tables are shared.
+    pub(super) fn shares_tables(&self, vma: &Vma) -> bool {
+        self.desc.code.share_tables == ShareTables::Lowest && is_code(vma)
+    }
+
+    /// Has a new mapping of code use the tables that others have for it.
+    pub(super) fn join_tables(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        pages: PageRange,
+    ) -> Result<(), FaultError> {
+        let Some(span) = space.vmas.find(pages.start).filter(|span| self.shares_tables(&span.value)).cloned() else {
+            return Ok(());
+        };
+        let windows = (pages.start & !(SUPERPAGE.bytes() - 1)..pages.end).step_by(SUPERPAGE.bytes() as usize);
+        windows.map(|start| start.max(pages.start)).try_for_each(|at| space.join_table(cx, &span, at).map(drop))
     }
 
     /// Pages of a cluster.

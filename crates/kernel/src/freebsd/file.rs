@@ -7,6 +7,7 @@ use crate::memory::objects::Objects;
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, FaultKind};
+use crate::space::range::PageRange;
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx, Found, Gather};
 use crate::{Fault, FaultError, Note, PageCache, Wanted, WorkKind};
@@ -40,6 +41,10 @@ impl Freebsd {
         if !copies && self.map_whole(space, cx, span, id, page, at)?.is_some() {
             cx.counts.events.add(EventKind::SuperpageMapped, 1);
             fault.order = SUPERPAGE;
+            return Ok(fault);
+        }
+        let shares = !copies && self.shares_tables(vma);
+        if shares && space.join_table(cx, span, at)? {
             return Ok(fault);
         }
         let read_before = cx.counts.events.get(EventKind::PagesRead);
@@ -81,6 +86,9 @@ impl Freebsd {
         // `vm_fault_prefault` is left out when the page alone was read.
         if let Some(window) = window.filter(|_| fault.read_pages != 1) {
             fault.around_pages = self.prefault(space, cx, span, at, window)?;
+        }
+        if shares {
+            space.offer_table(cx, span, at);
         }
         Ok(fault)
     }
@@ -205,6 +213,8 @@ impl Freebsd {
         }
         if !is_empty {
             let mut gather = Gather::default();
+            let pages = PageRange { start, end: start + order.bytes() };
+            space.leave_tables(cx, pages, &mut gather)?;
             space.zap(cx, start, start + order.bytes(), &mut gather);
             gather.note(start, order);
             space.finish(cx, gather);

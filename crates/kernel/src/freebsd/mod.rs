@@ -12,7 +12,7 @@ mod file;
 mod padding;
 mod threshold;
 
-pub use code::{CodeDesc, Padding};
+pub use code::{CodeDesc, Padding, ShareTables};
 pub use desc::FreebsdDesc;
 pub use threshold::Threshold;
 
@@ -158,6 +158,11 @@ impl Manager for Freebsd {
 
     /// Nothing is read (`vm_map_madvise` in sys/vm/vm_map.c).
     fn will_need(&self, _: &mut AddressSpace, _: &mut Cx, _: PageRange) {}
+
+    /// Code is mapped by the tables that other processes have for it (paper 2, section VI-B: exec-time pre-faulting).
+    fn mapped(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        self.join_tables(space, cx, pages)
+    }
 
     /// There is no such advice.
     fn collapse(&self, _: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {

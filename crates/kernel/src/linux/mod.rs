@@ -121,6 +121,11 @@ impl Manager for Linux {
         self.read_ahead(space, cx, pages);
     }
 
+    /// Its first fault finds out.
+    fn mapped(&self, _: &mut AddressSpace, _: &mut Cx, _: PageRange) -> Result<(), FaultError> {
+        Ok(())
+    }
+
     fn collapse(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
         self.collapse_all(space, cx, pages)
     }

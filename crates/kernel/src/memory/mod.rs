@@ -5,6 +5,7 @@ pub(crate) mod objects;
 pub(crate) mod pages;
 pub(crate) mod reservations;
 pub(crate) mod resident;
+pub(crate) mod shared_tables;
 mod tables;
 
 use crate::memory::cache::{Cache, ObjectId};
@@ -12,6 +13,7 @@ use crate::memory::objects::Objects;
 use crate::memory::pages::{Page, Pages, Use};
 use crate::memory::reservations::Reservations;
 use crate::memory::resident::Residency;
+use crate::memory::shared_tables::SharedTables;
 use crate::report::region::RegionId;
 use crate::report::regions::Fold;
 use crate::report::tally::Tally;
@@ -73,6 +75,8 @@ pub struct Memory {
     pub resident: Residency,
     /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
     pub touched: Option<Vec<Stored>>,
+    /// Page tables that address spaces share.
+    pub shared_tables: SharedTables,
     /// Where the next search for a free region begins (placement `ca`).
     pub rover: Pfn,
     /// The processor that allocates.
@@ -105,6 +109,7 @@ impl Memory {
             cache_dropped: 0,
             resident: Residency::default(),
             touched: None,
+            shared_tables: SharedTables::default(),
             rover: Pfn(0),
             cpu: 0,
             stop: Stop::default(),

@@ -244,6 +244,14 @@ named! {
         ReservBroken = "reservations_broken",
         /// Regions of base pages promoted to a superpage.
         Promotion = "promotions",
+        /// Page tables of code that an address space offered to others.
+        TableOffered = "page_tables_offered" => if_any,
+        /// Times that an address space pointed to a page table of another.
+        TableJoined = "page_tables_joined" => if_any,
+        /// Shared page tables that were copied, because one of their entries changed for one address space.
+        TableCopied = "page_tables_copied" => if_any,
+        /// Times that an address space let go of a page table that others keep.
+        TableLeft = "page_tables_left" => if_any,
         /// Mappings of code that were padded to a multiple of 2 MiB.
         Padded = "code_padded" => if_any,
         /// Pages that the padding maps.

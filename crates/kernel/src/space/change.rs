@@ -21,6 +21,7 @@ impl AddressSpace {
         if self.cuts_hugetlb(pages) {
             return Ok(Err(EventError::Invalid));
         }
+        self.own_tables(cx, pages)?;
         let end = self.vmas.first_hole(pages.start, pages.end);
         for (start, end) in self.parts(PageRange { start: pages.start, end }, |vma| vma.prot != prot) {
             self.split_at(cx, start)?;
@@ -108,6 +109,7 @@ impl AddressSpace {
         to: PageRange,
         keep_old: bool,
     ) -> Result<Result<(), EventError>, FaultError> {
+        self.own_tables(cx, from)?;
         let (old_len, new_len) = (from.end - from.start, to.end - to.start);
         if new_len == 0 || old_len == 0 {
             return Ok(Err(EventError::Invalid));

@@ -56,6 +56,7 @@ impl AddressSpace {
             cx.memory.share(leaf.pfn, leaf.order);
             child.hidden.insert(vpn, *leaf);
         }
+        child.inherit_tables(cx, self)?;
         // `dup_mmap` flushes the parent's address space once, at its end.
         let mut gather = Gather::default();
         if protected {

@@ -1,5 +1,6 @@
 //! Promotion in place: base pages whose frames lie together become one large page, and stay where they are.
 
+use super::range::PageRange;
 use super::{AddressSpace, Cx, Gather};
 use crate::report::counts::EventKind;
 use crate::{FaultError, Note};
@@ -9,6 +10,7 @@ use mmulab_pagetable::Leaf;
 impl AddressSpace {
     /// Puts the superpage in the place of its base pages, whose frames and users stay what they are.
     pub(crate) fn join(&mut self, cx: &mut Cx, start: u64, whole: Leaf) -> Result<(), FaultError> {
+        self.own_tables(cx, PageRange { start, end: start + whole.order.bytes() })?;
         let mut gather = Gather::default();
         // Base pages, or sixteen of them that translate as one.
         let leaves: Vec<_> = self.leaves(cx.mem, start, start + whole.order.bytes()).collect();

@@ -43,10 +43,11 @@ impl AddressSpace {
         if self.vmas.over(pages.start, pages.end).next().is_none() {
             return Ok(Vec::new());
         }
+        let mut gather = Gather::default();
+        self.leave_tables(cx, pages, &mut gather)?;
         self.split_at(cx, pages.start)?;
         self.split_at(cx, pages.end)?;
         self.table.forgotten(pages.range());
-        let mut gather = Gather::default();
         let gone = self.vmas.cut(pages.start, pages.end);
         for span in &gone {
             self.zap(cx, span.start, span.end, &mut gather);

@@ -19,6 +19,7 @@ pub(crate) mod migration;
 pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;
+mod shared_tables;
 mod split;
 mod stack;
 pub(crate) mod system;
@@ -41,6 +42,7 @@ use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 pub use mmulab_pagetable::Probe as Found;
 use mmulab_pagetable::{Leaf, Table};
+use shared_tables::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use vma::{Back, Vma};
 
@@ -64,6 +66,8 @@ pub(crate) struct AddressSpace {
     pub hidden: BTreeMap<Vpn, Leaf>,
     /// Where the kernel padded code: the end that the program gave it, and the end of the padding.
     pub paddings: BTreeMap<u64, u64>,
+    /// Lowest page tables that it shares with others, by their first address.
+    pub windows: BTreeMap<u64, Window>,
     pub heap: Option<(u64, u64)>,
     /// Page sizes that somebody wants for its memory.
     pub hints: SizeHints,
@@ -89,6 +93,7 @@ impl AddressSpace {
             places: RangeMap::default(),
             hidden: BTreeMap::new(),
             paddings: BTreeMap::new(),
+            windows: BTreeMap::new(),
             heap: None,
             hints: SizeHints::default(),
             mapped: Mapped::default(),
