@@ -19,6 +19,7 @@ pub(crate) mod migration;
 pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;
+pub(crate) mod smart;
 mod split;
 mod stack;
 pub(crate) mod system;
