@@ -42,9 +42,13 @@ def test_the_first_fault_takes_one_page_of_a_block(bench: Bench) -> None:
         assert result["counts"]["kernel"]["faults"]["anon"] == 1
 
 
-@claim("S2-013", "IV-B", "32 MiB are blocks of order 13 (8192 pages); Linux keeps track of blocks up to order 10, 4 MiB")
+@claim(
+    "S2-013", "IV-B", "32 MiB are blocks of order 13 (8192 pages); Linux keeps track of blocks up to order 10, 4 MiB"
+)
 def test_blocks_of_32_mib_have_order_13(bench: Bench) -> None:
-    touches = "".join(f"w {BASE + huge * 2 * M:#x}\n" for huge in (3, 1, 15, 0, 9, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14))
+    touches = "".join(
+        f"w {BASE + huge * 2 * M:#x}\n" for huge in (3, 1, 15, 0, 9, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)
+    )
     trace = f"mmap {BASE:#x} 32M rw anon\n{touches}"
     policy = bench.write("coala.toml", COALA + HUGE)
     together = {}
@@ -92,7 +96,7 @@ def test_contiguity_in_two_dimensions(bench: Bench) -> None:
     def whole(guest: str, host: str) -> tuple[bool, bool]:
         job = engine.Job(machine, guest, (), host)
         result = engine.run(bench.write("trace.mmtx", trace), [job], engine.Options()).results[0].data
-        # The program's 32 pages are in one run, or two, of the guest's memory; the guest's memory in runs of the host's.
+        # The program's 32 pages are in runs of the guest's memory; the guest's memory in runs of the host's.
         of_guest = result["counts"]["memory"]["contiguity"]["pages_in_64K"]
         of_host = result["counts"]["virtual"]["memory"]["contiguity"]["pages_in_64K"]
         return of_guest >= 32, of_host >= 32

@@ -49,8 +49,8 @@ pub struct Stored {
     pub is_node: bool,
 }
 
-/// A block of memory that came to lie together because a hint of its size asked for it. A guest's kernel can hand the hint
-/// on to its host.
+/// A block of memory that came to lie together because a hint of its size asked for it. A guest's kernel can hand the
+/// hint on to its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HintedBlock {
     /// Its first frame.

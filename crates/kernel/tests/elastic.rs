@@ -439,8 +439,8 @@ fn contradictions_name_the_key() {
     assert_eq!(key(copy), "promotion.how");
 }
 
-/// Hints of 1 GiB (left open by paper 3, section VI): refused unless the policy takes them; else what is there is copied
-/// into a free GiB.
+/// Hints of 1 GiB (left open by paper 3, section VI): refused unless the policy takes them; else what is there is
+/// copied into a free GiB.
 #[test]
 fn a_hint_of_a_gibibyte_is_taken_where_the_policy_says_so() {
     for giant in [false, true] {
@@ -467,9 +467,12 @@ fn a_hint_of_a_gibibyte_is_taken_where_the_policy_says_so() {
 /// Demotion by hints (left open by paper 3): a hint of a smaller size takes pages apart, if the policy says so, once.
 #[test]
 fn a_hint_of_a_smaller_size_takes_pages_apart() {
-    for (demote, hinted, expected) in
-        [(true, PageOrder::P4K, 512), (true, PageOrder::P64K, 512), (true, PageOrder::P2M, 1), (false, PageOrder::P4K, 1)]
-    {
+    for (demote, hinted, expected) in [
+        (true, PageOrder::P4K, 512),
+        (true, PageOrder::P64K, 512),
+        (true, PageOrder::P2M, 1),
+        (false, PageOrder::P4K, 1),
+    ] {
         let policy = parts(&format!(
             "fault.sizes = [\"2M\"]\npromotion = {{ when = \"daemon\", by = \"coala-khugepaged\" }}\n\
              hints = {{ from = \"page-sizes\", demote = {demote} }}"

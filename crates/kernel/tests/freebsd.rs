@@ -367,7 +367,11 @@ fn quicksilvers_daemon_fills_from_its_threshold_on() {
         w.event(1, &Event::Tick);
         assert_eq!(happened(&w, EventKind::QuicksilverFilled), filled, "{stores}");
         assert_eq!(happened(&w, EventKind::QuicksilverZeroed), filled * (512 - stores));
-        assert_eq!((order(&mut w, BASE), order(&mut w, BASE + PAGE)), (Some(PageOrder::P4K), None), "nothing is mapped");
+        assert_eq!(
+            (order(&mut w, BASE), order(&mut w, BASE + PAGE)),
+            (Some(PageOrder::P4K), None),
+            "nothing is mapped"
+        );
         assert_eq!(w.load(1, BASE + PAGE), Ok(0));
         let expected = if filled == 1 { PageOrder::P2M } else { PageOrder::P4K };
         assert_eq!(order(&mut w, BASE), Some(expected));
@@ -490,10 +494,13 @@ fn impossible_descriptions_are_refused_by_name() {
     assert_eq!(key(policy(|f| f.promotion_threshold = 513)), "freebsd.promotion_threshold");
     assert_eq!(key(policy(|f| f.daemon = Some(QuicksilverDesc::default()))), "freebsd.daemon");
     assert_eq!(key(policy(|f| quicksilver(f, Some(512), None))), "freebsd.daemon.fill_threshold");
-    assert_eq!(key(policy(|f| {
-        f.promotion = false;
-        quicksilver(f, Some(1), None);
-    })), "freebsd.daemon.fill_threshold");
+    assert_eq!(
+        key(policy(|f| {
+            f.promotion = false;
+            quicksilver(f, Some(1), None);
+        })),
+        "freebsd.daemon.fill_threshold"
+    );
     assert_eq!(key(policy(|f| quicksilver(f, None, Some(0)))), "freebsd.daemon.inactive_ms");
     assert_eq!(key(policy(|f| f.cluster = mmulab_kernel::Bytes(5000))), "freebsd.cluster");
     assert_eq!(key(policy(|f| f.bucket = 0)), "freebsd.bucket");

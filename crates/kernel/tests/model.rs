@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
 use mmulab_kernel::{
-    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind, QuicksilverDesc,
-    ThpDesc, ThpEnabled, ThpSize,
+    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind,
+    QuicksilverDesc, ThpDesc, ThpEnabled, ThpSize,
 };
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};

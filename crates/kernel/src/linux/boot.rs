@@ -63,7 +63,13 @@ impl Linux {
             .ok_or_else(|| wrong("kind", "linux-thp maps pages of 2M, which the machine's page table has none of"))?;
         let part = Thp::new(thp, desc.linux.zero_page, huge)?;
         let daemon = thp.khugepaged.as_ref();
-        let settings = |desc| DaemonSettings { desc, enabled: part.enabled(), served: Served::default(), smallest_mapping: None, demotes: false };
+        let settings = |desc| DaemonSettings {
+            desc,
+            enabled: part.enabled(),
+            served: Served::default(),
+            smallest_mapping: None,
+            demotes: false,
+        };
         let daemon = daemon.map(|desc| Daemons::new(DaemonKind::Khugepaged, &settings(desc))).transpose();
         let daemon = daemon.map_err(|(key, message)| match key {
             "" => wrong("thp.khugepaged", message),
@@ -118,8 +124,12 @@ impl Linux {
             }
         };
         let full = promotion.size.base_pages() as u32;
-        let in_place =
-            |threshold| InPlace { size: promotion.size, threshold, needs_accessed: promotion.needs_accessed, takes_filled: false };
+        let in_place = |threshold| InPlace {
+            size: promotion.size,
+            threshold,
+            needs_accessed: promotion.needs_accessed,
+            takes_filled: false,
+        };
         let at_faults = match promotion.when {
             PromotionTime::Never | PromotionTime::Daemon => Promotions::Never,
             PromotionTime::Full => Promotions::InPlace(in_place(full)),

@@ -4,7 +4,6 @@
 //! or depopulated longest ago first. It is *full* when all are. It is freed when none is, and *broken* when memory is
 //! wanted: its unused pages go to the allocator and its used ones become ordinary.
 
-use super::objects::Objects;
 use crate::report::counts::Refusal;
 use mmulab_addr::{PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility};
@@ -76,13 +75,6 @@ pub struct Partial {
     pub first: u64,
     /// What the clock of [`Reservations::clock`] stood at when it last changed.
     pub changed: u64,
-}
-
-impl Partial {
-    /// Whether it is for a file or for shared memory.
-    pub fn is_shown(&self) -> bool {
-        Objects::is_shown(self.object)
-    }
 }
 
 /// All reservations.

@@ -278,7 +278,10 @@ fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
         && !(hints.from.takes_sizes() && goes_by_sizes)
     {
         let key = if hints.giant { "hints.giant" } else { "hints.demote" };
-        return wrong(key, "is for hints that a daemon goes by: set from = \"page-sizes\" and promotion.by = \"coala-khugepaged\"");
+        return wrong(
+            key,
+            "is for hints that a daemon goes by: set from = \"page-sizes\" and promotion.by = \"coala-khugepaged\"",
+        );
     }
     let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::Nobody);
     let fault = desc.fault.as_ref().is_some_and(|fault| fault.enabled == ThpEnabled::Madvise);

@@ -131,13 +131,16 @@ named! {
         RangerSize = "ranger_other_size" => if_any,
         /// Quicksilver's daemon: no mapping of private memory shows all of the reservation, so that it is not filled.
         QuicksilverOutsideVma = "quicksilver_outside_vma" => if_any,
-        /// Quicksilver's daemon: not filled, because some of the reservation is shared since a fork, or mapped elsewhere.
+        /// Quicksilver's daemon: not filled, because some of the reservation is shared since a fork, or mapped
+        /// elsewhere.
         QuicksilverNotOwn = "quicksilver_not_own" => if_any,
-        /// Quicksilver's daemon: not emptied, because a page of the reservation cannot move, or no frame is free for it.
+        /// Quicksilver's daemon: not emptied, because a page of the reservation cannot move, or no frame is free for
+        /// it.
         QuicksilverUnmovable = "quicksilver_unmovable" => if_any,
         /// A hint of a page size, which nobody listens to under this policy.
         HintIgnored = "hint_ignored" => if_any,
-        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB (or 1 GiB, if the policy takes it), or that the page table cannot map.
+        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB (or 1 GiB, if the policy takes it), or that the
+        /// page table cannot map.
         HintSize = "hint_size" => if_any,
         /// A hint of a range in which no aligned page of its size lies.
         HintTooSmall = "hint_too_small" => if_any,

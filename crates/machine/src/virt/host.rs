@@ -14,7 +14,9 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, HintedBlock, KernelDesc, KernelError, PolicyDesc, Stop, Stored, WorkKind};
+use mmulab_kernel::{
+    Actor, Effects, FaultError, HintedBlock, KernelDesc, KernelError, PolicyDesc, Stop, Stored, WorkKind,
+};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};

@@ -23,8 +23,8 @@ from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 from mmulab.units import toml_value
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
-# The format as the machine has it, and with levels merged; and RISC-V's, whose entries say which sixteen base pages make
-# one of 64 KiB (Svnapot): for the kernels of Elastic Translations, and TLBs that hold that size beside base pages.
+# The format as the machine has it, and with levels merged; and RISC-V's, whose entries say which sixteen base pages
+# make one of 64 KiB (Svnapot): for the kernels of Elastic Translations, and TLBs that hold that size beside base pages.
 RADIX, SVNAPOT = "radix", "svnapot"
 TABLES = {
     RADIX: (),
@@ -33,9 +33,15 @@ TABLES = {
 }
 # Elastic Translations on a machine without contiguous bits: its blocks of 32 MiB, and its daemon for every process, for
 # nobody gives hints here.
-ELASTIC = ("memory.max_order=13", "policy.contiguous.bit=none", "policy.promotion.serves=all", "policy.hints.from=madvise")
+ELASTIC = (
+    "memory.max_order=13",
+    "policy.contiguous.bit=none",
+    "policy.promotion.serves=all",
+    "policy.hints.from=madvise",
+)
 # What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped, and so beside a program that
-# holds most of memory; 64 KiB by faults of base pages; 32 MiB by faults of 2 MiB and a daemon. Each a policy, and what is set.
+# holds most of memory; 64 KiB by faults of base pages; 32 MiB by faults of 2 MiB and a daemon. Each a policy, and what
+# is set.
 KERNELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "linux-4k": ("linux-4k", ()),
     "linux-mthp-64k": ("linux-mthp", ("policy.thp.sizes.2M=never",)),
@@ -198,8 +204,10 @@ class Outcome:
 
 def places() -> list[tuple[str, str, tuple[str, ...]]]:
     """Kernels, tables and the designs that are run there."""
+    every: list[tuple[str, str, tuple[str, ...]]]
     every = [(kernel, table, DESIGNS) for kernel in KERNELS for table in TABLES if table != SVNAPOT]
     # Sixteen base pages with the bit are one entry of a TLB that knows the size: nothing is left to coalesce.
+    napot: list[tuple[str, str, tuple[str, ...]]]
     napot = [(kernel, SVNAPOT, (SPLIT,)) for kernel in KERNELS if kernel in COALESCED]
     return sorted(every + napot, key=lambda place: list(KERNELS).index(place[0]))
 

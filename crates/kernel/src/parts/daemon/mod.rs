@@ -96,7 +96,7 @@ daemons! {
     CoalaKhugepaged = "coala-khugepaged",
     /// Trident's: it promotes to 1G where a free 1G can be had or made by smart compaction, else to 2M.
     Trident = "trident",
-    /// Translation Ranger's: it brings the pages of a mapping into frames that follow each other, by moves and exchanges;
-    /// base pages that fill 2M become one page there.
+    /// Translation Ranger's: it brings the pages of a mapping into frames that follow each other, by moves and
+    /// exchanges; base pages that fill 2M become one page there.
     Ranger = "ranger",
 }

@@ -1,5 +1,5 @@
-//! Quicksilver's daemon on FreeBSD's reservations (Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage Management
-//! Mechanisms and Policies*, USENIX ATC 2020; the published kernel, github.com/rice-systems/quicksilver,
+//! Quicksilver's daemon on FreeBSD's reservations (Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage
+//! Management Mechanisms and Policies*, USENIX ATC 2020; the published kernel, github.com/rice-systems/quicksilver,
 //! `vm_reserv_asyncpromo` in sys/vm/vm_reserv.c).
 //!
 //! ```text
@@ -17,6 +17,7 @@
 
 use crate::KernelError;
 use crate::clock::ns_of_ms;
+use crate::memory::objects::Objects;
 use crate::memory::pages::{Page, Use};
 use crate::memory::reservations::Partial;
 use crate::parts::traits::Daemon;
@@ -44,8 +45,8 @@ pub struct QuicksilverDesc {
     /// How long it sleeps between two scans, in milliseconds of simulated time (`wakeup_frequency`). Default 1000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub sleep_ms: u64,
-    /// Pages of a reservation in use from which on the daemon zeroes the others (`pop_threshold`); the next fault in the
-    /// reservation then maps all of it as one page. Absent: it fills none.
+    /// Pages of a reservation in use from which on the daemon zeroes the others (`pop_threshold`); the next fault in
+    /// the reservation then maps all of it as one page. Absent: it fills none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 511))]
     pub fill_threshold: Option<u32>,
@@ -131,7 +132,10 @@ impl Quicksilver {
     fn fill_all(&mut self, system: &mut SystemCx, threshold: u32) {
         let partial = system.shared.memory.reservations.partial().rev();
         let is_due = |reserved: &Partial| {
-            reserved.order == SIZE && reserved.used >= threshold && !reserved.is_shown() && !self.is_given_up(reserved)
+            reserved.order == SIZE
+                && reserved.used >= threshold
+                && !Objects::is_shown(reserved.object)
+                && !self.is_given_up(reserved)
         };
         let due: Vec<_> = partial.filter(is_due).collect();
         let mut left = self.desc.fills_per_wake;

@@ -1,6 +1,6 @@
 //! Daemon *ranger*: pages of a mapping brought into frames that follow each other (Yan, Lustig, Nellans and
-//! Bhattacharjee, *Translation Ranger*, ISCA 2019; the published kernel, github.com/ysarch-lab/translation_ranger_isca_2019,
-//! mm/mem_defrag.c).
+//! Bhattacharjee, *Translation Ranger*, ISCA 2019; the published kernel,
+//! github.com/ysarch-lab/translation_ranger_isca_2019, mm/mem_defrag.c).
 //!
 //! ```text
 //! mapping   [ 0 | 1 | 2 | 3 | 4 | ... ]       the anchor: page 0 belongs into frame A, page i into A + i
@@ -10,20 +10,21 @@
 //!                                             4 stays: U cannot move, or is of another size
 //! ```
 //!
-//! An anchor is an area of frames as long as the mapping, which no other anchor has: the lowest one. It has the mapping's
-//! place within 2 MiB (1 GiB, for mappings as large). Once all base pages of 2 MiB are in their frames, they become one
-//! page in place (`mem_defrag_promote_thp`). Pages of 2 MiB move and change places as a whole. Mappings below 10 MiB are left alone (`defrag_size_threshold`).
+//! An anchor is an area of frames as long as the mapping, which no other anchor has: the lowest one. It has the
+//! mapping's place within 2 MiB (1 GiB, for mappings as large). Once all base pages of 2 MiB are in their frames, they
+//! become one page in place (`mem_defrag_promote_thp`). Pages of 2 MiB move and change places as a whole. Mappings
+//! below 10 MiB are left alone (`defrag_size_threshold`).
 //!
-//! The published kernel keeps the anchors of one process apart from each other alone, so that those of two processes may
-//! coincide, and their pages change places at each scan. Here all anchors are kept apart.
+//! The published kernel keeps the anchors of one process apart from each other alone, so that those of two processes
+//! may coincide, and their pages change places at each scan. Here all anchors are kept apart.
 
 use super::limits::Limits;
 use super::pace::{Pace, Scan};
 use super::settings::DaemonSettings;
+use crate::memory::pages::Use;
 use crate::parts::traits::Daemon;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
-use crate::memory::pages::Use;
 use crate::space::compaction::Compaction;
 use crate::space::migration::{At, Migration, ReverseMap};
 use crate::space::system::SystemCx;
@@ -140,7 +141,8 @@ impl Ranger {
             anchor.frames = anchor.frames.max(frames);
             return Some(*anchor);
         }
-        let step = [PageOrder::P1G, PageOrder::P2M].into_iter().map(PageOrder::base_pages).find(|&s| frames >= s).unwrap_or(1);
+        let step =
+            [PageOrder::P1G, PageOrder::P2M].into_iter().map(PageOrder::base_pages).find(|&s| frames >= s).unwrap_or(1);
         let align = |pfn: u64| {
             let first = pfn / step * step + page % step;
             if first < pfn { first + step } else { first }
@@ -200,13 +202,7 @@ impl Places {
 
 /// Makes one page of the base pages of the 2 MiB from `start` on, which lie in their frames, if they are the process's
 /// own.
-fn promote(
-    system: &mut SystemCx,
-    slot: usize,
-    vma: &Vma,
-    anchor: Anchor,
-    start: u64,
-) -> Result<(), KernelError> {
+fn promote(system: &mut SystemCx, slot: usize, vma: &Vma, anchor: Anchor, start: u64) -> Result<(), KernelError> {
     let (space, mut cx) = system.at(slot);
     let mut whole = AddressSpace::leaf(vma, anchor.target(start), PageOrder::P2M, vma.prot, false);
     whole.accessed = false;
@@ -223,13 +219,7 @@ fn promote(
 
 /// Brings the pages of a range of a mapping to their places, as far as that can be; whether every page of it is there
 /// and in its place.
-fn defragment(
-    system: &mut SystemCx,
-    places: &mut Places,
-    slot: usize,
-    anchor: Anchor,
-    (from, to): (u64, u64),
-) -> bool {
+fn defragment(system: &mut SystemCx, places: &mut Places, slot: usize, anchor: Anchor, (from, to): (u64, u64)) -> bool {
     let mut is_complete = true;
     let mut migration = Migration::new(system);
     let mut va = from;

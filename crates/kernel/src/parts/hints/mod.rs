@@ -63,8 +63,8 @@ pub struct HintsDesc {
     /// GiB, or one that smart compaction makes. For `from = "page-sizes"` only. Default `false`: the sizes of paper 3.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub giant: bool,
-    /// Whether a hint takes apart larger pages than it names in its range, when its turn comes with the daemon: a hint of
-    /// 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
+    /// Whether a hint takes apart larger pages than it names in its range, when its turn comes with the daemon: a hint
+    /// of 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub demote: bool,
     /// Where these values come from.

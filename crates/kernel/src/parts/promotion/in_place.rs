@@ -123,13 +123,7 @@ impl InPlace {
 
     /// The larger page that the mapped base pages from `start` are part of, all of them the mapping's own and at their
     /// places; how many there are, and the object that they belong to.
-    fn whole_of(
-        &self,
-        space: &AddressSpace,
-        cx: &Cx,
-        start: u64,
-        head: Pfn,
-    ) -> Result<(Leaf, u64, u32), Refusal> {
+    fn whole_of(&self, space: &AddressSpace, cx: &Cx, start: u64, head: Pfn) -> Result<(Leaf, u64, u32), Refusal> {
         let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
         if !span.value.is_anon() {
             return Err(Refusal::PromoteNotFull);
