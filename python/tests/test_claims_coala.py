@@ -84,6 +84,21 @@ def test_a_misaligned_anchor_is_no_anchor(bench: Bench) -> None:
     assert frame == anchor + 6
 
 
+@claim(
+    "S2-016", "IV-B", "Nothing is kept beside the page table: the anchor is found there, however the page came there"
+)
+def test_nothing_is_remembered_but_the_table(bench: Bench) -> None:
+    machine = bench.machine('[memory]\nsize = "64M"\n')
+    policy = bench.write("coala.toml", COALA)
+    other, third = 0x50000000, 0x60000000
+    # The range moves to a place where no page has ever faulted; its old place gets a mapping and an anchor of its own.
+    start = f"mmap {other:#x} 64K rw anon\n{touch([3], other)}mremap {other:#x} 64K {third:#x} 64K\n"
+    trace = f"{start}mmap {other:#x} 64K rw anon\n{touch([5], other)}{touch([9], third)}{touch([9], other)}"
+    first, second, moved, stayed = frames(bench.explain(machine, trace, policy)[0])
+    assert (moved, stayed) == (first + 6, second + 4)
+    assert first // 16 != second // 16
+
+
 @claim("S2-018", "IV-B", "Guest and host run CoalaPaging by themselves, and what comes about is contiguous in both")
 def test_contiguity_in_two_dimensions(bench: Bench) -> None:
     machine = bench.machine('[memory]\nsize = "128M"\n[virtual]\nmemory = { size = "64M" }\n')
