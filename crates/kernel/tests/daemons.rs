@@ -446,7 +446,7 @@ fn trident_empties_the_region_with_the_fewest_pages() {
             assert!(is_huge(&mut w, far + i * HUGE), "page {i}");
         }
         let regions: Vec<u64> = (0..pages).map(|i| w.frame(1, far + i * HUGE).unwrap().0 >> 18).collect();
-        let is_kept = |i: &u64| i % if regions[*i as usize] == 1 { 64 } else { 16 } == 0;
+        let is_kept = |i: &u64| i.is_multiple_of(if regions[*i as usize] == 1 { 64 } else { 16 });
         for i in (0..pages).filter(|i| !is_kept(i)) {
             w.event(1, &Event::Munmap { addr: VirtAddr::new(far + i * HUGE), len: HUGE });
         }
