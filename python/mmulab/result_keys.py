@@ -94,7 +94,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "In virtual machines, the host: mode; exits (guests left for it); walk_violations and kernel_violations (its "
         "table had nothing for a walk, or for a store of a guest's kernel); table_writes and table_loads (with shadow "
         "tables, exits for entries a guest wrote to its tables and for tables it loaded); nodes_told (merged nodes "
-        "that guests told of); machine_switches; flushes (all translations of a machine dropped, for the host changed "
+        "that guests told of); hints_told (hints of page sizes that guests handed on, if any); "
+        "machine_switches; flushes (all translations of a machine dropped, for the host changed "
         "its table); cycles; walks of its table alone; nested_tlb; kernel and memory as of a guest; guests: kernel "
         "and memory of each, where there are several (then counts.kernel and counts.memory are the first one's).",
     ),

@@ -280,6 +280,7 @@ class Teller:
             "collapsed": lambda e: f"collapsed {e['va']:#x} {e['size']}",
             "block": lambda e: f"block {e['va']:#x} {e['size']}",
             "moved": lambda e: "moved",
+            "exchanged": lambda e: "exchanged",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
             "assembled": lambda e: f"assembled {e['va']:#x} {e['size']}",

@@ -53,7 +53,7 @@ ROWS = {
     "mTHP": "linux-mthp",
     "FreeBSD": "freebsd-super",
     "HawkEye": "hawkeye",
-    "Trident": "trident-faults",
+    "Trident": "trident",
     "Elastic Translations": "elastic",
 }
 _TABLE_COLUMNS = ("transparent", "fault_sizes", "translation_sizes", "promotion_sizes")
@@ -61,7 +61,6 @@ _TABLE_COLUMNS = ("transparent", "fault_sizes", "translation_sizes", "promotion_
 DIFFERS = {
     ("HugeTLB", "fault_sizes"): "a pool has one size, which hugetlb.size sets",
     ("HugeTLB", "translation_sizes"): "likewise",
-    ("Trident", "promotion_sizes"): "its daemon is left out: the 2M are MADV_COLLAPSE's",
 }
 
 
@@ -89,10 +88,15 @@ def test_what_table_ii_says_of_policies_in_words(cli: Cli) -> None:
     )
     assert found["quicksilver-sync-1"]["promotion"] == ["in place, from 1 pages on"]
     assert found["quicksilver-sync-64"]["promotion"] == ["in place, from 64 pages on"]
+    filled = "in place, filled by a daemon from 64 pages on"
+    assert found["quicksilver-async-64"]["promotion"] == ["in place, when full", filled]
     # Asynchronous pre-zeroing.
-    assert {found[name]["allocation"] for name in ("eager-2m-zeroed-ahead", "trident-faults")} == {
+    assert {found[name]["allocation"] for name in ("eager-2m-zeroed-ahead", "trident-faults", "trident")} == {
         "buddy, cleared ahead"
     }
+    # Migrate to the largest size possible, fall back on failure; the selection is Linux's.
+    assert "copy, by a daemon, to the largest size possible" in found["trident"]["promotion"]
+    assert found["ranger"]["allocation"] == "buddy, brought together by a daemon"
     assert found["trident-faults"]["fault_sizes"] == ["1G", "2M", "4K"]
     assert (found["coalapaging"]["allocation"], found["ca-paging"]["allocation"]) == ("coala", "ca")
     assert found["hugetlb-1g"]["fault_sizes"] == ["1G", "4K"]

@@ -337,6 +337,23 @@ impl Frames {
         }
     }
 
+    /// Free frames of each aligned region of `order`, per-CPU lists left out; a region that ends beyond memory is left
+    /// out. Nothing where the allocator has no compaction (FreeBSD's).
+    pub fn free_by_region(&self, order: PageOrder) -> Vec<u64> {
+        let Kind::Linux(linux) = &self.kind else { return Vec::new() };
+        let mut free = vec![0; (self.total >> order.get()) as usize];
+        for size in 0..=self.max_order() {
+            for mobility in Mobility::ALL {
+                for pfn in linux.buddy.blocks(size, mobility) {
+                    if let Some(region) = free.get_mut((pfn >> order.get()) as usize) {
+                        *region += 1 << size;
+                    }
+                }
+            }
+        }
+        free
+    }
+
     /// The share of free memory that lies in blocks too small for `order`: the unusable free space index of Gorman and
     /// Whitcroft ("The what, the why and the where to of anti-fragmentation", 2006), which papers on huge pages call
     /// FMFI. 0 when every free frame is usable, 1 when none is or nothing is free.

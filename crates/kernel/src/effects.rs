@@ -49,6 +49,16 @@ pub struct Stored {
     pub is_node: bool,
 }
 
+/// A block of memory that came to lie together because a hint of its size asked for it. A guest's kernel can hand the
+/// hint on to its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HintedBlock {
+    /// Its first frame.
+    pub first: Pfn,
+    /// Its size.
+    pub size: PageOrder,
+}
+
 /// What the kernel did while it handled one event or fault. The caller empties it between calls.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
@@ -63,6 +73,8 @@ pub struct Effects {
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
+    /// Blocks that hints of page sizes have brought about, in order.
+    pub hinted: Vec<HintedBlock>,
     /// Regions that are no more. What they cost so far goes to the rows that sum them up.
     pub folded: Vec<Fold>,
     /// Whether `told` is wanted.
@@ -79,6 +91,7 @@ impl Effects {
         self.work.clear();
         self.allocator = FrameCounts::default();
         self.touched.clear();
+        self.hinted.clear();
         self.folded.clear();
         self.notes.clear();
     }
@@ -171,6 +184,13 @@ pub enum Note {
         from: Pfn,
         /// The frame it is in.
         to: Pfn,
+    },
+    /// A daemon had two pages change places.
+    Exchanged {
+        /// The frame of the one before, and of the other one now.
+        first: Pfn,
+        /// The frame of the other one before.
+        second: Pfn,
     },
     /// A reservation was made.
     Reserved {

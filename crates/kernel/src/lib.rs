@@ -23,7 +23,7 @@ mod space;
 mod stop;
 
 pub use desc::{KernelDesc, PolicyDesc, PolicyKind};
-pub use effects::{Actor, Effects, Fault, Note, Stored, Work};
+pub use effects::{Actor, Effects, Fault, HintedBlock, Note, Stored, Work};
 pub use error::{FaultError, KernelError, Wanted};
 pub use freebsd::{CodeDesc, FreebsdDesc, Padding, ShareTables, Threshold};
 pub use kernel::{Context, Kernel, TableMemory};
@@ -34,7 +34,7 @@ pub use linux::desc::{
 pub use memory::resident::Resident;
 pub use mmulab_addr::Bytes;
 pub use parts::contiguous::{ContiguousDesc, ContiguousKind};
-pub use parts::daemon::{DaemonKind, Served};
+pub use parts::daemon::{DaemonKind, QuicksilverDesc, Served};
 pub use parts::declared::Declared;
 pub use parts::demotion::{DemotionDesc, DemotionKind};
 pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};

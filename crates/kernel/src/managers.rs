@@ -26,7 +26,7 @@ use mmulab_pagetable::Leaf;
 /// The memory manager of a run.
 pub(crate) enum MemoryManager {
     Linux(Box<Linux>),
-    Freebsd(Freebsd),
+    Freebsd(Box<Freebsd>),
 }
 
 impl MemoryManager {
@@ -43,7 +43,7 @@ impl MemoryManager {
                 check_freebsd(&desc.linux)?;
                 let freebsd = desc.freebsd.clone().unwrap_or_default();
                 let has_superpages = table.has_leaf(PageOrder::P2M);
-                Freebsd::new(&freebsd, has_superpages, memory.bytes()).map(Self::Freebsd)
+                Freebsd::new(&freebsd, has_superpages, memory.bytes()).map(|freebsd| Self::Freebsd(Box::new(freebsd)))
             }
             PolicyKind::Linux4k => Ok(linux(Linux::base(&desc.linux))),
             PolicyKind::Linux => Linux::parts(desc, table, memory).map(linux),

@@ -355,3 +355,113 @@ fn hawkeye_lets_processes_take_turns() {
     };
     assert_eq!([huge(&mut w, 1), huge(&mut w, 2)], [1, 1], "two regions a scan, one of each");
 }
+
+fn by_daemon(by: &str, more: &str) -> PolicyDesc {
+    parts(&format!("linux.zero_page = false\npromotion = {{ when = \"daemon\", by = \"{by}\"{more} }}"))
+}
+
+/// Translation Ranger (S2-M023): pages that are scattered over memory come to follow each other, whoever had their
+/// frames before; every store is still there, and nothing is left to do afterwards.
+#[test]
+fn ranger_brings_the_pages_of_two_processes_together() {
+    let policy = by_daemon("ranger", ", smallest_mapping = \"64K\", daemon.pages_to_scan = 100000");
+    let mut w = World::new(&desc(policy, 64), 64);
+    let pages = 3000;
+    w.event(1, &mmap(BASE, pages * PAGE, Prot::RW));
+    w.event(2, &Event::Exec { path: "other".into() });
+    w.event(2, &mmap(BASE, pages * PAGE, Prot::RW));
+    // Each order of touches is a permutation: 7 and 11 have no factor in common with 3000.
+    for i in 0..pages {
+        w.store(1, BASE + i * 7 % pages * PAGE, i * 7 % pages + 1).unwrap();
+        w.store(2, BASE + i * 11 % pages * PAGE, i * 11 % pages + 5000).unwrap();
+    }
+    let together = |w: &mut World, pid| {
+        (1..pages)
+            .filter(|i| w.frame(pid, BASE + i * PAGE).unwrap().0 == w.frame(pid, BASE + (i - 1) * PAGE).unwrap().0 + 1)
+            .count()
+    };
+    assert!(together(&mut w, 1) < 100, "scattered at first");
+    w.event(1, &Event::Tick);
+    // The lowest anchor, that of the first process, begins with frame 0: Linux's own frames, and free ones among page
+    // tables, keep some of its pages away. The second anchor is all movable.
+    let misplaced = (0..pages).filter(|i| w.frame(1, BASE + i * PAGE).unwrap().0 != *i).count() as u64;
+    assert!((256..2000).contains(&misplaced), "{misplaced}");
+    assert_eq!(refused(&w, Refusal::RangerUnmovable), misplaced);
+    assert_eq!(together(&mut w, 2), 2999);
+    assert!(happened(&w, EventKind::RangerExchanged) > 0, "memory there is in use");
+    for i in 0..pages {
+        assert_eq!((w.load(1, BASE + i * PAGE), w.load(2, BASE + i * PAGE)), (Ok(i + 1), Ok(i + 5000)));
+    }
+    let before = happened(&w, EventKind::Migrated);
+    w.event(1, &Event::Tick);
+    assert_eq!(happened(&w, EventKind::Migrated), before, "the second scan moves nothing");
+}
+
+/// The part of a mapping whose frames cannot be had stays: the kernel's own frames are in the way, and are counted.
+#[test]
+fn ranger_leaves_what_cannot_move() {
+    let policy = by_daemon("ranger", ", smallest_mapping = \"64K\"");
+    let mut w = World::new(&desc(policy, 64), 64);
+    w.event(1, &mmap(BASE, 300 * PAGE, Prot::RW));
+    for i in 0..300 {
+        w.store(1, BASE + i * PAGE, i).unwrap();
+    }
+    w.event(1, &Event::Tick);
+    // The anchor is the lowest area of memory, whose first 256 frames are Linux's own.
+    assert_eq!(refused(&w, Refusal::RangerUnmovable), 256);
+    assert!((0..300).all(|i| w.load(1, BASE + i * PAGE) == Ok(i)));
+}
+
+const GIB: u64 = 1 << 30;
+
+/// Trident (S2-M023): 1 GiB is promoted to where a free GiB is; the limits are khugepaged's, in proportion.
+#[test]
+fn trident_promotes_to_a_gibibyte() {
+    let policy = parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"trident\" }");
+    let mut w = World::new(&desc(policy, 3 << 10), 3 << 10);
+    w.event(1, &mmap(GIB, GIB + HUGE, Prot::RW));
+    w.store(1, GIB + 5 * HUGE, 7).unwrap();
+    w.store(1, 2 * GIB, 9).unwrap();
+    w.event(1, &Event::Tick);
+    assert_eq!(w.walk(1, GIB, None).map(|leaf| leaf.order), Some(PageOrder::P1G));
+    assert_eq!((happened(&w, EventKind::TridentPromoted1G), happened(&w, EventKind::SmartCompaction)), (1, 0));
+    assert_eq!(w.load(1, 2 * GIB), Ok(9));
+    assert!(is_huge(&mut w, 2 * GIB), "what is left of the mapping keeps its pages");
+}
+
+/// Smart compaction empties the region that takes the fewest moves, and none that holds what cannot move. Where it
+/// cannot, pages of 2 MiB are the fallback.
+#[test]
+fn trident_empties_the_region_with_the_fewest_pages() {
+    for (gibibytes, expected) in [(4, 1), (1, 0)] {
+        let policy = parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"trident\" }");
+        let mut w = World::new(&desc(policy, gibibytes << 10), gibibytes << 10);
+        w.event(1, &mmap(GIB, GIB, Prot::RW));
+        w.store(1, GIB, 1).unwrap();
+        // Memory but for 80 MiB is filled; then one page of 2 MiB in 16 is left, and one in 64 in the second region.
+        let (far, pages) = (64 * GIB, (gibibytes << 9) - 40);
+        w.event(1, &mmap(far, pages * HUGE, Prot::RW));
+        for i in 0..pages {
+            w.store(1, far + i * HUGE, i).unwrap();
+            assert!(is_huge(&mut w, far + i * HUGE), "page {i}");
+        }
+        let regions: Vec<u64> = (0..pages).map(|i| w.frame(1, far + i * HUGE).unwrap().0 >> 18).collect();
+        let is_kept = |i: &u64| i.is_multiple_of(if regions[*i as usize] == 1 { 64 } else { 16 });
+        for i in (0..pages).filter(|i| !is_kept(i)) {
+            w.event(1, &Event::Munmap { addr: VirtAddr::new(far + i * HUGE), len: HUGE });
+        }
+        w.event(1, &Event::Tick);
+        assert_eq!(happened(&w, EventKind::TridentPromoted1G), expected);
+        assert_eq!(happened(&w, EventKind::SmartCompaction), expected);
+        assert_eq!(refused(&w, Refusal::SmartNoRegion), 1 - expected);
+        assert_eq!(refused(&w, Refusal::GiantNoBlock), 1 - expected);
+        if expected == 1 {
+            assert_eq!(w.frame(1, GIB).map(|pfn| pfn.0 >> 18), Some(1), "the region with the fewest pages is empty");
+            let moved = happened(&w, EventKind::Migrated);
+            assert!((7 * 512..=10 * 512).contains(&moved), "the few pages that the region held: {moved}");
+        } else {
+            assert!(is_huge(&mut w, GIB), "the fallback");
+        }
+        assert!((0..pages).filter(is_kept).all(|i| w.load(1, far + i * HUGE) == Ok(i)));
+    }
+}

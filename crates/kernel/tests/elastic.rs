@@ -438,3 +438,61 @@ fn contradictions_name_the_key() {
     let copy = "promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\", how = \"copy\" }";
     assert_eq!(key(copy), "promotion.how");
 }
+
+/// Hints of 1 GiB (left open by paper 3, section VI): refused unless the policy takes them; else what is there is
+/// copied into a free GiB.
+#[test]
+fn a_hint_of_a_gibibyte_is_taken_where_the_policy_says_so() {
+    for giant in [false, true] {
+        let policy = parts(&format!(
+            "linux.zero_page = false\npromotion = {{ when = \"daemon\", by = \"coala-khugepaged\" }}\n\
+             hints = {{ from = \"page-sizes\", giant = {giant} }}"
+        ));
+        let mut w = World::new(&desc(policy, 3 << 10), 3 << 10);
+        w.event(1, &mmap(BASE, 1 << 30, Prot::RW));
+        for page in (0..512).map(|region| region * 512) {
+            w.access(1, BASE + page * PAGE, Access::Write).unwrap();
+        }
+        let advice = Advice::PageSize(PageOrder::P1G);
+        w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 1 << 30, advice });
+        w.event(1, &Event::Tick);
+        // A process whose hint was refused has none: the linear scan of khugepaged serves it.
+        let expected = if giant { PageOrder::P1G } else { PageOrder::P2M };
+        assert_eq!(w.walk(1, BASE, None).map(|leaf| leaf.order), Some(expected));
+        assert_eq!(refused(&w, Refusal::HintSize), u64::from(!giant));
+        assert_eq!(happened(&w, EventKind::CoalaPromoted1G), u64::from(giant));
+    }
+}
+
+/// Demotion by hints (left open by paper 3): a hint of a smaller size takes pages apart, if the policy says so, once.
+#[test]
+fn a_hint_of_a_smaller_size_takes_pages_apart() {
+    for (demote, hinted, expected) in [
+        (true, PageOrder::P4K, 512),
+        (true, PageOrder::P64K, 512),
+        (true, PageOrder::P2M, 1),
+        (false, PageOrder::P4K, 1),
+    ] {
+        let policy = parts(&format!(
+            "fault.sizes = [\"2M\"]\npromotion = {{ when = \"daemon\", by = \"coala-khugepaged\" }}\n\
+             hints = {{ from = \"page-sizes\", demote = {demote} }}"
+        ));
+        let mut w = World::new(&desc(policy, 64), 64);
+        w.event(1, &mmap(BASE, 4 << 20, Prot::RW));
+        w.store(1, BASE, 7).unwrap();
+        w.store(1, BASE + (2 << 20), 8).unwrap();
+        let advice = Advice::PageSize(hinted);
+        w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: 2 << 20, advice });
+        w.event(1, &Event::Tick);
+        let leaves = |w: &mut World, from: u64| {
+            let orders = (0..512).map(|i| w.walk(1, from + i * PAGE, None).unwrap().order.base_pages());
+            512 / orders.min().unwrap()
+        };
+        assert_eq!(leaves(&mut w, BASE), expected, "{demote} {hinted}");
+        assert_eq!(leaves(&mut w, BASE + (2 << 20)), 1, "outside the hint");
+        assert_eq!((w.load(1, BASE), w.load(1, BASE + (2 << 20))), (Ok(7), Ok(8)));
+        let times = happened(&w, EventKind::HintDemoted);
+        w.event(1, &Event::Tick);
+        assert_eq!(happened(&w, EventKind::HintDemoted), times, "nothing is left to take apart");
+    }
+}

@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_kernel::{EventKind, FaultKind, FreebsdDesc, Kernel, Padding, PageCache, PolicyDesc, Refusal, Threshold};
+use mmulab_kernel::{
+    EventKind, FaultKind, FreebsdDesc, Kernel, Padding, PageCache, PolicyDesc, QuicksilverDesc, Refusal, Threshold,
+};
 use mmulab_trace::{Advice, Event};
 use proptest::prelude::*;
 
@@ -350,6 +352,73 @@ fn an_early_promotion_fills_what_is_missing() {
     assert_eq!((w.usage().private_bytes, w.usage().reserved_bytes), (HUGE, 0));
 }
 
+fn quicksilver(f: &mut FreebsdDesc, fill_threshold: Option<u32>, inactive_ms: Option<u64>) {
+    f.daemon = Some(QuicksilverDesc { fill_threshold, inactive_ms, ..QuicksilverDesc::default() });
+}
+
+/// Quicksilver, asynchronous: below the threshold nothing happens; from it on the daemon zeroes the rest, and the next
+/// fault maps one page, of clean and dirty pages alike.
+#[test]
+fn quicksilvers_daemon_fills_from_its_threshold_on() {
+    for (stores, filled) in [(63, 0), (64, 1), (65, 1)] {
+        let mut w = world(|f| quicksilver(f, Some(64), None));
+        w.event(1, &mmap(BASE, HUGE, Prot::RW));
+        for i in 0..stores {
+            w.store(1, BASE + 4 * i * PAGE, i + 1).unwrap();
+        }
+        w.event(1, &Event::Tick);
+        assert_eq!(happened(&w, EventKind::QuicksilverFilled), filled, "{stores}");
+        assert_eq!(happened(&w, EventKind::QuicksilverZeroed), filled * (512 - stores));
+        assert_eq!(
+            (order(&mut w, BASE), order(&mut w, BASE + PAGE)),
+            (Some(PageOrder::P4K), None),
+            "nothing is mapped"
+        );
+        assert_eq!(w.load(1, BASE + PAGE), Ok(0));
+        let expected = if filled == 1 { PageOrder::P2M } else { PageOrder::P4K };
+        assert_eq!(order(&mut w, BASE), Some(expected));
+        assert!((0..stores).all(|i| w.load(1, BASE + 4 * i * PAGE) == Ok(i + 1)), "the stores are there");
+        w.event(1, &Event::Munmap { addr: VirtAddr::new(BASE), len: HUGE });
+        assert_eq!((w.usage().private_bytes, w.usage().reserved_bytes), (0, 0));
+    }
+}
+
+/// A child shares the pages that were filled in: none of the two may make one page of them.
+#[test]
+fn what_quicksilver_filled_is_shared_by_fork() {
+    let mut w = world(|f| quicksilver(f, Some(1), None));
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.store(1, BASE, 7).unwrap();
+    w.event(1, &Event::Tick);
+    w.event(1, &Event::Fork { child: Pid(2), shares_memory: false });
+    w.store(2, BASE + PAGE, 5).unwrap();
+    assert_eq!((w.load(1, BASE + PAGE), w.load(2, BASE + PAGE), w.load(2, BASE)), (Ok(0), Ok(5), Ok(7)));
+    assert_eq!((order(&mut w, BASE), happened(&w, EventKind::Promotion)), (Some(PageOrder::P4K), 0));
+}
+
+/// A reservation that has not changed for the time given is emptied, and its block of 2 MiB is free again; one that
+/// changed since stays.
+#[test]
+fn quicksilvers_daemon_empties_what_is_out_of_use() {
+    let mut w = world(|f| quicksilver(f, None, Some(3000)));
+    w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+    for i in [0, 7, 300] {
+        w.store(1, BASE + i * PAGE, i + 1).unwrap();
+    }
+    w.store(1, BASE + HUGE, 9).unwrap();
+    for second in 1..4 {
+        w.event(1, &Event::Tick);
+        w.store(1, BASE + HUGE + second * PAGE, second).unwrap();
+    }
+    assert_eq!(happened(&w, EventKind::Migrated), 0);
+    w.event(1, &Event::Tick);
+    assert_eq!((happened(&w, EventKind::QuicksilverEvicted), happened(&w, EventKind::Migrated)), (1, 3));
+    assert_eq!(w.usage().reserved_bytes, HUGE - 4 * PAGE, "the reservation in use stays");
+    assert!([0, 7, 300].iter().all(|&i| w.load(1, BASE + i * PAGE) == Ok(i + 1)));
+    w.access(1, BASE + PAGE, Access::Write).unwrap();
+    assert_eq!(refused(&w, Refusal::ReservPopulated), 1);
+}
+
 /// S0-055, S0-056: smaller reservations serve what 2 MiB ones cannot.
 #[test]
 fn smaller_reservations_serve_small_files() {
@@ -425,6 +494,16 @@ fn impossible_descriptions_are_refused_by_name() {
     assert_eq!(key(policy(|f| f.levels = Vec::new())), "freebsd.levels");
     assert_eq!(key(policy(|f| f.levels = vec![PageOrder::new(4)])), "freebsd.promotion");
     assert_eq!(key(policy(|f| f.promotion_threshold = 513)), "freebsd.promotion_threshold");
+    assert_eq!(key(policy(|f| f.daemon = Some(QuicksilverDesc::default()))), "freebsd.daemon");
+    assert_eq!(key(policy(|f| quicksilver(f, Some(512), None))), "freebsd.daemon.fill_threshold");
+    assert_eq!(
+        key(policy(|f| {
+            f.promotion = false;
+            quicksilver(f, Some(1), None);
+        })),
+        "freebsd.daemon.fill_threshold"
+    );
+    assert_eq!(key(policy(|f| quicksilver(f, None, Some(0)))), "freebsd.daemon.inactive_ms");
     assert_eq!(key(policy(|f| f.cluster = mmulab_kernel::Bytes(5000))), "freebsd.cluster");
     assert_eq!(key(policy(|f| f.bucket = 0)), "freebsd.bucket");
     assert_eq!(key(PolicyDesc { thp: Some(Default::default()), ..PolicyDesc::freebsd() }), "thp");

@@ -6,7 +6,7 @@ use common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
 use mmulab_kernel::{
     AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind,
-    ThpDesc, ThpEnabled, ThpSize,
+    QuicksilverDesc, ThpDesc, ThpEnabled, ThpSize,
 };
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
@@ -436,6 +436,14 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => freebsd(|f| (f.promotion, f.madv_free) = (false, false)),
         1 => freebsd(|f| f.promotion_threshold = 64),
         1 => freebsd(|f| f.promotion_threshold = 1),
+        2 => freebsd(|f| {
+            let (fill_threshold, inactive_ms) = (Some(2), Some(1));
+            f.daemon = Some(QuicksilverDesc { fill_threshold, inactive_ms, ..QuicksilverDesc::default() });
+        }),
+        1 => freebsd(|f| {
+            f.promotion_threshold = 64;
+            f.daemon = Some(QuicksilverDesc { inactive_ms: Some(1000), ..QuicksilverDesc::default() });
+        }),
         1 => freebsd(|f| (f.promotion_needs_accessed, f.prefaulted_accessed) = (true, true)),
         1 => freebsd(|f| f.levels = [2, 3, 4, 7, 9, 10].map(PageOrder::new).to_vec()),
         1 => Just(PolicyDesc::linux_4k()),
@@ -457,6 +465,8 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\nzeroing.when = \"ahead\"")),
         1 => Just(parts("promotion = { when = \"daemon\", by = \"ingens\" }\nreclaim.when = \"watermarks\"")),
         1 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\" }\nzeroing.when = \"ahead\"")),
+        3 => Just(parts("fault.sizes = [\"2M\"]\nfault.enabled = \"madvise\"\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"4K\" }")),
+        2 => Just(parts("linux.zero_page = false\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"64K\", daemon.pages_to_scan = 1000 }")),
         2 => contiguous(),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
     ]

@@ -2,6 +2,7 @@
 //! limits. The defaults follow FreeBSD 14. Other values include the variants that paper 1 studies or proposes.
 
 use super::code::CodeDesc;
+use crate::parts::daemon::QuicksilverDesc;
 use mmulab_addr::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
@@ -25,6 +26,10 @@ pub struct FreebsdDesc {
     /// Whether every page must have been accessed before promotion. Default `false`; `true` before FreeBSD 14
     /// (`pmap_promote_pde` in sys/amd64/amd64/pmap.c asked for PG_A).
     pub promotion_needs_accessed: bool,
+    /// Quicksilver's daemon, which fills reservations of private memory and empties those that are out of use. Absent:
+    /// there is none, as in FreeBSD.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<QuicksilverDesc>,
     /// Whether MADV_FREE is obeyed; `false` is the configuration `nomdv` of paper 1, where malloc does not call it.
     /// Default `true`.
     pub madv_free: bool,
@@ -60,6 +65,7 @@ impl Default for FreebsdDesc {
             promotion: true,
             promotion_threshold: 512,
             promotion_needs_accessed: false,
+            daemon: None,
             madv_free: true,
             cluster: Bytes(64 << 10),
             prefault: 4,

@@ -19,13 +19,15 @@ pub use threshold::Threshold;
 use crate::clock::Due;
 use crate::manager::Manager;
 use crate::memory::reservations::Reservations;
+use crate::parts::daemon::Quicksilver;
 use crate::parts::demotion::AtStore;
 use crate::parts::placement::Reservation;
 use crate::parts::promotion::{InPlace, Promotions};
-use crate::parts::traits::{Hole, Promotion};
+use crate::parts::traits::{Daemon, Hole, Promotion};
 use crate::parts::zeroing::AtFault;
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
+use crate::space::compaction::Compaction;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
@@ -36,7 +38,7 @@ use mmulab_frames::Allocator;
 use mmulab_pagetable::Leaf;
 
 /// FreeBSD's memory manager.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Freebsd {
     desc: FreebsdDesc,
     placement: Reservation,
@@ -45,6 +47,7 @@ pub(crate) struct Freebsd {
     promotion: Promotions,
     zeroing: AtFault,
     demotion: AtStore,
+    daemon: Option<Quicksilver>,
 }
 
 impl Freebsd {
@@ -88,10 +91,21 @@ impl Freebsd {
                 size: PageOrder::P2M,
                 threshold: desc.promotion_threshold,
                 needs_accessed: desc.promotion_needs_accessed,
+                takes_filled: desc.daemon.as_ref().is_some_and(|daemon| daemon.fill_threshold.is_some()),
             }),
             false => Promotions::Never,
         };
-        Ok(Self { desc: desc.clone(), placement: Reservation, promotion, zeroing: AtFault, demotion: AtStore })
+        let fills = desc.daemon.as_ref().is_some_and(|daemon| daemon.fill_threshold.is_some());
+        if fills && !desc.promotion {
+            return wrong("daemon.fill_threshold", "nothing is promoted: remove it, or set promotion = true".into());
+        }
+        let daemon = desc.daemon.as_ref().map(|daemon| Quicksilver::new(daemon, &desc.levels)).transpose();
+        let daemon = match daemon {
+            Ok(daemon) => daemon,
+            Err(("", message)) => return wrong("daemon", message),
+            Err((key, message)) => return wrong(&format!("daemon.{key}"), message),
+        };
+        Ok(Self { desc: desc.clone(), placement: Reservation, promotion, zeroing: AtFault, demotion: AtStore, daemon })
     }
 
     /// Whether anything becomes a page of 2 MiB.
@@ -177,10 +191,17 @@ impl Manager for Freebsd {
     fn after_fault(&mut self, _: &mut SystemCx, _: VirtAddr) {}
 
     fn wakes_at(&self) -> Option<u64> {
-        None
+        self.daemon.as_ref().map(Daemon::wakes_at)
     }
 
-    fn wake(&mut self, _: &mut SystemCx, _: Due) -> Result<(), KernelError> {
-        Ok(())
+    fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError> {
+        match &mut self.daemon {
+            Some(daemon) => match due.runs(daemon.wakes_at()) {
+                // Reservations are emptied by themselves, without compaction of other memory.
+                Some(now) => daemon.wake(system, &mut Compaction::default(), now),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
     }
 }

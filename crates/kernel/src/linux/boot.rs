@@ -63,7 +63,13 @@ impl Linux {
             .ok_or_else(|| wrong("kind", "linux-thp maps pages of 2M, which the machine's page table has none of"))?;
         let part = Thp::new(thp, desc.linux.zero_page, huge)?;
         let daemon = thp.khugepaged.as_ref();
-        let settings = |desc| DaemonSettings { desc, enabled: part.enabled(), served: Served::default() };
+        let settings = |desc| DaemonSettings {
+            desc,
+            enabled: part.enabled(),
+            served: Served::default(),
+            smallest_mapping: None,
+            demotes: false,
+        };
         let daemon = daemon.map(|desc| Daemons::new(DaemonKind::Khugepaged, &settings(desc))).transpose();
         let daemon = daemon.map_err(|(key, message)| match key {
             "" => wrong("thp.khugepaged", message),
@@ -118,8 +124,12 @@ impl Linux {
             }
         };
         let full = promotion.size.base_pages() as u32;
-        let in_place =
-            |threshold| InPlace { size: promotion.size, threshold, needs_accessed: promotion.needs_accessed };
+        let in_place = |threshold| InPlace {
+            size: promotion.size,
+            threshold,
+            needs_accessed: promotion.needs_accessed,
+            takes_filled: false,
+        };
         let at_faults = match promotion.when {
             PromotionTime::Never | PromotionTime::Daemon => Promotions::Never,
             PromotionTime::Full => Promotions::InPlace(in_place(full)),
@@ -127,7 +137,10 @@ impl Linux {
         };
         let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
         let served = promotion.serves.unwrap_or_default();
-        let settings = |desc| DaemonSettings { desc, enabled: promotion.enabled, served };
+        let smallest_mapping = promotion.smallest_mapping.map(|bytes| bytes.0);
+        let gives = desc.hints.clone().unwrap_or_default();
+        let demotes = gives.demote;
+        let settings = |desc| DaemonSettings { desc, enabled: promotion.enabled, served, smallest_mapping, demotes };
         let daemon = daemon.as_ref();
         let daemon = daemon.map(|desc| Daemons::new(promotion.by.unwrap_or_default(), &settings(desc))).transpose();
         let daemon = daemon.map_err(|(key, message)| match key {
@@ -143,7 +156,7 @@ impl Linux {
             reclaim: Reclaims::new(&desc.reclaim.clone().unwrap_or_default(), memory.bytes() / BASE_BYTES),
             contiguous: contiguous(desc, table),
             hints,
-            hint_sizes: if hints.takes_sizes() { hint_sizes(table) } else { Vec::new() },
+            hint_sizes: if hints.takes_sizes() { hint_sizes(table, gives.giant) } else { Vec::new() },
             hints_guide_faults: desc.hints.as_ref().is_some_and(|hints| hints.at_faults),
             collapses: hints.obeys_program() && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
             daemon,
@@ -153,10 +166,11 @@ impl Linux {
 }
 
 /// The sizes that hints may name: base pages, and what a page table with or without leaves of 2 MiB can be made of.
-fn hint_sizes(table: &TableDesc) -> Vec<PageOrder> {
+fn hint_sizes(table: &TableDesc, giant: bool) -> Vec<PageOrder> {
     let sizes = [PageOrder::P4K, PageOrder::P64K, PageOrder::P2M, PageOrder::P32M];
     let most = if table.has_leaf(PageOrder::P2M) { PageOrder::P32M } else { PageOrder::P64K };
-    sizes.into_iter().filter(|&size| size <= most).collect()
+    let giant = (giant && table.has_leaf(PageOrder::P1G)).then_some(PageOrder::P1G);
+    sizes.into_iter().filter(|&size| size <= most).chain(giant).collect()
 }
 
 /// Reserves the pool of huge pages at boot.

@@ -201,7 +201,8 @@ impl Memory {
         Some(pfn)
     }
 
-    fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
+    /// A block of frames that nobody uses yet.
+    pub fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
         if order == PageOrder::P4K {
             return self.take_base();
         }

@@ -72,6 +72,11 @@ impl Objects {
         SHOWN | id.0
     }
 
+    /// Whether a number is that of a file or of shared memory.
+    pub fn is_shown(object: u32) -> bool {
+        object & SHOWN != 0
+    }
+
     /// The colour of shared memory: that of the place where its first page was touched.
     pub fn colour(&mut self, id: ObjectId, page: u64, vpn: u64) -> u64 {
         *self

@@ -62,6 +62,21 @@ pub enum Got {
     Taken,
 }
 
+/// A reservation of which some pages are in use and some are not.
+#[derive(Clone, Copy, Debug)]
+pub struct Partial {
+    /// Its first frame.
+    pub base: Pfn,
+    pub order: PageOrder,
+    /// Pages in use.
+    pub used: u32,
+    /// The object that it is for, and the coloured number of its first page there.
+    pub object: u32,
+    pub first: u64,
+    /// What the clock of [`Reservations::clock`] stood at when it last changed.
+    pub changed: u64,
+}
+
 /// All reservations.
 #[derive(Default)]
 pub struct Reservations {
@@ -214,6 +229,31 @@ impl Reservations {
         self.places.remove(&(reserv.object, reserv.first, reserv.order));
         self.queue.remove(&reserv.stamp);
         Some(reserv)
+    }
+
+    /// How often reservations changed so far.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The partially populated reservations, the one that changed longest ago first.
+    pub fn partial(&self) -> impl DoubleEndedIterator<Item = Partial> + '_ {
+        self.queue.iter().map(|(&changed, key)| {
+            let Reserv { object, first, used, .. } = self.blocks[key];
+            let (base, order) = (Pfn(u64::from(key.0)), PageOrder::new(key.1));
+            Partial { base, order, used, object, first, changed }
+        })
+    }
+
+    /// When the reservation of `order` at `base` last changed, if there is one that is partially populated.
+    pub fn changed(&self, base: Pfn, order: PageOrder) -> Option<u64> {
+        self.blocks.get(&(base.0 as u32, order.get())).map(|reserv| reserv.stamp).filter(|&stamp| stamp != 0)
+    }
+
+    /// The frames in use of the reservation of `order` at `base`; none, if there is no such reservation.
+    pub fn used_frames(&self, base: Pfn, order: PageOrder) -> Vec<Pfn> {
+        let Some(reserv) = self.blocks.get(&(base.0 as u32, order.get())) else { return Vec::new() };
+        (0..reserv.pages()).filter(|&i| reserv.has(i)).map(|i| Pfn(base.0 + u64::from(i))).collect()
     }
 
     /// Breaks the partially populated reservation that changed longest ago (`vm_reserv_reclaim_inactive`,

@@ -148,6 +148,9 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     if part.when != PromotionTime::Never && !table.has_leaf(part.size) {
         return wrong("promotion.size", format!("the machine's page table has no page of {}", part.size));
     }
+    if is_by_daemon && part.by == Some(DaemonKind::Trident) && !table.has_leaf(PageOrder::P1G) {
+        return wrong("promotion.by", "trident promotes to 1G, which the machine's page table has no page of");
+    }
     let is_coala = is_by_daemon && part.by == Some(DaemonKind::CoalaKhugepaged);
     match part.how {
         Some(PromotionWay::InPlace) if !is_at_fault && !is_coala => {
@@ -166,6 +169,10 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     }
     if part.serves.is_some() && !is_coala {
         return wrong("promotion.serves", "only coala-khugepaged chooses processes: remove it, or set by to that");
+    }
+    let is_ranger = is_by_daemon && part.by == Some(DaemonKind::Ranger);
+    if part.smallest_mapping.is_some() && !is_ranger {
+        return wrong("promotion.smallest_mapping", "only ranger has such a limit: remove it, or set by to that");
     }
     let takes_sizes = desc.hints.as_ref().is_some_and(|hints| hints.from.takes_sizes());
     if is_coala && part.serves.unwrap_or_default() == Served::Hinted && !takes_sizes {
@@ -265,6 +272,16 @@ fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
         if desc.fault.as_ref().is_none_or(|fault| fault.sizes.is_empty()) {
             return wrong("hints.at_faults", "faults map no larger pages: set fault.sizes = [\"2M\"], or remove it");
         }
+    }
+    if let Some(hints) = &desc.hints
+        && (hints.giant || hints.demote)
+        && !(hints.from.takes_sizes() && goes_by_sizes)
+    {
+        let key = if hints.giant { "hints.giant" } else { "hints.demote" };
+        return wrong(
+            key,
+            "is for hints that a daemon goes by: set from = \"page-sizes\" and promotion.by = \"coala-khugepaged\"",
+        );
     }
     let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::Nobody);
     let fault = desc.fault.as_ref().is_some_and(|fault| fault.enabled == ThpEnabled::Madvise);

@@ -140,6 +140,9 @@ impl Declared {
         };
         if freebsd.promotion {
             row.promotes(PageOrder::P2M, in_place(PageOrder::P2M, Some(freebsd.promotion_threshold)));
+            if let Some(pages) = freebsd.daemon.as_ref().and_then(|daemon| daemon.fill_threshold) {
+                row.promotes(PageOrder::P2M, format!("in place, filled by a daemon from {pages} pages on"));
+            }
         }
         row
     }
@@ -170,6 +173,14 @@ impl Declared {
                 DaemonKind::Ingens => row.promotes(promotion.size, "copy, by a daemon, by utilisation"),
                 DaemonKind::HawkEye => row.promotes(promotion.size, "copy, by a daemon, by access coverage"),
                 DaemonKind::CoalaKhugepaged => row.coala(promotion.serves.unwrap_or_default()),
+                DaemonKind::Trident => {
+                    row.promotes(PageOrder::P1G, "copy, by a daemon, to the largest size possible");
+                    row.promotion_sizes.push(PageOrder::P2M);
+                }
+                DaemonKind::Ranger => {
+                    row.allocation += ", brought together by a daemon";
+                    row.promotes(promotion.size, "in place, by a daemon, where 2M came together");
+                }
             },
         }
         if desc.has_huge_parts() && hints == HintSource::Madvise {

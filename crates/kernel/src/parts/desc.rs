@@ -97,6 +97,11 @@ pub struct PromotionDesc {
     /// `all` every one. khugepaged's scan serves the others. Default `hinted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves: Option<Served>,
+    /// The smallest mapping whose pages it brings together, for `by = "ranger"` only. Default `10M`, the published
+    /// kernel's `defrag_size_threshold` of 5 times 2 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-least" = "4K", "x-most" = "16T"))]
+    pub smallest_mapping: Option<Bytes>,
     /// Its pace and limits: for `when = "daemon"` only, with their defaults if they are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub daemon: Option<KhugepagedDesc>,
@@ -117,6 +122,7 @@ impl Default for PromotionDesc {
             enabled: ThpEnabled::Always,
             by: None,
             serves: None,
+            smallest_mapping: None,
             daemon: None,
             source: String::new(),
             assumed: BTreeMap::new(),

@@ -28,7 +28,8 @@ named! {
         Copy = "copy_on_write",
         /// A store to a page shared copy-on-write whose only user is left: it was made writable again.
         Reuse = "reuse",
-        /// A page in memory that was not in the page table (FreeBSD, after MADV_FREE broke a superpage).
+        /// A page in memory that was not in the page table (FreeBSD, after MADV_FREE broke a superpage, or after
+        /// Quicksilver's daemon filled a reservation).
         Resident = "resident",
         /// The entry allowed the access already: a translation was stale.
         Spurious = "spurious",
@@ -122,9 +123,28 @@ named! {
         PadMisaligned = "pad_misaligned" => if_any,
         /// Padding: something is mapped between the end of the code and the next multiple of 2 MiB.
         PadNoGap = "pad_no_gap" => if_any,
+        /// Smart compaction: every region of 1 GiB holds something that cannot move.
+        SmartNoRegion = "smart_no_region" => if_any,
+        /// Smart compaction: the other regions have no room for the pages of the one to be emptied.
+        SmartNoRoom = "smart_no_room" => if_any,
+        /// Translation Ranger: no area of memory is left for the anchor of a mapping.
+        RangerNoArea = "ranger_no_area" => if_any,
+        /// Translation Ranger: not brought to its frame, because one of the two pages cannot move.
+        RangerUnmovable = "ranger_unmovable" => if_any,
+        /// Translation Ranger: not brought to its frame, because the page there is of another size.
+        RangerSize = "ranger_other_size" => if_any,
+        /// Quicksilver's daemon: no mapping of private memory shows all of the reservation, so that it is not filled.
+        QuicksilverOutsideVma = "quicksilver_outside_vma" => if_any,
+        /// Quicksilver's daemon: not filled, because some of the reservation is shared since a fork, or mapped
+        /// elsewhere.
+        QuicksilverNotOwn = "quicksilver_not_own" => if_any,
+        /// Quicksilver's daemon: not emptied, because a page of the reservation cannot move, or no frame is free for
+        /// it.
+        QuicksilverUnmovable = "quicksilver_unmovable" => if_any,
         /// A hint of a page size, which nobody listens to under this policy.
         HintIgnored = "hint_ignored" => if_any,
-        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB, or that the page table cannot map.
+        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB (or 1 GiB, if the policy takes it), or that the
+        /// page table cannot map.
         HintSize = "hint_size" => if_any,
         /// A hint of a range in which no aligned page of its size lies.
         HintTooSmall = "hint_too_small" => if_any,
@@ -222,6 +242,10 @@ named! {
         CoalaPromoted2M = "coala_promoted_2M" => if_any,
         /// Of both, those promoted to 32 MiB.
         CoalaPromoted32M = "coala_promoted_32M" => if_any,
+        /// Ranges hinted 1 GiB that it copied into a page of that size.
+        CoalaPromoted1G = "coala_promoted_1G" => if_any,
+        /// Pages taken apart because a hint names a smaller size there.
+        HintDemoted = "hint_demotions" => if_any,
         /// Base pages of those ranges that moved to their places.
         CoalaMoved = "coala_pages_moved" => if_any,
         /// Shared base pages that were copied there.
@@ -260,6 +284,20 @@ named! {
         PaddedZeros = "code_padding_zero_pages" => if_any,
         /// Pages zeroed or read, and mapped, to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
+        /// Trident: ranges promoted to a page of 1 GiB.
+        TridentPromoted1G = "trident_promoted_1G" => if_any,
+        /// Runs of smart compaction, which empty a region of 1 GiB.
+        SmartCompaction = "smart_compaction_runs" => if_any,
+        /// Translation Ranger: base pages that moved to their free frames.
+        RangerMoved = "ranger_pages_moved" => if_any,
+        /// Translation Ranger: base pages that came to their frames by an exchange with the pages there.
+        RangerExchanged = "ranger_pages_exchanged" => if_any,
+        /// Quicksilver's daemon: reservations whose other pages it zeroed.
+        QuicksilverFilled = "quicksilver_reservations_filled" => if_any,
+        /// Quicksilver's daemon: pages that it zeroed for that.
+        QuicksilverZeroed = "quicksilver_pages_zeroed" => if_any,
+        /// Quicksilver's daemon: reservations whose pages it moved elsewhere, because they had not changed for a while.
+        QuicksilverEvicted = "quicksilver_reservations_emptied" => if_any,
         /// Looks at sixteen entries of which not all mapped a page: the usual case while a range fills up.
         ContiguousPartial = "contiguous_partial" => if_any,
         /// Sixteen base pages whose entries got the contiguous bit: they translate as one page of 64 KiB.

@@ -1,10 +1,10 @@
-//! Promotion by copy: base pages copied into one huge page elsewhere in memory.
+//! Promotion by copy: smaller pages copied into one larger page elsewhere in memory.
 
 use super::vma::Vma;
 use super::{AddressSpace, Cx, Found, Gather};
 use crate::report::counts::{EventKind, Refusal};
 use crate::{FaultError, Note, WorkKind};
-use mmulab_addr::{BASE_BYTES, PageOrder, VirtAddr};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, VirtAddr};
 
 impl AddressSpace {
     /// Copies the base pages at `at` into one huge page (`collapse_huge_page`); whether it was done.
@@ -13,25 +13,39 @@ impl AddressSpace {
         if matches!(self.probe(cx.mem, VirtAddr::new(at)), Found::Leaf(leaf) if leaf.order >= order) {
             return Ok(false);
         }
-        let end = at + order.bytes();
-        let mut present = 0;
-        let mut dirty = false;
-        let mut is_empty = true;
-        for (_, leaf) in self.leaves(cx.mem, at, end) {
-            let has_contents = !cx.memory.is_zero(leaf.pfn);
-            present += if has_contents { leaf.order.base_pages() } else { 0 };
-            dirty |= leaf.dirty;
-            is_empty = false;
-        }
-        if is_empty {
+        if self.next_leaf(cx.mem, at, at + order.bytes()).is_none() {
             cx.refuse(Refusal::CollapseEmpty, at);
             return Ok(false);
         }
-        cx.memory.resident.act_for(self.region(at));
-        let Some(pfn) = cx.memory.take_anon(order) else {
+        let Some(pfn) = cx.memory.take_frames(order) else {
             cx.refuse(Refusal::ThpNoBlock, at);
             return Ok(false);
         };
+        self.collapse_onto(cx, vma, at, pfn, order)?;
+        Ok(true)
+    }
+
+    /// Copies what is mapped of the aligned `order` at `at` into the block of frames at `pfn`, which was taken for it,
+    /// zeroes the rest, and maps one page.
+    ///
+    /// # Errors
+    /// Frames for page tables ran out.
+    pub(crate) fn collapse_onto(
+        &mut self,
+        cx: &mut Cx,
+        vma: &Vma,
+        at: u64,
+        pfn: Pfn,
+        order: PageOrder,
+    ) -> Result<(), FaultError> {
+        let end = at + order.bytes();
+        let (mut present, mut dirty) = (0, false);
+        for (_, leaf) in self.leaves(cx.mem, at, end) {
+            present += if cx.memory.is_zero(leaf.pfn) { 0 } else { leaf.order.base_pages() };
+            dirty |= leaf.dirty;
+        }
+        cx.memory.resident.act_for(self.region(at));
+        cx.memory.own_anon(pfn, order);
         cx.work(WorkKind::CopyBytes, present * BASE_BYTES);
         cx.work(WorkKind::ZeroBytes, order.bytes() - present * BASE_BYTES);
         let mut gather = Gather::default();
@@ -44,6 +58,6 @@ impl AddressSpace {
         self.mark_private(at);
         cx.counts.events.add(EventKind::Collapse, 1);
         cx.tell(|| Note::Collapsed { va: VirtAddr::new(at), size: order, pfn });
-        Ok(true)
+        Ok(())
     }
 }

@@ -51,11 +51,22 @@ impl ReverseMap {
         Self { places, order }
     }
 
+    /// The first frames of the pages that can move, in ascending order.
+    pub fn movable_frames<'a>(&'a self, memory: &'a Memory) -> impl Iterator<Item = Pfn> + 'a {
+        let pages = self.places.chunk_by(|a, b| a.0 == b.0).map(|page| page[0].0);
+        pages.filter(|&pfn| self.movable(memory, pfn).is_some())
+    }
+
     /// The places of the page that begins with a frame, if it can move: a page of a program or of a file, all of whose
     /// users are known.
     pub fn movable(&self, memory: &Memory, pfn: Pfn) -> Option<&[(Pfn, At)]> {
-        let from = self.places.partition_point(|p| p.0 < pfn);
-        let users = self.places[from..].iter().take_while(|p| p.0 == pfn).count();
+        self.movable_now(memory, pfn, pfn)
+    }
+
+    /// The same of a page that begins with `pfn` now, and began with `recorded` when the map was made.
+    pub fn movable_now(&self, memory: &Memory, pfn: Pfn, recorded: Pfn) -> Option<&[(Pfn, At)]> {
+        let from = self.places.partition_point(|p| p.0 < recorded);
+        let users = self.places[from..].iter().take_while(|p| p.0 == recorded).count();
         let page = memory.pages.get(pfn);
         let is_known = match self.order {
             PageOrder::P4K => page.order == 0 && page.refs as usize == users,
@@ -94,6 +105,41 @@ impl Migration {
             *memory.pages.get_mut(Pfn(new.0 + i)) = Page { folio: 0, ..page };
         }
         memory.work.add(WorkKind::CopyBytes, order.bytes());
+        self.point(system, here, new);
+        system.shared.counts.events.add(EventKind::Migrated, order.base_pages());
+        if system.effects.narrate {
+            let moved = (0..order.base_pages()).map(|i| (Pfn(old.0 + i), Pfn(new.0 + i)));
+            system.effects.notes.extend(moved.map(|(from, to)| Note::Moved { from, to }));
+        }
+    }
+
+    /// Has two pages of `order` change places, each given by its first frame and where it is mapped. Both are copied.
+    pub fn exchange(
+        &mut self,
+        system: &mut SystemCx,
+        (first, here): (Pfn, &[(Pfn, At)]),
+        (second, there): (Pfn, &[(Pfn, At)]),
+        order: PageOrder,
+    ) {
+        let memory = &mut system.shared.memory;
+        for i in 0..order.base_pages() {
+            let (a, b) = (Pfn(first.0 + i), Pfn(second.0 + i));
+            let (page, other) = (memory.pages.get(a), memory.pages.get(b));
+            *memory.pages.get_mut(a) = Page { folio: 0, ..other };
+            *memory.pages.get_mut(b) = Page { folio: 0, ..page };
+        }
+        memory.work.add(WorkKind::CopyBytes, 2 * order.bytes());
+        self.point(system, here, second);
+        self.point(system, there, first);
+        system.shared.counts.events.add(EventKind::Migrated, 2 * order.base_pages());
+        if system.effects.narrate {
+            let pairs = (0..order.base_pages()).map(|i| (Pfn(first.0 + i), Pfn(second.0 + i)));
+            system.effects.notes.extend(pairs.map(|(first, second)| Note::Exchanged { first, second }));
+        }
+    }
+
+    /// Has every user of a page find it in the frames from `new` on.
+    fn point(&mut self, system: &mut SystemCx, here: &[(Pfn, At)], new: Pfn) {
         for &(_, at) in here {
             match at {
                 At::Cached(id, page) => system.shared.memory.cache.move_to(id, page, new),
@@ -112,11 +158,6 @@ impl Migration {
                     }
                 }
             }
-        }
-        system.shared.counts.events.add(EventKind::Migrated, order.base_pages());
-        if system.effects.narrate {
-            let moved = (0..order.base_pages()).map(|i| (Pfn(old.0 + i), Pfn(new.0 + i)));
-            system.effects.notes.extend(moved.map(|(from, to)| Note::Moved { from, to }));
         }
     }
 

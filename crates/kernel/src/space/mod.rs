@@ -20,6 +20,7 @@ pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;
 mod shared_tables;
+pub(crate) mod smart;
 mod split;
 mod stack;
 pub(crate) mod system;

@@ -114,6 +114,11 @@ impl World {
                     None => self.contents.remove(&to),
                 };
             }
+            if let Note::Exchanged { first, second } = told {
+                let (a, b) = (self.contents.remove(&first), self.contents.remove(&second));
+                self.contents.extend(a.map(|value| (second, value)));
+                self.contents.extend(b.map(|value| (first, value)));
+            }
         }
         self.sent = std::mem::take(&mut self.effects.invalidations);
         for &what in &self.sent {

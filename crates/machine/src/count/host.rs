@@ -19,10 +19,19 @@ pub(crate) struct HostCounts {
     pub table_loads: u64,
     /// Merged nodes of guests' tables that the host was told of, each an exit.
     pub nodes_told: u64,
+    /// Hints of page sizes that guests handed on, each an exit.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hints_told: u64,
     /// Times another virtual machine ran than before.
     pub machine_switches: u64,
     /// Times all translations of a virtual machine were dropped, for the host had changed its table.
     pub flushes: u64,
     /// Cycles of the host's kernel work and of leaving guests.
     pub cycles: u64,
+}
+
+/// Leaves a counter out of results of machines that do not have what it counts.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -52,6 +52,12 @@ pub struct VirtualDesc {
     /// that hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
+    /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each
+    /// block of memory that a guest's kernel made because of a hint becomes a hint of its size for the host, at its
+    /// guest-physical address. It takes a policy of the host that goes by such hints, such as `elastic`. Default
+    /// `false`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hints: bool,
     /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each
     /// trap of a host with shadow tables, costs besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]

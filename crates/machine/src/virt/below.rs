@@ -176,6 +176,12 @@ impl Below for Host {
         {
             watch.trapped_table_writes(trapped);
         }
+        if self.takes_hints && !state.effects.hinted.is_empty() {
+            let hinted = std::mem::take(&mut state.effects.hinted);
+            let told = self.hint_all(state, &hinted, obs);
+            state.effects.hinted = hinted;
+            told?;
+        }
         if state.effects.touched.is_empty() {
             return Ok(());
         }

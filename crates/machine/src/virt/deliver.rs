@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use crate::{ended::Ended, engine::State, observe::Observe};
-use mmulab_kernel::Stored;
+use mmulab_kernel::{HintedBlock, Stored};
 use mmulab_pagetable::Invalidate;
 
 impl Host {
@@ -25,6 +25,20 @@ impl Host {
             watch.happened_in_host(&self.effects.notes, &self.effects.invalidations);
         }
         self.effects.clear();
+    }
+
+    /// The kernel of the guest that runs made these blocks because of hints: the host hears of them.
+    #[cold]
+    pub(super) fn hint_all<O: Observe>(
+        &mut self,
+        state: &mut State,
+        blocks: &[HintedBlock],
+        obs: &mut O,
+    ) -> Result<(), Ended> {
+        let cpu = state.acting.actor.cpu;
+        let result = blocks.iter().try_for_each(|block| self.hint(block, cpu));
+        self.deliver_effects(state, obs);
+        result
     }
 
     /// The kernel of the guest that runs stored to these frames: the host must have them.

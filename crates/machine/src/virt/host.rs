@@ -14,7 +14,9 @@ use crate::{
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
 use mmulab_frames::PhysMem;
-use mmulab_kernel::{Actor, Effects, FaultError, KernelDesc, KernelError, PolicyDesc, Stop, Stored, WorkKind};
+use mmulab_kernel::{
+    Actor, Effects, FaultError, HintedBlock, KernelDesc, KernelError, PolicyDesc, Stop, Stored, WorkKind,
+};
 use mmulab_pagetable::{Format, Invalidate, Leaf};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use mmulab_walker::{Caches, Memories, Nested, NestedContext, NestedDesc, NestedWalker, WalkContext, Walker};
@@ -56,6 +58,8 @@ pub(crate) struct Host {
     pub(super) shadow_stale: Vec<Invalidate>,
     /// Guests report where the merged nodes of their tables are, and the host advises huge pages for them.
     advises_nodes: bool,
+    /// Guests hand hints of page sizes on.
+    pub(super) takes_hints: bool,
 }
 
 impl Host {
@@ -90,6 +94,7 @@ impl Host {
             shadows: (guest.mode == Mode::Shadow).then(|| Shadows::new(machine.table.clone())),
             shadow_stale: Vec::new(),
             advises_nodes: guest.advise_nodes,
+            takes_hints: guest.hints,
         };
         // Shadow tables are found by tag alone: without tags, no two address spaces of a guest may be in use at once.
         let one_at_a_time = tags.is_none() && guest.mode == Mode::Shadow;
@@ -278,6 +283,18 @@ impl Host {
         let System { mem, kernel, .. } = &mut self.system;
         let advised = kernel.event(mem, Self::actor(self.at, cpu), &event, &mut self.effects);
         advised.map_err(|e| Ended::Kernel(format!("the host: {e}")))
+    }
+
+    /// The guest that runs hands a hint of a page size on, which is an exit: the host takes it as a hint for the memory
+    /// of the machine.
+    pub fn hint(&mut self, block: &HintedBlock, cpu: u16) -> Result<(), Ended> {
+        self.counts.exits += 1;
+        self.counts.hints_told += 1;
+        let addr = VirtAddr::new(block.first.addr().0);
+        let event = Event::Madvise { addr, len: block.size.bytes(), advice: Advice::PageSize(block.size) };
+        let System { mem, kernel, .. } = &mut self.system;
+        let hinted = kernel.event(mem, Self::actor(self.at, cpu), &event, &mut self.effects);
+        hinted.map_err(|e| Ended::Kernel(format!("the host: {e}")))
     }
 
     /// What the kernel of the guest that runs did to its tables, which shadow tables are made of: the host has them

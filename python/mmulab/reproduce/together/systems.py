@@ -20,28 +20,48 @@ from mmulab.reproduce.mix.suite import INSTRUCTIONS, QUICK_INSTRUCTIONS, added_u
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, DEPENDENT, INDEPENDENT, bound
 from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
+from mmulab.units import toml_value
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
-# The format as the machine has it, and with levels merged.
-RADIX = "radix"
-TABLES = {RADIX: (), "compendia": ("table.kind=compendia",)}
+# The format as the machine has it, and with levels merged; and RISC-V's, whose entries say which sixteen base pages
+# make one of 64 KiB (Svnapot): for the kernels of Elastic Translations, and TLBs that hold that size beside base pages.
+RADIX, SVNAPOT = "radix", "svnapot"
+TABLES = {
+    RADIX: (),
+    "compendia": ("table.kind=compendia",),
+    SVNAPOT: ("table.kind=riscv-sv", "policy.contiguous.bit=transparent"),
+}
+# Elastic Translations on a machine without contiguous bits: its blocks of 32 MiB, and its daemon for every process, for
+# nobody gives hints here.
+ELASTIC = (
+    "memory.max_order=13",
+    "policy.contiguous.bit=none",
+    "policy.promotion.serves=all",
+    "policy.hints.from=madvise",
+)
 # What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped, and so beside a program that
-# holds most of memory. Each a policy, and what is set.
+# holds most of memory; 64 KiB by faults of base pages; 32 MiB by faults of 2 MiB and a daemon. Each a policy, and what
+# is set.
 KERNELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "linux-4k": ("linux-4k", ()),
     "linux-mthp-64k": ("linux-mthp", ("policy.thp.sizes.2M=never",)),
     "freebsd-reserv": ("freebsd-reserv", ()),
     "linux-thp": ("linux-thp", ()),
     "linux-thp, memhog 60 %": ("linux-thp", memhog(60)),
+    "coalapaging, 64K": ("coalapaging", ("policy.fault.sizes=[]",)),
+    "elastic": ("elastic", ELASTIC),
+    "elastic, memhog 60 %": ("elastic", (*ELASTIC, *memhog(60))),
 }
+# Those that put base pages and pages of 2 MiB together to sixteen.
+COALESCED = frozenset(kernel for kernel, (policy, _) in KERNELS.items() if policy in ("coalapaging", "elastic"))
 # Two fifths of it hold the programs of a virtual machine of paper 4, of at most 4 GB.
 MEMORY = "memory.size=16G"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Coalescing TLBs in the area of split ones, over page tables with levels merged and not, under kernels that keep
-    memory together in one way or another: what no paper shows, on one machine.
+    """Coalescing TLBs in the area of split ones, over page tables with levels merged, not merged and with RISC-V's
+    contiguous bit, under kernels that keep memory together in one way or another: what no paper shows, on one machine.
 
     Without --trace, programs stand for paper 4's, 1 M instructions of each (--max-instructions) after their memory is
     there: some minutes. All is against the split TLBs over the radix table under the same kernel; memory is 16 GB
@@ -164,7 +184,7 @@ class Outcome:
         lines = []
         for place in self._places():
             rows = [row for row in self.rows if (row.kernel, row.table) == place]
-            lines.append([*place, *(value(rows, design) for design in DESIGNS)])
+            lines.append([*place, *(value(rows, design) if design in rows[0].of else "–" for design in DESIGNS)])
         return grid(("kernel", "table", *DESIGNS), lines, text=2)
 
     def _best(self) -> str:
@@ -182,6 +202,23 @@ class Outcome:
         return grid(("kernel", *programs), lines)
 
 
+def places() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Kernels, tables and the designs that are run there."""
+    every: list[tuple[str, str, tuple[str, ...]]]
+    every = [(kernel, table, DESIGNS) for kernel in KERNELS for table in TABLES if table != SVNAPOT]
+    # Sixteen base pages with the bit are one entry of a TLB that knows the size: nothing is left to coalesce.
+    napot: list[tuple[str, str, tuple[str, ...]]]
+    napot = [(kernel, SVNAPOT, (SPLIT,)) for kernel in KERNELS if kernel in COALESCED]
+    return sorted(every + napot, key=lambda place: list(KERNELS).index(place[0]))
+
+
+def napot_tlb(machine: str, sets: tuple[str, ...]) -> tuple[str, ...]:
+    """What is set for the arrays that hold base pages to hold pages of 64 KiB, too."""
+    arrays = engine.resolve(engine.Job(machine, "linux-4k", sets))["machine"]["tlb"]
+    small = [array for array in arrays if "4K" in array["sizes"] and "64K" not in array["sizes"]]
+    return tuple(f"tlb.{array['name']}.sizes={toml_value(['4K', '64K', *array['sizes'][1:]])}" for array in small)
+
+
 def _name(program: Program, kernel: str, table: str, design: str, how: str) -> str:
     return f"{program.name}, {kernel}, {table}, {design}, {how}"
 
@@ -190,6 +227,7 @@ def run(plan: Plan, store: Store) -> Outcome:
     """Every design over every table under every kernel, for every program; machines of a program share its decoding."""
     common = (MEMORY, *plan.sets)
     common = (*common, *at_once(plan.machine, common))
+    napot = napot_tlb(plan.machine, common)
     fitted = {d: () if d == SPLIT else (fitted_tlb(plan.machine, d, engine.MIX_GROUPS, common),) for d in DESIGNS}
     rows: list[Row] = []
     try:
@@ -198,23 +236,31 @@ def run(plan: Plan, store: Store) -> Outcome:
             options = replace(options, timing=True)
             named = {
                 _name(program, kernel, table, design, how): bound(
-                    engine.Job(plan.machine, policy, (*common, *sets, *TABLES[table], *fitted[design])), how
+                    engine.Job(
+                        plan.machine,
+                        KERNELS[kernel][0],
+                        (
+                            *common,
+                            *KERNELS[kernel][1],
+                            *TABLES[table],
+                            *fitted[design],
+                            *(napot if table == SVNAPOT else ()),
+                        ),
+                    ),
+                    how,
                 )
-                for kernel, (policy, sets) in KERNELS.items()
-                for table in TABLES
-                for design in DESIGNS
+                for kernel, table, designs in places()
+                for design in designs
                 for how in BOUNDS
             }
             kept: dict[str, Figures] = {}
             store.run([Cell(name, trace, job, options) for name, job in named.items()], kept, together=True)
-            for kernel in KERNELS:
+            for kernel, table, designs in places():
                 bases = [kept[_name(program, kernel, RADIX, SPLIT, how)] for how in BOUNDS]
-                for table in TABLES:
-                    of, dependent = (
-                        {design: kept[_name(program, kernel, table, design, how)] for design in DESIGNS}
-                        for how in BOUNDS
-                    )
-                    rows.append(Row(program.name, kernel, table, of, dependent, *bases))
+                of, dependent = (
+                    {design: kept[_name(program, kernel, table, design, how)] for design in designs} for how in BOUNDS
+                )
+                rows.append(Row(program.name, kernel, table, of, dependent, *bases))
     except Stopped:
         return Outcome(rows, complete=False)
     return Outcome(rows)

@@ -12,22 +12,25 @@
 //!                v  a frame cannot be had
 //!              to a fresh block: every page moves; memory is compacted if no block is free
 //!                v  no block: it sleeps longer, as khugepaged does
+//!              1 GiB, if hints may name it, goes to a free GiB by copy; a hint of a smaller size than the pages in its
+//!              range takes them apart first, if the policy says so
 //!              all processes are through --> khugepaged's linear scan, for the others
 //! ```
 
-use super::copy::free_block;
+use super::copy::{free_block, take_giant};
 use super::limits::Limits;
 use super::linear::Linear;
 use super::pace::{Pace, Scan};
 use super::settings::{DaemonSettings, Served};
-use crate::KernelError;
 use crate::parts::traits::Daemon;
 use crate::report::counts::{EventKind, Refusal};
-use crate::space::AddressSpace;
 use crate::space::assemble::Range;
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
-use mmulab_addr::PageOrder;
+use crate::space::vma::Vma;
+use crate::space::{AddressSpace, Found};
+use crate::{HintedBlock, KernelError};
+use mmulab_addr::{PageOrder, VirtAddr};
 use mmulab_frames::Mobility;
 use std::collections::BTreeMap;
 
@@ -40,6 +43,8 @@ struct Cursor {
     va: u64,
     /// Whether all of it was looked at in this round.
     is_through: bool,
+    /// The number of the hint behind the last one whose range was looked at for pages to take apart.
+    demoted: u64,
 }
 
 /// What came of a range.
@@ -59,6 +64,10 @@ pub(crate) struct CoalaKhugepaged {
     defrag: bool,
     /// Which processes it serves.
     served: Served,
+    /// Whether hints take larger pages apart.
+    demotes: bool,
+    /// Whether smart compaction failed since the daemon woke.
+    failed: bool,
     /// By the serial number of the address space.
     cursors: BTreeMap<u64, Cursor>,
     /// The serial number of the address space whose turn was last.
@@ -77,6 +86,8 @@ impl CoalaKhugepaged {
             limits,
             defrag: settings.desc.defrag,
             served: settings.served,
+            demotes: settings.demotes,
+            failed: false,
             cursors: BTreeMap::new(),
             last: 0,
             others: Linear::default(),
@@ -126,7 +137,15 @@ impl CoalaKhugepaged {
     /// Looks at ranges of a process until one needed work, or none is left.
     fn turn(&mut self, system: &mut SystemCx, compaction: &mut Compaction, slot: usize) -> Result<Looked, KernelError> {
         while self.pace.goes_on() {
-            let Some((start, order)) = self.next_range(system, slot) else { break };
+            if self.demotes {
+                self.demote(system, slot)?;
+            }
+            let Some((start, order)) = self.next_range(system, slot) else {
+                if self.demotes {
+                    self.demote(system, slot)?;
+                }
+                break;
+            };
             let looked = self.look(system, compaction, slot, start, order)?;
             match looked {
                 // One entry says that nothing is to be done.
@@ -138,6 +157,32 @@ impl CoalaKhugepaged {
             }
         }
         Ok(Looked::Done)
+    }
+
+    /// Takes apart the pages in the ranges of hints that are next which are larger than the hints name.
+    fn demote(&mut self, system: &mut SystemCx, slot: usize) -> Result<(), KernelError> {
+        let (space, mut cx) = system.at(slot);
+        let cursor = self.cursors.entry(space.serial).or_default();
+        // A hint of base pages asks for nothing else; the others are promoted before the next one has its turn.
+        let mut current = space.hints.next_from(cursor.hint);
+        while let Some((number, _)) = current.filter(|(_, hint)| hint.size == PageOrder::P4K) {
+            current = space.hints.next_from(number + 1);
+        }
+        let last = current.map_or(u64::MAX, |(number, _)| number);
+        while let Some((number, hint)) = space.hints.next_from(cursor.demoted).filter(|hint| hint.0 <= last) {
+            cursor.demoted = number + 1;
+            let mut va = hint.start;
+            while let Some((start, leaf)) = space.next_leaf(cx.mem, va, hint.end) {
+                if leaf.order > hint.size && !cx.memory.is_zero(leaf.pfn) {
+                    cx.counts.events.add(EventKind::HintDemoted, 1);
+                    space.split(&mut cx, start, leaf)?;
+                    continue;
+                }
+                self.pace.looked_at(1);
+                va = start + leaf.order.bytes();
+            }
+        }
+        Ok(())
     }
 
     /// The next range of a process, and the size that it should get.
@@ -156,7 +201,7 @@ impl CoalaKhugepaged {
     }
 
     fn look(
-        &self,
+        &mut self,
         system: &mut SystemCx,
         compaction: &mut Compaction,
         slot: usize,
@@ -181,6 +226,9 @@ impl CoalaKhugepaged {
             cx.refuse(why, start);
             return Ok(Looked::Done);
         }
+        if order == PageOrder::P1G {
+            return self.look_at_giant(system, slot, &span.value, start);
+        }
         let range = Range { slot, vma: span.value, start, order };
         let Some(survey) = range.survey(system)? else { return Ok(Looked::Already) };
         let anchor = range.anchor(system, &survey);
@@ -200,6 +248,7 @@ impl CoalaKhugepaged {
             match range.promote_in_place(system, survey, head)? {
                 Ok(()) => {
                     system.shared.counts.events.add(promoted, 1);
+                    range.tell_hinted(system, head);
                     return Ok(Looked::Done);
                 }
                 Err(why) => system.refuse(why, start),
@@ -220,6 +269,31 @@ impl CoalaKhugepaged {
         };
         range.promote_whole(system, survey, head)?;
         system.shared.counts.events.add(promoted, 1);
+        range.tell_hinted(system, head);
+        Ok(Looked::Done)
+    }
+
+    /// A hint of 1 GiB: what is there is copied into a free GiB.
+    fn look_at_giant(
+        &mut self,
+        system: &mut SystemCx,
+        slot: usize,
+        vma: &Vma,
+        start: u64,
+    ) -> Result<Looked, KernelError> {
+        let order = PageOrder::P1G;
+        let (space, mut cx) = system.at(slot);
+        if matches!(space.probe(cx.mem, VirtAddr::new(start)), Found::Leaf(leaf) if leaf.order >= order) {
+            return Ok(Looked::Already);
+        }
+        if !self.limits.is_worth(space, &mut cx, start, order) {
+            return Ok(Looked::Done);
+        }
+        let Some(head) = take_giant(system, self.defrag, &mut self.failed, start) else { return Ok(Looked::Done) };
+        let (space, mut cx) = system.at(slot);
+        space.collapse_onto(&mut cx, vma, start, head, order)?;
+        cx.counts.events.add(EventKind::CoalaPromoted1G, 1);
+        system.effects.hinted.push(HintedBlock { first: head, size: order });
         Ok(Looked::Done)
     }
 }
@@ -271,6 +345,7 @@ impl Daemon for CoalaKhugepaged {
     }
 
     fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError> {
+        self.failed = false;
         let scan = self.scan(system, compaction);
         self.pace.sleep(&scan, now_ns);
         scan.map(drop)

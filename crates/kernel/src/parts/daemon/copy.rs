@@ -6,9 +6,10 @@ use super::pace::Scan;
 use crate::KernelError;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::compaction::Compaction;
+use crate::space::smart::empty_region;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
-use mmulab_addr::PageOrder;
+use mmulab_addr::{PageOrder, Pfn};
 
 /// Copies the base pages of a region into a huge page, if they are worth it: those from an address on, in a mapping of
 /// the address space in a slot.
@@ -35,6 +36,19 @@ pub(super) fn copy_to_huge(
         system.shared.counts.events.add(EventKind::KhugepagedCollapse, 1);
     }
     Ok(Scan::Done)
+}
+
+/// A free GiB, or one that smart compaction makes if `defrag` says so. `failed` keeps it from trying again in vain.
+pub(super) fn take_giant(system: &mut SystemCx, defrag: bool, failed: &mut bool, at: u64) -> Option<Pfn> {
+    let mut head = system.shared.memory.frames.take_run(PageOrder::P1G);
+    if head.is_none() && defrag && !*failed {
+        *failed = !empty_region(system, PageOrder::P1G, at);
+        head = system.shared.memory.frames.take_run(PageOrder::P1G);
+    }
+    if head.is_none() {
+        system.refuse(Refusal::GiantNoBlock, at);
+    }
+    head
 }
 
 /// Whether a block of `order` is free, once per-CPU lists were emptied or memory was compacted if it takes that.

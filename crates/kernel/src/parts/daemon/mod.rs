@@ -10,14 +10,21 @@ mod khugepaged;
 mod limits;
 mod linear;
 mod pace;
+mod quicksilver;
+mod ranger;
 mod settings;
+mod trident;
 
 pub(crate) use coala::CoalaKhugepaged;
 pub(crate) use hawkeye::HawkEye;
 pub(crate) use ingens::Ingens;
 pub(crate) use khugepaged::Khugepaged;
+pub(crate) use quicksilver::Quicksilver;
+pub use quicksilver::QuicksilverDesc;
+pub(crate) use ranger::Ranger;
 pub(crate) use settings::DaemonSettings;
 pub use settings::Served;
+pub(crate) use trident::Trident;
 
 use crate::KernelError;
 use crate::parts::traits::Daemon;
@@ -87,4 +94,9 @@ daemons! {
     /// That of Elastic Translations: it promotes to 64K, 2M and 32M, in place where part of a range lies together, in
     /// the order of hints.
     CoalaKhugepaged = "coala-khugepaged",
+    /// Trident's: it promotes to 1G where a free 1G can be had or made by smart compaction, else to 2M.
+    Trident = "trident",
+    /// Translation Ranger's: it brings the pages of a mapping into frames that follow each other, by moves and
+    /// exchanges; base pages that fill 2M become one page there.
+    Ranger = "ranger",
 }

@@ -22,4 +22,8 @@ pub(crate) struct DaemonSettings<'a> {
     pub enabled: ThpEnabled,
     /// Which processes it serves, if it can choose.
     pub served: Served,
+    /// The smallest mapping that it works on, in bytes, if it has such a limit.
+    pub smallest_mapping: Option<u64>,
+    /// Whether hints take larger pages apart.
+    pub demotes: bool,
 }

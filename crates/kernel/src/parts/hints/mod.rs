@@ -59,6 +59,14 @@ pub struct HintsDesc {
     /// elsewhere they map base pages. For `from = "page-sizes"` only. Default `false`: only the daemon goes by them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_faults: bool,
+    /// Whether hints may name 1G, where the page table has such pages: the daemon then copies what is there into a free
+    /// GiB, or one that smart compaction makes. For `from = "page-sizes"` only. Default `false`: the sizes of paper 3.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub giant: bool,
+    /// Whether a hint takes apart larger pages than it names in its range, when its turn comes with the daemon: a hint
+    /// of 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub demote: bool,
     /// Where these values come from.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,

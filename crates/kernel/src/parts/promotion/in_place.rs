@@ -6,7 +6,7 @@ use crate::parts::traits::Promotion;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{FaultError, WorkKind};
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr, Vpn};
 use mmulab_pagetable::Leaf;
 
 /// Promotion of the base pages of a reservation, which stay in their frames.
@@ -18,6 +18,8 @@ pub(crate) struct InPlace {
     pub threshold: u32,
     /// Whether every page must have been accessed.
     pub needs_accessed: bool,
+    /// Whether pages that a daemon filled in, which are in no page table yet, count as mapped.
+    pub takes_filled: bool,
 }
 
 impl Promotion for InPlace {
@@ -39,6 +41,8 @@ impl Promotion for InPlace {
             Err(Refusal::PromoteOutsideVma)
         } else if u64::from(used) < order.base_pages() {
             self.fill_rest(space, cx, start, head)
+        } else if self.takes_filled && Self::has_filled(space, start, order) {
+            self.take_filled(space, cx, start, head)
         } else {
             self.agree(space, cx, start, head)
         };
@@ -96,27 +100,7 @@ impl InPlace {
     /// memory.
     fn fill_rest(&self, space: &AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
         let order = self.size;
-        let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
-        if !span.value.is_anon() {
-            return Err(Refusal::PromoteNotFull);
-        }
-        let vma = span.value.clone();
-        let mut whole = AddressSpace::leaf(&vma, head, order, vma.prot, false);
-        whole.accessed = false;
-        let (mut present, mut object) = (0, 0);
-        for (va, leaf) in space.leaves(cx.mem, start, start + order.bytes()) {
-            if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + ((va - start) >> BASE_SHIFT) {
-                return Err(Refusal::PromoteScattered);
-            }
-            let page = cx.memory.pages.get(leaf.pfn);
-            if page.refs != 1 || page.used != Use::Anon {
-                return Err(Refusal::PromoteMixed);
-            }
-            object = page.object;
-            whole.dirty |= leaf.dirty;
-            whole.accessed |= leaf.accessed;
-            present += 1;
-        }
+        let (whole, present, object) = self.whole_of(space, cx, start, head)?;
         // A page in use that is not mapped here is somebody else's.
         if present != u64::from(cx.memory.reservations.used_in(head, order)) {
             return Err(Refusal::PromoteGap);
@@ -134,6 +118,62 @@ impl InPlace {
         cx.memory.hold(missing);
         cx.work(WorkKind::ZeroBytes, missing * BASE_BYTES);
         cx.counts.events.add(EventKind::PromotionFill, missing);
+        Ok(whole)
+    }
+
+    /// The larger page that the mapped base pages from `start` are part of, all of them the mapping's own and at their
+    /// places; how many there are, and the object that they belong to.
+    fn whole_of(&self, space: &AddressSpace, cx: &Cx, start: u64, head: Pfn) -> Result<(Leaf, u64, u32), Refusal> {
+        let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
+        if !span.value.is_anon() {
+            return Err(Refusal::PromoteNotFull);
+        }
+        let mut whole = AddressSpace::leaf(&span.value, head, self.size, span.value.prot, false);
+        whole.accessed = false;
+        let (mut present, mut object) = (0, 0);
+        for (va, leaf) in space.leaves(cx.mem, start, start + self.size.bytes()) {
+            object = Self::own(cx, &leaf, head, (va - start) >> BASE_SHIFT)?;
+            whole.dirty |= leaf.dirty;
+            whole.accessed |= leaf.accessed;
+            present += 1;
+        }
+        Ok((whole, present, object))
+    }
+
+    /// The object of a base page that only this mapping has, and that lies `index` frames behind `head`.
+    fn own(cx: &Cx, leaf: &Leaf, head: Pfn, index: u64) -> Result<u32, Refusal> {
+        if leaf.order != PageOrder::P4K || leaf.pfn.0 != head.0 + index {
+            return Err(Refusal::PromoteScattered);
+        }
+        let page = cx.memory.pages.get(leaf.pfn);
+        match page.refs == 1 && page.used == Use::Anon {
+            true => Ok(page.object),
+            false => Err(Refusal::PromoteMixed),
+        }
+    }
+
+    /// The numbers of the base pages of the larger page at `start`.
+    fn numbers(start: u64, order: PageOrder) -> std::ops::Range<Vpn> {
+        VirtAddr::new(start).vpn()..VirtAddr::new(start + order.bytes()).vpn()
+    }
+
+    /// Whether pages of the larger page at `start` are in memory but not in the page table.
+    fn has_filled(space: &AddressSpace, start: u64, order: PageOrder) -> bool {
+        space.hidden.range(Self::numbers(start, order)).next().is_some()
+    }
+
+    /// The superpage of base pages that a daemon completed. Pages that are dirty and pages that are not make one: the
+    /// fault maps the whole reservation anew (`vm.relax` of Quicksilver's published configurations).
+    fn take_filled(&self, space: &mut AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
+        let (whole, mut present, _) = self.whole_of(space, cx, start, head)?;
+        for (vpn, leaf) in space.hidden.range(Self::numbers(start, self.size)) {
+            Self::own(cx, leaf, head, (vpn.addr().raw() - start) >> BASE_SHIFT)?;
+            present += 1;
+        }
+        if present != self.size.base_pages() {
+            return Err(Refusal::PromoteGap);
+        }
+        space.take_hidden(start, start + self.size.bytes());
         Ok(whole)
     }
 }
