@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Holds a real kernel's page tables against a simulated one's, page for page, for a recording of `touch`.
+
+The recording contains in which frame each page lay, and whether its entry had the contiguous bit (a page of 64K). The
+simulated kernel runs the same references, and `mmulab explain --tables` draws its tables. Frames themselves differ:
+they depend on what was free. What must be equal is, for each page of private memory:
+
+    present    whether it is mapped when the program ends
+    in place   whether its frame and its page number agree modulo 16
+    bit        whether its entry has the contiguous bit
+
+Usage: compare.py RECORDING SAID POLICY [--totals] [MMULAB-OPTION...], where SAID is the file with what the program
+printed. Prints a row for each part of the memory and the first differences, or with --totals one row for all. Ends with
+status 1 if a page differs.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE = 4096
+GROUP = 16
+MACHINE = "neoverse-n1"
+# Print one row for all parts.
+TOTALS = "--totals"
+# Differences that are printed one by one; the rest is counted.
+SHOWN = 20
+
+
+class Entry(NamedTuple):
+    """Where a page lies: the number of its frame, and whether its entry has the contiguous bit."""
+
+    frame: int
+    bit: bool
+
+    def is_in_place(self, page: int) -> bool:
+        """Whether frame and page number agree modulo 16."""
+        return (self.frame - page) % GROUP == 0
+
+
+class Part(NamedTuple):
+    """A stretch of the program's private memory: page numbers from `start` to before `end`."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Row(NamedTuple):
+    """Pages of a part: there, in place and with the bit under each kernel; those that agree; those of either kernel."""
+
+    name: str
+    there: int
+    in_place: int
+    bit: int
+    simulated_there: int
+    simulated_in_place: int
+    simulated_bit: int
+    agree: int
+    pages: int
+
+
+Tables = dict[int, Entry]
+
+
+def fail(why: str) -> None:
+    """Ends with the reason."""
+    sys.exit(f"compare.py: {why}")
+
+
+def mmulab(*arguments: str) -> str:
+    """What a command of mmulab prints."""
+    ran = subprocess.run([sys.executable, "-m", "mmulab", *arguments], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        fail(f"mmulab {' '.join(arguments)}\n{ran.stderr}")
+    return ran.stdout
+
+
+def parts_of(said: str, stack: tuple[int, int] | None) -> list[Part]:
+    """The mappings that the program named, and its stack. Raises SystemExit if it named none."""
+    found = [
+        Part(name, int(start, 16) // PAGE, (int(start, 16) + int(length, 16)) // PAGE)
+        for name, start, length in re.findall(r"part (\S+) ([0-9a-f]+) ([0-9a-f]+)", said)
+    ]
+    if not found:
+        fail("the program named no part of its memory: it did not run")
+    return [*found, Part("stack", *stack)] if stack else found
+
+
+def recorded(text: str) -> tuple[Tables, tuple[int, int] | None]:
+    """The first process's pages when it ended, from a trace as text; and the pages of its stack."""
+    tables: Tables = {}
+    stack = None
+    process = 1
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["p"]:
+            process = int(words[1].split(".")[0])
+        elif process != 1:
+            continue
+        elif words[:1] == ["frames"]:
+            at, frame = int(words[1], 16) // PAGE, int(words[2], 16) // PAGE
+            times = int(words[4][1:]) if len(words) > 4 else 1
+            large = {"4K": 1, "64K": GROUP}.get(words[3])
+            if large is None:
+                fail(f"{line}: a page of this size is not compared")
+            for i in range(times * large):
+                tables[at + i] = Entry(frame + i, large == GROUP)
+        elif words[:1] == ["madvise"] and "dontneed" in words:
+            # The end of the process lists what is there; these pages are not, unless they were used again.
+            first = int(words[1], 16) // PAGE
+            for page in range(first, first + size_of(words[2]) // PAGE):
+                tables.pop(page, None)
+        elif words[:1] == ["mmap"] and "label=[stack]" in words:
+            first = int(words[1], 16) // PAGE
+            stack = first, first + size_of(words[2]) // PAGE
+    return tables, stack
+
+
+def size_of(text: str) -> int:
+    """Bytes, from a number that may end in K or M."""
+    for unit, bytes_ in (("K", 1 << 10), ("M", 1 << 20)):
+        if text.endswith(unit):
+            return int(text[:-1], 0) * bytes_
+    return int(text, 0)
+
+
+def simulated(text: str) -> Tables:
+    """The first process's pages, from what `mmulab explain --tables` draws."""
+    tables: Tables = {}
+    for times, bits, at, size, frame in leaves(text):
+        entries = times * {"4K": 1, "64K": GROUP}.get(size, 0)
+        if not entries:
+            fail(f"the simulated kernel has a page of {size}: such are not compared")
+        for i in range(entries):
+            tables[at // PAGE + i] = Entry(frame // PAGE + i, bits)
+    return tables
+
+
+def leaves(text: str) -> Iterator[tuple[int, bool, int, str, int]]:
+    """Of each leaf of process 1: how many follow each other, the contiguous bit, address, size, physical address."""
+    pattern = re.compile(r"\[\d+\] 0x([0-9a-f]+): (?:(\d+) x )?(\d+[KMG]) \S+ at 0x([0-9a-f]+)( \(16 entries\))?")
+    mine = False
+    for line in text.splitlines():
+        if line.startswith("process "):
+            mine = line.split()[1] == "1"
+        elif mine and (leaf := pattern.search(line)):
+            at, times, size, frame, group = leaf.groups()
+            yield int(times or 1), bool(group), int(at, 16), size, int(frame, 16)
+
+
+def as_it_ends(trace: str) -> str:
+    """The trace without the end of its first process, which would take its tables with it."""
+    head, ending, tail = trace.rstrip("\n").rpartition("\nexit ")
+    if not ending or "\n" in tail:
+        fail("the recording does not end with the end of the program")
+    return head + "\n"
+
+
+def count(tables: Tables, part: Part) -> tuple[int, int, int]:
+    """Of its pages: those there, those in place, those with the bit."""
+    there = [(page, tables[page]) for page in range(part.start, part.end) if page in tables]
+    return len(there), sum(entry.is_in_place(page) for page, entry in there), sum(entry.bit for _, entry in there)
+
+
+def said_of(page: int, entry: Entry | None) -> str:
+    """An entry in words."""
+    if entry is None:
+        return "not there"
+    place = "in place" if entry.is_in_place(page) else f"{(entry.frame - page) % GROUP} out of place"
+    return f"{place}, {'bit' if entry.bit else 'no bit'}"
+
+
+def differ(page: int, real: Entry | None, ours: Entry | None) -> bool:
+    """Whether the two kernels disagree about the page. Where both are out of place, how far does not matter."""
+    if real is None or ours is None:
+        return real is not ours
+    return (real.is_in_place(page), real.bit) != (ours.is_in_place(page), ours.bit)
+
+
+def compared(part: Part, real: Tables, ours: Tables) -> Row:
+    """Both kernels' counts of its pages."""
+    pages = [page for page in range(part.start, part.end) if page in real or page in ours]
+    agree = sum(not differ(page, real.get(page), ours.get(page)) for page in pages)
+    return Row(part.name, *count(real, part), *count(ours, part), agree, len(pages))
+
+
+def differences(parts: list[Part], real: Tables, ours: Tables, policy: str) -> Iterator[str]:
+    """Every page that the kernels disagree about, in words."""
+    for part in parts:
+        for page in range(part.start, part.end):
+            if differ(page, real.get(page), ours.get(page)):
+                yield (
+                    f"{part.name} {page * PAGE:#x} (page {page % GROUP} of 16): Linux {said_of(page, real.get(page))}; "
+                    f"{policy} {said_of(page, ours.get(page))}"
+                )
+
+
+def show(found: list[str]) -> None:
+    """Prints the first of them."""
+    for line in found[:SHOWN]:
+        print(f"  {line}")
+    if len(found) > SHOWN:
+        print(f"  and {len(found) - SHOWN:,} more")
+
+
+def main(recording: str, said: str, policy: str, *options: str) -> int:
+    """Prints the table, then the differences. Returns how the program ends."""
+    settings = [option for option in options if option != TOTALS]
+    with tempfile.TemporaryDirectory() as made:
+        whole, cut = Path(made, "whole.mmtx"), Path(made, "cut.mmtx")
+        mmulab("trace", "convert", recording, str(whole))
+        text = whole.read_text(encoding="utf-8")
+        cut.write_text(as_it_ends(text), encoding="utf-8")
+        drawn = mmulab("explain", MACHINE, "--trace", str(cut), "--policy", policy, "--tables", *settings)
+    real, stack = recorded(text)
+    ours = simulated(drawn)
+    printed = Path(said).read_text(encoding="utf-8")
+    parts = parts_of(printed, stack)
+
+    rows = [compared(part, real, ours) for part in parts]
+    total = Row("all", *(sum(row[i] for row in rows) for i in range(1, 9)))
+    print(f"{'':22}{'Linux':^26}{policy:^26}")
+    print(f"{'pages':22}{'there':>8}{'in place':>10}{'bit':>6}  {'there':>8}{'in place':>10}{'bit':>6}{'agree':>8}")
+    for row in [total] if TOTALS in options else [*rows, total]:
+        print(f"{row[0]:22}{row[1]:8}{row[2]:10}{row[3]:6}  {row[4]:8}{row[5]:10}{row[6]:6}{row[7]:8}")
+    print(f"{total.agree:,} of {total.pages:,} pages agree")
+    if TOTALS not in options:
+        show(list(differences(parts, real, ours, policy)))
+    if counted := dict(re.findall(r"count (\w+) (\d+)", printed)):
+        print("the kernel counted: " + ", ".join(f"{name} {value}" for name, value in counted.items()))
+    return 0 if total.agree == total.pages else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
