@@ -7,18 +7,20 @@ simulated kernel runs the same references, and `mmulab explain --tables` draws i
 they depend on what was free. What must be equal is, for each page of private memory:
 
     present    whether it is mapped when the program ends
-    in place   whether its frame and its page number agree modulo 16
+    in place   whether its frame and its page number agree modulo 16, and its frame lies in the block of 64 KiB where
+               most such pages of its range lie
     bit        whether its entry has the contiguous bit
 
 Usage: compare.py RECORDING SAID POLICY [--totals] [MMULAB-OPTION...], where SAID is the file with what the program
 printed. Prints a row for each part of the memory and the first differences, or with --totals one row for all. Ends with
-status 1 if a page differs.
+status 1 if a page differs, but for parts whose difference is known (KNOWN).
 """
 
 import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +28,11 @@ from typing import NamedTuple
 PAGE = 4096
 GROUP = 16
 MACHINE = "neoverse-n1"
+# Parts that differ, and why.
+KNOWN = {
+    "stack": "Linux moves its first pages, as it starts a program, from where it placed them",
+    "one-protected-and-forked": "after fork() no entry may be stored to: Linux has equal entries of two mappings",
+}
 # Print one row for all parts.
 TOTALS = "--totals"
 # Differences that are printed one by one; the rest is counted.
@@ -37,10 +44,7 @@ class Entry(NamedTuple):
 
     frame: int
     bit: bool
-
-    def is_in_place(self, page: int) -> bool:
-        """Whether frame and page number agree modulo 16."""
-        return (self.frame - page) % GROUP == 0
+    in_place: bool = False
 
 
 class Part(NamedTuple):
@@ -71,6 +75,24 @@ Tables = dict[int, Entry]
 def fail(why: str) -> None:
     """Ends with the reason."""
     sys.exit(f"compare.py: {why}")
+
+
+def placed(tables: Tables) -> Tables:
+    """The same entries, which say now whether they are in place."""
+    blocks: dict[int, Counter[int]] = defaultdict(Counter)
+    for page, entry in tables.items():
+        if (entry.frame - page) % GROUP == 0:
+            blocks[page // GROUP][entry.frame // GROUP] += 1
+
+    def is_in_place(page: int, entry: Entry) -> bool:
+        return (entry.frame - page) % GROUP == 0 and entry.frame // GROUP == most(blocks[page // GROUP])
+
+    return {page: entry._replace(in_place=is_in_place(page, entry)) for page, entry in tables.items()}
+
+
+def most(blocks: Counter[int]) -> int:
+    """The block that most pages lie in, of equals the lowest; -1 if there is none."""
+    return min(blocks, key=lambda block: (-blocks[block], block), default=-1)
 
 
 def mmulab(*arguments: str) -> str:
@@ -119,7 +141,7 @@ def recorded(text: str) -> tuple[Tables, tuple[int, int] | None]:
         elif words[:1] == ["mmap"] and "label=[stack]" in words:
             first = int(words[1], 16) // PAGE
             stack = first, first + size_of(words[2]) // PAGE
-    return tables, stack
+    return placed(tables), stack
 
 
 def size_of(text: str) -> int:
@@ -139,7 +161,7 @@ def simulated(text: str) -> Tables:
             fail(f"the simulated kernel has a page of {size}: such are not compared")
         for i in range(entries):
             tables[at // PAGE + i] = Entry(frame // PAGE + i, bits)
-    return tables
+    return placed(tables)
 
 
 def leaves(text: str) -> Iterator[tuple[int, bool, int, str, int]]:
@@ -164,37 +186,38 @@ def as_it_ends(trace: str) -> str:
 
 def count(tables: Tables, part: Part) -> tuple[int, int, int]:
     """Of its pages: those there, those in place, those with the bit."""
-    there = [(page, tables[page]) for page in range(part.start, part.end) if page in tables]
-    return len(there), sum(entry.is_in_place(page) for page, entry in there), sum(entry.bit for _, entry in there)
+    there = [tables[page] for page in range(part.start, part.end) if page in tables]
+    return len(there), sum(entry.in_place for entry in there), sum(entry.bit for entry in there)
 
 
 def said_of(page: int, entry: Entry | None) -> str:
     """An entry in words."""
     if entry is None:
         return "not there"
-    place = "in place" if entry.is_in_place(page) else f"{(entry.frame - page) % GROUP} out of place"
+    apart = (entry.frame - page) % GROUP
+    place = "in place" if entry.in_place else f"{apart} out of place" if apart else "in another block"
     return f"{place}, {'bit' if entry.bit else 'no bit'}"
 
 
-def differ(page: int, real: Entry | None, ours: Entry | None) -> bool:
+def differ(real: Entry | None, ours: Entry | None) -> bool:
     """Whether the two kernels disagree about the page. Where both are out of place, how far does not matter."""
     if real is None or ours is None:
-        return real is not ours
-    return (real.is_in_place(page), real.bit) != (ours.is_in_place(page), ours.bit)
+        return real != ours
+    return (real.in_place, real.bit) != (ours.in_place, ours.bit)
 
 
 def compared(part: Part, real: Tables, ours: Tables) -> Row:
     """Both kernels' counts of its pages."""
     pages = [page for page in range(part.start, part.end) if page in real or page in ours]
-    agree = sum(not differ(page, real.get(page), ours.get(page)) for page in pages)
+    agree = sum(not differ(real.get(page), ours.get(page)) for page in pages)
     return Row(part.name, *count(real, part), *count(ours, part), agree, len(pages))
 
 
 def differences(parts: list[Part], real: Tables, ours: Tables, policy: str) -> Iterator[str]:
-    """Every page that the kernels disagree about, in words."""
+    """Every page that the kernels disagree about for no known reason, in words."""
     for part in parts:
         for page in range(part.start, part.end):
-            if differ(page, real.get(page), ours.get(page)):
+            if part.name not in KNOWN and differ(real.get(page), ours.get(page)):
                 yield (
                     f"{part.name} {page * PAGE:#x} (page {page % GROUP} of 16): Linux {said_of(page, real.get(page))}; "
                     f"{policy} {said_of(page, ours.get(page))}"
@@ -234,7 +257,10 @@ def main(recording: str, said: str, policy: str, *options: str) -> int:
         show(list(differences(parts, real, ours, policy)))
     if counted := dict(re.findall(r"count (\w+) (\d+)", printed)):
         print("the kernel counted: " + ", ".join(f"{name} {value}" for name, value in counted.items()))
-    return 0 if total.agree == total.pages else 1
+    known = [row for row in rows if row.agree < row.pages and row.name in KNOWN]
+    for row in known:
+        print(f"known: {row.name} ({row.pages - row.agree} pages): {KNOWN[row.name]}")
+    return 0 if sum(row.agree for row in rows) + sum(row.pages - row.agree for row in known) == total.pages else 1
 
 
 if __name__ == "__main__":

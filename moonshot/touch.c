@@ -4,6 +4,9 @@
 // the contiguous bit must cope with, each in a mapping of its own, at an address of its own, and says which is where:
 // "part NAME START BYTES", in hexadecimal. Each mapping is a whole number of ranges of 64 KiB.
 //
+// Only the parts that are about fork() are shared with a child: fork() takes the right to store from all entries, and
+// with it what tells them apart.
+//
 // At the end it prints what the kernel counted, where the kernel counts that.
 
 #define _GNU_SOURCE
@@ -17,12 +20,18 @@
 
 enum { PAGE = 4096, GROUP = 16, RANGE = GROUP * PAGE, RANGES = 32, PAGES = RANGES * GROUP, SPACING = 16 << 20 };
 
-static char *mapping(const char *name) {
+static char *shared(const char *name) {
     static char *next = (char *)0x10000000;
     char *at = mmap(next, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (at != next) exit(2);
     next += SPACING;
     printf("part %s %lx %x\n", name, (unsigned long)at, PAGES * PAGE);
+    return at;
+}
+
+static char *mapping(const char *name) {
+    char *at = shared(name);
+    if (madvise(at, PAGES * PAGE, MADV_DONTFORK)) exit(3);
     return at;
 }
 
@@ -38,9 +47,9 @@ static void each(char *at, int page, void (*act)(char *)) {
 }
 
 static void store(char *at) { *(volatile char *)at = 2; }
-static void drop(char *at) { if (madvise(at, PAGE, MADV_DONTNEED)) exit(3); }
-static void forbid(char *at) { if (mprotect(at, PAGE, PROT_READ)) exit(4); }
-static void allow(char *at) { if (mprotect(at, PAGE, PROT_READ | PROT_WRITE)) exit(5); }
+static void drop(char *at) { if (madvise(at, PAGE, MADV_DONTNEED)) exit(4); }
+static void forbid(char *at) { if (mprotect(at, PAGE, PROT_READ)) exit(5); }
+static void allow(char *at) { if (mprotect(at, PAGE, PROT_READ | PROT_WRITE)) exit(6); }
 
 // A fixed order that is no order: a permutation by a linear congruence.
 static int shuffled(int i) { return (i * 205 + 77) % PAGES; }
@@ -87,13 +96,16 @@ static void changes(void) {
 
 // The child ends, or stays until the parent has stored to its own copies.
 static void copies(void) {
-    char *kept = mapping("forked"), *parted = mapping("copied-on-write"), *returned = mapping("forked-and-stored");
+    char *kept = shared("forked"), *parted = shared("copied-on-write"), *returned = shared("forked-and-stored");
+    char *mixed = shared("one-protected-and-forked");
+    touch_all(mixed);
+    each(mixed, 5, forbid);
     touch_all(kept);
     touch_all(parted);
     touch_all(returned);
     int told[2];
     char byte;
-    if (pipe(told)) exit(6);
+    if (pipe(told)) exit(7);
     pid_t child = fork();
     if (child == 0) {
         close(told[1]);
@@ -103,7 +115,7 @@ static void copies(void) {
     each(parted, 5, store);
     close(told[1]);
     int status;
-    if (child < 0 || waitpid(child, &status, 0) != child || status) exit(7);
+    if (child < 0 || waitpid(child, &status, 0) != child || status) exit(8);
     touch_all(returned);
 }
 
