@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 PAGE = 4096
 GROUP = 16
+# Sizes of pages, and how many entries each takes.
+ENTRIES = {"4K": 1, "64K": GROUP}
 MACHINE = "neoverse-n1"
 # Parts that differ, and why.
 KNOWN = {
@@ -128,11 +130,11 @@ def recorded(text: str) -> tuple[Tables, tuple[int, int] | None]:
         elif words[:1] == ["frames"]:
             at, frame = int(words[1], 16) // PAGE, int(words[2], 16) // PAGE
             times = int(words[4][1:]) if len(words) > 4 else 1
-            large = {"4K": 1, "64K": GROUP}.get(words[3])
-            if large is None:
+            entries = ENTRIES.get(words[3], 0)
+            if not entries:
                 fail(f"{line}: a page of this size is not compared")
-            for i in range(times * large):
-                tables[at + i] = Entry(frame + i, large == GROUP)
+            for i in range(times * entries):
+                tables[at + i] = Entry(frame + i, entries == GROUP)
         elif words[:1] == ["madvise"] and "dontneed" in words:
             # The end of the process lists what is there; these pages are not, unless they were used again.
             first = int(words[1], 16) // PAGE
@@ -156,7 +158,7 @@ def simulated(text: str) -> Tables:
     """The first process's pages, from what `mmulab explain --tables` draws."""
     tables: Tables = {}
     for times, bits, at, size, frame in leaves(text):
-        entries = times * {"4K": 1, "64K": GROUP}.get(size, 0)
+        entries = times * ENTRIES.get(size, 0)
         if not entries:
             fail(f"the simulated kernel has a page of {size}: such are not compared")
         for i in range(entries):
@@ -247,7 +249,7 @@ def main(recording: str, said: str, policy: str, *options: str) -> int:
     parts = parts_of(printed, stack)
 
     rows = [compared(part, real, ours) for part in parts]
-    total = Row("all", *(sum(row[i] for row in rows) for i in range(1, 9)))
+    total = Row("all", *[sum(column) for column in zip(*(row[1:] for row in rows), strict=True)])
     print(f"{'':22}{'Linux':^26}{policy:^26}")
     print(f"{'pages':22}{'there':>8}{'in place':>10}{'bit':>6}  {'there':>8}{'in place':>10}{'bit':>6}{'agree':>8}")
     for row in [total] if TOTALS in options else [*rows, total]:
@@ -258,7 +260,7 @@ def main(recording: str, said: str, policy: str, *options: str) -> int:
     if counted := dict(re.findall(r"count (\w+) (\d+)", printed)):
         print("the kernel counted: " + ", ".join(f"{name} {value}" for name, value in counted.items()))
     known = [row for row in rows if row.agree < row.pages and row.name in KNOWN]
-    for row in known:
+    for row in known if TOTALS not in options else []:
         print(f"known: {row.name} ({row.pages - row.agree} pages): {KNOWN[row.name]}")
     return 0 if sum(row.agree for row in rows) + sum(row.pages - row.agree for row in known) == total.pages else 1
 

@@ -93,26 +93,34 @@ def test_a_recording_becomes_the_first_processs_pages(compare: ModuleType) -> No
     tables, stack = compare.recorded(RECORDED)
     assert stack == (0x7FF, 0x800)
     assert sorted(tables) == [*range(0x10, 0x20), 0x21, 0x7FF]
-    assert tables[0x1F] == (0x4F, True)
-    assert tables[0x21] == (0x52, False)
+    assert tables[0x1F] == (0x4F, True, True)
+    assert tables[0x21] == (0x52, False, False)
+
+
+def test_a_page_is_in_place_in_the_block_of_its_range(compare: ModuleType) -> None:
+    """Not in another one, even if the frame's number agrees with the page's modulo 16."""
+    drawn = "process 1\n [1] 0x31000: 2 x 4K rw-ad at 0x41000\n [3] 0x33000: 4K rw-ad at 0x53000\n"
+    tables = compare.simulated(drawn)
+    assert [(page, entry.in_place) for page, entry in tables.items()] == [(0x31, True), (0x32, True), (0x33, False)]
+    assert compare.said_of(0x33, tables[0x33]) == "in another block, no bit"
 
 
 def test_differences_are_found_by_page(compare: ModuleType) -> None:
     """Whether a page is there, in its place and has the bit; not how far two kernels have it out of its place."""
-    real, _ = compare.recorded(RECORDED)
+    real, stack = compare.recorded(RECORDED)
     ours = compare.simulated(DRAWN)
-    parts = compare.parts_of("part first 10000 10000\npart second 20000 10000\n", (0x7FF, 0x800))
-    first, second, stack = (compare.compared(part, real, ours) for part in parts)
+    parts = compare.parts_of("part first 10000 10000\npart second 20000 10000\n", stack)
+    first, second, stack_row = (compare.compared(part, real, ours) for part in parts)
     assert first == ("first", 16, 16, 16, 16, 16, 16, 16, 16)
     assert second == ("second", 1, 0, 0, 1, 0, 0, 1, 1)
-    assert (stack.agree, stack.pages) == (0, 1)
+    assert (stack_row.agree, stack_row.pages) == (0, 1)
+    assert list(compare.differences(parts, real, ours, "elastic")) == [], "that of the stack is known"
+    real[0x13] = real[0x13]._replace(bit=False)
+    del ours[0x21]
     assert list(compare.differences(parts, real, ours, "elastic")) == [
-        "stack 0x7ff000 (page 15 of 16): Linux in place, no bit; elastic not there"
+        "first 0x13000 (page 3 of 16): Linux in place, no bit; elastic in place, bit",
+        "second 0x21000 (page 1 of 16): Linux 1 out of place, no bit; elastic not there",
     ]
-    real[0x13] = compare.Entry(0x43, False)
-    assert "page 3 of 16): Linux in place, no bit; elastic in place, bit" in next(
-        compare.differences(parts, real, ours, "elastic")
-    )
 
 
 def test_the_end_of_the_program_is_left_out(compare: ModuleType) -> None:

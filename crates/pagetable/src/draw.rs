@@ -224,7 +224,7 @@ level 4 table at 0x1000
         assert_eq!(drawn(&TableDesc::default()), expected);
     }
 
-    /// The second lies sixteen such pages behind the first, where a run of sixteen single pages would go on.
+    /// CHANGELOG number 30: the second lies sixteen such pages behind the first, as a seventeenth single page would.
     #[test]
     fn two_pages_of_sixteen_entries_each() {
         let table = TableDesc::new(TableKind::Arm, 4).unwrap();
