@@ -22,7 +22,8 @@ enum { PAGE = 4096, GROUP = 16, RANGE = GROUP * PAGE, RANGES = 32, PAGES = RANGE
 
 static char *shared(const char *name) {
     static char *next = (char *)0x10000000;
-    char *at = mmap(next, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    char *at = mmap(next, PAGES * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (at != next) exit(2);
     next += SPACING;
     printf("part %s %lx %x\n", name, (unsigned long)at, PAGES * PAGE);
