@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden bench lint format docs clean
+.PHONY: help bootstrap build demo checked test golden moonshot bench lint format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,9 @@ test: checked ## build and test everything, with checked arithmetic
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py
+
+moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
+	moonshot/run
 
 bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
 	cargo bench -q -p mmulab-machine --bench speed

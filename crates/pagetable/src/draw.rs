@@ -1,7 +1,7 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
 use crate::{Format, Leaf, Next, Rights, Root, Step, geometry::ENTRIES, hashed, leaf_bits::Bits};
-use mmulab_addr::{PhysAddr, VirtAddr};
+use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -68,13 +68,16 @@ impl Drawing<'_> {
             return;
         }
         let mut run: Option<(u64, u64, Run)> = None;
+        let covers = self.format.covers(node.level);
         // Of nodes most frames may have nothing.
         let frames = (0..node.entries / ENTRIES).map(|part| part * ENTRIES);
         let written = frames.filter(|first| self.mem.holds(PhysAddr(node.at.0 + first * 8).pfn()));
         for index in written.flat_map(|first| first..first + ENTRIES) {
             let what = self.entry(node, index);
             match (&mut run, what) {
-                (Some((first, count, of)), Some(what)) if continues(*of, *count, *first + *count == index, what) => {
+                (Some((first, count, of)), Some(what))
+                    if continues(*of, *count, *first + *count == index, what, covers) =>
+                {
                     *count += 1;
                 }
                 (_, what) => {
@@ -146,11 +149,13 @@ impl Drawing<'_> {
 }
 
 /// Whether an entry goes on with a run of `count` entries right before it: the same again, or the next page.
-fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
+/// The next page of a size that takes several entries begins a run of its own.
+fn continues(run: Run, count: u64, adjacent: bool, what: Run, covers: PageOrder) -> bool {
     match (run, what) {
         (Run::Leaves(a), Run::Leaves(b)) => {
             let same = (a.order, a.prot, a.accessed, a.dirty) == (b.order, b.prot, b.accessed, b.dirty);
-            adjacent && same && (b.pfn == a.pfn || b.pfn.0 == a.pfn.0 + count * a.order.base_pages())
+            let is_next = a.order <= covers && b.pfn.0 == a.pfn.0 + count * a.order.base_pages();
+            adjacent && same && (b.pfn == a.pfn || is_next)
         }
         (a, b) => adjacent && a == b,
     }
@@ -159,8 +164,8 @@ fn continues(run: Run, count: u64, adjacent: bool, what: Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CompendiaDesc, Marks, Share, Table, TableDesc, TableFrames};
-    use mmulab_addr::{PageOrder, Pfn, Prot, Vpn};
+    use crate::{CompendiaDesc, Marks, Share, Table, TableDesc, TableFrames, TableKind};
+    use mmulab_addr::{Pfn, Prot, Vpn};
 
     struct Bump(u64);
 
@@ -177,6 +182,16 @@ mod tests {
     }
 
     fn drawn(desc: &TableDesc) -> String {
+        let pages = [
+            (0, PageOrder::P4K, 0x5000),
+            (1, PageOrder::P4K, 0x5001),
+            (512, PageOrder::P2M, 0x6000),
+            (1024, PageOrder::P4K, 0x7000),
+        ];
+        drawn_of(desc, &pages)
+    }
+
+    fn drawn_of(desc: &TableDesc, pages: &[(u64, PageOrder, u64)]) -> String {
         let (mut mem, mut frames) = (PhysMem::new(1 << 32), Bump(0));
         let mut table = Table::new(desc, &mut mem, &mut frames).unwrap();
         let mut map = |page: u64, order, pfn| {
@@ -184,10 +199,9 @@ mod tests {
                 Leaf { pfn: Pfn(pfn), order, prot: Prot::RW, user: true, accessed: false, dirty: false, global: false };
             table.map(&mut mem, &mut frames, Vpn(page), leaf).unwrap().lazy("no TLB here");
         };
-        map(0, PageOrder::P4K, 0x5000);
-        map(1, PageOrder::P4K, 0x5001);
-        map(512, PageOrder::P2M, 0x6000);
-        map(1024, PageOrder::P4K, 0x7000);
+        for &(page, order, pfn) in pages {
+            map(page, order, pfn);
+        }
         draw(table.format(), table.root(), &mem)
     }
 
@@ -208,6 +222,25 @@ level 4 table at 0x1000
               [0] 0x400000: 4K rw--- at 0x7000000
 ";
         assert_eq!(drawn(&TableDesc::default()), expected);
+    }
+
+    /// CHANGELOG number 30: the second lies sixteen such pages behind the first, as a seventeenth single page would.
+    #[test]
+    fn two_pages_of_sixteen_entries_each() {
+        let table = TableDesc::new(TableKind::Arm, 4).unwrap();
+        let drawn = drawn_of(
+            &table,
+            &[(0, PageOrder::P64K, 0x5000), (16, PageOrder::P64K, 0x5100), (32, PageOrder::P64K, 0x5200)],
+        );
+        let pages: Vec<&str> = drawn.lines().filter(|line| line.contains("64K")).map(str::trim).collect();
+        assert_eq!(
+            pages,
+            [
+                "[0] 0x0: 64K rw--- at 0x5000000 (16 entries)",
+                "[16] 0x10000: 64K rw--- at 0x5100000 (16 entries)",
+                "[32] 0x20000: 64K rw--- at 0x5200000 (16 entries)",
+            ]
+        );
     }
 
     #[test]
