@@ -2,6 +2,7 @@
 //! simulation takes batches from a `Source` and does not depend on the trace format.
 
 use crate::{Batch, Description, EndInfo, Isa, TraceError};
+use mmulab_addr::VirtAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -55,13 +56,34 @@ pub struct TraceInfo {
 }
 
 /// Which loads wait for which.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loads {
     /// No load waits for another.
     Independent,
     /// Each load waits for the load before it.
     Dependent,
+    /// As the blocks of code say, each of its accesses in order. A block that is not among these has independent ones.
+    Flow(Vec<BlockFlow>),
+}
+
+/// What the accesses of a block of code wait for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BlockFlow {
+    /// Where its code begins.
+    #[schemars(with = "u64")]
+    pub at: VirtAddr,
+    /// Its accesses, in order. If it makes more, these are like the last one.
+    pub accesses: Vec<AccessFlow>,
+}
+
+/// What a load or store waits for, and what waits for it. Values have numbers, and 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AccessFlow {
+    /// The values that its address is made of. Range 0..=15.
+    pub address: [u8; 2],
+    /// The value that it loads. Range 0..=15.
+    pub result: u8,
 }
 
 /// Several traces told in turns.
