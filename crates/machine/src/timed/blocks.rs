@@ -14,7 +14,7 @@ pub(super) struct Blocks {
     /// Whether what is assumed was said by who made the trace.
     declared: bool,
     known: FxHashMap<u64, Known>,
-    /// What accesses wait for, where the trace says it: by number, which is that of the block that begins at an address.
+    /// What accesses wait for, where the trace says it: by number. `flow_at`: the number of the block at an address.
     flows: Vec<Box<[AccessFlow]>>,
     flow_at: FxHashMap<u64, u32>,
     /// The flow of the last words that began a block.

@@ -291,9 +291,9 @@ impl Bfs {
 
 impl Kernel for Bfs {
     fn loads(&self) -> Option<Loads> {
-        // Offsets of a vertex wait for the queue, its neighbours for its offset, and what is known of a neighbour for its
-        // number. Edges do not wait for each other, nor do vertices. Going up, vertices come in order; their first access may
-        // clear a word of bits, so that offsets are the second or the third one.
+        // Offsets of a vertex wait for the queue, its neighbours for its offset, and what is known of a neighbour for
+        // its number. Edges do not wait for each other, nor do vertices. Going up, vertices come in order; their first
+        // access may clear a word of bits, so that offsets are the second or the third one.
         const VERTEX: u8 = 1;
         const ROW: u8 = 2;
         const NEIGHBOUR: u8 = 3;

@@ -186,9 +186,9 @@ impl Canneal {
 
 impl Kernel for Canneal {
     fn loads(&self) -> Option<Loads> {
-        // Elements are random numbers. An element's nets lie where it says; each gives an element, this its location, and
-        // this the coordinates. Nets do not wait for each other, nor do swaps. The last net of one side is followed by where
-        // those of the other lie.
+        // Elements are random numbers. An element's nets lie where it says; each gives an element, this its location,
+        // and this the coordinates. Nets do not wait for each other, nor do swaps. The last net of one side is
+        // followed by where those of the other lie.
         const HERE: u8 = 1;
         const THERE: u8 = 2;
         const NETS: u8 = 3;

@@ -323,8 +323,8 @@ impl GraphChi {
 
 impl Kernel for GraphChi {
     fn loads(&self) -> Option<Loads> {
-        // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex reads
-        // or writes waits for where its edges begin, and an edge's value for the pointer to it.
+        // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex
+        // reads or writes waits for where its edges begin, and an edge's value for the pointer to it.
         const SOURCE: u8 = 1;
         const TARGET: u8 = 2;
         const FIRST: u8 = 3;

@@ -158,8 +158,8 @@ impl HashJoin {
 
 impl Kernel for HashJoin {
     fn loads(&self) -> Option<Loads> {
-        // A tuple's key gives its bucket, and tuples are read in sequence: all that is in a bucket waits for the key alone,
-        // and no tuple waits for another. Where a tuple is put also waits for the bucket's count.
+        // A tuple's key gives its bucket, and tuples are read in sequence: all that is in a bucket waits for the key
+        // alone, and no tuple waits for another. Where a tuple is put also waits for the bucket's count.
         const KEY: u8 = 1;
         const COUNT: u8 = 2;
         flow(&[

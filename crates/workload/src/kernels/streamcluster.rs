@@ -216,8 +216,8 @@ impl StreamCluster {
 
 impl Kernel for StreamCluster {
     fn loads(&self) -> Option<Loads> {
-        // Points come in order. Their coordinates lie where they say, and what is known of a centre waits for the point's
-        // assignment and for the centre's row.
+        // Points come in order. Their coordinates lie where they say, and what is known of a centre waits for the
+        // point's assignment and for the centre's row.
         const ONE: u8 = 1;
         const OTHER: u8 = 2;
         const CENTRE: u8 = 3;

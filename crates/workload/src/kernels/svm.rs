@@ -161,8 +161,8 @@ impl Svm {
 
 impl Kernel for Svm {
     fn loads(&self) -> Option<Loads> {
-        // An instance's features are read in sequence from where it begins; a weight waits for its feature's number, and
-        // weights do not wait for each other.
+        // An instance's features are read in sequence from where it begins; a weight waits for its feature's number,
+        // and weights do not wait for each other.
         const FIRST: u8 = 1;
         const FEATURE: u8 = 2;
         flow(&[

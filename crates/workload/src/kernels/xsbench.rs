@@ -322,8 +322,8 @@ impl Kernel for XsBench {
         // Each step of the search compares what it loaded, and that selects the next one: without a branch, or by one
         // that goes either way as often. So it waits, which made a run as long as that of a recording with its
         // mispredicted branches (0.98 of its cycles, at a window of as many rounds). A nuclide's index waits for the
-        // search and for its number, its gridpoints for the index; nuclides do not wait for each other. The next energy
-        // is drawn by what the sums came to, so lookups do.
+        // search and for its number, its gridpoints for the index; nuclides do not wait for each other. The next
+        // energy is drawn by what the sums came to, so lookups do.
         const PLACE: u8 = 1;
         const ENERGY: u8 = 2;
         const NUCLIDE: u8 = 3;

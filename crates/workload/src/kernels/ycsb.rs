@@ -274,8 +274,8 @@ impl Ycsb {
 
 impl Kernel for Ycsb {
     fn loads(&self) -> Option<Loads> {
-        // A bucket gives the first node of its chain, a node the next one and its row; all of a row waits for that. Places in
-        // the order of keys are known without a load, and give rows. Operations do not wait for each other.
+        // A bucket gives the first node of its chain, a node the next one and its row; all of a row waits for that.
+        // Places in the order of keys are known without a load, and give rows. Operations do not wait for each other.
         const NODE: u8 = 1;
         const ROW: u8 = 2;
         flow(&[
