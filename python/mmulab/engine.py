@@ -237,6 +237,11 @@ def generators() -> Json:
     return cast(Json, json.loads(_core.generators()))
 
 
+def gate() -> int:
+    """The address of the page that `mmulab-kernel` has mapped while it makes its data ready."""
+    return _core.gate()
+
+
 def before_gate(recording: str) -> int:
     """Instructions of a recording of `mmulab-kernel` before its data are ready."""
     return _core.before_gate(recording)

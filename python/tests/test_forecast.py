@@ -4,6 +4,10 @@ No test expects a forecast to be right: that depends on the computer. docs/resul
 """
 
 import json
+import shutil
+import socket
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,8 @@ import pytest
 from conftest import CHECKOUT, Cli
 
 from mmulab import UserError, engine
-from mmulab.forecast import cases, compare, page, scores
+from mmulab.forecast import Case, cases, client, compare, modelled, page, recorded, scores
+from mmulab.forecast.case import free_port
 from mmulab.forecast.modelled import Model
 from mmulab.reproduce.shared.kinds import among
 from mmulab.stopwatch import Limits
@@ -68,6 +73,114 @@ def test_cases_have_names_of_their_own_and_are_found_by_them() -> None:
     assert among("--cases", ("BFS",), cases.BY_NAME) == (cases.BY_NAME["BFS"],)
     with pytest.raises(UserError, match="--cases: there is no 'nope'"):
         among("--cases", ("nope",), cases.BY_NAME)
+
+
+def test_other_pages_have_a_table_of_their_own_and_no_part_in_the_scores() -> None:
+    more = case("code", (10.0, 9.0), (10.0, 9.5), (0.05, 0.15))
+    more["timed"]["64k"] = {
+        "seconds": 5.0,
+        "spread": 0.0,
+        "pairs": 8,
+        "saves": {"saving": 0.5, "low": 0.4, "high": 0.6},
+    }
+    more["told"]["64k"] = {"seconds": 9.0}
+    left = {"name": "absent", "bound": "code", "left_out": "not installed: absent (Debian's package absent)"}
+    with_it, without = (scores.scores(found) for found in ([*CASES, more, left], [*CASES, case_of_two(more)]))
+    assert with_it == without
+    lines = page._others([*CASES, more, left])
+    assert lines[2] == "| code | 64 KB (mTHP) | 5 s (±0 %) | 9 s | 1.80 | 50.0 % | 40.0 to 60.0 % | 10.0 % | no |"
+    assert page._others(CASES) == []
+    assert "| absent | code | not installed: absent (Debian's package absent) |" in "\n".join(page._times([left]))
+
+
+def case_of_two(one: Json) -> Json:
+    return {**one, **{key: {name: one[key][name] for name in ("4k", "thp")} for key in ("timed", "told")}}
+
+
+def test_a_program_that_is_not_there_and_one_that_is_too_large_are_left_out_and_others_go_on(tmp_path: Path) -> None:
+    absent = Case("absent", "code", False, ("no-such-program",), "its-package")
+    large = Case("large", "latency", True, ("gups",), gigabytes=1e6)
+    fails = Case("fails", "code", False, ("false",))
+    plan = compare.Plan((absent, large, fails), Model("zen4-epyc9004"), Limits(6), None, tmp_path)
+    found = compare.run(plan, lambda _: None)
+    assert found["complete"]
+    assert [one["left_out"] for one in found["cases"]] == [
+        "not installed: no-such-program (Debian's package its-package)",
+        "not enough memory: it takes 1e+06 GB",
+        f"{shutil.which('false')} failed under 4k with exit code 1",
+    ]
+    assert scores.scores(found["cases"])["runs"] == 0
+
+
+def test_every_setting_of_the_cases_can_be_modelled() -> None:
+    for one in cases.CASES:
+        assert set(one.settings) <= set(modelled.TOLD), one.name
+    for told in modelled.TOLD.values():
+        engine.resolve(engine.Job("zen4-epyc9004", told.policy, told.sets))
+
+
+def test_of_a_kernel_the_part_that_counts_is_recorded(tmp_path: Path) -> None:
+    # 32 MB are filled by 4 M stores before 1,000 updates.
+    small = cases._kernel("small", "latency", "gups", "footprint=32M", "updates=1000")
+    recording = recorded.record(small, tmp_path)
+    before = engine.before_gate(str(recording))
+    assert before < 1_000_000
+    assert 10_000 < engine.trace_length(str(recording)) - before < 100_000
+    options = recorded.counted(small, recording, engine.Options())
+    assert options.skip == before
+    options = replace(options, max_instructions=10_000)
+    (found,) = engine.run(str(recording), [engine.Job("zen4-epyc9004", "linux-4k")], options).results
+    # What the stores before would have mapped is populated.
+    assert found.counts["memory"]["contiguity"]["by_kind"]["anon"]["4K"]["pages"] >= 8192
+
+
+class Answers(threading.Thread):
+    """A server of one connection that answers each request with the same bytes, whatever it is."""
+
+    def __init__(self, ends: bytes, answers: list[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.ends, self.answers, self.seen = ends, answers, b""
+
+    def run(self) -> None:
+        connection, _ = self.socket.accept()
+        with connection:
+            for answer in self.answers:
+                asked = b""
+                while not asked.endswith(self.ends):
+                    asked += connection.recv(1 << 16)
+                self.seen += asked
+                connection.sendall(answer)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ends", "stored", "got"),
+    [
+        (client.Redis(3), b"\r\n", b"+OK\r\n", b"$3\r\nxxx\r\n"),
+        (client.Memcached(3), b"\r\n", b"STORED\r\n", b"VALUE key:00000001 0 3\r\nxxx\r\nEND\r\n"),
+    ],
+)
+def test_a_client_knows_how_long_answers_are(protocol: Any, ends: bytes, stored: bytes, got: bytes) -> None:
+    server = Answers(ends, [stored, got, b""])
+    server.start()
+    with client.connected(server.port) as connection:
+        client.ask(connection, iter([protocol.set(1)]), protocol.stored)
+        client.ask(connection, iter([protocol.get(1)]), protocol.got)
+        # The server hangs up in place of an answer.
+        with pytest.raises(OSError, match="closed the connection"):
+            client.ask(connection, iter([protocol.get(1)]), protocol.got)
+    assert b"key:00000001" in server.seen
+
+
+def test_a_server_gets_a_port_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    assert 1024 <= port < 65536
+    monkeypatch.setattr("mmulab.forecast.case._found", lambda name: f"/bin/{name}")
+    program = cases.BY_NAME["redis"].program(Path("/tmp"))
+    assert str(program.port) in program.argv
+    assert program.bench is not None
+    assert f"redis {program.port} 300000" in program.bench
 
 
 def test_a_page_has_a_section_for_each_processor(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ def test_larger_pages_are_faster_where_they_were_on_hardware(cli: Cli) -> None:
     assert ran.code == 0, ran.err
     rows = {row["program"]: row for row in ran.json()["rows"]}
     assert rows["gups"]["agrees"]
-    # Loads of random updates are known to be independent, so that both times are one.
+    # Both say which of their loads wait for which, so that both times are one.
     low, high = rows["gups"]["modelled"]
     assert low == high > 1.1
     low, high = rows["btree"]["modelled"]
-    assert 1 < low < high
+    assert 1 < low == high
     text = page.read_text(encoding="utf-8")
     assert "| neoverse-n1 | gups | 4K to THP | 1.33 |" in text
     assert "same direction" in text

@@ -366,3 +366,40 @@ def test_designs_whose_entries_are_no_pages_keep_them(cli: Cli) -> None:
     ran = cli("run", "haswell-mix", "--trace", chase, "--set", "tlb.STLB.retention_cycles=20000")
     assert ran.code == 2
     assert "tlb.STLB: retention_cycles is modelled for designs plain and zen: leave it out" in ran.err
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        "btree?elements=100k&lookups=2k",
+        "hashjoin?inner=65536&outer=10k&build=0",
+        "bfs?scale=12",
+        "svm?instances=500&features=500k",
+        "canneal?elements=65536&temperatures=1&swaps=1000",
+        "ycsb?records=20k&operations=2k",
+        "xsbench?gridpoints=1000&particles=5",
+    ],
+)
+def test_what_generators_say_of_their_loads_lies_between_the_bounds(generator: str, tmp_path: Path) -> None:
+    # A copy does not say which loads wait for which.
+    copy = tmp_path / "copy.mmt"
+    engine.trace_copy(f"gen:{generator}", str(copy), "native")
+
+    def cycles(trace: str, *sets: str) -> int:
+        (found,) = engine.run(trace, [engine.Job("zen3-5900x", "linux-4k", sets)], engine.Options(timing=True)).results
+        timing = found.data["timing"]
+        assert (timing["unknown_instructions"] == 0) == trace.startswith("gen:")
+        return int(timing["cycles"])
+
+    said = cycles(f"gen:{generator}")
+    independent, dependent = (
+        cycles(str(copy), f"core.timing.unknown={bound}") for bound in ("independent", "dependent")
+    )
+    # Accesses of an assumed kind take an integer unit, those of a stated one do not.
+    assert 0.8 * independent < said < 1.05 * dependent
+    if generator.startswith(("btree", "canneal")):
+        # Levels of a lookup, and a net's element, location and coordinates, wait for each other.
+        assert said > 1.05 * independent
+    if generator.startswith(("hashjoin", "svm", "bfs", "canneal")):
+        # Tuples, features, edges and nets do not.
+        assert said < 0.6 * dependent

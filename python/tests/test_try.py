@@ -353,8 +353,29 @@ def test_the_alternation_ends_when_the_interval_is_narrow(monkeypatch: pytest.Mo
     steady = process.Run(1.0, 0.9, 0.05, 1, 1, 0)
     monkeypatch.setattr(pairs, "run", lambda *_: steady)
     found = pairs.measure(Program(["true"]), [BY_NAME["4k"], BY_NAME["asis"]], pairs.Limits(100, 0.03))
-    assert found["reached"] is True
-    assert len(found["settings"][0]["runs"]) == pairs.FEWEST
+    assert (found["reached"], found["stopped"]) == (True, "interval")
+    assert len(found["settings"][0]["runs"]) == pairs.SETTLED
+
+
+def test_the_alternation_ends_when_its_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1.0, 2.0] * 100)
+    monkeypatch.setattr(pairs, "run", lambda *_: process.Run(next(times), 0.9, 0.05, 1, 1, 0))
+    # Each look at the clock is a second later.
+    clock = iter(range(1000))
+    monkeypatch.setattr(pairs.time, "monotonic", lambda: float(next(clock)))
+    limits = pairs.Limits(100, 0.0, seconds=8)
+    found = pairs.measure(Program(["true"]), [BY_NAME["4k"], BY_NAME["asis"]], limits)
+    assert (found["reached"], found["stopped"]) == (False, "seconds")
+    assert len(found["settings"][0]["runs"]) >= pairs.FEWEST
+
+
+def test_the_time_that_counts_is_the_one_whose_interval_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Wall times scatter between 1 and 3 s, user times do not.
+    walls = iter([1.0, 3.0, 2.0] * 100)
+    monkeypatch.setattr(pairs, "run", lambda *_: process.Run(next(walls), 0.9, 0.05, 1, 1, 0))
+    for key, stopped in (("user_s", "interval"), ("wall_s", "pairs")):
+        found = pairs.measure(Program(["true"]), [BY_NAME["4k"], BY_NAME["asis"]], pairs.Limits(12, 0.03, time=key))
+        assert found["stopped"] == stopped
 
 
 def test_layouts_have_none_all_and_then_windows_of_whole_pages() -> None:

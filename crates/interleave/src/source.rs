@@ -149,7 +149,7 @@ fn info(name: &str, parts: &[Part], schedule: &Schedule) -> Result<TraceInfo, St
         misses_of: first.misses_of.clone(),
         // Threads are renumbered.
         warps: None,
-        loads: first.loads.filter(|_| infos.iter().all(|i| i.loads == first.loads)),
+        loads: first.loads.clone().filter(|_| infos.iter().all(|i| i.loads == first.loads)),
         skipped: infos.iter().filter_map(|i| i.skipped).reduce(u64::saturating_add),
         mix: Some(Mixed { schedule: described, members: members.collect() }),
         hash: hashes.map(|h| format!("mix {turns} {} of {}", placed.join(" "), h.join(" + "))),

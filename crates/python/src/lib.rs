@@ -39,8 +39,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::trace::{
-        before_gate, recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_length, trace_verify,
-        twins,
+        before_gate, gate, recorded_pages, trace_copy, trace_format, trace_head, trace_info, trace_length,
+        trace_verify, twins,
     };
     #[pymodule_export]
     use crate::workload::{fill_braces, list_workloads, mix, workload, workload_schema};

@@ -179,6 +179,12 @@ pub fn twins(recording: &str, generator: &str) -> PyResult<String> {
     text(&mmulab_workload::compare(recorded.as_mut(), generator).map_err(of_twin)?)
 }
 
+/// The address of the page that `mmulab-kernel` has mapped while it makes its data ready.
+#[pyfunction]
+pub fn gate() -> u64 {
+    mmulab_workload::GATE
+}
+
 /// Instructions of a recording of `mmulab-kernel` before its data are ready.
 #[pyfunction]
 pub fn before_gate(py: Python<'_>, recording: &str) -> PyResult<u64> {

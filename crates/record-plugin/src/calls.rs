@@ -5,6 +5,7 @@ use crate::{
     order::ORDER,
     session, slots,
     telling::{self, tell},
+    thread,
 };
 use mmulab_addr::{PageOrder, Prot, VirtAddr};
 use mmulab_record::{Image, Message, arena::Arena, child_ended, heap};
@@ -167,9 +168,21 @@ pub fn leave(index: u32, result: i64) {
     let failed = (-4095..0).contains(&result);
     if !failed && let Some(event) = event(call, args, result as u64) {
         let image = if call == Call::Mmap { image_of(&event, args[4] as i32) } else { None };
+        let gate = gate_moved(&event);
         tell(index, &Message::Events(image.into_iter().chain([event]).collect()));
+        gate.into_iter().for_each(thread::hold);
     }
     ORDER.unlock();
+}
+
+/// Whether `event` maps the gate (true) or unmaps it (false).
+fn gate_moved(event: &Event) -> Option<bool> {
+    let gate = VirtAddr::new(session::current()?.settings.gate?);
+    match event {
+        Event::Mmap { addr, .. } if *addr == gate => Some(true),
+        Event::Munmap { addr, .. } if *addr == gate => Some(false),
+        _ => None,
+    }
 }
 
 /// Where QEMU has the program's `address`.

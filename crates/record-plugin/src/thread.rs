@@ -13,7 +13,7 @@ use mmulab_record::{
 };
 use std::{
     ptr::null_mut,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
 };
 
 /// The end of a buffer: an access finds room for two words before it.
@@ -21,6 +21,14 @@ const END: u64 = BUFFER_WORDS - 2;
 
 /// Where the first buffer is.
 static WORDS: AtomicPtr<u64> = AtomicPtr::new(null_mut());
+/// Whether words are left out now: the program has the gate mapped ([`Settings::gate`](mmulab_record::Settings)).
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// From here on words are left out, or no longer. Between two blocks, and by the only thread that there is.
+pub fn hold(held: bool) {
+    HELD.store(held, Ordering::Relaxed);
+}
+
 /// Tells where the first buffer is.
 pub fn start(words: *mut u64) {
     WORDS.store(words, Ordering::Release);
@@ -29,6 +37,9 @@ pub fn start(words: *mut u64) {
 /// A block of the thread at `index` is about to run.
 #[inline(always)]
 pub fn on_block(index: u32, word: u64) {
+    if HELD.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(slot) = at(index) else { return };
     let mut next = slot.next.load(Ordering::Relaxed);
     if next % BUFFER_WORDS >= FULL_WORDS {
@@ -40,6 +51,9 @@ pub fn on_block(index: u32, word: u64) {
 /// The thread at `index` accessed memory with instruction `instruction` of its block.
 #[inline(always)]
 pub fn on_access(index: u32, address: u64, size_shift: u32, store: bool, instruction: u64) {
+    if HELD.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(slot) = at(index) else { return };
     let mut next = slot.next.load(Ordering::Relaxed);
     if next % BUFFER_WORDS >= END {

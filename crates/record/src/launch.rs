@@ -321,6 +321,7 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         plugin,
         door: door_name(),
         pid_namespace: pid_namespace(),
+        gate: options.gate,
         system: None,
     };
     Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })

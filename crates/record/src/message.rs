@@ -20,6 +20,8 @@ pub struct Settings {
     pub door: String,
     /// The launcher's namespace of process numbers, as its inode; 0 if it is not known.
     pub pid_namespace: u64,
+    /// The page that holds recording up while it is mapped.
+    pub gate: Option<u64>,
     /// Of a whole system: what is needed to follow it.
     pub system: Option<SystemSettings>,
 }

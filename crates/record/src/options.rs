@@ -23,6 +23,10 @@ pub struct RecordOptions {
     /// Begin to record after this many instructions; what is mapped by then is told first.
     #[serde(default)]
     pub skip: u64,
+    /// Record no instructions while the page at this address is mapped: a program has it mapped while it makes its data
+    /// ready (`mmulab-kernel` does). What it maps meanwhile is recorded. Default: all instructions are recorded.
+    #[serde(default)]
+    pub gate: Option<u64>,
     /// The program's instruction set. Default: read from its ELF header.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

@@ -47,7 +47,7 @@ pub use native::{
 };
 pub use refs::{Item, Ref};
 pub use residency::Residency;
-pub use source::{Loads, Member, Mixed, Source, TraceInfo, Verified};
+pub use source::{AccessFlow, BlockFlow, Loads, Member, Mixed, Source, TraceInfo, Verified};
 #[cfg(feature = "files")]
 pub use summary::{MappingSummary, Summary, summarize};
 #[cfg(feature = "files")]

@@ -2,6 +2,7 @@
 //! simulation takes batches from a `Source` and does not depend on the trace format.
 
 use crate::{Batch, Description, EndInfo, Isa, TraceError};
+use mmulab_addr::VirtAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,7 +44,7 @@ pub struct TraceInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixed>,
     /// How its loads depend on each other, where who makes it knows, and its instructions are not told.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "needs_many_words")]
     pub loads: Option<Loads>,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
@@ -55,13 +56,40 @@ pub struct TraceInfo {
 }
 
 /// Which loads wait for which.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loads {
     /// No load waits for another.
     Independent,
     /// Each load waits for the load before it.
     Dependent,
+    /// As the blocks of code say, each of its accesses in order. A block that is not among these has independent ones.
+    /// No part of a result: it is a generator's, and the same in all of them.
+    #[serde(skip)]
+    Flow(Vec<BlockFlow>),
+}
+
+/// Whether a result leaves out how loads depend: nothing is known, or more than one word would say.
+fn needs_many_words(loads: &Option<Loads>) -> bool {
+    matches!(loads, None | Some(Loads::Flow(_)))
+}
+
+/// What the accesses of a block of code wait for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlockFlow {
+    /// Where its code begins.
+    pub at: VirtAddr,
+    /// Its accesses, in order. If it makes more, these are like the last one.
+    pub accesses: Vec<AccessFlow>,
+}
+
+/// What a load or store waits for, and what waits for it. Values have numbers, and 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessFlow {
+    /// The values that its address is made of. Range 0..=15.
+    pub address: [u8; 2],
+    /// The value that it loads. Range 0..=15.
+    pub result: u8,
 }
 
 /// Several traces told in turns.

@@ -22,7 +22,8 @@ pub trait Kernel: Clone + Send + 'static {
         None
     }
 
-    /// How its loads depend on each other, where one word tells it: for cores in time.
+    /// Which loads wait for which, for cores in time. An address that a branch selects waits for nothing, for branches
+    /// are predicted. None: not stated, so that both bounds must be run.
     fn loads(&self) -> Option<Loads> {
         None
     }

@@ -7,6 +7,7 @@
 mod described;
 mod division;
 mod emit;
+mod flow;
 mod generator;
 mod gpu;
 mod graph;
@@ -31,7 +32,7 @@ pub use kernel::Kernel;
 pub use kernels::NAMES;
 pub use layout::{Layout, Records, Region};
 pub use memory::{Array, Chain, Contents, Kept, Memory, Setup, Word};
-pub use native::Done;
+pub use native::{Done, GATE};
 pub use part::Part;
 pub use registry::{GenerateError, NativeError, list, open, run_native};
 pub use twin::{TwinError, Twins, before_gate, compare};

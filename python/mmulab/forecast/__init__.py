@@ -7,7 +7,8 @@ r"""Forecasts held against a stopwatch: the same programs timed on this computer
 No constant of the model is fitted to these programs: they come from `mmulab probe` and from published sources.
 """
 
-from mmulab.forecast.cases import CASES, Case
+from mmulab.forecast.case import Case
+from mmulab.forecast.cases import CASES
 from mmulab.forecast.compare import Plan, run
 
 __all__ = ["CASES", "Case", "Plan", "run"]

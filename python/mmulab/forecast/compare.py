@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mmulab import engine, probe, stopwatch
+from mmulab import Failure, engine, probe, stopwatch
 from mmulab.forecast import modelled, timed
-from mmulab.forecast.cases import Case
+from mmulab.forecast.case import Case
 from mmulab.forecast.modelled import Model
 from mmulab.probe import system
 from mmulab.result import json_text, write_text
@@ -32,6 +32,8 @@ class Plan:
     probe: Json | None
     # Where recordings and finished cases are kept: a case that is there is not timed again.
     work: Path
+    # Whether the system's settings may be changed for a setting of the stopwatch.
+    system: bool = False
 
 
 def run(plan: Plan, on_progress: Progress) -> Json:
@@ -42,7 +44,7 @@ def run(plan: Plan, on_progress: Progress) -> Json:
     try:
         for at, case in enumerate(plan.cases):
             on_progress(at / len(plan.cases))
-            done.append(_case(plan, case))
+            done.append(_row(plan, case))
     except KeyboardInterrupt:
         complete = False
     machine = engine.resolve(engine.Job(plan.model.machine, "linux-4k", plan.model.sets))["machine"]
@@ -57,16 +59,27 @@ def run(plan: Plan, on_progress: Progress) -> Json:
     }
 
 
+def _row(plan: Plan, case: Case) -> Json:
+    """The case, or why it was left out (`left_out`): one that fails does not end the others."""
+    about: Json = {"name": case.name, "bound": case.bound, "command": list(case.command)}
+    if (why := case.why_not()) is not None:
+        return {**about, "left_out": why}
+    try:
+        return {**about, **_case(plan, case)}
+    except Failure as failed:
+        return {**about, "left_out": str(failed).removeprefix(f"{case.name}: ").splitlines()[0]}
+
+
 def _case(plan: Plan, case: Case) -> Json:
     """Time and model of a case. The stopwatch's figures are kept in `work`; the model is asked again each time."""
     timed.prepare(case, plan.work)
+    names = timed.settings(case, plan.system)
     kept = plan.work / f"{case.file_name}.json"
-    if kept.exists():
-        seconds = json.loads(kept.read_text(encoding="utf-8"))
-    else:
+    seconds = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"runs": {}}
+    if not set(names) <= set(seconds["runs"]):
         frames = timed.frames(case, plan.work)
         before = _neighbours(plan)
-        runs = timed.run(case, plan.work, plan.limits)
+        runs = timed.run(case, plan.work, names, replace(plan.limits, time=case.time_key), plan.system)
         curves = [probe.merged(a, b) for a, b in zip(before, _neighbours(plan), strict=True)]
         seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves, "frames": frames}
         write_text(kept, json_text(seconds))
@@ -74,12 +87,9 @@ def _case(plan: Plan, case: Case) -> Json:
     if plan.probe is not None:
         model = replace(model, machine=str(_machine(plan, plan.probe, case, seconds)))
     return {
-        "name": case.name,
-        "bound": case.bound,
-        "command": list(case.command),
         "load": seconds["load"],
         "timed": seconds["runs"],
-        "told": modelled.run(case, plan.work, model),
+        "told": modelled.run(case, plan.work, model, tuple(seconds["runs"])),
         "neighbours": _left(model) if plan.probe is not None else None,
     }
 

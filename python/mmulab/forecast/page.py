@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from mmulab.forecast import scores
-from mmulab.forecast.cases import SETTINGS
+from mmulab.forecast.case import BASE, LARGE
 from mmulab.stopwatch.report import seconds
 
 Json = dict[str, Any]
+# Settings beside base pages and 2 MB pages, as the page names them.
+OTHERS = {"64k": "64 KB (mTHP)", "code": "code in 2 MB"}
 HEAD = """# Forecasts beside a stopwatch
 
 Each program below was timed on a computer and modelled on that computer's description, which `mmulab probe` wrote in
@@ -24,6 +26,10 @@ $ mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/res
 **Time** is what the program takes once its data are ready (kernels), or its time in user mode (others). *Ratio* is
 modelled over timed. **Saved** is what 2 MB pages save of it, with the 95 % interval of the stopwatch's pairs; *told* is
 the difference of two modelled runs. No constant is fitted to these programs.
+
+Timing alternates until the interval is narrower than 3 points (*ended by* interval), or all pairs are done (pairs), or
+the time for a program is over (seconds). A last table has other page sizes for some programs: 64 KB pages, and code on
+2 MB pages.
 
 Neighbours on the host change a virtual machine from one minute to the next, so their part is measured anew around each
 program. **Core** is the clock, the instructions in flight with a load of memory, and the units for adds that were left.
@@ -61,6 +67,7 @@ def section(found: Json) -> str:
             "",
             *_savings(found["cases"]),
             "",
+            *_others(found["cases"]),
         ]
     )
 
@@ -90,18 +97,45 @@ def _score_lines(s: Json) -> list[str]:
 
 def _times(cases: Sequence[Json]) -> list[str]:
     rows = [
-        "| program | bound by | core | 4K timed | told | ratio | THP timed | told | ratio | pairs |",
-        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| program | bound by | core | 4K timed | told | ratio | THP timed | told | ratio | pairs | ended by |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for case in cases:
-        cells = [case["name"], case["bound"], _core(case.get("neighbours"))]
-        for setting in SETTINGS:
-            timed, told = case["timed"][setting], case["told"][setting]
-            spread = f" (±{50 * timed['spread']:.0f} %)"
-            ratio = told["seconds"] / timed["seconds"] if timed["seconds"] else float("nan")
-            cells += [seconds(timed["seconds"]) + spread, seconds(told["seconds"]), f"{ratio:.2f}"]
-        rows.append(f"| {' | '.join(cells)} | {case['timed']['4k']['pairs']} |")
+        if "timed" not in case:
+            rows.append(f"| {case['name']} | {case['bound']} | {case['left_out']} | | | | | | | | |")
+            continue
+        cells = [case["name"], case["bound"], _core(case.get("neighbours")), *_time(case, BASE), *_time(case, LARGE)]
+        base = case["timed"][BASE]
+        rows.append(f"| {' | '.join(cells)} | {base['pairs']} | {base.get('stopped', 'pairs')} |")
     return rows
+
+
+def _time(case: Json, setting: str) -> tuple[str, str, str]:
+    """Timed, told, ratio."""
+    timed, told = case["timed"][setting], case["told"][setting]
+    spread = f" (±{50 * timed['spread']:.0f} %)"
+    ratio = told["seconds"] / timed["seconds"] if timed["seconds"] else float("nan")
+    return seconds(timed["seconds"]) + spread, seconds(told["seconds"]), f"{ratio:.2f}"
+
+
+def _others(cases: Sequence[Json]) -> list[str]:
+    """Other settings of pages: times and savings in one table; nothing if there are none."""
+    rows = [
+        "| program | pages | timed | told | ratio | saved, timed | 95 % interval | told | right |",
+        "|---|---|--:|--:|--:|--:|--:|--:|---|",
+    ]
+    of = {case["name"]: case for case in cases}
+    for row in scores.pairs(cases, tuple(OTHERS)):
+        cells = [row["case"], OTHERS[row["setting"]], *_time(of[row["case"]], row["setting"]), *_saved(row)]
+        rows.append(f"| {' | '.join(cells)} |")
+    return [*rows, ""] if len(rows) > 2 else []
+
+
+def _saved(row: Json) -> tuple[str, str, str, str]:
+    """Timed, its interval, told, right."""
+    interval = f"{100 * row['low']:.1f} to {100 * row['high']:.1f} %"
+    right = "yes" if scores.is_right(row) else "no"
+    return f"{100 * row['saving']:.1f} %", interval, f"{100 * row['told']:.1f} %", right
 
 
 def _core(left: Json | None) -> str:
@@ -111,10 +145,5 @@ def _core(left: Json | None) -> str:
 
 def _savings(cases: Sequence[Json]) -> list[str]:
     rows = ["| program | saved, timed | 95 % interval | told | right |", "|---|--:|--:|--:|---|"]
-    for row in scores.pairs(cases):
-        interval = f"{100 * row['low']:.1f} to {100 * row['high']:.1f} %"
-        right = "yes" if scores.is_right(row) else "no"
-        rows.append(
-            f"| {row['case']} | {100 * row['saving']:.1f} % | {interval} | {100 * row['told']:.1f} % | {right} |"
-        )
+    rows += [f"| {' | '.join((row['case'], *_saved(row)))} |" for row in scores.pairs(cases)]
     return rows

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mmulab.forecast.case import BASE, LARGE
+
 Json = dict[str, Any]
 # A saving is right within this of the timed one, or within its interval.
 NEAR = 0.05
@@ -17,13 +19,18 @@ def saving(base: float, other: float) -> float:
     return 1 - other / base
 
 
-def pairs(cases: Sequence[Json]) -> list[Json]:
-    """One row for each case and setting beside 4k: timed and told savings."""
+def known(cases: Sequence[Json]) -> list[Json]:
+    """Those that were not left out."""
+    return [case for case in cases if "timed" in case]
+
+
+def pairs(cases: Sequence[Json], settings: Sequence[str] = (LARGE,)) -> list[Json]:
+    """One row for each case and each of these settings: timed and told savings beside base pages."""
     rows = []
-    for case in cases:
+    for case in known(cases):
         for name, timed in case["timed"].items():
-            if name != "4k" and timed["saves"]:
-                told = saving(case["told"]["4k"]["seconds"], case["told"][name]["seconds"])
+            if name in settings and timed["saves"]:
+                told = saving(case["told"][BASE]["seconds"], case["told"][name]["seconds"])
                 rows.append({"case": case["name"], "setting": name, **timed["saves"], "told": told})
     return rows
 
@@ -62,10 +69,11 @@ def four_of_five(cases: Sequence[Json]) -> float:
 
 
 def scores(cases: Sequence[Json]) -> Json:
-    """All of them. `ratios`: modelled over timed seconds, of all cases and settings."""
-    ratios = [c["told"][s]["seconds"] / t["seconds"] for c in cases for s, t in c["timed"].items() if t["seconds"]]
+    """All of them, over base pages and 2 MB pages: programs that have other settings too do not count more."""
+    both = [(c["told"][s]["seconds"], c["timed"][s]["seconds"]) for c in known(cases) for s in (BASE, LARGE)]
+    ratios = [told / timed for told, timed in both if timed]
     logs = [abs(math.log(r)) for r in ratios]
-    seconds = [math.log(t["seconds"]) for c in cases for t in c["timed"].values() if t["seconds"]]
+    seconds = [math.log(timed) for _, timed in both if timed]
     rows = pairs(cases)
     savings = [row["saving"] for row in rows]
     # The constant with the smallest mean error is the median.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, stopwatch
-from mmulab.forecast.cases import SETTINGS, Case
+from mmulab.forecast.case import BASE, Case
 from mmulab.probe.frames import Seen
-from mmulab.stopwatch.process import Program, watched
+from mmulab.stopwatch.process import watched
 
 Json = dict[str, Any]
+KNOWN = {setting.name: setting for setting in stopwatch.SETTINGS}
 
 
 def prepare(case: Case, directory: Path) -> None:
@@ -24,44 +25,51 @@ def prepare(case: Case, directory: Path) -> None:
             raise Failure(f"{case.name}: its files cannot be made: {done.stderr.strip()[-200:]}")
 
 
+def settings(case: Case, system: bool) -> tuple[str, ...]:
+    """The case's settings that can be had here. `system`: also those for which the system's settings are changed."""
+    return tuple(
+        name
+        for name in case.settings
+        if name not in case.more or KNOWN[name].missing() is None or (system and _can_be_set(name))
+    )
+
+
+def _can_be_set(name: str) -> bool:
+    paths = KNOWN[name].sysfs()
+    return bool(paths) and all(path.exists() for path in paths)
+
+
 def frames(case: Case, directory: Path) -> Json | None:
     """The frames that the kernel gives the program's memory on base pages, seen in a run that does not count.
 
     None where they cannot be seen: without root, or of a program that is over too soon.
     """
     seen = Seen()
-    (setting,) = (s for s in stopwatch.SETTINGS if s.name == "4k")
     with tempfile.TemporaryDirectory(prefix="mmulab-try-") as reports:
-        watched(Program(case.argv(directory), time=case.time_in), setting, Path(reports), seen.look)
+        watched(case.program(directory), KNOWN[BASE], Path(reports), seen.look)
     return asdict(seen.most) if seen.most is not None else None
 
 
-def run(case: Case, directory: Path, limits: stopwatch.Limits) -> Json:
-    """By setting: `seconds` (the median), `spread` (the middle half, as a share) and what it `saves` beside 4k.
-
-    Of a kernel the time counts that it prints, of other programs their time in user mode: page faults and the start of
-    a process are no part of the model's cycles.
+def run(case: Case, directory: Path, names: tuple[str, ...], limits: stopwatch.Limits, system: bool) -> Json:
+    """By setting: `seconds` (the median), `spread` (the middle half, as a share), what it `saves` beside `BASE`, and
+    which of the limits ended the alternation (`stopped`). Which time counts: `Case.time_key`.
     """
-    found = stopwatch.measure(
-        Program(case.argv(directory), time=case.time_in),
-        stopwatch.find(tuple(SETTINGS), system=False),
-        limits,
-    )
+    found = stopwatch.measure(case.program(directory), stopwatch.find(names, system), limits, system)
     if found["ended"] == "interrupted":
         raise KeyboardInterrupt
     if found["ended"] != "complete":
         raise Failure(f"{case.name}: {found['ended']}")
-    key = "wall_s" if case.kernel else "user_s"
-    saved = {c["setting"]: c[key] for c in found["comparisons"]}
+    saved = {c["setting"]: c[case.time_key] for c in found["comparisons"]}
     out: Json = {}
     for one in found["settings"]:
-        times = [run[key] for run in one["runs"]]
+        times = [run[case.time_key] for run in one["runs"]]
         middle = statistics.median(times)
         low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [middle] * 3
         out[one["name"]] = {
             "seconds": middle,
             "spread": (high - low) / middle if middle else 0.0,
             "pairs": len(times),
+            "stopped": found["stopped"],
             "saves": saved.get(one["name"]),
         }
     return out

@@ -54,8 +54,13 @@ class Recorded:
         return cls(found["trace"], [Segment(**segment) for segment in found["pool"]])
 
 
-def record(program: Program, pool: Pool, target: Path, progress: ProgressCallback | None = None) -> Recorded:
-    """Records the program with its memory in the pool of the mosaics, on base pages. Raises Failure if it fails."""
+def record(
+    program: Program, pool: Pool, target: Path, progress: ProgressCallback | None = None, gate: int | None = None
+) -> Recorded:
+    """Records the program with its memory in the pool of the mosaics, on base pages. Raises Failure if it fails.
+
+    `gate`: the address of a page; what the program does while it has it mapped is not recorded.
+    """
     with tempfile.TemporaryDirectory(prefix="mmulab-try-") as directory:
         reports = Path(directory)
         env = mosaics.recorded(pool).environment(reports, {})
@@ -65,6 +70,7 @@ def record(program: Program, pool: Pool, target: Path, progress: ProgressCallbac
                 "command": list(program.argv),
                 "plugin": str(paths.plugin()),
                 "fixed_layout": True,
+                "gate": gate,
                 "env": [list(pair) for pair in env.items()],
                 "stdin": str(program.stdin) if program.stdin is not None else "/dev/null",
                 "quiet": True,

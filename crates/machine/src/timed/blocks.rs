@@ -3,7 +3,7 @@
 use mmulab_dataflow::{Class, Inst, Reg};
 use mmulab_isa::Decoder;
 use mmulab_timing::{Block, Unknown};
-use mmulab_trace::{Body, Code, Isa, Loads};
+use mmulab_trace::{AccessFlow, Body, Code, Isa, Loads};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -14,8 +14,13 @@ pub(super) struct Blocks {
     /// Whether what is assumed was said by who made the trace.
     declared: bool,
     known: FxHashMap<u64, Known>,
-    /// Of words that no code is known of: by instructions, and which of the accesses store.
-    plain: FxHashMap<(u32, u32, u64), Arc<Block>>,
+    /// What accesses wait for, where the trace says it: by number. `flow_at`: the number of the block at an address.
+    flows: Vec<Box<[AccessFlow]>>,
+    flow_at: FxHashMap<u64, u32>,
+    /// The flow of the last words that began a block.
+    last_flow: Option<u32>,
+    /// Of words that no code is known of.
+    plain: FxHashMap<Plain, Arc<Block>>,
     unknown: u64,
 }
 
@@ -24,6 +29,18 @@ struct Known {
     block: Arc<Block>,
     /// Instructions of it whose dependences are assumed.
     unknown: u32,
+}
+
+/// Words that no code is known of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Plain {
+    instructions: u32,
+    accesses: u32,
+    /// Bit n: access n stores.
+    stores: u64,
+    /// What its accesses wait for, and whether it is the rest of a block.
+    flow: Option<u32>,
+    rest: bool,
 }
 
 /// Accesses of a plain block at most: as many as a mask has bits.
@@ -36,6 +53,9 @@ impl Blocks {
             assumed,
             declared: false,
             known: FxHashMap::default(),
+            flows: Vec::new(),
+            flow_at: FxHashMap::default(),
+            last_flow: None,
             plain: FxHashMap::default(),
             unknown: 0,
         }
@@ -43,12 +63,19 @@ impl Blocks {
 
     /// Code is of this instruction set from here on. A trace may state how the loads of unknown instructions depend on
     /// each other.
-    pub fn read(&mut self, isa: Isa, loads: Option<Loads>) {
+    pub fn read(&mut self, isa: Isa, loads: Option<&Loads>) {
         self.decoder = Decoder::new(isa);
         self.declared = loads.is_some();
         match loads {
             Some(Loads::Independent) => self.assumed = Unknown::Independent,
             Some(Loads::Dependent) => self.assumed = Unknown::Dependent,
+            Some(Loads::Flow(blocks)) => {
+                self.assumed = Unknown::Independent;
+                self.flows = blocks.iter().map(|block| block.accesses.clone().into()).collect();
+                self.flow_at = (0..).zip(blocks).map(|(number, block)| (block.at.raw(), number)).collect();
+                // What was made without them is of no use.
+                self.plain.clear();
+            }
             None => {}
         }
     }
@@ -86,19 +113,48 @@ impl Blocks {
     }
 
     /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n
-    /// stores.
-    pub fn plain(&mut self, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
+    /// stores. It begins at `start`, or is the rest of the block before.
+    pub fn plain(&mut self, start: Option<u64>, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
         let assumed = self.assumed;
         let instructions = instructions.max(accesses).max(1);
         self.idle(u64::from(instructions));
-        let block = self.plain.entry((instructions, accesses, stores)).or_insert_with(|| {
+        if !self.flows.is_empty()
+            && let Some(start) = start
+        {
+            self.last_flow = self.flow_at.get(&start).copied();
+        }
+        let key = Plain { instructions, accesses, stores, flow: self.last_flow, rest: start.is_none() };
+        let Self { flows, plain, .. } = self;
+        let block = plain.entry(key).or_insert_with(|| {
             let is_store = |at: u32| stores >> at & 1 == 1;
-            let insts = assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32));
+            let insts = match key.flow.and_then(|number| flows.get(number as usize)) {
+                Some(flow) => flowing(flow, key.rest, instructions, accesses),
+                None => assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32)),
+            };
             let accesses = (0..accesses).map(|at| (at as u16, is_store(at), 8));
             Arc::new(Block::new(&insts, 0, accesses))
         });
         Arc::clone(block)
     }
+}
+
+/// Instructions whose first `accesses` wait for each other as `flow` says; all are like its last one, if they are the
+/// `rest` of a block.
+fn flowing(flow: &[AccessFlow], rest: bool, count: u32, accesses: u32) -> Vec<Inst> {
+    let value = |number: u8| (number > 0).then(|| Reg::int(number & 15));
+    let inst = |at: u32| {
+        let last = flow.last().filter(|_| at < accesses);
+        match if rest { last } else { flow.get(at as usize).filter(|_| at < accesses).or(last) } {
+            Some(access) => Inst {
+                class: Class::Move,
+                address: access.address.into_iter().filter_map(value).collect(),
+                results: value(access.result).into_iter().collect(),
+                ..Inst::default()
+            },
+            None => Inst { class: Class::Int, ..Inst::default() },
+        }
+    };
+    (0..count).map(inst).collect()
 }
 
 /// Instructions that are not known: `loads` says which of them load.

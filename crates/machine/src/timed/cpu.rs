@@ -61,6 +61,6 @@ impl Common {
 
     /// Takes a trace: its instruction set, whatever the machine's is, and what it says of its loads.
     pub fn read(&mut self, info: &TraceInfo) {
-        self.blocks.read(info.isa, info.loads);
+        self.blocks.read(info.isa, info.loads.as_ref());
     }
 }

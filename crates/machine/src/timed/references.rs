@@ -89,7 +89,8 @@ fn run_blocks<B: Below, O: Observe>(
         };
         let block = known.unwrap_or_else(|| {
             let Words { instructions, accesses, stores } = plain(&batch.refs[at..]);
-            common.blocks.plain(instructions, accesses, stores)
+            let start = batch.refs.get(at).filter(|word| word.is_fetch()).map(|word| word.va().raw());
+            common.blocks.plain(start, instructions, accesses, stores)
         });
         let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
         let record = &mut engine.state.hardware.cpus[cpu];

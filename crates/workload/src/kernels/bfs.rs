@@ -9,12 +9,14 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     graph::{Kronecker, Rows},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -288,6 +290,23 @@ impl Bfs {
 }
 
 impl Kernel for Bfs {
+    fn loads(&self) -> Option<Loads> {
+        // Offsets of a vertex wait for the queue, its neighbours for its offset, and what is known of a neighbour for
+        // its number. Edges do not wait for each other, nor do vertices. Going up, vertices come in order; their first
+        // access may clear a word of bits, so that offsets are the second or the third one.
+        const VERTEX: u8 = 1;
+        const ROW: u8 = 2;
+        const NEIGHBOUR: u8 = 3;
+        flow(&[
+            (2, &[to(VERTEX, FREE), to(ROW, from(VERTEX)), from(VERTEX), to(NEIGHBOUR, from(ROW))]),
+            (3, &[from(NEIGHBOUR), to(NEIGHBOUR, from(ROW))]),
+            (4, &[from(NEIGHBOUR), FREE, to(NEIGHBOUR, from(ROW))]),
+            (6, &[to(VERTEX, FREE), from(VERTEX), from(VERTEX)]),
+            (7, &[to(ROW, FREE), to(ROW, FREE), to(ROW, FREE), to(NEIGHBOUR, from(ROW))]),
+            (8, &[from(NEIGHBOUR), to(NEIGHBOUR, from(ROW))]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

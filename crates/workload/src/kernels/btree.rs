@@ -9,11 +9,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{below, mix, nth},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -185,6 +187,21 @@ impl Btree {
 }
 
 impl Kernel for Btree {
+    fn loads(&self) -> Option<Loads> {
+        // Each level's node is loaded from the pointers of the level above, whose place is in that node's record; its
+        // keys lie where the record says. Which key ends a search is a branch. Lookups begin at the root and wait for
+        // nothing. The root's record is one line: that its pointers wait for its first field takes no time.
+        const NODE: u8 = 1;
+        const KEYS: u8 = 2;
+        const POINTERS: u8 = 3;
+        flow(&[
+            (0, &[to(NODE, FREE), FREE, to(KEYS, FREE)]),
+            (1, &[from(KEYS)]),
+            (2, &[from(KEYS)]),
+            (3, &[to(POINTERS, from(NODE)), to(NODE, from(POINTERS)), from(NODE), from(NODE), to(KEYS, from(NODE))]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

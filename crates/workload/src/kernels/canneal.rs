@@ -4,11 +4,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{Shuffle, below, mix, nth, unit},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -183,6 +185,31 @@ impl Canneal {
 }
 
 impl Kernel for Canneal {
+    fn loads(&self) -> Option<Loads> {
+        // Elements are random numbers. An element's nets lie where it says; each gives an element, this its location,
+        // and this the coordinates. Nets do not wait for each other, nor do swaps. The last net of one side is
+        // followed by where those of the other lie.
+        const HERE: u8 = 1;
+        const THERE: u8 = 2;
+        const NETS: u8 = 3;
+        const OTHER: u8 = 4;
+        const LOCATION_OF: u8 = 5;
+        flow(&[
+            (0, &[to(HERE, FREE), to(THERE, FREE)]),
+            (1, &[from(HERE), from(HERE), from(THERE), from(THERE), to(NETS, FREE)]),
+            (
+                2,
+                &[
+                    to(OTHER, from(NETS)),
+                    to(LOCATION_OF, from(OTHER)),
+                    from(LOCATION_OF),
+                    from(LOCATION_OF),
+                    to(NETS, FREE),
+                ],
+            ),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -12,11 +12,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, from_both, to},
     graph::Kronecker,
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -320,6 +322,25 @@ impl GraphChi {
 }
 
 impl Kernel for GraphChi {
+    fn loads(&self) -> Option<Loads> {
+        // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex
+        // reads or writes waits for where its edges begin, and an edge's value for the pointer to it.
+        const SOURCE: u8 = 1;
+        const TARGET: u8 = 2;
+        const FIRST: u8 = 3;
+        const COUNT: u8 = 4;
+        const EDGE: u8 = 5;
+        flow(&[
+            (1, &[to(SOURCE, FREE), to(TARGET, FREE)]),
+            (2, &[to(FIRST, from(TARGET)), to(COUNT, from(TARGET)), from_both(FIRST, COUNT), from(TARGET)]),
+            (3, &[to(FIRST, from(SOURCE)), to(COUNT, from(SOURCE)), from_both(FIRST, COUNT), from(SOURCE)]),
+            (4, &[to(FIRST, FREE), FREE]),
+            (5, &[to(EDGE, from(FIRST)), from(EDGE)]),
+            (6, &[to(FIRST, FREE), FREE]),
+            (7, &[to(EDGE, from(FIRST)), from(EDGE), FREE]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

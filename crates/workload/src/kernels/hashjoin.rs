@@ -9,11 +9,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, from_both, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{Shuffle, below, mix, nth},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +157,28 @@ impl HashJoin {
 }
 
 impl Kernel for HashJoin {
+    fn loads(&self) -> Option<Loads> {
+        // A tuple's key gives its bucket, and tuples are read in sequence: all that is in a bucket waits for the key
+        // alone, and no tuple waits for another. Where a tuple is put also waits for the bucket's count.
+        const KEY: u8 = 1;
+        const COUNT: u8 = 2;
+        flow(&[
+            (
+                0,
+                &[
+                    to(KEY, FREE),
+                    from(KEY),
+                    to(COUNT, from(KEY)),
+                    from(KEY),
+                    FREE,
+                    from_both(KEY, COUNT),
+                    from_both(KEY, COUNT),
+                ],
+            ),
+            (1, &[to(KEY, FREE), from(KEY)]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -4,11 +4,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     graph::{Kronecker, Rows},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -85,6 +87,13 @@ impl PageRank {
 }
 
 impl Kernel for PageRank {
+    fn loads(&self) -> Option<Loads> {
+        // Vertices and their edges come in order; only what a neighbour gives waits for the neighbour's number.
+        const ROW: u8 = 1;
+        const NEIGHBOUR: u8 = 2;
+        flow(&[(1, &[to(ROW, FREE), FREE]), (2, &[to(NEIGHBOUR, from(ROW)), from(NEIGHBOUR)])])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

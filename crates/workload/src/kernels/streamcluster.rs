@@ -4,11 +4,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +215,20 @@ impl StreamCluster {
 }
 
 impl Kernel for StreamCluster {
+    fn loads(&self) -> Option<Loads> {
+        // Points come in order. Their coordinates lie where they say, and what is known of a centre waits for the
+        // point's assignment and for the centre's row.
+        const ONE: u8 = 1;
+        const OTHER: u8 = 2;
+        const CENTRE: u8 = 3;
+        const ROW: u8 = 4;
+        flow(&[
+            (1, &[to(ONE, FREE), to(OTHER, FREE)]),
+            (2, &[from(ONE), from(OTHER)]),
+            (5, &[FREE, to(CENTRE, FREE), to(ROW, from(CENTRE)), from(ROW), from(ROW)]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -4,11 +4,13 @@
 
 use super::Describe;
 use crate::{
+    flow::{FREE, flow, from, to},
     kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth, unit},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +160,18 @@ impl Svm {
 }
 
 impl Kernel for Svm {
+    fn loads(&self) -> Option<Loads> {
+        // An instance's features are read in sequence from where it begins; a weight waits for its feature's number,
+        // and weights do not wait for each other.
+        const FIRST: u8 = 1;
+        const FEATURE: u8 = 2;
+        flow(&[
+            (0, &[to(FIRST, FREE)]),
+            (1, &[to(FEATURE, from(FIRST)), from(FIRST), from(FEATURE)]),
+            (4, &[to(FEATURE, from(FIRST)), from(FIRST), from(FEATURE), from(FEATURE)]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

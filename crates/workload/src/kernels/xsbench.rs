@@ -11,12 +11,14 @@
 use super::Describe;
 use crate::{
     emit::Emit,
+    flow::{FREE, flow, from, from_both, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Contents, Memory, Setup},
     query::hint,
     seed::{below, mix, nth},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -316,6 +318,22 @@ impl XsBench {
 }
 
 impl Kernel for XsBench {
+    fn loads(&self) -> Option<Loads> {
+        // Each step of the search compares what it loaded, and that selects the next one: without a branch, or by one
+        // that goes either way as often. So it waits, which made a run as long as that of a recording with its
+        // mispredicted branches (0.98 of its cycles, at a window of as many rounds). A nuclide's index waits for the
+        // search and for its number, its gridpoints for the index; nuclides do not wait for each other. The next
+        // energy is drawn by what the sums came to, so lookups do.
+        const PLACE: u8 = 1;
+        const ENERGY: u8 = 2;
+        const NUCLIDE: u8 = 3;
+        const POINT: u8 = 4;
+        let mut nuclide = vec![to(NUCLIDE, FREE), FREE, to(POINT, from_both(PLACE, NUCLIDE))];
+        nuclide.extend([from(POINT); 2 * FIELDS - 1]);
+        nuclide.push(to(ENERGY, from(POINT)));
+        flow(&[(1, &[to(PLACE, from_both(PLACE, ENERGY))]), (3, &nuclide)])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

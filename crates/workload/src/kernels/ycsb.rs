@@ -10,12 +10,14 @@
 
 use super::{Describe, rows::Rows};
 use crate::{
+    flow::{FREE, flow, from, to},
     kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     ranks::{RankSequence, Ranks},
     seed::{Shuffle, below, mix, nth, unit},
 };
+use mmulab_trace::Loads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -271,6 +273,21 @@ impl Ycsb {
 }
 
 impl Kernel for Ycsb {
+    fn loads(&self) -> Option<Loads> {
+        // A bucket gives the first node of its chain, a node the next one and its row; all of a row waits for that.
+        // Places in the order of keys are known without a load, and give rows. Operations do not wait for each other.
+        const NODE: u8 = 1;
+        const ROW: u8 = 2;
+        flow(&[
+            (1, &[to(NODE, FREE)]),
+            (2, &[from(NODE), to(NODE, from(NODE))]),
+            (3, &[to(ROW, from(NODE))]),
+            (4, &[from(ROW)]),
+            (5, &[from(ROW)]),
+            (8, &[to(ROW, FREE)]),
+        ])
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }

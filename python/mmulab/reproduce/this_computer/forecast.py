@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import UserError, forecast, probe
-from mmulab.forecast.cases import BY_NAME, CASES, Case
+from mmulab.forecast.case import Case
+from mmulab.forecast.cases import BY_NAME, CASES
 from mmulab.forecast.modelled import Model
 from mmulab.reproduce.shared import declare
-from mmulab.reproduce.shared.kinds import Among, Probe, Whole
+from mmulab.reproduce.shared.kinds import Among, Flag, Probe, Whole
 from mmulab.result import write_text
 from mmulab.stopwatch import Limits
 
@@ -21,8 +22,9 @@ class Plan:
     """Time programs on this computer under 4K and 2 MB pages, model the same on its description, and say how far the
     model is off.
 
-    Timing alternates until the 95 % interval of the saving is below 3 points, or --pairs are done. Recordings take some
-    GB of disk, and all of it an hour. Stop other programs meanwhile.
+    Timing alternates until the 95 % interval of the saving is below 3 points, --pairs are done or --seconds are over.
+    Recordings take some GB of disk. Programs that are not installed are left out, and named. Stop other programs
+    meanwhile.
 
     Example: mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/results
     """
@@ -39,6 +41,14 @@ class Plan:
     sets: tuple[str, ...] = declare.sets()
     cases: tuple[Case, ...] = declare.option(CASES, Among(BY_NAME), "Only these programs. Default: all.")
     pairs: int = declare.option(60, Whole(6, 1000), "Most pairs of runs of a program.", shown=True)
+    seconds: int = declare.option(
+        90, Whole(1, 100_000), "Seconds that timing a program may take, once it has 6 pairs.", shown=True
+    )
+    system: bool = declare.option(
+        False,
+        Flag(),
+        "Also time 64 KB pages where the system's settings do not allow them: change these, and put them back (root).",
+    )
     instructions: int | None = declare.at_most(None, "Model this many instructions of a program at most.")
     work: Path = declare.work("build/forecast")
 
@@ -56,4 +66,5 @@ class Plan:
                 "hint: `mmulab probe` writes probe-this-machine/probe.json"
             )
         model = Model(described, self.sets, self.instructions)
-        return forecast.Plan(self.cases, model, Limits(self.pairs, NARROW), self.probe, self.work)
+        limits = Limits(self.pairs, NARROW, self.seconds)
+        return forecast.Plan(self.cases, model, limits, self.probe, self.work, self.system)

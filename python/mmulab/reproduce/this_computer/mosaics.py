@@ -1,21 +1,23 @@
 """Programs timed under mosaics, and how far a model that is fitted to some of them is off for the others.
 
-The model is `mmulab.mosmodel`'s; the programs are those of the page of forecasts. What a program took is kept in a
-directory, so that a run that was stopped goes on.
+The model is `mmulab.mosmodel`'s; the programs are those of the page of forecasts, but for servers, which have no
+mosaics. What a program took, its recording and its counts are kept in a directory, so that a run that was stopped goes
+on.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, engine, mosmodel, stopwatch
 from mmulab.forecast import timed
-from mmulab.forecast.cases import BY_NAME, CASES, Case
-from mmulab.forecast.modelled import from_gate
+from mmulab.forecast.case import Case
+from mmulab.forecast.cases import CASES
+from mmulab.forecast.recorded import counted
 from mmulab.markdown import grid
-from mmulab.mosmodel import Fitted, Recorded, Times
+from mmulab.mosmodel import Counted, Fitted, Recorded, Times
 from mmulab.probe import system
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.kinds import Among, Whole
@@ -29,6 +31,8 @@ Json = dict[str, Any]
 # The model's error that is aimed at, as a share of the time.
 WANTED = 0.05
 Progress = Callable[[float], None]
+# Programs that end by themselves, by their names.
+PROGRAMS = {case.name: case for case in CASES if not case.client}
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,15 @@ class Plan:
     machine: str | None = declare.this_machine("A description of this computer. Default: what `mmulab probe` wrote.")
     sets: tuple[str, ...] = declare.sets()
     cases: tuple[Case, ...] = declare.option(
-        CASES, Among(BY_NAME), "Only these programs of `mmulab reproduce forecast`. Default: all."
+        tuple(PROGRAMS.values()),
+        Among(PROGRAMS),
+        "Only these programs of `mmulab reproduce forecast`. Default: all but servers.",
     )
     mosaics: int = declare.option(12, Whole(mosmodel.FEWEST, 1000), "Of each program.", shown=True)
     pairs: int = declare.option(10, Whole(FEWEST_PAIRS, 1000), "Runs of each mosaic.", shown=True)
+    seconds: int = declare.option(
+        600, Whole(1, 100_000), "Seconds that timing a program may take, once each mosaic has 6 runs.", shown=True
+    )
     # Hits and walks of the rest of a program are taken to go on in proportion.
     instructions: int = declare.at_most(200_000_000, "Simulate this many instructions of a program at most.")
     work: Path = declare.work("build/mosaics")
@@ -83,6 +92,8 @@ class Outcome:
     rows: Sequence[Row]
     plan: Plan
     complete: bool = True
+    # Why programs were left out, by their names.
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def tables(self) -> dict[str, str]:
         """As Markdown."""
@@ -98,6 +109,7 @@ class Outcome:
             ]
             for row in self.rows
         ]
+        lines += [[name, f"left out: {why}", *[""] * 5] for name, why in self.left_out.items()]
         head = ("program", "4 KB pages", "slowest over fastest", "noise", "largest error", "mean error", "line")
         good = sum(row.fitted.worst <= WANTED for row in self.rows)
         within = sum(row.fitted.worst <= max(WANTED, row.times.worst_noise) for row in self.rows)
@@ -118,6 +130,7 @@ class Outcome:
             "pairs": self.plan.pairs,
             "complete": self.complete,
             "rows": [row.data() for row in self.rows],
+            "left_out": dict(self.left_out),
         }
 
 
@@ -126,22 +139,31 @@ def run(plan: Plan, on_progress: Progress) -> Outcome:
     engine.resolve(engine.Job(plan.described, "linux-thp", plan.sets))
     plan.work.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
+    left_out: dict[str, str] = {}
     try:
         for at, case in enumerate(plan.cases):
             on_progress(at / len(plan.cases))
-            rows.append(_row(plan, case))
+            why = case.why_not()
+            try:
+                if why is None:
+                    rows.append(_row(plan, case))
+            except Failure as failed:
+                # One that fails does not end the others.
+                why = str(failed).removeprefix(f"{case.name}: ").splitlines()[0]
+            if why is not None:
+                left_out[case.name] = why
     except KeyboardInterrupt:
-        return Outcome(rows, plan, complete=False)
-    return Outcome(rows, plan)
+        return Outcome(rows, plan, complete=False, left_out=left_out)
+    return Outcome(rows, plan, left_out=left_out)
 
 
 def _row(plan: Plan, case: Case) -> Row:
     timed.prepare(case, plan.work)
-    program = Program(case.argv(plan.work), time=case.time_in)
+    program = case.program(plan.work)
     pool, settings = _timed(plan, case, program)
-    machine = engine.Job(plan.described, "", plan.sets)
-    made = mosmodel.model(program, settings, machine, lambda: _recorded(plan, case, program, pool))
-    return Row(case.name, made.times, made.fitted)
+    times = mosmodel.times(settings, case.time_key)
+    counts = _counted(plan, case, program, pool, [setting["huge_parts"] for setting in settings])
+    return Row(case.name, times, mosmodel.fit([one.features for one in counts], times.seconds))
 
 
 def _timed(plan: Plan, case: Case, program: Program) -> tuple[Pool, list[Json]]:
@@ -149,9 +171,11 @@ def _timed(plan: Plan, case: Case, program: Program) -> tuple[Pool, list[Json]]:
     kept = plan.work / f"{case.file_name}.mosaics.json"
     if kept.exists():
         found = json.loads(kept.read_text(encoding="utf-8"))
-        return Pool(**found["pool"]), found["settings"]
+        if len(found["settings"]) == plan.mosaics:
+            return Pool(**found["pool"]), found["settings"]
     pool = stopwatch.mosaics.pool(program)
-    found = stopwatch.measure(program, stopwatch.mosaics.settings(pool, plan.mosaics), stopwatch.Limits(plan.pairs))
+    limits = stopwatch.Limits(plan.pairs, seconds=plan.seconds)
+    found = stopwatch.measure(program, stopwatch.mosaics.settings(pool, plan.mosaics), limits)
     if found["ended"] == "interrupted":
         raise KeyboardInterrupt
     if found["ended"] != "complete":
@@ -160,15 +184,33 @@ def _timed(plan: Plan, case: Case, program: Program) -> tuple[Pool, list[Json]]:
     return pool, found["settings"]
 
 
+def _counted(plan: Plan, case: Case, program: Program, pool: Pool, layouts: Sequence[Any]) -> list[Counted]:
+    """Counts under each layout: those that are kept of the same runs, or new ones."""
+    kept = plan.work / f"{case.file_name}.counts.json"
+    machine = engine.Job(plan.described, "linux-thp", plan.sets)
+    of = {
+        "version": engine.version(),
+        "machine": engine.resolve(machine)["machine"],
+        "instructions": plan.instructions,
+        "layouts": layouts,
+    }
+    # As a file has it: tuples are lists there.
+    of = json.loads(json_text(of))
+    if kept.exists():
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if found["of"] == of:
+            return [Counted(**one) for one in found["counts"]]
+    recorded, options = _recorded(plan, case, program, pool)
+    counts = mosmodel.counted(recorded, layouts, machine, options)
+    write_text(kept, json_text({"of": of, "counts": [vars(one) for one in counts]}))
+    return counts
+
+
 def _recorded(plan: Plan, case: Case, program: Program, pool: Pool) -> tuple[Recorded, engine.Options]:
     target, about = (plan.work / f"{case.file_name}.pool{end}" for end in (".mmt", ".json"))
-    options = engine.Options(max_instructions=plan.instructions)
     if about.exists():
         recorded = Recorded.read(about)
     else:
-        recorded = mosmodel.record(program, pool, target)
+        recorded = mosmodel.record(program, pool, target, gate=engine.gate() if case.kernel else None)
         recorded.write(about)
-    if not case.kernel:
-        return recorded, options
-    # Its arrays were filled before its time begins: they are there when the cut begins.
-    return replace(recorded, trace=str(from_gate(target))), replace(options, reshape=engine.POPULATED)
+    return recorded, counted(case, target, engine.Options(max_instructions=plan.instructions))
