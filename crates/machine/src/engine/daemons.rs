@@ -25,7 +25,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             return Ok(());
         }
         let result = state.system.kernel.run_daemons(&mut state.system.mem, now_ns, &mut state.effects);
-        let delivered = self.deliver_effects(obs);
+        let delivered = self.deliver_daemons(obs);
         self.load_context();
         result.map_err(|e| Ended::Kernel(e.to_string()))?;
         delivered

@@ -103,7 +103,8 @@ impl Host {
             };
             // Guests of one description differ in what is placed at random.
             of_guest.memory.seed = of_guest.memory.seed.wrapping_add(vm as u64);
-            let mut parked = System::new(&of_guest, Tally::new(&desc.options)).map_err(MachineError::Guest)?;
+            let mut parked =
+                System::new(&of_guest, Tally::new(&desc.options)).map_err(MachineError::Guest)?;
             parked.kernel.tell_touched();
             let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
             let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
@@ -376,8 +377,8 @@ impl Host {
             Invalidate::Page { asid, va, order } => {
                 each(&Invalidate::Page { asid: self.tags.of(self.at, asid), va, order });
             }
-            Invalidate::Range { asid, range } => {
-                each(&Invalidate::Range { asid: self.tags.of(self.at, asid), range });
+            Invalidate::Range { asid, range, stride } => {
+                each(&Invalidate::Range { asid: self.tags.of(self.at, asid), range, stride });
             }
             Invalidate::Asid(asid) => each(&Invalidate::Asid(self.tags.of(self.at, asid))),
             // Combined translations are never global: those of every address space are dropped.
