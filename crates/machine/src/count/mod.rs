@@ -16,7 +16,7 @@ mod warps;
 pub use cost::{Cost, Missed};
 pub use counts::Counts;
 pub use latency::{FaultLatency, Faults};
-pub use sampler::{PageSamples, SampledPage, Walked};
+pub use sampler::{PageSamples, SampledPage, Sampler, Walked};
 pub use shootdown::ShootdownCounts;
 pub use tally::{Place, Tally};
 pub use timing::{Sampled, TimingReport};

@@ -11,11 +11,11 @@ use super::{
     assumption::{Assumption, gather, value_of},
     check::{check, walk_caches},
     machine::MachineDesc,
-    options::Options,
+    options::{Check, Options},
     timing,
 };
 use mmulab_describe::{self as read, DescribeError};
-use mmulab_kernel::{KernelDesc, PolicyDesc, PolicyKind};
+use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc, PolicyKind};
 use mmulab_tlb::Coalescing;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -105,6 +105,24 @@ pub fn resolve(
         Some(_) => Some(file("policy", names.host_policy.unwrap_or(HOST_POLICY), policy_dirs, &for_host)?),
         None => None,
     };
+    let profiles = |policy: &PolicyDesc| policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
+    if host_policy.as_ref().is_some_and(profiles) {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message:
+                "host_policy: hints.from is \"leshy\", and what it samples are addresses of the guests' programs, \
+                      which the host cannot use: give that policy to the guests"
+                    .into(),
+        });
+    }
+    if profiles(&policy) && options.check != Check::None {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message: "check: with hints.from = \"leshy\" page sizes follow TLB misses, of which the twin without \
+                      coalescing has others: give hints from a file (hints.from = \"page-sizes\"), or leave out --check"
+                .into(),
+        });
+    }
     if let Some(cpi) = options.base_cpi {
         machine.core.base_cpi = cpi;
         machine.core.assumed.remove("base_cpi");
