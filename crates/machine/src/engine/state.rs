@@ -176,6 +176,7 @@ impl State {
         ProcessCounts {
             instructions: self.cpu().instructions,
             references: self.account.references,
+            cycles: self.cpu().now(),
             kernel_cycles: self.account.kernel_cycles,
             below_cycles: below as f64,
         }
