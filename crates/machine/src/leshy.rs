@@ -7,8 +7,8 @@
 //!                                                                                       what `most` has room for
 //! ```
 //!
-//! The profiler runs on another core: selecting takes no time of the program's. Each process is profiled by itself, with
-//! all entries of the TLB. An epoch ends at the first walk after its time.
+//! The profiler runs on another core: selecting takes no time of the program's. Each process is profiled by itself,
+//! with all entries of the TLB. An epoch ends at the first walk after its time.
 
 use crate::{
     count::{PageSamples, SampledPage, Sampler, Walked},
@@ -96,14 +96,13 @@ impl Online {
         // Without samples, or without entries, nothing is worth a hint.
         let Ok(made) = made else { return Vec::new() };
         let mut left = self.desc.most.0;
-        let fits = |bytes: u64| {
+        let mut fits = |bytes: u64| {
             let is_room = bytes <= left;
             left = if is_room { left - bytes } else { 0 };
             is_room
         };
         let larger = made.entries.iter().filter(|entry| entry.order > PageOrder::P4K);
         let hint = |(order, first): (PageOrder, u64)| (VirtRange::sized(Vpn(first).addr(), order.bytes()), order);
-        let mut fits = fits;
         larger
             .map(|entry| (entry.order, entry.bin.first_page))
             .take_while(|(order, _)| fits(order.bytes()))

@@ -33,8 +33,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// A profiler gives a process the hints of an epoch, the most urgent first, in place of all it had. Each is a system
-    /// call of the profiler's. Hints for a process that has ended are dropped.
+    /// A profiler gives a process the hints of an epoch, the most urgent first, in place of all it had. Each is a
+    /// system call of the profiler's. Hints for a process that has ended are dropped.
     pub fn rehint(&mut self, mem: &mut PhysMem, pid: Pid, hints: &[(VirtRange, PageOrder)], effects: &mut Effects) {
         let Some(slot) = self.slot(pid) else { return };
         let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);

@@ -42,7 +42,8 @@ pub struct ShootdownDesc {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0, max = 1e7))]
     pub send_cycles: f64,
-    /// With `interrupts`: further cycles of the CPU that asks, for each CPU that it interrupts and waits for. Default 0.
+    /// With `interrupts`: further cycles of the CPU that asks, for each CPU that it interrupts and waits for.
+    /// Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0, max = 1e7))]
     pub wait_cycles: f64,
@@ -104,8 +105,8 @@ impl ShootdownDesc {
             (_, Invalidate::Page { .. } | Invalidate::Asid(_) | Invalidate::All) => 1,
             (Reach::Broadcast, Invalidate::Range { range, stride, .. }) => range.bytes().div_ceil(stride.bytes()),
             (Reach::BroadcastRange, Invalidate::Range { range, stride, .. }) => {
-                // As `__flush_tlb_range_op` in Linux's arch/arm64/include/asm/tlbflush.h: one instruction names up to 32
-                // units of 2^(5 * scale + 1) base pages; a last odd page takes one of its own.
+                // As `__flush_tlb_range_op` in Linux's arch/arm64/include/asm/tlbflush.h: one instruction names up to
+                // 32 units of 2^(5 * scale + 1) base pages; a last odd page takes one of its own.
                 let pages = range.bytes().div_ceil(mmulab_addr::BASE_BYTES);
                 if range.bytes() <= stride.bytes() {
                     return 1;

@@ -1,6 +1,6 @@
-//! Hints *of Leshy*: a profiler samples TLB misses while the program runs, selects page sizes at the end of every epoch,
-//! and gives them to the kernel (paper 3, section IV-D, online). The machine has the TLBs, and so the sampler; the kernel
-//! takes the hints as if the profiler had called madvise(2).
+//! Hints *of Leshy*: a profiler samples TLB misses while the program runs, selects page sizes at the end of every
+//! epoch, and gives them to the kernel (paper 3, section IV-D, online). The machine has the TLBs, and so the sampler.
+//! The kernel takes the hints as if the profiler had called madvise(2).
 
 use crate::parts::traits::Hints;
 use mmulab_addr::Bytes;
