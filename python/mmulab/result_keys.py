@@ -84,6 +84,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ),
     ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
     (
+        "counts.shootdowns",
+        "",
+        "Where the machine says how flushes reach other CPUs: flushes, instructions (broadcast for them), interrupts "
+        "(CPUs interrupted for them), cycles (of all this, part of the kernel's).",
+    ),
+    (
         "counts.kernel",
         "",
         "What the kernel did: faults by kind, refusals of larger pages by reason, units of work, invalidations sent.",

@@ -38,7 +38,7 @@ pub use parts::daemon::{DaemonKind, QuicksilverDesc, Served};
 pub use parts::declared::Declared;
 pub use parts::demotion::{DemotionDesc, DemotionKind};
 pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};
-pub use parts::hints::{HintSource, HintsDesc};
+pub use parts::hints::{HintSource, HintsDesc, LeshyDesc};
 pub use parts::placement::PlacementKind;
 pub use parts::reclaim::{ReclaimDesc, ReclaimKind};
 pub use parts::zeroing::{ZeroingDesc, ZeroingKind};

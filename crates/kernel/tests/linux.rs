@@ -214,7 +214,10 @@ fn advice_over_several_mappings_flushes_each_or_the_call() {
     for advice in [Advice::Dontneed, Advice::Free] {
         for (flush, expected) in [
             (AdviceFlush::Mapping, vec![page(0), page(2), page(4)]),
-            (AdviceFlush::Call, vec![Invalidate::Range { asid: Asid(1), range: range(BASE, 5 * PAGE) }]),
+            (
+                AdviceFlush::Call,
+                vec![Invalidate::Range { asid: Asid(1), range: range(BASE, 5 * PAGE), stride: PageOrder::P4K }],
+            ),
         ] {
             let policy = PolicyDesc {
                 linux: LinuxDesc { advice_flush: flush, ..LinuxDesc::default() },

@@ -6,6 +6,7 @@
 //! ```text
 //! describe   what a machine is, as TOML
 //! count      counters; cost by region and place
+//! leshy      page sizes selected from samples while programs run
 //! observe    what an observer of a run sees
 //! cpu, smt   one CPU; what CPUs have in common
 //! engine     the loop: TLBs, walks, faults, shootdowns; generic over the parts that follow
@@ -30,6 +31,7 @@ mod ended;
 mod engine;
 mod gpu;
 mod interleave;
+mod leshy;
 mod machine;
 mod misses;
 mod narrate;

@@ -2,16 +2,13 @@
 
 use crate::{
     count::{PageSamples, SampledPage},
+    leshy::last_level,
     machine::Machine,
 };
-use mmulab_addr::{PageOrder, Side};
 use mmulab_kernel::{Kernel, Region};
-use mmulab_leshy::{Budget, Mapping, ProfileFile, ProfileHead, ProfiledMapping, Row};
+use mmulab_leshy::{Mapping, ProfileFile, ProfileHead, ProfiledMapping, Row};
 use mmulab_trace::TraceInfo;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Page sizes that selections may use: those of contiguous entries and tables of a granule of 4 KiB.
-const SIZES: [PageOrder; 5] = [PageOrder::P4K, PageOrder::P64K, PageOrder::P2M, PageOrder::P32M, PageOrder::P1G];
 
 impl Machine {
     /// The sampled misses, after a run over the trace of `info`; none if nothing was sampled. Of several virtual
@@ -58,28 +55,11 @@ impl Machine {
             period: desc.options.sampling.map_or(1, |sampling| u64::from(sampling.period)),
             walked: state.system.tally.sampler().map_or(0, |sampler| sampler.walked()),
             samples,
-            tlb: self.last_level(),
+            tlb: last_level(&desc.machine.tlb),
             mappings: mappings(kernel).into_iter().filter(|mapping| used.contains(&mapping.id)).collect(),
             ..ProfileHead::default()
         };
         ProfileFile { head, rows }
-    }
-
-    /// The entries for data of each size, in the last level that has that size. A size that several arrays hold counts
-    /// in the largest of them.
-    fn last_level(&self) -> Vec<Budget> {
-        let arrays = &self.desc().machine.tlb;
-        let serving = |size: &PageOrder| {
-            let serves = arrays.iter().enumerate().filter(|(_, a)| a.side.serves(Side::Data) && a.sizes.contains(size));
-            serves.max_by_key(|(at, a)| (a.level, a.entries, std::cmp::Reverse(*at))).map(|(at, _)| at)
-        };
-        let mut found: BTreeMap<usize, Vec<PageOrder>> = BTreeMap::new();
-        for size in SIZES {
-            if let Some(at) = serving(&size) {
-                found.entry(at).or_default().push(size);
-            }
-        }
-        found.into_iter().map(|(at, sizes)| Budget { sizes, entries: u64::from(arrays[at].entries) }).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     ended::{Ended, MachineError},
     engine::{Bare, Build, Engine, State, Windowed},
     gpu::ShaderCores,
+    leshy::Online,
     observe::{NoObserver, Watch, Watched},
     system::System,
     timed::InTime,
@@ -55,7 +56,7 @@ fn first_system(desc: &Resolved) -> Result<(System, Option<Host>), MachineError>
             let (host, first) = Host::new(desc, guest, policy)?;
             (first, Some(host))
         }
-        _ => (System::new(&desc.kernel_desc(), Tally::new(&desc.options))?, None),
+        _ => (System::new(&desc.kernel_desc(), Tally::new(&desc.options), Online::new(desc))?, None),
     })
 }
 

@@ -32,6 +32,9 @@ pub enum Invalidate {
         asid: Asid,
         /// The range.
         range: VirtRange,
+        /// The smallest page that changed in it: what an instruction for a single page must step by.
+        #[serde(skip)]
+        stride: PageOrder,
     },
     /// A whole address space, but for its global pages.
     #[serde(rename = "space", serialize_with = "asid")]
@@ -48,7 +51,7 @@ impl Invalidate {
             Self::Page { asid, va, order } => {
                 owner == asid && VirtRange::sized(va.align_down(order), order.bytes()).overlaps(spans)
             }
-            Self::Range { asid, range } => owner == asid && range.overlaps(spans),
+            Self::Range { asid, range, .. } => owner == asid && range.overlaps(spans),
             Self::Asid(asid) => owner == asid,
             Self::All => true,
         }
@@ -118,7 +121,11 @@ impl Flush {
             Owed::Nothing => {}
             Owed::Page => into.push(Invalidate::Page { asid, va, order }),
             Owed::Tables if order > PageOrder::P1G => into.push(Invalidate::Asid(asid)),
-            Owed::Tables => into.push(Invalidate::Range { asid, range: VirtRange::sized(va, order.bytes()) }),
+            Owed::Tables => into.push(Invalidate::Range {
+                asid,
+                range: VirtRange::sized(va, order.bytes()),
+                stride: PageOrder::P4K,
+            }),
         }
     }
 
@@ -142,7 +149,7 @@ mod tests {
             r#"{"flush":"page","asid":3,"va":4096,"size":"4K"}"#
         );
         assert_eq!(
-            told(Invalidate::Range { asid, range: VirtRange::sized(va, 4096) }),
+            told(Invalidate::Range { asid, range: VirtRange::sized(va, 4096), stride: PageOrder::P4K }),
             r#"{"flush":"range","asid":3,"range":{"start":4096,"end":8192}}"#
         );
         assert_eq!(told(Invalidate::Asid(asid)), r#"{"flush":"space","asid":3}"#);

@@ -106,7 +106,7 @@ fn plain(desc: &ArrayDesc) -> ArrayDesc {
 
 fn apply(core: &mut Core, step: &Step) -> Option<Ended> {
     let range = |page: u64, pages: u64| VirtRange::sized(va(page).align_down(P4K), pages << 12);
-    let flush = |page, pages| Invalidate::Range { asid: ASID, range: range(page, pages) };
+    let flush = |page, pages| Invalidate::Range { asid: ASID, range: range(page, pages), stride: PageOrder::P4K };
     match *step {
         Step::Touch { page, access } => return Some(core.access(page, access, &mut NoObserver)),
         Step::Map { page, frame, rights } => {

@@ -111,7 +111,7 @@ fn apply(tlbs: &mut Hierarchy, step: Step, obs: &mut impl Observer) -> Option<Ou
         Step::SetDirty { asid, page } => tlbs.set_dirty(Asid(asid), va(page)),
         Step::Drop { asid, page, pages } => {
             let range = VirtRange::sized(va(page), pages << 12);
-            tlbs.invalidate(&Invalidate::Range { asid: Asid(asid), range }, obs);
+            tlbs.invalidate(&Invalidate::Range { asid: Asid(asid), range, stride: PageOrder::P4K }, obs);
         }
         Step::DropSpace { asid } => {
             tlbs.invalidate(&asid.map_or(Invalidate::All, |asid| Invalidate::Asid(Asid(asid))), obs);

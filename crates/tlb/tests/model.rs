@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Drop(Invalidate::Page { asid: Asid(asid), va: va(page), order })
         }),
         1 => (page.clone(), 0u64..40_000, asid.clone()).prop_map(|(page, bytes, asid)| {
-            Step::Drop(Invalidate::Range { asid: Asid(asid), range: VirtRange::sized(va(page), bytes) })
+            Step::Drop(Invalidate::Range { asid: Asid(asid), range: VirtRange::sized(va(page), bytes), stride: PageOrder::P4K })
         }),
         1 => asid.prop_map(|asid| Step::Drop(Invalidate::Asid(Asid(asid)))),
     ]

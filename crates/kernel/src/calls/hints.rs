@@ -5,7 +5,7 @@ use super::advice::take_hint;
 use crate::kernel::Kernel;
 use crate::manager::Manager;
 use crate::space::hints::SizeHint;
-use crate::{Effects, KernelError};
+use crate::{Effects, KernelError, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pid, VirtRange, show_bytes};
 use mmulab_frames::PhysMem;
 
@@ -31,6 +31,19 @@ impl Kernel {
             self.give_hint(mem, slot, pid, hint, effects);
         }
         Ok(())
+    }
+
+    /// A profiler gives a process the hints of an epoch, the most urgent first, in place of all it had. Each is a
+    /// system call of the profiler's. Hints for a process that has ended are dropped.
+    pub fn rehint(&mut self, mem: &mut PhysMem, pid: Pid, hints: &[(VirtRange, PageOrder)], effects: &mut Effects) {
+        let Some(slot) = self.slot(pid) else { return };
+        let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);
+        space.hints.clear();
+        cx.memory.work.add(WorkKind::Syscall, hints.len() as u64);
+        for &(range, size) in hints {
+            take_hint(manager, space, &mut cx, SizeHint { start: range.start.raw(), end: range.end.raw(), size });
+        }
+        self.collect(effects);
     }
 
     fn check_hint(&self, range: VirtRange, size: PageOrder) -> Result<(), String> {

@@ -178,7 +178,8 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     if is_coala && part.serves.unwrap_or_default() == Served::Hinted && !takes_sizes {
         return wrong(
             "promotion.serves",
-            "waits for hints of page sizes, which nobody gives: set hints.from = \"page-sizes\", or \"all\" here",
+            "waits for hints of page sizes, which nobody gives: set hints.from = \"page-sizes\" or \"leshy\", or \
+             \"all\" here",
         );
     }
     if part.daemon.is_some() && !is_by_daemon {
@@ -262,6 +263,9 @@ fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
             "hints.from",
             "no part goes by page sizes: set at_faults = true, or promotion.by = \"coala-khugepaged\"",
         );
+    }
+    if desc.hints.as_ref().is_some_and(|hints| hints.leshy.is_some() && hints.from != HintSource::Leshy) {
+        return wrong("hints.leshy", "the profiler gives no hints here: set hints.from = \"leshy\", or remove it");
     }
     if let Some(hints) = &desc.hints
         && hints.at_faults

@@ -62,7 +62,11 @@ impl Gather {
                 } else if pages <= ceiling {
                     (
                         WorkKind::FlushRange,
-                        Invalidate::Range { asid, range: VirtRange { start: va, end: VirtAddr::new(end) } },
+                        Invalidate::Range {
+                            asid,
+                            range: VirtRange { start: va, end: VirtAddr::new(end) },
+                            stride: order,
+                        },
                     )
                 } else {
                     (WorkKind::FlushSpace, whole)

@@ -47,6 +47,12 @@ impl SizeHints {
         self.in_order.is_empty()
     }
 
+    /// Forgets all. The numbers of later hints go on from here.
+    pub fn clear(&mut self) {
+        self.in_order.clear();
+        self.by_address.clear();
+    }
+
     /// Adds a hint behind all others; how many others it takes the place of.
     pub fn add(&mut self, hint: SizeHint, guides_faults: bool) -> u64 {
         let mut replaced = 0;

@@ -126,7 +126,7 @@ impl World {
                 Invalidate::Page { asid, va, order } => {
                     tag != asid || vpn.0 < va.vpn().0 || vpn.0 >= va.vpn().0 + order.base_pages()
                 }
-                Invalidate::Range { asid, range } => tag != asid || !range.contains(vpn.addr()),
+                Invalidate::Range { asid, range, .. } => tag != asid || !range.contains(vpn.addr()),
                 Invalidate::Asid(asid) => tag != asid || leaf.global,
                 Invalidate::All => false,
             });

@@ -5,7 +5,7 @@
 //! where counts begin they are noted, and the report subtracts them ([`super::Since`]). Costs by region and by place,
 //! and the counts of processes, begin anew instead. Peaks, and what memory is used for, are of the whole run.
 
-use super::{counts::Counts, host::HostCounts, timing::TimingReport, warps::WarpCounts};
+use super::{counts::Counts, host::HostCounts, shootdown::ShootdownCounts, timing::TimingReport, warps::WarpCounts};
 use mmulab_kernel::{Kernel, KernelCounts, TableCounts};
 use mmulab_tlb::HierarchyCounts;
 use mmulab_walker::{NestedTlbCounts, WalkCounts};
@@ -53,6 +53,8 @@ pub(crate) struct Counted {
     pub walks: WalkCounts,
     pub timing: Option<TimingReport>,
     pub warps: Option<WarpCounts>,
+    /// Where the machine says how flushes reach other CPUs.
+    pub shootdowns: Option<ShootdownCounts>,
     /// By the number of the virtual machine; 0 on the machine itself.
     pub systems: BTreeMap<usize, SystemCounts>,
     pub host: Option<HostCounted>,

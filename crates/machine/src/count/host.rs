@@ -26,12 +26,18 @@ pub(crate) struct HostCounts {
     pub machine_switches: u64,
     /// Times all translations of a virtual machine were dropped, for the host had changed its table.
     pub flushes: u64,
+    /// Instructions broadcast for those, on machines that say how flushes reach other CPUs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shootdown_instructions: u64,
+    /// Interrupts sent for them: one for each other CPU that ran the virtual machine.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shootdown_interrupts: u64,
     /// Cycles of the host's kernel work and of leaving guests.
     pub cycles: u64,
 }
 
 /// Leaves a counter out of results of machines that do not have what it counts.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

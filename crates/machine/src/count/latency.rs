@@ -9,6 +9,9 @@ use mmulab_addr::PageOrder;
 use mmulab_kernel::{Effects, Fault, FaultKind, Name, WorkKind};
 use std::collections::BTreeMap;
 
+/// The name of what flushes took to reach other CPUs, beside the names of prices.
+const SHOOTDOWN: &str = "shootdown";
+
 /// Faults of one kind that mapped one size.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -20,7 +23,7 @@ pub struct Faults {
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { times: BTreeMap::new(), parts: vec![0.0; WorkKind::ALL.len() + ALLOCATOR_COSTS.len()] }
+        Self { times: BTreeMap::new(), parts: vec![0.0; WorkKind::ALL.len() + ALLOCATOR_COSTS.len() + 1] }
     }
 }
 
@@ -32,7 +35,7 @@ impl Faults {
 
     /// Cycles of all of them, by the name of the price, for what cost anything.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let names = WorkKind::ALL.iter().map(|kind| kind.name()).chain(ALLOCATOR_COSTS);
+        let names = WorkKind::ALL.iter().map(|kind| kind.name()).chain(ALLOCATOR_COSTS).chain([SHOOTDOWN]);
         names.zip(self.parts.iter().copied()).filter(|&(_, cycles)| cycles > 0.0)
     }
 
@@ -56,16 +59,19 @@ pub struct FaultLatency {
 }
 
 impl FaultLatency {
-    /// Counts a fault that the kernel served with this work.
+    /// Counts a fault that the kernel served with this work; its flushes took `reach` cycles to reach all CPUs.
     #[inline(never)]
-    pub fn add(&mut self, fault: &Fault, effects: &Effects, costs: &CostsDesc) {
+    pub fn add(&mut self, fault: &Fault, effects: &Effects, costs: &CostsDesc, reach: f64) {
         let faults = self.rows.entry((fault.kind, fault.order)).or_default();
         for work in &effects.work {
             faults.parts[work.kind.index()] += costs.cycles(work.kind) * work.count as f64;
         }
         let (_, steps) = faults.parts.split_at_mut(WorkKind::ALL.len());
         steps.iter_mut().zip(costs.allocator(&effects.allocator)).for_each(|(sum, cycles)| *sum += cycles);
-        *faults.times.entry(costs.of(effects).round() as u64).or_default() += 1;
+        if let Some(last) = faults.parts.last_mut() {
+            *last += reach;
+        }
+        *faults.times.entry((costs.of(effects) + reach).round() as u64).or_default() += 1;
     }
 
     /// All, by kind and then by size.
@@ -86,7 +92,7 @@ mod tests {
         effects.work.push(Work { kind: WorkKind::ZeroBytes, count: bytes });
         effects.allocator.splits = 2;
         let fault = Fault { kind, order, stack_growth: false, read_pages: 0, around_pages: 0 };
-        into.add(&fault, &effects, &costs);
+        into.add(&fault, &effects, &costs, 0.0);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct ProcessCounts {
     pub instructions: u64,
     /// References that it made.
     pub references: u64,
+    /// Cycles that its CPUs were at work for it, without the kernel's.
+    pub cycles: u64,
     /// Cycles of kernel work while it acted, those of daemons that woke then included.
     pub kernel_cycles: f64,
     /// Cycles of what lies below its kernel, while it acted.
@@ -32,6 +34,7 @@ impl Processes {
         let sum = self.closed.entry(self.acting).or_default();
         sum.instructions += now.instructions - self.since.instructions;
         sum.references += now.references - self.since.references;
+        sum.cycles += now.cycles - self.since.cycles;
         sum.kernel_cycles += now.kernel_cycles - self.since.kernel_cycles;
         sum.below_cycles += now.below_cycles - self.since.below_cycles;
         self.since = *now;
@@ -54,6 +57,7 @@ impl Processes {
         for (_, counts) in self.closed.iter().filter(|((system, pid), _)| of(*system, *pid)) {
             sum.instructions += counts.instructions;
             sum.references += counts.references;
+            sum.cycles += counts.cycles;
             sum.kernel_cycles += counts.kernel_cycles;
             sum.below_cycles += counts.below_cycles;
         }
@@ -67,8 +71,13 @@ mod tests {
 
     #[test]
     fn a_process_has_what_the_counters_rose_by_while_it_acted() {
-        let at =
-            |n: u64| ProcessCounts { instructions: n, references: 2 * n, kernel_cycles: n as f64, below_cycles: 0.0 };
+        let at = |n: u64| ProcessCounts {
+            instructions: n,
+            references: 2 * n,
+            cycles: 3 * n,
+            kernel_cycles: n as f64,
+            below_cycles: 0.0,
+        };
         let mut processes = Processes::default();
         processes.open(0, Pid(1), &at(0));
         processes.close(&at(5));

@@ -4,6 +4,7 @@ use super::{
     counted::{Counted, HostCounted, SystemCounts},
     counts::Counts,
     host::HostCounts,
+    shootdown::ShootdownCounts,
     timing::TimingReport,
     warps::WarpCounts,
 };
@@ -94,12 +95,13 @@ since! {
         l2_hit_stalls walk_stalls data_cycles,
     WarpCounts: instructions lanes lookups port_stalls joined,
     HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told hints_told machine_switches flushes
-        cycles,
+        shootdown_instructions shootdown_interrupts cycles,
+    ShootdownCounts: flushes instructions interrupts cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
     TimingReport: cycles instructions mispredicted unknown_instructions stack; sampled,
     KernelCounts: faults huge_faults refusals errors events work invalidations,
     SystemCounts: kernel tables,
     HostCounted: counts system nested_tlb walks reads,
-    Counted: own instructions base_cycles walk_queued walk_pending walk_active finished tlb walks timing warps systems
-        host,
+    Counted: own instructions base_cycles walk_queued walk_pending walk_active finished tlb walks timing warps
+        shootdowns systems host,
 }

@@ -35,6 +35,12 @@ pub(super) fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
         ));
     }
     perf_events(machine)?;
+    if let Some(shootdown) = &machine.shootdown {
+        if machine.gpu.is_some() {
+            return bad("shootdown: flushes of shader cores are not modelled: leave out [shootdown], or [gpu]".into());
+        }
+        shootdown.check().or_else(bad)?;
+    }
     if machine.guest.is_some() {
         let shared = machine.walker.shared || machine.tlb.iter().any(|array| array.shared);
         if machine.gpu.is_some() || shared {

@@ -6,6 +6,7 @@ use super::{
     gpu::GpuDesc,
     guest::{Mode, VirtualDesc},
     perf::PerfDesc,
+    shootdown::ShootdownDesc,
 };
 use mmulab_addr::Side;
 use mmulab_energy::EnergyDesc;
@@ -54,6 +55,9 @@ pub struct MachineDesc {
     /// What kernel work costs.
     #[serde(default)]
     pub costs: CostsDesc,
+    /// How flushes reach the TLBs of other CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shootdown: Option<ShootdownDesc>,
     /// The energy of its structures, where it is known better than the model has it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub energy: EnergyDesc,

@@ -12,6 +12,7 @@ mod perf;
 mod resolve;
 mod sample;
 mod sampling;
+mod shootdown;
 mod timing;
 
 pub use self::core::CoreDesc;
@@ -26,3 +27,4 @@ pub use perf::{Counted, EventDesc, PerfDesc};
 pub use resolve::{HOST_POLICY, Names, Resolved, policy, resolve};
 pub use sample::Sample;
 pub use sampling::Sampling;
+pub use shootdown::{Reach, ShootdownDesc};

@@ -11,11 +11,11 @@ use super::{
     assumption::{Assumption, gather, value_of},
     check::{check, walk_caches},
     machine::MachineDesc,
-    options::Options,
+    options::{Check, Options},
     timing,
 };
 use mmulab_describe::{self as read, DescribeError};
-use mmulab_kernel::{KernelDesc, PolicyDesc};
+use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc, PolicyKind};
 use mmulab_tlb::Coalescing;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub fn resolve(
     read::within::<Options>(&value_of(options))
         .map_err(|wrong| DescribeError::Malformed { place: "options of the run".into(), message: wrong.to_string() })?;
     let mut machine: MachineDesc = file("machine", names.machine, machine_dirs, &for_machine)?;
-    let policy: PolicyDesc = file("policy", names.policy, policy_dirs, &for_policy)?;
+    let mut policy: PolicyDesc = file("policy", names.policy, policy_dirs, &for_policy)?;
     if machine.guest.is_none() && (names.host_policy.is_some() || !for_host.is_empty() || !options.vms.is_empty()) {
         return Err(DescribeError::Impossible {
             name: machine.name,
@@ -101,10 +101,28 @@ pub fn resolve(
                     .into(),
         });
     }
-    let host_policy: Option<PolicyDesc> = match machine.guest {
+    let mut host_policy: Option<PolicyDesc> = match machine.guest {
         Some(_) => Some(file("policy", names.host_policy.unwrap_or(HOST_POLICY), policy_dirs, &for_host)?),
         None => None,
     };
+    let profiles = |policy: &PolicyDesc| policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
+    if host_policy.as_ref().is_some_and(profiles) {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message:
+                "host_policy: hints.from is \"leshy\", and what it samples are addresses of the guests' programs, \
+                      which the host cannot use: give that policy to the guests"
+                    .into(),
+        });
+    }
+    if profiles(&policy) && options.check != Check::None {
+        return Err(DescribeError::Impossible {
+            name: machine.name,
+            message: "check: with hints.from = \"leshy\" page sizes follow TLB misses, of which the twin without \
+                      coalescing has others: give hints from a file (hints.from = \"page-sizes\"), or leave out --check"
+                .into(),
+        });
+    }
     if let Some(cpi) = options.base_cpi {
         machine.core.base_cpi = cpi;
         machine.core.assumed.remove("base_cpi");
@@ -115,6 +133,15 @@ pub fn resolve(
         machine.guest.iter_mut().for_each(|guest| guest.memory.seed = seed);
     }
     check(&machine)?;
+    if let Some(ceiling) = machine.shootdown.as_ref().and_then(|shootdown| shootdown.flush_ceiling) {
+        let is_free = |prefix: &str| !set.iter().any(|s| s.starts_with(&format!("{prefix}linux.flush_ceiling")));
+        let kernels = [(Some(&mut policy), "policy."), (host_policy.as_mut(), "host_policy.")];
+        for (kernel, prefix) in kernels {
+            if let Some(kernel) = kernel.filter(|kernel| kernel.kind != PolicyKind::Freebsd && is_free(prefix)) {
+                kernel.linux.flush_ceiling = ceiling;
+            }
+        }
+    }
     timing::check(&machine, options)?;
     let impossible = |key: &str, message| DescribeError::Impossible {
         name: machine.name.clone(),

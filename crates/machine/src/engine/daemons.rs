@@ -1,7 +1,7 @@
-//! Daemons of the kernels: they wake by simulated time.
+//! Daemons of the kernels, and the profiler of page sizes: they wake by simulated time.
 
 use super::{below::Below, execution::Execution, parts::Engine};
-use crate::{ended::Ended, observe::Observe};
+use crate::{ended::Ended, observe::Observe, system::System};
 
 impl<B: Below, X: Execution> Engine<B, X> {
     /// Simulated nanoseconds since the start: the clock of the acting CPU, and the kernels' work so far.
@@ -25,9 +25,20 @@ impl<B: Below, X: Execution> Engine<B, X> {
             return Ok(());
         }
         let result = state.system.kernel.run_daemons(&mut state.system.mem, now_ns, &mut state.effects);
-        let delivered = self.deliver_effects(obs);
+        let delivered = self.deliver_daemons(obs);
         self.load_context();
         result.map_err(|e| Ended::Kernel(e.to_string()))?;
         delivered
+    }
+
+    /// The profiler's epoch is over: it gives the kernel the page sizes that it selected.
+    #[cold]
+    pub(super) fn end_epoch<O: Observe>(&mut self, now_ns: u64, obs: &mut O) -> Result<(), Ended> {
+        let state = &mut self.state;
+        let System { kernel, mem, leshy, .. } = &mut state.system;
+        for (pid, hints) in leshy.as_mut().map(|leshy| leshy.end_epoch(now_ns)).unwrap_or_default() {
+            kernel.rehint(mem, pid, &hints, &mut state.effects);
+        }
+        self.deliver_daemons(obs)
     }
 }

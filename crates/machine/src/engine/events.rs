@@ -80,7 +80,10 @@ impl<B: Below, X: Execution> Engine<B, X> {
         }
         let state = &mut self.state;
         let result = state.system.kernel.event(&mut state.system.mem, state.acting.actor, event, &mut state.effects);
-        let delivered = self.deliver_effects(obs);
+        let delivered = match event {
+            Event::Tick => self.deliver_daemons(obs),
+            _ => self.deliver_effects(obs),
+        };
         self.load_context();
         if self.state.control.stop.is_asked() {
             // The event may be half obeyed.

@@ -1,6 +1,6 @@
 //! Page faults of the programs, served by their kernel.
 
-use super::{below::Below, execution::Execution, parts::Engine, slow_path::Pending, state::State};
+use super::{below::Below, execution::Execution, parts::Engine, reach::Asker, slow_path::Pending};
 use crate::{
     describe::Unmapped,
     ended::Ended,
@@ -27,7 +27,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let (va, access, actor) = (p.va, p.access, self.state.acting.actor);
         let state = &mut self.state;
         let mut served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-        state.time_fault(&served);
+        self.time_fault(&served);
         self.deliver_effects(obs)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.state.control.unmapped == Unmapped::Map {
             let state = &mut self.state;
@@ -36,7 +36,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             made.map_err(|e| Ended::Kernel(e.to_string()))?;
             let state = &mut self.state;
             served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-            state.time_fault(&served);
+            self.time_fault(&served);
             self.deliver_effects(obs)?;
         }
         let error = match served {
@@ -62,14 +62,16 @@ impl<B: Below, X: Execution> Engine<B, X> {
             Unmapped::Auto | Unmapped::Fault | Unmapped::Map => Ok(false),
         }
     }
-}
 
-impl State {
     /// Counts how long a fault took, where that is asked for: before its effects are delivered.
     #[inline]
     fn time_fault(&mut self, served: &Result<Fault, FaultError>) {
-        if let (Some(latency), Ok(fault)) = (&mut self.account.latency, served) {
-            latency.add(fault, &self.effects, &self.desc.machine.costs);
+        if self.state.account.latency.is_some() {
+            let reach = self.shootdown(Asker::Cpu(self.state.acting.cpu())).cycles;
+            let state = &mut self.state;
+            if let (Some(latency), Ok(fault)) = (&mut state.account.latency, served) {
+                latency.add(fault, &state.effects, &state.desc.machine.costs, reach);
+            }
         }
     }
 }

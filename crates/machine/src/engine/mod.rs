@@ -20,6 +20,7 @@ mod events;
 mod execution;
 mod fault;
 mod parts;
+mod reach;
 mod resume;
 mod run;
 mod shootdown;
@@ -32,6 +33,7 @@ pub(crate) use {
     below::{AHEAD, Bare, Below, WalkResult},
     execution::{Execution, Miss, Slot, WalkTime},
     parts::Engine,
+    reach::{Asker, Shootdown},
     state::{Build, Hardware, State},
     windowed::Windowed,
 };

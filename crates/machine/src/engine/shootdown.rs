@@ -4,7 +4,8 @@ use super::{
     below::Below,
     execution::Execution,
     parts::Engine,
-    state::{Hardware, State, walk_context},
+    reach::{Asker, Shootdown},
+    state::{Account, Hardware, State, walk_context},
 };
 use crate::{ended::Ended, observe::Observe};
 use mmulab_pagetable::Invalidate;
@@ -13,7 +14,19 @@ impl<B: Below, X: Execution> Engine<B, X> {
     /// Delivers what the kernel asked for: its invalidations to the CPUs, its work to the clock of kernel time, and the
     /// rest to what lies below.
     pub(super) fn deliver_effects<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
+        let asker = Asker::Cpu(self.state.acting.cpu());
+        self.deliver_effects_of(asker, obs)
+    }
+
+    /// The same for effects of a daemon.
+    pub(super) fn deliver_daemons<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
+        self.deliver_effects_of(Asker::Daemon, obs)
+    }
+
+    fn deliver_effects_of<O: Observe>(&mut self, asker: Asker, obs: &mut O) -> Result<(), Ended> {
         if !self.state.effects.invalidations.is_empty() {
+            let took = self.shootdown(asker);
+            self.state.account.take_shootdown(&took);
             self.deliver_invalidations(obs);
         }
         let state = &mut self.state;
@@ -28,6 +41,19 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let done = self.below.kernel_worked(state, obs);
         state.effects.clear();
         done
+    }
+
+    /// What it takes until the invalidations have reached all CPUs.
+    pub(super) fn shootdown(&self, asker: Asker) -> Shootdown {
+        let State { effects, hardware, desc, .. } = &self.state;
+        let mut took = Shootdown::default();
+        if !effects.local {
+            for what in &effects.invalidations {
+                let each = |tagged: &mut dyn FnMut(&Invalidate)| self.below.each_tagged(what, tagged);
+                took.add(&desc.machine, &hardware.cpus, asker, what, each);
+            }
+        }
+        took
     }
 
     /// Delivers the kernel's invalidations to the TLBs and walk caches of the CPUs.
@@ -58,6 +84,19 @@ impl<B: Below, X: Execution> Engine<B, X> {
             cx.asid = self.below.tag(cx.asid);
         }
         self.state.cpu().context = cx;
+    }
+}
+
+impl Account {
+    /// Counts a shootdown of the programs' kernel, and charges it.
+    pub fn take_shootdown(&mut self, took: &Shootdown) {
+        let all = &mut self.shootdown;
+        all.counts.flushes += took.counts.flushes;
+        all.counts.instructions += took.counts.instructions;
+        all.counts.interrupts += took.counts.interrupts;
+        all.cycles += took.cycles;
+        all.counts.cycles = all.cycles as u64;
+        self.kernel_cycles += took.cycles;
     }
 }
 

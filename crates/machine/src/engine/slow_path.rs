@@ -60,8 +60,8 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let pid = self.state.acting.actor.pid;
         if p.cost != Cost::default() {
             self.state.charge(pid, va, p.cost);
-            if p.cost.walks > 0 && self.state.system.tally.is_sampling() {
-                self.sample(&p);
+            if p.cost.walks > 0 && (self.state.system.tally.is_sampling() || self.state.system.leshy.is_some()) {
+                self.sample(&p, obs)?;
             }
         }
         if let Some(watch) = obs.watch() {
@@ -76,16 +76,22 @@ impl<B: Below, X: Execution> Engine<B, X> {
 
     /// A reference that walked, in a run whose walks are sampled.
     #[cold]
-    fn sample(&mut self, p: &Pending<X::Time>) {
+    fn sample<O: Observe>(&mut self, p: &Pending<X::Time>, obs: &mut O) -> Result<(), Ended> {
         let now_ns = self.now_ns();
         let state = &mut self.state;
         let pid = state.acting.actor.pid;
-        let System { kernel, tally, .. } = &mut state.system;
-        let Some(sampler) = tally.sampler_mut() else { return };
+        let System { kernel, tally, leshy, .. } = &mut state.system;
         let region = kernel.region_at(pid, p.va);
-        let cycles = sampler.take(&Walked { pid, region, va: p.va, cost: p.cost, size: p.seen.size, now_ns });
+        let seen = Walked { pid, region, va: p.va, cost: p.cost, size: p.seen.size, now_ns };
+        let mut cycles = tally.sampler_mut().map_or(0.0, |sampler| sampler.take(&seen));
+        let mut is_due = false;
+        if let Some(leshy) = leshy {
+            cycles += leshy.take(&seen);
+            is_due = leshy.is_due(now_ns);
+        }
         state.account.kernel_cycles += cycles;
         state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
+        if is_due { self.end_epoch(now_ns, obs) } else { Ok(()) }
     }
 
     /// Follows an outcome to its end: a hit, a dirty bit to set, a walk, faults and the walks after them.

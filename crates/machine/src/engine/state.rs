@@ -1,5 +1,6 @@
 //! The state of a machine, whatever its kind: kernel and memory, CPUs and caches, who acts, what was counted.
 
+use super::reach::Shootdown;
 use crate::{
     count::{Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally},
     cpu::{Clock, Cpu},
@@ -68,6 +69,8 @@ pub(crate) struct Account {
     pub processes: Processes,
     /// Cycles of kernel work, with fractions.
     pub kernel_cycles: f64,
+    /// What flushes took to reach the TLBs of all CPUs.
+    pub shootdown: Shootdown,
     /// References seen.
     pub references: u64,
     /// The times of page faults, where they are asked for.
@@ -173,6 +176,7 @@ impl State {
         ProcessCounts {
             instructions: self.cpu().instructions,
             references: self.account.references,
+            cycles: self.cpu().now(),
             kernel_cycles: self.account.kernel_cycles,
             below_cycles: below as f64,
         }
@@ -183,6 +187,7 @@ impl State {
         let cpus = &mut self.hardware.cpus;
         let mut all = Counted {
             own: self.account.counts,
+            shootdowns: self.desc.machine.shootdown.as_ref().map(|_| self.account.shootdown.counts),
             tlb: HierarchyCounts::of(&mut cpus.iter_mut().map(|cpu| &mut cpu.tlbs).collect::<Vec<_>>()),
             ..Counted::default()
         };

@@ -33,7 +33,7 @@ pub(super) struct MemberReport {
 /// Modelled cycles of a member.
 #[derive(Debug, Serialize, JsonSchema)]
 struct MemberCycles {
-    /// Instructions at the base CPI.
+    /// Instructions at the base CPI; of cores in time, all cycles but those of translation.
     base: u64,
     /// Stalls for translation.
     translation: u64,
@@ -65,7 +65,12 @@ fn of(machine: &Machine, member: &Member) -> MemberReport {
             }
         }
     }
-    let base = (had.instructions as f64 * machine.desc().machine.core.base_cpi) as u64;
+    // A core in time has a clock of its own, which the stalls are part of.
+    let desc = machine.desc();
+    let base = match desc.options.timing {
+        true => had.cycles.saturating_sub(cost.stall_cycles),
+        false => (had.instructions as f64 * desc.machine.core.base_cpi) as u64,
+    };
     let (kernel, host) = (had.kernel_cycles as u64, had.below_cycles as u64);
     MemberReport {
         name: member.name.clone(),

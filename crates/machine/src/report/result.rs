@@ -12,7 +12,7 @@ use super::{
     regions::{ProgramReport, RegionReport, programs, regions},
 };
 use crate::{
-    count::{Cost, Counted, Place, Tally, TimingReport, WarpCounts},
+    count::{Cost, Counted, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
     describe::{Assumption, Resolved},
     ended::{Ended, EndedReport},
     machine::Machine,
@@ -125,6 +125,9 @@ struct AllCounts {
     /// On shader cores: what warps did.
     #[serde(skip_serializing_if = "Option::is_none")]
     warps: Option<WarpCounts>,
+    /// Where the machine says how: what flushes took to reach the TLBs of all CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shootdowns: Option<ShootdownCounts>,
     /// What the kernel did.
     kernel: KernelCounts,
     /// What memory is used for at the end of the run.
@@ -259,6 +262,7 @@ pub fn report(
             segfaults: BTreeMap::from([("unmapped", own.unmapped), ("forbidden", own.forbidden)]),
             space_switches: own.space_switches,
             warps: *warps,
+            shootdowns: counted.shootdowns,
             memory: memory(machine, &kernel.tables, touched),
             kernel: kernel.kernel,
             host: host::report(machine, &counted),

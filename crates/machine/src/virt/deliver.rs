@@ -1,7 +1,11 @@
 //! What the host's kernel asks for: invalidations of all that was made with its tables, and cycles for its work.
 
 use super::host::Host;
-use crate::{ended::Ended, engine::State, observe::Observe};
+use crate::{
+    ended::Ended,
+    engine::{Asker, Shootdown, State},
+    observe::Observe,
+};
 use mmulab_kernel::{HintedBlock, Stored};
 use mmulab_pagetable::Invalidate;
 
@@ -10,9 +14,16 @@ impl Host {
     pub(super) fn deliver_effects<O: Observe>(&mut self, state: &mut State, obs: &mut O) {
         if !self.effects.invalidations.is_empty() {
             self.counts.flushes += 1;
+            let mut took = Shootdown::default();
             for tag in self.stale_tags() {
+                let what = Invalidate::Asid(tag);
+                let (machine, cpus) = (&state.desc.machine, &state.hardware.cpus);
+                took.add(machine, cpus, Asker::Cpu(state.acting.cpu()), &what, |each| each(&what));
                 state.hardware.invalidate(&Invalidate::Asid(tag), obs);
             }
+            self.counts.shootdown_instructions += took.counts.instructions;
+            self.counts.shootdown_interrupts += took.counts.interrupts;
+            self.cycles += took.cycles;
         }
         for what in self.take_shadow_stale() {
             state.hardware.invalidate(&what, obs);

@@ -10,6 +10,7 @@ use crate::{
     count::{HostCounts, Tally},
     describe::{Mode, Resolved, VirtualDesc},
     ended::{Ended, MachineError},
+    leshy::Online,
     system::System,
 };
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, PhysAddr, Pid, Prot, Tid, VirtAddr};
@@ -76,7 +77,7 @@ impl Host {
             cpus: machine.core.cpus(),
             asid_bits: u16::BITS as u8,
         };
-        let system = System::new(&of_host, Tally::default()).map_err(MachineError::Host)?;
+        let system = System::new(&of_host, Tally::default(), None).map_err(MachineError::Host)?;
         let hash_cycles = machine.walker.hash_cycles;
         let caches = NestedDesc { caches: &guest.cache, hash_cycles, tlb: guest.nested_tlb.as_ref() };
         let mut host = Self {
@@ -108,7 +109,8 @@ impl Host {
             };
             // Guests of one description differ in what is placed at random.
             of_guest.memory.seed = of_guest.memory.seed.wrapping_add(vm as u64);
-            let mut parked = System::new(&of_guest, Tally::new(&desc.options)).map_err(MachineError::Guest)?;
+            let mut parked =
+                System::new(&of_guest, Tally::new(&desc.options), Online::new(desc)).map_err(MachineError::Guest)?;
             parked.kernel.tell_touched();
             let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
             let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
@@ -393,8 +395,8 @@ impl Host {
             Invalidate::Page { asid, va, order } => {
                 each(&Invalidate::Page { asid: self.tags.of(self.at, asid), va, order });
             }
-            Invalidate::Range { asid, range } => {
-                each(&Invalidate::Range { asid: self.tags.of(self.at, asid), range });
+            Invalidate::Range { asid, range, stride } => {
+                each(&Invalidate::Range { asid: self.tags.of(self.at, asid), range, stride });
             }
             Invalidate::Asid(asid) => each(&Invalidate::Asid(self.tags.of(self.at, asid))),
             // Combined translations are never global: those of every address space are dropped.

@@ -25,7 +25,7 @@ impl Hierarchy {
                         obs.invalidated(index, e)
                     });
                 }
-                Invalidate::Range { asid, range } => {
+                Invalidate::Range { asid, range, .. } => {
                     let VirtRange { start, .. } = range;
                     let pages = (range.bytes() + start.offset_in(PageOrder::P4K)).div_ceil(mmulab_addr::BASE_BYTES);
                     if pages != 0 {

@@ -130,7 +130,7 @@ impl Core {
     /// Flushes the `pages` base pages from `page`.
     pub fn flush(&mut self, page: u64, pages: u64) {
         let range = VirtRange::sized(VirtAddr::new(page << 12), pages << 12);
-        self.tlbs.invalidate(&Invalidate::Range { asid: ASID, range }, &mut NoObserver);
+        self.tlbs.invalidate(&Invalidate::Range { asid: ASID, range, stride: PageOrder::P4K }, &mut NoObserver);
     }
 
     /// Proves that no entry says what the table does not.

@@ -299,7 +299,7 @@ impl Naive {
             Invalidate::Page { asid, va, order } => {
                 self.drop(|_, h| ours(h, asid) && meets(&h.entry, va.vpn().align_down(order).0, order.base_pages()))
             }
-            Invalidate::Range { asid, range } => {
+            Invalidate::Range { asid, range, .. } => {
                 let first = range.start.vpn().0;
                 let pages = range.end.raw().div_ceil(4096) - first;
                 self.drop(|_, h| ours(h, asid) && range.bytes() > 0 && meets(&h.entry, first, pages));

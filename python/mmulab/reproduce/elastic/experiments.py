@@ -1,6 +1,6 @@
 """The experiments of paper 3, as commands."""
 
-from mmulab.reproduce.elastic import fault_latency, plots, systems
+from mmulab.reproduce.elastic import fault_latency, mixes, plots, samplers, sizes, systems
 from mmulab.reproduce.shared.cells import Figures
 from mmulab.reproduce.shared.experiment import FRESH, PLOTS, TABLES, Experiment, Findings, Session, tabled
 
@@ -34,16 +34,66 @@ def _cycles(figures: Figures) -> str:
 
 def _systems(plan: systems.Plan, session: Session) -> Findings:
     outcome = systems.run(plan, session.store(_cycles))
-    return tabled("elastic-systems", outcome.tables(), outcome.data(), outcome.complete)
+    return tabled(f"elastic-{outcome.prefix}systems", outcome.tables(), outcome.data(), outcome.complete)
 
 
 SYSTEMS = Experiment(
     "elastic-systems",
     "THP, mTHP, HawkEye and Elastic Translations part by part: time, TLB misses, translation sizes",
-    "paper 3, Figures 8, 9, 11 and 12",
+    "paper 3, Figures 8 to 12",
     systems.Plan,
     _systems,
     "running systems",
     fresh=FRESH,
+    page=TABLES,
+)
+
+
+def _sizes(plan: sizes.Plan, session: Session) -> Findings:
+    outcome = sizes.run(plan, session.store(_cycles))
+    return tabled("elastic-sizes", outcome.tables(), outcome.data(), outcome.complete)
+
+
+SIZES = Experiment(
+    "elastic-sizes",
+    "64K, 2M, 32M and 1G pages from pools against 4K, natively and in virtual machines",
+    "paper 3, Figure 2",
+    sizes.Plan,
+    _sizes,
+    "running page sizes",
+    fresh=FRESH,
+    page=TABLES,
+)
+
+
+def _samplers(plan: samplers.Plan, session: Session) -> Findings:
+    outcome = samplers.run(plan, session.store(_cycles))
+    return tabled("elastic-sampling", outcome.tables(), outcome.data(), outcome.complete)
+
+
+SAMPLING = Experiment(
+    "elastic-sampling",
+    "page sizes selected of TLB misses, of accessed bits, and while the program runs",
+    "paper 3, Figure 13",
+    samplers.Plan,
+    _samplers,
+    "running with hints",
+    fresh=FRESH,
+    page=TABLES,
+)
+
+
+def _mixes(plan: mixes.Plan, session: Session) -> Findings:
+    outcome = mixes.run(plan, session.store(_cycles))
+    return tabled("elastic-mixes", outcome.tables(), outcome.data(), outcome.complete)
+
+
+MIXES = Experiment(
+    "elastic-mixes",
+    "three mixes of programs that run at once: what each gains by THP and Elastic Translations",
+    "paper 3, Figure 14",
+    mixes.Plan,
+    _mixes,
+    "running mixes",
     page=TABLES,
 )

@@ -1,5 +1,5 @@
 """The systems that paper 3 compares, on one machine: time, TLB misses and translation sizes of each program under each
-(Figures 8, 9, 11 and 12), on fresh and on fragmented memory.
+(Figures 8, 9, 11 and 12), on fresh and on fragmented memory; and in a virtual machine (Figure 10).
 
 Time is a core's in time, between two bounds of dependence (`shared.bounds`). Runs are short beside the paper's, so that
 daemons must be faster: their sleeps are divided by `FASTER`.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
@@ -18,12 +18,15 @@ from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
 from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
-from mmulab.reproduce.shared.kinds import Among, Wholes
+from mmulab.reproduce.shared.kinds import Among, Flag, Wholes
 from mmulab.units import show_bytes
 
 BASE = "4K"
 # Daemons sleep so much shorter: a run lasts a fraction of a second where the paper's last minutes.
 FASTER = 10_000
+# An epoch of Leshy online in microseconds. A ten-thousandth of an epoch has fewer misses than one of 1024 samples of a
+# whole one: so every miss is a sample.
+EPOCH_US = 5_000_000
 # How long khugepaged sleeps after a scan, and after one that found no block (mm/khugepaged.c), in milliseconds.
 SLEEPS_MS = {"scan_sleep_ms": 10_000, "alloc_sleep_ms": 60_000}
 # Of the misses, what the selected sizes are to cover, in 1/100000, and percent of the TLB's entries that they may use.
@@ -48,25 +51,53 @@ class System:
     sets: tuple[str, ...] = ()
     # Whether it is given the sizes that Leshy selects for the program.
     hinted: bool = False
+    # The policy of the host below virtual machines; None if the system is not run in such.
+    host: str | None = None
+    host_sets: tuple[str, ...] = ()
 
 
-def _daemon(section: str) -> tuple[str, ...]:
+def _daemon(section: str, of: str = "policy") -> tuple[str, ...]:
     """The daemon of a policy's section, faster."""
-    return tuple(f"policy.{section}.{key}={ms // FASTER}" for key, ms in SLEEPS_MS.items())
+    return tuple(f"{of}.{section}.{key}={ms // FASTER}" for key, ms in SLEEPS_MS.items())
 
 
 _PROMOTION = _daemon("promotion.daemon")
+# Leshy online, faster.
+ONLINE = tuple(f"policy.hints.leshy.{key}" for key in (f"epoch_us={EPOCH_US // FASTER}", "period=1", "jitter=false"))
+# Elastic Translations below virtual machines: without hints, for samples are the guests' addresses. Its daemon scans.
+_HOST = ("host_policy.promotion.serves=all", "host_policy.hints.from=none", *_daemon("promotion.daemon", "host_policy"))
 SYSTEMS = (
-    System(BASE, "linux-4k"),
-    System("THP", "linux-thp-khugepaged", _daemon("thp.khugepaged")),
+    System(BASE, "linux-4k", host="linux-4k"),
+    System(
+        "THP",
+        "linux-thp-khugepaged",
+        _daemon("thp.khugepaged"),
+        host="linux-thp-khugepaged",
+        host_sets=_daemon("thp.khugepaged", "host_policy"),
+    ),
     System("mTHP", "linux-mthp"),
-    System("HawkEye", "hawkeye", _PROMOTION),
-    System("CoalaPaging", "coalapaging-bit"),
-    System("+CoalaKhugepaged", "elastic", (*_PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none")),
-    System("+Leshy, online", "elastic", _PROMOTION, hinted=True),
-    System("+Leshy, offline", "elastic-offline", _PROMOTION, hinted=True),
+    System("HawkEye", "hawkeye", _PROMOTION, host="hawkeye", host_sets=_daemon("promotion.daemon", "host_policy")),
+    System("CoalaPaging", "coalapaging-bit", host="coalapaging-bit"),
+    System(
+        "+CoalaKhugepaged",
+        "elastic",
+        (*_PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none"),
+        host="elastic",
+        host_sets=_HOST,
+    ),
+    System("+Leshy, online", "elastic-online", (*_PROMOTION, *ONLINE), host="elastic", host_sets=_HOST),
+    System("+offline hints, daemon", "elastic", _PROMOTION, hinted=True),
+    System("+offline hints, faults", "elastic-offline", _PROMOTION, hinted=True, host="elastic", host_sets=_HOST),
 )
 NAMES = {system.name: system for system in SYSTEMS}
+# The virtual machine: as the native one. What no source states of the N1's second stage is as its first.
+GUEST = (
+    "virtual.memory.size=64G",
+    "virtual.memory.max_order=13",
+    "virtual.table.kind=armv8-4k",
+    "virtual.table.levels=4",
+    "virtual.cache=[{name='stage-2 walk cache',levels=[2,3,4],entries=64,ways=4,replacement='lru',hit_cycles=1}]",
+)
 # The mark of fresh memory among levels of fragmentation.
 FRESH = 0
 
@@ -76,6 +107,9 @@ class Plan:
     """The systems of paper 3 beside each other (Figures 8, 9, 11 and 12): 4K, THP, mTHP, HawkEye, and Elastic
     Translations part by part. For each program: time against 4K by a core in time, misses of the second-level TLB, and
     the sizes that memory is translated by. Hints are Leshy's, of a profile of the same program under 4K.
+
+    --virtualised runs each program in a virtual machine (Figure 10): guest and host have the same policy, but for
+    hints, which only the guest has.
 
     --fragmented 50,99 fragments memory as the paper's tool does, as far as what is free is what the program takes. DIR
     gets elastic-systems.json and .md.
@@ -89,6 +123,7 @@ class Plan:
     fragmented: tuple[int, ...] = declare.option(
         (FRESH,), Wholes(99), "Shares of free memory, in percent, that pages of 2M cannot use.", shown=True
     )
+    virtualised: bool = declare.option(False, Flag(), "In a virtual machine, on fresh memory, without mTHP.")
     quick: bool = declare.quick()
     sets: tuple[str, ...] = declare.sets()
     options: engine.Options = declare.engine_options()
@@ -138,17 +173,23 @@ class Outcome:
 
     rows: list[Row]
     complete: bool = True
+    # What the tables' names begin with on a page.
+    prefix: str = ""
 
     def data(self) -> dict[str, Any]:
         """As JSON."""
-        return {"experiment": "elastic-systems", "complete": self.complete, "rows": [row.data() for row in self.rows]}
+        return {
+            "experiment": f"elastic-{self.prefix}systems",
+            "complete": self.complete,
+            "rows": [row.data() for row in self.rows],
+        }
 
     def tables(self) -> dict[str, str]:
         """As Markdown, by their names on a page."""
         return {
-            "time": self._grid(lambda row: between(row.speedups)),
-            "misses": self._grid(lambda row: f"{row.misses:.1%}"),
-            "sizes": self._grid(_shares),
+            f"{self.prefix}time": self._grid(lambda row: between(row.speedups)),
+            f"{self.prefix}misses": self._grid(lambda row: f"{row.misses:.1%}"),
+            f"{self.prefix}sizes": self._grid(_shares),
         }
 
     def _grid(self, value: Callable[[Row], str]) -> str:
@@ -169,7 +210,7 @@ def _shares(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
     """A program at a level of fragmentation, and how it is run there."""
 
     plan: Plan
@@ -182,8 +223,10 @@ class _Case:
         return f"{self.program.name}, {self.fragmented} %, {system.name}, {how}"
 
     def job(self, system: System, how: str) -> engine.Job:
-        sets = (BLOCKS_OF_32M, *self.sets, *system.sets, *self.plan.sets)
-        return bound(engine.Job(self.plan.machine, system.policy, sets), how)
+        virtual = self.plan.virtualised
+        below = (*GUEST, *system.host_sets) if virtual else ()
+        sets = (BLOCKS_OF_32M, *below, *self.sets, *system.sets, *self.plan.sets)
+        return bound(engine.Job(self.plan.machine, system.policy, sets, system.host if virtual else None), how)
 
     def cells(self, system: System, hints: dict[str, Any] | None) -> list[Cell]:
         options = self.options
@@ -192,7 +235,7 @@ class _Case:
         return [Cell(self.name(system, how), self.program.trace, self.job(system, how), options) for how in BOUNDS]
 
 
-def _fragmented(level: int, footprint: int) -> tuple[str, ...]:
+def fragmented(level: int, footprint: int) -> tuple[str, ...]:
     """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and as the
     paper's published tool leaves it. In larger memory the tool's chunks would be smaller, down to one page in each 2M:
     then all frames lie in the same sets of the caches."""
@@ -204,7 +247,7 @@ def _fragmented(level: int, footprint: int) -> tuple[str, ...]:
     return (f"memory.fragment={{kind='fmfi',target={target},free='{free}',order='2M'}}", f"memory.size='{size}'")
 
 
-def _hints(case: _Case) -> dict[str, Any]:
+def hints_of(case: Case) -> dict[str, Any]:
     """The page sizes that Leshy selects of the program's misses under 4K."""
     options = replace(case.options, timing=False, sampling=sampling(PERIOD))
     with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
@@ -215,8 +258,13 @@ def _hints(case: _Case) -> dict[str, Any]:
 
 def run(plan: Plan, store: Store) -> Outcome:
     """Every program under every system, at every level of fragmentation."""
+    if plan.virtualised and set(plan.fragmented) != {FRESH}:
+        raise UserError("--virtualised is for fresh memory: leave out --fragmented, or --virtualised")
+    prefix = "virtual-" if plan.virtualised else ""
     programs = plan.programs or (QUICK if plan.quick else PROGRAMS)
     systems = tuple(system for system in plan.systems or SYSTEMS if system.name != BASE)
+    if plan.virtualised:
+        systems = tuple(system for system in systems if system.host is not None)
     most = plan.options.max_instructions or (QUICK_INSTRUCTIONS if plan.quick else INSTRUCTIONS)
     options = replace(plan.options, max_instructions=most, timing=True, reshape=engine.POPULATED)
     rows: list[Row] = []
@@ -224,18 +272,18 @@ def run(plan: Plan, store: Store) -> Outcome:
         for program in programs:
             footprint = 0
             for level in sorted({FRESH, *plan.fragmented}):
-                case = _Case(plan, program, level, options, _fragmented(level, footprint))
+                case = Case(plan, program, level, options, fragmented(level, footprint))
                 kept: dict[str, Figures] = {}
                 store.run(case.cells(SYSTEMS[0], None), kept)
                 base = tuple(kept[case.name(SYSTEMS[0], how)] for how in BOUNDS)
                 footprint = footprint or base[0].resident + base[0].table_bytes
                 if level not in plan.fragmented:
                     continue
-                hints = _hints(case) if any(system.hinted for system in systems) else None
+                hints = hints_of(case) if any(system.hinted for system in systems) else None
                 for system in systems:
                     store.run(case.cells(system, hints), kept)
                     of = tuple(kept[case.name(system, how)] for how in BOUNDS)
                     rows.append(Row(program.name, level, system.name, of, base))
     except Stopped:
-        return Outcome(rows, complete=False)
-    return Outcome(rows)
+        return Outcome(rows, complete=False, prefix=prefix)
+    return Outcome(rows, prefix=prefix)

@@ -1,9 +1,12 @@
 //! The parts that give hints about larger pages, a file each, and the one list of them: it makes the key of policy
 //! files, the schema, and the dispatch.
 
+mod leshy;
 mod madvise;
 mod nobody;
 mod page_sizes;
+
+pub use leshy::LeshyDesc;
 
 use crate::parts::traits::Hints;
 use schemars::JsonSchema;
@@ -47,13 +50,16 @@ hints! {
     /// The program or a profiler, by the extended madvise of Elastic Translations, which names the page size that a
     /// range should be translated by. Linux's own advice is obeyed, too.
     PageSizes = "page-sizes" in page_sizes,
+    /// The profiler of Elastic Translations, which samples TLB misses while the programs run, and names page sizes at
+    /// the end of every epoch. Programs may name sizes, too; the next epoch forgets those.
+    Leshy = "leshy" in leshy,
 }
 
 /// Hints about larger pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintsDesc {
-    /// Who gives them: `madvise`, `none` or `page-sizes`. Default `madvise`.
+    /// Who gives them: `madvise`, `none`, `page-sizes` or `leshy`. Default `madvise`.
     pub from: HintSource,
     /// Whether faults go by hints of page sizes, once a process has any: inside a hinted range they aim for its size,
     /// elsewhere they map base pages. For `from = "page-sizes"` only. Default `false`: only the daemon goes by them.
@@ -67,10 +73,20 @@ pub struct HintsDesc {
     /// of 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub demote: bool,
+    /// The profiler. For `from = "leshy"` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leshy: Option<LeshyDesc>,
     /// Where these values come from.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Keys no source states, each with the reason for its value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub assumed: BTreeMap<String, String>,
+}
+
+impl HintsDesc {
+    /// The profiler, where it gives the hints.
+    pub fn profiler(&self) -> Option<LeshyDesc> {
+        (self.from == HintSource::Leshy).then(|| self.leshy.clone().unwrap_or_default())
+    }
 }
