@@ -160,7 +160,6 @@ impl<F: TableFormat> Radix<F> {
     }
 
     /// Entries in use of a table, by reading them.
-
     fn count(mem: &PhysMem, table: Pfn) -> u32 {
         (0..ENTRIES).filter(|i| mem.read(PhysAddr(table.addr().0 + i * ENTRY_BYTES)) != 0).count() as u32
     }

@@ -10,6 +10,7 @@ mod desc;
 mod fault;
 mod file;
 mod padding;
+mod promote;
 mod threshold;
 
 pub use code::{CodeDesc, Padding, ShareTables};

@@ -25,6 +25,7 @@ mod split;
 mod stack;
 pub(crate) mod system;
 pub(crate) mod vma;
+pub(crate) mod window;
 
 pub(crate) use cx::Cx;
 pub(crate) use gather::Gather;
@@ -43,9 +44,9 @@ use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
 pub use mmulab_pagetable::Probe as Found;
 use mmulab_pagetable::{Leaf, Table};
-use shared_tables::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use vma::{Back, Vma};
+use window::Window;
 
 /// The rights of a page in the table: whatever is present can be read (Intel SDM vol. 3A, section 4.6).
 fn readable(prot: Prot) -> Prot {

@@ -17,6 +17,7 @@
 //! found without a fault, and without the kernel.
 
 use super::vma::{Back, Vma};
+use super::window::Window;
 use super::{AddressSpace, Cx, Found, Gather};
 use crate::memory::shared_tables::Mapping;
 use crate::ranges::Span;
@@ -27,26 +28,6 @@ use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
 
 /// What one lowest table maps.
 const WINDOW: PageOrder = PageOrder::P2M;
-/// Words of a bit for each of its entries.
-const WORDS: usize = 8;
-
-/// A shared table of an address space.
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
-    mapping: Mapping,
-    /// The entries that this address space counts as mapped.
-    counted: [u64; WORDS],
-}
-
-impl Window {
-    fn count(&mut self, index: u64) {
-        self.counted[index as usize / 64] |= 1 << (index % 64);
-    }
-
-    fn is_counted(&self, index: u64) -> bool {
-        self.counted[index as usize / 64] >> (index % 64) & 1 != 0
-    }
-}
 
 /// The first address of the 2 MiB around `va`.
 fn window_of(va: u64) -> u64 {
@@ -90,7 +71,7 @@ impl AddressSpace {
         cx.memory.shared_tables.join(&mapping);
         cx.work(WorkKind::EntryWrite, 1);
         cx.counts.events.add(EventKind::TableJoined, 1);
-        self.windows.insert(start, Window { mapping, counted: [0; WORDS] });
+        self.windows.insert(start, Window::new(mapping));
         self.count_window(cx, start);
         Ok(matches!(self.probe(cx.mem, VirtAddr::new(at)), Found::Leaf(_)))
     }
@@ -109,7 +90,7 @@ impl AddressSpace {
         self.table.lend(table);
         cx.memory.shared_tables.add(mapping, table);
         cx.counts.events.add(EventKind::TableOffered, 1);
-        let mut window = Window { mapping, counted: [0; WORDS] };
+        let mut window = Window::new(mapping);
         for (va, _) in self.leaves(cx.mem, start, start + WINDOW.bytes()) {
             window.count((va - start) >> BASE_SHIFT);
         }
