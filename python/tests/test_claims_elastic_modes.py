@@ -50,7 +50,10 @@ def test_page_sizes_from_pools(store: Store) -> None:
 
 
 def test_virtualised_systems(store: Store) -> None:
-    """Guest and host place pages by themselves, and both dimensions are contiguous (S2-018). Both also gain more over 4K than natively, as S2-049 has it."""
+    """Guest and host place pages by themselves, and both dimensions are contiguous (S2-018).
+
+    Both also gain more over 4K than natively, as S2-049 has it.
+    """
     compared = tuple(systems.NAMES[name] for name in ("THP", "CoalaPaging"))
     rows = {}
     for virtualised in (False, True):
