@@ -11,6 +11,7 @@ from typing import Any
 from mmulab import engine
 from mmulab.leshy.profile import Selection, ask, profiled, sampling, select
 from mmulab.markdown import grid
+from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.elastic.systems import (
     EPOCH_US,
@@ -29,7 +30,7 @@ from mmulab.reproduce.elastic.systems import (
 from mmulab.reproduce.elastic.systems import Plan as SystemsPlan
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between
-from mmulab.reproduce.shared.cells import Figures, Stopped, Store, user
+from mmulab.reproduce.shared.cells import Figures, Stopped, Store
 from mmulab.reproduce.shared.kinds import Among
 
 # Of the free memory, what pages of 2M cannot use, in percent.
@@ -58,25 +59,13 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Compared):
     """A program with hints of one origin: a run for each bound."""
 
     program: str
     way: str
-    of: tuple[Figures, ...]
-    base: tuple[Figures, ...]
     # Bytes that the hints name, by size; None where they are made during the run.
     hinted: dict[str, int] | None
-
-    @property
-    def speedups(self) -> tuple[float, ...]:
-        """Time under 4K over time here, less 1, for each bound."""
-        return tuple(user(base) / user(here) - 1 for base, here in zip(self.base, self.of, strict=True))
-
-    @property
-    def misses(self) -> float:
-        """Misses of the second level of the TLB, for data, as a share of those under 4K."""
-        return float(self.of[0].data_tlb["l2d"]["misses"] / max(1, self.base[0].data_tlb["l2d"]["misses"]))
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -149,8 +138,8 @@ def run(plan: Plan, store: Store) -> Outcome:
             for way, selection in _profiles(case).items():
                 hinted = {size: count for size, count in selection.by_size.items() if size != "4K"}
                 of = _run(case, offline, store, selection.data["file"])
-                rows.append(Row(program.name, way, of, base, hinted))
-            rows.append(Row(program.name, ONLINE, _run(case, NAMES["+Leshy, online"], store, None), base, None))
+                rows.append(Row(of, base, program.name, way, hinted))
+            rows.append(Row(_run(case, NAMES["+Leshy, online"], store, None), base, program.name, ONLINE, None))
     except Stopped:
         return Outcome(rows, complete=False)
     return Outcome(rows)

@@ -7,12 +7,13 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.markdown import grid
+from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.elastic.systems import GUEST, INSTRUCTIONS, QUICK_INSTRUCTIONS
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
-from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store
 from mmulab.reproduce.shared.kinds import Among, Flag
 
 BASE = "4K"
@@ -55,24 +56,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Compared):
     """A program on pages of one size: a run for each bound."""
 
     program: str
     virtual: bool
     size: str
-    of: tuple[Figures, ...]
-    base: tuple[Figures, ...]
-
-    @property
-    def speedups(self) -> tuple[float, ...]:
-        """Time under 4K over time here, less 1, for each bound."""
-        return tuple(user(base) / user(here) - 1 for base, here in zip(self.base, self.of, strict=True))
-
-    @property
-    def misses(self) -> float:
-        """Misses of the second level of the TLB, for data, as a share of those under 4K."""
-        return float(self.of[0].data_tlb["l2d"]["misses"] / max(1, self.base[0].data_tlb["l2d"]["misses"]))
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -168,7 +157,7 @@ def run(plan: Plan, store: Store) -> Outcome:
                     if size == BASE:
                         base, footprint = of, of[0].resident
                     else:
-                        rows.append(Row(program.name, virtual, size, of, base))
+                        rows.append(Row(of, base, program.name, virtual, size))
     except Stopped:
         return Outcome(rows, complete=False)
     return Outcome(rows)

@@ -13,11 +13,12 @@ from typing import Any
 from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
+from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
-from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store
 from mmulab.reproduce.shared.kinds import Among, Flag, Wholes
 from mmulab.units import show_bytes
 
@@ -130,24 +131,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Compared):
     """A program under a system, at a level of fragmentation: a run for each bound."""
 
     program: str
     fragmented: int
     system: str
-    of: tuple[Figures, ...]
-    base: tuple[Figures, ...]
-
-    @property
-    def speedups(self) -> tuple[float, ...]:
-        """Time under 4K over time here, less 1, for each bound."""
-        return tuple(user(base) / user(here) - 1 for base, here in zip(self.base, self.of, strict=True))
-
-    @property
-    def misses(self) -> float:
-        """Misses of the second level of the TLB, for data, as a share of those under 4K."""
-        return float(self.of[0].data_tlb["l2d"]["misses"] / max(1, self.base[0].data_tlb["l2d"]["misses"]))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -283,7 +272,7 @@ def run(plan: Plan, store: Store) -> Outcome:
                 for system in systems:
                     store.run(case.cells(system, hints), kept)
                     of = tuple(kept[case.name(system, how)] for how in BOUNDS)
-                    rows.append(Row(program.name, level, system.name, of, base))
+                    rows.append(Row(of, base, program.name, level, system.name))
     except Stopped:
         return Outcome(rows, complete=False, prefix=prefix)
     return Outcome(rows, prefix=prefix)
