@@ -13,8 +13,8 @@
 //! - Who unmaps all of it, or exits, lets go of it and looks at no entry.
 //!
 //! Each page is counted once as mapped by the table, not by each process. What a process and its regions have mapped is
-//! counted when they point to the table, and when they map a page in it themselves: entries that others add later are
-//! found without a fault, and without the kernel.
+//! counted when they point to the table, and at each fault of theirs that maps a page in it. Hardware finds entries
+//! that others add without a fault, so until the next fault the kernel does not count them.
 
 use super::vma::{Back, Vma};
 use super::window::Window;
@@ -173,6 +173,18 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// The same for all tables that meet a range.
+    ///
+    /// # Errors
+    /// No frame for a copy.
+    pub(crate) fn own_tables(&mut self, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
+        if self.windows.is_empty() {
+            return Ok(());
+        }
+        let starts: Vec<u64> = self.windows.range(window_of(pages.start)..pages.end).map(|(&start, _)| start).collect();
+        starts.into_iter().try_for_each(|start| self.own_table(cx, start))
+    }
+
     /// Before a page is mapped at `va`: the shared table there is for pages of its mapping alone.
     ///
     /// # Errors
@@ -199,18 +211,6 @@ impl AddressSpace {
         if let Some(window) = self.windows.get_mut(&window_of(va)) {
             window.count((va - window_of(va)) >> BASE_SHIFT);
         }
-    }
-
-    /// The same for all tables that meet a range.
-    ///
-    /// # Errors
-    /// No frame for a copy.
-    pub(crate) fn own_tables(&mut self, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
-        if self.windows.is_empty() {
-            return Ok(());
-        }
-        let starts: Vec<u64> = self.windows.range(window_of(pages.start)..pages.end).map(|(&start, _)| start).collect();
-        starts.into_iter().try_for_each(|start| self.own_table(cx, start))
     }
 
     /// Lets go of the shared tables of which `start..end` covers all that they map, and owns those that it meets in
