@@ -7,6 +7,7 @@ use crate::parts::demotion::DemotionDesc;
 use crate::parts::desc::{FaultDesc, PlacementDesc, PromotionDesc};
 use crate::parts::hints::HintsDesc;
 use crate::parts::reclaim::ReclaimDesc;
+use crate::parts::text::TextDesc;
 use crate::parts::zeroing::ZeroingDesc;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
@@ -75,6 +76,9 @@ pub struct PolicyDesc {
     /// Hints: for kind `linux` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<HintsDesc>,
+    /// Text, which is code mapped from files: for every kind but `freebsd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextDesc>,
     /// What every Linux does, whatever the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
     /// `implicit_vma`, and takes no other value than the default for the rest.
     #[serde(default)]
@@ -121,6 +125,7 @@ impl PolicyDesc {
             reclaim: None,
             contiguous: None,
             hints: None,
+            text: None,
             linux: LinuxDesc::default(),
         }
     }

@@ -192,6 +192,15 @@ pub enum Note {
         /// The frame of the other one before.
         second: Pfn,
     },
+    /// A program moved text onto pages of its own.
+    TextMoved {
+        /// The first address.
+        va: VirtAddr,
+        /// Base pages moved.
+        pages: u64,
+        /// Huge pages they lie in.
+        huge: u64,
+    },
     /// A reservation was made.
     Reserved {
         /// The address whose page it was made for.

@@ -25,7 +25,7 @@ mod stop;
 pub use desc::{KernelDesc, PolicyDesc, PolicyKind};
 pub use effects::{Actor, Effects, Fault, HintedBlock, Note, Stored, Work};
 pub use error::{FaultError, KernelError, Wanted};
-pub use freebsd::{CodeDesc, FreebsdDesc, Padding, ShareTables, Threshold};
+pub use freebsd::{CodeDesc, FreebsdDesc, Padding, QuicksilverDesc, ShareTables, Threshold};
 pub use kernel::{Context, Kernel, TableMemory};
 pub use linux::desc::{
     AdviceFlush, AppliesTo, Defrag, HugeZeroWrite, HugetlbDesc, KhugepagedDesc, LinuxDesc, PageCache, ThpDesc,
@@ -34,19 +34,24 @@ pub use linux::desc::{
 pub use memory::resident::Resident;
 pub use mmulab_addr::Bytes;
 pub use parts::contiguous::{ContiguousDesc, ContiguousKind};
-pub use parts::daemon::{DaemonKind, QuicksilverDesc, Served};
+pub use parts::daemon::DaemonKind;
 pub use parts::declared::Declared;
 pub use parts::demotion::{DemotionDesc, DemotionKind};
-pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, PromotionWay};
+pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime};
+pub use parts::fault_size::FaultSizeKind;
 pub use parts::hints::{HintSource, HintsDesc, LeshyDesc};
 pub use parts::placement::PlacementKind;
+pub use parts::promotion::PromotionKind;
 pub use parts::reclaim::{ReclaimDesc, ReclaimKind};
+pub use parts::settings::Served;
+pub use parts::text::{Remap, TextDesc};
 pub use parts::zeroing::{ZeroingDesc, ZeroingKind};
 pub use report::contiguity::Contiguity;
 pub use report::counts::{EventError, EventKind, FaultKind, KernelCounts, Refusal};
 pub use report::recorded::RecordedPages;
 pub use report::region::{BySize, Region, RegionId, RegionKind};
 pub use report::regions::{Fold, Program};
+pub use report::residency::CodeWindow;
 pub use report::runs::{MemoryKind, Runs, RunsByKind, RunsOfSize};
 pub use report::tables::{ByLevels, TableCounts};
 pub use report::tally::{Name, Tally};

@@ -37,7 +37,8 @@ impl MemoryManager {
     pub fn new(desc: &KernelDesc) -> Result<Self, KernelError> {
         let (table, memory, desc) = (&desc.table, &desc.memory, &desc.policy);
         only_sections_of_kind(desc)?;
-        let linux = |linux| Self::Linux(Box::new(linux));
+        let linux =
+            |linux: Linux| -> Result<Self, KernelError> { Ok(Self::Linux(Box::new(linux.with_text(desc, table)?))) };
         let manager = match desc.kind {
             PolicyKind::Freebsd => {
                 check_freebsd(&desc.linux)?;
@@ -45,11 +46,11 @@ impl MemoryManager {
                 let has_superpages = table.has_leaf(PageOrder::P2M);
                 Freebsd::new(&freebsd, has_superpages, memory.bytes()).map(|freebsd| Self::Freebsd(Box::new(freebsd)))
             }
-            PolicyKind::Linux4k => Ok(linux(Linux::base(&desc.linux))),
-            PolicyKind::Linux => Linux::parts(desc, table, memory).map(linux),
-            PolicyKind::LinuxThp => Linux::thp(desc, &desc.thp.clone().unwrap_or_default(), table).map(linux),
+            PolicyKind::Linux4k => linux(Linux::base(&desc.linux)),
+            PolicyKind::Linux => Linux::parts(desc, table, memory).and_then(linux),
+            PolicyKind::LinuxThp => Linux::thp(desc, &desc.thp.clone().unwrap_or_default(), table).and_then(linux),
             PolicyKind::Hugetlb => match &desc.hugetlb {
-                Some(pool) => Linux::hugetlb(&desc.linux, pool, table).map(linux),
+                Some(pool) => Linux::hugetlb(&desc.linux, pool, table).and_then(linux),
                 None => Err(KernelError::Description {
                     key: "hugetlb".into(),
                     message:
@@ -192,6 +193,7 @@ fn only_sections_of_kind(desc: &PolicyDesc) -> Result<(), KernelError> {
         ("reclaim", desc.reclaim.is_some(), kind == PolicyKind::Linux),
         ("contiguous", desc.contiguous.is_some(), matches!(kind, PolicyKind::Linux | PolicyKind::LinuxThp)),
         ("hints", desc.hints.is_some(), kind == PolicyKind::Linux),
+        ("text", desc.text.is_some(), kind != PolicyKind::Freebsd),
     ];
     match sections.into_iter().find(|(_, is_there, is_read)| *is_there && !is_read) {
         None => Ok(()),

@@ -573,6 +573,45 @@ proptest! {
     }
 }
 
+/// S1-M016: of each 2 MiB that code shows, the clusters and pages in memory; at its ends a part of one is shown.
+#[test]
+fn residency_of_code_is_told_by_file() {
+    let mut w = code(|c| c.threshold = Threshold::Clusters(3));
+    w.event(1, &mmap_file(BASE, HUGE + 20 * PAGE, Prot::RX, false, "/bin/p", 0));
+    w.event(1, &mmap_file(BASE + 4 * HUGE, PAGE, Prot::R, false, "/bin/q", 0));
+    for cluster in [0, 7] {
+        w.access(1, BASE + cluster * CLUSTER, Access::Fetch).unwrap();
+    }
+    w.access(1, BASE + HUGE, Access::Fetch).unwrap();
+    w.access(1, BASE + 4 * HUGE, Access::Read).unwrap();
+    let told = |w: &World| -> Vec<(i64, u64, u64, u64, bool)> {
+        let rows = w.kernel.code_residency().into_iter();
+        rows.map(|row| (row.offset, row.mapped_pages, row.clusters, row.pages, row.is_whole)).collect()
+    };
+    let residual = (HUGE as i64, 20, 1, 16, false);
+    assert_eq!(told(&w), [(0, 512, 2, 32, false), residual], "data are no code");
+    w.access(1, BASE + 9 * CLUSTER, Access::Fetch).unwrap();
+    assert_eq!(told(&w), [(0, 512, 32, 512, true), residual]);
+    // The same file elsewhere, in another process, is the same; so it is when all processes have gone.
+    w.event(2, &mmap_file(BASE + 8 * HUGE, HUGE + 20 * PAGE, Prot::RX, false, "/bin/p", 0));
+    for pid in [1, 2] {
+        w.event(pid, &Event::Exit { status: 0 });
+    }
+    assert_eq!(told(&w), [(0, 512, 32, 512, true), residual]);
+}
+
+/// A mapping that begins in the middle of 2 MiB, and in the middle of its file.
+#[test]
+fn residency_counts_from_where_two_mebibytes_begin() {
+    let mut w = code(|_| {});
+    w.event(1, &mmap_file(BASE + 5 * CLUSTER, HUGE, Prot::RX, false, "/bin/p", CLUSTER));
+    w.access(1, BASE + 5 * CLUSTER, Access::Fetch).unwrap();
+    let rows = w.kernel.code_residency();
+    let told: Vec<_> = rows.iter().map(|row| (row.offset, row.mapped_pages, row.clusters)).collect();
+    let begin = -4 * CLUSTER as i64;
+    assert_eq!(told, [(begin, 512 - 80, 1), (begin + HUGE as i64, 80, 0)]);
+}
+
 /// S1-M015: neither a full reservation nor a second process gets a superpage of code; data do.
 #[test]
 fn code_superpages_are_off_alone() {

@@ -81,6 +81,9 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
     if !table.has_leaf(PageOrder::P64K) {
         policy.contiguous = None;
     }
+    if !table.has_leaf(PageOrder::P2M) {
+        policy.text = None;
+    }
     let mut w = World::new(&KernelDesc { table, ..desc(policy, MEBIBYTES) }, MEBIBYTES);
     let mut m = Model { next: 100, ..Model::default() };
     m.spaces.insert(1, BTreeMap::new());
@@ -266,9 +269,27 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
     }
 }
 
+/// Text that the program moved is its own from now on, with the contents it had.
+fn own_moved_text(w: &mut World, m: &mut Model, pid: u32) {
+    for (start, pages) in std::mem::take(&mut w.moved_text) {
+        let first = (start - BASE) / PAGE;
+        for number in first..first + pages {
+            let pfn = w.frame(pid, va(number).raw()).expect("all of it is mapped");
+            let page = m.spaces.get_mut(&pid).unwrap().get_mut(&number).expect("whole pieces lie inside a mapping");
+            let value = match page.holds {
+                Holds::Own(value) => value,
+                Holds::Object(object, number) => m.objects.get(&(object, number)).copied().unwrap_or(0),
+            };
+            (page.behind, page.holds) = (Holds::Own(0), Holds::Own(value));
+            w.contents.insert(pfn, value);
+        }
+    }
+}
+
 fn touch(w: &mut World, m: &mut Model, pid: u32, page: u64, access: Access) {
     let at = va(page).raw() + 8;
     let reached = w.access(pid, at, access);
+    own_moved_text(w, m, pid);
     let Some(known) = m.spaces[&pid].get(&page).copied() else {
         assert!(matches!(reached, Err(FaultError::Unmapped { .. })));
         return;
@@ -336,6 +357,23 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
+    let access = prop_oneof![1 => Just(Access::Read), 2 => Just(Access::Write), 1 => Just(Access::Fetch)];
+    op_of(prot().boxed(), kind().boxed(), access.boxed())
+}
+
+/// Programs that mostly map files and execute them.
+fn text_op() -> impl Strategy<Value = Op> {
+    let prot = prop_oneof![6 => Just(Prot::RX), 2 => Just(Prot::RW), 1 => Just(Prot::R), 1 => Just(Prot::NONE)];
+    let kind = prop_oneof![8 => (0usize..2).prop_map(Kind::Private), 1 => (0usize..2).prop_map(Kind::SharedFile), 1 => Just(Kind::Anon)];
+    let access = prop_oneof![1 => Just(Access::Read), 1 => Just(Access::Write), 3 => Just(Access::Fetch)];
+    op_of(prot.boxed(), kind.boxed(), access.boxed())
+}
+
+fn op_of(
+    prot: BoxedStrategy<Prot>,
+    kind: BoxedStrategy<Kind>,
+    access: BoxedStrategy<Access>,
+) -> impl Strategy<Value = Op> {
     let advice = prop_oneof![
         3 => Just(Advice::Dontneed),
         1 => Just(Advice::Free),
@@ -345,12 +383,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Advice::Willneed),
         4 => prop::sample::select(vec![PageOrder::P64K, PageOrder::P2M, PageOrder::P4K]).prop_map(Advice::PageSize),
     ];
-    let access = prop_oneof![1 => Just(Access::Read), 2 => Just(Access::Write), 1 => Just(Access::Fetch)];
     prop_oneof![
-        4 => (range(), prot(), kind(), prop::bool::weighted(0.2))
+        4 => (range(), prot.clone(), kind, prop::bool::weighted(0.2))
             .prop_map(|((at, len), prot, kind, populate)| Op::Map { at, len, prot, kind, populate }),
         2 => range().prop_map(|(at, len)| Op::Unmap { at, len }),
-        2 => (range(), prot()).prop_map(|((at, len), prot)| Op::Protect { at, len, prot }),
+        2 => (range(), prot).prop_map(|((at, len), prot)| Op::Protect { at, len, prot }),
         2 => (range(), 0..SPAN, 1u64..600).prop_map(|((from, len), to, new_len)| {
             Op::Move { from, to, len, new_len: new_len.min(SPAN - to) }
         }),
@@ -394,6 +431,21 @@ fn grouped() -> impl Strategy<Value = TableDesc> {
         TableDesc::new(*kind, 4).expect("four levels")
     });
     prop::sample::select(tables.to_vec())
+}
+
+/// Policies that give text larger pages.
+fn text() -> impl Strategy<Value = PolicyDesc> {
+    prop_oneof![
+        2 => Just(parts("text.remap = \"whole\"")),
+        1 => Just(parts("text.remap = \"whole\"\nfault.sizes = [\"2M\"]\npromotion.when = \"daemon\"")),
+        2 => Just(parts("text.khugepaged = true\npromotion.when = \"daemon\"\nfault.sizes = [\"64K\"]")),
+        1 => Just(parts("text = { remap = \"whole\", khugepaged = true, folio = \"2M\" }\npromotion.when = \"daemon\"")),
+        1 => Just(parts("text = { khugepaged = true, folio = \"64K\" }\npromotion.when = \"daemon\"\ncontiguous.bit = \"folio\"")),
+        1 => Just(parts("text.folio = \"2M\"")),
+        1 => Just(parts("text.folio = \"2M\"\nlinux.page_cache = \"warm\"")),
+        1 => Just(parts("text.folio = \"64K\"\ncontiguous.bit = \"folio\"")),
+        1 => Just(parts("text.folio = \"32K\"\ncontiguous.bit = \"transparent\"\nlinux.page_cache = \"warm\"")),
+    ]
 }
 
 fn policy() -> impl Strategy<Value = PolicyDesc> {
@@ -468,6 +520,7 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         3 => Just(parts("fault.sizes = [\"2M\"]\nfault.enabled = \"madvise\"\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"4K\" }")),
         2 => Just(parts("linux.zero_page = false\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"64K\", daemon.pages_to_scan = 1000 }")),
         2 => contiguous(),
+        4 => text(),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
     ]
 }
@@ -477,6 +530,11 @@ proptest! {
 
     #[test]
     fn programs_see_their_own_stores_and_nothing_else(table in table(), policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
+        run(table, policy, &ops);
+    }
+
+    #[test]
+    fn text_on_larger_pages_stays_what_it_was(table in table(), policy in text(), ops in prop::collection::vec(text_op(), 1..50)) {
         run(table, policy, &ops);
     }
 

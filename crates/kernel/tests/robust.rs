@@ -124,6 +124,8 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         Just(hugetlb(AppliesTo::Explicit)),
         Just(elastic("reach = \"2M\"", "hinted", "at_faults = true")),
         Just(elastic("", "all", "")),
+        Just(parts("text.remap = \"padded\"")),
+        Just(parts("text = { folio = \"2M\", khugepaged = true, remap = \"whole\" }\npromotion.when = \"daemon\"")),
     ]
 }
 
@@ -145,6 +147,9 @@ proptest! {
         let mut desc = KernelDesc { table, ..desc(policy, MEBIBYTES) };
         if !desc.table.has_leaf(PageOrder::P64K) {
             desc.policy.contiguous = None;
+        }
+        if !desc.table.has_leaf(PageOrder::P2M) {
+            desc.policy.text = None;
         }
         desc.asid_bits = bits;
         let mut mem = mmulab_frames::PhysMem::new(MEBIBYTES << 20);

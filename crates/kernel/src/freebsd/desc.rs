@@ -2,7 +2,7 @@
 //! limits. The defaults follow FreeBSD 14. Other values include the variants that paper 1 studies or proposes.
 
 use super::code::CodeDesc;
-use crate::parts::daemon::QuicksilverDesc;
+use super::quicksilver::QuicksilverDesc;
 use mmulab_addr::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;

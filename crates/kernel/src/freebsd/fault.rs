@@ -46,8 +46,7 @@ impl Freebsd {
     ) -> Result<Fault, FaultError> {
         let vma = &span.value;
         let at = va.align_down(leaf.order).raw();
-        if self.demotion.at_store(&leaf) {
-            space.split(cx, at, leaf)?;
+        if self.demotion.demoted(space, cx, at, leaf)? {
             return self.serve(space, cx, va, Access::Write);
         }
         if let Some(kind) = space.make_writable(cx, vma, at, &leaf) {

@@ -11,21 +11,23 @@ mod fault;
 mod file;
 mod padding;
 mod promote;
+mod quicksilver;
 mod threshold;
 
 pub use code::{CodeDesc, Padding, ShareTables};
 pub use desc::FreebsdDesc;
+pub use quicksilver::QuicksilverDesc;
 pub use threshold::Threshold;
 
 use crate::clock::Due;
 use crate::manager::Manager;
 use crate::memory::reservations::Reservations;
-use crate::parts::daemon::Quicksilver;
-use crate::parts::demotion::AtStore;
-use crate::parts::placement::Reservation;
-use crate::parts::promotion::{InPlace, Promotions};
+use crate::parts::demotion::at_store::AtStore;
+use crate::parts::placement::reservation::Reservation;
+use crate::parts::promotion::{PromotionKind, Promotions};
+use crate::parts::settings::PromotionSettings;
 use crate::parts::traits::{Daemon, Hole, Promotion};
-use crate::parts::zeroing::AtFault;
+use crate::parts::zeroing::at_fault::AtFault;
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
 use crate::space::compaction::Compaction;
@@ -37,13 +39,14 @@ use crate::{AdviceFlush, Fault, FaultError, KernelError};
 use mmulab_addr::{PageOrder, VirtAddr};
 use mmulab_frames::Allocator;
 use mmulab_pagetable::Leaf;
+use quicksilver::Quicksilver;
 
 /// FreeBSD's memory manager.
 #[derive(Debug)]
 pub(crate) struct Freebsd {
     desc: FreebsdDesc,
     placement: Reservation,
-    /// `Never` if it is turned off, or the page table has no leaves of 2 MiB: else contiguity is all that reservations
+    /// Off if the policy says so, or the page table has no leaves of 2 MiB: else contiguity is all that reservations
     /// give.
     promotion: Promotions,
     zeroing: AtFault,
@@ -87,19 +90,24 @@ impl Freebsd {
         if let Some((key, message)) = desc.code.wrong(desc.promotion, cluster_pages) {
             return wrong(key, message);
         }
-        let promotion = match desc.promotion && has_superpages {
-            true => Promotions::InPlace(InPlace {
-                size: PageOrder::P2M,
-                threshold: desc.promotion_threshold,
-                needs_accessed: desc.promotion_needs_accessed,
-                takes_filled: desc.daemon.as_ref().is_some_and(|daemon| daemon.fill_threshold.is_some()),
-            }),
-            false => Promotions::Never,
+        let how = match desc.promotion && has_superpages {
+            true => PromotionKind::InPlace,
+            false => PromotionKind::ByDaemon,
         };
         let fills = desc.daemon.as_ref().is_some_and(|daemon| daemon.fill_threshold.is_some());
         if fills && !desc.promotion {
             return wrong("daemon.fill_threshold", "nothing is promoted: remove it, or set promotion = true".into());
         }
+        let settings = PromotionSettings {
+            size: PageOrder::P2M,
+            threshold: desc.promotion_threshold,
+            needs_accessed: desc.promotion_needs_accessed,
+            takes_filled: fills,
+        };
+        let promotion = match Promotions::new(how, &settings) {
+            Ok(promotion) => promotion,
+            Err((_, message)) => return wrong("promotion", message),
+        };
         let daemon = desc.daemon.as_ref().map(|daemon| Quicksilver::new(daemon, &desc.levels)).transpose();
         let daemon = match daemon {
             Ok(daemon) => daemon,

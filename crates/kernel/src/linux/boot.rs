@@ -7,16 +7,28 @@ use crate::desc::PolicyDesc;
 use crate::memory::Memory;
 use crate::parts::check;
 use crate::parts::contiguous::Contiguous;
-use crate::parts::daemon::{DaemonKind, DaemonSettings, Daemons, Served};
-use crate::parts::demotion::DemotionKind;
-use crate::parts::desc::PromotionTime;
-use crate::parts::fault_size::{ByReach, FaultSizes, Listed, Pool, Thp};
-use crate::parts::hints::HintSource;
-use crate::parts::placement::{Buddy, Placements};
-use crate::parts::promotion::{InPlace, Promotions};
-use crate::parts::reclaim::{AtEnd, Reclaims};
-use crate::parts::traits::{Hints, MapSize};
-use crate::parts::zeroing::ZeroingDesc;
+use crate::parts::daemon::{DaemonKind, Daemons};
+use crate::parts::demotion::Demotions;
+use crate::parts::demotion::needed::Needed;
+use crate::parts::desc::{PromotionDesc, PromotionTime};
+use crate::parts::fault_size::base::Base;
+use crate::parts::fault_size::pool::Pool;
+use crate::parts::fault_size::thp::Thp;
+use crate::parts::fault_size::{FaultSizeKind, FaultSizes};
+use crate::parts::hints::HintGivers;
+use crate::parts::hints::madvise::Madvise;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::placement::Placements;
+use crate::parts::placement::buddy::Buddy;
+use crate::parts::promotion::by_daemon::ByDaemon;
+use crate::parts::promotion::{PromotionKind, Promotions};
+use crate::parts::reclaim::Reclaims;
+use crate::parts::reclaim::at_end::AtEnd;
+use crate::parts::settings::{DaemonSettings, FaultSettings, PromotionSettings, ReclaimSettings, Served};
+use crate::parts::text::Text;
+use crate::parts::traits::Hints;
+use crate::parts::zeroing::Zeroings;
+use crate::parts::zeroing::at_fault::AtFault;
 use crate::space::compaction::Compaction;
 use mmulab_addr::{BASE_BYTES, Bytes, PageOrder, show_bytes};
 use mmulab_frames::MemoryDesc;
@@ -26,8 +38,19 @@ fn wrong(key: impl Into<String>, message: impl Into<String>) -> KernelError {
     KernelError::Description { key: key.into(), message: message.into() }
 }
 
-fn contiguous(desc: &PolicyDesc, table: &TableDesc) -> Contiguous {
-    desc.contiguous.as_ref().map(|part| Contiguous::new(part.bit, table)).unwrap_or_default()
+/// A part cannot be made of its section.
+fn refused(section: &str) -> impl Fn(Wrong) -> KernelError {
+    move |(key, message)| match key {
+        "" => wrong(section, message),
+        key => wrong(format!("{section}.{key}"), message),
+    }
+}
+
+fn contiguous(desc: &PolicyDesc, table: &TableDesc) -> Result<Contiguous, KernelError> {
+    match &desc.contiguous {
+        Some(part) => Contiguous::new(part.bit, table).map_err(refused("contiguous")),
+        None => Ok(Contiguous::default()),
+    }
 }
 
 impl Linux {
@@ -35,14 +58,14 @@ impl Linux {
     pub fn base(desc: &LinuxDesc) -> Self {
         Self {
             desc: desc.clone(),
-            sizes: FaultSizes::Base,
+            sizes: FaultSizes::Base(Base),
             placement: Placements::Buddy(Buddy),
-            promotion: Promotions::Never,
-            zeroing: (&ZeroingDesc::default()).into(),
-            demotion: DemotionKind::default(),
+            promotion: Promotions::ByDaemon(ByDaemon),
+            zeroing: Zeroings::AtFault(AtFault),
+            demotion: Demotions::Needed(Needed),
             reclaim: Reclaims::AtEnd(AtEnd),
             contiguous: Contiguous::default(),
-            hints: HintSource::default(),
+            hints: HintGivers::Madvise(Madvise),
             hint_sizes: Vec::new(),
             hints_guide_faults: false,
             keeps_huge: false,
@@ -50,7 +73,21 @@ impl Linux {
             defrag: Defrag::Never,
             compaction: Compaction::default(),
             daemon: None,
+            text: Text::default(),
         }
+    }
+
+    /// The same with the pages that a policy gives text.
+    ///
+    /// # Errors
+    /// Pages that the table cannot have, or that a daemon would make which does not run.
+    pub fn with_text(self, desc: &PolicyDesc, table: &TableDesc) -> Result<Self, KernelError> {
+        let by = |promotion: &PromotionDesc| {
+            promotion.when == PromotionTime::Daemon && promotion.by.unwrap_or_default() == DaemonKind::Khugepaged
+        };
+        let of_thp = desc.thp.as_ref().is_some_and(|thp| thp.khugepaged.is_some());
+        let runs_khugepaged = of_thp || desc.promotion.as_ref().is_some_and(by);
+        Ok(Self { text: Text::new(desc.text.as_ref(), table, runs_khugepaged)?, ..self })
     }
 
     /// Transparent huge pages on a page table that has leaves of 2 MiB.
@@ -59,29 +96,30 @@ impl Linux {
     /// Sizes that no huge page can have, limits beyond a region, or no such leaf.
     pub fn thp(desc: &PolicyDesc, thp: &ThpDesc, table: &TableDesc) -> Result<Self, KernelError> {
         check::contiguous(desc, table).map_err(|(key, message)| wrong(key, message))?;
-        let huge = MapSize::leaf(table, PageOrder::P2M)
-            .ok_or_else(|| wrong("kind", "linux-thp maps pages of 2M, which the machine's page table has none of"))?;
-        let part = Thp::new(thp, desc.linux.zero_page, huge)?;
+        let settings = FaultSettings { thp: Some(thp), ..FaultSettings::new(table, desc.linux.zero_page) };
+        let part = Thp::new(&settings).map_err(|why| match why {
+            ("", message) => wrong("kind", message),
+            why => refused("thp")(why),
+        })?;
         let daemon = thp.khugepaged.as_ref();
+        let takes_text = desc.text.as_ref().is_some_and(|text| text.khugepaged);
         let settings = |desc| DaemonSettings {
             desc,
             enabled: part.enabled(),
             served: Served::default(),
             smallest_mapping: None,
             demotes: false,
+            takes_text,
         };
         let daemon = daemon.map(|desc| Daemons::new(DaemonKind::Khugepaged, &settings(desc))).transpose();
-        let daemon = daemon.map_err(|(key, message)| match key {
-            "" => wrong("thp.khugepaged", message),
-            key => wrong(format!("thp.khugepaged.{key}"), message),
-        })?;
+        let daemon = daemon.map_err(refused("thp.khugepaged"))?;
         Ok(Self {
             sizes: FaultSizes::Thp(part),
             keeps_huge: thp.zero_page_write == HugeZeroWrite::Huge,
             collapses: true,
             defrag: thp.defrag,
             daemon,
-            contiguous: contiguous(desc, table),
+            contiguous: contiguous(desc, table)?,
             ..Self::base(&desc.linux)
         })
     }
@@ -91,14 +129,9 @@ impl Linux {
     /// # Errors
     /// A size that the page table has no leaves for, or a pool smaller than a page.
     pub fn hugetlb(desc: &LinuxDesc, pool: &HugetlbDesc, table: &TableDesc) -> Result<Self, KernelError> {
-        let size = MapSize::leaf(table, pool.size).ok_or_else(|| {
-            wrong("hugetlb.size", format!("the machine's page table has no huge page of {}", pool.size))
-        })?;
-        if pool.pool.0 < pool.size.bytes() {
-            let bytes = show_bytes(pool.pool.0);
-            return Err(wrong("hugetlb.pool", format!("{bytes} holds not one page of {}: give more", pool.size)));
-        }
-        Ok(Self { sizes: FaultSizes::Pool(Pool::new(pool, size)), ..Self::base(desc) })
+        let settings = FaultSettings { pool: Some(pool), ..FaultSettings::new(table, desc.zero_page) };
+        let part = Pool::new(&settings).map_err(refused("hugetlb"))?;
+        Ok(Self { sizes: FaultSizes::Pool(part), ..Self::base(desc) })
     }
 }
 
@@ -109,60 +142,70 @@ impl Linux {
     /// Parts that contradict each other, the page table, or the memory.
     pub fn parts(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<Self, KernelError> {
         check::check(desc, table, memory).map_err(|(key, message)| wrong(key, message))?;
-        let fault = desc.fault.clone().unwrap_or_default();
         let promotion = desc.promotion.clone().unwrap_or_default();
-        let hints = desc.hints.as_ref().map(|hints| hints.from).unwrap_or_default();
-        let sizes = match fault.sizes.is_empty() || fault.enabled == ThpEnabled::Never {
-            true => FaultSizes::Base,
-            false => {
-                let sizes = fault.sizes.iter().map(|&size| MapSize::best(table, size)).collect();
-                let listed = Listed::new(sizes, fault.enabled, desc.linux.zero_page);
-                match fault.reach {
-                    Some(reach) => FaultSizes::ByReach(ByReach::new(listed, reach.0)),
-                    None => FaultSizes::Listed(listed),
-                }
-            }
-        };
-        let full = promotion.size.base_pages() as u32;
-        let in_place = |threshold| InPlace {
-            size: promotion.size,
-            threshold,
-            needs_accessed: promotion.needs_accessed,
-            takes_filled: false,
-        };
-        let at_faults = match promotion.when {
-            PromotionTime::Never | PromotionTime::Daemon => Promotions::Never,
-            PromotionTime::Full => Promotions::InPlace(in_place(full)),
-            PromotionTime::Threshold => Promotions::InPlace(in_place(promotion.threshold.unwrap_or(full))),
-        };
-        let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
-        let served = promotion.serves.unwrap_or_default();
-        let smallest_mapping = promotion.smallest_mapping.map(|bytes| bytes.0);
         let gives = desc.hints.clone().unwrap_or_default();
-        let demotes = gives.demote;
-        let settings = |desc| DaemonSettings { desc, enabled: promotion.enabled, served, smallest_mapping, demotes };
+        let hints = HintGivers::new(gives.from, &()).map_err(refused("hints"))?;
+        let zeroing = desc.zeroing.clone().unwrap_or_default();
+        let reclaim = desc.reclaim.clone().unwrap_or_default();
+        let reclaimed = ReclaimSettings { scale_factor: reclaim.scale_factor, frames: memory.bytes() / BASE_BYTES };
+        let placement = desc.placement.as_ref().map(|part| part.frames).unwrap_or_default();
+        let demotion = desc.demotion.as_ref().map(|part| part.when).unwrap_or_default();
+        let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
+        let takes_text = desc.text.as_ref().is_some_and(|text| text.khugepaged);
+        let settings = |desc| DaemonSettings {
+            desc,
+            enabled: promotion.enabled,
+            served: promotion.serves.unwrap_or_default(),
+            smallest_mapping: promotion.smallest_mapping.map(|bytes| bytes.0),
+            demotes: gives.demote,
+            takes_text,
+        };
         let daemon = daemon.as_ref();
         let daemon = daemon.map(|desc| Daemons::new(promotion.by.unwrap_or_default(), &settings(desc))).transpose();
-        let daemon = daemon.map_err(|(key, message)| match key {
-            "" => wrong("promotion.daemon", message),
-            key => wrong(format!("promotion.daemon.{key}"), message),
-        })?;
         Ok(Self {
-            sizes,
-            placement: desc.placement.as_ref().map(|placement| placement.frames).unwrap_or_default().into(),
-            zeroing: (&desc.zeroing.clone().unwrap_or_default()).into(),
-            promotion: at_faults,
-            demotion: desc.demotion.as_ref().map(|demotion| demotion.when).unwrap_or_default(),
-            reclaim: Reclaims::new(&desc.reclaim.clone().unwrap_or_default(), memory.bytes() / BASE_BYTES),
-            contiguous: contiguous(desc, table),
-            hints,
+            sizes: sizes(desc, table)?,
+            placement: Placements::new(placement, &()).map_err(refused("placement"))?,
+            zeroing: Zeroings::new(zeroing.when, &zeroing.settings()).map_err(refused("zeroing"))?,
+            promotion: at_faults(&promotion)?,
+            demotion: Demotions::new(demotion, &()).map_err(refused("demotion"))?,
+            reclaim: Reclaims::new(reclaim.when, &reclaimed).map_err(refused("reclaim"))?,
+            contiguous: contiguous(desc, table)?,
             hint_sizes: if hints.takes_sizes() { hint_sizes(table, gives.giant) } else { Vec::new() },
-            hints_guide_faults: desc.hints.as_ref().is_some_and(|hints| hints.at_faults),
+            hints_guide_faults: gives.at_faults,
             collapses: hints.obeys_program() && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
-            daemon,
+            hints,
+            daemon: daemon.map_err(refused("promotion.daemon"))?,
             ..Self::base(&desc.linux)
         })
     }
+}
+
+/// The fault-size part of `[fault]`.
+fn sizes(desc: &PolicyDesc, table: &TableDesc) -> Result<FaultSizes, KernelError> {
+    let fault = desc.fault.clone().unwrap_or_default();
+    let usual = if fault.reach.is_some() { FaultSizeKind::ByReach } else { FaultSizeKind::Listed };
+    let maps_none = fault.sizes.is_empty() || fault.enabled == ThpEnabled::Never;
+    let (kind, sizes) = match fault.by {
+        None if maps_none => (FaultSizeKind::Base, &[][..]),
+        by => (by.unwrap_or(usual), &fault.sizes[..]),
+    };
+    let reach = fault.reach.map(|bytes| bytes.0);
+    let settings =
+        FaultSettings { sizes, enabled: fault.enabled, reach, ..FaultSettings::new(table, desc.linux.zero_page) };
+    FaultSizes::new(kind, &settings).map_err(refused("fault"))
+}
+
+/// The promotion part of `[promotion]`.
+fn at_faults(desc: &PromotionDesc) -> Result<Promotions, KernelError> {
+    let full = desc.size.base_pages() as u32;
+    let (kind, threshold) = match desc.when {
+        PromotionTime::Never | PromotionTime::Daemon => (PromotionKind::ByDaemon, full),
+        PromotionTime::Full => (desc.how.unwrap_or(PromotionKind::InPlace), full),
+        PromotionTime::Threshold => (desc.how.unwrap_or(PromotionKind::InPlace), desc.threshold.unwrap_or(full)),
+    };
+    let PromotionDesc { size, needs_accessed, .. } = *desc;
+    let settings = PromotionSettings { size, threshold, needs_accessed, takes_filled: false };
+    Promotions::new(kind, &settings).map_err(refused("promotion"))
 }
 
 /// The sizes that hints may name: base pages, and what a page table with or without leaves of 2 MiB can be made of.

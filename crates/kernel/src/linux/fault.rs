@@ -114,8 +114,7 @@ impl Linux {
         if cx.memory.is_zero(leaf.pfn) && !vma.shared {
             return self.store_to_zero(space, cx, span, va, leaf);
         }
-        if self.demotion.at_store(&leaf) {
-            space.split(cx, at, leaf)?;
+        if self.demotion.demoted(space, cx, at, leaf)? {
             return self.serve(space, cx, va, Access::Write);
         }
         if let Some(kind) = space.make_writable(cx, vma, at, &leaf) {

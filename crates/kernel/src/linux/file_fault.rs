@@ -20,6 +20,9 @@ impl Linux {
         let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
         if access != Access::Write {
             self.warm_window(cx, id, span, at)?;
+            if let Some(whole) = self.map_whole(space, cx, hole, id, page)? {
+                return Ok(whole);
+            }
             // `do_read_fault`: neighbours first; if the page itself was among the cached ones, that is all.
             let around = self.map_around(space, cx, span, at)?;
             fault.around_pages = around.neighbours;
@@ -27,10 +30,16 @@ impl Linux {
                 return Ok(fault);
             }
         }
-        let (pfn, read) = self.bring(cx, id, page, at)?;
+        let (pfn, read) = self.bring(cx, id, span, page, at)?;
         fault.read_pages = read;
         if read > 0 {
             fault.kind = FaultKind::FileRead;
+        }
+        if read > 0
+            && access != Access::Write
+            && let Some(whole) = self.map_whole(space, cx, hole, id, page)?
+        {
+            return Ok(Fault { order: whole.order, ..fault });
         }
         if access == Access::Write && !vma.shared {
             // `do_cow_fault`
@@ -67,7 +76,7 @@ impl Linux {
     }
 
     /// The page in the cache, brought in with its neighbours if it is not there, and how many pages were read.
-    fn bring(&self, cx: &mut Cx, id: ObjectId, page: u64, at: u64) -> Result<(Pfn, u32), FaultError> {
+    fn bring(&self, cx: &mut Cx, id: ObjectId, span: &Span<Vma>, page: u64, at: u64) -> Result<(Pfn, u32), FaultError> {
         if let Some(pfn) = cx.memory.cache.get(id, page) {
             return Ok((pfn, 0));
         }
@@ -80,6 +89,10 @@ impl Linux {
         if cx.limits.page_cache == PageCache::Warm {
             let pfn = cx.memory.take_warm(id, page).ok_or_else(|| no_frame(cx))?;
             return Ok((pfn, 0));
+        }
+        if let Some(size) = self.text.folio(&span.value) {
+            let read = self.read_blocks(cx, id, span, page, size);
+            return cx.memory.cache.get(id, page).map(|pfn| (pfn, read)).ok_or_else(|| no_frame(cx));
         }
         // `do_sync_mmap_readahead` in mm/filemap.c: a window centred on the page.
         let window = (self.desc.read_around.0 >> BASE_SHIFT).max(1);
@@ -114,6 +127,13 @@ impl Linux {
             return Ok(());
         }
         let Back::Object(_, first) = span.value.back else { return Ok(()) };
+        if let Some(size) = self.text.folio(&span.value) {
+            let page = first + ((at - span.start) >> BASE_SHIFT);
+            if cx.memory.cache.get(id, page).is_none() {
+                self.read_blocks(cx, id, span, page, size);
+            }
+            return Ok(());
+        }
         let (start, end) = window(self.desc.fault_around.0, span, at);
         for va in (start..end).step_by(BASE_BYTES as usize) {
             let page = first + ((va - span.start) >> BASE_SHIFT);

@@ -8,17 +8,19 @@ pub(crate) mod boot;
 pub(crate) mod desc;
 mod fault;
 mod file_fault;
+mod text_fault;
 
 use crate::clock::Due;
 use crate::manager::Manager;
 use crate::parts::contiguous::Contiguous;
 use crate::parts::daemon::Daemons;
-use crate::parts::demotion::DemotionKind;
+use crate::parts::demotion::Demotions;
 use crate::parts::fault_size::FaultSizes;
-use crate::parts::hints::HintSource;
+use crate::parts::hints::HintGivers;
 use crate::parts::placement::Placements;
 use crate::parts::promotion::Promotions;
 use crate::parts::reclaim::Reclaims;
+use crate::parts::text::Text;
 use crate::parts::traits::{Candidate, Daemon, FaultSize, Hints, Hole, MapSize, Reclaim, Supply, Zeroing};
 use crate::parts::zeroing::Zeroings;
 use crate::ranges::Span;
@@ -41,10 +43,10 @@ pub(crate) struct Linux {
     placement: Placements,
     zeroing: Zeroings,
     promotion: Promotions,
-    demotion: DemotionKind,
+    demotion: Demotions,
     reclaim: Reclaims,
     contiguous: Contiguous,
-    hints: HintSource,
+    hints: HintGivers,
     /// The sizes that hints may name; none, if they are not listened to.
     hint_sizes: Vec<PageOrder>,
     hints_guide_faults: bool,
@@ -57,6 +59,8 @@ pub(crate) struct Linux {
     compaction: Compaction,
     /// The daemon that makes larger pages.
     daemon: Option<Daemons>,
+    /// Which pages text gets.
+    text: Text,
 }
 
 impl Manager for Linux {
@@ -98,7 +102,10 @@ impl Manager for Linux {
         }
         match hole.span.value.back {
             Back::Anon => self.map_anon(space, cx, hole),
-            Back::Object(..) => self.map_object(space, cx, hole),
+            Back::Object(..) => match self.move_text(space, cx, hole)? {
+                Some(fault) => Ok(fault),
+                None => self.map_object(space, cx, hole),
+            },
         }
     }
 

@@ -84,6 +84,11 @@ impl Cache {
         id
     }
 
+    /// The file at `path`, if anything of it was mapped.
+    pub fn find(&self, path: &str) -> Option<ObjectId> {
+        self.by_path.get(path).copied()
+    }
+
     /// New shared memory.
     pub fn memory(&mut self) -> ObjectId {
         self.push(true)

@@ -260,6 +260,55 @@ impl Memory {
         Some(pfn)
     }
 
+    /// The same of a whole block of pages, the first of which is `page`.
+    pub fn take_cached_block(&mut self, id: ObjectId, page: u64, order: PageOrder) -> Option<Pfn> {
+        let head = self.take_frames(order)?;
+        self.touch(head, order);
+        for i in 0..order.base_pages() {
+            let pfn = Pfn(head.0 + i);
+            self.keep_cached(id, page + i, pfn, 0);
+            self.pages.get_mut(pfn).folio = order.get();
+        }
+        Some(head)
+    }
+
+    /// Brings the pages of a file from `first` on into one free block of this size, reading those that are not in
+    /// memory: the block, and the pages read. `None` if one of them has other users than the cache, or if no block is
+    /// free.
+    pub fn gather_cached(&mut self, id: ObjectId, first: u64, order: PageOrder) -> Option<(Pfn, u64)> {
+        let pages = first..first + order.base_pages();
+        let is_used = |page: u64| self.cache.get(id, page).is_some_and(|pfn| self.pages.get(pfn).refs != 1);
+        if pages.clone().any(is_used) {
+            return None;
+        }
+        let head = self.take_frames(order)?;
+        self.touch(head, order);
+        let mut read = 0;
+        for (page, i) in pages.zip(0..) {
+            let new = Pfn(head.0 + i);
+            match self.cache.get(id, page) {
+                Some(old) => {
+                    *self.pages.get_mut(new) = self.pages.get(old);
+                    self.cache.move_to(id, page, new);
+                    self.release_base(old);
+                }
+                None => {
+                    self.keep_cached(id, page, new, 0);
+                    read += 1;
+                }
+            }
+            self.pages.get_mut(new).folio = order.get();
+        }
+        Some((head, read))
+    }
+
+    /// The first frame of the page cache's pages from `first` on, if they fill an aligned block of this size in order.
+    pub fn whole_block(&self, id: ObjectId, first: u64, order: PageOrder) -> Option<Pfn> {
+        let head = self.cache.get(id, first).filter(|head| head.align_down(order) == *head)?;
+        let follows = |i: u64| self.cache.get(id, first + i) == Some(Pfn(head.0 + i));
+        (1..order.base_pages()).all(follows).then_some(head)
+    }
+
     /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the
     /// frames that were in use then, together as far as a guest's did; else in the frames that are next.
     pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {

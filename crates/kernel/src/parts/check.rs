@@ -1,15 +1,18 @@
 //! Refusals of policy files whose parts contradict each other, each under the key to change.
 
 use super::contiguous::ContiguousKind;
-use super::daemon::{DaemonKind, Served};
-use super::desc::{PromotionTime, PromotionWay};
+use super::daemon::DaemonKind;
+use super::desc::PromotionTime;
+use super::fault_size::FaultSizeKind;
 use super::hints::HintSource;
-use super::placement::{PlacementKind, Reservation};
+use super::placement::PlacementKind;
+use super::placement::reservation::Reservation;
+use super::promotion::PromotionKind;
 use super::reclaim::ReclaimKind;
+use super::settings::Served;
 use super::zeroing::ZeroingKind;
 use crate::desc::PolicyDesc;
 use crate::linux::desc::ThpEnabled;
-use crate::parts::traits::Hints;
 use mmulab_addr::PageOrder;
 use mmulab_frames::MemoryDesc;
 use mmulab_pagetable::TableDesc;
@@ -23,6 +26,7 @@ pub(crate) type Contradiction = (String, String);
 /// The first contradiction.
 pub(crate) fn check(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<(), Contradiction> {
     sizes(desc, table, memory)?;
+    by(desc)?;
     reach(desc)?;
     placement(desc, memory.bytes())?;
     zeroing(desc)?;
@@ -75,6 +79,17 @@ fn sizes(desc: &PolicyDesc, table: &TableDesc, memory: &MemoryDesc) -> Result<()
         }
     }
     Ok(())
+}
+
+fn by(desc: &PolicyDesc) -> Result<(), Contradiction> {
+    match desc.fault.as_ref().and_then(|fault| fault.by) {
+        Some(FaultSizeKind::Base) | None => Ok(()),
+        Some(_) if desc.fault.as_ref().is_some_and(|fault| !fault.sizes.is_empty()) => Ok(()),
+        Some(by) => {
+            let message = format!("\"{}\" chooses among fault.sizes, which are none: give sizes = [\"2M\"]", by.name());
+            wrong("fault.by", message)
+        }
+    }
 }
 
 fn reach(desc: &PolicyDesc) -> Result<(), Contradiction> {
@@ -153,16 +168,16 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     }
     let is_coala = is_by_daemon && part.by == Some(DaemonKind::CoalaKhugepaged);
     match part.how {
-        Some(PromotionWay::InPlace) if !is_at_fault && !is_coala => {
-            return wrong("promotion.how", "faults promote in place: set when = \"full\" or \"threshold\"");
-        }
-        Some(PromotionWay::Copy) if is_coala => {
+        Some(PromotionKind::ByDaemon) if is_coala => {
             return wrong("promotion.how", "coala-khugepaged promotes in place first: remove it, or set \"in-place\"");
         }
-        Some(PromotionWay::Copy) if !is_by_daemon => {
+        Some(PromotionKind::ByDaemon) if !is_by_daemon => {
             return wrong("promotion.how", "a daemon promotes by copy: set when = \"daemon\"");
         }
-        Some(PromotionWay::InPlace | PromotionWay::Copy) | None => {}
+        Some(PromotionKind::InPlace) if !is_at_fault && !is_coala => {
+            return wrong("promotion.how", "faults promote in place: set when = \"full\" or \"threshold\"");
+        }
+        Some(_) | None => {}
     }
     if part.by.is_some() && !is_by_daemon {
         return wrong("promotion.by", "no daemon runs: remove it, or set when = \"daemon\"");
@@ -203,7 +218,8 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     }
     let placement = desc.placement.clone().unwrap_or_default();
     let is_reserved = placement.frames == PlacementKind::Reservation;
-    if is_at_fault && !(is_reserved && placement.levels.iter().any(|&level| level >= part.size)) {
+    let is_in_place = is_at_fault && part.how.unwrap_or(PromotionKind::InPlace) == PromotionKind::InPlace;
+    if is_in_place && !(is_reserved && placement.levels.iter().any(|&level| level >= part.size)) {
         return wrong(
             "promotion.when",
             format!(

@@ -3,10 +3,11 @@
 //! The columns are those of Table II of "Elastic Translations" (paper 3).
 
 use super::contiguous::ContiguousKind;
-use super::daemon::{DaemonKind, Served};
 use super::desc::PromotionTime;
 use super::hints::HintSource;
 use super::placement::PlacementKind;
+use super::text::{Remap, TextDesc};
+use super::traits::Declares;
 use super::zeroing::ZeroingKind;
 use crate::desc::{PolicyDesc, PolicyKind};
 use crate::linux::desc::{AppliesTo, ThpDesc, ThpEnabled, ThpSize};
@@ -58,6 +59,9 @@ impl PolicyDesc {
             row.promotes(PageOrder::P64K, CONTIGUOUS);
             row.promotion.dedup();
         }
+        if let Some(text) = &self.text {
+            row.text(text);
+        }
         row.translation_sizes = row.fault_sizes.iter().chain(&row.promotion_sizes).copied().collect();
         row.translation_sizes.sort_unstable();
         row.translation_sizes.dedup();
@@ -89,14 +93,28 @@ impl Declared {
         self.promotion.push(how.into());
     }
 
-    /// Promotion by the daemon of Elastic Translations.
-    fn coala(&mut self, served: Served) {
-        let how = match served {
-            Served::Hinted => "in place, else to a fresh block, by a daemon where hints are, else copy",
-            Served::All => "in place, else to a fresh block, by a daemon",
-        };
-        self.promotion_sizes = vec![PageOrder::P64K, PageOrder::P2M, PageOrder::P32M];
+    /// Larger pages for text.
+    fn text(&mut self, text: &TextDesc) {
+        match text.remap {
+            Remap::None => {}
+            Remap::Whole => self.promotes(PageOrder::P2M, "copy of text, at its first fetch"),
+            Remap::Padded => self.promotes(PageOrder::P2M, "copy of text and its padding, at its first fetch"),
+        }
+        match text.folio {
+            Some(PageOrder::P2M) => self.promotes(PageOrder::P2M, "text read in blocks of 2M"),
+            Some(size) => self.promotion.push(format!("text read in blocks of {size}")),
+            None => {}
+        }
+        if text.khugepaged {
+            self.promotes(PageOrder::P2M, "copy of text in the page cache, by a daemon");
+        }
+    }
+
+    /// Promotion by a daemon.
+    fn daemon(&mut self, Declares { sizes, how, allocation }: Declares) {
+        self.promotion_sizes.extend(sizes);
         self.promotion.push(how.into());
+        self.allocation += allocation;
     }
 
     fn thp(desc: &PolicyDesc) -> Self {
@@ -168,20 +186,9 @@ impl Declared {
             PromotionTime::Never => {}
             PromotionTime::Full => row.promotes(promotion.size, in_place(promotion.size, None)),
             PromotionTime::Threshold => row.promotes(promotion.size, in_place(promotion.size, promotion.threshold)),
-            PromotionTime::Daemon => match promotion.by.unwrap_or_default() {
-                DaemonKind::Khugepaged => row.promotes(promotion.size, "copy, by a daemon"),
-                DaemonKind::Ingens => row.promotes(promotion.size, "copy, by a daemon, by utilisation"),
-                DaemonKind::HawkEye => row.promotes(promotion.size, "copy, by a daemon, by access coverage"),
-                DaemonKind::CoalaKhugepaged => row.coala(promotion.serves.unwrap_or_default()),
-                DaemonKind::Trident => {
-                    row.promotes(PageOrder::P1G, "copy, by a daemon, to the largest size possible");
-                    row.promotion_sizes.push(PageOrder::P2M);
-                }
-                DaemonKind::Ranger => {
-                    row.allocation += ", brought together by a daemon";
-                    row.promotes(promotion.size, "in place, by a daemon, where 2M came together");
-                }
-            },
+            PromotionTime::Daemon => {
+                row.daemon(promotion.by.unwrap_or_default().declares(promotion.serves.unwrap_or_default()));
+            }
         }
         if desc.has_huge_parts() && hints == HintSource::Madvise {
             row.promotes(PageOrder::P2M, "copy, on MADV_COLLAPSE");

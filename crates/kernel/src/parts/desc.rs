@@ -1,8 +1,11 @@
 //! The sections `[fault]`, `[placement]` and `[promotion]` of a policy file, which put parts together. Sections of few
 //! keys stand beside their parts.
 
-use super::daemon::{DaemonKind, Served};
+use super::daemon::DaemonKind;
+use super::fault_size::FaultSizeKind;
 use super::placement::PlacementKind;
+use super::promotion::PromotionKind;
+use super::settings::Served;
 use crate::linux::desc::{KhugepagedDesc, ThpEnabled};
 use mmulab_addr::{Bytes, PageOrder};
 use schemars::JsonSchema;
@@ -20,6 +23,9 @@ pub struct FaultDesc {
     pub sizes: Vec<PageOrder>,
     /// Which mappings get them: `always` any, `madvise` those advised MADV_HUGEPAGE, `never` none. Default `always`.
     pub enabled: ThpEnabled,
+    /// Which part chooses among the sizes. Default: `by-reach` if `reach` is given, else `listed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<FaultSizeKind>,
     /// What the TLBs reach with pages of 64K: mappings of no more bytes get base pages instead of these sizes. Absent:
     /// the size of a mapping does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,16 +67,6 @@ pub enum PromotionTime {
     Daemon,
 }
 
-/// How base pages become a larger page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PromotionWay {
-    /// They stay in their frames, which lie together: with `when = "full"` or `"threshold"`.
-    InPlace,
-    /// They are copied to a free block: with `when = "daemon"`.
-    Copy,
-}
-
 /// Promotion of base pages to a larger page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -79,7 +75,7 @@ pub struct PromotionDesc {
     pub when: PromotionTime,
     /// How: `in-place` or `copy`. Default: what `when` allows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub how: Option<PromotionWay>,
+    pub how: Option<PromotionKind>,
     /// The size of the larger page: any that the page table has a leaf for; with `when = "daemon"`, 2M. Default `2M`.
     pub size: PageOrder,
     /// Pages in use that are enough, fewer than the larger page has: for `when = "threshold"` only.

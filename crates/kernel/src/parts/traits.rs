@@ -22,6 +22,7 @@
 //!                              Daemon: makes larger pages of smaller ones
 //! ```
 
+use crate::parts::settings::Served;
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
 use crate::space::compaction::Compaction;
@@ -118,6 +119,10 @@ pub(crate) enum Candidate {
 ///
 /// Its sizes form families, such as 2M and the mTHP sizes. One refusal is counted for each family, the first of its
 /// reasons, if none of its sizes was mapped.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/fault_size, but does not do what such a part does",
+    label = "write `impl FaultSize for {Self}`"
+)]
 pub(crate) trait FaultSize {
     /// How many sizes there are.
     fn sizes(&self) -> usize;
@@ -135,6 +140,10 @@ pub(crate) trait FaultSize {
 }
 
 /// The placement part: which frames private memory gets.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/placement, but does not do what such a part does",
+    label = "write `impl Placement for {Self}`"
+)]
 pub(crate) trait Placement {
     /// A block of `order` for the pages from `at` on, with one user. Its contents are the caller's to make. `None`:
     /// there is no such block.
@@ -151,7 +160,16 @@ pub(crate) trait Placement {
 }
 
 /// The promotion part at faults: whether base pages become a larger page now.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/promotion, but does not do what such a part does",
+    label = "write `impl Promotion for {Self}`"
+)]
 pub(crate) trait Promotion {
+    /// Whether it can promote anything.
+    fn is_on(&self) -> bool {
+        true
+    }
+
     /// Tries to promote around `at`, where a base page was just mapped; the size of the larger page, if there is one
     /// now.
     fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<Option<PageOrder>, FaultError>;
@@ -171,6 +189,10 @@ pub(crate) trait Promotion {
 }
 
 /// The zeroing part: when the frames of new private pages are cleared, and so whose time that takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/zeroing, but does not do what such a part does",
+    label = "write `impl Zeroing for {Self}`"
+)]
 pub(crate) trait Zeroing {
     /// Clears the page of `order` at `pfn`, which was taken just now for a fault; the fault pays for what it must
     /// clear itself.
@@ -186,6 +208,10 @@ pub(crate) trait Zeroing {
 }
 
 /// A daemon, which makes larger pages of smaller ones on simulated time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/daemon, but does not do what such a part does",
+    label = "write `impl Daemon for {Self}`"
+)]
 pub(crate) trait Daemon {
     /// When it wakes, in simulated nanoseconds since the start.
     fn wakes_at(&self) -> u64;
@@ -197,13 +223,53 @@ pub(crate) trait Daemon {
     fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError>;
 }
 
+/// What the table of policies says of a policy with a daemon (`declared.rs`).
+pub(crate) struct Declares {
+    /// The sizes that it promotes to.
+    pub sizes: &'static [PageOrder],
+    /// How it promotes.
+    pub how: &'static str,
+    /// What it adds to where the frames of private pages come from.
+    pub allocation: &'static str,
+}
+
+/// A daemon that policies of kind `linux` choose by its name.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/daemon, but does not declare what it promotes to",
+    label = "write `impl Declare for {Self}`"
+)]
+pub(crate) trait Declare {
+    /// What it declares, if it serves those processes.
+    fn declares(served: Served) -> Declares;
+}
+
 /// The demotion part: when a larger page is taken apart that no operation cuts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/demotion, but does not do what such a part does",
+    label = "write `impl Demotion for {Self}`"
+)]
 pub(crate) trait Demotion {
     /// Whether a store to the page of this leaf, which is mapped read-only, takes it apart.
     fn at_store(&self, leaf: &Leaf) -> bool;
+
+    /// Takes the page of `leaf` at `at` apart, if a store to it does so; whether it did.
+    ///
+    /// # Errors
+    /// Frames for page tables ran out.
+    fn demoted(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64, leaf: Leaf) -> Result<bool, FaultError> {
+        let splits = self.at_store(&leaf);
+        if splits {
+            space.split(cx, at, leaf)?;
+        }
+        Ok(splits)
+    }
 }
 
 /// The reclaim part: when pages of files leave memory before an allocation fails.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/reclaim, but does not do what such a part does",
+    label = "write `impl Reclaim for {Self}`"
+)]
 pub(crate) trait Reclaim {
     /// Frames to reclaim now that `free` are free.
     fn wanted(&mut self, free: u64) -> u64;
@@ -213,6 +279,10 @@ pub(crate) trait Reclaim {
 }
 
 /// The part that gives hints about larger pages.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/hints, but does not do what such a part does",
+    label = "write `impl Hints for {Self}`"
+)]
 pub(crate) trait Hints {
     /// Whether MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_COLLAPSE have an effect.
     fn obeys_program(&self) -> bool;

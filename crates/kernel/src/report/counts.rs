@@ -31,6 +31,8 @@ named! {
         /// A page in memory that was not in the page table (FreeBSD, after MADV_FREE broke a superpage, or after
         /// Quicksilver's daemon filled a reservation).
         Resident = "resident",
+        /// The first fetch from text, which the program then moved onto pages of its own.
+        TextMoved = "text_moved" => if_any,
         /// The entry allowed the access already: a translation was stale.
         Spurious = "spurious",
     }
@@ -123,6 +125,18 @@ named! {
         PadMisaligned = "pad_misaligned" => if_any,
         /// Padding: something is mapped between the end of the code and the next multiple of 2 MiB.
         PadNoGap = "pad_no_gap" => if_any,
+        /// Text: no free block for a huge page; the page cache, or the copy, has base pages instead.
+        TextNoBlock = "text_no_block" => if_any,
+        /// Text: no whole, aligned 2 MiB of the mapping can be moved.
+        TextTooSmall = "text_too_small" => if_any,
+        /// Text: the mapping and its file differ modulo 2 MiB: no 2 MiB of the page cache can be one page in it.
+        TextMisaligned = "text_misaligned" => if_any,
+        /// Text: no whole, aligned 2 MiB of the page cache lies inside the mapping.
+        TextOutsideVma = "text_outside_vma" => if_any,
+        /// khugepaged on text: less of the 2 MiB is in memory than `max_ptes_none` asks for.
+        TextNotCached = "text_not_cached" => if_any,
+        /// khugepaged on text: the file is mapped to be stored to.
+        TextWritten = "text_written" => if_any,
         /// Smart compaction: every region of 1 GiB holds something that cannot move.
         SmartNoRegion = "smart_no_region" => if_any,
         /// Smart compaction: the other regions have no room for the pages of the one to be emptied.
@@ -282,6 +296,20 @@ named! {
         PaddedPages = "code_padding_pages" => if_any,
         /// Of these, pages of zeros behind the end of the file.
         PaddedZeros = "code_padding_zero_pages" => if_any,
+        /// Mappings of text that a program moved onto pages of its own, as far as it can.
+        TextMoved = "text_mappings_moved" => if_any,
+        /// Pages of those mappings.
+        TextPages = "text_pages" => if_any,
+        /// Of these, pages that were moved, with what pads them.
+        TextPagesMoved = "text_pages_moved" => if_any,
+        /// Of these, pages that lie in huge pages.
+        TextPagesHuge = "text_pages_huge" => if_any,
+        /// Pages behind the end of text that moved with it.
+        TextPadding = "text_padding_pages" => if_any,
+        /// Blocks of the page cache that text was read into.
+        TextBlock = "text_blocks" => if_any,
+        /// Entries of 2 MiB that map text of the page cache.
+        TextMapped = "text_mapped_2M" => if_any,
         /// Pages zeroed or read, and mapped, to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
         /// Trident: ranges promoted to a page of 1 GiB.

@@ -5,6 +5,7 @@ pub(crate) mod counts;
 pub(crate) mod recorded;
 pub(crate) mod region;
 pub(crate) mod regions;
+pub(crate) mod residency;
 pub(crate) mod runs;
 pub(crate) mod tables;
 pub(crate) mod tally;

@@ -21,7 +21,7 @@
 
 use super::{AddressSpace, Cx, Found, Gather};
 use crate::memory::pages::Pages;
-use crate::parts::contiguous::bit::{ENTRIES, Sixteen};
+use crate::parts::bit::{ENTRIES, Sixteen};
 use crate::report::counts::{EventKind, Refusal};
 use crate::{FaultError, Note, Wanted, WorkKind};
 use mmulab_addr::{PageOrder, Pfn, VirtAddr};

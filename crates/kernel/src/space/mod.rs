@@ -24,6 +24,7 @@ pub(crate) mod smart;
 mod split;
 mod stack;
 pub(crate) mod system;
+pub(crate) mod text;
 pub(crate) mod vma;
 pub(crate) mod window;
 

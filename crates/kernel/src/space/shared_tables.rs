@@ -113,7 +113,14 @@ impl AddressSpace {
 
     /// Counts what the shared table maps and this address space did not count yet.
     fn count_window(&mut self, cx: &mut Cx, start: u64) {
-        let Some(mut window) = self.windows.remove(&start) else { return };
+        if let Some(mut window) = self.windows.remove(&start) {
+            self.count_mapped(cx, start, &mut window);
+            self.windows.insert(start, window);
+        }
+    }
+
+    /// The same for a window that was taken out of the list.
+    fn count_mapped(&mut self, cx: &mut Cx, start: u64, window: &mut Window) {
         let mapped: Vec<u64> = self.leaves(cx.mem, start, start + WINDOW.bytes()).map(|(va, _)| va).collect();
         for va in mapped {
             let index = (va - start) >> BASE_SHIFT;
@@ -122,7 +129,6 @@ impl AddressSpace {
                 self.count_in(cx, va, PageOrder::P4K, false);
             }
         }
-        self.windows.insert(start, window);
     }
 
     /// Counts out all that this address space counted in the shared table.
@@ -139,11 +145,8 @@ impl AddressSpace {
     /// No frame for the copy.
     pub(crate) fn own_table(&mut self, cx: &mut Cx, va: u64) -> Result<(), FaultError> {
         let start = window_of(va);
-        if !self.windows.contains_key(&start) {
-            return Ok(());
-        }
-        self.count_window(cx, start);
-        let Some(window) = self.windows.remove(&start) else { return Ok(()) };
+        let Some(mut window) = self.windows.remove(&start) else { return Ok(()) };
+        self.count_mapped(cx, start, &mut window);
         let vpn = VirtAddr::new(start).vpn();
         if cx.memory.shared_tables.is_only(&window.mapping) {
             if let Some(table) = self.table.lowest_table(cx.mem, vpn) {

@@ -44,6 +44,8 @@ pub struct Vma {
     pub anon: Option<Anon>,
     /// With placement `ca`: how far its pages lie from their frames.
     pub offsets: Offsets,
+    /// Text that the program has moved onto pages of its own, as far as it does.
+    pub text_moved: bool,
 }
 
 impl Vma {
@@ -60,6 +62,7 @@ impl Vma {
             has_private: false,
             anon: None,
             offsets: Offsets::default(),
+            text_moved: false,
         }
     }
 
@@ -106,6 +109,7 @@ impl Piece for Vma {
 
     fn absorb(&mut self, next: &Self) {
         self.has_private |= next.has_private;
+        self.text_moved |= next.text_moved;
         if self.offsets.is_empty() {
             self.offsets = next.offsets.clone();
         }

@@ -67,6 +67,8 @@ pub struct World {
     tlb: BTreeMap<(Asid, Vpn), Leaf>,
     /// The flushes of the last event or fault.
     pub sent: Vec<Invalidate>,
+    /// Where programs moved text: the first address, and pages.
+    pub moved_text: Vec<(u64, u64)>,
     /// Zero pages seen: the kernel zeroes each once, when it makes it.
     zeros: BTreeSet<Pfn>,
     /// Whether a fault may join pages that were mapped before, or map more than the page it is for.
@@ -86,6 +88,7 @@ impl World {
             contents: BTreeMap::new(),
             tlb: BTreeMap::new(),
             sent: Vec::new(),
+            moved_text: Vec::new(),
             zeros: BTreeSet::new(),
             promotes: desc.policy.freebsd.as_ref().is_some_and(|f| f.promotion)
                 || desc.policy.thp.as_ref().is_some_and(|t| !t.sizes.is_empty())
@@ -113,6 +116,9 @@ impl World {
                     Some(value) => self.contents.insert(to, value),
                     None => self.contents.remove(&to),
                 };
+            }
+            if let Note::TextMoved { va, pages, .. } = told {
+                self.moved_text.push((va.raw(), pages));
             }
             if let Note::Exchanged { first, second } = told {
                 let (a, b) = (self.contents.remove(&first), self.contents.remove(&second));

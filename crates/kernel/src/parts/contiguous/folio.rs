@@ -3,9 +3,10 @@
 //! the blocks of mTHP, and the base pages of a huge page whose mapping was split. Blocks are aligned to their size, so
 //! that sixteen neighbouring frames of blocks of that size or more are of one block.
 
-use super::bit::{ContiguousBit, GROUP, Sixteen};
 use super::transparent::Transparent;
 use crate::memory::Memory;
+use crate::parts::bit::{ContiguousBit, GROUP, Sixteen};
+use crate::parts::part::{Part, Wrong};
 use crate::report::counts::Refusal;
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::Leaf;
@@ -13,6 +14,16 @@ use mmulab_pagetable::Leaf;
 /// The bit is set within folios.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folio;
+
+impl Part for Folio {
+    const NAME: &'static str = "folio";
+    const ABOUT: &'static str = "As `transparent`, for base pages alone, and only if they were allocated together, in \
+         a block of 64K or more: what Linux does since 6.9, for the blocks of mTHP.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl ContiguousBit for Folio {
     /// Pages of 2 MiB have it in the hugetlb pool only.

@@ -1,52 +1,36 @@
-//! The parts that set the contiguous bit, a file each, and the one list of them: it makes the key of policy files, the
-//! schema, and the dispatch.
-
-pub(crate) mod bit;
-mod folio;
-mod transparent;
-mod unused;
+//! The parts that set the contiguous bit, a file each. The list of the files makes the key of policy files, its text in
+//! the schema and the enum of the part of a run (`parts/list.rs`).
 
 use crate::memory::Memory;
+use crate::parts::bit::{ContiguousBit, GROUP, Sixteen};
+use crate::parts::list::kind;
+use crate::parts::part::Wrong;
 use crate::report::counts::Refusal;
-use bit::{ContiguousBit, GROUP, Sixteen};
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::{Leaf, TableDesc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Makes the enum of the parts out of a list: variant, name in policy files, module.
-macro_rules! contiguous_bits {
-    ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        /// Where the kernel sets the contiguous bit.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub enum ContiguousKind {
-            $($(#[$about])* #[serde(rename = $name)] $part,)*
-        }
+include!(concat!(env!("OUT_DIR"), "/contiguous.rs"));
 
-        impl ContiguousBit for ContiguousKind {
-            #[inline]
-            fn looks_at(&self, page: PageOrder) -> bool {
-                match self { $(Self::$part => $module::$part.looks_at(page)),* }
-            }
+with_parts!(kind! {
+    /// Where the kernel sets the contiguous bit.
+    ContiguousKind: Unused;
+    /// The part that sets the contiguous bit in a run.
+    #[derive(Clone, Copy, Debug)]
+    ContiguousBits: ();
+});
 
-            fn joined(&self, entries: &Sixteen, memory: &Memory) -> Result<Option<Leaf>, Refusal> {
-                match self { $(Self::$part => $module::$part.joined(entries, memory)),* }
-            }
-        }
-    };
-}
+impl ContiguousBit for ContiguousBits {
+    #[inline]
+    fn looks_at(&self, page: PageOrder) -> bool {
+        each!(self, part => part.looks_at(page))
+    }
 
-contiguous_bits! {
-    /// Nowhere: each entry is a translation of its own.
-    #[default]
-    Unused = "none" in unused,
-    /// In any sixteen neighbouring entries whose pages lie together, aligned and with equal rights: 64K out of base
-    /// pages, and 32M out of pages of 2M where the page table has such pages. Elastic Translations.
-    Transparent = "transparent" in transparent,
-    /// The same of base pages alone, and only if they were allocated together, in a block of 64K or more: what Linux
-    /// does since 6.9, for the blocks of mTHP.
-    Folio = "folio" in folio,
+    fn joined(&self, entries: &Sixteen, memory: &Memory) -> Result<Option<Leaf>, Refusal> {
+        each!(self, part => part.joined(entries, memory))
+    }
 }
 
 /// The contiguous bit of page-table entries, for machines whose tables have one.
@@ -62,16 +46,27 @@ pub struct ContiguousDesc {
 }
 
 /// The part of a run, and the sizes that its page table has for it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Contiguous {
-    kind: ContiguousKind,
+    bit: ContiguousBits,
     has_32m: bool,
+}
+
+impl Default for Contiguous {
+    /// The bit is set nowhere.
+    fn default() -> Self {
+        Self { bit: ContiguousBits::Unused(unused::Unused), has_32m: false }
+    }
 }
 
 impl Contiguous {
     /// The part `kind` on a page table.
-    pub fn new(kind: ContiguousKind, table: &TableDesc) -> Self {
-        Self { kind, has_32m: table.has_leaf(PageOrder::P32M) }
+    ///
+    /// # Errors
+    /// The part cannot be made.
+    pub fn new(kind: ContiguousKind, table: &TableDesc) -> Result<Self, Wrong> {
+        let bit = ContiguousBits::new(kind, &())?;
+        Ok(Self { bit, has_32m: table.has_leaf(PageOrder::P32M) })
     }
 
     /// The size of the range that sixteen pages of `page` fill, if their entries may share the bit.
@@ -82,7 +77,7 @@ impl Contiguous {
             PageOrder::P2M => self.has_32m,
             _ => false,
         };
-        (has_bit && self.kind.looks_at(page)).then(|| PageOrder::new(page.get() + GROUP))
+        (has_bit && self.bit.looks_at(page)).then(|| PageOrder::new(page.get() + GROUP))
     }
 
     /// The size of the sixteen pages that fill a range of this size.
@@ -97,6 +92,6 @@ impl Contiguous {
     /// # Errors
     /// Why the bit stays clear.
     pub fn joined(self, entries: &Sixteen, memory: &Memory) -> Result<Option<Leaf>, Refusal> {
-        self.kind.joined(entries, memory)
+        self.bit.joined(entries, memory)
     }
 }

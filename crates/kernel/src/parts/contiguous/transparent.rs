@@ -14,8 +14,9 @@
 //! arch/arm64/mm/contpte.c); so does this part. Hardware may set A or D in any of the entries (section V-B), so that
 //! the OR is all that a kernel can know of a range anyway.
 
-use super::bit::{ContiguousBit, Sixteen};
 use crate::memory::Memory;
+use crate::parts::bit::{ContiguousBit, Sixteen};
+use crate::parts::part::{Part, Wrong};
 use crate::report::counts::Refusal;
 use mmulab_addr::{BASE_SHIFT, PageOrder, Pfn};
 use mmulab_pagetable::Leaf;
@@ -23,6 +24,17 @@ use mmulab_pagetable::Leaf;
 /// The bit is set wherever sixteen entries qualify.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transparent;
+
+impl Part for Transparent {
+    const NAME: &'static str = "transparent";
+    const ABOUT: &'static str = "In any sixteen neighbouring entries whose pages lie together, aligned and with equal \
+         rights: 64K out of base pages, and 32M out of pages of 2M where the page table has such pages. Elastic \
+         Translations.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl ContiguousBit for Transparent {
     fn looks_at(&self, _: PageOrder) -> bool {

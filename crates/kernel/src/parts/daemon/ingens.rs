@@ -9,13 +9,14 @@
 //! Faults map base pages only, so that memory is not zeroed while a program waits. Left out: the share of huge pages
 //! that each process is due, which Ingens computes from how often its pages are accessed. The scan is linear instead.
 
-use super::limits::Limits;
-use super::linear::Linear;
-use super::pace::Pace;
-use super::settings::DaemonSettings;
+use super::scan::limits::Limits;
+use super::scan::linear::Linear;
+use super::scan::pace::Pace;
 use crate::KernelError;
 use crate::linux::desc::KhugepagedDesc;
-use crate::parts::traits::Daemon;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 use mmulab_addr::PageOrder;
@@ -37,10 +38,14 @@ pub(crate) struct Ingens {
     scan: Linear,
 }
 
-impl Ingens {
+impl Part<DaemonSettings<'_>> for Ingens {
+    const NAME: &'static str = "ingens";
+    const ABOUT: &'static str =
+        "Ingens': as khugepaged, but where memory is fragmented it promotes only regions of which 90 % are in use.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
         let DaemonSettings { desc, enabled, .. } = *settings;
         let pages = PageOrder::P2M.base_pages() as u32;
         let unused = pages - (pages * UTILISATION).div_ceil(100);
@@ -52,6 +57,12 @@ impl Ingens {
             defrag: desc.defrag,
             scan: Linear::default(),
         })
+    }
+}
+
+impl Declare for Ingens {
+    fn declares(_: Served) -> Declares {
+        Declares { sizes: &[PageOrder::P2M], how: "copy, by a daemon, by utilisation", allocation: "" }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Daemon *khugepaged*: base pages copied into huge pages, a few regions at a time, on simulated time
 //! (mm/khugepaged.c).
 
-use super::limits::Limits;
-use super::linear::Linear;
-use super::pace::Pace;
-use super::settings::DaemonSettings;
+use super::scan::limits::Limits;
+use super::scan::linear::Linear;
+use super::scan::pace::Pace;
 use crate::KernelError;
-use crate::parts::traits::Daemon;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
+use mmulab_addr::PageOrder;
 
 /// The daemon and the progress of its scan.
 #[derive(Debug)]
@@ -20,13 +22,23 @@ pub(crate) struct Khugepaged {
     scan: Linear,
 }
 
-impl Khugepaged {
+impl Part<DaemonSettings<'_>> for Khugepaged {
+    const NAME: &'static str = "khugepaged";
+    const ABOUT: &'static str =
+        "Linux's: it scans all processes from their lowest address on, and copies base pages into huge pages.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
-        let DaemonSettings { desc, enabled, .. } = *settings;
-        let limits = Limits::new(desc, enabled)?;
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
+        let DaemonSettings { desc, enabled, takes_text, .. } = *settings;
+        let limits = Limits::new(desc, enabled)?.with_text(takes_text);
         Ok(Self { pace: Pace::new(desc)?, limits, defrag: desc.defrag, scan: Linear::default() })
+    }
+}
+
+impl Declare for Khugepaged {
+    fn declares(_: Served) -> Declares {
+        Declares { sizes: &[PageOrder::P2M], how: "copy, by a daemon", allocation: "" }
     }
 }
 

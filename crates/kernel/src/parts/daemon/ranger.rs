@@ -18,11 +18,13 @@
 //! The published kernel keeps the anchors of one process apart from each other alone, so that those of two processes
 //! may coincide, and their pages change places at each scan. Here all anchors are kept apart.
 
-use super::limits::Limits;
-use super::pace::{Pace, Scan};
-use super::settings::DaemonSettings;
+use super::scan::limits::Limits;
+use super::scan::mappings::{Cursor, Here, Step};
+use super::scan::pace::{Pace, Scan};
 use crate::memory::pages::Use;
-use crate::parts::traits::Daemon;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::compaction::Compaction;
@@ -65,20 +67,32 @@ pub(crate) struct Ranger {
     smallest: u64,
     /// By the serial number of the address space, and the first address of the mapping.
     anchors: BTreeMap<(u64, u64), Anchor>,
-    /// The address space and the address looked at next.
-    next: (u64, u64),
+    cursor: Cursor,
 }
 
-impl Ranger {
+impl Part<DaemonSettings<'_>> for Ranger {
+    const NAME: &'static str = "ranger";
+    const ABOUT: &'static str = "Translation Ranger's: it brings the pages of a mapping into frames that follow each \
+         other, by moves and exchanges; base pages that fill 2M become one page there.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
         let DaemonSettings { desc, enabled, .. } = *settings;
         let (pace, limits) = (Pace::new(desc)?, Limits::new(desc, enabled)?);
         let smallest = settings.smallest_mapping.unwrap_or(SMALLEST);
-        Ok(Self { pace, limits, smallest, anchors: BTreeMap::new(), next: (0, 0) })
+        Ok(Self { pace, limits, smallest, anchors: BTreeMap::new(), cursor: Cursor::default() })
     }
+}
 
+impl Declare for Ranger {
+    fn declares(_: Served) -> Declares {
+        let how = "in place, by a daemon, where 2M came together";
+        Declares { sizes: &[PageOrder::P2M], how, allocation: ", brought together by a daemon" }
+    }
+}
+
+impl Ranger {
     fn scan(&mut self, system: &mut SystemCx) -> Result<Scan, KernelError> {
         // Free frames may wait in per-CPU lists.
         system.shared.memory.frames.drain();
@@ -89,28 +103,15 @@ impl Ranger {
         };
         self.anchors.retain(|key, _| of_mapping(key));
         let mut places: Option<Places> = None;
-        let mut rounds = u32::from(self.next == (0, 0));
+        self.cursor.begin();
         while self.pace.goes_on() {
-            let spaces = system.spaces.iter().enumerate();
-            let due = spaces.filter_map(|(slot, s)| s.as_ref().map(|s| (s.serial, slot)));
-            let Some((serial, slot)) = due.filter(|s| s.0 >= self.next.0).min() else {
-                self.next = (0, 0);
-                rounds += 1;
-                if rounds == 2 {
+            let Step::Mapping(Here { slot, serial, span, from }) = self.cursor.next(system, |_| true) else {
+                if self.cursor.is_through() {
                     break;
                 }
                 continue;
             };
-            if serial != self.next.0 {
-                self.next = (serial, 0);
-            }
-            let Some(space) = &system.spaces[slot] else { break };
-            let Some(span) = space.vmas.at_or_above(self.next.1).cloned() else {
-                self.next = (serial + 1, 0);
-                continue;
-            };
-            let from = span.start.max(self.next.1);
-            self.next.1 = span.end;
+            self.cursor.go_to(span.end);
             if !self.limits.is_eligible(&span.value) || span.end - span.start < self.smallest {
                 self.pace.looked_at(1);
                 continue;
@@ -122,7 +123,7 @@ impl Ranger {
             };
             let size = PageOrder::P2M.bytes();
             let to = (from / size * size).saturating_add(size).min(span.end);
-            self.next.1 = to;
+            self.cursor.go_to(to);
             self.pace.looked_at((to - from) >> BASE_SHIFT);
             let places = places.get_or_insert_with(|| Places::of(system));
             if defragment(system, places, slot, anchor, (from, to)) && to - from == size {

@@ -15,12 +15,14 @@
 //!
 //! Left out: Trident's copy-less promotion inside virtual machines, which has the hypervisor exchange frames.
 
-use super::copy::{copy_to_huge, take_giant};
-use super::limits::Limits;
-use super::pace::{Pace, Scan};
-use super::settings::DaemonSettings;
+use super::scan::copy::{copy_to_huge, take_giant};
+use super::scan::limits::Limits;
+use super::scan::mappings::{Cursor, Here, Step};
+use super::scan::pace::{Pace, Scan};
 use crate::KernelError;
-use crate::parts::traits::Daemon;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::report::counts::EventKind;
 use crate::space::Found;
 use crate::space::compaction::Compaction;
@@ -39,62 +41,62 @@ pub(crate) struct Trident {
     limits: Limits,
     /// Whether it makes room when none is free.
     defrag: bool,
-    /// The address space and the address looked at next.
-    next: (u64, u64),
-    /// Up to this address the scan goes by 2 MiB, because 1 GiB could not be had.
-    huge_until: u64,
+    cursor: Cursor,
+    /// Up to here the scan goes by 2 MiB, because 1 GiB could not be had: the serial number of the address space, and
+    /// the address.
+    huge_until: (u64, u64),
     /// Whether smart compaction failed since it woke.
     failed: bool,
 }
 
-impl Trident {
+impl Part<DaemonSettings<'_>> for Trident {
+    const NAME: &'static str = "trident";
+    const ABOUT: &'static str =
+        "Trident's: it promotes to 1G where a free 1G can be had or made by smart compaction, else to 2M.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
         let DaemonSettings { desc, enabled, .. } = *settings;
         let (pace, limits) = (Pace::new(desc)?, Limits::new(desc, enabled)?);
-        Ok(Self { pace, limits, defrag: desc.defrag, next: (0, 0), huge_until: 0, failed: false })
+        Ok(Self { pace, limits, defrag: desc.defrag, cursor: Cursor::default(), huge_until: (0, 0), failed: false })
     }
+}
 
+impl Declare for Trident {
+    fn declares(_: Served) -> Declares {
+        let how = "copy, by a daemon, to the largest size possible";
+        Declares { sizes: &[GIANT, HUGE], how, allocation: "" }
+    }
+}
+
+impl Trident {
     fn scan(&mut self, system: &mut SystemCx, compaction: &mut Compaction) -> Result<Scan, KernelError> {
-        // A scan that begins with the first address space ends with the last.
-        let mut rounds = u32::from(self.next == (0, 0));
+        self.cursor.begin();
         while self.pace.goes_on() {
-            let spaces = system.spaces.iter().enumerate();
-            let due = spaces.filter_map(|(slot, s)| s.as_ref().map(|s| (s.serial, slot)));
-            let Some((serial, slot)) = due.filter(|s| s.0 >= self.next.0).min() else {
-                (self.next, self.huge_until) = ((0, 0), 0);
+            let Step::Mapping(Here { slot, serial, span, from }) = self.cursor.next(system, |_| true) else {
+                self.huge_until = (0, 0);
                 system.shared.counts.events.add(EventKind::KhugepagedRound, 1);
-                rounds += 1;
-                if rounds == 2 {
+                if self.cursor.is_through() {
                     break;
                 }
                 continue;
             };
-            if serial != self.next.0 {
-                (self.next, self.huge_until) = ((serial, 0), 0);
-            }
-            let Some(space) = &system.spaces[slot] else { break };
-            let Some(span) = space.vmas.at_or_above(self.next.1).cloned() else {
-                self.next = (serial + 1, 0);
-                continue;
-            };
-            let from = span.start.max(self.next.1);
             let fits = |order: PageOrder| {
                 let first = from.checked_next_multiple_of(order.bytes())?;
                 (first < span.end && span.end - first >= order.bytes()).then_some(first)
             };
             let Some(first) = fits(HUGE).filter(|_| self.limits.is_eligible(&span.value)) else {
                 self.pace.looked_at(1);
-                self.next.1 = span.end;
+                self.cursor.go_to(span.end);
                 continue;
             };
-            let is_giant = fits(GIANT) == Some(first) && first >= self.huge_until;
-            if is_giant && self.look_at_giant(system, slot, &span.value, first)? {
-                self.next.1 = first + GIANT.bytes();
+            let is_giant = fits(GIANT) == Some(first) && (serial, first) >= self.huge_until;
+            if is_giant && self.look_at_giant(system, (slot, serial), &span.value, first)? {
+                self.cursor.go_to(first + GIANT.bytes());
                 continue;
             }
-            self.next.1 = first + HUGE.bytes();
+            self.cursor.go_to(first + HUGE.bytes());
             self.pace.looked_at(HUGE.base_pages());
             let place = (slot, &span.value, first);
             if let Scan::NoBlock = copy_to_huge(system, compaction, &self.limits, self.defrag, place)? {
@@ -108,7 +110,7 @@ impl Trident {
     fn look_at_giant(
         &mut self,
         system: &mut SystemCx,
-        slot: usize,
+        (slot, serial): (usize, u64),
         vma: &Vma,
         first: u64,
     ) -> Result<bool, KernelError> {
@@ -117,7 +119,7 @@ impl Trident {
             self.pace.looked_at(1);
             return Ok(true);
         }
-        self.huge_until = first + GIANT.bytes();
+        self.huge_until = (serial, first + GIANT.bytes());
         if !self.limits.is_worth(space, &mut cx, first, GIANT) {
             return Ok(false);
         }

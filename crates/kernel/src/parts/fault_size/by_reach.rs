@@ -4,7 +4,9 @@
 //! The 64 KiB are not mapped at once: "CoalaPaging attempts to opportunistically create 64KiB translations via base
 //! 4KiB fault-time allocations".
 
-use super::Listed;
+use super::listed::Listed;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::FaultSettings;
 use crate::parts::traits::{Candidate, FaultSize, Hole};
 
 /// The sizes of a list, for mappings beyond the reach of the TLBs.
@@ -15,9 +17,16 @@ pub(crate) struct ByReach {
     reach: u64,
 }
 
-impl ByReach {
-    pub fn new(sizes: Listed, reach: u64) -> Self {
-        Self { sizes, reach }
+impl Part<FaultSettings<'_>> for ByReach {
+    const NAME: &'static str = "by-reach";
+    const ABOUT: &'static str =
+        "The sizes that `sizes` lists, in mappings larger than `reach`: the default if that is given.";
+
+    fn new(settings: &FaultSettings) -> Result<Self, Wrong> {
+        match settings.reach {
+            Some(reach) => Ok(Self { sizes: Listed::of(settings), reach }),
+            None => Err(("reach", "by = \"by-reach\" needs it: give the bytes that the TLBs reach, as in 80M".into())),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! lies inside the mapping, is empty and has a free block.
 
 use crate::linux::desc::ThpEnabled;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::FaultSettings;
 use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
 use crate::report::counts::Refusal;
 use mmulab_addr::{Access, PageOrder};
@@ -17,11 +19,24 @@ pub(crate) struct Listed {
     zero_page: bool,
 }
 
+impl Part<FaultSettings<'_>> for Listed {
+    const NAME: &'static str = "listed";
+    const ABOUT: &'static str = "The sizes that `sizes` lists: the default.";
+
+    fn new(settings: &FaultSettings) -> Result<Self, Wrong> {
+        match settings.reach {
+            None => Ok(Self::of(settings)),
+            Some(_) => Err(("reach", "only by = \"by-reach\" reads it: remove it, or by".into())),
+        }
+    }
+}
+
 impl Listed {
-    /// Of these sizes, in any order.
-    pub fn new(mut sizes: Vec<MapSize>, enabled: ThpEnabled, zero_page: bool) -> Self {
+    /// Of the sizes in the settings, whatever the reach of the TLBs.
+    pub fn of(settings: &FaultSettings) -> Self {
+        let mut sizes: Vec<_> = settings.sizes.iter().map(|&size| MapSize::best(settings.table, size)).collect();
         sizes.sort_by_key(|size| std::cmp::Reverse(size.order()));
-        Self { sizes, enabled, zero_page }
+        Self { sizes, enabled: settings.enabled, zero_page: settings.zero_page }
     }
 }
 

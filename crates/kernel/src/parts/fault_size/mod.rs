@@ -1,60 +1,36 @@
-//! The fault-size parts, a file each, and the one list of them, which makes the dispatch to the one of a run.
+//! The fault-size parts, a file each. The list of the files makes the key of policy files, its text in the schema and
+//! the enum of the part of a run (`parts/list.rs`).
 
-mod by_reach;
-mod listed;
-mod pool;
-mod thp;
-
-pub(crate) use by_reach::ByReach;
-pub(crate) use listed::Listed;
-pub(crate) use pool::Pool;
-pub(crate) use thp::Thp;
-
+use crate::parts::list::kind;
+use crate::parts::settings::FaultSettings;
 use crate::parts::traits::{Candidate, FaultSize, Hole};
 
-/// Makes the enum of the fault-size parts out of a list.
-macro_rules! fault_sizes {
-    ($($(#[$about:meta])* $part:ident,)*) => {
-        /// The fault-size part of a run.
-        #[derive(Clone, Debug)]
-        pub(crate) enum FaultSizes {
-            /// Base pages only.
-            Base,
-            $($(#[$about])* $part($part),)*
-        }
+include!(concat!(env!("OUT_DIR"), "/fault_size.rs"));
 
-        impl FaultSize for FaultSizes {
-            #[inline]
-            fn sizes(&self) -> usize {
-                match self { Self::Base => 0, $(Self::$part(part) => part.sizes()),* }
-            }
+with_parts!(kind! {
+    /// Which sizes larger than a base page a fault tries.
+    FaultSizeKind: Listed;
+    /// The fault-size part of a run.
+    #[derive(Clone, Debug)]
+    FaultSizes: FaultSettings<'_>;
+});
 
-            #[inline]
-            fn candidate(&self, index: usize, hole: &Hole, is_empty: impl Fn(u64, u64) -> bool) -> Candidate {
-                match self {
-                    Self::Base => Candidate::NotConsidered,
-                    $(Self::$part(part) => part.candidate(index, hole, is_empty),)*
-                }
-            }
+impl FaultSize for FaultSizes {
+    #[inline]
+    fn sizes(&self) -> usize {
+        each!(self, part => part.sizes())
+    }
 
-            fn ends_family(&self, index: usize) -> bool {
-                match self { Self::Base => true, $(Self::$part(part) => part.ends_family(index)),* }
-            }
+    #[inline]
+    fn candidate(&self, index: usize, hole: &Hole, is_empty: impl Fn(u64, u64) -> bool) -> Candidate {
+        each!(self, part => part.candidate(index, hole, is_empty))
+    }
 
-            fn heap_end(&self, end: u64) -> u64 {
-                match self { Self::Base => end, $(Self::$part(part) => part.heap_end(end)),* }
-            }
-        }
-    };
-}
+    fn ends_family(&self, index: usize) -> bool {
+        each!(self, part => part.ends_family(index))
+    }
 
-fault_sizes! {
-    /// The sizes that `[fault]` lists, in mappings that are too large for base pages.
-    ByReach,
-    /// The sizes that `[fault]` lists.
-    Listed,
-    /// Pages of the pool reserved at boot.
-    Pool,
-    /// Transparent huge pages.
-    Thp,
+    fn heap_end(&self, end: u64) -> u64 {
+        each!(self, part => part.heap_end(end))
+    }
 }

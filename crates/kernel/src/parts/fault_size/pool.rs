@@ -3,9 +3,12 @@
 //! Each refusal has one counted reason: the kind of mapping, a page that reaches outside the mapping, or small pages
 //! already mapped.
 
-use crate::linux::desc::{AppliesTo, HugetlbDesc};
+use crate::linux::desc::AppliesTo;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::FaultSettings;
 use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
 use crate::report::counts::Refusal;
+use mmulab_addr::show_bytes;
 
 /// Huge pages from a pool: MAP_HUGETLB mappings, and the aligned part of every mapping of the kinds `applies_to` names,
 /// as if the program had been linked with libhugetlbfs.
@@ -16,10 +19,26 @@ pub(crate) struct Pool {
     round_heap: bool,
 }
 
-impl Pool {
-    /// Of pages of `size`, which the page table has leaves for.
-    pub fn new(desc: &HugetlbDesc, size: MapSize) -> Self {
-        Self { size, applies_to: desc.applies_to, round_heap: desc.round_heap }
+impl Part<FaultSettings<'_>> for Pool {
+    const NAME: &'static str = "pool";
+    const ABOUT: &'static str =
+        "Pages of the pool reserved at boot: what policies of kind `hugetlb` have, by their section `[hugetlb]`.";
+
+    /// # Errors
+    /// A size that the page table has no leaves for, or a pool smaller than a page.
+    fn new(settings: &FaultSettings) -> Result<Self, Wrong> {
+        let Some(desc) = settings.pool else {
+            let message = "pool reads the section [hugetlb], of policies of kind \"hugetlb\": set kind to that";
+            return Err(("by", message.into()));
+        };
+        let Some(size) = MapSize::leaf(settings.table, desc.size) else {
+            return Err(("size", format!("the machine's page table has no huge page of {}", desc.size)));
+        };
+        if desc.pool.0 < desc.size.bytes() {
+            let bytes = show_bytes(desc.pool.0);
+            return Err(("pool", format!("{bytes} holds not one page of {}: give more", desc.size)));
+        }
+        Ok(Self { size, applies_to: desc.applies_to, round_heap: desc.round_heap })
     }
 }
 

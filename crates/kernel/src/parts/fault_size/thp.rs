@@ -1,7 +1,8 @@
 //! Fault size *thp*: Linux's transparent huge pages of 2 MiB, and the smaller sizes that are enabled (mTHP).
 
-use crate::KernelError;
 use crate::linux::desc::{ThpDesc, ThpEnabled, ThpSize};
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::FaultSettings;
 use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
 use crate::report::counts::Refusal;
 use crate::space::vma::HugeAdvice;
@@ -27,17 +28,25 @@ pub(crate) struct Thp {
     mthp: Vec<(MapSize, ThpEnabled)>,
 }
 
-impl Thp {
-    /// The part that `desc` describes; `huge` is the page table's leaf of 2 MiB.
-    ///
+impl Part<FaultSettings<'_>> for Thp {
+    const NAME: &'static str = "thp";
+    const ABOUT: &'static str =
+        "Transparent huge pages: what policies of kind `linux-thp` have, by their section `[thp]`.";
+
     /// # Errors
-    /// Sizes that no huge page can have.
-    pub fn new(desc: &ThpDesc, zero_page: bool, huge: MapSize) -> Result<Self, KernelError> {
+    /// Sizes that no huge page can have, or a page table without leaves of 2 MiB.
+    fn new(settings: &FaultSettings) -> Result<Self, Wrong> {
+        let Some(desc) = settings.thp else {
+            return Err((
+                "by",
+                "thp reads the section [thp], of policies of kind \"linux-thp\": set kind to that".into(),
+            ));
+        };
+        let Some(huge) = MapSize::leaf(settings.table, PageOrder::P2M) else {
+            return Err(("", "linux-thp maps pages of 2M, which the machine's page table has none of".into()));
+        };
         if let Some(size) = desc.sizes.keys().find(|&&s| s < SMALLEST || s > PageOrder::P2M) {
-            return Err(KernelError::Description {
-                key: "thp.sizes".into(),
-                message: format!("{size} is no size of huge page: give sizes from {SMALLEST} to 2M"),
-            });
+            return Err(("sizes", format!("{size} is no size of huge page: give sizes from {SMALLEST} to 2M")));
         }
         let named = desc.sizes.keys().copied().rev().filter(|&order| order < PageOrder::P2M);
         let sizes = named.map(|order| (MapSize::block(order), enabled(desc, order)));
@@ -45,11 +54,13 @@ impl Thp {
             huge,
             enabled: enabled(desc, PageOrder::P2M),
             huge_zero_page: desc.zero_page,
-            zero_page,
+            zero_page: settings.zero_page,
             mthp: sizes.filter(|size| size.1 != ThpEnabled::Never).collect(),
         })
     }
+}
 
+impl Thp {
     /// Where pages of 2 MiB are used.
     pub fn enabled(&self) -> ThpEnabled {
         self.enabled

@@ -2,6 +2,7 @@
 //! epoch, and gives them to the kernel (paper 3, section IV-D, online). The machine has the TLBs, and so the sampler.
 //! The kernel takes the hints as if the profiler had called madvise(2).
 
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;
 use mmulab_addr::Bytes;
 use schemars::JsonSchema;
@@ -11,6 +12,17 @@ use std::collections::BTreeMap;
 /// The profiler names page sizes while the program runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leshy;
+
+impl Part for Leshy {
+    const NAME: &'static str = "leshy";
+    const ABOUT: &'static str = "The profiler of Elastic Translations, which samples TLB misses while the programs \
+         run, and names page sizes at the end of every epoch. Programs may name sizes, too; the next epoch forgets \
+         those.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Hints for Leshy {
     fn obeys_program(&self) -> bool {

@@ -1,58 +1,39 @@
-//! The parts that give hints about larger pages, a file each, and the one list of them: it makes the key of policy
-//! files, the schema, and the dispatch.
+//! The parts that give hints about larger pages, a file each. The list of the files makes the key of policy files, its
+//! text in the schema and the enum of the part of a run (`parts/list.rs`).
 
-mod leshy;
-mod madvise;
-mod nobody;
-mod page_sizes;
-
-pub use leshy::LeshyDesc;
-
+use crate::parts::list::kind;
 use crate::parts::traits::Hints;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Makes the enum of the givers of hints out of a list: variant, name in policy files, module.
-macro_rules! hints {
-    ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        /// Who says where larger pages are worth while.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub enum HintSource {
-            $($(#[$about])* #[serde(rename = $name)] $part,)*
-        }
+include!(concat!(env!("OUT_DIR"), "/hints.rs"));
 
-        impl HintSource {
-            /// Its name in policy files.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$part => $name),* }
-            }
-        }
+with_parts!(kind! {
+    /// Who says where larger pages are worth while.
+    HintSource: Madvise;
+    /// The part that gives the hints of a run.
+    #[derive(Clone, Debug)]
+    HintGivers: ();
+});
 
-        impl Hints for HintSource {
-            fn obeys_program(&self) -> bool {
-                match self { $(Self::$part => $module::$part.obeys_program()),* }
-            }
+pub use leshy::LeshyDesc;
 
-            fn takes_sizes(&self) -> bool {
-                match self { $(Self::$part => $module::$part.takes_sizes()),* }
-            }
-        }
-    };
+impl HintSource {
+    /// Whether it names page sizes.
+    pub(crate) fn takes_sizes(self) -> bool {
+        HintGivers::new(self, &()).is_ok_and(|part| part.takes_sizes())
+    }
 }
 
-hints! {
-    /// The program, by MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_COLLAPSE.
-    #[default]
-    Madvise = "madvise" in madvise,
-    /// Nobody: such advice is ignored.
-    Nobody = "none" in nobody,
-    /// The program or a profiler, by the extended madvise of Elastic Translations, which names the page size that a
-    /// range should be translated by. Linux's own advice is obeyed, too.
-    PageSizes = "page-sizes" in page_sizes,
-    /// The profiler of Elastic Translations, which samples TLB misses while the programs run, and names page sizes at
-    /// the end of every epoch. Programs may name sizes, too; the next epoch forgets those.
-    Leshy = "leshy" in leshy,
+impl Hints for HintGivers {
+    fn obeys_program(&self) -> bool {
+        each!(self, part => part.obeys_program())
+    }
+
+    fn takes_sizes(&self) -> bool {
+        each!(self, part => part.takes_sizes())
+    }
 }
 
 /// Hints about larger pages.

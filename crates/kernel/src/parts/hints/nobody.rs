@@ -1,10 +1,20 @@
 //! Hints *of nobody*: advice about larger pages is taken and has no effect.
 
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;
 
 /// Nobody gives hints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nobody;
+
+impl Part for Nobody {
+    const NAME: &'static str = "none";
+    const ABOUT: &'static str = "Nobody: such advice is ignored.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Hints for Nobody {
     fn obeys_program(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Placement *buddy*: the frames that the allocator gives, wherever they lie.
 
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::space::vma::Vma;
@@ -9,6 +10,15 @@ use mmulab_addr::{PageOrder, Pfn};
 /// The allocator's own choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buddy;
+
+impl Part for Buddy {
+    const NAME: &'static str = "buddy";
+    const ABOUT: &'static str = "The frames that the allocator gives.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Placement for Buddy {
     #[inline]

@@ -18,6 +18,7 @@
 //! Nothing is reserved, but the offsets are kept with each mapping, which CoalaPaging does without. The search is not
 //! charged to the fault: no source says what it takes.
 
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
@@ -28,6 +29,16 @@ use mmulab_addr::{BASE_SHIFT, PageOrder, Pfn};
 /// Frames at the offsets of mappings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ca;
+
+impl Part for Ca {
+    const NAME: &'static str = "ca";
+    const ABOUT: &'static str =
+        "The frame at the offset of the mapping, which is placed in a free region as a whole: CA paging.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Ca {
     /// The first frame of a free region for `bytes` bytes of a mapping; the next search begins behind it.

@@ -15,6 +15,7 @@
 //! Nothing is reserved and nothing is remembered but the page table: others may take the frames first.
 
 use crate::WorkKind;
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::space::vma::Vma;
@@ -29,6 +30,16 @@ const GROUP: u8 = 4;
 /// Frames at their own places of aligned blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coala;
+
+impl Part for Coala {
+    const NAME: &'static str = "coala";
+    const ABOUT: &'static str = "The frame at the page's own place in the aligned block of 64 KiB (base pages) or 32 \
+         MiB (pages of 2 MiB) that the other pages of its range lie in: CoalaPaging of Elastic Translations.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Coala {
     /// The range that pages of `order` are to fill; none for sizes that hardware does not coalesce.

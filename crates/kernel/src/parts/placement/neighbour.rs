@@ -14,6 +14,7 @@
 //! ```
 
 use crate::memory::pages::Use;
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::space::vma::Vma;
@@ -25,6 +26,15 @@ use std::ops::Range;
 /// Frames beside those of neighbouring pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neighbour;
+
+impl Part for Neighbour {
+    const NAME: &'static str = "neighbour";
+    const ABOUT: &'static str = "The frame beside that of a neighbouring page, if it is free.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Neighbour {
     /// The first private page of the mapping in a range of addresses, and its frame.

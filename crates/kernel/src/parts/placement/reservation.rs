@@ -6,6 +6,7 @@ use crate::memory::cache::ObjectId;
 use crate::memory::objects::{Anon, Objects};
 use crate::memory::pages::{Page, Pages, Use};
 use crate::memory::reservations::{Got, LEVEL_MAX, Place};
+use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
@@ -18,6 +19,15 @@ use mmulab_frames::PhysMem;
 /// Frames out of reservations, whose sizes the memory of the run knows; out of the allocator where none can serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation;
+
+impl Part for Reservation {
+    const NAME: &'static str = "reservation";
+    const ABOUT: &'static str = "The page's own place in an aligned block that is reserved for its surroundings.";
+
+    fn new(_: &()) -> Result<Self, Wrong> {
+        Ok(Self)
+    }
+}
 
 impl Reservation {
     /// Whether reservations can have these sizes.

@@ -2,6 +2,8 @@
 //! them (`pmap_promote_pde` in sys/amd64/amd64/pmap.c, and for 64 KiB `pmap_promote_l3c` in sys/arm64/arm64/pmap.c).
 
 use crate::memory::pages::{Page, Use};
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::PromotionSettings;
 use crate::parts::traits::Promotion;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::{AddressSpace, Cx, Found};
@@ -12,14 +14,22 @@ use mmulab_pagetable::Leaf;
 /// Promotion of the base pages of a reservation, which stay in their frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InPlace {
-    /// The size of the larger page, which the page table has a leaf for.
-    pub size: PageOrder,
+    size: PageOrder,
     /// Pages of the reservation in use that are enough; the others are then zeroed and mapped first.
-    pub threshold: u32,
-    /// Whether every page must have been accessed.
-    pub needs_accessed: bool,
-    /// Whether pages that a daemon filled in, which are in no page table yet, count as mapped.
-    pub takes_filled: bool,
+    threshold: u32,
+    needs_accessed: bool,
+    takes_filled: bool,
+}
+
+impl Part<PromotionSettings> for InPlace {
+    const NAME: &'static str = "in-place";
+    const ABOUT: &'static str = "They stay in their frames, which lie together: with `when = \"full\"` or \
+         `\"threshold\"`, or by a daemon that can.";
+
+    fn new(settings: &PromotionSettings) -> Result<Self, Wrong> {
+        let &PromotionSettings { size, threshold, needs_accessed, takes_filled } = settings;
+        Ok(Self { size, threshold, needs_accessed, takes_filled })
+    }
 }
 
 impl Promotion for InPlace {

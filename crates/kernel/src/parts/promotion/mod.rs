@@ -1,40 +1,31 @@
-//! The promotion parts, a file each, and the enum that dispatches to the one of a run. A daemon that promotes is the
-//! memory manager's, for it works on the whole system.
-
-mod in_place;
-
-pub(crate) use in_place::InPlace;
+//! The parts that promote at faults, a file each. The list of the files makes the key of policy files, its text in the
+//! schema and the enum of the part of a run (`parts/list.rs`). A daemon that promotes is a part of another kind, for it
+//! works on the whole system.
 
 use crate::FaultError;
+use crate::parts::list::kind;
+use crate::parts::settings::PromotionSettings;
 use crate::parts::traits::Promotion;
 use crate::space::{AddressSpace, Cx};
 use mmulab_addr::PageOrder;
 
-/// The promotion part of a run.
-#[derive(Clone, Debug)]
-pub(crate) enum Promotions {
-    /// Faults promote nothing.
-    Never,
-    /// Pages of a reservation become a larger page in place.
-    InPlace(InPlace),
-}
+include!(concat!(env!("OUT_DIR"), "/promotion.rs"));
 
-impl Promotions {
-    /// Whether faults can promote.
-    pub fn is_on(&self) -> bool {
-        match self {
-            Self::Never => false,
-            Self::InPlace(_) => true,
-        }
-    }
-}
+with_parts!(kind! {
+    /// How base pages become a larger page.
+    PromotionKind: ByDaemon;
+    /// The promotion part of a run.
+    #[derive(Clone, Debug)]
+    Promotions: PromotionSettings;
+});
 
 impl Promotion for Promotions {
+    fn is_on(&self) -> bool {
+        each!(self, part => part.is_on())
+    }
+
     #[inline]
     fn promote(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64) -> Result<Option<PageOrder>, FaultError> {
-        match self {
-            Self::Never => Ok(None),
-            Self::InPlace(part) => part.promote(space, cx, at),
-        }
+        each!(self, part => part.promote(space, cx, at))
     }
 }

@@ -1,15 +1,20 @@
 //! Reclaim *at the end*: nothing is dropped before an allocation finds no frame. What is dropped then is the
 //! allocator's own doing (direct reclaim), the same under every policy.
 
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::ReclaimSettings;
 use crate::parts::traits::Reclaim;
 
 /// No daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct AtEnd;
 
-impl AtEnd {
-    pub fn new(_: Option<u16>, _: u64) -> Self {
-        Self
+impl Part<ReclaimSettings> for AtEnd {
+    const NAME: &'static str = "end";
+    const ABOUT: &'static str = "When no frame is left, 32 at a time, by the fault that wants one.";
+
+    fn new(_: &ReclaimSettings) -> Result<Self, Wrong> {
+        Ok(Self)
     }
 }
 

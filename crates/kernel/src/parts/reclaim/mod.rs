@@ -1,58 +1,32 @@
-//! The reclaim parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
-//! dispatch.
+//! The reclaim parts, a file each. The list of the files makes the key of policy files, its text in the schema and the
+//! enum of the part of a run (`parts/list.rs`).
 
-mod at_end;
-mod watermarks;
-
-pub(crate) use at_end::AtEnd;
-pub(crate) use watermarks::Watermarks;
-
+use crate::parts::list::kind;
+use crate::parts::settings::ReclaimSettings;
 use crate::parts::traits::Reclaim;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Makes the enums of the reclaim parts out of a list: variant, name in policy files, module.
-macro_rules! reclaims {
-    ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        /// When pages of files leave memory, so that others can have their frames.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub enum ReclaimKind {
-            $($(#[$about])* #[serde(rename = $name)] $part,)*
-        }
+include!(concat!(env!("OUT_DIR"), "/reclaim.rs"));
 
-        /// The reclaim part of a run.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Reclaims {
-            $($part($part),)*
-        }
+with_parts!(kind! {
+    /// When pages of files leave memory, so that others can have their frames.
+    ReclaimKind: AtEnd;
+    /// The reclaim part of a run.
+    #[derive(Clone, Debug)]
+    Reclaims: ReclaimSettings;
+});
 
-        impl Reclaims {
-            /// The part for a memory of `frames` base frames.
-            pub fn new(desc: &ReclaimDesc, frames: u64) -> Self {
-                match desc.when { $(ReclaimKind::$part => Self::$part($part::new(desc.scale_factor, frames)),)* }
-            }
-        }
+impl Reclaim for Reclaims {
+    #[inline]
+    fn wanted(&mut self, free: u64) -> u64 {
+        each!(self, part => part.wanted(free))
+    }
 
-        impl Reclaim for Reclaims {
-            #[inline]
-            fn wanted(&mut self, free: u64) -> u64 {
-                match self { $(Self::$part(part) => part.wanted(free),)* }
-            }
-
-            fn reclaimed(&mut self, frames: u64) {
-                match self { $(Self::$part(part) => part.reclaimed(frames),)* }
-            }
-        }
-    };
-}
-
-reclaims! {
-    /// When no frame is left, 32 at a time, by the fault that wants one.
-    #[default]
-    AtEnd = "end" in at_end,
-    /// By a daemon as soon as fewer frames are free than the low watermark, up to the high one: kswapd.
-    Watermarks = "watermarks" in watermarks,
+    fn reclaimed(&mut self, frames: u64) {
+        each!(self, part => part.reclaimed(frames));
+    }
 }
 
 /// Reclaim: when clean pages of files that nobody maps are dropped, the oldest first.

@@ -9,6 +9,8 @@
 //!    min  ------------------------------------
 //! ```
 
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::ReclaimSettings;
 use crate::parts::traits::Reclaim;
 use mmulab_addr::BASE_BYTES;
 
@@ -23,15 +25,20 @@ pub(crate) struct Watermarks {
     gave_up: bool,
 }
 
-impl Watermarks {
+impl Part<ReclaimSettings> for Watermarks {
+    const NAME: &'static str = "watermarks";
+    const ABOUT: &'static str =
+        "By a daemon as soon as fewer frames are free than the low watermark, up to the high one: kswapd.";
+
     /// For a memory of `frames` base frames: `calculate_min_free_kbytes` and `__setup_per_zone_wmarks`, with one zone.
     /// khugepaged, which raises the first, is left out.
-    pub fn new(scale_factor: Option<u16>, frames: u64) -> Self {
+    fn new(settings: &ReclaimSettings) -> Result<Self, Wrong> {
+        let &ReclaimSettings { scale_factor, frames } = settings;
         let kib = frames * BASE_BYTES / 1024;
         let min = (kib * 16).isqrt().clamp(128, 256 << 10) * 1024 / BASE_BYTES;
         let scale = u64::from(scale_factor.unwrap_or(SCALE_FACTOR));
         let apart = (min / 4).max(frames * scale / 10_000);
-        Self { low: min + apart, high: min + 2 * apart, gave_up: false }
+        Ok(Self { low: min + apart, high: min + 2 * apart, gave_up: false })
     }
 }
 
@@ -56,19 +63,23 @@ impl Reclaim for Watermarks {
 mod tests {
     use super::*;
 
+    fn watermarks(memory: u64) -> Watermarks {
+        Watermarks::new(&ReclaimSettings { scale_factor: None, frames: memory / BASE_BYTES }).unwrap()
+    }
+
     /// Worked out by hand for 4 GiB: sqrt(4 Mi KiB x 16) = 8192 KiB = 2048 frames; a quarter is 512, a thousandth of
     /// memory 1048.
     #[test]
     fn watermarks_are_those_of_linux() {
-        let marks = Watermarks::new(None, (4 << 30) / BASE_BYTES);
+        let marks = watermarks(4 << 30);
         assert_eq!((marks.low, marks.high), (2048 + 1048, 2048 + 2 * 1048));
-        let marks = Watermarks::new(None, (64 << 20) / BASE_BYTES);
+        let marks = watermarks(64 << 20);
         assert_eq!((marks.low, marks.high), (256 + 64, 256 + 128));
     }
 
     #[test]
     fn the_daemon_fills_up_to_the_high_watermark_and_sleeps_when_it_finds_nothing() {
-        let mut marks = Watermarks::new(None, (64 << 20) / BASE_BYTES);
+        let mut marks = watermarks(64 << 20);
         assert_eq!(marks.wanted(320), 0);
         assert_eq!(marks.wanted(319), 384 - 319);
         marks.reclaimed(0);

@@ -5,9 +5,10 @@
 //! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. What the
 //! daemon does is kernel work under a name of its own, `zero_bytes_ahead`.
 
-use super::pace::Pace;
 use crate::WorkKind;
 use crate::clock::ns_of_ms;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::ZeroingSettings;
 use crate::parts::traits::Zeroing;
 use crate::report::counts::EventKind;
 use crate::space::Cx;
@@ -24,10 +25,13 @@ pub(crate) struct Ahead {
     wake_ns: u64,
 }
 
-impl Ahead {
-    pub fn new(pace: Pace) -> Self {
-        let sleep_ns = ns_of_ms(pace.sleep_ms);
-        Self { sleep_ns, pages: pace.pages_per_wake.into(), wake_ns: sleep_ns }
+impl Part<ZeroingSettings> for Ahead {
+    const NAME: &'static str = "ahead";
+    const ABOUT: &'static str = "By a daemon, ahead of the faults; a fault clears what the daemon had not come to.";
+
+    fn new(settings: &ZeroingSettings) -> Result<Self, Wrong> {
+        let sleep_ns = ns_of_ms(settings.sleep_ms);
+        Ok(Self { sleep_ns, pages: settings.pages_per_wake.into(), wake_ns: sleep_ns })
     }
 }
 

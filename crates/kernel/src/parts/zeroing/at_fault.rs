@@ -1,7 +1,8 @@
 //! Zeroing *at the fault*: who touches a page first waits until it is cleared, as in Linux and FreeBSD.
 
-use super::pace::Pace;
 use crate::WorkKind;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::ZeroingSettings;
 use crate::parts::traits::Zeroing;
 use crate::space::Cx;
 use mmulab_addr::{PageOrder, Pfn};
@@ -10,9 +11,12 @@ use mmulab_addr::{PageOrder, Pfn};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AtFault;
 
-impl AtFault {
-    pub fn new(_: Pace) -> Self {
-        Self
+impl Part<ZeroingSettings> for AtFault {
+    const NAME: &'static str = "fault";
+    const ABOUT: &'static str = "By the fault, which waits for it.";
+
+    fn new(_: &ZeroingSettings) -> Result<Self, Wrong> {
+        Ok(Self)
     }
 }
 

@@ -1,67 +1,40 @@
-//! The zeroing parts, a file each, and the one list of them: it makes the key of policy files, the schema, and the
-//! dispatch.
+//! The zeroing parts, a file each. The list of the files makes the key of policy files, its text in the schema and the
+//! enum of the part of a run (`parts/list.rs`).
 
-mod ahead;
-mod at_fault;
-mod pace;
-
-pub(crate) use ahead::Ahead;
-pub(crate) use at_fault::AtFault;
-
+use crate::parts::list::kind;
+use crate::parts::settings::ZeroingSettings;
 use crate::parts::traits::Zeroing;
 use crate::space::Cx;
 use crate::space::system::SystemCx;
 use mmulab_addr::{PageOrder, Pfn};
-use pace::Pace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Makes the enums of the zeroing parts out of a list: variant, name in policy files, module.
-macro_rules! zeroings {
-    ($($(#[$about:meta])* $part:ident = $name:literal in $module:ident,)*) => {
-        /// When the frames of new private pages are cleared.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub enum ZeroingKind {
-            $($(#[$about])* #[serde(rename = $name)] $part,)*
-        }
+include!(concat!(env!("OUT_DIR"), "/zeroing.rs"));
 
-        /// The zeroing part of a run.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Zeroings {
-            $($part($part),)*
-        }
+with_parts!(kind! {
+    /// When the frames of new private pages are cleared.
+    ZeroingKind: AtFault;
+    /// The zeroing part of a run.
+    #[derive(Clone, Debug)]
+    Zeroings: ZeroingSettings;
+});
 
-        impl From<&ZeroingDesc> for Zeroings {
-            fn from(desc: &ZeroingDesc) -> Self {
-                match desc.when { $(ZeroingKind::$part => Self::$part($part::new(desc.pace())),)* }
-            }
-        }
+impl Zeroing for Zeroings {
+    #[inline]
+    fn zero(&self, cx: &mut Cx, pfn: Pfn, order: PageOrder) {
+        each!(self, part => part.zero(cx, pfn, order));
+    }
 
-        impl Zeroing for Zeroings {
-            #[inline]
-            fn zero(&self, cx: &mut Cx, pfn: Pfn, order: PageOrder) {
-                match self { $(Self::$part(part) => part.zero(cx, pfn, order),)* }
-            }
+    #[inline]
+    fn wakes_at(&self) -> Option<u64> {
+        each!(self, part => part.wakes_at())
+    }
 
-            #[inline]
-            fn wakes_at(&self) -> Option<u64> {
-                match self { $(Self::$part(part) => part.wakes_at(),)* }
-            }
-
-            fn wake(&mut self, system: &mut SystemCx, now_ns: u64) {
-                match self { $(Self::$part(part) => part.wake(system, now_ns),)* }
-            }
-        }
-    };
-}
-
-zeroings! {
-    /// By the fault, which waits for it.
-    #[default]
-    AtFault = "fault" in at_fault,
-    /// By a daemon, ahead of the faults; a fault clears what the daemon had not come to.
-    Ahead = "ahead" in ahead,
+    fn wake(&mut self, system: &mut SystemCx, now_ns: u64) {
+        each!(self, part => part.wake(system, now_ns));
+    }
 }
 
 /// Zeroing: when the frames of new private pages are cleared, and so whose time that takes.
@@ -85,9 +58,10 @@ pub struct ZeroingDesc {
 }
 
 impl ZeroingDesc {
-    fn pace(&self) -> Pace {
-        let usual = Pace::default();
-        Pace {
+    /// What the part is made from.
+    pub(crate) fn settings(&self) -> ZeroingSettings {
+        let usual = ZeroingSettings::default();
+        ZeroingSettings {
             sleep_ms: self.sleep_ms.unwrap_or(usual.sleep_ms),
             pages_per_wake: self.pages_per_wake.unwrap_or(usual.pages_per_wake),
         }

@@ -3,7 +3,9 @@
 
 use super::copy::copy_to_huge;
 use super::limits::Limits;
+use super::mappings::{Cursor, Here, Step};
 use super::pace::{Pace, Scan};
+use super::text::collapse_text;
 use crate::KernelError;
 use crate::report::counts::EventKind;
 use crate::space::AddressSpace;
@@ -13,9 +15,8 @@ use mmulab_addr::PageOrder;
 
 /// The progress of the scan.
 #[derive(Debug, Default)]
-pub(super) struct Linear {
-    /// The address space and the address looked at next.
-    next: (u64, u64),
+pub(in crate::parts::daemon) struct Linear {
+    cursor: Cursor,
 }
 
 impl Linear {
@@ -32,37 +33,29 @@ impl Linear {
         serves: impl Fn(&AddressSpace) -> bool,
     ) -> Result<Scan, KernelError> {
         let size = PageOrder::P2M.bytes();
-        // A scan that begins with the first address space ends with the last.
-        let mut rounds = u32::from(self.next == (0, 0));
+        self.cursor.begin();
         while pace.goes_on() {
-            let spaces = system.spaces.iter().enumerate();
-            let due = spaces.filter_map(|(slot, s)| s.as_ref().filter(|s| serves(s)).map(|s| (s.serial, slot)));
-            let Some((serial, slot)) = due.filter(|s| s.0 >= self.next.0).min() else {
-                self.next = (0, 0);
+            let Step::Mapping(Here { slot, span, from, .. }) = self.cursor.next(system, &serves) else {
                 system.shared.counts.events.add(EventKind::KhugepagedRound, 1);
-                rounds += 1;
-                if rounds == 2 {
+                if self.cursor.is_through() {
                     break;
                 }
                 continue;
             };
-            if serial != self.next.0 {
-                self.next = (serial, 0);
-            }
-            let Some(space) = &system.spaces[slot] else { break };
-            let Some(span) = space.vmas.at_or_above(self.next.1).cloned() else {
-                self.next = (serial + 1, 0);
-                continue;
-            };
-            let first = span.start.max(self.next.1).checked_next_multiple_of(size).unwrap_or(u64::MAX);
-            if !limits.is_eligible(&span.value) || first >= span.end || span.end - first < size {
+            let first = from.checked_next_multiple_of(size).unwrap_or(u64::MAX);
+            let is_text = limits.is_text(&span.value);
+            if !(is_text || limits.is_eligible(&span.value)) || first >= span.end || span.end - first < size {
                 pace.looked_at(1);
-                self.next.1 = span.end;
+                self.cursor.go_to(span.end);
                 continue;
             }
-            self.next.1 = first + size;
+            self.cursor.go_to(first + size);
             pace.looked_at(PageOrder::P2M.base_pages());
-            if let Scan::NoBlock = copy_to_huge(system, compaction, limits, defrag, (slot, &span.value, first))? {
+            let scan = match is_text {
+                true => collapse_text(system, compaction, limits, defrag, (slot, &span, first))?,
+                false => copy_to_huge(system, compaction, limits, defrag, (slot, &span.value, first))?,
+            };
+            if let Scan::NoBlock = scan {
                 return Ok(Scan::NoBlock);
             }
         }

@@ -9,13 +9,14 @@
 //!
 //! Left out: bloat recovery, which looks for pages of zeros within huge pages. A simulated page has no contents.
 
-use super::copy::copy_to_huge;
-use super::coverage::Coverage;
-use super::limits::Limits;
-use super::pace::{Pace, Scan};
-use super::settings::DaemonSettings;
+use super::scan::copy::copy_to_huge;
+use super::scan::coverage::Coverage;
+use super::scan::limits::Limits;
+use super::scan::pace::{Pace, Scan};
 use crate::clock::ns_of_ms;
-use crate::parts::traits::Daemon;
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 use crate::{KernelError, WorkKind};
@@ -49,10 +50,14 @@ pub(crate) struct HawkEye {
     last: u64,
 }
 
-impl HawkEye {
+impl Part<DaemonSettings<'_>> for HawkEye {
+    const NAME: &'static str = "hawkeye";
+    const ABOUT: &'static str =
+        "HawkEye's: it promotes the regions first of which most base pages were accessed of late.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
         let DaemonSettings { desc, enabled, .. } = *settings;
         Ok(Self {
             pace: Pace::new(desc)?,
@@ -64,7 +69,15 @@ impl HawkEye {
             last: 0,
         })
     }
+}
 
+impl Declare for HawkEye {
+    fn declares(_: Served) -> Declares {
+        Declares { sizes: &[PageOrder::P2M], how: "copy, by a daemon, by access coverage", allocation: "" }
+    }
+}
+
+impl HawkEye {
     /// Clears the accessed bits of base pages in all regions that may be promoted, or counts those that are set.
     /// TLBs are not flushed for it (`ohp_follow_pte`, and `ptep_test_and_clear_young` of x86 and Arm): a page whose
     /// entry stays in a TLB counts as not accessed.

@@ -17,7 +17,7 @@ const WIDTH: u32 = 50;
 
 /// The regions of one address space.
 #[derive(Debug, Default)]
-pub(super) struct Coverage {
+pub(in crate::parts::daemon) struct Coverage {
     /// By the region's first address: the moving average of pages accessed, and its bucket.
     regions: BTreeMap<u64, (u32, usize)>,
     buckets: [VecDeque<u64>; BUCKETS],

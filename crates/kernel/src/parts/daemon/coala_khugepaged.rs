@@ -17,12 +17,13 @@
 //!              all processes are through --> khugepaged's linear scan, for the others
 //! ```
 
-use super::copy::{free_block, take_giant};
-use super::limits::Limits;
-use super::linear::Linear;
-use super::pace::{Pace, Scan};
-use super::settings::{DaemonSettings, Served};
-use crate::parts::traits::Daemon;
+use super::scan::copy::{free_block, take_giant};
+use super::scan::limits::Limits;
+use super::scan::linear::Linear;
+use super::scan::pace::{Pace, Scan};
+use crate::parts::part::{Part, Wrong};
+use crate::parts::settings::{DaemonSettings, Served};
+use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::assemble::Range;
 use crate::space::compaction::Compaction;
@@ -76,10 +77,14 @@ pub(crate) struct CoalaKhugepaged {
     others: Linear,
 }
 
-impl CoalaKhugepaged {
+impl Part<DaemonSettings<'_>> for CoalaKhugepaged {
+    const NAME: &'static str = "coala-khugepaged";
+    const ABOUT: &'static str = "That of Elastic Translations: it promotes to 64K, 2M and 32M, in place where part of \
+         a range lies together, in the order of hints.";
+
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
-    pub fn new(settings: &DaemonSettings) -> Result<Self, (&'static str, String)> {
+    fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
         let limits = Limits::new(settings.desc, settings.enabled)?;
         Ok(Self {
             pace: Pace::new(settings.desc)?,
@@ -93,7 +98,19 @@ impl CoalaKhugepaged {
             others: Linear::default(),
         })
     }
+}
 
+impl Declare for CoalaKhugepaged {
+    fn declares(served: Served) -> Declares {
+        let how = match served {
+            Served::Hinted => "in place, else to a fresh block, by a daemon where hints are, else copy",
+            Served::All => "in place, else to a fresh block, by a daemon",
+        };
+        Declares { sizes: &[PageOrder::P64K, PageOrder::P2M, PageOrder::P32M], how, allocation: "" }
+    }
+}
+
+impl CoalaKhugepaged {
     /// Whether this daemon serves a process, rather than khugepaged's scan.
     fn serves(served: Served, space: &AddressSpace) -> bool {
         match served {

@@ -3,6 +3,7 @@
 
 use crate::WorkKind;
 use crate::linux::desc::{KhugepagedDesc, ThpEnabled};
+use crate::parts::text::is_text;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx, Found};
@@ -10,13 +11,15 @@ use mmulab_addr::{BASE_BYTES, PageOrder, Prot, VirtAddr};
 
 /// The limits of a daemon.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(in crate::parts::daemon) struct Limits {
     /// Which mappings it looks at.
     enabled: ThpEnabled,
     /// Of 512 pages, those that need not be mapped.
     max_ptes_none: u32,
     /// Of 512 pages, those that may be shared.
     max_ptes_shared: u32,
+    /// Whether it looks at text, too.
+    takes_text: bool,
 }
 
 impl Limits {
@@ -29,7 +32,23 @@ impl Limits {
                 return Err((key, format!("{value} is not between 0 and {}", pages - 1)));
             }
         }
-        Ok(Self { enabled, max_ptes_none: desc.max_ptes_none, max_ptes_shared: desc.max_ptes_shared })
+        let (max_ptes_none, max_ptes_shared) = (desc.max_ptes_none, desc.max_ptes_shared);
+        Ok(Self { enabled, max_ptes_none, max_ptes_shared, takes_text: false })
+    }
+
+    /// The same for a daemon that looks at text, if it does.
+    pub fn with_text(self, takes_text: bool) -> Self {
+        Self { takes_text, ..self }
+    }
+
+    /// Whether it looks at this mapping for its text (`file_thp_enabled`).
+    pub fn is_text(&self, vma: &Vma) -> bool {
+        self.takes_text && is_text(vma) && self.enabled.allows(vma.advice)
+    }
+
+    /// Whether so many of 512 pages in the page cache are enough.
+    pub fn is_enough(&self, cached: u64) -> bool {
+        cached + u64::from(self.max_ptes_none) >= PageOrder::P2M.base_pages()
     }
 
     /// `thp_vma_allowable_order` for khugepaged.

@@ -5,7 +5,7 @@ use crate::clock::ns_of_ms;
 use crate::linux::desc::KhugepagedDesc;
 
 /// How a scan ended.
-pub(super) enum Scan {
+pub(in crate::parts::daemon) enum Scan {
     Done,
     /// No block could be had.
     NoBlock,
@@ -13,7 +13,7 @@ pub(super) enum Scan {
 
 /// When the daemon wakes, and how far its scan is.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(in crate::parts::daemon) struct Pace {
     scan_sleep_ms: u64,
     alloc_sleep_ms: u64,
     pages_to_scan: u32,

@@ -20,6 +20,10 @@ pub(crate) struct Sixteen {
 }
 
 /// The part that decides where the contiguous bit is set.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` lies in parts/contiguous, but does not do what such a part does",
+    label = "write `impl ContiguousBit for {Self}`"
+)]
 pub(crate) trait ContiguousBit {
     /// Whether it may set the bit in entries of pages of this size.
     fn looks_at(&self, page: PageOrder) -> bool;

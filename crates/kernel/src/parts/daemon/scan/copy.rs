@@ -16,7 +16,7 @@ use mmulab_addr::{PageOrder, Pfn};
 ///
 /// # Errors
 /// Frames for page tables ran out.
-pub(super) fn copy_to_huge(
+pub(in crate::parts::daemon) fn copy_to_huge(
     system: &mut SystemCx,
     compaction: &mut Compaction,
     limits: &Limits,
@@ -39,7 +39,12 @@ pub(super) fn copy_to_huge(
 }
 
 /// A free GiB, or one that smart compaction makes if `defrag` says so. `failed` keeps it from trying again in vain.
-pub(super) fn take_giant(system: &mut SystemCx, defrag: bool, failed: &mut bool, at: u64) -> Option<Pfn> {
+pub(in crate::parts::daemon) fn take_giant(
+    system: &mut SystemCx,
+    defrag: bool,
+    failed: &mut bool,
+    at: u64,
+) -> Option<Pfn> {
     let mut head = system.shared.memory.frames.take_run(PageOrder::P1G);
     if head.is_none() && defrag && !*failed {
         *failed = !empty_region(system, PageOrder::P1G, at);
@@ -52,7 +57,7 @@ pub(super) fn take_giant(system: &mut SystemCx, defrag: bool, failed: &mut bool,
 }
 
 /// Whether a block of `order` is free, once per-CPU lists were emptied or memory was compacted if it takes that.
-pub(super) fn free_block(
+pub(in crate::parts::daemon) fn free_block(
     system: &mut SystemCx,
     compaction: &mut Compaction,
     order: PageOrder,

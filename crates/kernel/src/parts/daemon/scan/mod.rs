@@ -1,0 +1,10 @@
+//! What daemons that scan have in common: their pace and limits, the order in which they look at memory, and promotion
+//! by copy.
+
+pub(super) mod copy;
+pub(super) mod coverage;
+pub(super) mod limits;
+pub(super) mod linear;
+pub(super) mod mappings;
+pub(super) mod pace;
+pub(super) mod text;
