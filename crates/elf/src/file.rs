@@ -107,6 +107,9 @@ pub enum ElfError {
     /// It is something else.
     #[error("not an ELF file")]
     Foreign,
+    /// It is ELF with addresses of 32 bits.
+    #[error("a 32-bit ELF file; only 64-bit files are read")]
+    Class,
     /// It is ELF, of a kind that is not looked at.
     #[error("an ELF file for machine {0}; x86-64 (62), AArch64 (183) and RISC-V (243) are known")]
     Machine(u16),
@@ -123,6 +126,9 @@ pub fn read(path: &Path) -> Result<ElfFile, ElfError> {
     let cache = ReadCache::new(File::open(path)?);
     if (&cache).read_bytes_at(0, 4) != Ok(b"\x7fELF") {
         return Err(ElfError::Foreign);
+    }
+    if (&cache).read_bytes_at(4, 1) == Ok(&[elf::ELFCLASS32]) {
+        return Err(ElfError::Class);
     }
     parse(&cache)
 }
@@ -196,6 +202,7 @@ mod tests {
         for (bytes, message) in [
             (&b"#!/bin/sh\n"[..], "not an ELF file"),
             (b"\x7fELF\x02\x01\x01", "not a whole"),
+            (b"\x7fELF\x01\x01\x01", "a 32-bit ELF file"),
             (b"", "not an ELF file"),
         ] {
             std::fs::write(&path, bytes).unwrap();

@@ -24,7 +24,7 @@ pub enum Linker {
     /// LLD as it was, and GNU ld before `-z separate-code`: the same, with 2 MB.
     Old,
     /// GNU ld with `-z separate-code`, the default on Linux since binutils 2.31: each segment begins on a page of its
-    /// own in the file, too; 4 KB.
+    /// own in the file, too, and code and what follows it at a multiple of the maxpagesize; 4 KB.
     GnuSeparateCode,
 }
 
@@ -51,6 +51,13 @@ pub struct Part {
     /// What its first section is aligned to: a power of two, in bytes. Default: 1.
     #[serde(default = "one")]
     pub align: u64,
+}
+
+impl Part {
+    /// Whether it holds code.
+    fn is_code(&self) -> bool {
+        self.flags & 1 != 0
+    }
 }
 
 fn one() -> u64 {
@@ -116,7 +123,9 @@ pub fn layout(parts: &[Part], linker: Linker, max_page_size: u64) -> Result<Vec<
             return Err(LayoutError::Align(index));
         }
         if linker == Linker::GnuSeparateCode {
-            offset = up(offset, BASE_BYTES)?;
+            // `. = ALIGN(CONSTANT (MAXPAGESIZE))` before code and behind it (ld's elf.sc, SEPARATE_CODE).
+            let is_border = index > 0 && parts[index - 1].is_code() != part.is_code();
+            offset = up(offset, if is_border { max_page_size } else { BASE_BYTES })?;
         }
         offset = up(offset, part.align)?;
         // LLD's rule: the next multiple of maxpagesize, and as far into it as the offset is (lld/ELF/Writer.cpp,
@@ -182,6 +191,20 @@ mod tests {
         let sixteen = phase_of(&code).groups[0];
         // Pages 12 to 15 of memory, virtual superpage 3, are pages 8 to 11 of the file, physical superpage 2.
         assert_eq!((sixteen.shift, sixteen.coalescible), (0, 1));
+    }
+
+    /// A program linked by GNU ld 2.40 with `-z separate-code -z max-page-size=0x200000`: the places that `readelf -l`
+    /// showed of its first three segments.
+    #[test]
+    fn gnu_ld_begins_code_and_what_follows_it_at_a_maxpagesize() {
+        let part = |bytes, flags| Part { file_bytes: bytes, bytes, flags, align: 1 };
+        let parts = [part(0x5e0, 4), part(0x139, 5), part(0x2418, 4)];
+        let placed = layout(&parts, Linker::GnuSeparateCode, 2 << 20).unwrap();
+        let places: Vec<(u64, u64)> = placed.iter().map(|p| (p.segment.offset, p.segment.address)).collect();
+        assert_eq!(places, [(0, 0), (0x20_0000, 0x20_0000), (0x40_0000, 0x40_0000)]);
+        let usual = layout(&parts, Linker::GnuSeparateCode, 4096).unwrap();
+        let places: Vec<u64> = usual.iter().map(|p| p.segment.offset).collect();
+        assert_eq!(places, [0, 0x1000, 0x2000], "and at a page without the option");
     }
 
     fn parts() -> impl Strategy<Value = Vec<Part>> {

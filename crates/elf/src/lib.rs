@@ -1,12 +1,22 @@
 //! ELF files as far as address translation cares: which pages of the file are mapped where, and whether hardware that
-//! coalesces aligned groups of pages can find any in them (paper 1, section 2.3).
+//! coalesces aligned groups of pages can find any in them (paper 1, section 2.3). Code that ends between two multiples
+//! of 2 MB can be padded to the next one (paper 2, section VI-A). Reports name code by the
+//! functions of a file.
 
 mod file;
+mod functions;
 mod layout;
 mod libraries;
+mod pad;
 mod phase;
+mod residual;
+mod sections;
 
 pub use file::{ElfError, ElfFile, Segment, read};
+pub use functions::{Function, Functions, functions};
 pub use layout::{LayoutError, Linker, Part, PlacedSegment, layout};
 pub use libraries::libraries;
+pub use pad::{PadError, PadPlan, PadRefusal, PadTarget, Padded, PaddedSegment, Verified, pad, undo};
 pub use phase::{GROUPS, Groups, Phase, phase_of};
+pub use residual::{Residual, SUPERPAGE, residual_of};
+pub use sections::{CodeSection, code_sections};
