@@ -1,7 +1,8 @@
 //! The `reshape` table of a run: the changes of a recorded program that a trace is run with. The engine, the command
 //! line and the reference page share this description.
 
-use crate::{HeapDesc, HugeRange, ImageDesc};
+use crate::{HeapDesc, HugeRange, ImageDesc, OrderFile};
+use mmulab_addr::Bytes;
 use mmulab_leshy::HintFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReshapeDesc {
+    /// The order of its functions, as `mmulab reorder` finds it. Default: as they were linked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderFile>,
     /// How its ELF files are linked. Default: as they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageDesc>,
@@ -19,6 +23,11 @@ pub struct ReshapeDesc {
     /// Whether its private writable memory is there before it runs, as if mapped with MAP_POPULATE. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub populate: bool,
+    /// By how much memory grows that may be executed and written, as compiled code has it: whole multiples of this size
+    /// within what the program reserved there, all of it touched when it is mapped. Default: as it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
+    pub code_heap: Option<Bytes>,
     /// Addresses whose private anonymous memory is advised MADV_HUGEPAGE as soon as it is mapped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub huge: Vec<HugeRange>,

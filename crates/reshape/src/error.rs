@@ -29,6 +29,9 @@ pub enum ReshapeError {
         /// What it must be.
         wanted: &'static str,
     },
+    /// A file of a function order that is none.
+    #[error("the function order is none: {0}\nhint: make it with `mmulab reorder TRACE --out FILE`")]
+    Order(String),
     /// Addresses that cannot be used.
     #[error(
         "image.window is '{0}': give a multiple of 4096 whose next 64 GiB lie in the lower half of a 48-bit address space"

@@ -1,7 +1,8 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, with another heap
-//! allocator, with its memory there from the start, or with advice on it. What comes out is a trace like any other;
-//! machines and kernels know nothing of it.
+//! A recording as it would be had the program been made otherwise: linked by another linker, with its functions in
+//! another order, with another heap allocator, with its memory there from the start, or with advice on it. What comes
+//! out is a trace like any other; machines and kernels know nothing of it.
 
+mod code_heap;
 mod desc;
 mod error;
 mod headers;
@@ -10,6 +11,7 @@ mod hints;
 mod huge;
 mod image;
 mod mappings;
+mod order;
 mod populate;
 mod rewrite;
 
@@ -19,6 +21,10 @@ pub use headers::with_headers;
 pub use heap::{BlocksDesc, Bookkeeping, GlibcDesc, HeapDesc, JemallocDesc};
 pub use huge::HugeRange;
 pub use image::ImageDesc;
+pub use order::{
+    CLUSTER_BYTES, Move, OrderFile, OrderedFile, OrderedSummary, Profile as CallProfile, Tables as FunctionTables,
+    by_calls,
+};
 
 use mmulab_trace::Source;
 
@@ -27,12 +33,21 @@ use mmulab_trace::Source;
 /// # Errors
 /// The description cannot be met, or the trace does not tell what it needs.
 pub fn reshape(desc: &ReshapeDesc, source: Box<dyn Source>) -> Result<Box<dyn Source>, ReshapeError> {
+    // By bytes of files, as recorded: before these are laid out anew.
+    let source = match &desc.order {
+        Some(order) => order::reshape(order, source)?,
+        None => source,
+    };
     let source = match &desc.image {
         Some(image) => image::reshape(image, source)?,
         None => source,
     };
     let source = match &desc.heap {
         Some(heap) => heap::reshape(heap, source)?,
+        None => source,
+    };
+    let source = match desc.code_heap {
+        Some(step) => code_heap::reshape(step, source),
         None => source,
     };
     let source = if desc.populate { populate::reshape(source) } else { source };
