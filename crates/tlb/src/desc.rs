@@ -123,6 +123,19 @@ pub struct PredictorDesc {
     pub cycles: u32,
 }
 
+/// Which entries the instructions in flight hold, and what replacing one costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HoldDesc {
+    /// Cycles that a fetch waits which hits the second level and must replace an entry that is held.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub cycles: u32,
+    /// Instructions that are in flight at once. The entry of a page is held until so many began after the last one of
+    /// the page.
+    #[schemars(range(min = 1, max = 65536))]
+    pub instructions: u32,
+}
+
 /// One TLB array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +203,10 @@ pub struct ArrayDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
+    /// Whether instructions in flight hold entries, so that a second-level hit waits that must replace one: of level 1,
+    /// of fetches. Default: none is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldDesc>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
@@ -227,6 +244,7 @@ impl ArrayDesc {
             shared: false,
             per_thread: false,
             retention_cycles: None,
+            hold: None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }

@@ -3,6 +3,7 @@
 
 mod fill;
 mod flush_recent;
+mod in_flight;
 mod invalidate;
 mod lookup;
 mod predict;
@@ -16,6 +17,7 @@ use crate::{
     design::{Looks, names},
     levels::Levels,
 };
+use in_flight::InFlight;
 use mmulab_addr::{Access, Asid, VirtAddr, Vpn};
 use recent::{NO_PAGE, Recent};
 
@@ -46,6 +48,8 @@ pub struct Hierarchy {
     /// By side: the page that the last search found nowhere, if nothing was written since. Its fill need not look for
     /// it.
     absent: [u64; 2],
+    /// The instructions in flight, where they hold entries.
+    in_flight: Option<Box<InFlight>>,
 }
 
 /// Where a reload comes from.
@@ -73,6 +77,11 @@ impl Query {
     fn new(asid: Asid, va: VirtAddr, access: Access) -> Self {
         Self { asid, va, vpn: va.vpn(), access, side: access.side() as usize }
     }
+}
+
+/// Whether instructions in flight may hold its entries.
+fn is_held_kind(desc: &ArrayDesc) -> bool {
+    desc.level == 1 && desc.side == Placement::Instruction
 }
 
 impl Coalescing {
@@ -118,9 +127,23 @@ impl Hierarchy {
                 what: format!("retention_cycles is modelled for designs {}: leave it out", of_pages()),
             });
         }
-        let matters = |(a, victims): (&Array, &Vec<usize>)| !victims.is_empty() || (inclusive && a.level == 2);
+        if let Some((odd, d)) =
+            arrays.iter().zip(desc).find(|(a, d)| d.hold.is_some() && !(is_held_kind(d) && a.holds_pages()))
+        {
+            let what = if is_held_kind(d) {
+                format!("hold is modelled for designs {}: leave it out", of_pages())
+            } else {
+                "hold is for an array of level 1 that serves fetches alone: leave it out".into()
+            };
+            return Err(GeometryError { array: odd.name.clone(), what });
+        }
+        let in_flight = InFlight::new(desc);
+        let is_held = |index: usize| in_flight.as_ref().is_some_and(|all| all.concerns(index));
+        let matters = |(index, (a, victims)): (usize, (&Array, &Vec<usize>))| {
+            !victims.is_empty() || (inclusive && a.level == 2) || is_held(index)
+        };
         Ok(Self {
-            evictions_matter: arrays.iter().zip(&levels.victims).map(matters).collect(),
+            evictions_matter: arrays.iter().zip(&levels.victims).enumerate().map(matters).collect(),
             coalesces: arrays.iter().any(Array::coalesces),
             looks: Looks { base: arrays.iter().any(|a| a.looks().base), large: arrays.iter().any(|a| a.looks().large) },
             guesses: arrays.iter().any(Array::guesses),
@@ -133,7 +156,21 @@ impl Hierarchy {
             recent: [Recent::NONE; 2],
             absent: [NO_PAGE; 2],
             levels,
+            in_flight,
         })
+    }
+
+    /// Whether instructions in flight hold entries: then it must be said [when they begin](Self::begin).
+    pub fn holds(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// `count` instructions began, on the page fetched last.
+    #[inline(always)]
+    pub fn begin(&mut self, count: u64) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.begin(count);
+        }
     }
 
     /// Whether any array looks at the entries beside a page's own, so that walks must hand them over.

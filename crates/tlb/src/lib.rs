@@ -24,8 +24,8 @@ pub use counts::{
     ArrayCounts, CoalescingCounts, HierarchyCounts, MirrorCounts, NO_L1_ARRAY, PredictorCounts, Reloads, SideCounts,
 };
 pub use desc::{
-    ArrayDesc, Bundle, Coalescing, Frames, HierarchyDesc, Inclusion, Mirrors, MixDesc, Placement, PredictorDesc, Probe,
-    Span,
+    ArrayDesc, Bundle, Coalescing, Frames, HierarchyDesc, HoldDesc, Inclusion, Mirrors, MixDesc, Placement,
+    PredictorDesc, Probe, Span,
 };
 pub use design::{About, Cost, Design, Reads, Widths};
 pub use entry::{Entry, Outcome};

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listener, Naive, Told, array, walked};
+use common::{Change, Listener, Naive, array, walked};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, VirtRange};
 use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Invalidate, Leaf};
@@ -113,7 +113,7 @@ fn leaf(page: u64, order: PageOrder, prot: u8, dirty: bool, global: bool) -> Lea
     Leaf { pfn, order, prot: Prot::from_bits(prot), user: true, accessed: true, dirty, global }
 }
 
-fn in_no_order(told: &mut Vec<Told>) -> Vec<String> {
+fn in_no_order(told: &mut Vec<Change>) -> Vec<String> {
     let mut texts: Vec<String> = told.drain(..).map(|t| format!("{t:?}")).collect();
     texts.sort();
     texts

@@ -7,7 +7,7 @@ use common::{array, walked};
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_assoc::{Replacement, Ways};
 use mmulab_pagetable::{Invalidate, Leaf};
-use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, Inclusion, NoObserver, Outcome, Placement, Probe};
+use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, HoldDesc, Inclusion, NoObserver, Outcome, Placement, Probe};
 
 const P4K: PageOrder = PageOrder::P4K;
 const P2M: PageOrder = PageOrder::P2M;
@@ -182,4 +182,74 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     assert!(refused(&[ok(), twin("B", Some("Z"))]).contains("victim_of is 'Z': name an array of level 1"));
     let rules = HierarchyDesc { asid_bits: 17, ..HierarchyDesc::default() };
     assert!(Hierarchy::new(&[ok()], &rules).map(|_| ()).unwrap_err().to_string().contains("give 0 to 16"));
+}
+
+/// Both levels of fetches, of `entries` in the first, which instructions in flight hold; and some data side.
+fn held(entries: u32, instructions: u32) -> Hierarchy {
+    let hold = Some(HoldDesc { cycles: 22, instructions });
+    let arrays = [
+        ArrayDesc { hold, ..array("I", 1, Placement::Instruction, entries, Ways::Full, &[P4K, P2M]) },
+        array("D", 1, Placement::Data, 4, Ways::Full, &[P4K]),
+        ArrayDesc { hit_cycles: 7, ..array("S", 2, Placement::Both, 64, Ways::Full, &[P4K, P2M]) },
+    ];
+    Hierarchy::new(&arrays, &HierarchyDesc::default()).unwrap()
+}
+
+fn cycles(outcome: Outcome) -> u32 {
+    match outcome {
+        Outcome::L2 { cycles, .. } => cycles,
+        other => panic!("{other:?} is no hit of the second level"),
+    }
+}
+
+#[test]
+fn a_replaced_entry_is_held_by_each_of_its_pages() {
+    let mut tlbs = held(2, 8);
+    let superpage = leaf(0x20_0000, P2M);
+    fill(&mut tlbs, 0x20_0000, Access::Fetch, superpage);
+    for page in [0x40_0000, 0x40_1000] {
+        fill(&mut tlbs, page, Access::Fetch, leaf(page, P4K));
+    }
+    // Two pages of the superpage, then one elsewhere: the superpage comes back, and goes for what follows.
+    assert_eq!(cycles(look(&mut tlbs, 0x20_5000, Access::Fetch)), 7, "nothing began before");
+    tlbs.begin(3);
+    assert_eq!(cycles(look(&mut tlbs, 0x40_0000, Access::Fetch)), 7, "0x401000 was filled, and nothing fetched there");
+    tlbs.begin(1);
+    assert_eq!(cycles(look(&mut tlbs, 0x40_1000, Access::Fetch)), 29, "an instruction at 0x205000 is in flight");
+    tlbs.begin(1);
+    // Loads replace nothing that fetches hold, and wait for nothing.
+    fill(&mut tlbs, 0x80_0000, Access::Read, leaf(0x80_0000, P4K));
+    for page in 0..4 {
+        fill(&mut tlbs, 0x90_0000 + page * 0x1000, Access::Read, leaf(0x90_0000 + page * 0x1000, P4K));
+    }
+    assert_eq!(cycles(look(&mut tlbs, 0x80_0000, Access::Read)), 7);
+    tlbs.begin(8);
+    assert_eq!(cycles(look(&mut tlbs, 0x20_5000, Access::Fetch)), 7, "eight instructions began after the last there");
+}
+
+#[test]
+fn entries_of_another_address_space_are_not_held_by_this_one() {
+    let mut tlbs = held(1, 100);
+    let other = Asid(2);
+    fill(&mut tlbs, 0x1000, Access::Fetch, leaf(0x1000, P4K));
+    fill(&mut tlbs, 0x2000, Access::Fetch, leaf(0x2000, P4K));
+    assert_eq!(cycles(look(&mut tlbs, 0x1000, Access::Fetch)), 7);
+    tlbs.begin(1);
+    tlbs.fill(other, VirtAddr::new(0x1000), Access::Fetch, &walked(leaf(0x1000, P4K)), &mut NoObserver);
+    // The only entry is the other space's now, from whose page no instruction began.
+    assert_eq!(cycles(look(&mut tlbs, 0x2000, Access::Fetch)), 7);
+    tlbs.begin(1);
+    assert_eq!(cycles(look(&mut tlbs, 0x1000, Access::Fetch)), 29);
+}
+
+#[test]
+fn only_first_levels_of_fetches_have_entries_that_are_held() {
+    let hold = Some(HoldDesc { cycles: 1, instructions: 1 });
+    let first = array("A", 1, Placement::Both, 8, Ways::Full, &[P4K]);
+    let refused =
+        |arrays: &[ArrayDesc]| Hierarchy::new(arrays, &HierarchyDesc::default()).map(|_| ()).unwrap_err().to_string();
+    let what = "hold is for an array of level 1 that serves fetches alone: leave it out";
+    assert_eq!(refused(&[ArrayDesc { hold: hold.clone(), ..first.clone() }]), format!("tlb.A: {what}"));
+    let second = ArrayDesc { hold, ..array("B", 2, Placement::Instruction, 8, Ways::Full, &[P4K]) };
+    assert_eq!(refused(&[first, second]), format!("tlb.B: {what}"));
 }

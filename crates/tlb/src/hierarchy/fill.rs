@@ -169,6 +169,9 @@ impl Hierarchy {
     #[cold]
     fn evicted<O: Observer>(&mut self, index: usize, gone: &Gone, obs: &mut O) {
         obs.evicted(index, &gone.entry());
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.evicted(index, gone);
+        }
         for at in 0..self.levels.victims[index].len() {
             let below = self.levels.victims[index][at];
             let array = &mut self.arrays[below];

@@ -2,7 +2,7 @@
 
 use super::{Hierarchy, Query, SECOND_LEVEL, page_of, recent::NO_PAGE};
 use crate::{Observer, Outcome, key::Value, pages::Slot};
-use mmulab_addr::{Access, Asid, PageOrder, VirtAddr};
+use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr};
 
 impl Hierarchy {
     /// Looks a reference up. `asid` is not 0, the tag that global entries carry.
@@ -24,6 +24,11 @@ impl Hierarchy {
         // Until the lookup has an answer there is no most recent page: what it touches comes before the old one.
         self.flush_recent_for(q.side);
         self.missed[q.side] = NO_PAGE;
+        if q.side == Side::Instruction as usize
+            && let Some(in_flight) = &mut self.in_flight
+        {
+            in_flight.turn(page_of(q.asid, q.va));
+        }
         let counts = &mut self.counts[0][q.side];
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
@@ -62,12 +67,16 @@ impl Hierarchy {
                 if self.guesses {
                     self.learn(0, q.side, order);
                 }
+                if let Some(in_flight) = &mut self.in_flight {
+                    in_flight.replacing();
+                }
                 let first = if self.coalesces {
                     self.refill_l1(index, q, slot, (value, order), obs)
                 } else {
                     self.put(0, q, value, order, true, obs)
                 };
                 self.reloaded(q.side, SECOND_LEVEL, first, 1);
+                let cycles = cycles + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.wait());
                 return self.answer(q, 2, cycles, value, order, first);
             }
         }

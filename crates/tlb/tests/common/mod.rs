@@ -12,30 +12,30 @@ use mmulab_pagetable::{Format, Invalidate, Leaf, Walked};
 use mmulab_tlb::{ArrayDesc, Entry, HierarchyDesc, Inclusion, Observer, Outcome, Placement, Probe, SideCounts};
 use std::collections::BTreeMap;
 
-/// What an observer is told, and what the model tells.
+/// A change of an array, as observers and the model list them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Change {
     Filled(usize, Entry),
     Evicted(usize, Entry),
     Invalidated(usize, Entry),
 }
 
 #[derive(Default)]
-pub struct Listener(pub Vec<Told>);
+pub struct Listener(pub Vec<Change>);
 
 impl Observer for Listener {
     const ACTIVE: bool = true;
 
     fn filled(&mut self, array: usize, entry: &Entry) {
-        self.0.push(Told::Filled(array, *entry));
+        self.0.push(Change::Filled(array, *entry));
     }
 
     fn evicted(&mut self, array: usize, entry: &Entry) {
-        self.0.push(Told::Evicted(array, *entry));
+        self.0.push(Change::Evicted(array, *entry));
     }
 
     fn invalidated(&mut self, array: usize, entry: &Entry) {
-        self.0.push(Told::Invalidated(array, *entry));
+        self.0.push(Change::Invalidated(array, *entry));
     }
 }
 
@@ -133,7 +133,7 @@ pub struct Naive {
     now: u64,
     /// By level and side.
     pub counts: [[SideCounts; 2]; 2],
-    pub told: Vec<Told>,
+    pub told: Vec<Change>,
 }
 
 fn serves(desc: &ArrayDesc, level: u8, side: Side) -> bool {
@@ -257,9 +257,9 @@ impl Naive {
         };
         a.sets[set][way] = Some(Held { tag, entry, used: 0 });
         a.used(set, way, self.now);
-        self.told.push(Told::Filled(index, entry));
+        self.told.push(Change::Filled(index, entry));
         let Some(old) = old else { return };
-        self.told.push(Told::Evicted(index, old.entry));
+        self.told.push(Change::Evicted(index, old.entry));
         let name = self.arrays[index].desc.name.clone();
         for below in 0..self.arrays.len() {
             let b = &self.arrays[below];
@@ -279,7 +279,7 @@ impl Naive {
                 if let Some(h) = held.filter(|h| which(&a.desc, h)) {
                     *held = None;
                     a.invalidations += 1;
-                    self.told.push(Told::Invalidated(index, h.entry));
+                    self.told.push(Change::Invalidated(index, h.entry));
                 }
             }
         }
