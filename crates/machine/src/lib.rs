@@ -16,6 +16,7 @@
 //! running    which parts a description asks for
 //! check      --check: a twin without coalescing, compared after every step
 //! machine    all of that
+//! windows    the pages of code that ran, by part of the run
 //! profile    samples of TLB misses as a profile
 //! report     the result of a run
 //! ```
@@ -46,6 +47,7 @@ mod system;
 mod timed;
 mod touched;
 mod virt;
+mod windows;
 
 pub use count::{Cost, Counts, Sampled, Tally, TimingReport, WarpCounts};
 pub use describe::{MachineDesc, Options, Resolved, Sample, Sampling};
@@ -58,5 +60,6 @@ pub use narrate::{NarrateError, Narrator, schema as line_schema};
 pub use observe::{Answer, Failure, FaultReason, Observation, Seen, WalkEnd, Watch};
 pub use open::open;
 pub use report::{Report, ReportError, report, schema as report_schema};
-pub use run::{Control, Limits, Progress, Ran, run, run_watched};
+pub use run::{Control, Followed, Limits, Progress, Ran, run, run_watched};
 pub use touched::Touched;
+pub use windows::{CodeWindows, WindowsReport};

@@ -1,6 +1,6 @@
 //! One decoding pass, any number of machines.
 
-use crate::{ended::Ended, machine::Machine, observe::Watch, touched::Touched};
+use crate::{ended::Ended, machine::Machine, observe::Watch, touched::Touched, windows::CodeWindows};
 use mmulab_trace::{Batch, Item, Source};
 use std::{
     collections::VecDeque,
@@ -48,10 +48,21 @@ pub struct Ran {
     pub machines: Vec<Machine>,
     /// Which pages the trace touched.
     pub touched: Option<Touched>,
+    /// Which pages of code it ran, and when.
+    pub windows: Option<CodeWindows>,
     /// Why the trace itself ended.
     pub ended: Ended,
     /// The final figures.
     pub progress: Progress,
+}
+
+/// What is kept of the trace itself, whatever the machines.
+#[derive(Default)]
+pub struct Followed {
+    /// Which pages it touches.
+    pub touched: Option<Touched>,
+    /// Which pages of code it runs, and when.
+    pub windows: Option<CodeWindows>,
 }
 
 /// How often the callback is called.
@@ -63,7 +74,7 @@ const DEPTH: usize = 4;
 pub fn run(
     source: &mut dyn Source,
     machines: Vec<Machine>,
-    mut touched: Option<Touched>,
+    Followed { mut touched, mut windows }: Followed,
     limits: Limits,
     mut progress: impl FnMut(&Progress) -> Control,
 ) -> Ran {
@@ -124,6 +135,9 @@ pub fn run(
             };
             let reached = feed.admit(content);
             let room = touched.as_mut().map_or(Ok(()), |touched| touched.take(content));
+            if let Some(windows) = &mut windows {
+                windows.take(content);
+            }
             for sender in &senders {
                 sender.send(Arc::clone(&batch)).expect("workers outlive the feed");
             }
@@ -152,7 +166,7 @@ pub fn run(
     let last = report(&feed, source);
     // Once more, so that the last progress shown is what was run. It is too late to stop.
     let _ = progress(&last);
-    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, ended, progress: last }
+    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, windows, ended, progress: last }
 }
 
 /// Counts what is fed and cuts it at the limit.

@@ -2,7 +2,7 @@
 //! there ends with the same page tables as the whole one.
 
 use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
-use mmulab_machine::{Control, Ended, Limits, Machine, Options, describe, report, run};
+use mmulab_machine::{Control, Ended, Followed, Limits, Machine, Options, describe, report, run};
 use mmulab_trace::{
     Advice, Backing, Batch, Event, MapFlags, Ref, Source, Span, TextReader, TraceInfo, stretch, warm_up, write_batch,
 };
@@ -68,11 +68,12 @@ fn source(text: &str) -> Box<dyn Source> {
     Box::new(TextReader::new(Cursor::new(text.as_bytes().to_vec()), "t".into()))
 }
 
-fn machine(name: &str, policy: &str, sets: &[&str], options: &Options) -> Machine {
+fn machine(name: &str, policy: &str, overrides: &[&str], options: &Options) -> Machine {
     let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
     let names = describe::Names { machine: name, policy, host_policy: None };
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let desc = describe::resolve(names, &sets, options, &dirs("machines"), &dirs("policies")).expect("a description");
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    let desc =
+        describe::resolve(names, &overrides, options, &dirs("machines"), &dirs("policies")).expect("a description");
     Machine::new(Arc::new(desc), true).expect("a machine")
 }
 
@@ -80,7 +81,7 @@ fn machine(name: &str, policy: &str, sets: &[&str], options: &Options) -> Machin
 fn ran(source: &mut dyn Source, mut machine: Machine, instructions: Option<u64>) -> Machine {
     machine.take(source.info()).expect("a trace that suits it");
     let limits = Limits { instructions, threads: 1 };
-    let mut ran = run(source, vec![machine], None, limits, |_| Control::Continue);
+    let mut ran = run(source, vec![machine], Followed::default(), limits, |_| Control::Continue);
     let machine = ran.machines.pop().expect("the one");
     assert_eq!(machine.ended(), None);
     machine
@@ -169,9 +170,9 @@ fn what_is_skipped_and_what_is_counted_make_up_the_whole() {
         ("compendia-nested", &["core.count=1"], false),
     ];
     let (text, skip) = (random(7, 150), 75 * STEP);
-    for (name, sets, timing) in cases {
+    for (name, overrides, timing) in cases {
         let options = Options { timing, profile: true, ..Options::default() };
-        let begin = |skip| machine(name, "linux-thp", sets, &Options { skip, ..options.clone() });
+        let begin = |skip| machine(name, "linux-thp", overrides, &Options { skip, ..options.clone() });
         let info = TraceInfo::default();
         let whole = result(&mut ran(source(&text).as_mut(), begin(0), None), &info);
         let before = result(&mut ran(source(&text).as_mut(), begin(0), Some(skip)), &info);

@@ -12,12 +12,12 @@ const AT: u64 = 0x4000_0000;
 /// Pages a program plays with.
 const PAGES: u64 = 4096;
 
-fn machine(policy: &str, host_policy: &str, sets: &[&str], options: Options) -> Result<Machine, String> {
+fn machine(policy: &str, host_policy: &str, overrides: &[&str], options: Options) -> Result<Machine, String> {
     let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
     let names = describe::Names { machine: "zenplus-2700x", policy, host_policy: Some(host_policy) };
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let desc =
-        describe::resolve(names, &sets, &options, &dirs("machines"), &dirs("policies")).map_err(|e| e.to_string())?;
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    let desc = describe::resolve(names, &overrides, &options, &dirs("machines"), &dirs("policies"))
+        .map_err(|e| e.to_string())?;
     Machine::new(Arc::new(desc), true).map_err(|e| e.to_string())
 }
 
@@ -74,9 +74,9 @@ fn combined_translations_are_the_guests_over_the_hosts_whatever_happens() {
 #[test]
 fn what_the_host_moves_is_forgotten_by_its_guests() {
     // No block of 2 MiB is free at first: khugepaged compacts memory, and collapses what guests have.
-    let sets =
+    let overrides =
         ["memory.fragment={kind='memhog', percent=50, chunk='64K'}", "host_policy.thp.khugepaged.max_ptes_none=511"];
-    let flushes = |seed| checked("linux-4k", "linux-thp-khugepaged", &sets, seed)["flushes"].as_u64().unwrap_or(0);
+    let flushes = |seed| checked("linux-4k", "linux-thp-khugepaged", &overrides, seed)["flushes"].as_u64().unwrap_or(0);
     assert!((0..3).map(flushes).sum::<u64>() > 0, "some host changed its tables");
 }
 
@@ -85,9 +85,9 @@ fn merged_tables_in_either_dimension_translate_alike() {
     let merged = "compendia={merge='2/512', unmerge='1/512'}";
     let host = ["table.kind=compendia".to_owned(), format!("table.{merged}")];
     let guest = ["virtual.table.kind=compendia".to_owned(), format!("virtual.table.{merged}")];
-    for (seed, sets) in [&host[..], &guest, &[&host[..], &guest].concat()].into_iter().enumerate() {
-        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
-        checked("linux-4k", "linux-4k", &sets, seed as u64);
+    for (seed, overrides) in [&host[..], &guest, &[&host[..], &guest].concat()].into_iter().enumerate() {
+        let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+        checked("linux-4k", "linux-4k", &overrides, seed as u64);
     }
 }
 
@@ -100,10 +100,10 @@ fn shadow_tables_say_what_both_tables_say() {
 }
 
 /// What was counted of the host, after a checked run of a random program.
-fn checked(guest: &str, host: &str, sets: &[&str], seed: u64) -> serde_json::Value {
+fn checked(guest: &str, host: &str, overrides: &[&str], seed: u64) -> serde_json::Value {
     let options = Options { check: Check::Translations, ..Options::default() };
-    let sets: Vec<&str> = SMALL.iter().chain(sets).copied().collect();
-    let mut m = machine(guest, host, &sets, options).expect("a machine");
+    let overrides: Vec<&str> = SMALL.iter().chain(overrides).copied().collect();
+    let mut m = machine(guest, host, &overrides, options).expect("a machine");
     m.run(&random(seed, 70));
     assert_eq!(m.ended(), None, "{guest} over {host}");
     let made = report(&mut m, &info(), &mmulab_machine::Ended::End, None).expect("adds up");
@@ -132,8 +132,8 @@ fn several_machines_keep_apart_with_tags_and_without() {
     for bits in ["tlb_rules.asid_bits=12", "tlb_rules.asid_bits=2", "tlb_rules.asid_bits=0"] {
         let vms = vec![String::new(); 2];
         let options = Options { check: Check::Translations, vms, ..Options::default() };
-        let sets: Vec<&str> = SMALL.into_iter().chain([bits, "memory.size=128M"]).collect();
-        let mut m = machine("linux-thp", "linux-mthp", &sets, options).expect("a machine");
+        let overrides: Vec<&str> = SMALL.into_iter().chain([bits, "memory.size=128M"]).collect();
+        let mut m = machine("linux-thp", "linux-mthp", &overrides, options).expect("a machine");
         let lane = |seed| Box::new(Once(random(seed, 60), info())) as Box<dyn Source>;
         let mut all = interleave((0..3).map(lane).collect(), Some(50)).expect("of one kind");
         let mut batch = Batch::default();
@@ -151,8 +151,8 @@ fn several_machines_keep_apart_with_tags_and_without() {
 
 #[test]
 fn a_guest_larger_than_its_host_runs_until_the_host_has_nothing_left() {
-    let sets = ["memory.size=16M", "virtual.memory.size=64M", "core.count=1"];
-    let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
+    let overrides = ["memory.size=16M", "virtual.memory.size=64M", "core.count=1"];
+    let mut m = machine("linux-4k", "linux-4k", &overrides, Options::default()).expect("a machine");
     m.run(&stores(PAGES << 12));
     let ended = m.ended().expect("the host ran out").report();
     assert_eq!(ended.reason, "out-of-memory");
@@ -178,8 +178,8 @@ fn memory_that_the_hosts_table_cannot_translate_is_refused() {
     let host =
         ["isa=riscv64", "memory.size=64M", "table.kind=riscv-sv", "table.levels=3", "virtual.table.kind=riscv-sv"];
     let with = |memory| {
-        let sets: Vec<&str> = host.into_iter().chain(["virtual.table.levels=5", memory]).collect();
-        machine("linux-4k", "linux-4k", &sets, Options::default())
+        let overrides: Vec<&str> = host.into_iter().chain(["virtual.table.levels=5", memory]).collect();
+        machine("linux-4k", "linux-4k", &overrides, Options::default())
     };
     assert_eq!(with("virtual.memory.size=128G").err(), None);
     let error = with("virtual.memory.size=512G").err().expect("beyond the table");
@@ -192,16 +192,16 @@ fn whose_memory_is_wrong_or_used_up_is_told() {
     let error = machine("linux-4k", "linux-4k", &["virtual.memory.size=6M"], Options::default()).err();
     assert!(error.expect("too little").ends_with("virtual.memory.size is 6M: give 16M to 15T"));
     // Shadow tables are the host's, and so is what they take.
-    for (sets, whose) in [
+    for (overrides, whose) in [
         (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=nested"], "the host is out of memory"),
         (["memory.size=16M", "virtual.memory.size=64M", "virtual.mode=shadow"], "the host is out of memory"),
         (["memory.size=64M", "virtual.memory.size=16M", "virtual.mode=nested"], "virtual machine 0 is out of memory"),
     ] {
-        let mut m = machine("linux-4k", "linux-4k", &sets, Options::default()).expect("a machine");
+        let mut m = machine("linux-4k", "linux-4k", &overrides, Options::default()).expect("a machine");
         m.run(&stores(32 << 20));
         let ended = m.ended().expect("something ran out").report();
-        assert_eq!(ended.reason, "out-of-memory", "{sets:?}");
-        assert!(ended.message.starts_with(whose), "{sets:?}: {}", ended.message);
+        assert_eq!(ended.reason, "out-of-memory", "{overrides:?}");
+        assert!(ended.message.starts_with(whose), "{overrides:?}: {}", ended.message);
     }
 }
 

@@ -56,19 +56,19 @@ fn random(seed: u64, steps: usize) -> Batch {
     batch
 }
 
-fn machine(name: &str, sets: &[String], check: Check) -> Result<Machine, String> {
+fn machine(name: &str, overrides: &[String], check: Check) -> Result<Machine, String> {
     let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
     let names = describe::Names { machine: name, policy: "linux-thp", host_policy: None };
     let options = Options { check, ..Options::default() };
-    let desc =
-        describe::resolve(names, sets, &options, &dirs("machines"), &dirs("policies")).map_err(|e| e.to_string())?;
+    let desc = describe::resolve(names, overrides, &options, &dirs("machines"), &dirs("policies"))
+        .map_err(|e| e.to_string())?;
     Machine::new(Arc::new(desc), true).map_err(|e| e.to_string())
 }
 
-fn counts(name: &str, sets: &[String], seed: u64, check: Check) -> Value {
-    let mut machine = machine(name, sets, check).expect("a machine");
+fn counts(name: &str, overrides: &[String], seed: u64, check: Check) -> Value {
+    let mut machine = machine(name, overrides, check).expect("a machine");
     machine.run(&random(seed, 3000));
-    assert_eq!(machine.ended(), None, "seed {seed}: {sets:?}");
+    assert_eq!(machine.ended(), None, "seed {seed}: {overrides:?}");
     let report = report(&mut machine, &TraceInfo::default(), &Ended::End, None).expect("counts that add up");
     serde_json::to_value(&report).expect("JSON")["counts"]["tlb"].take()
 }
@@ -77,9 +77,9 @@ const ARRAYS: [&str; 7] = ["ITLB-4K", "ITLB-2M", "DTLB-4K", "DTLB-2M", "DTLB-1G"
 
 /// Skylake with so many cores and threads, whose arrays are all per thread or none is.
 fn skylake(cores: u16, threads: u16, per_thread: bool) -> Vec<String> {
-    let mut sets = vec![format!("core.count={cores}"), format!("core.threads={threads}")];
-    sets.extend(ARRAYS.map(|array| format!("tlb.{array}.per_thread={per_thread}")));
-    sets
+    let mut overrides = vec![format!("core.count={cores}"), format!("core.threads={threads}")];
+    overrides.extend(ARRAYS.map(|array| format!("tlb.{array}.per_thread={per_thread}")));
+    overrides
 }
 
 #[test]
@@ -102,16 +102,16 @@ fn threads_with_all_arrays_of_their_own_are_cores() {
 #[test]
 fn no_thread_uses_what_is_stale() {
     for (seed, name) in (0..).zip(["skylake-e3-1240v5", "zen3-5900x", "zenplus-2700x"]) {
-        let sets = ["core.count=2".to_owned(), "core.threads=2".to_owned()];
-        counts(name, &sets, seed, Check::Translations);
+        let overrides = ["core.count=2".to_owned(), "core.threads=2".to_owned()];
+        counts(name, &overrides, seed, Check::Translations);
     }
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_the_reason() {
-    let refused = |name: &str, sets: &[&str]| {
-        let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-        machine(name, &sets, Check::None).err().expect("it must be refused")
+    let refused = |name: &str, overrides: &[&str]| {
+        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+        machine(name, &overrides, Check::None).err().expect("it must be refused")
     };
     let sky = "skylake-e3-1240v5";
     assert!(refused(sky, &["core.threads=9"]).contains("core.threads is 9: give 1 to 8"));

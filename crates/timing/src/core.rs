@@ -73,6 +73,19 @@ struct Step {
     ops: u16,
     loads: bool,
     stores: bool,
+    /// Registers of each file that it writes.
+    ints: u8,
+    vectors: u8,
+}
+
+impl Step {
+    /// `inst`, without accesses.
+    fn new(inst: Inst) -> Self {
+        let written = || inst.results.as_slice().iter().chain(inst.bumped.as_slice());
+        let ints = written().filter(|reg| reg.is_int()).count() as u8;
+        let vectors = written().filter(|reg| reg.is_vector()).count() as u8;
+        Self { inst, ops: 0, loads: false, stores: false, ints, vectors }
+    }
 }
 
 /// A block of code, ready to be run.
@@ -88,7 +101,7 @@ impl Block {
     /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and
     /// its bytes. An access of an instruction before that of the access before it counts as the latter's.
     pub fn new(insts: &[Inst], bytes: u64, accesses: impl Iterator<Item = (u16, bool, u64)>) -> Self {
-        let mut steps: Vec<_> = insts.iter().map(|&inst| Step { inst, ops: 0, loads: false, stores: false }).collect();
+        let mut steps: Vec<_> = insts.iter().map(|&inst| Step::new(inst)).collect();
         let mut ops = Vec::new();
         let mut at = 0;
         for (instruction, store, bytes) in accesses {
@@ -318,12 +331,11 @@ impl Core {
         if step.loads {
             earliest = earliest.max(self.load_queue.available());
         }
-        for &reg in inst.results.as_slice().iter().chain(inst.bumped.as_slice()) {
-            if reg.is_int() {
-                earliest = earliest.max(self.int_registers.available());
-            } else if reg.is_vector() {
-                earliest = earliest.max(self.vector_registers.available());
-            }
+        if step.ints > 0 {
+            earliest = earliest.max(self.int_registers.available());
+        }
+        if step.vectors > 0 {
+            earliest = earliest.max(self.vector_registers.available());
         }
         if inst.class == Class::Serial {
             earliest = earliest.max(self.retire.cycle());
@@ -409,12 +421,11 @@ impl Core {
         if inst.class == Class::Serial {
             self.floor = self.floor.max(retired);
         }
-        for &reg in inst.results.as_slice().iter().chain(inst.bumped.as_slice()) {
-            if reg.is_int() {
-                self.int_registers.take(retired);
-            } else if reg.is_vector() {
-                self.vector_registers.take(retired);
-            }
+        for _ in 0..step.ints {
+            self.int_registers.take(retired);
+        }
+        for _ in 0..step.vectors {
+            self.vector_registers.take(retired);
         }
         for _ in 0..usize::from(step.ops) - self.at_hand.len() {
             self.load_queue.take(retired);

@@ -33,7 +33,7 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub struct Lines {
     coming: Box<[Coming]>,
-    /// When each fill buffer is free.
+    /// When each fill buffer is free: a binary heap, the earliest first, for only that one is ever asked for.
     buffers: Box<[u64]>,
 }
 
@@ -56,16 +56,33 @@ impl Lines {
     /// A miss at `at` that takes `cycles`: it begins when a buffer is free. When the line is there.
     #[inline(always)]
     pub fn miss(&mut self, at: u64, cycles: u64, line: u64, by: u8) -> u64 {
-        let mut place = 0;
-        for (index, free) in self.buffers.iter().enumerate() {
-            if *free < self.buffers[place] {
-                place = index;
-            }
-        }
-        let there = at.max(self.buffers[place]) + cycles;
-        self.buffers[place] = there;
+        let there = at.max(self.buffers[0]) + cycles;
+        self.occupy(there);
         self.note(line, there, by);
         there
+    }
+
+    /// The buffer that is free first is taken until `there`.
+    #[inline(always)]
+    fn occupy(&mut self, there: u64) {
+        let buffers = &mut *self.buffers;
+        let mut at = 0;
+        loop {
+            let left = 2 * at + 1;
+            let Some(&(mut earlier)) = buffers.get(left) else { break };
+            let mut child = left;
+            if let Some(&right) = buffers.get(left + 1)
+                && right < earlier
+            {
+                (child, earlier) = (left + 1, right);
+            }
+            if there <= earlier {
+                break;
+            }
+            buffers[at] = earlier;
+            at = child;
+        }
+        buffers[at] = there;
     }
 
     /// A line that arrives without a buffer of the core: one that was prefetched.
@@ -125,6 +142,20 @@ mod tests {
         assert_eq!([lines.miss(0, 100, 1, 3), lines.miss(10, 100, 2, 3), lines.miss(20, 100, 3, 3)], [100, 110, 200]);
         assert_eq!(lines.coming(50, 1), Some(Arrival { at: 100, by: 3 }));
         assert_eq!((lines.coming(100, 1), lines.coming(50, 9)), (None, None));
+    }
+
+    #[test]
+    fn the_buffer_that_is_free_first_is_taken_whatever_the_order_of_arrivals() {
+        for buffers in [1, 2, 5, 24] {
+            let mut lines = Lines::new(&desc(buffers, 1.0));
+            let mut free = vec![0u64; usize::from(buffers)];
+            for n in 0..500u64 {
+                let (at, cycles) = (3 * n, n * 7919 % 301);
+                let first = free.iter_mut().min().unwrap();
+                *first = at.max(*first) + cycles;
+                assert_eq!(lines.miss(at, cycles, n, 3), *first);
+            }
+        }
     }
 
     #[test]

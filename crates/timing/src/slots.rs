@@ -3,21 +3,24 @@
 /// Cycles whose use is kept. Cycles that are this far apart share an entry.
 const KEPT: usize = 4096;
 
+/// Bits of an entry below its cycle: how many units are used in it.
+const USED_BITS: u32 = 8;
+
 /// The units of a kind.
 ///
-/// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it. An instruction whose cycle
-/// falls on an entry kept for a later one finds its units free, and leaves no trace: so an instruction that issues
-/// thousands of cycles before another costs no search.
+/// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it: the cycle, and units used. An
+/// instruction whose cycle falls on an entry kept for a later one finds its units free, and leaves no trace: so an
+/// instruction that issues thousands of cycles before another costs no search.
 #[derive(Clone, Debug)]
 pub struct Slots {
     width: u8,
-    used: Box<[(u64, u8)]>,
+    used: Box<[u64; KEPT]>,
 }
 
 impl Slots {
     /// `width` units.
     pub fn new(width: u8) -> Self {
-        Self { width: width.max(1), used: vec![(0, 0); KEPT].into() }
+        Self { width: width.max(1), used: Box::new([0; KEPT]) }
     }
 
     /// The first cycle at `earliest` or later in which a unit is free; it is taken.
@@ -26,16 +29,18 @@ impl Slots {
         let mut cycle = earliest;
         loop {
             let entry = &mut self.used[cycle as usize % KEPT];
-            if entry.0 < cycle {
-                *entry = (cycle, 1);
-                return cycle;
-            }
-            if entry.0 > cycle {
-                return cycle;
-            }
-            if entry.1 < self.width {
-                entry.1 += 1;
-                return cycle;
+            // The entry of this cycle has the bits of its count beyond `cycle << USED_BITS`, that of a later one more.
+            match entry.checked_sub(cycle << USED_BITS) {
+                None => {
+                    *entry = cycle << USED_BITS | 1;
+                    return cycle;
+                }
+                Some(used) if used < u64::from(self.width) => {
+                    *entry += 1;
+                    return cycle;
+                }
+                Some(used) if used >> USED_BITS > 0 => return cycle,
+                Some(_) => {}
             }
             cycle += 1;
         }

@@ -9,7 +9,7 @@ mod patterns;
 use bare::Bare;
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_assoc::Ways;
-use mmulab_machine::{Control, Limits, Machine, Options, Touched, describe, open, run};
+use mmulab_machine::{Control, Followed, Limits, Machine, Options, Touched, describe, open, run};
 use mmulab_pagetable::{Format, Leaf, Walked};
 use mmulab_tlb::{ArrayDesc, Hierarchy, HierarchyDesc, NoObserver, Outcome, Placement};
 use mmulab_trace::{Backing, Batch, Event, MapFlags, Ref};
@@ -74,11 +74,11 @@ fn machine(name: &str, policy: &str, options: &Options, with_space: bool) -> Mac
     machine_with(name, policy, &[], options, with_space)
 }
 
-fn machine_with(name: &str, policy: &str, sets: &[String], options: &Options, with_space: bool) -> Machine {
+fn machine_with(name: &str, policy: &str, overrides: &[String], options: &Options, with_space: bool) -> Machine {
     let dirs = |d: &str| vec![root().join(d)];
     let desc = describe::resolve(
         describe::Names { machine: name, policy, host_policy: None },
-        sets,
+        overrides,
         options,
         &dirs("machines"),
         &dirs("policies"),
@@ -172,10 +172,10 @@ fn beside_the_bare_loop(name: &str) {
 }
 
 /// An update is a block fetched, a word loaded and stored.
-fn updates(name: &str, sets: &[&str]) {
+fn updates(name: &str, overrides: &[&str]) {
     let (footprint, addresses) = pattern("random 8 GiB", COUNT / 2);
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let machine = machine_with(MACHINE, "linux-4k", &sets, &Options::default(), true);
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    let machine = machine_with(MACHINE, "linux-4k", &overrides, &Options::default(), true);
     let rate = whole_on(machine, footprint, &addresses, |va, refs| {
         refs.extend([Ref::fetch(VirtAddr::new(DATA), 8), Ref::read(va), Ref::write(va)]);
     });
@@ -193,7 +193,7 @@ const GUEST: [&str; 3] = [
 fn coalescing() {
     let off = ["tlb_rules.coalescing=none".to_owned()];
     println!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
-    let build = |sets| machine_with(COALESCING, "linux-4k", sets, &Options::default(), true);
+    let build = |overrides| machine_with(COALESCING, "linux-4k", overrides, &Options::default(), true);
     beside(&["random 4 MiB", "90/10 mix", "sequential"], || build(&[]), || build(&off));
 }
 
@@ -222,7 +222,7 @@ fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Mach
         best(references, || {
             let mut source = open(path).unwrap();
             let limits = Limits { instructions: None, threads: 1 };
-            black_box(run(source.as_mut(), vec![build()], None, limits, |_| Control::Continue));
+            black_box(run(source.as_mut(), vec![build()], Followed::default(), limits, |_| Control::Continue));
         })
     };
     row("compiler", rate(&one), rate(&other));
@@ -263,7 +263,7 @@ fn compiler() {
     let go = |machines: Vec<Machine>, touched: Option<Touched>| {
         let mut source = open(path).unwrap();
         let limits = Limits { instructions: None, threads: 0 };
-        black_box(run(source.as_mut(), machines, touched, limits, |_| Control::Continue));
+        black_box(run(source.as_mut(), machines, Followed { touched, windows: None }, limits, |_| Control::Continue));
     };
     let plain = Options::default();
     let one = best(references, || go(vec![machine(MACHINE, "linux-4k", &plain, true)], None));
@@ -295,9 +295,9 @@ fn main() {
     for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"].into_iter().filter(|n| is_wanted(n)) {
         beside_the_bare_loop(name);
     }
-    for (name, sets) in [("GUPS 8 GiB", &[][..]), ("GUPS in a guest", &GUEST)] {
+    for (name, overrides) in [("GUPS 8 GiB", &[][..]), ("GUPS in a guest", &GUEST)] {
         if is_wanted(name) {
-            updates(name, sets);
+            updates(name, overrides);
         }
     }
     if is_wanted("coalescing") {

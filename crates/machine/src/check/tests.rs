@@ -122,8 +122,8 @@ fn a_contiguous_range_that_is_taken_apart_without_a_flush_is_found() {
         let dirs = |d: &str| vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(d)];
         let options = Options { check: Check::Translations, ..Options::default() };
         let names = describe::Names { machine: "neoverse-n1", policy: "coalapaging-bit", host_policy: None };
-        let sets = ["memory.size=64M".to_owned(), "policy.linux.zero_page=false".to_owned()];
-        let desc = describe::resolve(names, &sets, &options, &dirs("machines"), &dirs("policies")).unwrap();
+        let overrides = ["memory.size=64M".to_owned(), "policy.linux.zero_page=false".to_owned()];
+        let desc = describe::resolve(names, &overrides, &options, &dirs("machines"), &dirs("policies")).unwrap();
         let mut m = Machine::new(Arc::new(desc), true).unwrap();
         let mut batch = program_of(16);
         // The entry of 64 KiB that a walk fills after the sixteenth store serves them all.

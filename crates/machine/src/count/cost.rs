@@ -35,6 +35,16 @@ impl Cost {
     }
 }
 
+/// A block of code by the region that it lies in: a process that starts another program has other code at the same
+/// addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block {
+    /// The region.
+    pub region: RegionId,
+    /// The first address.
+    pub addr: VirtAddr,
+}
+
 /// A reference that missed, with all it cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Missed {
@@ -46,6 +56,8 @@ pub struct Missed {
     pub block: VirtAddr,
     /// The region that block lies in; only looked at for a profile.
     pub code: RegionId,
+    /// The block that the thread ran before; only looked at for a profile, and only for blocks that missed.
+    pub from: Option<Block>,
     /// What it cost.
     pub cost: Cost,
 }

@@ -28,6 +28,8 @@ pub struct Counts {
     pub l2_hit_stalls: u64,
     /// Cycles cores stood still for walks.
     pub walk_stalls: u64,
+    /// Cycles that fetches waited for their translations: second level, entries held, and walks.
+    pub fetch_waits: u64,
     /// Latency of data references in the caches, in cycles, when they go through them.
     pub data_cycles: u64,
 }

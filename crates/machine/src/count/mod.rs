@@ -3,6 +3,7 @@
 mod cost;
 mod counted;
 mod counts;
+mod edges;
 mod host;
 mod latency;
 mod processes;
@@ -13,8 +14,9 @@ mod tally;
 mod timing;
 mod warps;
 
-pub use cost::{Cost, Missed};
+pub use cost::{Block, Cost, Missed};
 pub use counts::Counts;
+pub use edges::Edge;
 pub use latency::{FaultLatency, Faults};
 pub use sampler::{PageSamples, SampledPage, Sampler, Walked};
 pub use shootdown::ShootdownCounts;

@@ -92,7 +92,7 @@ since! {
     WalkCounts: instruction data levels,
     NestedTlbCounts: accesses hits misses,
     Counts: writes replays dirty_updates denied_rechecks unmapped forbidden space_switches kernel_cycles l2_hit_cycles
-        l2_hit_stalls walk_stalls data_cycles,
+        l2_hit_stalls walk_stalls fetch_waits data_cycles,
     WarpCounts: instructions lanes lookups port_stalls joined,
     HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told hints_told machine_switches flushes
         shootdown_instructions shootdown_interrupts cycles,

@@ -1,7 +1,8 @@
 //! Cost attribution: misses and walks by region, by the 2 MiB of memory that was accessed, and by the code that ran.
 
 use super::{
-    cost::{Cost, Missed},
+    cost::{Block, Cost, Missed},
+    edges::{Edge, Edges},
     sampler::Sampler,
 };
 use crate::describe::Options;
@@ -27,18 +28,23 @@ struct Profile {
     heat: FxHashMap<(Pid, RegionId, u64), Cost>,
     /// By region too: a process that starts another program has other code at the same addresses.
     code: FxHashMap<(Pid, RegionId, VirtAddr), Cost>,
+    edges: Edges,
 }
 
 impl Profile {
     #[inline(never)]
-    fn add(&mut self, region: RegionId, Missed { pid, va, block, code, cost }: Missed) {
+    fn add(&mut self, region: RegionId, Missed { pid, va, block, code, from, cost }: Missed) {
         self.heat.entry((pid, region, va.raw() >> HEAT_SHIFT)).or_default().add(&cost);
         self.code.entry((pid, code, block)).or_default().add(&cost);
+        if cost.l1i_misses > 0 {
+            self.edges.add(Edge { pid, to: Block { region: code, addr: block }, from }, &cost);
+        }
     }
 
     fn fold(&mut self, into: &FxHashMap<RegionId, RegionId>) {
         refile(&mut self.heat, into);
         refile(&mut self.code, into);
+        self.edges.fold(into);
     }
 }
 
@@ -161,6 +167,11 @@ impl Tally {
             |(&(pid, region, addr), &cost): (&(Pid, RegionId, VirtAddr), &Cost)| Place { pid, addr, region, cost };
         highest_first(places.map(place).collect())
     }
+
+    /// Costs of instruction misses by the jump that met them, most misses first; none without a profile.
+    pub fn edges(&self) -> Option<Vec<(Edge, Cost)>> {
+        Some(self.profile.as_ref()?.edges.sorted())
+    }
 }
 
 fn highest_first(mut places: Vec<Place>) -> Vec<Place> {
@@ -181,7 +192,8 @@ mod tests {
         let mut tally = Tally::new(&Options { profile: true, ..Options::default() });
         let missed = |region: u32, walks| {
             let (va, block) = (VirtAddr::new(u64::from(region) << HEAT_SHIFT), VirtAddr::new(0x1000));
-            Missed { pid: Pid(1), va, block, code: RegionId(region), cost: Cost { walks, ..Cost::default() } }
+            let cost = Cost { walks, ..Cost::default() };
+            Missed { pid: Pid(1), va, block, code: RegionId(region), from: None, cost }
         };
         [(1, 1), (2, 10), (3, 100)]
             .into_iter()

@@ -20,6 +20,13 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
+    /// `count` instructions more, which have no references of their own.
+    #[inline]
+    pub fn begin(&mut self, count: u64) {
+        self.instructions += count;
+        self.tlbs.begin(count);
+    }
+
     /// The cycles that have passed on it.
     #[inline]
     pub fn now(&self) -> u64 {

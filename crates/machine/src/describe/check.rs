@@ -35,6 +35,14 @@ pub(super) fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
         ));
     }
     perf_events(machine)?;
+    if machine.gpu.is_some()
+        && let Some(holding) = machine.tlb.iter().find(|array| array.hold.is_some())
+    {
+        return bad(format!(
+            "{}: hold: shader cores go on with other warps while one waits: leave it out, or [gpu]",
+            holding.name
+        ));
+    }
     if let Some(shootdown) = &machine.shootdown {
         if machine.gpu.is_some() {
             return bad("shootdown: flushes of shader cores are not modelled: leave out [shootdown], or [gpu]".into());

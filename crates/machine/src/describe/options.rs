@@ -40,12 +40,18 @@ pub struct Options {
     pub unmapped: Unmapped,
     /// Keep costs by 2 MiB of memory and by block of code.
     pub profile: bool,
+    /// Keep which pages of code ran in which part of the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub code_windows: bool,
     /// Track which base pages are truly touched, so that bloat can be told.
     pub touched: bool,
     /// Keep the time of every page fault by kind and size. In virtual machines the guests' faults, without the host's
     /// work.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fault_latency: bool,
+    /// Report which clusters of 64 KiB of code are in memory at the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub code_residency: bool,
     /// What is proven besides.
     pub check: Check,
     /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in

@@ -25,6 +25,9 @@ pub enum Counted {
     InstructionWalks,
     /// Durations of walks for fetches, summed, in cycles.
     InstructionWalkCycles,
+    /// Cycles that fetches wait for their translations: for the second level, for entries that are held
+    /// (`tlb.hold`), and for walks.
+    InstructionStallCycles,
 }
 
 impl Counted {
@@ -35,7 +38,7 @@ impl Counted {
 
     /// Whether it comes from the cost model; the others are counted.
     pub const fn is_modelled(self) -> bool {
-        matches!(self, Self::UserCycles | Self::InstructionWalkCycles)
+        matches!(self, Self::UserCycles | Self::InstructionWalkCycles | Self::InstructionStallCycles)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Slot {
 /// When a walk ended, and what its reference paid for that.
 pub(crate) struct WalkTime {
     pub end: u64,
+    /// Cycles from when it was wanted to its end.
+    pub waited: u64,
     /// Cycles that the CPU stalled.
     pub stall: u64,
 }

@@ -19,7 +19,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
                             self.execution.prefetch(&self.state, *tid);
                         }
                     }
-                    Item::Retire(count) => self.state.cpu().instructions += count,
+                    Item::Retire(count) => self.state.cpu().begin(count),
                     Item::Code(_) => {}
                     Item::Access(..) => unreachable!("references are run up to a control word"),
                 }

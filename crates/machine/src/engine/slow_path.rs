@@ -160,6 +160,9 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let counts = &mut self.state.account.counts;
         counts.l2_hit_cycles += u64::from(cycles);
         counts.l2_hit_stalls += stall;
+        if p.access.side() == Side::Instruction {
+            counts.fetch_waits += u64::from(cycles);
+        }
         p.cost.stall_cycles += stall;
     }
 
@@ -181,6 +184,9 @@ impl<B: Below, X: Execution> Engine<B, X> {
         p.cost.walk_reads += self.state.cpu().walker.reads() as u64 + self.below.reads(self.state.acting.core());
         p.cost.stall_cycles += spent.stall;
         self.state.account.counts.walk_stalls += spent.stall;
+        if access.side() == Side::Instruction {
+            self.state.account.counts.fetch_waits += spent.waited;
+        }
         Ok(match walk {
             WalkResult::Ended(Walk::Mapped { walked, .. }) => {
                 let miss = Miss { va, access, l2_missed: p.seen.l2 == Answer::Miss, end: spent.end };

@@ -2,7 +2,7 @@
 
 use super::reach::Shootdown;
 use crate::{
-    count::{Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally},
+    count::{Block, Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally},
     cpu::{Clock, Cpu},
     describe::{Resolved, Unmapped},
     ended::{Ended, MachineError},
@@ -13,6 +13,7 @@ use mmulab_addr::{Asid, Pid, Tid, VirtAddr};
 use mmulab_kernel::{Actor, Context, Effects, RegionId, Stop};
 use mmulab_pagetable::Format;
 use mmulab_tlb::{Hierarchy, HierarchyCounts};
+use mmulab_trace::Batch;
 use mmulab_walker::{Caches, WalkContext, Walker, WalkerDesc, WalkerError};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,6 +43,8 @@ pub(crate) struct Hardware {
 /// Who acts.
 pub(crate) struct Acting {
     pub actor: Actor,
+    /// The block that the actor ran before the one that runs, where a profile is kept. Up to date when a fetch missed.
+    pub from: Option<VirtAddr>,
     /// The core that the actor's CPU is, or is a thread of.
     pub core: u16,
 }
@@ -129,11 +132,19 @@ impl State {
             system,
             effects: Effects::default(),
             hardware: Hardware { cpus, caches, sharing, format },
-            acting: Acting { actor: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 }, core: 0 },
+            acting: Acting { actor: Actor { pid: Pid(1), tid: Tid(1), cpu: 0 }, from: None, core: 0 },
             account: Account { latency: desc.options.fault_latency.then(Box::default), ..Account::default() },
             control: RunControl { unmapped, pinned: BTreeMap::from([(Tid(1), 0)]), stop: Stop::default(), ended: None },
             desc,
         })
+    }
+
+    /// Word `at` of a batch is a fetch that missed: notes where it came from, if that is kept.
+    #[inline(always)]
+    pub fn fetch_missed(&mut self, batch: &Batch, at: usize) {
+        if self.system.tally.has_profile() {
+            self.acting.from = batch.block_before(at);
+        }
     }
 
     /// The acting CPU.
@@ -158,7 +169,7 @@ impl State {
     pub fn act(&mut self, actor: Actor) {
         let Hardware { cpus, sharing, .. } = &mut self.hardware;
         sharing.hand_over(cpus, self.acting.actor.cpu, actor.cpu);
-        self.acting = Acting { actor, core: sharing.core_of(actor.cpu) };
+        self.acting = Acting { actor, from: None, core: sharing.core_of(actor.cpu) };
     }
 
     /// Adds a cost at `va` to its region, and to the code that runs on the acting CPU. At once, for a process that ends
@@ -167,8 +178,16 @@ impl State {
     pub fn charge(&mut self, pid: Pid, va: VirtAddr, cost: Cost) {
         let block = self.cpu().tlbs.code;
         let System { kernel, tally, .. } = &mut self.system;
-        let code = if tally.has_profile() { kernel.region_at(pid, block) } else { RegionId::NONE };
-        tally.add(kernel.region_at(pid, va), Missed { pid, va, block, code, cost });
+        let (mut code, mut from) = (RegionId::NONE, None);
+        if tally.has_profile() {
+            code = kernel.region_at(pid, block);
+            from = self
+                .acting
+                .from
+                .filter(|_| cost.l1i_misses > 0)
+                .map(|addr| Block { region: kernel.region_at(pid, addr), addr });
+        }
+        tally.add(kernel.region_at(pid, va), Missed { pid, va, block, code, from, cost });
     }
 
     /// The counters of which processes have shares, with `below` cycles below the kernel.

@@ -36,6 +36,7 @@ impl Execution for Windowed {
         let through_caches = engine.state.desc.machine.cache_rules.data;
         let at_cpu = engine.state.acting.cpu();
         let mut asid = engine.state.asid(at_cpu);
+        let holds = engine.state.hardware.cpus[at_cpu].tlbs.holds();
         let mut at = from;
         let (mut instructions, mut writes) = (0u64, 0u64);
         let outcome = loop {
@@ -58,10 +59,16 @@ impl Execution for Windowed {
             at += 1;
             engine.state.account.references += 1;
             let outcome = cpu.tlbs.access(asid, va, access, obs);
+            if holds {
+                cpu.tlbs.begin(u64::from(word.instructions()));
+            }
             if !O::ACTIVE && !through_caches && matches!(outcome, Outcome::L1 { .. }) {
                 continue;
             }
             cpu.instructions += std::mem::take(&mut instructions);
+            if access == Access::Fetch {
+                engine.state.fetch_missed(batch, at - 1);
+            }
             engine.below.prefetch(&engine.state, asid, &batch.refs[at..]);
             if let Err(ended) = engine.slow_path(va, access, outcome, (), obs) {
                 break Err(ended);
@@ -86,6 +93,6 @@ impl Execution for Windowed {
         let cpu = state.cpu();
         let now = cpu.now();
         let end = cpu.slots.schedule(now, cycles);
-        WalkTime { end, stall: cpu.clock.wait(now, end, side) }
+        WalkTime { end, waited: end - now, stall: cpu.clock.wait(now, end, side) }
     }
 }

@@ -117,7 +117,7 @@ impl Execution for ShaderCores {
         let now = cpu.now();
         let end = cpu.slots.schedule(now, cycles);
         self.wait(state, end, va);
-        WalkTime { end, stall: 0 }
+        WalkTime { end, waited: end - now, stall: 0 }
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! The result of a run: everything counted, what it costs by the model, and what that rests on.
 
+mod edges;
 mod host;
 mod latency;
 mod level;

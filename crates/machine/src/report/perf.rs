@@ -39,6 +39,8 @@ pub struct PerfInput<'a> {
     pub tlb: &'a HierarchyCounts,
     pub walks: &'a WalkCounts,
     pub model: &'a Model,
+    /// Cycles that fetches waited for their translations.
+    pub fetch_waits: u64,
 }
 
 impl PerfInput<'_> {
@@ -57,6 +59,7 @@ impl PerfInput<'_> {
             Counted::L2dMisses => sum(tlb.l2d.misses, &tlb.reloads_d.l2_misses),
             Counted::InstructionWalks => self.walks.instruction.walks,
             Counted::InstructionWalkCycles => self.walks.instruction.cycles,
+            Counted::InstructionStallCycles => self.fetch_waits,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Places that are listed: half of the 16,400 blocks of code in which 1 G instructions of clang miss, and 16 GiB of
 /// memory by 2 MiB, in results of a few megabytes at most.
-const LISTED: usize = 8192;
+pub(super) const LISTED: usize = 8192;
 
 /// Costs by place.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -35,12 +35,23 @@ struct PlaceReport {
 
 /// The places that are not listed.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-struct Rest {
+pub(super) struct Rest {
     /// How many.
     places: u64,
     /// What translation cost there.
     #[serde(flatten)]
     cost: Cost,
+}
+
+impl Rest {
+    /// The sum of these costs.
+    pub fn of<'a>(costs: impl Iterator<Item = &'a Cost>) -> Self {
+        costs.fold(Self::default(), |mut rest, cost| {
+            rest.places += 1;
+            rest.cost.add(cost);
+            rest
+        })
+    }
 }
 
 pub(super) fn places(kernel: &Kernel, found: &[Place]) -> Places {
@@ -54,11 +65,7 @@ pub(super) fn places(kernel: &Kernel, found: &[Place]) -> Places {
 }
 
 fn rest(found: &[Place]) -> Rest {
-    found.iter().skip(LISTED).fold(Rest::default(), |mut rest, place| {
-        rest.places += 1;
-        rest.cost.add(&place.cost);
-        rest
-    })
+    Rest::of(found.iter().skip(LISTED).map(|place| &place.cost))
 }
 
 #[cfg(test)]

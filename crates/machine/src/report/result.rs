@@ -1,6 +1,7 @@
 //! The result of a run as JSON: everything counted, what it costs by the model, and what that rests on.
 
 use super::{
+    edges::{EdgeReports, edges},
     host::{self, HostReport},
     latency::{LatencyReport, latency},
     level::LevelReport,
@@ -19,7 +20,7 @@ use crate::{
     touched::Touched,
 };
 use mmulab_energy::EnergyReport;
-use mmulab_kernel::KernelCounts;
+use mmulab_kernel::{CodeWindow, KernelCounts};
 use mmulab_tlb::{ArrayCounts, ArrayDesc, HierarchyCounts, Reloads, SideCounts};
 use mmulab_trace::TraceInfo;
 use mmulab_walker::{LevelCounts, SideWalks, WalkCounts};
@@ -80,10 +81,16 @@ pub struct Report {
     /// With --fault-latency: how long page faults took, by kind and by the size that they mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault_latency: Option<Vec<LatencyReport>>,
+    /// With --code-residency: which clusters of 64 KiB of each 2 MiB of code are in memory at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_residency: Option<Vec<CodeWindow>>,
     /// With --profile: costs by the 2 MiB of memory that references were to.
     heat: Places,
     /// With --profile: costs by the block of code that was running.
     code: Places,
+    /// With --profile: misses of the first level for instructions, by the jump that met them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edges: Option<EdgeReports>,
     /// Which keys are exact for the machine described, and which are modelled.
     exactness: Exactness,
 }
@@ -203,7 +210,13 @@ pub fn report(
             .collect(),
     };
     let model = model::model(&events, machine.desc());
-    let seen = PerfInput { instructions: events.instructions, tlb, walks: &walks, model: &model };
+    let seen = PerfInput {
+        instructions: events.instructions,
+        tlb,
+        walks: &walks,
+        model: &model,
+        fetch_waits: own.fetch_waits,
+    };
     let perf = perf(&machine.desc().machine.perf, &seen);
     let energy = mmulab_energy::report(&mmulab_energy::Run {
         tlb: &desc.tlb,
@@ -280,8 +293,14 @@ pub fn report(
             .latency
             .as_ref()
             .map(|found| latency(found, machine.desc().machine.core.frequency_mhz)),
+        code_residency: machine
+            .desc()
+            .options
+            .code_residency
+            .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency()).collect()),
         heat: places(&programs_run_on.kernel, &programs_run_on.tally.heat()),
         code: places(&programs_run_on.kernel, &programs_run_on.tally.code()),
+        edges: programs_run_on.tally.edges().map(|found| edges(&programs_run_on.kernel, &found)),
         exactness: Exactness {
             counted: &[
                 "counts",

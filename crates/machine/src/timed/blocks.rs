@@ -5,7 +5,6 @@ use mmulab_isa::Decoder;
 use mmulab_timing::{Block, Unknown};
 use mmulab_trace::{AccessFlow, Body, Code, Isa, Loads};
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 
 /// The blocks met so far.
 pub(super) struct Blocks {
@@ -20,13 +19,12 @@ pub(super) struct Blocks {
     /// The flow of the last words that began a block.
     last_flow: Option<u32>,
     /// Of words that no code is known of.
-    plain: FxHashMap<Plain, Arc<Block>>,
+    plain: FxHashMap<Plain, Block>,
     unknown: u64,
 }
 
-#[derive(Clone)]
 struct Known {
-    block: Arc<Block>,
+    block: Block,
     /// Instructions of it whose dependences are assumed.
     unknown: u32,
 }
@@ -91,8 +89,8 @@ impl Blocks {
     }
 
     /// The block that `code` is, about to be run.
-    pub fn of(&mut self, code: &Code) -> Arc<Block> {
-        let Self { decoder, assumed, known, .. } = self;
+    pub fn of(&mut self, code: &Code) -> &Block {
+        let Self { decoder, assumed, known, unknown: all_unknown, .. } = self;
         let known = known.entry(code.id()).or_insert_with(|| {
             let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
             let (insts, unknown) = match &code.body {
@@ -106,15 +104,15 @@ impl Blocks {
                     (assume(*assumed, code.instructions, loads), code.instructions)
                 }
             };
-            Known { block: Arc::new(Block::new(&insts, u64::from(code.bytes), accesses)), unknown }
+            Known { block: Block::new(&insts, u64::from(code.bytes), accesses), unknown }
         });
-        self.unknown += u64::from(known.unknown);
-        Arc::clone(&known.block)
+        *all_unknown += u64::from(known.unknown);
+        &known.block
     }
 
     /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n
     /// stores. It begins at `start`, or is the rest of the block before.
-    pub fn plain(&mut self, start: Option<u64>, instructions: u32, accesses: u32, stores: u64) -> Arc<Block> {
+    pub fn plain(&mut self, start: Option<u64>, instructions: u32, accesses: u32, stores: u64) -> &Block {
         let assumed = self.assumed;
         let instructions = instructions.max(accesses).max(1);
         self.idle(u64::from(instructions));
@@ -125,16 +123,15 @@ impl Blocks {
         }
         let key = Plain { instructions, accesses, stores, flow: self.last_flow, rest: start.is_none() };
         let Self { flows, plain, .. } = self;
-        let block = plain.entry(key).or_insert_with(|| {
+        plain.entry(key).or_insert_with(|| {
             let is_store = |at: u32| stores >> at & 1 == 1;
             let insts = match key.flow.and_then(|number| flows.get(number as usize)) {
                 Some(flow) => flowing(flow, key.rest, instructions, accesses),
                 None => assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32)),
             };
             let accesses = (0..accesses).map(|at| (at as u16, is_store(at), 8));
-            Arc::new(Block::new(&insts, 0, accesses))
-        });
-        Arc::clone(block)
+            Block::new(&insts, 0, accesses)
+        })
     }
 }
 

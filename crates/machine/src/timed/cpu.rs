@@ -46,17 +46,22 @@ pub(super) struct FirstCache {
     pub data_cycles: u32,
 }
 
-/// What all CPUs in time have in common.
+/// What all CPUs in time have in common: the code that they run, and what their misses meet.
 pub(super) struct Common {
     pub blocks: Blocks,
+    pub memory: Memory,
+}
+
+/// What accesses of all CPUs in time meet.
+pub(super) struct Memory {
     pub bandwidth: Bandwidth,
     pub first_cache: FirstCache,
 }
 
 impl Common {
     pub fn new(desc: &TimingDesc, isa: Isa, first_cache: FirstCache) -> Self {
-        let (blocks, bandwidth) = (Blocks::new(isa, desc.unknown), Bandwidth::new(&desc.memory));
-        Self { blocks, bandwidth, first_cache }
+        let bandwidth = Bandwidth::new(&desc.memory);
+        Self { blocks: Blocks::new(isa, desc.unknown), memory: Memory { bandwidth, first_cache } }
     }
 
     /// Takes a trace: its instruction set, whatever the machine's is, and what it says of its loads.

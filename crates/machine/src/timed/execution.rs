@@ -39,13 +39,14 @@ impl Execution for InTime {
     #[inline(always)]
     fn wait_for_walk(&mut self, state: &mut State, time: &mut Timeline, _: VirtAddr, _: Side, cycles: u32) -> WalkTime {
         let cpu = &mut state.hardware.cpus[state.acting.cpu()];
+        let asked = time.at;
         time.at = cpu.slots.schedule(time.at, cycles);
         time.walking += u64::from(cycles);
         time.walk_by = cpu.walker.steps().iter().fold(0, |far, step| match step.server {
             Server::Cache(by) => far.max(state.hardware.caches.depth(by)),
             Server::WalkCache(_) | Server::NestedTlb => far,
         });
-        WalkTime { end: time.at, stall: 0 }
+        WalkTime { end: time.at, waited: time.at - asked, stall: 0 }
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! What serves a core in time: translation by the machine's TLBs, walkers and kernel, then the caches and memory.
 
 use super::{
-    cpu::{Common, Prefetch},
+    cpu::{Memory as SharedMemory, Prefetch},
     timeline::{InTime, Timeline},
 };
 use crate::{
@@ -22,7 +22,7 @@ pub(super) struct Port<'a, B, O> {
     batch: &'a Batch,
     at: usize,
     prefetch: &'a mut Prefetch,
-    common: &'a mut Common,
+    memory: &'a mut SharedMemory,
     obs: &'a mut O,
     cpu: usize,
     core: usize,
@@ -41,11 +41,11 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         batch: &'a Batch,
         at: usize,
         prefetch: &'a mut Prefetch,
-        common: &'a mut Common,
+        memory: &'a mut SharedMemory,
         obs: &'a mut O,
     ) -> Self {
         let (cpu, core) = (engine.state.acting.cpu(), engine.state.acting.core());
-        Self { engine, batch, at, prefetch, common, obs, cpu, core, weight: 1, loads: 0 }
+        Self { engine, batch, at, prefetch, memory, obs, cpu, core, weight: 1, loads: 0 }
     }
 
     /// Where the words that were not served begin.
@@ -70,7 +70,9 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
                 core.tlbs.code = va;
             }
             self.engine.state.account.counts.writes += u64::from(access == mmulab_addr::Access::Write);
-            if let Some(pa) = self.translate(va, access, now)?.pa {
+            let pa = self.translate(va, access, now)?.pa;
+            self.engine.state.hardware.cpus[self.cpu].tlbs.begin(u64::from(count));
+            if let Some(pa) = pa {
                 if is_fetch {
                     self.engine.state.hardware.caches.fetch(self.core, pa);
                 } else {
@@ -105,7 +107,12 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         let time = Timeline { at, second_level_until: at, ..Timeline::default() };
         match state.hardware.cpus[self.cpu].tlbs.access(asid, va, access, self.obs) {
             Outcome::L1 { entry } if !O::ACTIVE => Ok(Timeline { pa: Some(entry.translate(va)), ..time }),
-            outcome => self.engine.slow_path(va, access, outcome, time, self.obs),
+            outcome => {
+                if access == mmulab_addr::Access::Fetch {
+                    self.engine.state.fetch_missed(self.batch, self.at - 1);
+                }
+                self.engine.slow_path(va, access, outcome, time, self.obs)
+            }
         }
     }
 
@@ -136,7 +143,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         // Prefetches fill no first-level TLB: what the second level takes is not saved.
         time.second_level_until = at + (time.second_level_until - began);
         time.at = time.at.max(time.second_level_until);
-        let soonest = time.at + if time.pa.is_some() { u64::from(self.common.first_cache.data_cycles) } else { 0 };
+        let soonest = time.at + if time.pa.is_some() { u64::from(self.memory.first_cache.data_cycles) } else { 0 };
         Ok((time, if arrival.at > soonest { arrival } else { Arrival { at: soonest, by: 0 } }))
     }
 
@@ -158,7 +165,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
             return self.line(at, pa, served);
         }
         // Streams wait in queues of caches further away, not in the core's fill buffers.
-        let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+        let begin = if depth == Caches::MEMORY_DEPTH { self.memory.bandwidth.take(at) } else { at };
         let there = begin + u64::from(served.cycles);
         self.prefetch.lines.note(pa.0 / LINE_BYTES, there, depth);
         Arrival { at: there, by: depth }
@@ -178,7 +185,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         }
         // A line that was prefetched into the second level may still be on its way there.
         let coming = self.prefetch.lines.coming(at, line);
-        let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+        let begin = if depth == Caches::MEMORY_DEPTH { self.memory.bandwidth.take(at) } else { at };
         let there = self.prefetch.lines.miss(begin, u64::from(served.cycles), line, depth);
         match coming {
             Some(coming) if coming.at > there => {
@@ -209,7 +216,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
             let served = self.engine.state.hardware.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
             let depth = self.engine.state.hardware.caches.depth(served.by);
             if depth > 1 {
-                let begin = if depth == Caches::MEMORY_DEPTH { self.common.bandwidth.take(at) } else { at };
+                let begin = if depth == Caches::MEMORY_DEPTH { self.memory.bandwidth.take(at) } else { at };
                 self.prefetch.lines.note(line, begin + u64::from(served.cycles), depth);
             }
         }
@@ -246,6 +253,7 @@ impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
                     retired += u64::from(count);
                     core.tlbs.code = va;
                     let time = self.translate(va, mmulab_addr::Access::Fetch, fetch.translated)?;
+                    self.engine.state.hardware.cpus[self.cpu].tlbs.begin(u64::from(count));
                     fetch.second_level_until = fetch.second_level_until.max(time.second_level_until);
                     fetch.translated = fetch.translated.max(time.at);
                     fetch.there = fetch.there.max(fetch.translated);
@@ -254,14 +262,14 @@ impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
                         let there = self.line(fetch.translated, pa, served).at;
                         // What a hit takes is hidden by fetching ahead.
                         fetch.there =
-                            fetch.there.max(there.saturating_sub(u64::from(self.common.first_cache.fetch_cycles)));
+                            fetch.there.max(there.saturating_sub(u64::from(self.memory.first_cache.fetch_cycles)));
                     }
                 }
                 // The rest of a block that is longer than a word can say.
                 Item::Retire(count) if !first && retired + count <= instructions => {
                     retired += count;
                     self.at += 1;
-                    self.engine.state.hardware.cpus[self.cpu].instructions += count;
+                    self.engine.state.hardware.cpus[self.cpu].begin(count);
                 }
                 _ => break,
             }

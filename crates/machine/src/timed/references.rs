@@ -2,7 +2,7 @@
 
 use super::{
     blocks::PLAIN_MOST,
-    cpu::CpuInTime,
+    cpu::{Common, CpuInTime},
     port::Port,
     timeline::{InTime, Kept},
 };
@@ -37,7 +37,7 @@ fn run_blocks<B: Below, O: Observe>(
     obs: &mut O,
 ) -> Result<usize, Ended> {
     let cpu = engine.state.acting.cpu();
-    let Kept { cpus, common } = kept;
+    let Kept { cpus, common: Common { blocks, memory } } = kept;
     let CpuInTime { core, prefetch, sampling, neighbour } = &mut cpus[cpu];
     let mut at = from;
     let result = loop {
@@ -55,11 +55,11 @@ fn run_blocks<B: Below, O: Observe>(
                     Item::Event(_) => break Ok(()),
                     Item::Retire(count) => {
                         at += 1;
-                        record.instructions += count;
+                        record.begin(count);
                     }
                     Item::Code(_) => at += 1,
                     Item::Access(..) => {
-                        let mut port = Port::new(engine, batch, at, prefetch, common, obs);
+                        let mut port = Port::new(engine, batch, at, prefetch, memory, obs);
                         let passed = port.pass(now);
                         at = port.at();
                         if passed.is_err() {
@@ -71,36 +71,35 @@ fn run_blocks<B: Below, O: Observe>(
             }
             weight = if sampling.measures() { sampling.weight() } else { 0 };
         }
-        let known = match word.item() {
+        let block = match word.item() {
             Item::Event(_) => break Ok(()),
             Item::Retire(count) => {
                 // Instructions of which nothing else is known.
                 at += 1;
-                engine.state.hardware.cpus[cpu].instructions += count;
-                common.blocks.idle(count);
+                engine.state.hardware.cpus[cpu].begin(count);
+                blocks.idle(count);
                 core.idle(count);
                 continue;
             }
             Item::Code(index) => {
                 at += 1;
-                Some(common.blocks.of(&batch.code[index]))
+                blocks.of(&batch.code[index])
             }
-            Item::Access(..) => None,
+            Item::Access(..) => {
+                let Words { instructions, accesses, stores } = plain(&batch.refs[at..]);
+                let start = Some(word).filter(|word| word.is_fetch()).map(|word| word.va().raw());
+                blocks.plain(start, instructions, accesses, stores)
+            }
         };
-        let block = known.unwrap_or_else(|| {
-            let Words { instructions, accesses, stores } = plain(&batch.refs[at..]);
-            let start = batch.refs.get(at).filter(|word| word.is_fetch()).map(|word| word.va().raw());
-            common.blocks.plain(start, instructions, accesses, stores)
-        });
         let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
         let record = &mut engine.state.hardware.cpus[cpu];
         record.clock.follow(core.now());
         if let Some(neighbour) = neighbour {
             neighbour.pass(record, core.now(), obs);
         }
-        let mut port = Port::new(engine, batch, at, prefetch, common, obs);
+        let mut port = Port::new(engine, batch, at, prefetch, memory, obs);
         port.weight = weight;
-        let ran = core.run(&block, start, &mut port);
+        let ran = core.run(block, start, &mut port);
         at = port.at();
         if ran.is_err() {
             break ran;
