@@ -50,18 +50,18 @@ impl Whole {
         Ok(Self { table, files, schema })
     }
 
-    /// As the description `T`, with the assignments `sets` made (`--set`); every number in its range.
+    /// As the description `T`, with the assignments `overrides` made (`--set`); every number in its range.
     ///
     /// # Errors
     /// What is wrong, with the file, line and column that say it.
-    pub fn typed<T: DeserializeOwned + JsonSchema>(&self, sets: &[String]) -> Result<T, DescribeError> {
+    pub fn typed<T: DeserializeOwned + JsonSchema>(&self, overrides: &[String]) -> Result<T, DescribeError> {
         // Read once as it stands, so that an error in a file carries its line and column.
         let described: T = self.described()?;
-        if sets.is_empty() {
+        if overrides.is_empty() {
             return Ok(described);
         }
         let mut table = self.table.clone();
-        for assignment in sets {
+        for assignment in overrides {
             if assignment.split_once('=').is_some_and(|(key, _)| key == BASE) {
                 return Err(DescribeError::Malformed {
                     place: format!("--set {assignment}"),
@@ -71,8 +71,8 @@ impl Whole {
             set(&mut table, assignment)?;
             rename(&self.schema, &mut table, Both::FormerCounts);
         }
-        let sets: Vec<_> = sets.iter().map(|s| format!("--set {s}")).collect();
-        typed(table, &format!("{} with {}", self.files[0].0.display(), sets.join(" ")))
+        let overrides: Vec<_> = overrides.iter().map(|s| format!("--set {s}")).collect();
+        typed(table, &format!("{} with {}", self.files[0].0.display(), overrides.join(" ")))
     }
 
     /// The merged table as TOML.
@@ -87,17 +87,23 @@ impl Whole {
     }
 
     fn described<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, DescribeError> {
+        let value = Value::Table(self.table.clone());
+        let is_within = within::<T>(&value);
+        let described: Result<T, _> = value.try_into();
         let (path, own) = &self.files[0];
-        // Read as text, an error carries its line and column. Where a key was renamed, the text is not what is read.
-        if self.files.len() == 1 && table(own, "").is_ok_and(|own| own == self.table) {
+        // Something is wrong. Read as text, it has its line and column. Where a key was renamed, the text is not what
+        // is read.
+        if (is_within.is_err() || described.is_err())
+            && self.files.len() == 1
+            && table(own, "").is_ok_and(|own| own == self.table)
+        {
             return text(own, &path.display().to_string());
         }
-        let value = Value::Table(self.table.clone());
-        within::<T>(&value).map_err(|wrong| {
+        is_within.map_err(|wrong| {
             let place = self.place(|text| spot(text, &wrong.path));
             DescribeError::Malformed { place, message: wrong.to_string() }
         })?;
-        value.try_into().map_err(|error: toml::de::Error| {
+        described.map_err(|error: toml::de::Error| {
             let message = with_hint(error.message());
             // Serde names the key or the word that it does not know first.
             let wrong = message.split('`').nth(1).unwrap_or_default();

@@ -58,14 +58,14 @@ impl Dir {
         Self(dir)
     }
 
-    fn read(&self, name: &str, sets: &[&str]) -> Result<Thing, DescribeError> {
-        let sets: Vec<_> = sets.iter().map(ToString::to_string).collect();
-        Whole::read::<Thing>("thing", name, std::slice::from_ref(&self.0))?.typed(&sets)
+    fn read(&self, name: &str, overrides: &[&str]) -> Result<Thing, DescribeError> {
+        let overrides: Vec<_> = overrides.iter().map(ToString::to_string).collect();
+        Whole::read::<Thing>("thing", name, std::slice::from_ref(&self.0))?.typed(&overrides)
     }
 
     /// The error's text, without the directory.
-    fn refused(&self, name: &str, sets: &[&str]) -> String {
-        let error = self.read(name, sets).expect_err("it should be refused");
+    fn refused(&self, name: &str, overrides: &[&str]) -> String {
+        let error = self.read(name, overrides).expect_err("it should be refused");
         error.to_string().replace(&format!("{}/", self.0.display()), "")
     }
 }
@@ -205,8 +205,9 @@ fn former_names_are_read() {
         ("both.toml", "name = \"both\"\ncore = { count = 1, pace = 3, speed = 4 }\n"),
         ("far.toml", "name = \"far\"\ncore = { count = 1, pace = 901 }\n"),
     ]);
-    let speed =
-        |name: &str, sets: &[&str]| dir.read(name, sets).map(|thing| thing.core.speed).map_err(|e| e.to_string());
+    let speed = |name: &str, overrides: &[&str]| {
+        dir.read(name, overrides).map(|thing| thing.core.speed).map_err(|e| e.to_string())
+    };
     assert_eq!(speed("old", &[]), Ok(3));
     assert_eq!(speed("child", &[]), Ok(7), "what the file says comes before what it inherits, by either name");
     assert_eq!(speed("new", &["core.pace=6"]), Ok(6));

@@ -20,14 +20,14 @@ pub struct Places<'a> {
 /// # Errors
 /// It is no recipe of a mix, contradicts itself, or a member of it is not there.
 pub fn mix(name: &str, places: Places) -> Result<MixDesc, DescribeError> {
-    let (recipe, sets) = name.split_once('?').unwrap_or((name, ""));
-    let sets: Vec<String> = sets.split('&').filter(|set| !set.is_empty()).map(str::to_owned).collect();
-    of(recipe, &sets, places, &mut Vec::new())
+    let (recipe, overrides) = name.split_once('?').unwrap_or((name, ""));
+    let overrides: Vec<String> = overrides.split('&').filter(|set| !set.is_empty()).map(str::to_owned).collect();
+    of(recipe, &overrides, places, &mut Vec::new())
 }
 
 /// `within`: the mixes that this one is a member of.
-fn of(name: &str, sets: &[String], places: Places, within: &mut Vec<PathBuf>) -> Result<MixDesc, DescribeError> {
-    let (recipe, path) = resolve(name, places.recipes, sets)?;
+fn of(name: &str, overrides: &[String], places: Places, within: &mut Vec<PathBuf>) -> Result<MixDesc, DescribeError> {
+    let (recipe, path) = resolve(name, places.recipes, overrides)?;
     let bad = |message: String| DescribeError::Impossible { name: recipe.name.clone(), message };
     let Some(mix) = &recipe.mix else {
         return Err(bad("it is no mix: its recipe has no [mix] table; record it, or name its generator".into()));
@@ -51,7 +51,7 @@ fn of(name: &str, sets: &[String], places: Places, within: &mut Vec<PathBuf>) ->
     }
     within.pop();
     number_equal_names(&mut members);
-    let keys = if sets.is_empty() { String::new() } else { format!("?{}", sets.join("&")) };
+    let keys = if overrides.is_empty() { String::new() } else { format!("?{}", overrides.join("&")) };
     Ok(MixDesc { name: format!("mix:{}{keys}", recipe.name), schedule, members })
 }
 
@@ -129,9 +129,9 @@ fn of_workload(
     places: Places,
     within: &mut Vec<PathBuf>,
 ) -> Result<MemberDesc, DescribeError> {
-    let sets = member.set.iter().map(|(key, value)| Ok(format!("{key}={}", filled.text(&value.to_string())?)));
-    let sets: Vec<String> = sets.collect::<Result<_, DescribeError>>()?;
-    let (recipe, _) = resolve(name, places.recipes, &sets)?;
+    let overrides = member.set.iter().map(|(key, value)| Ok(format!("{key}={}", filled.text(&value.to_string())?)));
+    let overrides: Vec<String> = overrides.collect::<Result<_, DescribeError>>()?;
+    let (recipe, _) = resolve(name, places.recipes, &overrides)?;
     let mut desc = MemberDesc {
         name: recipe.name.clone(),
         trace: String::new(),
@@ -141,7 +141,7 @@ fn of_workload(
         core: None,
     };
     if recipe.mix.is_some() {
-        let inner = of(name, &sets, places, within)?;
+        let inner = of(name, &overrides, places, within)?;
         let json = serde_json::to_string(&inner).map_err(|e| filled.bad(e.to_string()))?;
         desc.trace = format!("mix:{json}");
         return Ok(desc);
@@ -156,11 +156,11 @@ fn of_workload(
     if let Some(why) = &recipe.refused {
         return Err(filled.bad(format!("its member {name} cannot be recorded: {why}")));
     }
-    if !sets.is_empty() {
+    if !overrides.is_empty() {
         return Err(filled.bad(format!(
             "its member {name} is recorded: set what is to be otherwise when it is (`mmulab workloads record {name} --set \
              {}`)",
-            sets[0]
+            overrides[0]
         )));
     }
     let file = format!("{}.mmt", recipe.name);

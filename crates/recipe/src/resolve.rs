@@ -16,16 +16,16 @@ pub const RUN_TIME_NAMES: [&str; 4] = ["work", "files", "cache", "port"];
 /// The name that stands for the number of a member's instance in a mix, from 1.
 const INSTANCE: &str = "instance";
 
-/// Reads the recipe `name` (a path, or a name in one of `dirs`), gives its parameters the values of `sets`
+/// Reads the recipe `name` (a path, or a name in one of `dirs`), gives its parameters the values of `overrides`
 /// (`key=value`) and checks that it makes sense. Afterwards each parameter's `default` is its value.
 ///
 /// # Errors
 /// There is none of that name, it cannot be read, is no recipe, or contradicts itself; a `set` names no parameter, or
 /// is of the wrong kind.
-pub fn resolve(name: &str, dirs: &[PathBuf], sets: &[String]) -> Result<(Recipe, PathBuf), DescribeError> {
+pub fn resolve(name: &str, dirs: &[PathBuf], overrides: &[String]) -> Result<(Recipe, PathBuf), DescribeError> {
     let path = find("workload", name, dirs)?;
     let mut recipe: Recipe = text(&load(&path)?, &path.display().to_string())?;
-    for assignment in sets {
+    for assignment in overrides {
         set(&mut recipe, assignment)?;
     }
     check(&recipe)?;
@@ -207,17 +207,17 @@ run = ["cat", "{size}", "{work}"]
 instructions = "1M"
 "#;
 
-    fn read(text: &str, sets: &[&str]) -> Result<Recipe, String> {
+    fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
         let mut recipe: Recipe = mmulab_describe::text(text, "small.toml").map_err(|e| e.to_string())?;
-        for assignment in sets {
+        for assignment in overrides {
             set(&mut recipe, assignment).map_err(|e| e.to_string())?;
         }
         check(&recipe).map_err(|e| e.to_string())?;
         Ok(recipe)
     }
 
-    fn refused(text: &str, sets: &[&str]) -> String {
-        read(text, sets).expect_err("it must be refused")
+    fn refused(text: &str, overrides: &[&str]) -> String {
+        read(text, overrides).expect_err("it must be refused")
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use crate::{
     arena::{Arena, Handover, MOST_SLOTS, What},
     image::{Limits, Recorded},
+    jit::Said,
     message::{Image, Message},
     output::Output,
     process::is_alive,
 };
-use mmulab_trace::{Description, Encoder, Event};
+use mmulab_trace::{Backing, Description, Encoder, Event};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub live: Mutex<Vec<u32>>,
     /// An image began to run.
     pub began: AtomicBool,
+    /// What processes said of code that they make.
+    pub said: Mutex<Said>,
 }
 
 /// How the consumer came to its end.
@@ -271,6 +274,11 @@ impl Consumer {
                     self.output.begin(&self.description)?;
                 }
                 image.starting = None;
+                for event in &events {
+                    if let Event::Mmap { backing: Backing::File { path, .. }, .. } = event {
+                        self.said().mapped(image.image.pid, path);
+                    }
+                }
                 // A trace names what it lacks, and so does the report.
                 let lost = events.iter().filter_map(|event| match event {
                     Event::Lost { what } => Some(what.to_string()),
@@ -290,6 +298,7 @@ impl Consumer {
                 if let Some(copy) = self.images.get_mut(&child.number).filter(|copy| copy.host_pid == 0) {
                     copy.host_pid = host_pid;
                     self.live().push(host_pid);
+                    self.said().hosts.insert(child.pid, host_pid);
                 }
             }
             Message::ForkFailed { child } => {
@@ -336,6 +345,7 @@ impl Consumer {
         recorded.blocks_slot = Some(blocks);
         if !known {
             self.live().push(host_pid);
+            self.said().hosts.insert(image.pid, host_pid);
         }
         if let Some((path, before)) = self.coming.remove(&image.number) {
             if let Some(mut before) = self.images.remove(&before) {
@@ -349,6 +359,10 @@ impl Consumer {
         }
         self.images.insert(image.number, recorded);
         Ok(())
+    }
+
+    fn said(&self) -> std::sync::MutexGuard<'_, Said> {
+        self.shared.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {

@@ -15,6 +15,7 @@ use crate::{
     door::Door,
     elf,
     image::Limits,
+    jit,
     message::Settings,
     output::Output,
     system::Guest,
@@ -34,7 +35,7 @@ use std::{
         Arc, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// How often the launcher looks at its program and tells how far it is.
@@ -82,7 +83,7 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
             return Err(RecordError::io(format!("cannot start {}", qemu.display()), error));
         }
     };
-    let started = Instant::now();
+    let (started, began) = (Instant::now(), SystemTime::now());
     let shared = Arc::new(Shared::default());
     let limits = Limits { skip: options.skip, left: options.max_instructions.unwrap_or(u64::MAX) };
     let consumer =
@@ -138,6 +139,10 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
     }
     let told_its_end = found.status.is_some();
     let mut report = report(options, found, status, asked.is_some(), (seconds, retired));
+    let said = std::mem::take(&mut *shared.said.lock().unwrap_or_else(PoisonError::into_inner));
+    let (names, warnings) = jit::keep(&options.output, &said, began);
+    report.code_names = names;
+    report.warnings.extend(warnings);
     if let How::Guest(guest) = &how {
         let missing = guest.missing.iter().map(|name| format!("the guest lacks {name}: it was not found here"));
         report.warnings.extend(missing);
@@ -227,6 +232,7 @@ fn report(
         threads,
         lost,
         warnings,
+        code_names: Vec::new(),
     }
 }
 

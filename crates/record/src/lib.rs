@@ -8,6 +8,7 @@
 mod consumer;
 mod door;
 mod image;
+mod jit;
 mod launch;
 mod options;
 mod output;

@@ -49,6 +49,9 @@ pub struct RecordReport {
     pub lost: Vec<String>,
     /// What else the user should know.
     pub warnings: Vec<String>,
+    /// Files beside the trace with names of code that the program made while it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub code_names: Vec<PathBuf>,
 }
 
 /// How far a recording is.

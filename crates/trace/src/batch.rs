@@ -50,6 +50,22 @@ impl Batch {
         })
     }
 
+    /// The block that the thread of word `at` ran before; none if its turn, its program or this batch begins with that
+    /// word. Looks at words from there back to that block's.
+    pub fn block_before(&self, at: usize) -> Option<VirtAddr> {
+        for word in self.refs[..at].iter().rev() {
+            if word.is_fetch() {
+                return Some(word.va());
+            }
+            if let Item::Event(index) = word.item()
+                && matches!(self.events[index], Event::Switch { .. } | Event::Exec { .. })
+            {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Appends an event.
     pub fn push_event(&mut self, event: Event) {
         self.refs.push(Ref::event(self.events.len()));
@@ -114,5 +130,21 @@ mod tests {
         assert!(matches!(vas[1], Item::Access(_, va, _) if va.raw() == 0x2000));
         assert_eq!(vas[4], Item::Retire(9));
         assert!(matches!(vas[5], Item::Access(_, va, 0) if va.raw() == 0x3000));
+    }
+
+    #[test]
+    fn the_block_before_is_the_same_threads() {
+        let mut b = Batch::default();
+        b.push_block(VirtAddr::new(0x1000), 8, 40);
+        b.push_data(VirtAddr::new(0x9000), 4, true);
+        b.push_event(Event::Munmap { addr: VirtAddr::new(0), len: 1 });
+        b.push_block(VirtAddr::new(0x2ffc), 8, 2);
+        b.push_event(Event::Switch { pid: mmulab_addr::Pid(1), tid: mmulab_addr::Tid(2) });
+        b.push_block(VirtAddr::new(0x4000), 8, 2);
+        let before: Vec<_> = (0..b.refs.len())
+            .filter(|&at| b.refs[at].is_fetch())
+            .map(|at| b.block_before(at).map(VirtAddr::raw))
+            .collect();
+        assert_eq!(before, [None, Some(0x1000), Some(0x2ffc), None]);
     }
 }

@@ -331,19 +331,19 @@ mod tests {
     use crate::{Backing, MapFlags};
     use mmulab_addr::Prot;
 
-    type Told = Vec<(u64, Access)>;
+    type Uses = Vec<(u64, Access)>;
 
     fn page(n: u64) -> VirtAddr {
         VirtAddr::new(n * BASE_BYTES)
     }
 
-    fn news(residency: &mut Residency) -> Told {
+    fn news(residency: &mut Residency) -> Uses {
         let mut told = Vec::new();
         residency.tell_all(|_, va, access| told.push((va.raw() / BASE_BYTES, access)));
         told
     }
 
-    fn before(residency: &mut Residency, event: &Event) -> Told {
+    fn before(residency: &mut Residency, event: &Event) -> Uses {
         let mut told = Vec::new();
         residency.event(event, |va, access| told.push((va.raw() / BASE_BYTES, access)));
         told

@@ -19,15 +19,15 @@ const PROGRAMS: &[&str] = &[
 ];
 
 /// What a program does: mappings, and each instruction with its warp, its place, whether it stores, and its lanes.
-struct Told {
+struct Program {
     mappings: Vec<(u64, u64)>,
     instructions: Vec<(u32, u64, bool, Vec<u64>)>,
 }
 
-fn told(text: &str) -> Told {
+fn told(text: &str) -> Program {
     let mut source = open(text).unwrap();
     let (mut batch, mut warp) = (Batch::default(), 1);
-    let mut told = Told { mappings: Vec::new(), instructions: Vec::new() };
+    let mut told = Program { mappings: Vec::new(), instructions: Vec::new() };
     while source.next_batch(&mut batch).unwrap() {
         for word in &batch.refs {
             match word.item() {

@@ -46,11 +46,11 @@ pub fn forget() {
     GENERATION.store(next.max(1), Ordering::Relaxed);
 }
 
-/// What was told of an address space.
+/// The frames of an address space that the trace has: by base page, the frame and the size.
 #[derive(Clone, Default)]
-pub struct Told(FxHashMap<u64, (u64, u8)>);
+pub struct SeenFrames(FxHashMap<u64, (u64, u8)>);
 
-impl Told {
+impl SeenFrames {
     /// Notes that the page of `order` at base page `page` lies in frame `pfn`; whether that is news.
     pub fn note(&mut self, page: u64, pfn: u64, order: u8) -> bool {
         if self.0.get(&page) == Some(&(pfn, order)) {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_page_is_told_once_and_again_when_it_moved() {
-        let mut told = Told::default();
+        let mut told = SeenFrames::default();
         assert!(told.note(0x200, 7, 0) && !told.note(0x200, 7, 0) && told.note(0x200, 8, 0));
         assert!(told.note(0x201, 9, 0));
         assert!(told.note(0x200, 0x400, 9), "collapsed");

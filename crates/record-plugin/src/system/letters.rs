@@ -30,7 +30,7 @@ pub fn open(world: &mut World, letter: &str) {
     let mut words = head.split(' ');
     match words.next() {
         Some("begin") => {
-            let all: Vec<Told<'_>> = Told::all(rest).collect();
+            let all: Vec<Reported<'_>> = Reported::all(rest).collect();
             let found: Vec<_> = all.iter().filter_map(|told| Some((told.find(world)?, told))).collect();
             world.begun = true;
             for (id, told) in found {
@@ -38,7 +38,7 @@ pub fn open(world: &mut World, letter: &str) {
             }
         }
         Some("exec") => {
-            for told in Told::all(rest) {
+            for told in Reported::all(rest) {
                 if let Some(id) = told.find(world) {
                     begin(world, id, &told, Some(told.exe));
                 }
@@ -65,8 +65,8 @@ pub fn open(world: &mut World, letter: &str) {
     }
 }
 
-/// What the agent tells of a process.
-struct Told<'a> {
+/// A process as the agent describes it.
+struct Reported<'a> {
     guest: u32,
     /// A page of its own, and the frame it is in.
     page: u64,
@@ -136,7 +136,7 @@ impl<'a> Map<'a> {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> Reported<'a> {
     /// The processes that a letter tells of.
     fn all(text: &'a str) -> impl Iterator<Item = Self> {
         text.split("\nend\n").filter_map(Self::parse)
@@ -184,7 +184,7 @@ impl<'a> Told<'a> {
 }
 
 /// The process is recorded from here on, with what it has mapped now; `executed`: another program than before.
-fn begin(world: &mut World, id: Id, told: &Told<'_>, executed: Option<&str>) {
+fn begin(world: &mut World, id: Id, told: &Reported<'_>, executed: Option<&str>) {
     let heap = told.maps.iter().find(|map| map.name == "[heap]").map(|map| map.start);
     let Some(process) = world.processes.get_mut(&id) else { return };
     process.guest = Some(told.guest);
@@ -193,7 +193,7 @@ fn begin(world: &mut World, id: Id, told: &Told<'_>, executed: Option<&str>) {
     process.heap = heap;
     let segments = told.maps.iter().filter(|map| map.is_segment());
     process.attached = segments.map(|map| (map.start, map.end - map.start)).collect();
-    process.told = super::frames::Told::default();
+    process.told = super::frames::SeenFrames::default();
     process.files = told.files.iter().map(|&(fd, path)| (fd, path.to_owned())).collect();
     if !world.begun {
         return;
@@ -216,7 +216,7 @@ fn ended(world: &mut World, guest: u32, status: i32) {
     let root = world.processes[&id].root;
     if let Some(process) = world.processes.get_mut(&id) {
         process.ended = true;
-        process.told = super::frames::Told::default();
+        process.told = super::frames::SeenFrames::default();
     }
     world.threads.retain(|_, thread| thread.process != id);
     if world.spaces.get(&root) == Some(&id) {
@@ -239,7 +239,7 @@ mod tests {
         let shared = Map::parse(line).map(|map| map.event());
         let backed = |path: &str| Backing::File { path: path.into(), offset: 0 };
         assert!(matches!(shared, Some(Event::Mmap { backing, .. }) if backing == backed("/SYSV#32769")));
-        let [told] = &Told::all(text).collect::<Vec<_>>()[..] else { panic!("one process") };
+        let [told] = &Reported::all(text).collect::<Vec<_>>()[..] else { panic!("one process") };
         assert_eq!((told.guest, told.page, told.frame, told.exe), (77, 0x7ff_c000, 0x1a2, "/bin/x"));
         assert_eq!(told.files, [(3, "/tmp/a b")]);
         let code = told.maps[0].event();

@@ -3,7 +3,7 @@
 
 use super::{
     arch::Arch,
-    frames::Told,
+    frames::SeenFrames,
     numbers::{EXECVE, EXECVEAT},
     ram::Ram,
 };
@@ -46,7 +46,7 @@ pub struct Process {
     pub heap: Option<u64>,
     /// Shared memory it has attached: how many bytes, by address.
     pub attached: BTreeMap<u64, u64>,
-    pub told: Told,
+    pub told: SeenFrames,
     pub ended: bool,
     /// It has the memory of the program it is to be, of which nothing was told yet.
     pub executing: bool,
@@ -108,7 +108,7 @@ pub struct World {
     pub spaces: FxHashMap<u64, Id>,
     pub threads: FxHashMap<u64, Thread>,
     pub coming: Vec<Coming>,
-    pub kernel: Told,
+    pub kernel: SeenFrames,
     /// Bytes of the segments of System V shared memory, by their numbers.
     pub segments: BTreeMap<u64, u64>,
     next_id: Id,
@@ -138,7 +138,7 @@ impl World {
             spaces: FxHashMap::default(),
             threads: FxHashMap::default(),
             coming: Vec::new(),
-            kernel: Told::default(),
+            kernel: SeenFrames::default(),
             segments: BTreeMap::new(),
             next_id: 0,
             next_number: 1,

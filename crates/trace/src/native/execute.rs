@@ -85,9 +85,9 @@ fn packed(kinds: &[u8]) -> u64 {
     kinds.iter().take(GROUP).rev().fold(0, |word, &kind| word << KIND_BITS | u64::from(kind))
 }
 
-/// What a form says, as masks: which form comes next is hard to foresee, so its meaning must not be a branch.
+/// The meaning of a form, as masks: which form comes next is hard to foresee, so its meaning must not be a branch.
 #[derive(Clone, Copy)]
-struct Told {
+struct FormMasks {
     /// Which bits of the difference count.
     raw: u64,
     /// All ones where the step is that of the access before, ...
@@ -102,18 +102,18 @@ struct Told {
     bytes: usize,
 }
 
-/// By form. Those that do not exist say nothing, and are found by their number.
-const TOLD: [Told; 32] = {
-    let none = Told { raw: 0, like_last: 0, like_earlier: 0, stride: 0, near: 0, bytes: 0 };
+/// By form. Forms that do not exist have no bits set, and are found by their number.
+const FORMS: [FormMasks; 32] = {
+    let none = FormMasks { raw: 0, like_last: 0, like_earlier: 0, stride: 0, near: 0, bytes: 0 };
     let mut all = [none; 32];
     all[form::LIKE_LAST as usize].like_last = u64::MAX;
     all[form::LIKE_EARLIER as usize].like_earlier = u64::MAX;
     all[form::STRIDE as usize].stride = u64::MAX;
     let mut bytes = 1;
     while bytes <= 8 {
-        let told = Told { raw: u64::MAX >> (64 - 8 * bytes), bytes, ..none };
+        let told = FormMasks { raw: u64::MAX >> (64 - 8 * bytes), bytes, ..none };
         all[form::OWN as usize + bytes] = told;
-        all[form::NEAR as usize + bytes] = Told { near: u64::MAX, ..told };
+        all[form::NEAR as usize + bytes] = FormMasks { near: u64::MAX, ..told };
         bytes += 1;
     }
     all
@@ -236,7 +236,7 @@ impl Accesses<'_> {
         let (mut near, mut last_step, mut earlier) = (self.near, self.step, self.earlier);
         let (deltas, mut at) = (self.deltas, 0);
         refs.extend(forms.iter().zip(states).map(|(&form, state)| {
-            let told = &TOLD[usize::from(form) % TOLD.len()];
+            let told = &FORMS[usize::from(form) % FORMS.len()];
             unknown |= form >= form::COUNT;
             let mut word = [0; 8];
             match deltas.get(at..at + 8) {

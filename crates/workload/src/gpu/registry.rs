@@ -9,7 +9,7 @@ use super::{
         backprop::BackpropDesc, bfs::GpuBfsDesc, btree::GpuBtreeDesc, hotspot::HotspotDesc, kmeans::KmeansDesc,
         lud::LudDesc, nw::NwDesc, pathfinder::PathfinderDesc, srad::SradDesc, streamcluster::GpuStreamclusterDesc,
     },
-    schedule::{Schedule, Shape, Told},
+    schedule::{Manner, Schedule, Shape},
 };
 use crate::{described::described, query::count};
 use mmulab_trace::{Ref, Source};
@@ -61,7 +61,7 @@ pub fn is_known(name: &str) -> bool {
 struct Asked {
     keys: Map<String, Value>,
     shape: Shape,
-    told: Told,
+    told: Manner,
 }
 
 fn schedule<D: Describe>(text: &str, asked: Asked) -> Result<Box<dyn Source>, String> {
@@ -73,7 +73,7 @@ fn schedule<D: Describe>(text: &str, asked: Asked) -> Result<Box<dyn Source>, St
     if shape.warps < most {
         return Err(format!("warps is {}, and a block of {} has {most}: give as many at least", shape.warps, D::NAME));
     }
-    let Told { populate, instructions } = told;
+    let Manner { populate, instructions } = told;
     identity += &format!("&cores={}&warps={}&populate={populate}", shape.cores, shape.warps);
     if instructions != INSTRUCTIONS {
         identity += &format!("&instructions={instructions}");
@@ -100,5 +100,5 @@ pub fn open(name: &str, text: &str, mut keys: Map<String, Value>) -> Result<Box<
         }
         _ => true,
     };
-    source(name, text, Asked { keys, shape, told: Told { populate, instructions } })
+    source(name, text, Asked { keys, shape, told: Manner { populate, instructions } })
 }

@@ -13,9 +13,9 @@ pub struct Shape {
     pub warps: u64,
 }
 
-/// How a program is told.
+/// How the trace of a program is generated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct Manner {
     /// All pages of the arrays are there when it starts.
     pub populate: bool,
     /// Instructions that each load or store is the last of.
@@ -48,7 +48,7 @@ pub struct Schedule<G: Grid> {
     /// Warps that have not ended.
     left: u64,
     mapped: bool,
-    told: Told,
+    told: Manner,
     acting: Tid,
 }
 
@@ -56,7 +56,7 @@ const PID: Pid = Pid(1);
 
 impl<G: Grid> Schedule<G> {
     /// The references of `grid`, which the user calls `name`; `identity` is the same for all names of the same.
-    pub fn new(name: String, identity: String, grid: G, shape: Shape, told: Told) -> Self {
+    pub fn new(name: String, identity: String, grid: G, shape: Shape, told: Manner) -> Self {
         let info = TraceInfo {
             hash: Some(format!("{identity} version {}", env!("CARGO_PKG_VERSION"))),
             name: name.clone(),
