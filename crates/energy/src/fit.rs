@@ -173,6 +173,7 @@ fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
         // A second probe is a second access of the pipeline's stage.
         probe_cycles: if first.level == 1 && guessing { 1 } else { 0 },
         retention_cycles: None,
+        hold: None,
         shared: first.shared,
         per_thread: first.per_thread,
         source: "as large as the arrays it stands for, by the area model of docs/concepts/energy.md".into(),

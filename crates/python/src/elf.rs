@@ -1,8 +1,12 @@
 //! Python binding of the ELF analysis. One function shows how the segments of a program and its libraries lie
-//! relative to aligned groups of pages; the other computes where a linker would place them. Both return JSON.
+//! relative to aligned groups of pages; one computes where a linker would place them; one pads code to whole
+//! superpages, or takes that back. All return JSON.
 
 use crate::errors::{failure, request, user};
-use mmulab_elf::{ElfError, Linker, Part, PlacedSegment, Segment, layout, libraries, phase_of, read};
+use mmulab_elf::{
+    ElfError, Linker, PadError, PadTarget, Part, PlacedSegment, Segment, functions, layout, libraries, pad, phase_of,
+    read, residual_of, undo,
+};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,10 +27,17 @@ pub fn elf_check(path: &str, follow: bool) -> PyResult<String> {
     let file = read(path).map_err(wrong)?;
     let (found, missing) = if follow { libraries(path, &file) } else { Default::default() };
     let one = |path: &Path, segments: &[Segment], isa| {
+        let with_residual = |(at, s): (usize, &Segment)| {
+            let mut value = segment(s);
+            if s.is_code() {
+                value["residual"] = json!(residual_of(segments, at));
+            }
+            value
+        };
         json!({
             "path": path.display().to_string(),
             "isa": isa,
-            "segments": segments.iter().map(segment).collect::<Vec<_>>(),
+            "segments": segments.iter().enumerate().map(with_residual).collect::<Vec<_>>(),
         })
     };
     let mut files = vec![one(path, &file.segments, file.isa)];
@@ -35,6 +46,16 @@ pub fn elf_check(path: &str, follow: bool) -> PyResult<String> {
         files.push(one(&library, &file.segments, file.isa));
     }
     serde_json::to_string(&json!({ "files": files, "missing": missing })).map_err(failure)
+}
+
+/// A function of a file: its first offset, the one after its last, and its name.
+type Named = (u64, u64, Option<String>);
+
+/// The functions of a file by offset, and the debug file that names some of them.
+#[pyfunction]
+pub fn elf_functions(path: PathBuf, debug_roots: Vec<PathBuf>) -> PyResult<(Vec<Named>, Option<PathBuf>)> {
+    let found = functions(&path, &debug_roots).map_err(user)?;
+    Ok((found.all.into_iter().map(|f| (f.start, f.end, f.name)).collect(), found.debug_file))
 }
 
 /// What `elf_layout` is asked: a file's segments, or parts.
@@ -72,4 +93,38 @@ pub fn elf_layout(spec: &str) -> PyResult<String> {
         "segments": placed.iter().map(one).collect::<Vec<_>>(),
     });
     serde_json::to_string(&answer).map_err(failure)
+}
+
+/// What `elf_pad` is asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PadSpec {
+    file: PathBuf,
+    #[serde(default)]
+    out: Option<PathBuf>,
+    #[serde(default)]
+    undo: bool,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Pads the code of a file, or takes that back.
+#[pyfunction]
+pub fn elf_pad(py: Python<'_>, spec: &str) -> PyResult<String> {
+    let spec: PadSpec = serde_json::from_str(spec).map_err(request)?;
+    let target = match (spec.dry_run, spec.out) {
+        (true, _) => PadTarget::Nowhere,
+        (false, Some(out)) => PadTarget::File(out),
+        (false, None) => PadTarget::Place,
+    };
+    let done = py.detach(|| if spec.undo { undo(&spec.file, &target) } else { pad(&spec.file, &target) });
+    match done {
+        Ok(done) => serde_json::to_string(&done).map_err(failure),
+        // It names the file that it is about.
+        Err(error @ PadError::Write { .. }) => Err(failure(error)),
+        Err(error) => {
+            let message = format!("{}: {error}", spec.file.display());
+            Err(if error.is_mistake() { user(message) } else { failure(message) })
+        }
+    }
 }

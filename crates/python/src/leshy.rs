@@ -7,7 +7,7 @@ use crate::{
 };
 use mmulab_addr::PageOrder;
 use mmulab_leshy::{Ask, HintFile, ProfileFile};
-use mmulab_machine::{Control, report, run as run_machines};
+use mmulab_machine::{Control, Followed, report, run as run_machines};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::{
@@ -50,7 +50,7 @@ pub fn leshy_profile(
     let ran = attended(py, progress.as_ref(), |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
         let on_progress = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
-        run_machines(source.as_mut(), machines, None, spec.limits(), on_progress)
+        run_machines(source.as_mut(), machines, Followed::default(), spec.limits(), on_progress)
     })?;
     let ended = ran.ended;
     let Some(mut machine) = ran.machines.into_iter().next() else { return Err(failure("no machine ran")) };

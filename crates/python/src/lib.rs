@@ -8,6 +8,7 @@ mod host;
 mod leshy;
 mod microbench;
 mod record;
+mod reorder;
 mod simulate;
 mod trace;
 mod workload;
@@ -20,7 +21,7 @@ mod _core {
     #[pymodule_export]
     use crate::area::machine_fit;
     #[pymodule_export]
-    use crate::elf::{elf_check, elf_layout};
+    use crate::elf::{elf_check, elf_functions, elf_layout, elf_pad};
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
     #[pymodule_export]
@@ -31,6 +32,8 @@ mod _core {
     use crate::microbench::microbench;
     #[pymodule_export]
     use crate::record::record;
+    #[pymodule_export]
+    use crate::reorder::reorder;
     #[pymodule_export]
     use crate::simulate::{
         draw_tables, explain, explain_schema, generators, is_checked, list_machines, list_policies, machine_schema,

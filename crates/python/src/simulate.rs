@@ -7,8 +7,8 @@ use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    Control, Ended, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched, Watch, describe,
-    describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
+    CodeWindows, Control, Ended, Followed, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched,
+    Watch, describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::{Format, Source, Span, TraceInfo, warm_up, write_file};
@@ -115,8 +115,9 @@ impl Spec {
         Limits { instructions: max_instructions.map(|most| most.saturating_add(skip)), threads }
     }
 
-    fn touched(&self) -> Option<Touched> {
-        self.options.touched.then(Touched::new)
+    fn followed(&self) -> Followed {
+        let Options { touched, code_windows, .. } = self.options;
+        Followed { touched: touched.then(Touched::new), windows: code_windows.then(CodeWindows::default) }
     }
 }
 
@@ -153,7 +154,7 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     let mut ran = attended(py, progress.as_ref(), |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
         let hear = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
-        run_machines(source.as_mut(), machines, spec.touched(), spec.limits(), hear)
+        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), hear)
     })?;
     let mut results = Vec::new();
     for machine in &mut ran.machines {
@@ -169,6 +170,7 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     let p = &ran.progress;
     text(&json!({
         "results": results,
+        "code_windows": ran.windows.as_ref().map(CodeWindows::report),
         "decode": {
             "instructions": p.instructions,
             "references": p.references,
