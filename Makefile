@@ -2,6 +2,8 @@
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.ready
+# Modules that a build script lists: cargo fmt does not find them.
+PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap build demo checked test golden moonshot bench lint format docs clean
@@ -51,6 +53,7 @@ bench: ## print references per second: a bare loop, TLBs alone, whole machines, 
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check
+	rustfmt --check --edition 2024 $(PARTS)
 	cargo clippy --workspace --all-targets -- -D warnings
 	.venv/bin/ruff check python scripts
 	.venv/bin/ruff format --check python scripts
@@ -58,6 +61,7 @@ lint: $(STAMP) ## check format, lints and types
 
 format: $(STAMP) ## format all code
 	cargo fmt --all
+	rustfmt --edition 2024 $(PARTS)
 	.venv/bin/ruff format python scripts
 
 docs: build ## write docs/reference from the code

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts into the Python package in the directory $2 what it needs at run time, built with cargo's profile $1: the engine;
-# the recorder's plugin, which QEMU loads by its path; the libraries that programs preload, recorded ones and those under
+# Puts into the Python package in the directory $2 what it needs at run time besides the engine, built with cargo's profile
+# $1: the recorder's plugin, which QEMU loads by its path; the libraries that programs preload, recorded ones and those under
 # the stopwatch; the generators as a program of their own; the first program of recorded systems; and the machine, policy
 # and workload files, which an installed package has no checkout to read from.
 set -euo pipefail
@@ -29,5 +29,3 @@ for pair in x86_64:x86-64 aarch64:aarch64; do
 done
 cp "$target/$built/mmulab-kernel" "$lib/mmulab-kernel.new"
 mv "$lib/mmulab-kernel.new" "$lib/mmulab-kernel"
-cp "$target/$built/lib_core.so" "$package/_core.abi3.so.new"
-mv "$package/_core.abi3.so.new" "$package/_core.abi3.so"

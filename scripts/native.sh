@@ -6,13 +6,9 @@ cd "$(dirname "$0")/.."
 
 profile=$1 package=$2
 cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin
-# What runs in recorded programs, or is one: QEMU must know its instructions.
-RUSTFLAGS="-C target-cpu=generic" cargo build --profile "$profile" --quiet \
-    -p mmulab-workload -p mmulab-record-heap -p mmulab-try-preload
-# The first program of a guest that has no libraries.
-if [ "$(uname -m)" = x86_64 ]; then
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile "$profile" --quiet -p mmulab-guest-agent \
-        --target x86_64-unknown-linux-gnu
-fi
-scripts/arm-agent.sh "$profile"
-scripts/assemble.sh "$profile" "$package"
+scripts/parts.sh "$profile" "$package"
+# Cargo keeps what its profile `dev` builds under `debug`.
+cp "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/lib_core.so" "$package/_core.abi3.so.new"
+mv "$package/_core.abi3.so.new" "$package/_core.abi3.so"
+# Of a wheel that was built here before.
+rm -rf "${package:?}/_lib/levels"

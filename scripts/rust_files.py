@@ -1,7 +1,8 @@
 """Which Rust files of a crate use which: `use` declarations and paths, resolved to the file that defines the item.
 
 It reads tokens, not types, so what a call of a method uses is not seen. Tests (`#[cfg(test)]`) are left out. A
-re-export is followed to where the item is defined, so a `mod.rs` that only declares and re-exports uses no module.
+re-export is followed to where the item is defined, so a `mod.rs` that only declares and re-exports uses no module. A
+`mod.rs` that includes a list of its folder, written by a build script, has and uses every file of the folder.
 """
 
 import re
@@ -45,6 +46,8 @@ class Module:
     imports: list[Import] = field(default_factory=list)
     # Paths in code, `use` declarations aside: those of one name too.
     paths: set[Names] = field(default_factory=set)
+    # Files of the folder, if the file includes their list.
+    listed: set[Path] = field(default_factory=set)
 
     @property
     def root(self) -> "Module":
@@ -85,7 +88,9 @@ def _read(file: Path, parent: Module | None) -> Module:
     tokens = _TOKEN.findall(without_tests(file.read_text(encoding="utf-8")))
     _read_tokens(made, tokens)
     folder = file.parent if file.name in ("mod.rs", "lib.rs", "main.rs") else file.with_suffix("")
-    for name in re.findall(r"(?:^|\s)mod (\w+) ;", " ".join(tokens)):
+    if file.name == "mod.rs" and "include!" in tokens:
+        made.listed = {path for path in folder.glob("*.rs") if path != file}
+    for name in [*re.findall(r"(?:^|\s)mod (\w+) ;", " ".join(tokens)), *sorted(path.stem for path in made.listed)]:
         for path in (folder / f"{name}.rs", folder / name / "mod.rs"):
             if path.exists():
                 made.children[name] = _read(path, made)
@@ -160,7 +165,7 @@ def _leaves(tokens: list[str], before: Names = ()) -> list[tuple[str | None, Nam
 def uses(module: Module) -> set[Path]:
     """The files that define what a file uses."""
     names = {path[0] for path in module.paths}
-    found: set[Path] = set()
+    found: set[Path] = set(module.listed)
     for one in module.imports:
         target = _resolve(module, one.path)
         if one.name is None:

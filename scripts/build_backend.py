@@ -1,0 +1,102 @@
+"""How `pip install .` and `python -m build` build mmulab (PEP 517): by maturin, after what maturin does not know.
+
+    cargo: plugin, preloaded libraries, generators, guest agent --> python/mmulab/_lib --.
+    machines/ policies/ workloads/ ------------------------------> python/mmulab/_lib --+--> wheel
+    cargo, by maturin: the engine (_core) --------------------------------------------- '
+    cargo: the engine once more for each newer processor level --> python/mmulab/_lib --'
+
+The wheel's first engine runs on every processor of its architecture. The others are chosen when mmulab is imported
+(`mmulab/_level.py`).
+"""
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import maturin
+from maturin import get_requires_for_build_sdist, get_requires_for_build_wheel, prepare_metadata_for_build_wheel
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+# What an sdist leaves out: GPL-2.0 files that are in no package, and what only the repository's own checks need.
+NOT_IN_SDIST = ("moonshot/", ".ci/", "fuzz/", ".git")
+
+Settings = dict[str, Any] | None
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """A wheel with all that mmulab needs at run time."""
+    _run("scripts/wheel_parts.sh", "python/mmulab")
+    os.environ.setdefault("RUSTFLAGS", "-C target-cpu=generic")
+    try:
+        return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+    finally:
+        # A checkout's own build is for its processor: nothing is chosen there.
+        shutil.rmtree(CHECKOUT / "python" / "mmulab" / "_lib" / "levels", ignore_errors=True)
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """All files of the repository that a build needs. (maturin's own has only the crates that the engine needs.)"""
+    version = _version()
+    name = f"mmulab-{version}"
+    target = Path(sdist_directory) / f"{name}.tar.gz"
+    with (
+        tempfile.TemporaryDirectory() as metadata,
+        tarfile.open(target, "w:gz", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for file in _files():
+            archive.add(CHECKOUT / file, f"{name}/{file}", recursive=False)
+        told = prepare_metadata_for_build_wheel(metadata)
+        archive.add(Path(metadata) / told / "METADATA", f"{name}/PKG-INFO")
+    return target.name
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """As for a wheel."""
+    return list(get_requires_for_build_wheel(config_settings))
+
+
+def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings = None) -> str:
+    """As for a wheel."""
+    return str(prepare_metadata_for_build_wheel(metadata_directory, config_settings))
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """A wheel that points to the checkout, whose parts are built there."""
+    _run("scripts/wheel_parts.sh", "python/mmulab")
+    return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, cwd=CHECKOUT, check=True)
+
+
+def _version() -> str:
+    lines = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    return next(line.split('"')[1] for line in lines if line.startswith("version = "))
+
+
+def _files() -> list[str]:
+    """The repository's files, or those of an unpacked sdist."""
+    if (CHECKOUT / ".git").exists():
+        said = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, check=True, capture_output=True, text=True)
+        found = [name for name in said.stdout.split("\0") if name]
+    else:
+        found = [str(path.relative_to(CHECKOUT)) for path in sorted(CHECKOUT.rglob("*")) if path.is_file()]
+    return [name for name in found if not name.startswith(NOT_IN_SDIST) and name != "PKG-INFO"]
