@@ -8,6 +8,11 @@ The command line is in `mmulab.cli`, studies in `mmulab.study`, and `mmulab.engi
     print(result.mpki("l1d"))
 """
 
-from mmulab._core import Failure, UserError
+from mmulab import _level
+
+# Before the engine's first import.
+_level.load()
+
+from mmulab._core import Failure, UserError  # noqa: E402
 
 __all__ = ["Failure", "UserError"]

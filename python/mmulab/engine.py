@@ -41,8 +41,12 @@ class Options:
     unmapped: str | None = None
     touched: bool = False
     profile: bool = False
+    # Which pages of code ran in which part of the run.
+    code_windows: bool = False
     # The time of every page fault, by kind and size.
     fault_latency: bool = False
+    # Which clusters of 64 KB of code are in memory at the end.
+    code_residency: bool = False
     threads: int | None = None
     # Instructions that are run first and not counted.
     skip: int | None = None
@@ -74,6 +78,8 @@ class Ran:
 
     results: list[Result]
     decode: Json = field(default_factory=dict)
+    # The pages of code that ran, by part of the run, where that was asked for.
+    code_windows: Json | None = None
 
     def whole(self) -> list[Result]:
         """The results. Raises KeyboardInterrupt where the user stopped it: times of parts are not to be compared."""
@@ -134,7 +140,7 @@ def _as_json(progress: ProgressCallback | None) -> Callable[[str], None] | None:
 def run(name: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
     """Runs every job over one decoding of the trace `name`."""
     answer = json.loads(_core.run(_spec(name, jobs, options), _as_json(progress)))
-    return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}))
+    return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}), answer.get("code_windows"))
 
 
 def misses(
@@ -365,6 +371,25 @@ def elf_check(path: str, follow: bool) -> Json:
     return cast(Json, json.loads(_core.elf_check(path, follow)))
 
 
+def elf_functions(path: str, debug_roots: Sequence[str]) -> tuple[list[tuple[int, int, str | None]], str | None]:
+    """The functions of an ELF file by file offset (first, end, name), and the debug file that names some of them.
+
+    Raises UserError for a file that cannot be read as one.
+    """
+    return _core.elf_functions(path, list(debug_roots))
+
+
 def elf_layout(spec: Json) -> Json:
     """Where a linker would place segments."""
     return cast(Json, json.loads(_core.elf_layout(json.dumps(spec))))
+
+
+def reorder(spec: Json, progress: ProgressCallback | None = None) -> Json:
+    """An order of a recording's functions by the calls that it makes, and what that rests on."""
+    asked = json.dumps({**spec, "trace": trace(spec["trace"])})
+    return cast(Json, json.loads(_core.reorder(asked, _as_json(progress))))
+
+
+def elf_pad(spec: Json) -> Json:
+    """Pads the code of an ELF file to whole superpages, or takes that back."""
+    return cast(Json, json.loads(_core.elf_pad(json.dumps(spec))))

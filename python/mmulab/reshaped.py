@@ -13,8 +13,12 @@ def reshape_words(reshaped: dict[str, Any]) -> str:
     words = []
     if image := reshaped.get("image"):
         words.append(f"linked anew by {image['linker']} with maxpagesize {image['max_page_size']}")
+    if order := reshaped.get("order"):
+        words.append(f"{order['functions']:,} of its functions moved by {order['method']}")
     if heap := reshaped.get("heap"):
         words.append(f"its heap kept by {heap['kind']}")
+    if step := reshaped.get("code_heap"):
+        words.append(f"its compiled code's memory growing by {show_bytes(step)}")
     if reshaped.get("populate"):
         words.append("its memory populated")
     if huge := reshaped.get("huge"):

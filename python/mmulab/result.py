@@ -43,6 +43,10 @@ class Identity:
         return self.left == self.right
 
 
+# What a profile without instruction misses has.
+_NO_MISSES = {"places": 0, "l1i_misses": 0, "walks": 0, "stall_cycles": 0}
+
+
 class Saved(NamedTuple):
     """Where a result was written, and whether an earlier result of the same description was there."""
 
@@ -420,10 +424,22 @@ class Result:
         return found
 
     @property
+    def code_residency(self) -> list[dict[str, Any]]:
+        """Of each 2 MB of code, the clusters of 64 KB in memory. Empty where it was not asked for."""
+        found: list[dict[str, Any]] = self.data.get("code_residency", [])
+        return found
+
+    @property
     def heat(self) -> dict[str, Any]:
         """Costs by 2 MB of memory: the `places` of the highest cost, and the `rest` summed. Empty without a profile."""
         heat: dict[str, Any] = self.data["heat"]
         return heat
+
+    @property
+    def edges(self) -> dict[str, Any]:
+        """Instruction misses by the jump that met them: `places` with the most, and the `rest` summed."""
+        edges: dict[str, Any] = self.data.get("edges") or {"places": [], "rest": _NO_MISSES}
+        return edges
 
     def identities(self) -> Iterator[Identity]:
         """The sums that must come out in any result, complete or not."""
@@ -454,6 +470,10 @@ class Result:
             for name, profile in (("code", self.code), ("memory", self.heat)):
                 walks = sum(int(place["walks"]) for place in profile["places"]) + int(profile["rest"]["walks"])
                 yield Identity(f"walks of all {name} = total", walks, self.walk_count)
+            if "edges" in self.data and not self.host and not any(r.get("vm") for r in self.regions):
+                parts = [*self.edges["places"], self.edges["rest"]]
+                missed = sum(int(part["l1i_misses"]) for part in parts)
+                yield Identity("L1 instruction misses of all jumps = total", missed, self.tlb("l1i")["misses"])
         if self.fault_latency and not self.host:
             timed: dict[str, int] = {}
             for row in self.fault_latency:

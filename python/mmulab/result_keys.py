@@ -245,12 +245,29 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "costs summed. All add up to the totals.",
     ),
     (
+        "edges",
+        "",
+        "With --profile: misses of the first level for instructions by the jump that met them. places: those with the "
+        "most misses, each with pid, addr and region (the block that missed), from and from_region (the block that its "
+        "thread ran before; null where the trace does not say: a thread's turn or a batch begins there) and costs as "
+        "of a region (with --timing without stalls); rest: how many are not listed, and their costs summed. Their "
+        "l1i_misses add up to the total. In virtual machines those of the first one.",
+    ),
+    (
         "fault_latency[]",
         "",
         "With --fault-latency: the time of page faults, a row for each kind and size mapped: faults, mean_cycles, "
         "mean_us, quantiles_us, times (every time that occurred, in cycles, with the faults that took it) and parts "
         "(mean cycles by the name of their price in the machine's costs; they add up to the mean). In virtual machines "
         "the guests' faults, without the host's work.",
+    ),
+    (
+        "code_residency[]",
+        "",
+        "With --code-residency: each 2 MB of a file that mappings of code show, aligned in the address space: file, "
+        "offset in the file, mapped_pages (512, or fewer where code begins or ends within), clusters of 64 KB of which "
+        "any page is in memory (of 32), pages in memory, is_whole (all of them, in one aligned block: one entry can "
+        "map it).",
     ),
     ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, in each region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),

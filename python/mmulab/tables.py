@@ -19,6 +19,8 @@ WIDE = 1000
 GAP = 2
 
 
+# Base pages of 2 MB.
+CODE_PAGES = 512
 # Apart from memory: page tables map a page that two processes share twice. At the peak of each page size.
 MAPPED = "mapped by page tables, counted"
 
@@ -113,6 +115,23 @@ def print_result(out: Console, result: Result) -> None:
     _print_energy(out, result)
     if result.fault_latency:
         _print_latency(out, result.fault_latency)
+    if result.code_residency:
+        _print_residency(out, result.code_residency)
+
+
+def _print_residency(out: Console, windows: list[dict[str, Any]]) -> None:
+    """Whole 2 MB of code with so many clusters or more in memory: what a threshold would promote."""
+    whole = [row["clusters"] for row in windows if row["mapped_pages"] == CODE_PAGES]
+    if not whole:
+        out.print("\nNo code is 2 MB large: none can be mapped by superpages")
+        return
+    table = plain()
+    table.add_column("Clusters in memory, of 32", justify="right")
+    table.add_column("2 MB of code with as many or more", justify="right")
+    for clusters in sorted(set(whole), reverse=True):
+        table.add_row(str(clusters), str(sum(other >= clusters for other in whole)))
+    out.print()
+    out.print(table)
 
 
 def _print_members(out: Console, members: list[dict[str, Any]]) -> None:

@@ -9,32 +9,14 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from mmulab import Failure, UserError, engine
-from mmulab.cli import (
-    catalog,
-    compare,
-    completion,
-    console,
-    contiguity,
-    docs,
-    elf,
-    explain,
-    leshy,
-    microbench,
-    pages,
-    probe,
-    record,
-    reproduce,
-    run,
-    study,
-    trace,
-    trial,
-    workloads,
-)
+from mmulab.cli import console
+from mmulab.cli.argv import split
 from mmulab.cli.common import CONTEXT, Partial
+from mmulab.cli.lazy import LazyGroup
 from mmulab.stopping import as_ctrl_c
 
-# After `--` stands a program with arguments of its own; these are the commands that take one.
-TAKE_PROGRAM = ("record", "study", "try")
+# Commands that take a program with arguments of its own, and whether it may be a trace instead.
+TAKE_PROGRAM = {"record": False, "study": True, "try": False}
 
 INTERRUPTED = 130
 
@@ -43,53 +25,69 @@ click.rich_click.COMMAND_GROUPS = {
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain", "leshy"]},
         {"name": "Experiments", "commands": ["microbench", "contiguity", "pages", "reproduce"]},
-        {"name": "This computer", "commands": ["try", "probe"]},
+        {"name": "This computer", "commands": ["try", "probe", "doctor"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
-        {"name": "Files of programs", "commands": ["elf"]},
+        {"name": "Files of programs", "commands": ["elf", "reorder"]},
     ]
 }
 
 
-@click.group(context_settings=CONTEXT, no_args_is_help=True)
-@click.version_option(engine.build(), prog_name="mmulab")
+# Where the function of each command stands.
+COMMANDS = {
+    name: f"mmulab.cli.{place}"
+    for name, place in {
+        "study": "study:study",
+        "compare": "compare:compare",
+        "record": "record:record",
+        "trace": "trace:trace",
+        "run": "run:run",
+        "explain": "explain:explain",
+        "leshy": "leshy:command",
+        "contiguity": "contiguity:command",
+        "pages": "pages:command",
+        "microbench": "microbench:microbench",
+        "probe": "probe:command",
+        "try": "trial:command",
+        "reproduce": "reproduce:reproduce",
+        "machines": "catalog:machines",
+        "policies": "catalog:policies",
+        "generators": "catalog:generators",
+        "workloads": "workloads:workloads",
+        "elf": "elf:elf",
+        "reorder": "reorder:command",
+        "doctor": "doctor:command",
+        "completion": "completion:completion",
+        "docs": "docs:docs",
+    }.items()
+}
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        console.echo(f"mmulab, version {engine.build()}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, places=COMMANDS, context_settings=CONTEXT, no_args_is_help=True)
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and exit."
+)
 def app() -> None:
     """What address translation costs a real program, and which of its regions should be mapped with which page size.
 
-    Begin with: mmulab study -- PROGRAM ARGS...
+    Begin with: mmulab study PROGRAM ARGS...
     """
 
 
-for command in (
-    study.study,
-    compare.compare,
-    record.record,
-    trace.trace,
-    run.run,
-    explain.explain,
-    leshy.command,
-    contiguity.command,
-    pages.command,
-    microbench.microbench,
-    probe.command,
-    trial.command,
-    reproduce.reproduce,
-    catalog.machines,
-    catalog.policies,
-    catalog.generators,
-    workloads.workloads,
-    elf.elf,
-    completion.completion,
-    docs.docs,
-):
-    app.add_command(command)
-
-
 def split_program(argv: list[str]) -> tuple[list[str], list[str] | None]:
-    """Parts mmulab's own arguments from the program after `--`, None if there is no `--`."""
-    if argv and argv[0] in TAKE_PROGRAM and "--" in argv:
-        at = argv.index("--")
-        return argv[:at], argv[at + 1 :]
-    return argv, None
+    """Parts mmulab's own arguments from the program and its arguments, None if there is none."""
+    if not argv or argv[0] not in TAKE_PROGRAM:
+        return argv, None
+    command = app.get_command(click.Context(app), argv[0])
+    if command is None:
+        return argv, None
+    own, program = split(argv[1:], command, TAKE_PROGRAM[argv[0]])
+    return [argv[0], *own], program
 
 
 def invoke(argv: list[str]) -> int:

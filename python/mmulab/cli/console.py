@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from mmulab.engine import ProgressCallback
 from mmulab.units import show_count, show_seconds
@@ -64,6 +63,16 @@ def progress(what: str, total_instructions: int | None = None, closing: bool = T
 
     `total_instructions` gives the share done where the work itself does not know it.
     """
+    # Imported here: commands that show no progress start sooner.
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     start = time.monotonic()
     last: dict[str, Any] = {}
     bar = Progress(

@@ -10,6 +10,7 @@ from mmulab import engine
 from mmulab.cli.catalog import COMMON_KEYS, GPU_KEYS, generator_rows
 from mmulab.cli.common import CONTEXT
 from mmulab.cli.console import say
+from mmulab.cli.lazy import LazyGroup
 from mmulab.cli.ranges import range_text
 from mmulab.result import write_text
 from mmulab.result_keys import KEYS
@@ -78,7 +79,8 @@ def _command(lines: list[str], command: click.Command, path: list[str]) -> None:
             lines += [f"| `{_cell(a)}` | {_cell(b)} |" for a, b in shown]
             lines.append("")
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        inside = command.loaded() if isinstance(command, LazyGroup) else command.commands
+        for name, inner in inside.items():
             if not inner.hidden:
                 _command(lines, inner, [*path, name])
 

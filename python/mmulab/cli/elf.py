@@ -1,6 +1,7 @@
-"""`mmulab elf`: whether the pages of a program's file can be coalesced where they are mapped."""
+"""`mmulab elf`: whether the pages of a program's file can be coalesced where they are mapped; padding of code."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -21,7 +22,7 @@ _FLAGS = {"r": 4, "w": 2, "x": 1, "-": 0}
 
 @click.group(context_settings=CONTEXT)
 def elf() -> None:
-    """Say which pages of a program's file hardware can coalesce, and where a linker would place them.
+    """Say which pages of a program's file hardware can coalesce, where a linker would place them, and pad its code.
 
     A segment whose place in memory is out of step with its place in the file shares no aligned group of pages with it:
     then neither PTE coalescing nor superpages can work for it, however contiguous the memory is.
@@ -56,6 +57,9 @@ def check(files: tuple[str, ...], libraries: bool, as_json: bool) -> None:
         )
         for file in seen.values():
             console.out().print(_verdict(file), markup=False, soft_wrap=True)
+            for segment in file["segments"]:
+                if residual := segment.get("residual"):
+                    console.out().print(f"  {_residual(segment, residual)}", markup=False, soft_wrap=True)
     for name in missing:
         console.warn(f"{name}: this library was not found")
 
@@ -96,6 +100,86 @@ def _verdict(file: Json) -> str:
         remedy = "no group can be coalesced (relink with -z max-page-size=0x200000)"
         return f"{file['path']}: its code is out of step: {remedy}"
     return f"{file['path']}: its code is aligned for groups of {', '.join(aligned)}"
+
+
+def _residual(segment: Json, residual: Json) -> str:
+    """One line: the code that no whole superpage covers, and what it costs."""
+    whole, last, first = residual["superpages"], residual["pages"], residual["head_pages"]
+    words = f"code at {segment['address']:#x}: {_count(whole, 'superpage')} of 2 MB"
+    if not first + last:
+        return f"{words} and no residual pages"
+    before, behind = f"{_count(first, 'page')} before", f"{_count(last, 'residual page')} behind"
+    parts = [before if first else "", behind if last else ""]
+    words += f", {' and '.join(part for part in parts if part)}: up to {_count(first + last, 'TLB entry')} of 4 KB"
+    if last:
+        gap = residual["gap"]
+        free = "free" if gap is None or gap >= residual["short_pages"] << 12 else f"not free ({show_bytes(gap)} are)"
+        words += f"; between them and the next superpage {_count(residual['short_pages'], 'page')}: {free}"
+    return words
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+@elf.command(context_settings=CONTEXT)
+@click.argument("file")
+@click.option("--undo", is_flag=True, help="Take the padding back: the file is as it was, byte for byte.")
+@click.option("--out", metavar="FILE", help="Write the result there, and leave the file as it is.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@_JSON
+def pad(file: str, undo: bool, out: str | None, dry_run: bool, as_json: bool) -> None:
+    """Pad the code of FILE to the next multiple of 2 MB, so that its residual pages can be a superpage.
+
+    The fill is what the file has behind its code (its data, mapped twice then), and no-ops where the file ends. The
+    new file is compared with the old one page by page before it takes its place. Processes that run it go on with
+    the old one.
+
+    Example: mmulab elf pad --out ./postgres-padded /usr/lib/postgresql/15/bin/postgres
+    """
+    if out is not None and dry_run:
+        raise click.UsageError("--dry-run writes no file: leave out --out")
+    spec: Json = {"file": file, "undo": undo, "dry_run": dry_run}
+    if out is not None:
+        spec["out"] = str(Path(out))
+    done = engine.elf_pad(spec)
+    if as_json:
+        print_json(done)
+    else:
+        for line in _unpadded(done) if undo else _padded(done):
+            console.out().print(line, markup=False, soft_wrap=True)
+    if done["written"] == done["path"] and done["running"]:
+        pids = ", ".join(map(str, done["running"]))
+        console.warn(f"{done['path']}: processes {pids} run it as it was until they are started again")
+
+
+def _padded(done: Json) -> list[str]:
+    """What padding changed, line by line."""
+    lines = []
+    for code in done["plan"]["padded"]:
+        end, residual = code["address"] + code["bytes"], code["residual"]
+        lines.append(
+            f"code {code['address']:#x}-{end:#x} -> {code['padded_end']:#x}: "
+            f"{residual['pages']:,} residual pages become superpage {code['superpages']:,}; "
+            f"filled with {_count(code['file_pages'], 'page')} of the file "
+            f"and {_count(code['no_op_pages'], 'page')} of no-ops"
+        )
+    lines += [f"left: {why.splitlines()[0]}" for _, why in done["plan"]["left"]]
+    verified = done["verified"]
+    filled = verified["file_pages"] + verified["no_op_pages"]
+    lines.append(f"verified: {_count(verified['same_pages'], 'page')} as before, {_count(filled, 'page')} of fill")
+    lines.append(_sizes(done))
+    return lines
+
+
+def _unpadded(done: Json) -> list[str]:
+    return [f"the padding is taken back: every byte is as it was before; {_sizes(done)}"]
+
+
+def _sizes(done: Json) -> str:
+    where = done["written"] or f"{done['path']} (nothing was written)"
+    return f"{where}: {done['bytes_before']:,} bytes -> {done['bytes_after']:,} bytes"
 
 
 @elf.command(context_settings=CONTEXT)

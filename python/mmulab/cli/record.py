@@ -220,9 +220,9 @@ def _system(program: str, taken: dict[str, Any]) -> tuple[dict[str, Any], str] |
 
 
 class TakesProgram(click.RichCommand):
-    """A command with a program after `--`, which its usage line shows."""
+    """A command with a program and its arguments, which its usage line shows."""
 
-    program_piece = "-- PROGRAM [ARGS]..."
+    program_piece = "[--] PROGRAM [ARGS]..."
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The pieces of the usage line."""
@@ -234,7 +234,7 @@ def make_recording(
 ) -> dict[str, Any]:
     """Records `program` to `output`; what to do first is said if something is missing."""
     if not program:
-        raise click.UsageError("no program to record\nhint: put it after two dashes: mmulab record -- PROGRAM ARGS...")
+        raise click.UsageError("no program to record\nhint: mmulab record PROGRAM ARGS...")
     elsewhere = any(Path(program[0]).is_relative_to(inside) for _, inside in taken.get("files") or ())
     if shutil.which(program[0]) is None and not elsewhere:
         raise UserError(f"{program[0]}: no such program\nhint: give a path, or a name that is in PATH")
@@ -283,6 +283,8 @@ def tell(found: dict[str, Any], output: Path, replaces: str = "") -> None:
     console.say(
         f"recorded {show_count(instructions)} instructions to {output} ({show_bytes(size)}{per}{speed}){replaces}"
     )
+    if names := found.get("code_names"):
+        console.say(f"kept names of code that the program made: {', '.join(map(str, names))}")
     status = found.get("exit_status")
     if status and found.get("ended") != "interrupted":
         console.warn(f"the program ended with status {status}")

@@ -1,9 +1,13 @@
 """Options that change a recorded program on its way to the machines."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import rich_click as click
+
+from mmulab import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,10 +50,22 @@ _OPTIONS = [
         help="The linker that lays them out. Default with --max-page-size: lld. Alone: with its own maxpagesize.",
     ),
     click.option(
+        "--order",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Put the program's functions in the order that `mmulab reorder --out FILE` found.",
+    ),
+    click.option(
         "--heap",
         type=Allocator(),
         help="Use another heap allocator: jemalloc, glibc or blocks, with parameters as in "
         "jemalloc,dirty_decay_ms=10. Needs a recording made with `record --heap`.",
+    ),
+    click.option(
+        "--code-heap",
+        metavar="SIZE",
+        help="Have memory that may be executed and written grow by whole multiples of this (2M), and touch all of it "
+        "when it is mapped: compiled code on superpages, as paper 2's Java virtual machine has it.",
     ),
     click.option(
         "--populate",
@@ -57,6 +73,19 @@ _OPTIONS = [
         help="Fault in the program's private writable memory before it runs, as MAP_POPULATE does.",
     ),
 ]
+
+
+def read_order(path: Path) -> dict[str, Any]:
+    """The order of functions in a file; the engine checks it."""
+    try:
+        order = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError:
+        order = None
+    if not isinstance(order, dict) or "files" not in order:
+        raise UserError(f"{path}: not an order of functions\nhint: make it with `mmulab reorder TRACE --out FILE`")
+    return order
 
 
 def reshape_options(function: F) -> F:
@@ -70,8 +99,12 @@ def reshape_of(taken: dict[str, Any]) -> dict[str, Any] | None:
     """What the engine is to change, out of a command's options; None for nothing."""
     image = {key: taken[key] for key in ("max_page_size", "linker") if taken[key] is not None}
     change: dict[str, Any] = {"image": image} if image else {}
+    if taken.get("order") is not None:
+        change["order"] = read_order(taken["order"])
     if taken["heap"] is not None:
         change["heap"] = taken["heap"]
+    if taken["code_heap"] is not None:
+        change["code_heap"] = taken["code_heap"]
     if taken["populate"]:
         change["populate"] = True
     return change or None

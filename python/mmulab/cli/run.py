@@ -44,6 +44,11 @@ from mmulab.tables import print_perf, print_result
     help="Keep the time of every page fault, by kind and size: its distribution, and what it is made of.",
 )
 @click.option(
+    "--code-residency",
+    is_flag=True,
+    help="Show how much of the code is in memory at the end: how many of the 32 clusters of 64 KB of each 2 MB.",
+)
+@click.option(
     "--misses",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -72,6 +77,7 @@ def run(
     profile: bool,
     touched: bool,
     fault_latency: bool,
+    code_residency: bool,
     check: str | None,
     misses: Path | None,
     hints: Path | None,
@@ -82,7 +88,7 @@ def run(
     Example: mmulab run zen3-5900x --trace prog.mmt --policy linux-thp --set tlb.STLB.entries=4096
     """
     vms = tuple(existing_trace(vm) for vm in others["vms"])
-    own = {"profile": profile, "touched": touched, "fault_latency": fault_latency}
+    own = {"profile": profile, "touched": touched, "fault_latency": fault_latency, "code_residency": code_residency}
     options = options_of(others, **own, check=check, vms=vms, quantum=others["quantum"])
     if hints is not None:
         options = replace(options, reshape={**(options.reshape or {}), "hints": engine.hints(str(hints))})

@@ -27,7 +27,7 @@ from mmulab.cli.common import (
     set_option,
 )
 from mmulab.cli.record import TakesProgram, failure_of, make_recording, record_options, tell
-from mmulab.result import json_text, write_text
+from mmulab.result import Result, json_text, write_text
 from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
 from mmulab.study import here as forecast_here
 from mmulab.study.directory import DESCRIPTION, RECORDING, choose, refuse_loss
@@ -39,7 +39,7 @@ from mmulab.visible import VisibleConsole
 class TakesTraceOrProgram(TakesProgram):
     """Its usage line shows both."""
 
-    program_piece = "[TRACE | -- PROGRAM [ARGS]...]"
+    program_piece = "[TRACE | [--] PROGRAM [ARGS]...]"
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The pieces of the usage line."""
@@ -101,12 +101,12 @@ def study(
     Records PROGRAM (or takes TRACE), runs it on every machine under every policy in one pass, and writes a report:
     DIR/report.html, summary.txt, study.json and results/*.json. With PROGRAM, --skip is that of `mmulab record`.
 
-    Example: mmulab study -- gcc -O2 -c big.c
+    Example: mmulab study gcc -O2 -c big.c
     """
     if (trace is None) == (program is None):
         raise click.UsageError(
             ("give a trace or a program, not both" if trace else "nothing to study")
-            + "\nhint: mmulab study TRACE, or mmulab study -- PROGRAM ARGS..."
+            + "\nhint: mmulab study TRACE, or mmulab study PROGRAM ARGS..."
         )
     if trace is not None:
         existing_trace(trace)
@@ -115,7 +115,7 @@ def study(
     if tries and no_time:
         raise click.UsageError("--try times the program\nhint: leave out --no-time")
     described = _described_here(here, no_here, tries, program)
-    options = options_of(others, touched=True, profile=True)
+    options = options_of(others, touched=True, profile=True, code_windows=True)
     plan = Plan.make(trace or "", machines, policies, sets, options)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     replaces = refuse_loss(out, resolved, replace)
@@ -128,6 +128,9 @@ def study(
         plan = Plan(str(recording), plan.machines, plan.policies, plan.sets, replaced(options, skip=None))
         resolved["trace"] = plan.trace
     outcome = _run(plan, others["error"])
+    stopped: list[Result] = []
+    if (relinked := plan.relinked(outcome.to_relink)) and relinked.machines:
+        stopped = _relink(outcome, _results(relinked, others["error"], "running the program linked at 2 MB").results)
     if described is not None:
         argv = program if program and not no_time else None
         try:
@@ -140,16 +143,28 @@ def study(
     _write(directory, outcome, resolved)
     if as_json:
         told = {"here": outcome.here.data()} if outcome.here else {}
-        print_json({"results": [r.data for r in outcome.results], **told})
+        every = [*outcome.results, *outcome.relinked.values()]
+        print_json({"results": [r.data for r in every], **told})
     else:
         _show(console.out(), outcome)
     for warning in outcome.warnings:
         console.warn(warning)
     again = ", in place of the earlier study" if replaces else ""
     console.say(f"report: {directory / 'report.html'}{again}")
-    raise_if_partial(outcome.results)
+    raise_if_partial([*outcome.results, *stopped])
     if failed:
         raise Partial(f"{outcome.program}: {failed}; the results in {directory} are of this failed run", False)
+
+
+def _relink(outcome: Outcome, results: list[Result]) -> list[Result]:
+    """Takes the program as linked at 2 MB, and returns what the user stopped of it. Not every recording can be linked
+    anew: the study is whole without it."""
+    outcome.relink([result for result in results if result.complete])
+    for why in sorted(
+        {r.ended_message for r in results if not r.complete and r.ended != "interrupted" and r.ended_message}
+    ):
+        console.say(f"not run as linked at 2 MB: {why}")
+    return [result for result in results if result.ended == "interrupted"]
 
 
 def _record(
@@ -219,13 +234,17 @@ def _here(plan: Plan, machine: Path, argv: list[str] | None, tries: bool, taken:
     return replaced(found, tried=tried)
 
 
+def _results(plan: Plan, error: float | None, doing: str) -> engine.Ran:
+    with console.progress(doing, plan.options.max_instructions, closing=False) as on_progress:
+        return run_engine(plan.trace, plan.jobs, plan.options, error, on_progress)
+
+
 def _run(plan: Plan, error: float | None) -> Outcome:
     start = time.monotonic()
-    with console.progress(
-        f"running {len(plan.jobs)} machines", plan.options.max_instructions, closing=False
-    ) as on_progress:
-        ran = run_engine(plan.trace, plan.jobs, plan.options, error, on_progress)
+    ran = _results(plan, error, f"running {len(plan.jobs)} machines")
     outcome = Outcome(ran.results)
+    outcome.recording = plan.trace
+    outcome.code_windows = ran.code_windows
     seconds = time.monotonic() - start
     references = sum(r.references for r in ran.results)
     console.say(
@@ -239,16 +258,20 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
     # Imported here: the plots' library takes half a second that no other command should pay.
     from mmulab.study.report import html
 
-    written = {result.save(directory / "results").path for result in outcome.results}
-    # Of a study that was here before: what is not of this one would be compared with it.
-    for stale in {*(directory / "results").glob("*.json")} - written:
-        stale.unlink(missing_ok=True)
+    # A linked program is another trace, so that its results are not to be compared with the others.
+    for place, results in (("results", outcome.results), ("relinked", [*outcome.relinked.values()])):
+        written = {result.save(directory / place).path for result in results}
+        # Of a study that was here before: what is not of this one would be compared with it.
+        for stale in {*(directory / place).glob("*.json")} - written:
+            stale.unlink(missing_ok=True)
     write_text(directory / DESCRIPTION, json_text({**resolved, "trace_identity": outcome.results[0].trace_identity}))
     summary = VisibleConsole(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
     _show(summary, outcome)
     assert isinstance(summary.file, io.StringIO)
     write_text(directory / "summary.txt", summary.file.getvalue())
     write_text(directory / "report.html", html(outcome))
+    if outcome.code_windows is not None:
+        write_text(directory / "code-windows.json", json_text(outcome.code_windows))
     if outcome.here is not None:
         write_text(directory / "here.json", json_text(outcome.here.data()))
 

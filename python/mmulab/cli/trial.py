@@ -120,7 +120,7 @@ def command(
     Example: mmulab try --settings 4k,thp --until 3% -- ./my-program --its arguments
     """
     if not program:
-        raise click.UsageError("no program\nhint: mmulab try -- PROGRAM ARGS...")
+        raise click.UsageError("no program\nhint: mmulab try PROGRAM ARGS...")
     if port is not None and bench is None:
         raise click.UsageError("--port is for servers\nhint: give the client with --bench COMMAND")
     existing_program(program[0])

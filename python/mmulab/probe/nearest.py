@@ -9,7 +9,7 @@ from typing import Any
 _SANDY_BRIDGE = {0x2A, 0x2D, 0x3A, 0x3E}
 _HASWELL = {0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56}
 # AMD: Zen, Zen+ and Zen 2 are family 17h; Zen 3 and Zen 4 19h; Zen 5 1Ah.
-_ZEN_TO_ZEN2, _ZEN3_AND_ZEN4 = 0x17, 0x19
+_ZEN_TO_ZEN2, _ZEN3_AND_ZEN4, _ZEN5 = 0x17, 0x19, 0x1A
 
 
 def _is_zen4(model: int) -> bool:
@@ -28,7 +28,9 @@ def nearest(processor: dict[str, Any]) -> tuple[str, str]:
             return "zenplus-2700x", "same family" if family == _ZEN_TO_ZEN2 else "a later family"
         if family == _ZEN3_AND_ZEN4 and not _is_zen4(model):
             return "zen3-5900x", "same generation"
-        return "zen4-epyc9004", "same generation" if family == _ZEN3_AND_ZEN4 else "an earlier family"
+        if family == _ZEN3_AND_ZEN4:
+            return "zen4-epyc9004", "same generation"
+        return "zen5-epyc9005", "same generation" if family == _ZEN5 else "an earlier family"
     if vendor == "GenuineIntel":
         if family == 6 and model in _SANDY_BRIDGE:
             return "sandybridge", "same generation"

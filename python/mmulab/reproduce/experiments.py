@@ -4,6 +4,7 @@ from typing import Any
 
 from mmulab.reproduce.compendia import experiments as compendia
 from mmulab.reproduce.elastic import experiments as elastic
+from mmulab.reproduce.instruction import experiments as instruction
 from mmulab.reproduce.leshy.experiments import LESHY
 from mmulab.reproduce.mix import experiments as mix
 from mmulab.reproduce.pte_coalescing import experiments as pte_coalescing
@@ -15,6 +16,10 @@ from mmulab.reproduce.together.experiments import TOGETHER
 EXPERIMENTS: tuple[Experiment[Any], ...] = (
     pte_coalescing.TABLE,
     pte_coalescing.GROUP_SIZE,
+    instruction.CHAIN,
+    instruction.PROMOTION,
+    instruction.SWEEP,
+    instruction.SERVERS,
     mix.MIX_TLBS,
     mix.MIX_SETS,
     mix.GPU_TLBS,

@@ -6,9 +6,12 @@ from functools import cached_property
 from typing import Any
 
 from mmulab.result import Result
-from mmulab.study import places
+from mmulab.study import code, places
+from mmulab.study.code import Code
 from mmulab.study.here import Here
+from mmulab.study.instructions import Instructions
 from mmulab.study.plan import BASELINE
+from mmulab.study.strip import Strip, strip
 from mmulab.units import show_bytes, show_percent
 
 
@@ -40,6 +43,12 @@ class Outcome:
         self.results = list(results)
         # What is forecast for this computer, if it was probed.
         self.here: Here | None = None
+        # Which pages of code ran in which part of the run, if that was kept.
+        self.code_windows: dict[str, Any] | None = None
+        # The trace as it was named: beside it are names of code that the program made while it ran.
+        self.recording = ""
+        # The program linked at 2 MB, with its code on 2 MB pages, by machine: where that may save more.
+        self.relinked: dict[str, Result] = {}
 
     @property
     def trace(self) -> dict[str, Any]:
@@ -84,6 +93,41 @@ class Outcome:
         return {machine: places.regions(results, BASELINE) for machine, results in self.machines.items()}
 
     @cached_property
+    def code(self) -> dict[str, Code]:
+        """Code by machine."""
+        return {machine: code.of(regions, BASELINE) for machine, regions in self.regions.items()}
+
+    @property
+    def to_relink(self) -> list[str]:
+        """The machines on which code costs, and can be moved in part only."""
+        if code.REMAP not in self.policies:
+            return []
+        return [machine for machine, found in self.code.items() if found.needs_linking]
+
+    def relink(self, results: Sequence[Result]) -> None:
+        """Takes the results of the program linked at 2 MB."""
+        for result in results:
+            result.check()
+            self.relinked[result.machine] = result
+
+    def with_relinked(self, machine: str) -> list[Result]:
+        """A machine's results, and that of the linked program behind them."""
+        return [*self.machines[machine], *(self.relinked[m] for m in (machine,) if m in self.relinked)]
+
+    def advice(self) -> list[str]:
+        """What to do about code, where that is what costs; else nothing."""
+        machines = [machine for machine, found in self.code.items() if found.is_what_costs]
+        if code.REMAP not in self.policies or not machines:
+            return []
+        lines = code.advice(self.trace, any(self.code[machine].needs_linking for machine in machines))
+        for machine in machines:
+            if machine in self.relinked:
+                remapped = next(r for r in self.machines[machine] if r.policy == code.REMAP)
+                said = code.linked_sentence(self.base(machine), remapped, self.relinked[machine]).strip()
+                lines.append(f"  {self.base(machine).machine_title}: {said}")
+        return lines
+
+    @cached_property
     def programs(self) -> dict[str, list[places.Program]]:
         """Programs by machine, highest cost first, under the baseline."""
         return {machine: places.programs(self.base(machine)) for machine in self.machines}
@@ -91,7 +135,22 @@ class Outcome:
     @cached_property
     def functions(self) -> dict[str, list[places.Function]]:
         """Functions by machine, highest cost first, under the baseline."""
-        return {machine: places.functions(self.base(machine)) for machine in self.machines}
+        return {machine: places.functions(self.base(machine), self.recording) for machine in self.machines}
+
+    @cached_property
+    def without_functions(self) -> list[tuple[str, str]]:
+        """Files among the code whose functions are not known, and why."""
+        return places.without_functions(self.results[0])
+
+    @cached_property
+    def instructions(self) -> dict[str, Instructions]:
+        """Where instruction misses come from, by machine, under the baseline."""
+        return {machine: Instructions(self.base(machine)) for machine in self.machines}
+
+    @cached_property
+    def strip(self) -> Strip | None:
+        """The pages of code that ran, by part of the run."""
+        return strip(self.code_windows, self.results[0]) if self.code_windows else None
 
     @cached_property
     def stretches(self) -> dict[str, list[places.Stretch]]:
@@ -141,6 +200,8 @@ class Outcome:
             if base.is_quick:
                 share = f"{share} ({show_percent(base.model['share_of_time_serial'])} if nothing overlapped)"
             cost = f"{base.machine_title}: translation takes {share} of user time with 4 KB pages; "
+            if self.code[machine].is_what_costs:
+                cost += f"{self.code[machine].words()}; "
             if best is base:
                 worth = show_percent(places.WORTH, digits=2)
                 lines.append(f"{cost}in this model, no policy saves more than {worth} of user time.")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mmulab.result import Result, covered, stall
+from mmulab.study.jit import Names, names
 from mmulab.study.owners import Owners
-from mmulab.study.symbols import function_at
+from mmulab.study.symbols import Named, lacks, named
 
 # Below this share of all user time a region's gain is within what the assumptions move.
 WORTH = 0.0005
@@ -31,6 +32,9 @@ class Region:
     resident: dict[str, int]
     baseline: str
     user_cycles: int
+    # Whether it may be executed, and the file that it shows; empty for other memory.
+    is_code: bool = False
+    file: str = ""
 
     @property
     def best(self) -> str:
@@ -63,6 +67,12 @@ class Region:
         total = sum(mapped.values())
         used = [size for size, amount in mapped.items() if total and amount >= USED * total]
         return max(used, key=size_bytes, default="–")
+
+    def huge_share(self, policy: str) -> float:
+        """Of what a policy mapped of the region, the share in pages of 2 MB and more."""
+        mapped = self.mapped.get(policy, {})
+        total = sum(mapped.values())
+        return sum(amount for size, amount in mapped.items() if size_bytes(size) >= 2 << 20) / total if total else 0.0
 
     @property
     def extra_memory(self) -> int:
@@ -110,6 +120,8 @@ def regions(results: Sequence[Result], baseline: str) -> list[Region]:
                 resident={p: sum(int(x["resident"]["peak"]) for x in xs) for p, xs in parts.items()},
                 baseline=baseline,
                 user_cycles=base.user_cycles,
+                is_code=same[0]["kind"] == "file" and "x" in str(same[0]["prot"]),
+                file=Path(str(same[0].get("file") or "")).name,
             )
         )
     costly = [r for r in found if any(r.cost.values()) or any(r.walks.values())]
@@ -142,7 +154,7 @@ def address(value: Any) -> int:
 
 @dataclass
 class Function:
-    """A function, or a file where symbols do not tell functions."""
+    """A function; or, where no symbol names it, its file and where in it the function begins."""
 
     name: str
     file: str
@@ -158,24 +170,53 @@ class Function:
         self.misses += _misses(block)
 
 
-def functions(result: Result) -> list[Function]:
-    """The code that made the misses, by function, highest cost first; the blocks not listed one by one come last."""
+def functions(result: Result, recording: str = "") -> list[Function]:
+    """The code that made the misses, by function, highest cost first; the blocks not listed one by one come last.
+
+    `recording`: the trace, beside which names of code are that the program made while it ran.
+    """
+    made: dict[int, Names | None] = {}
+
+    def name_at(place: dict[str, Any], region: dict[str, Any]) -> Named:
+        path, at = str(region.get("file") or ""), address(place["addr"])
+        if path and not _is_dump(path):
+            return named(path, at - address(region["start"]) + int(region["offset"]))
+        pid = int(place["pid"])
+        if pid not in made:
+            made[pid] = names(recording, pid) if recording else None
+        told = made[pid]
+        if told is not None and (name := told.at(at)) is not None:
+            return Named(name, known=True)
+        where = Path(path).name or str(region.get("name", "unmapped"))
+        return Named(f"{where} (no names kept)" if region.get("kind") == "anon" else where, known=False)
+
     by_id = {int(r["id"]): r for r in result.regions if not r.get("vm")}
     found: dict[tuple[str, str], Function] = {}
     for block in result.code["places"]:
         region = by_id.get(int(block["region"]), {})
         path = str(region.get("file") or "")
-        inside = address(block["addr"]) - address(region["start"]) if region else 0
-        name = function_at(path, inside + int(region["offset"])) if path else None
-        where = Path(path).name if path else str(region.get("name", "unmapped"))
-        key = (path or where, name or "")
+        what = name_at(block, region)
+        key = (path, what.name)
         if key not in found:
-            found[key] = Function(name or f"{where} (no symbol)", path or where, known=name is not None)
+            found[key] = Function(what.name, path or str(region.get("name", "unmapped")), what.known)
         found[key].add(block)
     by_cost = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
     rest = Function(f"all other code ({result.code['rest']['places']:,} blocks)", "", known=False)
     rest.add(result.code["rest"])
     return [*by_cost, rest] if rest.misses else by_cost
+
+
+def without_functions(result: Result) -> list[tuple[str, str]]:
+    """The files among the code whose functions are not known, and why."""
+    shown = {int(place["region"]) for place in result.code["places"]}
+    files = {str(r["file"]) for r in result.regions if int(r["id"]) in shown and not r.get("vm") and r.get("file")}
+    whys = ((path, lacks(path)) for path in sorted(files) if not _is_dump(path))
+    return [(path, why) for path, why in whys if why is not None]
+
+
+def _is_dump(path: str) -> bool:
+    """Whether a mapped file is a jitdump, which programs map to show that they write one."""
+    return Path(path).name.startswith("jit-") and path.endswith(".dump")
 
 
 def _misses(place: dict[str, Any]) -> int:

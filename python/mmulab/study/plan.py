@@ -1,15 +1,17 @@
 """What a study runs."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmulab import UserError, aged, engine
+from mmulab.study import code
 
 # One machine of each vendor's line that users have, oldest first.
 DEFAULT_MACHINES = ("skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1")
 # Gains are told over the first.
 BASELINE = "linux-4k"
-DEFAULT_POLICIES = (BASELINE, "linux-thp", "hugetlb-2m")
+DEFAULT_POLICIES = (BASELINE, "linux-thp", "hugetlb-2m", "linux-code-remap")
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,9 @@ class Plan:
     machines: tuple[str, ...] = DEFAULT_MACHINES
     policies: tuple[str, ...] = DEFAULT_POLICIES
     sets: tuple[str, ...] = ()
-    options: engine.Options = field(default_factory=lambda: engine.Options(touched=True, profile=True))
+    options: engine.Options = field(
+        default_factory=lambda: engine.Options(touched=True, profile=True, code_windows=True)
+    )
 
     @classmethod
     def make(
@@ -44,6 +48,13 @@ class Plan:
         if BASELINE not in under:
             under = (BASELINE, *under)
         return cls(trace, chosen, under, sets, options)
+
+    def relinked(self, machines: Sequence[str]) -> "Plan | None":
+        """The same programs linked at 2 MB, on some of the machines; None if they are changed already."""
+        if (self.options.reshape or {}).get("image"):
+            return None
+        options = replace(self.options, reshape={**(self.options.reshape or {}), **code.LINKED})
+        return replace(self, machines=tuple(machines), policies=(code.RELINKED,), options=options)
 
     @property
     def jobs(self) -> list[engine.Job]:

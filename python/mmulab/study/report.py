@@ -6,7 +6,9 @@ from markupsafe import Markup
 
 from mmulab.pages import render
 from mmulab.result import LEVEL_NAMES, LEVELS
-from mmulab.study import plots
+from mmulab.study import plots, strip
+from mmulab.study.code import REMAP
+from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
 from mmulab.study.places import WORTH
 from mmulab.study.plan import BASELINE
@@ -18,6 +20,7 @@ TOP_PROGRAMS = 40
 TOP_REGIONS = 25
 TOP_FUNCTIONS = 40
 TOP_STRETCHES = 20
+TOP_EDGES = 40
 
 
 def html(outcome: Outcome) -> str:
@@ -25,7 +28,7 @@ def html(outcome: Outcome) -> str:
     return render(
         "mmulab.study",
         "report.html.j2",
-        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE},
+        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE, "REMAP": REMAP},
         o=outcome,
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
@@ -35,11 +38,15 @@ def html(outcome: Outcome) -> str:
             "regions": TOP_REGIONS,
             "functions": TOP_FUNCTIONS,
             "stretches": TOP_STRETCHES,
+            "edges": TOP_EDGES,
         },
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),
         totals=_totals(outcome),
+        jump_kinds=by_kind,
+        code_strip=Markup(strip.svg(outcome.strip)) if outcome.strip else "",
+        code_words=strip.words(outcome.strip) if outcome.strip else "",
         identities=sum(1 for r in outcome.results for _ in r.identities()),
     )
 

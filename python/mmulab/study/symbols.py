@@ -1,74 +1,86 @@
-"""Names for code: which function of an ELF file holds a file offset."""
+"""Names for code: which function of an ELF file holds a file offset, also of a stripped one.
+
+The engine reads the file (`elf_functions`): symbols, those of its debug file, and unwind tables.
+"""
 
 import ctypes
 import ctypes.util
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-import numpy as np
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
+from mmulab import UserError, engine
 
-# Elf64_Sym of the System V ABI, little-endian.
-_SYMBOL = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
-_FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-# Hand-written assembly has symbols without a size: they reach to the next, but no further than this.
-_UNSIZED_REACH = 64 * 1024
+# Where Linux distributions install debug files (GDB's manual, "Separate Debug Files").
+DEBUG_ROOTS = ("/usr/lib/debug",)
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Named:
+    """What reports call a place in code, and whether a symbol says so."""
+
+    name: str
+    known: bool
 
 
 @dataclass(frozen=True)
 class _Functions:
     starts: list[int]
     ends: list[int]
-    names: list[str]
+    names: list[str | None]
+    # Why nothing is known of the file; None if something is.
+    lacks: str | None = None
 
 
 @lru_cache(maxsize=64)
-def _functions(path: str) -> _Functions | None:
-    """The functions of a file by file offset; None if it cannot be read as ELF."""
+def _functions(path: str) -> _Functions:
+    """The functions of a file by file offset."""
     try:
-        with Path(path).open("rb") as file:
-            elf = ELFFile(file)
-            if elf.elfclass != 64 or not elf.little_endian:
-                return None
-            loads = [s.header for s in elf.iter_segments("PT_LOAD")]
-            found: dict[int, tuple[int, str]] = {}
-            for name in (".dynsym", ".symtab"):
-                section = elf.get_section_by_name(name)
-                if section is None or section["sh_type"] == "SHT_NOBITS":
-                    continue
-                strings = elf.get_section(section["sh_link"]).data()
-                table = np.frombuffer(section.data(), dtype=_SYMBOL)
-                table = table[np.isin(table["info"] & 0xF, _FUNCTION_TYPES) & (table["section"] != 0)]
-                for value, size, at in zip(
-                    table["value"].tolist(), table["size"].tolist(), table["name"].tolist(), strict=True
-                ):
-                    for load in loads:
-                        if load["p_vaddr"] <= value < load["p_vaddr"] + load["p_filesz"]:
-                            offset = value - load["p_vaddr"] + load["p_offset"]
-                            found[offset] = (size, strings[at : strings.index(b"\0", at)].decode("utf-8", "replace"))
-                            break
-    except (OSError, ELFError, ValueError, KeyError, AttributeError):
-        return None
-    starts = sorted(found)
-    nexts = [*starts[1:], starts[-1] + _UNSIZED_REACH] if starts else []
-    ends = [s + (found[s][0] or min(n - s, _UNSIZED_REACH)) for s, n in zip(starts, nexts, strict=True)]
-    return _Functions(starts, ends, [found[s][1] for s in starts])
+        found, _ = engine.elf_functions(path, DEBUG_ROOTS)
+    except UserError as error:
+        return _Functions([], [], [], str(error))
+    lacks = None if found else "it has neither symbols nor unwind tables (packed, perhaps)"
+    return _Functions([f[0] for f in found], [f[1] for f in found], [f[2] for f in found], lacks)
+
+
+def lacks(path: str) -> str | None:
+    """Why the functions of a file are not known; None if they are."""
+    if not Path(path).is_file():
+        return "it is not there any more"
+    return _functions(path).lacks
 
 
 def function_at(path: str, offset: int) -> str | None:
-    """The function of `path` that holds the byte at `offset` of the file; None if its symbols do not tell."""
+    """The function of `path` that holds the byte at `offset` of the file, by its symbol; None if no symbol says."""
+    found = named(path, offset)
+    return found.name if found.known else None
+
+
+def named(path: str, offset: int) -> Named:
+    """What to call the byte at `offset` of a file: its function, or the file and where in it the function begins.
+
+    Where nothing shows functions, places are told apart by page.
+    """
+    functions = _functions(path)
+    file = PurePosixPath(path).name
+    at = bisect_right(functions.starts, offset) - 1
+    if at < 0 or offset >= functions.ends[at]:
+        return Named(f"{file}+{offset - offset % _PAGE:#x} (page)", known=False)
+    name = functions.names[at]
+    if name is None:
+        return Named(f"{file}+{functions.starts[at]:#x}", known=False)
+    return Named(demangle(name), known=True)
+
+
+def start_of(path: str, offset: int) -> int | None:
+    """Where the function of `path` begins that holds the byte at `offset` of the file; None if symbols do not tell."""
     functions = _functions(path)
     if functions is None or not functions.starts:
         return None
     at = bisect_right(functions.starts, offset) - 1
-    if at < 0 or offset >= functions.ends[at]:
-        return None
-    return demangle(functions.names[at])
+    return functions.starts[at] if at >= 0 and offset < functions.ends[at] else None
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,11 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from mmulab.result import LEVELS, Result
+from mmulab.study.code import REMAP
+from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
 from mmulab.study.plan import BASELINE
+from mmulab.study.strip import words
 from mmulab.tables import GAP, WIDE, plain
 from mmulab.units import show_bytes, show_count, show_percent, show_rate
 
@@ -50,8 +53,12 @@ def show(out: Console, outcome: Outcome) -> None:
     _programs(out, outcome, first)
     _regions(out, outcome, first)
     _functions(out, outcome, first)
+    _instructions(out, outcome, first)
     for line in outcome.verdict():
         # Whole lines for programs, whole words for people.
+        out.print(line, markup=False, soft_wrap=not out.is_terminal)
+    for line in outcome.advice():
+        # Lines to paste stay whole.
         out.print(line, markup=False, soft_wrap=not out.is_terminal)
     if outcome.is_quick:
         out.print(f"[dim]{QUICK}[/]", soft_wrap=not out.is_terminal)
@@ -110,9 +117,9 @@ def _machine_table(outcome: Outcome, columns: list[Column]) -> Table:
     table.add_column("machine / policy", no_wrap=True)
     for head, _ in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    for machine, results in outcome.machines.items():
+    for machine in outcome.machines:
         table.add_row(f"[bold]{machine}[/]")
-        for r in results:
+        for r in outcome.with_relinked(machine):
             name = f"  {r.policy}" + ("" if r.complete else " (partial)")
             table.add_row(name, *(show(r) for _, show in columns))
     return table
@@ -148,8 +155,16 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         memory = f"{'+' if r.extra_memory > 0 else ''}{show_bytes(r.extra_memory)}" if r.extra_memory else "="
         saves = show_percent(r.gain_share) if r.gain else "–"
         share = show_percent(r.cost[BASELINE] / total)
-        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory))
-    heads = ("share of\nstalls", "walks", "best\npage size", "saves of\nuser time", "resident\nmemory")
+        code = show_percent(r.huge_share(REMAP), digits=0) if r.is_code and REMAP in r.mapped else "–"
+        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory, code))
+    heads = (
+        "share of\nstalls",
+        "walks",
+        "best\npage size",
+        "saves of\nuser time",
+        "resident\nmemory",
+        "code in\n2M pages",
+    )
     _named(out, f"Regions of highest cost\n({machine})", heads, rows)
 
 
@@ -161,6 +176,23 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
         for f in found[:TOP_FUNCTIONS]
     ]
     _named(out, f"Functions of highest cost\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
+    for path, why in outcome.without_functions[:TOP_FUNCTIONS]:
+        out.print(f"[dim]Functions of {escape(path)} are not known: {escape(why)}.[/]", soft_wrap=not out.is_terminal)
+
+
+def _instructions(out: Console, outcome: Outcome, machine: str) -> None:
+    """Where instruction misses come from, in a sentence or two; the report has the tables."""
+    found = outcome.instructions[machine]
+    if not found.total:
+        return
+    shares = [f"{origin} {show_percent(misses.misses / found.total)}" for origin, misses in found.origins]
+    kinds = [f"{kind} {show_percent(n / found.total)}" for kind, n in by_kind(found.edges).items() if n]
+    lines = [f"Instruction misses: {', '.join(shares)}; met by {', '.join(kinds)}."]
+    if outcome.strip:
+        lines.append(f"Code over time: {words(outcome.strip)}")
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=not out.is_terminal)
+    out.print()
 
 
 def _named(out: Console, title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

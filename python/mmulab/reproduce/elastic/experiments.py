@@ -2,7 +2,16 @@
 
 from mmulab.reproduce.elastic import fault_latency, mixes, plots, samplers, sizes, systems
 from mmulab.reproduce.shared.cells import Figures
-from mmulab.reproduce.shared.experiment import FRESH, PLOTS, TABLES, Experiment, Findings, Session, tabled
+from mmulab.reproduce.shared.experiment import (
+    FRESH,
+    PLOTS,
+    TABLES,
+    Experiment,
+    Findings,
+    Session,
+    run_for_tables,
+    tabled,
+)
 
 
 def _mean(figures: Figures) -> str:
@@ -10,18 +19,12 @@ def _mean(figures: Figures) -> str:
     return f"{most['mean_us']:.3g} us a fault"
 
 
-def _fault_latency(plan: fault_latency.Plan, session: Session) -> Findings:
-    outcome = fault_latency.run(plan, session.store(_mean))
-    drawn = {"": plots.of_fault_latency(outcome)}
-    return tabled("elastic-fault-latency", outcome.tables(), outcome.data(), outcome.complete, drawn)
-
-
 FAULT_LATENCY = Experiment(
     "elastic-fault-latency",
     "how long page faults of 4K to 32M take: 4K, mTHP, THP, CoalaPaging, synchronous, cleared ahead",
     "paper 3, Figure 15",
     fault_latency.Plan,
-    _fault_latency,
+    run_for_tables("elastic-fault-latency", fault_latency.run, _mean, plots.of_fault_latency),
     "touching pages",
     fresh=FRESH,
     page=PLOTS,
@@ -49,26 +52,16 @@ SYSTEMS = Experiment(
 )
 
 
-def _sizes(plan: sizes.Plan, session: Session) -> Findings:
-    outcome = sizes.run(plan, session.store(_cycles))
-    return tabled("elastic-sizes", outcome.tables(), outcome.data(), outcome.complete)
-
-
 SIZES = Experiment(
     "elastic-sizes",
     "64K, 2M, 32M and 1G pages from pools against 4K, natively and in virtual machines",
     "paper 3, Figure 2",
     sizes.Plan,
-    _sizes,
+    run_for_tables("elastic-sizes", sizes.run, _cycles),
     "running page sizes",
     fresh=FRESH,
     page=TABLES,
 )
-
-
-def _samplers(plan: samplers.Plan, session: Session) -> Findings:
-    outcome = samplers.run(plan, session.store(_cycles))
-    return tabled("elastic-sampling", outcome.tables(), outcome.data(), outcome.complete)
 
 
 SAMPLING = Experiment(
@@ -76,16 +69,11 @@ SAMPLING = Experiment(
     "page sizes selected of TLB misses, of accessed bits, and while the program runs",
     "paper 3, Figure 13",
     samplers.Plan,
-    _samplers,
+    run_for_tables("elastic-sampling", samplers.run, _cycles),
     "running with hints",
     fresh=FRESH,
     page=TABLES,
 )
-
-
-def _mixes(plan: mixes.Plan, session: Session) -> Findings:
-    outcome = mixes.run(plan, session.store(_cycles))
-    return tabled("elastic-mixes", outcome.tables(), outcome.data(), outcome.complete)
 
 
 MIXES = Experiment(
@@ -93,7 +81,7 @@ MIXES = Experiment(
     "three mixes of programs that run at once: what each gains by THP and Elastic Translations",
     "paper 3, Figure 14",
     mixes.Plan,
-    _mixes,
+    run_for_tables("elastic-mixes", mixes.run, _cycles),
     "running mixes",
     page=TABLES,
 )

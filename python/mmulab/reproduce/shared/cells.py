@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, _core, engine
-from mmulab.result import Result, covered, json_text, write_text
+from mmulab.result import LEVELS, Result, covered, json_text, write_text
 from mmulab.workloads import cache
 
 # Announce of each cell: how many are done, of how many, what it is called, and what came of it.
@@ -17,7 +17,7 @@ Announce = Callable[[int, int, str, "Figures"], None]
 # What generators are called by.
 GENERATED = "gen:"
 # What is kept of a run; another number when that changes.
-FIGURES = 5
+FIGURES = 6
 
 
 class Stopped(Exception):
@@ -101,6 +101,14 @@ class Figures:
                 "table_bytes": counts["memory"]["table_bytes_peak"],
                 "kernel_work": counts["kernel"]["work"],
                 "fault_latency": result.fault_latency,
+                "sides": {s: result.walks(s) for s in sides},
+                "tlb": {level: result.tlb(level) for level in LEVELS},
+                "events": counts["kernel"]["events"],
+                "faults": counts["kernel"]["faults"],
+                "perf": {event["name"]: event["value"] for event in result.perf},
+                # What retirement waited for, of a core in time.
+                "stack": (result.data.get("timing") or {}).get("stack"),
+                "code": result.code_residency,
                 "ended": result.ended,
             }
         )

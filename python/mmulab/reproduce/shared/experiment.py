@@ -8,7 +8,7 @@ The command, its help and the line of `mmulab reproduce list` follow from the de
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +17,23 @@ from mmulab.reproduce.shared.cells import Figures, Store
 from mmulab.result import Result, json_text, write_text
 
 P = TypeVar("P")
+
+
+class Tabled(Protocol):
+    """What was found by an experiment whose findings are tables."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was run."""
+
+    def tables(self) -> Mapping[str, str]:
+        """As Markdown, by their names on a page."""
+
+    def data(self) -> Any:
+        """As JSON."""
+
+
+F = TypeVar("F", bound=Tabled)
 Show = Callable[[Console], None]
 # What `--fresh` says of experiments that keep their runs.
 FRESH = "Run again what was run before. Default: take it from the cache."
@@ -99,6 +116,22 @@ def tabled(
     files |= {f"{experiment}{suffix}.svg": plot for suffix, plot in (plots or {}).items()}
     left = None if complete else f"{experiment}: what was not run is left out; {again} to go on from there"
     return Findings(data, f"{experiment}.json", files, tables, plots or {}, unfinished=left)
+
+
+def run_for_tables(
+    experiment: str,
+    run: Callable[[P, Store], F],
+    figure: Callable[[Figures], str],
+    plot: Callable[[F], str] | None = None,
+) -> Callable[[P, Session], Findings]:
+    """What runs an experiment whose findings are tables and at most one plot. `figure`: what is said of each run."""
+
+    def run_plan(plan: P, session: Session) -> Findings:
+        outcome = run(plan, session.store(figure))
+        drawn = {"": plot(outcome)} if plot else None
+        return tabled(experiment, outcome.tables(), outcome.data(), outcome.complete, drawn)
+
+    return run_plan
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Paper 2: what translating instructions costs, and superpages, padding and shared page tables for code."""

@@ -1,0 +1,104 @@
+"""A run in the terms of paper 2's Table II, and of its figures."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mmulab.reproduce.instruction.setting import ALL_CLUSTERS, STALL
+from mmulab.reproduce.shared.cells import Figures, user
+
+# Base pages of a superpage.
+WHOLE = 512
+# Where a walk's last line, or data, came from: of the four depths in a stack, the one behind all caches.
+MEMORY = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run of a program under a kernel."""
+
+    of: Figures
+
+    @property
+    def cycles(self) -> float:
+        """Execution cycles in user space (CPU_CLK_UNHALTED.THREAD_P)."""
+        return user(self.of)
+
+    @property
+    def kernel(self) -> float:
+        """Cycles of the kernel's work on memory."""
+        return float(self.of.cycles["kernel"])
+
+    @property
+    def stall(self) -> float:
+        """Instruction address translation cycles, end to end (ICACHE_64B.IFTAG_STALL)."""
+        return float(self.of.perf[STALL])
+
+    @property
+    def overhead(self) -> float:
+        """Instruction address translation overhead."""
+        return self.stall / max(1.0, self.cycles)
+
+    def walk_cycles(self, side: str) -> float:
+        """Page walk cycles of a side (WALK_PENDING: load and store summed for data)."""
+        return float(self.of.sides[side]["cycles"])
+
+    def walks(self, side: str) -> int:
+        """Completed walks of a side (WALK_COMPLETED)."""
+        return int(self.of.sides[side]["completed"])
+
+    @property
+    def walk_share(self) -> float:
+        """Of the instruction address translation cycles, those of walks. A core fetches one page at a time, so its
+        WALK_ACTIVE is its WALK_PENDING."""
+        return self.walk_cycles("instruction") / max(1.0, self.stall)
+
+    @property
+    def cycles_per_walk(self) -> float:
+        """Average cycles of an instruction page walk."""
+        return self.walk_cycles("instruction") / max(1, int(self.of.sides["instruction"]["walks"]))
+
+    @property
+    def memory_stall(self) -> float:
+        """Cycles stalled for memory behind all caches (CYCLE_ACTIVITY.STALLS_L3_MISS): data, and lines of page tables
+        for data. Of a core in time; else nothing."""
+        stack = self.of.stack
+        return float(stack["data"][MEMORY] + stack["walk"][MEMORY]) if stack else 0.0
+
+    @property
+    def misses(self) -> int:
+        """Misses of the ITLB."""
+        return int(self.of.tlb["l1i"]["misses"])
+
+    @property
+    def code(self) -> list[dict[str, Any]]:
+        """Each 2 MB of code that is all code: what superpages can map."""
+        return [row for row in self.of.code if row["mapped_pages"] == WHOLE]
+
+    def at_least(self, clusters: int) -> int:
+        """Of these, those of which so many clusters or more are in memory: a point of Figure 1."""
+        return sum(row["clusters"] >= clusters for row in self.code)
+
+    @property
+    def superpages(self) -> int:
+        """Of these, those that are superpages, or will be when they are used next."""
+        return sum(row["is_whole"] for row in self.code)
+
+    @property
+    def code_pages(self) -> int:
+        """Pages in memory of code's windows."""
+        return sum(int(row["pages"]) for row in self.of.code)
+
+    @property
+    def steps(self) -> list[int]:
+        """The thresholds at which more is promoted: Figure 1's steps, from the highest. FreeBSD's own is not one."""
+        return sorted({int(row["clusters"]) for row in self.code if 0 < row["clusters"] < ALL_CLUSTERS}, reverse=True)
+
+
+def saved(after: float, before: float) -> float:
+    """The share of `before` that is saved; less than 0 if it grew."""
+    return 1 - after / before if before else 0.0
+
+
+def left(after: float, before: float) -> float:
+    """What is left of `before`, as a share."""
+    return after / before if before else 1.0

@@ -1,0 +1,271 @@
+"""Padding and shared page tables for a server of many processes (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL,
+always with the most aggressive promotion of code."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mmulab import engine
+from mmulab.markdown import grid
+from mmulab.reproduce.instruction import published
+from mmulab.reproduce.instruction.measured import Measured, left, saved
+from mmulab.reproduce.instruction.programs import PERSISTENT, RECONNECTING, Program
+from mmulab.reproduce.instruction.setting import BOTH, FIGURE_8, PADDED, REAL, SHARING, SKYLAKE, STOCK, Setting
+from mmulab.reproduce.instruction.subjects import Shared, Subject, cores, measure, missing, subjects
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.cells import Stopped, Store
+from mmulab.reproduce.shared.experiment import Session
+from mmulab.reproduce.shared.kinds import Wholes
+from mmulab.units import show_bytes
+
+# The paper's servers run on two cores, and on one to four (section IV and Figure 9).
+CORES = 2
+CLIENTS = (10,)
+MOST_CORES, MOST_CLIENTS = 64, 200
+SETTINGS = (STOCK, *FIGURE_8)
+# PostgreSQL as Table V has it: code, data behind it in the file, and in the address space 2 MB further on.
+CODE, CODE_END, DATA, DATA_END = 0x400000, 0x9F4000, 0xBF4000, 0xC00000
+PAGE, SUPERPAGE = 4096, 2 << 20
+
+
+@dataclass(frozen=True)
+class Plan(Shared):
+    """Padding and shared page tables for code (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL with and without
+    either, in user space and in the kernel, beside FreeBSD as it is; the cycles of an instruction page walk by cores
+    and clients; and the addresses of Table V.
+
+    Example: mmulab reproduce instruction-servers --trace tests/data/cc1-small.mmt --no-timing --cores 1,2
+    """
+
+    cores: tuple[int, ...] = declare.option((1, 2, 4), Wholes(MOST_CORES), "Numbers of cores for Figure 9.", shown=True)
+    clients: tuple[int, ...] = declare.option(
+        CLIENTS, Wholes(MOST_CLIENTS), "Numbers of clients: a recording each, of each mode.", shown=True
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A server, under each kernel."""
+
+    subject: Subject
+    of: Mapping[Setting, Measured]
+
+    def left(self, setting: Setting, what: str) -> float:
+        """What is left of a counter beside FreeBSD as it is."""
+        return left(float(COUNTERS[what](self.of[setting])), float(COUNTERS[what](self.of[STOCK])))
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "program": self.subject.name,
+            "kernels": {
+                setting.name: {
+                    **{name: count(found) for name, count in {**COUNTERS, **KERNEL}.items()},
+                    "superpages": found.superpages,
+                    "events": {key: count for key, count in found.of.events.items() if count},
+                    "work": {key: count for key, count in found.of.kernel_work.items() if count},
+                }
+                for setting, found in self.of.items()
+            },
+        }
+
+
+# Figure 8's counters.
+COUNTERS: Mapping[str, Callable[[Measured], float]] = {
+    "execution cycles": lambda m: m.cycles,
+    "ITLB stall": lambda m: m.stall,
+    "instruction walk cycles": lambda m: m.walk_cycles("instruction"),
+    "data walk cycles": lambda m: m.walk_cycles("data"),
+    "stalls for memory": lambda m: m.memory_stall,
+    "cycles of an instruction walk": lambda m: m.cycles_per_walk,
+}
+# Figure 10's, as far as they are modelled, and what they are made of.
+KERNEL: Mapping[str, Callable[[Measured], float]] = {
+    "kernel cycles": lambda m: m.kernel,
+    "faults": lambda m: sum(m.of.faults.values()),
+    "page-table entries written": lambda m: m.of.kernel_work.get("entry_write", 0),
+    "page-table frames taken and given": lambda m: m.of.kernel_work.get("table_frame", 0),
+    "bytes of page tables, most": lambda m: m.of.table_bytes,
+}
+
+
+@dataclass(frozen=True)
+class WalkRow:
+    """Figure 9: cycles of an instruction page walk, padded and promoted, with shared tables and without."""
+
+    subject: Subject
+    cores: int
+    alone: Measured
+    shared: Measured
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "program": self.subject.name,
+            "cores": self.cores,
+            "cycles_per_walk": {"alone": self.alone.cycles_per_walk, "shared": self.shared.cycles_per_walk},
+            "overhead": {"alone": self.alone.overhead, "shared": self.shared.overhead},
+        }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where PostgreSQL's code and data lie."""
+
+    code_end: int
+    data: tuple[int, int]
+    superpages: int
+    resident: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of it, or what there was when it was stopped."""
+
+    rows: list[Row]
+    walks: list[WalkRow]
+    layouts: dict[str, Layout]
+    left_out: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "experiment": "instruction-servers",
+            "complete": self.complete,
+            "layouts": {name: vars(layout) for name, layout in self.layouts.items()},
+            "programs": [row.data() for row in self.rows],
+            "walks": [row.data() for row in self.walks],
+            **missing(self.left_out),
+        }
+
+    def tables(self) -> dict[str, str]:
+        """As Markdown, by their names on a page."""
+        return {"layout": self._layout(), "user": self._user(), "kernel": self._kernel(), "walk": self._walks()}
+
+    def _layout(self) -> str:
+        """Table V."""
+        lines = [
+            [
+                name,
+                f"{CODE:#x}",
+                f"{layout.code_end:#x}",
+                f"{layout.data[0]:#x}",
+                f"{layout.data[1]:#x}",
+                str(layout.superpages),
+                show_bytes(layout.resident),
+            ]
+            for name, layout in self.layouts.items()
+        ]
+        return grid(("", "code", "end", "data", "end", "superpages", "memory"), lines)
+
+    def _user(self) -> str:
+        """Figure 8, and what the text says of it."""
+        paper = {
+            "execution cycles": [
+                "–",
+                f"to {published.PADDING:.0%} less",
+                f"to {published.SHARING:.1%} less",
+                f"{1 - published.ALL_THREE:.0%}",
+            ]
+        }
+        lines = []
+        for row in self.rows:
+            for what in COUNTERS:
+                if not COUNTERS[what](row.of[STOCK]):
+                    continue
+                ours = [f"{row.left(setting, what):.1%}" for setting in FIGURE_8]
+                theirs = paper.get(what) if row.subject.stated else None
+                cells = ours if theirs is None else [f"{o} ({t})" for o, t in zip(ours, theirs, strict=True)]
+                lines.append([row.subject.name, what, *cells])
+        titles = (f"{setting.name}" for setting in FIGURE_8)
+        return grid(("program", "stock = 100 % (paper)", *titles), lines, text=2)
+
+    def _kernel(self) -> str:
+        """Figure 10."""
+        lines = []
+        for row in self.rows:
+            for what, count in KERNEL.items():
+                before = float(count(row.of[STOCK]))
+                ours = [f"{left(float(count(row.of[setting])), before):.1%}" for setting in FIGURE_8]
+                if what == "kernel cycles" and row.subject.stated:
+                    # The paper says it of sharing, in the reconnect mode.
+                    ours[FIGURE_8.index(SHARING)] += f" ({1 - published.KERNEL_CYCLES:.1%})"
+                lines.append([row.subject.name, what, *ours])
+        return grid(("program", "stock = 100 % (paper)", *(s.name for s in FIGURE_8)), lines, text=2)
+
+    def _walks(self) -> str:
+        """Figure 9."""
+        lines = [
+            [
+                row.subject.name,
+                str(row.cores),
+                f"{row.alone.cycles_per_walk:.1f}",
+                f"{row.shared.cycles_per_walk:.1f}",
+                f"{-saved(row.shared.cycles_per_walk, row.alone.cycles_per_walk):+.1%}",
+                f"{row.alone.overhead:.2%}",
+            ]
+            for row in self.walks
+        ]
+        titles = ("cores", "cycles of a walk", "shared tables", "change", "ITLB stall / cycles")
+        return grid(("program", *titles), lines)
+
+
+def programs(plan: Plan) -> tuple[Program, ...]:
+    """Both modes, with each number of clients."""
+    chosen = plan.programs or (RECONNECTING, PERSISTENT)
+    if plan.clients == CLIENTS:
+        return chosen
+    return tuple(replace(program, sets=(f"clients={count}",)) for program in chosen for count in plan.clients)
+
+
+def layouts() -> dict[str, Layout]:
+    """Table V: PostgreSQL's program file as the paper has it, all of whose code and data is used."""
+    file = f"file:/bin/postgres+{CODE_END - CODE:#x}"
+    lines = [
+        f"mmap {CODE:#x} {CODE_END - CODE:#x} rx file:/bin/postgres+0",
+        f"mmap {DATA:#x} {DATA_END - DATA:#x} rw {file}",
+    ]
+    lines += [f"f {at:#x}" for at in range(CODE, CODE_END, PAGE)] + [f"r {at:#x}" for at in range(DATA, DATA_END, PAGE)]
+    with tempfile.TemporaryDirectory() as place:
+        trace = Path(place) / "postgres.mmtx"
+        trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        jobs = {
+            "default": engine.Job(SKYLAKE, "freebsd-code-1"),
+            "with padding": engine.Job(SKYLAKE, "freebsd-code-padded"),
+        }
+        results = engine.run(str(trace), list(jobs.values()), engine.Options(code_residency=True)).whole()
+    found = {}
+    for name, result in zip(jobs, results, strict=True):
+        result.check()
+        mapped = {size: each["now"] for size, each in result.counts["memory"]["mapped"].items()}
+        code, data = (next(r for r in result.regions if r["prot"] == rights) for rights in ("r-x", "rw-"))
+        held = sum(row["now"] for row in code["mapped"].values())
+        found[name] = Layout(
+            CODE + held,
+            (data["start"], data["end"]),
+            mapped["2M"] // SUPERPAGE,
+            result.counts["memory"]["resident_bytes"],
+        )
+    return found
+
+
+def run(plan: Plan, store: Store, session: Session) -> Outcome:
+    """Every server under every kernel, on two cores; then with shared tables and without, on others."""
+    rows: list[Row] = []
+    walks: list[WalkRow] = []
+    found, left_out = subjects(plan, programs(plan), session)
+    table = layouts()
+    try:
+        for subject in found:
+            of = measure(cores(plan, CORES), subject, [(REAL, setting) for setting in SETTINGS], store)
+            rows.append(Row(subject, {setting: measured for (_, setting), measured in of.items()}))
+            for count in plan.cores:
+                pair = [(REAL, PADDED), (REAL, BOTH)]
+                alone, shared = measure(cores(plan, count), subject, pair, store).values()
+                walks.append(WalkRow(subject, count, alone, shared))
+    except Stopped:
+        return Outcome(rows, walks, table, left_out, complete=False)
+    return Outcome(rows, walks, table, left_out)

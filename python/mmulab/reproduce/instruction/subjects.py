@@ -1,0 +1,103 @@
+"""What experiments of this folder run: recordings of the paper's programs, or of the user's, and how they are run.
+
+Options that these experiments have in common stand here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmulab import engine
+from mmulab.reproduce.instruction.measured import Measured
+from mmulab.reproduce.instruction.programs import BY_RECIPE, Program
+from mmulab.reproduce.instruction.published import Stated
+from mmulab.reproduce.instruction.recordings import recorded
+from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, Setting, Variant
+from mmulab.reproduce.shared import declare
+from mmulab.reproduce.shared.cells import Cell, Figures, Store
+from mmulab.reproduce.shared.experiment import Session
+from mmulab.reproduce.shared.kinds import Among, Flag, Trace, Whole
+
+INSTRUCTIONS = 30_000_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A recording."""
+
+    name: str
+    trace: str
+    # What the paper says of it.
+    stated: Stated | None = None
+    is_java: bool = False
+    window: str | None = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Options that the experiments with recorded programs have in common."""
+
+    programs: tuple[Program, ...] = declare.option((), Among(BY_RECIPE), "Only these programs, by their recipes.")
+    traces: tuple[str, ...] = declare.option(
+        (), Trace(several=True), "Run this recording in place of the paper's programs. Repeatable.", name="trace"
+    )
+    instructions: int = declare.option(
+        INSTRUCTIONS, Whole(100_000, 10**12), "Instructions recorded of each program.", shown=True
+    )
+    work: Path = declare.work("build/instruction")
+    install: bool = declare.option(
+        False, Flag(), "Install and fetch what recipes lack. Else programs that lack something are left out."
+    )
+    timing: bool = declare.option(
+        True, Flag(gives=False), "Time by the base CPI, not by a core in time: some times as fast.", name="no-timing"
+    )
+    sets: tuple[str, ...] = declare.sets()
+
+    def options(self, subject: "Subject", setting: Setting) -> engine.Options:
+        """How a recording is run."""
+        reshape: engine.Json = {"image": IMAGE if subject.window is None else {**IMAGE, "window": subject.window}}
+        if subject.is_java and setting.with_grown_code:
+            reshape["code_heap"] = CODE_HEAP
+        return engine.Options(timing=self.timing or None, code_residency=True, reshape=reshape)
+
+
+def subjects(plan: Shared, programs: tuple[Program, ...], session: Session) -> tuple[list[Subject], dict[str, str]]:
+    """What is run, and why some programs are not."""
+    if plan.traces:
+        return [Subject(Path(trace).stem, trace) for trace in plan.traces], {}
+    found = recorded(plan.programs or programs, plan.work, plan.instructions, plan.install, session)
+    here = [
+        Subject(program.name, trace, program.stated, program.is_java, program.window)
+        for program, trace in found.traces.items()
+    ]
+    return here, {program.name: why for program, why in found.missing.items()}
+
+
+def measure(
+    plan: Shared, subject: Subject, settings: Iterable[tuple[Variant, Setting]], store: Store
+) -> Mapping[tuple[Variant, Setting], Measured]:
+    """The program on each machine under each kernel, over one decoding of its recording."""
+    pairs = list(settings)
+    cells = [
+        Cell(
+            f"{subject.name}, {variant.name}, {setting.name}",
+            subject.trace,
+            variant.job(setting, plan.sets),
+            plan.options(subject, setting),
+        )
+        for variant, setting in pairs
+    ]
+    kept: dict[str, Figures] = {}
+    store.run(cells, kept, together=True)
+    return {pair: Measured(kept[cell.name]) for pair, cell in zip(pairs, cells, strict=True)}
+
+
+def cores(plan: Shared, count: int) -> Shared:
+    """The same plan on a machine of so many cores."""
+    return replace(plan, sets=(f"core.count={count}", *plan.sets))
+
+
+def missing(left_out: Mapping[str, str]) -> dict[str, Any]:
+    """For a file."""
+    return {"left_out": dict(left_out)}

@@ -1,0 +1,108 @@
+"""Where instruction misses come from: by origin (program, library, JIT), by function, and by the jump that met them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulab.result import Result
+from mmulab.study.places import address
+from mmulab.study.symbols import function_at, start_of
+
+# What a jump is, by where it goes.
+CALL, WITHIN, BACK, UNKNOWN = "call", "within", "return or jump", "not known"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place of code: its function, or its file where symbols do not say; and whether the function begins there."""
+
+    name: str
+    file: str
+    origin: str
+    is_start: bool = False
+
+
+@dataclass
+class Misses:
+    """What misses of one kind cost."""
+
+    misses: int = 0
+    walks: int = 0
+    cycles: int = 0
+
+    def add(self, edge: dict[str, Any]) -> None:
+        """Counts an edge in."""
+        self.misses += int(edge["l1i_misses"])
+        self.walks += int(edge["walks"])
+        self.cycles += int(edge["stall_cycles"])
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A jump between two functions, or within one."""
+
+    caller: str
+    caller_file: str
+    callee: str
+    callee_file: str
+    kind: str
+
+
+class Instructions:
+    """The instruction misses of a result, in three tables; each adds up to all misses of the first level."""
+
+    def __init__(self, result: Result) -> None:
+        """Sums up the result's edges."""
+        self._regions = {int(r["id"]): r for r in result.regions if not r.get("vm")}
+        # What runs before the first exec of a trace.
+        self._first = str(result.trace.get("program") or "")
+        found = result.edges
+        origins: dict[str, Misses] = {}
+        functions: dict[tuple[str, str, str], Misses] = {}
+        edges: dict[Edge, Misses] = {}
+        for place in found["places"]:
+            to = self._site(place["region"], place["addr"])
+            origins.setdefault(to.origin, Misses()).add(place)
+            functions.setdefault((to.name, to.file, to.origin), Misses()).add(place)
+            edges.setdefault(self._edge(place, to), Misses()).add(place)
+        rest = Misses()
+        rest.add(found["rest"])
+        self.rest = rest
+        self.origins = _sorted(origins)
+        self.functions = _sorted(functions)
+        self.edges = _sorted(edges)
+        self.total = sum(misses.misses for _, misses in self.origins) + rest.misses
+
+    def _site(self, number: Any, at: Any) -> Site:
+        region = self._regions.get(int(number), {})
+        path = str(region.get("file") or "")
+        where = Path(path).name if path else str(region.get("name", "unmapped"))
+        if not path:
+            # The kernel's own pages have names in brackets; other memory that holds code was written as it ran.
+            origin = "the kernel's pages" if region.get("kind") == "special" else "JIT, or code without a file"
+            return Site(f"{where} (no file)", where, origin if region else "unmapped")
+        offset = address(at) - address(region["start"]) + int(region["offset"])
+        origin = "the program" if path == (region.get("program") or self._first) else "libraries"
+        name = function_at(path, offset)
+        return Site(name or f"{where} (no symbol)", path, origin, start_of(path, offset) == offset)
+
+    def _edge(self, place: dict[str, Any], to: Site) -> Edge:
+        if place["from"] is None:
+            return Edge("", "", to.name, to.file, UNKNOWN)
+        come = self._site(place["from_region"], place["from"])
+        other = CALL if to.is_start else BACK
+        kind = WITHIN if (come.name, come.file) == (to.name, to.file) else other
+        return Edge(come.name, come.file, to.name, to.file, kind)
+
+
+def _sorted(found: dict[Any, Misses]) -> list[tuple[Any, Misses]]:
+    return sorted(found.items(), key=lambda item: (-item[1].misses, -item[1].cycles, str(item[0])))
+
+
+def by_kind(edges: Iterable[tuple[Edge, Misses]]) -> dict[str, int]:
+    """Misses by what kind of jump met them."""
+    found = dict.fromkeys((CALL, BACK, WITHIN, UNKNOWN), 0)
+    for edge, misses in edges:
+        found[edge.kind] += misses.misses
+    return found
