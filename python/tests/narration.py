@@ -128,6 +128,8 @@ def add_event(sums: Counter[str], event: Line) -> None:
             sums[f"kernel.events.{'reservations_made' if what == 'reserved' else 'promotions'}"] += 1
         elif what in ("contiguous_set", "contiguous_cleared"):
             sums[f"kernel.events.{what}_{event['size'].lower()}"] += 1
+        elif what == "text_moved":
+            sums["kernel.events.text_mappings_moved"] += 1
         elif what == "collapsed":
             sums["kernel.events.collapse"] += 1
 
@@ -166,6 +168,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     told = ("fault_around_pages", "pages_read", "split", "stack_growth", "collapse", "reservations_made", "promotions")
     take("kernel.events", {k: kernel["events"][k] for k in told})
     few = [f"contiguous_{what}_{size}" for what in ("set", "cleared") for size in ("64k", "32m")]
+    few.append("text_mappings_moved")
     take("kernel.events", {k: kernel["events"].get(k, 0) for k in few})
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]

@@ -11,6 +11,7 @@ from typing import Any
 from narration import Line, walks
 
 from mmulab import engine
+from mmulab.cli.reorder import read_functions
 from mmulab.cli.reshape import Allocator, reshape_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,6 +50,9 @@ class Scenario:
     # A recipe of a mix, and its members' traces by name.
     mix: str = ""
     members: dict[str, str] = field(default_factory=dict)
+    # The program's functions, and the order that is found for them and that they are run in.
+    functions: str = ""
+    order: str = ""
     narration: Block | None = None
     result: Block | None = None
 
@@ -99,7 +103,9 @@ def scenarios(page: Path, plain: Scenario) -> list[Scenario]:
     out: list[Scenario] = []
     for part in blocks(page.read_text(encoding="utf-8")):
         if isinstance(part, str):
-            current = replace(current, title=part, trace=None, mix="", members={}, narration=None, result=None)
+            current = replace(
+                current, title=part, trace=None, mix="", members={}, functions="", order="", narration=None, result=None
+            )
             continue
         what = part.info[-1] if part.info[:1] == ["toml"] else part.info[0] if part.info else ""
         if what == "machine":
@@ -119,6 +125,10 @@ def scenarios(page: Path, plain: Scenario) -> list[Scenario]:
             assert current.trace is None, f"{page.name}: '{current.title}' has two traces: give the second a heading"
             current.trace = part.text
             out.append(current)
+        elif part.info == ["json", "order"]:
+            current.order = part.text
+        elif what == "functions":
+            current.functions = part.text
         elif what == "narration":
             current.narration = part
         elif what == "result":
@@ -157,15 +167,23 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
         Path(host_policy).write_text(scenario.host_policy, encoding="utf-8")
     job = engine.Job(str(directory / "m.toml"), str(directory / "p.toml"), (), host_policy)
     changes: dict[str, Any] = {
-        key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap", "populate")
+        key: scenario.options.get(key) for key in ("max_page_size", "linker", "heap", "code_heap", "populate")
     }
     plain_options: dict[str, Any] = {key: value for key, value in scenario.options.items() if key not in changes}
     timing = plain_options.pop("timing", None) == "true"
     plain_options["fault_latency"] = plain_options.pop("fault_latency", None) == "true"
     if changes["heap"] is not None:
         changes["heap"] = Allocator().convert(changes["heap"], None, None)
-    options = engine.Options(reshape=reshape_of(changes), timing=timing or None, **plain_options)
     trace = str(directory / "t.mmtx")
+    reshape = reshape_of(changes)
+    if scenario.functions:
+        directory.joinpath("functions").write_text(scenario.functions, encoding="utf-8")
+        known = read_functions(directory / "functions")
+        found = engine.reorder({"trace": trace, "functions": known})["order"]
+        assert found["files"] == json.loads(scenario.order)["files"], f"'{scenario.name}': the engine finds {found}"
+    if scenario.order:
+        reshape = {**(reshape or {}), "order": json.loads(scenario.order)}
+    options = engine.Options(reshape=reshape, timing=timing or None, **plain_options)
     if scenario.mix:
         for name, text in scenario.members.items():
             directory.joinpath(f"{name}.mmtx").write_text(text, encoding="utf-8")
@@ -281,6 +299,7 @@ class Teller:
             "block": lambda e: f"block {e['va']:#x} {e['size']}",
             "moved": lambda e: "moved",
             "exchanged": lambda e: "exchanged",
+            "text_moved": lambda e: f"text {e['va']:#x} {size(e['pages'] << 12)} on {e['huge']}",
             "reserved": lambda e: f"reserved {e['size']} for {e['va']:#x}",
             "promoted": lambda e: f"promoted {e['va']:#x} {e['size']}",
             "assembled": lambda e: f"assembled {e['va']:#x} {e['size']}",

@@ -6,7 +6,19 @@ import pytest
 from conftest import Cli
 
 PAGES = ["", "study", "compare", "record", "trace", "run", "explain", "machines", "policies", "generators", "elf"]
-PAGES += ["completion", "leshy", "microbench", "contiguity", "pages", "workloads", "reproduce", "probe", "try"]
+PAGES += [
+    "completion",
+    "leshy",
+    "microbench",
+    "contiguity",
+    "pages",
+    "workloads",
+    "reproduce",
+    "probe",
+    "try",
+    "doctor",
+    "reorder",
+]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
@@ -29,8 +41,8 @@ def test_only_the_promised_commands_are_listed(cli: Cli) -> None:
     """No command that is not built yet, and none hidden but `docs`."""
     from mmulab.cli.app import app
 
-    assert {n for n, c in app.commands.items() if not c.hidden} == {p for p in PAGES if p}
-    assert {n for n, c in app.commands.items() if c.hidden} == {"docs"}
+    assert {n for n, c in app.loaded().items() if not c.hidden} == {p for p in PAGES if p}
+    assert {n for n, c in app.loaded().items() if c.hidden} == {"docs"}
 
 
 def test_no_arguments_shows_help_and_is_a_mistake(cli: Cli) -> None:

@@ -38,7 +38,7 @@ def test_a_slip_of_a_command_is_not_taken_for_a_name(cli: Cli) -> None:
     [
         (("run", MACHINE, "--trace", TRACE, "--policy", "thp"), "linux-thp"),
         (("run", MACHINE, "--trace", TRACE, "--policy", "4k"), "linux-4k"),
-        (("run", "zen5", "--trace", TRACE), "zen3-5900x"),
+        (("run", "zen3-5800", "--trace", TRACE), "zen3-5900x"),
         (("machines", "zen4"), "zen4-epyc9004"),
         (("machines", "skylake"), MACHINE),
         (("policies", "madvise"), "linux-thp-madvise"),

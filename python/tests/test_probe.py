@@ -289,7 +289,7 @@ def test_the_machine_file_resolves_and_marks_what_was_probed_and_what_was_inheri
     core = machine["core"]
     assert core["frequency_mhz"] == round(_figures(recorded)["frequency_mhz"]["value"])
     assert "frequency_mhz: probed" in core["source"]
-    assert core["assumed"]["window"] == "not probed; inherited from zen4-epyc9004"
+    assert core["assumed"]["window"] == "not probed; inherited from zen5-epyc9005"
     tlbs = {array["name"]: array for array in machine["tlb"]}
     data = tlbs["L1-DTLB"]
     assert data["entries"] == _figures(recorded)["l1_dtlb_entries_4k"]["value"]
@@ -298,7 +298,7 @@ def test_the_machine_file_resolves_and_marks_what_was_probed_and_what_was_inheri
     assert "ways" in data["assumed"]
     # An instruction TLB is not probed at all.
     assert "entries" in tlbs["L1-ITLB"]["assumed"]
-    assert tlbs["L1-ITLB"]["source"] == "inherited from zen4-epyc9004"
+    assert tlbs["L1-ITLB"]["source"] == "inherited from zen5-epyc9005"
     caches = {cache["name"]: cache for cache in machine["cache"]}
     assert caches["L1D"]["size"] == "48K"
     assert "confirmed: probed" in caches["L1D"]["source"]
@@ -316,7 +316,7 @@ def test_a_figure_of_low_confidence_stays_out_of_the_machine_file(recorded: Json
         figure["confidence"] = "low"
     text = described(doubtful).toml
     assert "probed, " not in text
-    assert 'frequency_mhz = "not probed; inherited from zen4-epyc9004"' in text
+    assert 'frequency_mhz = "not probed; inherited from zen5-epyc9005"' in text
 
 
 @pytest.mark.usefixtures("unfitted")
@@ -451,7 +451,7 @@ def test_small_pages_are_small_and_every_point_has_all_repeats(live: Json) -> No
         ("AuthenticAMD", 0x17, 8, "zenplus-2700x"),
         ("AuthenticAMD", 0x19, 0x21, "zen3-5900x"),
         ("AuthenticAMD", 0x19, 0x11, "zen4-epyc9004"),
-        ("AuthenticAMD", 0x1A, 2, "zen4-epyc9004"),
+        ("AuthenticAMD", 0x1A, 2, "zen5-epyc9005"),
         ("GenuineIntel", 6, 0x2A, "sandybridge"),
         ("GenuineIntel", 6, 0x3C, "haswell-mix-baseline"),
         ("GenuineIntel", 6, 0x5E, "skylake-e3-1240v5"),

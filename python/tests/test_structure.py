@@ -119,3 +119,12 @@ def test_rules_are_checked_where_they_hold(structure: ModuleType, tmp_path: Path
     assert structure.breaches(tmp_path, rule) == ["x/fault.rs: impl Space (impl of a space)"]
     comments = structure.Rule("spaces", "x", "Space", comments=True)
     assert len(structure.breaches(tmp_path, comments)) == 3
+
+
+def test_a_list_of_a_folder_that_is_included_uses_the_files_of_the_folder(
+    structure: ModuleType, tmp_path: Path
+) -> None:
+    """A build script writes the list, so that no `mod` names the files."""
+    listed = 'include!(concat!(env!("OUT_DIR"), "/parts.rs")); pub struct Listed;'
+    folder = crate(tmp_path, lib="mod parts;", parts__mod=listed, parts__one="pub struct One(super::Listed);")
+    assert structure.cycles(structure.rust_graph(folder)) == [["parts/mod.rs", "parts/one.rs", "parts/mod.rs"]]

@@ -14,7 +14,8 @@ from mmulab import Failure
 from mmulab.result import Result
 from mmulab.study.places import Region
 
-SECTIONS = ["misses", "walks", "time", "memory", "regions", "functions", "stretches", "exactness", "assumptions"]
+SECTIONS = ["misses", "walks", "time", "memory", "regions", "functions", "instructions", "stretches", "exactness"]
+SECTIONS += ["assumptions"]
 
 
 def _results(directory: Path) -> list[Result]:
@@ -23,15 +24,16 @@ def _results(directory: Path) -> list[Result]:
 
 def test_a_study_writes_all_it_promises(study_dir: Path) -> None:
     """Two machines under three policies, each with its sums."""
-    assert {p.name for p in study_dir.iterdir()} == {"report.html", "summary.txt", "study.json", "results"}
+    files = {"report.html", "summary.txt", "study.json", "results", "code-windows.json"}
+    assert {p.name for p in study_dir.iterdir()} == files
     results = _results(study_dir)
-    assert len(results) == 6
+    assert len(results) == 8
     for result in results:
         assert [i.name for i in result.identities() if not i.holds] == []
         assert sum(r["l1d_misses"] for r in result.regions) == result.tlb("l1d")["misses"]
         assert result.complete
     spec = json.loads((study_dir / "study.json").read_text())
-    assert len(spec["jobs"]) == 6
+    assert len(spec["jobs"]) == 8
     assert spec["trace_identity"] == results[0].trace_identity
 
 
@@ -59,7 +61,8 @@ def test_the_report_stands_by_itself(study_dir: Path) -> None:
     outline = _Outline()
     outline.feed(text)
     assert outline.sections == SECTIONS
-    assert outline.plots == 4
+    # Four plots, and the strip of code over time.
+    assert outline.plots == 5
     assert outline.outside == []
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
@@ -80,7 +83,7 @@ def test_studies_are_the_same_each_time(study_dir: Path, cli: Cli, tmp_path: Pat
     """Report and results, byte for byte, with any number of threads."""
     args = ["gen:gups?footprint=32M&updates=20000", "--machines", "skylake-e3-1240v5,zen3-5900x"]
     files = sorted(p.relative_to(study_dir) for p in study_dir.rglob("*") if p.is_file())
-    assert len(files) == 9
+    assert len(files) == 12
     for threads in ("1", "2"):
         out = tmp_path / threads
         assert cli("study", *args, "--threads", threads, "--out", out).code == 0
@@ -128,7 +131,8 @@ def test_a_program_of_several_regions(cli: Cli, tmp_path: Path) -> None:
     costs = {r["kind"]: r["walks"] for r in result.regions if r["walks"]}
     assert costs.keys() == {"file", "heap", "anon"}
     assert "/bin/prog r-x" in ran.out
-    assert "prog (no symbol)" in ran.out
+    assert "prog+0x0 (page)" in ran.out
+    assert "Functions of /bin/prog are not known" in ran.out
 
 
 def test_functions_are_known_of_processes_that_have_ended(cli: Cli, tmp_path: Path) -> None:
@@ -147,8 +151,8 @@ def test_functions_are_known_of_processes_that_have_ended(cli: Cli, tmp_path: Pa
     assert misses["/bin/first r-x"] >= 100
     assert misses["/bin/second r-x"] >= 200
     assert sum(misses.values()) == misses["/bin/first r-x"] + misses["/bin/second r-x"]
-    assert "first (no symbol)" in ran.out
-    assert "second (no symbol)" in ran.out
+    assert "first+0x" in ran.out
+    assert "second+0x" in ran.out
     assert "unmapped" not in ran.out
 
 
@@ -237,4 +241,4 @@ def test_readme_names_only_commands_that_exist() -> None:
 
     for page in [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]:
         for word in re.findall(r"^\$ (?:\.venv/bin/)?mmulab (\w+)", page.read_text(), re.MULTILINE):
-            assert word in app.commands, f"{page.name}: {word}"
+            assert word in app.loaded(), f"{page.name}: {word}"

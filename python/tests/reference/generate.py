@@ -110,6 +110,11 @@ def machine(random: Random, table: dict[str, Any] | None = None) -> str:
         for held in (a for a in arrays if "4K" in a["sizes"] and design.random() < 0.7):
             held |= {"design": "zen", "group": design.choice([4, 8])}
 
+    # The same of entries that instructions in flight hold.
+    hold = Random("hold" + document({"tlb": arrays}))
+    for held in (a for a in arrays if a["level"] == 1 and a["side"] == "instruction" and hold.random() < 0.5):
+        held |= {"hold": {"cycles": hold.choice([1, 22]), "instructions": hold.choice([1, 8, 60])}}
+
     levels = random.choice([4, 5])
     walk_caches = []
     for index, held in enumerate(random.choice([[[2, 3, 4]], [[2], [3], [4]], [[2, 3], [3, 4, 5]], [[3]], []])):

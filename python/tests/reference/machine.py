@@ -70,8 +70,10 @@ class Machine:
                 self.clocks[self.core].instructions += first
                 self.reference(KINDS[words[0]], int(words[1], 16))
                 self.clocks[self.core].instructions += count - first if words[0] == "f" else 0
+                self.tlbs[self.core].begun += count if words[0] == "f" else 0
             elif words[0] == "n":
                 self.clocks[self.core].instructions += int(words[1])
+                self.tlbs[self.core].begun += int(words[1])
             elif words[0] == "invlpg":
                 self.invlpg(int(words[1], 16))
             else:

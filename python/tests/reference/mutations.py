@@ -67,6 +67,8 @@ MUTATIONS: dict[str, Patch] = {
     "evictions have no consequences": lambda p: p.setattr(tlb.Tlbs, "evicted", nothing),
     "stores need no dirty bit": always_dirty,
     "second levels take no time": lambda p: p.setattr(tlb.Array, "cycles", lambda *_: 0),
+    "no instruction holds an entry": lambda p: p.setattr(tlb.Tlbs, "is_held", lambda *_: False),
+    "every entry is held": lambda p: p.setattr(tlb.Tlbs, "is_held", lambda *_: True),
     "nothing coalesces": lambda p: p.setattr(machine.Machine, "group", lambda *_: None),
     "any pages make a group": lambda p: p.setattr(machine.Machine, "group", any_group),
     "no walk caches": forgetful_walk_caches,

@@ -97,6 +97,28 @@ class Tlbs:
         self.arrays = [Array(desc, place, on) for place, desc in enumerate(machine["tlb"], 1)]
         self.inclusive = machine["tlb_rules"]["inclusion"] == "inclusive"
         self.line = line
+        # Instructions that began, each page with the number of its last one, the page that they come from now, and
+        # what the fetch under way waits for.
+        self.begun = 0
+        self.last: dict[tuple[int, int], int] = {}
+        self.page: tuple[int, int] | None = None
+        self.wait = 0
+
+    def turn(self, tag: int, va: int) -> None:
+        """Instructions come from this page now."""
+        if self.page is not None:
+            self.last[self.page] = self.begun
+        self.page = (tag, va // PAGE)
+
+    def is_held(self, array: Array, entry: Entry) -> bool:
+        """Whether one of the entry's pages has an instruction in flight, but for the page fetched now."""
+        pages = range(entry.va // PAGE, entry.va // PAGE + (1 << entry.order))
+        most = array.desc["hold"]["instructions"]
+        return any(
+            page in pages and entry.tag in (0, tag) and self.begun - last < most
+            for (tag, page), last in self.last.items()
+            if (tag, page) != self.page
+        )
 
     def beside(self, level: int, side: str) -> list[Array]:
         """The arrays of a level that serve a side."""
@@ -105,6 +127,8 @@ class Tlbs:
     def access(self, tag: int, va: int, kind: str) -> Answer:
         """Looks a reference up."""
         side = "instruction" if kind == "fetch" else "data"
+        if kind == "fetch":
+            self.turn(tag, va)
         for level in (1, 2):
             for array in self.beside(level, side):
                 entry = array.search(tag, va)
@@ -112,7 +136,9 @@ class Tlbs:
                     continue
                 cycles = array.cycles(entry.order) if level == 2 else 0
                 if level == 2:
+                    self.wait = 0
                     self.write(1, side, va, replace(entry, tag=0 if entry.tag == 0 else tag))
+                    cycles += self.wait
                 if not entry.allows(kind):
                     return Answer("denied", level, cycles, None)
                 if kind == "write" and not entry.dirty:
@@ -189,6 +215,8 @@ class Tlbs:
     def evicted(self, array: Array, entry: Entry) -> None:
         """What follows from an eviction."""
         self.tell("evicted", array, entry)
+        if array.desc.get("hold") and self.is_held(array, entry):
+            self.wait = array.desc["hold"]["cycles"]
         for below in self.arrays:
             if below.victim_of == array.name and entry.order in below.orders:
                 self.put(below, entry)

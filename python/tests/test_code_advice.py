@@ -1,0 +1,115 @@
+"""What a study says of code: where that is what costs, and how to have it on 2 MB pages."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from mmulab.stopwatch import kernel
+from mmulab.study import code
+from mmulab.study.places import Region
+
+MACHINE = "skylake-e3-1240v5"
+MB = 1 << 20
+
+
+def _fetches(start: int, size: int) -> list[str]:
+    """A walk over a stretch of code that no L2 TLB holds, in an order of its own."""
+    pages = size >> 12
+    return [f"f {start + i * 1237 % pages * 4096:#x} x40" for i in range(6000)]
+
+
+def _study(cli: Cli, tmp_path: Path, lines: list[str], *options: str) -> tuple[str, Path]:
+    (tmp_path / "a.mmtx").write_text("\n".join(lines) + "\n")
+    ran = cli("study", "a.mmtx", "--machines", MACHINE, "--out", "out", *options)
+    assert ran.code == 0, ran.err
+    return ran.out, tmp_path / "out"
+
+
+def test_a_program_whose_cost_is_code_gets_lines_to_paste(cli: Cli, tmp_path: Path) -> None:
+    """A text of 16 MB that lies well: most of it can be moved as it is."""
+    out, directory = _study(cli, tmp_path, ["mmap 0x400000 0x1001000 rx file:/bin/big+0", *_fetches(0x400000, 16 * MB)])
+    assert "  linux-code-remap" in out
+    assert "100.0 % of that is code (big 100.0 %)" in out
+    assert "linux-code-remap saves" in out
+    for line in (
+        "mmulab try --settings 4k,code -- PROGRAM ARGS",
+        "MMULAB_TRY=code PROGRAM ARGS",
+        "-Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code",
+        kernel.READ_ONLY_THP,
+    ):
+        assert line in out
+    row = next(line for line in out.splitlines() if line.startswith("/bin/big r-x"))
+    assert row.split()[-2:] == ["100", "%"]
+    assert not (directory / "relinked").exists()
+    html = (directory / "report.html").read_text()
+    assert "code in<br>2M pages" in html
+    assert "max-page-size=0x200000" in html
+
+
+def test_code_that_cannot_be_moved_is_linked_anew(cli: Cli, tmp_path: Path) -> None:
+    """Nearly 2 MB that lie across a multiple of 2 MB: none of it can be moved. Linked at 2 MB, all of it can."""
+    lines = [
+        "image /bin/odd r:0x400000+0x1000:0x0+0x1000:4K rx:0x401000+0x1fe000:0x1000+0x1fe000:4K "
+        "rw:0x700000+0x1000:0x1ff000+0x1000:4K",
+        "mmap 0x400000 4K r file:/bin/odd+0",
+        "mmap 0x401000 0x1fe000 rx file:/bin/odd+0x1000",
+        "mmap 0x700000 4K rw file:/bin/odd+0x1ff000",
+        *_fetches(0x401000, 0x1FE000),
+    ]
+    out, directory = _study(cli, tmp_path, lines)
+    (result,) = (directory / "relinked").glob("*.json")
+    moved = json.loads(result.read_text())["counts"]["kernel"]["events"]
+    assert moved["text_pages_moved"] == 512
+    assert "  linux-code-relinked" in out
+    assert "Do both" in out
+    again, _ = _study(cli, tmp_path, lines, "--max-page-size", "16K", "--replace")
+    assert "linux-code-relinked" not in again
+    assert not [*(directory / "relinked").glob("*")], "what the earlier study left is gone"
+
+
+def test_data_are_no_code(cli: Cli, tmp_path: Path) -> None:
+    """Nothing is said of code where it costs little."""
+    lines = ["mmap 0x400000 4K rx file:/bin/x+0", "mmap 0x10000000 64M rw anon"]
+    lines += [f"f 0x400000 x4\nw {0x10000000 + i * 7919 % 16384 * 4096:#x}" for i in range(4000)]
+    out, _ = _study(cli, tmp_path, lines)
+    assert "is code (" not in out
+    assert "max-page-size" not in out
+
+
+def _region(cost: int, name: str, is_code: bool, huge: int) -> Region:
+    mapped = {"4K": MB, "2M": huge * MB}
+    return Region(
+        1, name, "file", 0, 1, {"linux-4k": cost}, {}, {}, {code.REMAP: mapped}, {}, "linux-4k", 1000, is_code, name
+    )
+
+
+def test_shares_are_of_all_stalls_and_of_code_s() -> None:
+    """By hand: 600 of 1000 are code; of these 300 lie in a region three quarters of which was moved."""
+    regions = [_region(300, "a", True, 3), _region(300, "b", True, 0), _region(400, "c", False, 9)]
+    found = code.of(regions, "linux-4k")
+    assert found.share == pytest.approx(0.6)
+    assert found.covered == pytest.approx(0.375)
+    assert found.files == (("a", pytest.approx(0.3)), ("b", pytest.approx(0.3)))
+    assert found.is_what_costs
+    assert found.needs_linking
+    assert not code.of([], "linux-4k").is_what_costs
+
+
+def test_a_kernel_s_configuration_is_read_where_it_is(tmp_path: Path) -> None:
+    """Compressed or not; where it is nowhere, that is said."""
+    packed, plain = tmp_path / "config.gz", tmp_path / "config-6.1"
+    assert "is not known" in kernel.read_only_files([packed, plain])
+    plain.write_text("# CONFIG_READ_ONLY_THP_FOR_FS is not set\nCONFIG_TRANSPARENT_HUGEPAGE=y\n")
+    found = kernel.read_only_files([packed, plain])
+    assert "has no CONFIG_READ_ONLY_THP_FOR_FS" in found
+    assert str(plain) in found
+    packed.write_bytes(gzip.compress(b"CONFIG_READ_ONLY_THP_FOR_FS=y\nCONFIG_X=m\n"))
+    assert "This kernel has CONFIG_READ_ONLY_THP_FOR_FS" in kernel.read_only_files([packed, plain])
+    packed.write_bytes(b"no gzip")
+    assert str(plain) in kernel.read_only_files([packed, plain])
+    configuration = kernel.configuration([plain])
+    assert configuration is not None
+    assert configuration.has("CONFIG_TRANSPARENT_HUGEPAGE")
