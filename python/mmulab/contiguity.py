@@ -48,7 +48,7 @@ class Row:
         return out
 
     def quantile(self, share: float) -> int:
-        """The shortest length that so many of the pages are in runs of, or shorter ones."""
+        """The shortest length of a run such that this share of the pages lies in runs of it or shorter ones."""
         return next(length for length, below in self.cdf if below >= share)
 
 

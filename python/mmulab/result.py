@@ -520,6 +520,11 @@ def stall(place: dict[str, Any]) -> int:
     return int(place["stall_cycles"])
 
 
+def address(value: Any) -> int:
+    """An address as the engine writes it: a number, or hexadecimal text."""
+    return value if isinstance(value, int) else int(str(value), 16)
+
+
 def json_text(value: Any) -> str:
     """JSON to be read and searched by people too: tables a key a line, the entries of lists a line each."""
     return _json(value, "") + "\n"

@@ -120,7 +120,7 @@ def print_result(out: Console, result: Result) -> None:
 
 
 def _print_residency(out: Console, windows: list[dict[str, Any]]) -> None:
-    """Whole 2 MB of code with so many clusters or more in memory: what a threshold would promote."""
+    """Whole 2 MB of code with this number of clusters or more in memory: what a threshold would promote."""
     whole = [row["clusters"] for row in windows if row["mapped_pages"] == CODE_PAGES]
     if not whole:
         out.print("\nNo code is 2 MB large: none can be mapped by superpages")

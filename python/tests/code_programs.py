@@ -1,4 +1,4 @@
-"""Programs of fetches for the claims of paper 2: code of which so many clusters are in memory, and servers of several
+"""Programs of fetches for the claims of paper 2: code with a given number of clusters in memory, and servers of several
 processes. Small, and the same each time."""
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def library_at(number: int) -> int:
 
 
 def resident(clusters: Sequence[int]) -> str:
-    """A program file of as many 2 MB of code, of each of which so many clusters are touched: its first ones."""
+    """A program file of as many 2 MB of code, of each of which the first clusters, this number, are touched."""
     lines = [f"mmap {CODE:#x} {len(clusters) * 2}M rx file:/bin/prog+0"]
     for at, count in enumerate(clusters):
         lines += [f"f {CODE + at * SUPERPAGE + cluster * CLUSTER:#x}" for cluster in range(count)]
@@ -31,8 +31,8 @@ def resident(clusters: Sequence[int]) -> str:
 def working(
     clusters: Sequence[int], calls: int, data_pages: int, hot: int = 24, instructions: int = 100, loads: int = 2
 ) -> str:
-    """The same program at work: in turn a fetch of one of its hot pages (so many in each 2 MB, in the clusters that it
-    touches), of so many instructions, and loads of its pages of data."""
+    """The same program at work: in turn a fetch of one of its hot pages (a number in each 2 MB, in the clusters that it
+    touches), of a number of instructions, and loads of its pages of data."""
     random = Random(7)
     lines = [resident(clusters).rstrip("\n"), f"mmap {DATA:#x} {data_pages * 12}K rw anon"]
     lines += [f"w {DATA + page * DATA_STEP:#x}" for page in range(data_pages)]

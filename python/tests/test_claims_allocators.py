@@ -33,7 +33,7 @@ int main(void) {
 
 
 def recorded(cli: Cli, *options: str, rounds: int) -> None:
-    """Records so many ROUNDS with these options as a.mmt."""
+    """Records this number of ROUNDS, with these options as a.mmt."""
     (cli.cwd / "program.c").write_text(ROUNDS)
     subprocess.run(["cc", "-O1", f"-DROUNDS={rounds}", "-o", "program", "program.c"], cwd=cli.cwd, check=True)
     ran = cli("record", "-o", "a.mmt", *options, "--", "./program")

@@ -20,7 +20,7 @@ THP = 'name = "thp"\nkind = "linux-thp"\n'
 
 
 def few(entries: int, levels: int = 4, more: str = "") -> str:
-    """A table that merges for so many entries."""
+    """A table that merges for this number of entries."""
     limits = f'merge = "{entries}/512"\nunmerge = "1/512"\n'
     return f'{RADIX}[table]\nkind = "compendia"\nlevels = {levels}\n[table.compendia]\n{limits}{more}'
 

@@ -13,7 +13,7 @@ ZEN = [("zen3-5900x", 4), ("zenplus-2700x", 8)]
 
 
 def coalescing(group: int) -> str:
-    """Tables of a machine whose data TLB coalesces groups of so many pages."""
+    """Tables of a machine whose data TLB coalesces groups of this number of pages."""
     each = 'level = 1\nways = "full"\nsizes = ["4K"]\n'
     code = f'[[tlb]]\nname = "ITLB"\nside = "instruction"\nentries = 4\n{each}\n'
     return code + f'[[tlb]]\nname = "DTLB"\nside = "data"\nentries = 64\ndesign = "zen"\ngroup = {group}\n{each}'

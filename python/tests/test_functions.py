@@ -70,7 +70,7 @@ def test_an_installed_debug_file_names_them(library: Path, monkeypatch: pytest.M
     debug.parent.mkdir(parents=True)
     subprocess.run(["objcopy", "--only-keep-debug", library, debug], check=True)
     monkeypatch.setattr(symbols, "DEBUG_ROOTS", (str(library.parent / "debug"),))
-    assert symbols.function_at(str(stripped), offsets["hidden"] + 1) == "hidden"
+    assert symbols.named(str(stripped), offsets["hidden"] + 1) == symbols.Named("hidden", known=True)
     rebuilt = library.with_name("rebuilt.so")
     shutil.copy(stripped, rebuilt)
     data = bytearray(rebuilt.read_bytes())
@@ -80,7 +80,7 @@ def test_an_installed_debug_file_names_them(library: Path, monkeypatch: pytest.M
     wrong = debug.parent.parent / f"{data[at]:02x}" / debug.name
     wrong.parent.mkdir(exist_ok=True)
     shutil.copy(debug, wrong)
-    assert symbols.function_at(str(rebuilt), offsets["hidden"] + 1) is None
+    assert not symbols.named(str(rebuilt), offsets["hidden"] + 1).known
 
 
 def test_files_without_functions_say_why(tmp_path: Path, library: Path) -> None:

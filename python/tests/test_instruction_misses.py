@@ -122,13 +122,13 @@ def test_functions_origins_and_kinds_of_jumps(bench: Bench, program: tuple[Path,
     assert {(name, misses.misses) for (name, _, _), misses in found.functions} == {
         ("one", 2),
         ("two", 2),
-        ("anon (no file)", 1),
-        ("other.so (no symbol)", 1),
+        ("anon (no names kept)", 1),
+        ("other.so+0x0 (page)", 1),
     }
     edges = {(edge.caller, edge.callee): edge.kind for edge, _ in found.edges}
     assert edges["one", "two"] == CALL
     assert edges["two", "one"] == "return or jump"
-    assert edges["other.so (no symbol)", "two"] == "return or jump"
+    assert edges["other.so+0x0 (page)", "two"] == "return or jump"
     assert found.total == 6
     kinds = by_kind(found.edges)
     assert (kinds[CALL], kinds[WITHIN], kinds[UNKNOWN], sum(kinds.values())) == (1, 0, 1, 6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmulab import units
-from mmulab.study.symbols import demangle, function_at
+from mmulab.study.symbols import Named, demangle, named
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_a_function_is_found_by_file_offset(tmp_path: Path) -> None:
         at = ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value
         assert at is not None
         start, offset = next((s, o) for s, e, o in base if s <= at < e)
-        assert function_at(str(library), at - start + offset) == name
-        assert function_at(str(library), at - start + offset + 3) == name
-    assert function_at(str(library), 0) is None
-    assert function_at(str(source), 0) is None
-    assert function_at(str(tmp_path / "absent"), 0) is None
+        assert named(str(library), at - start + offset) == Named(name, known=True, is_start=True)
+        assert named(str(library), at - start + offset + 3) == Named(name, known=True)
+    assert not named(str(library), 0).known
+    assert not named(str(source), 0).known
+    assert not named(str(tmp_path / "absent"), 0).known
 
 
 def _base(path: str) -> list[tuple[int, int, int]]:

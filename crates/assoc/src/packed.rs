@@ -94,7 +94,7 @@ impl<const FOURS: usize> Keys for Packed<FOURS> {
     #[inline(always)]
     fn turn(&mut self, set: usize, count: u64) -> Option<u64> {
         let word = self.order[set];
-        // The last so many nibbles go to the front.
+        // The last `count` nibbles go to the front.
         let last = 4 * (count % u64::from(self.ways)) as u32;
         if last != 0 {
             let all = 4 * self.ways;

@@ -37,7 +37,7 @@ pub enum Fragment {
     /// Nothing.
     #[default]
     None,
-    /// All of it, but for `free`: small chunks at the start of 2 MiB blocks, and so many whole blocks that the free
+    /// All of it, but for `free`: small chunks at the start of 2 MiB blocks, and whole blocks until the free
     /// memory which blocks of `order` cannot use is `target` of it (the tool of paper 3, section VI; the index is
     /// Gorman and Whitcroft's).
     Fmfi {

@@ -24,7 +24,7 @@ const WATERMARK: &str = "/proc/sys/vm/min_free_kbytes";
 /// Memory of each zone that others must leave to it.
 const RESERVES: &str = "/proc/sys/vm/lowmem_reserve_ratio";
 const NO_RESERVES: &str = "0 0 0 0 0";
-/// How much a CPU keeps of what is given back, as one part in so many of a zone: next to nothing, so that free pages
+/// How much a CPU keeps of what is given back, as one part in N of a zone: next to nothing, so that free pages
 /// meet.
 const KEPT: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const NONE_KEPT: &str = "1000000";
@@ -80,7 +80,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Room for so many pages, all of it written to: memory that is zero would not be there yet.
+    /// Room for a number of pages, all of it written to: memory that is zero would not be there yet.
     fn of(pages: usize) -> Self {
         Self { frames: vec![u64::MAX; pages], by_frame: vec![u32::MAX; pages], is_held: vec![true; pages] }
     }

@@ -19,7 +19,7 @@ pub struct Given {
 }
 
 impl Asids {
-    /// Tags of so many bits; without any, all address spaces share one, and each switch must flush.
+    /// Tags of this number of bits; without any, all address spaces share one, and each switch must flush.
     pub fn new(bits: u8) -> Self {
         let tags = 1usize << bits.clamp(1, 16);
         Self { owners: vec![None; tags], next: 1 }

@@ -205,7 +205,7 @@ fn whose_memory_is_wrong_or_used_up_is_told() {
     }
 }
 
-/// A store to every page of so many bytes.
+/// A store to every page of this size.
 fn stores(bytes: u64) -> Batch {
     let mut batch = Batch::default();
     batch.push_event(Event::Mmap {

@@ -75,7 +75,7 @@ fn counts(name: &str, overrides: &[String], seed: u64, check: Check) -> Value {
 
 const ARRAYS: [&str; 7] = ["ITLB-4K", "ITLB-2M", "DTLB-4K", "DTLB-2M", "DTLB-1G", "STLB", "STLB-1G"];
 
-/// Skylake with so many cores and threads, whose arrays are all per thread or none is.
+/// Skylake with this number of cores and threads, whose arrays are all per thread or none is.
 fn skylake(cores: u16, threads: u16, per_thread: bool) -> Vec<String> {
     let mut overrides = vec![format!("core.count={cores}"), format!("core.threads={threads}")];
     overrides.extend(ARRAYS.map(|array| format!("tlb.{array}.per_thread={per_thread}")));

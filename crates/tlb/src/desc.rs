@@ -130,7 +130,7 @@ pub struct HoldDesc {
     /// Cycles that a fetch waits which hits the second level and must replace an entry that is held.
     #[schemars(range(min = 1, max = 10_000))]
     pub cycles: u32,
-    /// Instructions that are in flight at once. The entry of a page is held until so many began after the last one of
+    /// Instructions that are in flight at once. The entry of a page is held until as many began after the last one of
     /// the page.
     #[schemars(range(min = 1, max = 65536))]
     pub instructions: u32,

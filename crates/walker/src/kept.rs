@@ -38,7 +38,7 @@ impl Name {
 /// How many kinds there can be.
 pub const MAX_KINDS: usize = 1 << KIND_BITS;
 
-/// Values by name, with room for so many.
+/// Values by name, with room for a fixed number.
 pub struct Kept<V> {
     keys: Store,
     sets: u64,

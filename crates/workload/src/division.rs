@@ -2,7 +2,7 @@
 
 use crate::kernel::Sharing;
 
-/// How the rounds of an algorithm are divided: so many threads, which do `quantum` rounds when it is their turn.
+/// How the rounds of an algorithm are divided: a number of threads, which do `quantum` rounds when it is their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
     /// How threads share the rounds.

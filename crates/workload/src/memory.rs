@@ -230,7 +230,7 @@ pub trait Setup {
 
 /// What an algorithm runs on: real memory, or a generator that only tells of the references.
 pub trait Memory {
-    /// The block of code `site` (0..=63) runs: so many instructions, up to its next jump.
+    /// The block of code `site` (0..=63) runs: its instructions up to its next jump.
     fn block(&mut self, site: u64, instructions: u32);
 
     /// Loads element `index`. `value` says what it is where memory has no contents: a function of seed and index, or

@@ -31,7 +31,7 @@ QUANTILES = (0.25, 0.5, 0.75)
     "--memhog",
     type=Numbers(100),
     default=(),
-    help="Beside a program that holds so many percent of memory, each in turn.",
+    help="Beside a program that holds this percentage of memory, each in turn.",
 )
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, with every length of runs.")

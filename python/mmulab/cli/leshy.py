@@ -25,7 +25,8 @@ from mmulab.engine import Job, Json
 from mmulab.leshy.optimum import optimum
 from mmulab.leshy.plot import heat_map
 from mmulab.leshy.profile import MACHINE, POLICY, Profile, Selection, ask, is_profile, profiled, sampling, select
-from mmulab.study.places import address, size_bytes
+from mmulab.result import address
+from mmulab.study.places import size_bytes
 from mmulab.tables import plain
 from mmulab.units import show_bytes
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from mmulab import engine, svg
 from mmulab.engine import Json
-from mmulab.study.places import address, size_bytes
+from mmulab.result import address
+from mmulab.study.places import size_bytes
 
 _BIN = 2 << 20
 # Where the distance between two bins with samples is drawn as a line.

@@ -83,7 +83,7 @@ def _chosen(curves: Sequence[Json], kind: Kind) -> list[Json]:
 
 
 def _load(machine: Path, kind: Kind, nodes: int) -> float:
-    """Cycles of a load of a chase over so many nodes, after rounds that fill caches and TLBs."""
+    """Cycles of a load of a chase over `nodes` nodes, after rounds that fill caches and TLBs."""
     warm = min(nodes * LEAST_ROUNDS, MOST)
     counted = min(max(nodes * LEAST_ROUNDS, 2000), MOST)
     return load(bounded(engine.Job(str(machine), kind.policy)), nodes, kind.node, (warm, counted))

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from mmulab.result import Result
-from mmulab.study.places import address
-from mmulab.study.symbols import function_at, start_of
+from mmulab.result import Result, address
+from mmulab.study.naming import CodeNames, is_dump
 
 # What a jump is, by where it goes.
 CALL, WITHIN, BACK, UNKNOWN = "call", "within", "return or jump", "not known"
@@ -15,7 +13,7 @@ CALL, WITHIN, BACK, UNKNOWN = "call", "within", "return or jump", "not known"
 
 @dataclass(frozen=True)
 class Site:
-    """A place of code: its function, or its file where symbols do not say; and whether the function begins there."""
+    """A place of code: its function, or where in its file; and whether the function begins there."""
 
     name: str
     file: str
@@ -52,9 +50,9 @@ class Edge:
 class Instructions:
     """The instruction misses of a result, in three tables; each adds up to all misses of the first level."""
 
-    def __init__(self, result: Result) -> None:
-        """Sums up the result's edges."""
-        self._regions = {int(r["id"]): r for r in result.regions if not r.get("vm")}
+    def __init__(self, result: Result, recording: str = "") -> None:
+        """Sums up the result's edges. `recording`: as for [`CodeNames`]."""
+        self._code = CodeNames(result, recording)
         # What runs before the first exec of a trace.
         self._first = str(result.trace.get("program") or "")
         found = result.edges
@@ -62,7 +60,7 @@ class Instructions:
         functions: dict[tuple[str, str, str], Misses] = {}
         edges: dict[Edge, Misses] = {}
         for place in found["places"]:
-            to = self._site(place["region"], place["addr"])
+            to = self._site(place["region"], place["pid"], place["addr"])
             origins.setdefault(to.origin, Misses()).add(place)
             functions.setdefault((to.name, to.file, to.origin), Misses()).add(place)
             edges.setdefault(self._edge(place, to), Misses()).add(place)
@@ -74,23 +72,25 @@ class Instructions:
         self.edges = _sorted(edges)
         self.total = sum(misses.misses for _, misses in self.origins) + rest.misses
 
-    def _site(self, number: Any, at: Any) -> Site:
-        region = self._regions.get(int(number), {})
+    def _site(self, number: Any, pid: Any, at: Any) -> Site:
+        region = self._code.region(number)
         path = str(region.get("file") or "")
-        where = Path(path).name if path else str(region.get("name", "unmapped"))
-        if not path:
-            # The kernel's own pages have names in brackets; other memory that holds code was written as it ran.
-            origin = "the kernel's pages" if region.get("kind") == "special" else "JIT, or code without a file"
-            return Site(f"{where} (no file)", where, origin if region else "unmapped")
-        offset = address(at) - address(region["start"]) + int(region["offset"])
-        origin = "the program" if path == (region.get("program") or self._first) else "libraries"
-        name = function_at(path, offset)
-        return Site(name or f"{where} (no symbol)", path, origin, start_of(path, offset) == offset)
+        what = self._code.at(region, int(pid), address(at))
+        file = path or str(region.get("name", "unmapped"))
+        return Site(what.name, file, self._origin(region, path), what.is_start)
+
+    def _origin(self, region: dict[str, Any], path: str) -> str:
+        if path and not is_dump(path):
+            return "the program" if path == (region.get("program") or self._first) else "libraries"
+        if not region:
+            return "unmapped"
+        # The kernel's own pages have names in brackets; other memory that holds code was written as it ran.
+        return "the kernel's pages" if region.get("kind") == "special" else "JIT, or code without a file"
 
     def _edge(self, place: dict[str, Any], to: Site) -> Edge:
         if place["from"] is None:
             return Edge("", "", to.name, to.file, UNKNOWN)
-        come = self._site(place["from_region"], place["from"])
+        come = self._site(place["from_region"], place["pid"], place["from"])
         other = CALL if to.is_start else BACK
         kind = WITHIN if (come.name, come.file) == (to.name, to.file) else other
         return Edge(come.name, come.file, to.name, to.file, kind)

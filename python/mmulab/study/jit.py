@@ -49,10 +49,15 @@ class Names:
         self._spans[low:high] = new
         self._starts[low:high] = [span[0] for span in new]
 
+    def span(self, address: int) -> Span | None:
+        """The piece of code that an address lies in; None if nothing was said of it."""
+        i = bisect_right(self._starts, address) - 1
+        return self._spans[i] if i >= 0 and address < self._spans[i][1] else None
+
     def at(self, address: int) -> str | None:
         """The name of what lies at an address; None if nothing was said of it."""
-        i = bisect_right(self._starts, address) - 1
-        return self._spans[i][2] if i >= 0 and address < self._spans[i][1] else None
+        found = self.span(address)
+        return found[2] if found else None
 
     def __len__(self) -> int:
         """Pieces of code."""

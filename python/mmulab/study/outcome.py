@@ -145,7 +145,7 @@ class Outcome:
     @cached_property
     def instructions(self) -> dict[str, Instructions]:
         """Where instruction misses come from, by machine, under the baseline."""
-        return {machine: Instructions(self.base(machine)) for machine in self.machines}
+        return {machine: Instructions(self.base(machine), self.recording) for machine in self.machines}
 
     @cached_property
     def strip(self) -> Strip | None:

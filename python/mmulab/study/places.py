@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmulab.result import Result, covered, stall
-from mmulab.study.jit import Names, names
+from mmulab.result import Result, address, covered, stall
+from mmulab.study.naming import CodeNames, is_dump
 from mmulab.study.owners import Owners
-from mmulab.study.symbols import Named, lacks, named
+from mmulab.study.symbols import lacks
 
 # Below this share of all user time a region's gain is within what the assumptions move.
 WORTH = 0.0005
@@ -147,11 +147,6 @@ def _covered(parts: list[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def address(value: Any) -> int:
-    """An address as the engine writes it: a number, or hexadecimal text."""
-    return value if isinstance(value, int) else int(str(value), 16)
-
-
 @dataclass
 class Function:
     """A function; or, where no symbol names it, its file and where in it the function begins."""
@@ -175,27 +170,12 @@ def functions(result: Result, recording: str = "") -> list[Function]:
 
     `recording`: the trace, beside which names of code are that the program made while it ran.
     """
-    made: dict[int, Names | None] = {}
-
-    def name_at(place: dict[str, Any], region: dict[str, Any]) -> Named:
-        path, at = str(region.get("file") or ""), address(place["addr"])
-        if path and not _is_dump(path):
-            return named(path, at - address(region["start"]) + int(region["offset"]))
-        pid = int(place["pid"])
-        if pid not in made:
-            made[pid] = names(recording, pid) if recording else None
-        told = made[pid]
-        if told is not None and (name := told.at(at)) is not None:
-            return Named(name, known=True)
-        where = Path(path).name or str(region.get("name", "unmapped"))
-        return Named(f"{where} (no names kept)" if region.get("kind") == "anon" else where, known=False)
-
-    by_id = {int(r["id"]): r for r in result.regions if not r.get("vm")}
+    code = CodeNames(result, recording)
     found: dict[tuple[str, str], Function] = {}
     for block in result.code["places"]:
-        region = by_id.get(int(block["region"]), {})
+        region = code.region(block["region"])
         path = str(region.get("file") or "")
-        what = name_at(block, region)
+        what = code.at(region, int(block["pid"]), address(block["addr"]))
         key = (path, what.name)
         if key not in found:
             found[key] = Function(what.name, path or str(region.get("name", "unmapped")), what.known)
@@ -210,13 +190,8 @@ def without_functions(result: Result) -> list[tuple[str, str]]:
     """The files among the code whose functions are not known, and why."""
     shown = {int(place["region"]) for place in result.code["places"]}
     files = {str(r["file"]) for r in result.regions if int(r["id"]) in shown and not r.get("vm") and r.get("file")}
-    whys = ((path, lacks(path)) for path in sorted(files) if not _is_dump(path))
+    whys = ((path, lacks(path)) for path in sorted(files) if not is_dump(path))
     return [(path, why) for path, why in whys if why is not None]
-
-
-def _is_dump(path: str) -> bool:
-    """Whether a mapped file is a jitdump, which programs map to show that they write one."""
-    return Path(path).name.startswith("jit-") and path.endswith(".dump")
 
 
 def _misses(place: dict[str, Any]) -> int:

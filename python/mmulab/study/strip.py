@@ -5,8 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from mmulab.result import Result
-from mmulab.study.places import address
+from mmulab.result import Result, address
 from mmulab.units import show_bytes, show_count
 
 # Bytes and pages of a row as the engine gives it.

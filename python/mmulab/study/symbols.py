@@ -19,10 +19,11 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Named:
-    """What reports call a place in code, and whether a symbol says so."""
+    """What reports call a place in code, whether a symbol says so, and whether its function begins there."""
 
     name: str
     known: bool
+    is_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,6 @@ def lacks(path: str) -> str | None:
     return _functions(path).lacks
 
 
-def function_at(path: str, offset: int) -> str | None:
-    """The function of `path` that holds the byte at `offset` of the file, by its symbol; None if no symbol says."""
-    found = named(path, offset)
-    return found.name if found.known else None
-
-
 def named(path: str, offset: int) -> Named:
     """What to call the byte at `offset` of a file: its function, or the file and where in it the function begins.
 
@@ -68,19 +63,10 @@ def named(path: str, offset: int) -> Named:
     at = bisect_right(functions.starts, offset) - 1
     if at < 0 or offset >= functions.ends[at]:
         return Named(f"{file}+{offset - offset % _PAGE:#x} (page)", known=False)
-    name = functions.names[at]
+    start, name = functions.starts[at], functions.names[at]
     if name is None:
-        return Named(f"{file}+{functions.starts[at]:#x}", known=False)
-    return Named(demangle(name), known=True)
-
-
-def start_of(path: str, offset: int) -> int | None:
-    """Where the function of `path` begins that holds the byte at `offset` of the file; None if symbols do not tell."""
-    functions = _functions(path)
-    if functions is None or not functions.starts:
-        return None
-    at = bisect_right(functions.starts, offset) - 1
-    return functions.starts[at] if at >= 0 and offset < functions.ends[at] else None
+        return Named(f"{file}+{start:#x}", known=False, is_start=offset == start)
+    return Named(demangle(name), known=True, is_start=offset == start)
 
 
 @lru_cache(maxsize=1)

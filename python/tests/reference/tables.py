@@ -83,7 +83,7 @@ class Tree(Searched):
     """The page table of an address space."""
 
     def __init__(self, levels: int) -> None:
-        """Empty, with so many levels."""
+        """Empty, with this number of levels."""
         self.levels = levels
         self.root = Table()
 

@@ -52,7 +52,7 @@ class Vma:
         return va // PAGE + self.kind.shift
 
     def fits(self, va: int, bytes_: int) -> bool:
-        """Whether the aligned page of so many bytes around `va` lies inside."""
+        """Whether the aligned page of this size around `va` lies inside."""
         first = va - va % bytes_
         return self.start <= first and first + bytes_ <= self.end
 

@@ -46,7 +46,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// For a memory of so many frames.
+    /// For a memory of this number of frames.
     pub fn new(frames: u64) -> Self {
         let mut chunks = Vec::new();
         chunks.resize_with((frames as usize).div_ceil(CHUNK), || None);

@@ -35,7 +35,7 @@ const COALESCING: &str = "zen3-5900x";
 const SPLIT: &str = "haswell-mix-baseline";
 const MIX: &str = "haswell-mix";
 
-/// Shader cores, and so many of them.
+/// Shader cores, and their number.
 const GPU: &str = "gpu-mix-baseline";
 const SHADERS: u16 = 128;
 

@@ -72,7 +72,7 @@ pub struct CompendiaDesc {
     /// A table is merged with its children once so much of its 512 entries point to tables that gain by it. Default
     /// `"1/8"`: 64 entries (paper 5, section 4.1). `"1/512"` merges always.
     pub merge: Share,
-    /// It is unmerged once fewer than so many do. Default `"1/16"`: below 32 entries. `"0/1"` never unmerges.
+    /// It is unmerged once fewer than this share do. Default `"1/16"`: below 32 entries. `"0/1"` never unmerges.
     pub unmerge: Share,
     /// Whether `merge` must be exceeded, not only reached: the paper says "when an eighth are non-zero" in section 4.1
     /// and "over 12.5%" in section 6.3. Default false.
@@ -151,7 +151,7 @@ impl CompendiaDesc {
         self.merge_levels.contains(&level) && self.is_dense(entries)
     }
 
-    /// Whether so many entries are what merging takes.
+    /// Whether this number of entries is enough to merge.
     pub(super) fn is_dense(&self, entries: u16) -> bool {
         let compared = self.merge.compared_to(entries);
         if self.strict { compared.is_gt() } else { compared.is_ge() }

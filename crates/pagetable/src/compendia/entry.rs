@@ -130,7 +130,7 @@ fn leaf_of(bits: u64, level: u8) -> Option<Leaf> {
     if level > 1 && bits & x86::PS == 0 { None } else { x86::decode_leaf(bits | x86::PS, level + passed(bits)) }
 }
 
-/// A leaf's bits among the entries of `level`, so many levels down.
+/// A leaf's bits among the entries of `level`, that number of levels down.
 pub fn overlapping_leaf(bits: u64, level: u8, down: u8) -> u64 {
     O | if down == 2 { T } else { 0 } | if level == 1 { bits & !x86::PS } else { bits }
 }

@@ -112,7 +112,7 @@ pub fn segment(id: u64) -> String {
     format!("/SYSV#{id}")
 }
 
-/// What a call that succeeded did; `segments` of shared memory have so many bytes.
+/// What a call that succeeded did; `segments` gives the bytes of shared memory.
 fn event(process: &mut Process, segments: &BTreeMap<u64, u64>, inside: &Inside, result: u64) -> Option<Event> {
     let [a, b, c, d, e, f] = inside.args;
     let prot = |bits: u64| Prot::from_bits((bits & 7) as u8);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Fit {
     /// The lowest of the smallest that are large enough.
     Best,
-    /// The lowest of those in a size class whose smallest is large enough, up to so many times the size.
+    /// The lowest of those in a size class whose smallest is large enough, up to this multiple of the size.
     First {
         /// The largest size class at most as large as a run.
         floor: fn(u64) -> u64,

@@ -18,7 +18,7 @@ use mmulab_trace::Ref;
 /// Lanes of a warp.
 pub const LANES: u64 = 32;
 
-/// One kernel launch: so many blocks of so many threads.
+/// One kernel launch: a number of blocks, each of a number of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Launch {
     pub blocks: u64,
@@ -79,7 +79,7 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// Each load or store is the last of so many instructions.
+    /// Each load or store is the last of this number of instructions.
     pub fn new(refs: &'a mut Vec<Ref>, instructions: u32) -> Self {
         Self { refs, instructions, write: false }
     }

@@ -1,4 +1,4 @@
-//! Programs of GPUs: grids of warps, told for a machine with so many shader cores.
+//! Programs of GPUs: grids of warps, told for a machine's number of shader cores.
 
 mod describe;
 mod grid;

@@ -26,7 +26,7 @@ pub struct Drawn<D> {
 }
 
 impl<D> Drawn<D> {
-    /// `references` of an array of so many elements.
+    /// `references` of an array, by its number of elements.
     pub fn new(elements: u64, draw: D, references: u64) -> Self {
         let mut layout = Layout::default();
         let elements = layout.array(elements);

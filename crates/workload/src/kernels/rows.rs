@@ -9,7 +9,7 @@ use crate::{
 const MOVE_BYTES: u64 = 32;
 const WORD_BYTES: u64 = 8;
 
-/// Rows of so many bytes, whose contents decide nothing.
+/// Rows of a number of bytes, whose contents decide nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     words: Array<u64>,

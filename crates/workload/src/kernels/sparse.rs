@@ -56,7 +56,7 @@ pub struct Sparse {
 
 /// Words of a page.
 const PAGE_WORDS: u64 = BASE_BYTES / 8;
-/// Draws before a page is taken as it comes: so many that with a hundredth of the pages touched it happens once in
+/// Draws before a page is taken as it comes: enough that with a hundredth of the pages touched it happens once in
 /// 10^17.
 const MOST_DRAWS: u32 = 4096;
 

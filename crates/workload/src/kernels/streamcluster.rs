@@ -97,7 +97,7 @@ const COST: u64 = 24;
 const RANGE: u64 = 16;
 
 impl StreamCluster {
-    /// `passes` over `points` of so many `dimensions`.
+    /// `passes` over `points`, each of `dimensions` numbers.
     pub fn new(points: u64, dimensions: u64, passes: u64, seed: u64) -> Self {
         let mut layout = Layout::default();
         let records = layout.records(points, POINT_BYTES);

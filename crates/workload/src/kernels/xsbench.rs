@@ -142,7 +142,7 @@ fn materials(nuclides: u64) -> Vec<Vec<i32>> {
 const FIELDS: usize = 6;
 
 impl XsBench {
-    /// Of so many `nuclides` with so many `gridpoints`.
+    /// Of `nuclides` nuclides with `gridpoints` grid points each.
     pub fn new(nuclides: u64, gridpoints: u64, particles: u64, lookups: u64, seed: u64) -> Self {
         let materials = materials(nuclides);
         let most = materials.iter().map(Vec::len).max().unwrap_or(0) as u64;

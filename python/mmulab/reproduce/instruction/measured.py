@@ -75,7 +75,7 @@ class Measured:
         return [row for row in self.of.code if row["mapped_pages"] == WHOLE]
 
     def at_least(self, clusters: int) -> int:
-        """Of these, those of which so many clusters or more are in memory: a point of Figure 1."""
+        """Of these, those with this number of clusters or more in memory: a point of Figure 1."""
         return sum(row["clusters"] >= clusters for row in self.code)
 
     @property

@@ -45,7 +45,7 @@ SMALL = Setting("4 KB code", "freebsd-code-4k")
 
 
 def promoting(clusters: int, policy: str = "freebsd-code-1", name: str = "") -> Setting:
-    """The kernel that promotes code from so many clusters of 64 KB on."""
+    """The kernel that promotes code from this number of clusters of 64 KB on."""
     threshold = f"policy.freebsd.code.threshold={clusters}"
     return Setting(name or f"threshold {clusters}", policy, (threshold,), with_grown_code=True)
 

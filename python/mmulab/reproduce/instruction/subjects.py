@@ -94,7 +94,7 @@ def measure(
 
 
 def cores(plan: Shared, count: int) -> Shared:
-    """The same plan on a machine of so many cores."""
+    """The same plan on a machine with this number of cores."""
     return replace(plan, sets=(f"core.count={count}", *plan.sets))
 
 

@@ -199,7 +199,7 @@ def run(plan: Plan, on_progress: engine.ProgressCallback | None = None) -> list[
 
 
 def with_sets(fitted: list[dict[str, Any]], sets: int, mirrors: str) -> list[dict[str, Any]]:
-    """The arrays, of which the second level has so many sets: with as many entries as it has, or one way."""
+    """The arrays, with this number of sets in the second level: with as many entries as it has, or one way."""
 
     def again(array: dict[str, Any]) -> dict[str, Any]:
         ways = max(1, array["entries"] // sets)

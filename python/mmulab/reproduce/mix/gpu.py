@@ -27,7 +27,7 @@ NO_TIME = ("cache_rules.memory_cycles=0", "cache.L2.cycles=0", "walker.cache.PWC
 # The paper's machine has 80 GB, and programs of 24 GB; a tenth of both.
 MEMORY = "memory.size=8G"
 MEMHOG = (0, 20, 60)
-# MIX once more, with as many entries in so many ways: what it costs, the area says.
+# MIX once more, with as many entries in this number of ways. The area says what it costs.
 WAYS = (10, 20, 40)
 INSTRUCTIONS, QUICK_INSTRUCTIONS = 2_000_000, 400_000
 # Called when a program is done: how many are, of how many, and its name.

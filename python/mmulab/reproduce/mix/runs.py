@@ -31,7 +31,7 @@ def in_superpages(row: R) -> float:
 
 
 def in_runs_of(row: contiguity.Row, least: int) -> float:
-    """Of the pages, those in runs of so many or more."""
+    """Of the pages, those in runs of this length or more."""
     return sum(length * count for length, count in row.lengths.items() if length >= least) / row.pages
 
 

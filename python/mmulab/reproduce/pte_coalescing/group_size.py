@@ -16,7 +16,7 @@ NAMES = {0: "none", SMALL: f"{4 * SMALL} KB", LARGE: f"{4 * LARGE} KB"}
 # Every page of these is touched, as paper 1 says of anonymous memory; base pages exceed the reach of the L2 in both.
 DENSE = ("gen:gups?footprint=16M&updates=2M", "gen:zipf?footprint=64M&references=4M")
 SHARES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.975, 1.0)
-# The sweep's region is so many times the reach of the L2 in base pages that its hits are few, as the closed form wants.
+# The sweep's region over the reach of the L2 in base pages: so large that hits are few, as the closed form wants.
 FOOTPRINT_MB = 64
 REFERENCES = 2_000_000
 

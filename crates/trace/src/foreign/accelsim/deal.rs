@@ -4,7 +4,7 @@ use super::kernel::{Block, Kernel};
 use crate::{Batch, Event, Ref, TraceError};
 use mmulab_addr::{Pid, Tid, VirtAddr};
 
-/// Where the first kernel's code lies; each further function lies so many bytes above, for program counters are of 32
+/// Where the first kernel's code lies; each further function lies one step above, for program counters are of 32
 /// bits.
 const CODE: u64 = 1 << 32;
 

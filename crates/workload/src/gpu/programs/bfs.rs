@@ -13,7 +13,7 @@ pub struct GpuBfsDesc {
     /// Nodes. Default 1000000, Rodinia's largest.
     #[schemars(range(min = BLOCK, max = 1u64 << 34))]
     nodes: u64,
-    /// Most edges of a node; it has 1 to so many. Default 11, which gives the 6 on average of Rodinia's graphs.
+    /// Most edges of a node; it has 1 to this many. Default 11, which gives the 6 on average of Rodinia's graphs.
     #[schemars(range(min = 1, max = 1 << 16))]
     edges: u64,
     /// Seed of the graph. Default 1.

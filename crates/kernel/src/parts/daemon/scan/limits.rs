@@ -46,7 +46,7 @@ impl Limits {
         self.takes_text && is_text(vma) && self.enabled.allows(vma.advice)
     }
 
-    /// Whether so many of 512 pages in the page cache are enough.
+    /// Whether this number of pages in the page cache, of 512, is enough.
     pub fn is_enough(&self, cached: u64) -> bool {
         cached + u64::from(self.max_ptes_none) >= PageOrder::P2M.base_pages()
     }
