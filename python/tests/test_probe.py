@@ -455,7 +455,9 @@ def test_small_pages_are_small_and_every_point_has_all_repeats(live: Json) -> No
         ("GenuineIntel", 6, 0x2A, "sandybridge"),
         ("GenuineIntel", 6, 0x3C, "haswell-mix-baseline"),
         ("GenuineIntel", 6, 0x5E, "skylake-e3-1240v5"),
-        ("GenuineIntel", 6, 0x8F, "skylake-e3-1240v5"),
+        ("GenuineIntel", 6, 0x8F, "sapphirerapids-xeon8480"),
+        ("GenuineIntel", 6, 0xAD, "graniterapids-xeon6985"),
+        ("GenuineIntel", 6, 0x6A, "skylake-e3-1240v5"),
         ("CentaurHauls", 7, 1, "skylake-e3-1240v5"),
     ],
 )
@@ -464,6 +466,18 @@ def test_the_nearest_machine_is_of_the_vendor_and_family(vendor: str, family: in
     assert found == name
     assert how_near
     assert name in {machine["name"] for machine in engine.machines()}
+
+
+@pytest.mark.parametrize(
+    ("extensions", "name"),
+    [(["amx_tile"], "sapphirerapids-xeon8480"), (["amx_tile", "amx_fp16"], "graniterapids-xeon6985")],
+)
+def test_a_hidden_model_is_told_by_its_instructions(extensions: list[str], name: str) -> None:
+    """A hypervisor that says Rocket Lake's model, 0xA7, of a processor with AMX."""
+    hidden = {"isa": "x86-64", "vendor": "GenuineIntel", "family": 6, "model": 0xA7, "extensions": extensions}
+    found, how_near = nearest({**hidden, "name": ""})
+    assert found == name
+    assert how_near.startswith("by its AMX")
 
 
 def test_an_arm_processor_inherits_from_the_armv8_machine() -> None:

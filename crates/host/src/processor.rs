@@ -17,6 +17,9 @@ pub struct Processor {
     pub model: u32,
     /// Stepping (CPUID), or the revision of MIDR.
     pub stepping: u32,
+    /// Extensions that tell generations apart where a hypervisor hides the model, as Linux names them: `amx_tile`,
+    /// `amx_fp16`.
+    pub extensions: Vec<String>,
     /// CPUs of this system.
     pub cpus: u32,
     /// Bytes of memory of this system.
@@ -47,10 +50,11 @@ fn system() -> (u32, u64) {
 fn identity() -> Processor {
     // The intrinsic is unsafe in Rust 1.88, and needs nothing but the instruction.
     #[allow(unused_unsafe)]
-    fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
+    fn cpuid_of(leaf: u32, part: u32) -> std::arch::x86_64::CpuidResult {
         // SAFETY: every x86-64 processor has CPUID.
-        unsafe { std::arch::x86_64::__cpuid(leaf) }
+        unsafe { std::arch::x86_64::__cpuid_count(leaf, part) }
     }
+    let cpuid = |leaf| cpuid_of(leaf, 0);
     let text = |registers: &[u32]| {
         let bytes: Vec<u8> = registers.iter().flat_map(|r| r.to_le_bytes()).take_while(|&b| b != 0).collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
@@ -65,6 +69,14 @@ fn identity() -> Processor {
         }
         _ => String::new(),
     };
+    // CPUID leaf 7: edx bit 24 of its first part, eax bit 21 of its second (Intel SDM volume 2A, CPUID).
+    let mut extensions = Vec::new();
+    if zero.eax >= 7 && cpuid(7).edx >> 24 & 1 == 1 {
+        extensions.push("amx_tile".to_owned());
+        if cpuid(7).eax >= 1 && cpuid_of(7, 1).eax >> 21 & 1 == 1 {
+            extensions.push("amx_fp16".to_owned());
+        }
+    }
     // CPUID leaf 1, ecx bit 31: reserved to hypervisors; their leaves begin at 0x4000_0000.
     let hypervisor = (one.ecx >> 31 == 1).then(|| {
         let leaf = cpuid(0x4000_0000);
@@ -80,6 +92,7 @@ fn identity() -> Processor {
         family: signature.family,
         model: signature.model,
         stepping: signature.stepping,
+        extensions,
         hypervisor,
         ..Processor::default()
     }

@@ -5,9 +5,12 @@ It supplies what timing cannot find out: ways, replacement, instruction TLBs, en
 
 from typing import Any
 
-# Intel models of family 6 before Skylake (Intel SDM volume 4, table 2-1).
+# Intel models of family 6 (Intel SDM volume 4, table 2-1): before Skylake; Sapphire and Emerald Rapids, Alder and Raptor
+# Lake; Granite Rapids.
 _SANDY_BRIDGE = {0x2A, 0x2D, 0x3A, 0x3E}
 _HASWELL = {0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56}
+_GOLDEN_COVE = {0x8F, 0xCF, 0x97, 0x9A, 0xB7, 0xBA, 0xBF}
+_REDWOOD_COVE = {0xAD, 0xAE}
 # AMD: Zen, Zen+ and Zen 2 are family 17h; Zen 3 and Zen 4 19h; Zen 5 1Ah.
 _ZEN_TO_ZEN2, _ZEN3_AND_ZEN4, _ZEN5 = 0x17, 0x19, 0x1A
 
@@ -36,5 +39,15 @@ def nearest(processor: dict[str, Any]) -> tuple[str, str]:
             return "sandybridge", "same generation"
         if family == 6 and model in _HASWELL:
             return "haswell-mix-baseline", "same generation"
+        if family == 6 and model in _REDWOOD_COVE:
+            return "graniterapids-xeon6985", "same generation"
+        if family == 6 and model in _GOLDEN_COVE:
+            return "sapphirerapids-xeon8480", "same generation"
+        # A hypervisor may hide the model, but not what programs need to know.
+        extensions = processor.get("extensions", ())
+        if "amx_fp16" in extensions:
+            return "graniterapids-xeon6985", "by its AMX-FP16 instructions: the model is none that is known"
+        if "amx_tile" in extensions:
+            return "sapphirerapids-xeon8480", "by its AMX instructions: the model is none that is known"
         return "skylake-e3-1240v5", "same vendor; another generation, unless the processor is a Skylake"
     return "skylake-e3-1240v5", f"another vendor: no machine of {vendor or 'this vendor'} is shipped"

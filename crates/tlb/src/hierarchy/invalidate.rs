@@ -25,13 +25,12 @@ impl Hierarchy {
                         obs.invalidated(index, e)
                     });
                 }
-                Invalidate::Range { asid, range, .. } => {
+                Invalidate::Range { asid, range, .. } if !range.is_empty() => {
                     let VirtRange { start, .. } = range;
                     let pages = (range.bytes() + start.offset_in(PageOrder::P4K)).div_ceil(mmulab_addr::BASE_BYTES);
-                    if pages != 0 {
-                        array.drop_range(asid, start.vpn(), pages, |e| obs.invalidated(index, e));
-                    }
+                    array.drop_range(asid, start.vpn(), pages, |e| obs.invalidated(index, e));
                 }
+                Invalidate::Range { .. } => {}
                 Invalidate::Asid(asid) => array.drop_space(Some(asid), |e| obs.invalidated(index, e)),
                 Invalidate::All => array.drop_space(None, |e| obs.invalidated(index, e)),
             }
