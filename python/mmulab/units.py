@@ -87,3 +87,11 @@ def toml_tables(name: str, rows: list[dict[str, object]]) -> str:
     """An array of tables as TOML, without what is empty."""
     tables = ("".join(f"{key} = {toml_value(value)}\n" for key, value in _kept(row).items()) for row in rows)
     return "\n".join(f"[[{name}]]\n{table}" for table in tables)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cuts the middle out of a text that is too long."""
+    if len(text) <= width:
+        return text
+    tail = width // 3
+    return f"{text[: width - tail - 1]}…{text[-tail:]}"

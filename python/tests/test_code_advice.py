@@ -32,8 +32,8 @@ def test_a_program_whose_cost_is_code_gets_lines_to_paste(cli: Cli, tmp_path: Pa
     """A text of 16 MB that lies well: most of it can be moved as it is."""
     out, directory = _study(cli, tmp_path, ["mmap 0x400000 0x1001000 rx file:/bin/big+0", *_fetches(0x400000, 16 * MB)])
     assert "  linux-code-remap" in out
-    assert "100.0 % of that is code (big 100.0 %)" in out
-    assert "linux-code-remap saves" in out
+    assert "Move the code of big onto 2 MB pages (linux-code-remap)." in out
+    assert "100.0 % of stalls for translations are for code: big 100.0 %" in out
     for line in (
         "mmulab try --settings 4k,code -- PROGRAM ARGS",
         "MMULAB_TRY=code PROGRAM ARGS",
@@ -64,7 +64,9 @@ def test_code_that_cannot_be_moved_is_linked_anew(cli: Cli, tmp_path: Path) -> N
     moved = json.loads(result.read_text())["counts"]["kernel"]["events"]
     assert moved["text_pages_moved"] == 512
     assert "  linux-code-relinked" in out
-    assert "Do both" in out
+    assert "Link anew, and move, the code of odd onto 2 MB pages" in out
+    assert "if it is linked at 2 MB" in out
+    assert "Link and preload" in out
     again, _ = _study(cli, tmp_path, lines, "--max-page-size", "16K", "--replace")
     assert "linux-code-relinked" not in again
     assert not [*(directory / "relinked").glob("*")], "what the earlier study left is gone"
@@ -75,7 +77,7 @@ def test_data_are_no_code(cli: Cli, tmp_path: Path) -> None:
     lines = ["mmap 0x400000 4K rx file:/bin/x+0", "mmap 0x10000000 64M rw anon"]
     lines += [f"f 0x400000 x4\nw {0x10000000 + i * 7919 % 16384 * 4096:#x}" for i in range(4000)]
     out, _ = _study(cli, tmp_path, lines)
-    assert "is code (" not in out
+    assert "the code of" not in out
     assert "max-page-size" not in out
 
 

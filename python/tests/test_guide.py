@@ -48,7 +48,8 @@ def prepared(cli: Cli, tmp_path: Path) -> Cli:
         (tmp_path / "my-program").write_bytes(Path("/bin/true").read_bytes())
         return cli
     (tmp_path / "p.c").write_text(PROGRAM)
-    subprocess.run(["cc", "-O1", "-o", "my-program", "p.c"], cwd=tmp_path, check=True)
+    linked = ["cc", "-O1", "-Wl,-z,max-page-size=0x200000", "-o", "my-program", "p.c"]
+    subprocess.run(linked, cwd=tmp_path, check=True)
     assert cli("record", "-o", "prog.mmt", "--", "./my-program").code == 0
     assert cli("trace", "convert", "prog.mmt", "prog.mmtx").code == 0
     assert cli("study", "--out", "study-my-program", "--", "./my-program").code == 0

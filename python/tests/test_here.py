@@ -131,12 +131,12 @@ def test_a_trace_is_forecast_without_a_stopwatch(cli: Cli) -> None:
     machine, trace = str(MACHINES / "zen4-epyc9004.toml"), "gen:gups?footprint=256M&updates=20k"
     ran = cli("study", "--here", machine, "--machines", "zen3-5900x", "--out", "s", trace)
     assert ran.code == 0, ran.err
-    assert "On this computer, 2 MB pages" in ran.out
+    assert "on this computer" in ran.out
     assert "the program was not timed" in ran.out
     data = json.loads((cli.cwd / "s" / "here.json").read_text(encoding="utf-8"))
     assert data["ratio"] is None
     assert 0 < data["saving"] < 1
-    assert "On this computer" in (cli.cwd / "s" / "report.html").read_text(encoding="utf-8")
+    assert "on this computer" in (cli.cwd / "s" / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_was_studied_is_kept_when_the_forecast_is_interrupted(

@@ -133,7 +133,7 @@ def test_memory_cost_is_residency_everywhere(sparse: tuple[Outcome, str], cli: C
     assert (loaded.best, loaded.page_size, loaded.extra_memory) == ("linux-thp", "2M", 0)
     assert (stored.best, stored.page_size, stored.extra_memory) == ("linux-thp", "2M", 6 * MIB)
     assert sum(row.extra_memory for row in (loaded, stored)) == outcome.gain(thp).memory
-    assert "for 6 MB more resident memory." in outcome.verdict()[0]
+    assert "for 6 MB more resident memory." in outcome.by_machine()[0]
     assert (thp.zero_mapped, thp.mapped_by_size["2M"]) == (256 * MIB, 8 * MIB)
     report = (tmp_path / "out" / "report.html").read_text()
     memory = report[report.index('id="memory"') : report.index("<h3>Page sizes</h3>")]

@@ -75,13 +75,16 @@ def test_the_verdict_has_a_sentence_for_each_machine_in_the_order_they_ran(cli: 
     assert ran.code == 0, ran.err
     results = [Result.load(p) for p in (tmp_path / "out" / "results").glob("*.json")]
     outcome = Outcome(sorted(results, key=lambda r: (machines.index(r.machine), r.policy)))
-    lines = outcome.verdict()
+    lines = outcome.by_machine()
     assert [line.split(":")[0] for line in lines] == [results[0].machine_title for results in outcome.machines.values()]
     assert [*outcome.machines] == machines
     for machine, line in zip(machines, lines, strict=True):
         assert line.endswith("in this model, no policy saves more than 0.05 % of user time.")
         assert all(outcome.gain(r).user <= 0.0005 for r in outcome.machines[machine])
-        assert line in ran.out
+        assert line in (tmp_path / "out" / "summary.txt").read_text(encoding="utf-8")
+    assert "Leave the pages as they are" in ran.out
+    assert "read-" not in ran.out, "no tables where nothing is to be gained"
+    assert "read-" in (tmp_path / "out" / "summary.txt").read_text(encoding="utf-8")
 
 
 def test_the_best_page_size_is_what_the_guide_says() -> None:

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from mmulab.study.plan import DEFAULT_POLICIES
+
 ENDLESS = "while :; do :; done"
 
 
@@ -40,6 +42,7 @@ if shutil.which(f"qemu-{platform.machine()}") is not None:
         _, status = os.waitpid(pid, 0)
         text = said.decode()
         assert os.waitstatus_to_exitcode(status) == 130, text
-        again = "mmulab study study-sh/trace.mmt --machines zen3-5900x --policies linux-4k,linux-thp,hugetlb-2m"
+        policies = ",".join(DEFAULT_POLICIES)
+        again = f"mmulab study study-sh/trace.mmt --machines zen3-5900x --policies {policies}"
         assert f"study what was recorded with: {again} --set core.base_cpi=2" in text
         assert [p.name for p in (tmp_path / "study-sh").iterdir()] == ["trace.mmt"]

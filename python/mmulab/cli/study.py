@@ -266,7 +266,7 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
             stale.unlink(missing_ok=True)
     write_text(directory / DESCRIPTION, json_text({**resolved, "trace_identity": outcome.results[0].trace_identity}))
     summary = VisibleConsole(file=io.StringIO(), width=console.PIPE_WIDTH, highlight=False, no_color=True)
-    _show(summary, outcome)
+    _show(summary, outcome, whole=True)
     assert isinstance(summary.file, io.StringIO)
     write_text(directory / "summary.txt", summary.file.getvalue())
     write_text(directory / "report.html", html(outcome))
@@ -276,7 +276,7 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
         write_text(directory / "here.json", json_text(outcome.here.data()))
 
 
-def _show(out: Console, outcome: Outcome) -> None:
+def _show(out: Console, outcome: Outcome, whole: bool = False) -> None:
     from mmulab.study import terminal
 
-    terminal.show(out, outcome)
+    terminal.show(out, outcome, whole)

@@ -5,8 +5,8 @@ It supplies what timing cannot find out: ways, replacement, instruction TLBs, en
 
 from typing import Any
 
-# Intel models of family 6 (Intel SDM volume 4, table 2-1): before Skylake; Sapphire and Emerald Rapids, Alder and Raptor
-# Lake; Granite Rapids.
+# Intel models of family 6 (Intel SDM volume 4, table 2-1): before Skylake; Sapphire and Emerald Rapids, Alder and
+# Raptor Lake; Granite Rapids.
 _SANDY_BRIDGE = {0x2A, 0x2D, 0x3A, 0x3E}
 _HASWELL = {0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56}
 _GOLDEN_COVE = {0x8F, 0xCF, 0x97, 0x9A, 0xB7, 0xBA, 0xBF}

@@ -103,20 +103,33 @@ class Here:
             return None
         return self.seconds[self.native.policy] / self.native.seconds
 
+    @property
+    def saves(self) -> bool | None:
+        """Whether 2 MB pages save time: also at the lower end of the interval. None: it may be so or not."""
+        low, high = self.saving - self.error, self.saving + self.error
+        return False if high <= WORTH else True if low > 0 else None
+
+    def said(self) -> str:
+        """The forecast with its interval."""
+        low, high = self.saving - self.error, self.saving + self.error
+        return f"forecast {show_percent(self.saving)} ({show_percent(low)} to {show_percent(high)})"
+
     def lines(self) -> list[str]:
         """What to do, and how far it can be relied on."""
-        low, high = self.saving - self.error, self.saving + self.error
         more = self.resident[POLICIES[1]] - self.resident[POLICIES[0]]
         amount = f"for {show_bytes(abs(more))} {'more' if more > 0 else 'less'}" if more else "with as much"
         memory = f"{amount} memory resident at the peak"
-        said = f"forecast {show_percent(self.saving)} ({show_percent(low)} to {show_percent(high)})"
-        if high <= WORTH:
-            first = f"On this computer, 2 MB pages gain this program nothing: {said}."
-        elif low > 0:
-            first = f"On this computer, 2 MB pages for this program's memory save time: {said}, {memory}."
+        if self.saves is False:
+            first = f"On this computer, 2 MB pages gain this program nothing: {self.said()}."
+        elif self.saves:
+            first = f"On this computer, 2 MB pages for this program's memory save time: {self.said()}, {memory}."
         else:
-            first = f"On this computer, 2 MB pages may save this program time, or not: {said}, {memory}. Try it."
-        lines = [first]
+            first = f"On this computer, 2 MB pages may save this program time, or not: {self.said()}, {memory}. Try it."
+        return [first, *self.notes()]
+
+    def notes(self) -> list[str]:
+        """How far the forecast can be relied on."""
+        lines = []
         ratio = self.ratio
         if self.native is not None and ratio is not None:
             beside = f"{self.native.seconds:.3g} s timed, {self.seconds[self.native.policy]:.3g} s modelled"

@@ -114,19 +114,6 @@ class Outcome:
         """A machine's results, and that of the linked program behind them."""
         return [*self.machines[machine], *(self.relinked[m] for m in (machine,) if m in self.relinked)]
 
-    def advice(self) -> list[str]:
-        """What to do about code, where that is what costs; else nothing."""
-        machines = [machine for machine, found in self.code.items() if found.is_what_costs]
-        if code.REMAP not in self.policies or not machines:
-            return []
-        lines = code.advice(self.trace, any(self.code[machine].needs_linking for machine in machines))
-        for machine in machines:
-            if machine in self.relinked:
-                remapped = next(r for r in self.machines[machine] if r.policy == code.REMAP)
-                said = code.linked_sentence(self.base(machine), remapped, self.relinked[machine]).strip()
-                lines.append(f"  {self.base(machine).machine_title}: {said}")
-        return lines
-
     @cached_property
     def programs(self) -> dict[str, list[places.Program]]:
         """Programs by machine, highest cost first, under the baseline."""
@@ -181,7 +168,7 @@ class Outcome:
         """What the trace and the runs warn of, each once."""
         return list(dict.fromkeys(warning for result in self.results for warning in result.warnings))
 
-    def verdict(self) -> list[str]:
+    def by_machine(self) -> list[str]:
         """One sentence for each machine, in the order the machines were run."""
         lines = []
         for machine, results in self.machines.items():
@@ -201,7 +188,8 @@ class Outcome:
                 share = f"{share} ({show_percent(base.model['share_of_time_serial'])} if nothing overlapped)"
             cost = f"{base.machine_title}: translation takes {share} of user time with 4 KB pages; "
             if self.code[machine].is_what_costs:
-                cost += f"{self.code[machine].words()}; "
+                found = self.code[machine]
+                cost += f"{show_percent(found.share)} of that is code ({found.named}); "
             if best is base:
                 worth = show_percent(places.WORTH, digits=2)
                 lines.append(f"{cost}in this model, no policy saves more than {worth} of user time.")

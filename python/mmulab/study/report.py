@@ -13,6 +13,7 @@ from mmulab.study.outcome import Outcome
 from mmulab.study.places import WORTH
 from mmulab.study.plan import BASELINE
 from mmulab.study.terminal import QUICK, RESIDENT
+from mmulab.study.verdict import of
 from mmulab.tables import BLOCKS
 from mmulab.units import show_percent
 
@@ -40,6 +41,7 @@ def html(outcome: Outcome) -> str:
             "stretches": TOP_STRETCHES,
             "edges": TOP_EDGES,
         },
+        verdict=of(outcome),
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),

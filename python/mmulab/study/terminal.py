@@ -13,8 +13,9 @@ from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
 from mmulab.study.plan import BASELINE
 from mmulab.study.strip import words
+from mmulab.study.verdict import Verdict, of
 from mmulab.tables import GAP, WIDE, plain
-from mmulab.units import show_bytes, show_count, show_percent, show_rate
+from mmulab.units import shorten, show_bytes, show_count, show_percent, show_rate
 
 TOP_PROGRAMS = 8
 TOP_REGIONS = 8
@@ -31,8 +32,8 @@ NAME_LEAST = 20
 PROGRAM_WIDTH = 110
 
 
-def show(out: Console, outcome: Outcome) -> None:
-    """Prints all of it."""
+def show(out: Console, outcome: Outcome, whole: bool = False) -> None:
+    """Prints the verdict and what it rests on. Where nothing is to be gained, tables are noise: only with `whole`."""
     base = outcome.results[0]
     program = escape(shorten(outcome.program, min(PROGRAM_WIDTH, out.width)))
     changed = f" ({escape(', '.join(base.changes))})" if base.changes else ""
@@ -44,32 +45,39 @@ def show(out: Console, outcome: Outcome) -> None:
     for result in outcome.partial:
         why = escape(f"{result.label} ({result.ended}): {result.ended_message}")
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
-    if outcome.here is not None:
-        for line in outcome.here.lines():
-            out.print(line, markup=False, soft_wrap=not out.is_terminal)
-        out.print()
-    _machines(out, outcome)
+    verdict = of(outcome)
+    _verdict(out, verdict)
+    if not verdict.steps and not whole:
+        return
     first = next(iter(outcome.machines))
-    _programs(out, outcome, first)
     _regions(out, outcome, first)
     _functions(out, outcome, first)
+    _programs(out, outcome, first)
+    _machines(out, outcome)
     _instructions(out, outcome, first)
-    for line in outcome.verdict():
-        # Whole lines for programs, whole words for people.
-        out.print(line, markup=False, soft_wrap=not out.is_terminal)
-    for line in outcome.advice():
-        # Lines to paste stay whole.
+    for line in outcome.by_machine() if whole else ():
         out.print(line, markup=False, soft_wrap=not out.is_terminal)
     if outcome.is_quick:
         out.print(f"[dim]{QUICK}[/]", soft_wrap=not out.is_terminal)
 
 
-def shorten(text: str, width: int) -> str:
-    """Cuts the middle out of a text that is too long."""
-    if len(text) <= width:
-        return text
-    tail = width // 3
-    return f"{text[: width - tail - 1]}…{text[-tail:]}"
+def _verdict(out: Console, verdict: Verdict) -> None:
+    if not verdict.steps:
+        # Whole lines for programs, whole words for people.
+        out.print(verdict.nothing, markup=False, soft_wrap=not out.is_terminal)
+        return
+    for step in verdict.steps:
+        out.print(f"[bold]{escape(step.do)}[/]", soft_wrap=not out.is_terminal)
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(no_wrap=True)
+        rows.add_column()
+        for label, text in step.rows:
+            rows.add_row(f"  {label}", escape(text))
+        out.print(rows, soft_wrap=not out.is_terminal)
+        for label, line in step.how:
+            # Lines to paste stay whole.
+            out.print(f"  {label:<8}{line}", markup=False, highlight=False, soft_wrap=True)
+        out.print()
 
 
 Column = tuple[str, Callable[[Result], str]]

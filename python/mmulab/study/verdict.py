@@ -1,0 +1,220 @@
+"""What a study says first: what to map how, what that saves and takes, where the cost lies, and lines to paste.
+
+results --> memory: the policy that most machines choose --.
+        --> code: its policy, where code costs ------------+--> steps, the largest saving first
+this computer's forecast, if there is one -----------------'
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mmulab.result import Result
+from mmulab.study import code, lines
+from mmulab.study.here import POLICIES
+from mmulab.study.outcome import Outcome
+from mmulab.study.places import Function, Region
+from mmulab.study.plan import BASELINE
+from mmulab.units import shorten, show_bytes, show_percent
+
+# A smaller saving is no advice: the assumptions move it by more.
+WORTH = 0.01
+# Regions and functions that a sentence names, and how long a function's name may be there.
+NAMED = 2
+NAME_WIDTH = 40
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do."""
+
+    # What, as a sentence.
+    do: str
+    # The share of user time that it saves, at least and at most: by which steps are sorted.
+    saves: tuple[float, float]
+    # What it saves, what memory it takes, where the cost lies: a label and its text each.
+    rows: tuple[tuple[str, str], ...]
+    # Lines to paste, each behind what it is for; a line without a label goes with the one above.
+    how: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do; or why nothing."""
+
+    steps: tuple[Step, ...]
+    # Without a step: the sentence that says so.
+    nothing: str
+
+
+def of(outcome: Outcome) -> Verdict:
+    """The verdict of a study."""
+    candidates = [_memory(outcome), _code(outcome)]
+    steps = sorted((step for step in candidates if step is not None), key=lambda step: step.saves, reverse=True)
+    return Verdict(tuple(steps), "" if steps else _nothing(outcome))
+
+
+def _memory(outcome: Outcome) -> Step | None:
+    """Other pages for data: what is forecast for this computer, else what most machines choose."""
+    here = outcome.here
+    if here is not None:
+        # Of this computer is known more than of any other.
+        if here.saves is False:
+            return None
+        policy = POLICIES[1]
+        saved = {m: _saved(outcome, m, policy) for m in outcome.machines if policy in outcome.policies}
+        rows = [("saves", f"{here.said()} on this computer"), *(("", note) for note in here.notes())]
+        rows += [("models", _range(outcome, saved))] if saved else []
+        bounds = here.saving - here.error, here.saving + here.error
+        small, large = (here.resident[p] for p in POLICIES)
+    else:
+        found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP)])
+        if found is None:
+            return None
+        policy, saved = found
+        rows = [("saves", _range(outcome, saved))]
+        bounds, (small, large) = _bounds(saved), _resident(outcome, policy)
+    first = next(iter(outcome.machines))
+    regions = [r for r in outcome.regions[first] if not r.is_code]
+    mapped = [r for r in regions if _gains(r, policy)] or regions
+    rows += [("memory", _extra(small, large)), ("where", _where(outcome, first, mapped))]
+    rows += [("kernel", lines.switch())] if policy == "linux-thp" else []
+    names = " and ".join(map(_named, mapped[:NAMED])) or "this program's memory"
+    do = f"Map {names} with {_pages(policy)}."
+    if here is not None and here.saves is None:
+        do = f"Try {_pages(policy)} for {names}: whether they save time is not certain."
+    return Step(do, bounds, tuple(rows), tuple(lines.memory(policy, outcome.trace, mapped, outcome.results[0])))
+
+
+def _code(outcome: Outcome) -> Step | None:
+    """Larger pages for code, where they save."""
+    if code.REMAP not in outcome.policies:
+        return None
+    saved = {m: _saved(outcome, m, code.REMAP) for m in outcome.machines}
+    linked = {machine: _saved_by(outcome.base(machine), result) for machine, result in outcome.relinked.items()}
+    moved = _bounds(saved)
+    bounds = max(moved, _bounds(linked)) if linked else moved
+    if bounds[1] < WORTH:
+        return None
+    found = outcome.code[next(iter(outcome.machines))]
+    files = " and ".join(name for name, _ in found.files[:NAMED])
+    rows = [("saves", _range(outcome, saved))] if moved[1] >= WORTH else []
+    if linked:
+        rows.append(("saves" if not rows else "linked", f"{_range(outcome, linked)}, if it is linked at 2 MB"))
+    rows.append(("memory", _extra(*_resident(outcome, code.REMAP))))
+    rows.append(("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"))
+    do = (
+        f"{'Move' if moved[1] >= WORTH else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
+    )
+    rows.append(("kernel", lines.about_code(any(c.needs_linking for c in outcome.code.values()))))
+    return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace)))
+
+
+Saved = dict[str, tuple[float, float]]
+
+
+def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | None:
+    """The policy that most machines choose, and what it saves on each; None where no machine gains enough."""
+    chosen: Counter[str] = Counter()
+    for machine in outcome.machines:
+        saved = {p: _saved(outcome, machine, p) for p in policies}
+        enough = [p for p in policies if saved[p][1] >= WORTH]
+        if enough:
+            # Of those that save about as much the first, for it asks for least.
+            best = max(sum(saved[p]) for p in enough)
+            chosen[next(p for p in enough if sum(saved[p]) >= best - WORTH)] += 1
+    if not chosen:
+        return None
+    policy = chosen.most_common(1)[0][0]
+    return policy, {m: _saved(outcome, m, policy) for m in outcome.machines}
+
+
+def _saved(outcome: Outcome, machine: str, policy: str) -> tuple[float, float]:
+    result = next(r for r in outcome.machines[machine] if r.policy == policy)
+    return _saved_by(outcome.base(machine), result)
+
+
+def _saved_by(base: Result, result: Result) -> tuple[float, float]:
+    """The share of user time that a policy saves: from what the model leaves of stalls to all of them."""
+    saved = 1 - result.user_cycles / base.user_cycles if base.user_cycles else 0.0
+    if not base.is_quick:
+        return saved, saved
+    serial = 1 - result.serial_cycles / base.serial_cycles if base.serial_cycles else 0.0
+    low, high = sorted((saved, serial))
+    return low, high
+
+
+def _bounds(saved: Saved) -> tuple[float, float]:
+    return min(low for low, _ in saved.values()), max(high for _, high in saved.values())
+
+
+def _range(outcome: Outcome, saved: Saved) -> str:
+    """`2.1 % to 16 % of user time on 4 machines`, and on which of them most."""
+    low, high = _bounds(saved)
+    span = (
+        show_percent(low) if show_percent(low) == show_percent(high) else f"{show_percent(low)} to {show_percent(high)}"
+    )
+    most = max(saved, key=lambda machine: saved[machine][1])
+    where = f"on {len(saved)} machines, most on {most}" if len(saved) > 1 else f"on {most}"
+    return f"{span} of user time {where} ({'quick model' if outcome.is_quick else 'core in time'})"
+
+
+def _resident(outcome: Outcome, policy: str) -> tuple[int, int]:
+    """Bytes resident at the peak on the first machine, under the baseline and under a policy."""
+    results = next(iter(outcome.machines.values()))
+    small, large = (next(r for r in results if r.policy == p).resident_peak for p in (BASELINE, policy))
+    return small, large
+
+
+def _extra(small: int, large: int) -> str:
+    more = large - small
+    said = f"{show_bytes(abs(more))} {'more' if more > 0 else 'less'} resident" if more else "as much resident"
+    return f"{said} at the peak ({show_bytes(large)} in all)"
+
+
+def _where(outcome: Outcome, machine: str, mapped: Sequence[Region]) -> str:
+    """Which regions have the cost, and in which functions it arises."""
+    total = sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1
+    stalls = _shares((_named(r), r.cost[BASELINE] / total) for r in mapped)
+    found: list[Function] = [f for f in outcome.functions[machine] if f.known]
+    all_of_it = sum(f.cycles for f in outcome.functions[machine]) or 1
+    by = _shares((shorten(f.name, NAME_WIDTH), f.cycles / all_of_it) for f in found)
+    return f"stalls for translations: {stalls}" + (f"; in {by}" if by else "")
+
+
+def _shares(parts: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{show_percent(share)} {name}" for name, share in list(parts)[:NAMED] if share >= WORTH)
+
+
+def _named(region: Region) -> str:
+    """A region's name and size. Anonymous memory has no name of its own."""
+    name = region.name.replace("anon", "anonymous memory", 1) if region.kind == "anon" else region.name
+    return f"{name} ({show_bytes(region.end - region.start)})"
+
+
+def _gains(region: Region, policy: str) -> bool:
+    """Whether a policy maps a region with another page size, and that region costs less with it."""
+    other = region.size_under(policy) != region.size_under(BASELINE)
+    return policy in region.cost and other and region.cost[policy] < region.cost[BASELINE]
+
+
+def _pages(policy: str) -> str:
+    named = {"linux-thp": "transparent 2 MB pages", "hugetlb-2m": "2 MB pages of the hugetlb pool"}
+    return f"{named[policy]} ({policy})" if policy in named else f"the pages of {policy}"
+
+
+def _nothing(outcome: Outcome) -> str:
+    """Why the page sizes should stay as they are."""
+    others = [p for p in outcome.policies if p != BASELINE]
+    if not others:
+        return f"Only {BASELINE} was run: there is nothing to compare it with."
+    if outcome.here is not None:
+        return " ".join(["Leave the pages as they are.", *outcome.here.lines()])
+    saved = [_saved(outcome, machine, policy) for machine in outcome.machines for policy in others]
+    most = show_percent(max(0.0, *(high for _, high in saved)))
+    if not outcome.is_quick:
+        return f"Leave the pages as they are: no policy saves more than {most} of user time."
+    return (
+        f"Leave the pages as they are: in this model, no policy saves more than {most} of user time, even if no "
+        "translation overlapped with other work."
+    )
