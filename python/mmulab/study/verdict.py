@@ -19,6 +19,8 @@ from mmulab.units import shorten, show_bytes, show_percent
 
 # A smaller saving is no advice: the assumptions move it by more.
 WORTH = 0.01
+# Nor is one of which all models say that nothing is left where stalls are hidden.
+SURE = 0.001
 # Regions and functions that a sentence names, and how long a function's name may be there.
 NAMED = 2
 NAME_WIDTH = 40
@@ -118,7 +120,7 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
     chosen: Counter[str] = Counter()
     for machine in outcome.machines:
         saved = {p: _saved(outcome, machine, p) for p in policies}
-        enough = [p for p in policies if saved[p][1] >= WORTH]
+        enough = [p for p in policies if saved[p][1] >= WORTH and saved[p][0] >= SURE]
         if enough:
             # Of those that save about as much the first, for it asks for least.
             best = max(sum(saved[p]) for p in enough)
@@ -211,10 +213,6 @@ def _nothing(outcome: Outcome) -> str:
     if outcome.here is not None:
         return " ".join(["Leave the pages as they are.", *outcome.here.lines()])
     saved = [_saved(outcome, machine, policy) for machine in outcome.machines for policy in others]
-    most = show_percent(max(0.0, *(high for _, high in saved)))
-    if not outcome.is_quick:
-        return f"Leave the pages as they are: no policy saves more than {most} of user time."
-    return (
-        f"Leave the pages as they are: in this model, no policy saves more than {most} of user time, even if no "
-        "translation overlapped with other work."
-    )
+    hidden, serial = (show_percent(max(0.0, *bounds)) for bounds in zip(*saved, strict=True))
+    said = f"Leave the pages as they are: in this model, no policy saves more than {hidden} of user time"
+    return f"{said}, or {serial} if no translation overlapped with other work." if outcome.is_quick else f"{said}."
