@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import shutil
 import time
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import rich_click as click
 from rich.console import Console
 
-from mmulab import Failure, UserError, engine
+from mmulab import Failure, UserError, engine, guest
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
@@ -28,7 +29,7 @@ from mmulab.cli.common import (
 )
 from mmulab.cli.record import TakesProgram, failure_of, make_recording, record_options, tell
 from mmulab.result import Result, json_text, write_text
-from mmulab.study import DEFAULT_MACHINES, DEFAULT_POLICIES, Outcome, Plan
+from mmulab.study import DEFAULT_POLICIES, Outcome, Plan, defaults
 from mmulab.study import here as forecast_here
 from mmulab.study.directory import DESCRIPTION, RECORDING, choose, refuse_loss
 from mmulab.study.plan import BASELINE
@@ -51,7 +52,8 @@ class TakesTraceOrProgram(TakesProgram):
 @click.option(
     "--machines",
     type=Names(),
-    help=f"Names or TOML files, or 'all'. Default: {', '.join(DEFAULT_MACHINES)}.",
+    help="Names or TOML files, or 'all'. Default: this computer's kind of processor and others of the program's "
+    "instruction set, four at most.",
     shell_complete=completion.machines,
 )
 @click.option(
@@ -116,7 +118,7 @@ def study(
         raise click.UsageError("--try times the program\nhint: leave out --no-time")
     described = _described_here(here, no_here, tries, program)
     options = options_of(others, touched=True, profile=True, code_windows=True)
-    plan = Plan.make(trace or "", machines, policies, sets, options)
+    plan = Plan.make(trace or "", machines, policies, sets, options, None if machines else _isa(trace, program, others))
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     replaces = refuse_loss(out, resolved, replace)
     directory = choose(out, _name(trace, program))
@@ -274,6 +276,14 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
         write_text(directory / "code-windows.json", json_text(outcome.code_windows))
     if outcome.here is not None:
         write_text(directory / "here.json", json_text(outcome.here.data()))
+
+
+def _isa(trace: str | None, program: list[str] | None, others: dict[str, Any]) -> str | None:
+    """The instruction set of what is studied."""
+    if trace is not None:
+        return defaults.isa_of_trace(trace)
+    found = shutil.which(program[0]) if program else None
+    return others.get("isa") or (guest.isa_of(Path(found)) if found else None)
 
 
 def _show(out: Console, outcome: Outcome, whole: bool = False) -> None:

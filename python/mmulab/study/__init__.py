@@ -1,6 +1,6 @@
 """The main job: a program through many machines and policies, and what should be done about it."""
 
 from mmulab.study.outcome import Outcome
-from mmulab.study.plan import DEFAULT_MACHINES, DEFAULT_POLICIES, Plan
+from mmulab.study.plan import DEFAULT_POLICIES, Plan
 
-__all__ = ["DEFAULT_MACHINES", "DEFAULT_POLICIES", "Outcome", "Plan"]
+__all__ = ["DEFAULT_POLICIES", "Outcome", "Plan"]

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmulab import UserError, aged, engine
-from mmulab.study import code
+from mmulab.study import code, defaults
 
-# One machine of each vendor's line that users have, oldest first.
-DEFAULT_MACHINES = ("skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1")
 # Gains are told over the first.
 BASELINE = "linux-4k"
 DEFAULT_POLICIES = (BASELINE, "linux-thp", "hugetlb-2m", "linux-code-remap")
@@ -19,7 +17,7 @@ class Plan:
     """Every machine under every policy, over one trace."""
 
     trace: str
-    machines: tuple[str, ...] = DEFAULT_MACHINES
+    machines: tuple[str, ...]
     policies: tuple[str, ...] = DEFAULT_POLICIES
     sets: tuple[str, ...] = ()
     options: engine.Options = field(
@@ -34,10 +32,11 @@ class Plan:
         policies: tuple[str, ...] | None,
         sets: tuple[str, ...],
         options: engine.Options,
+        isa: str | None = None,
     ) -> "Plan":
         """A plan out of what the user gave: `all` means all there are, of policies all that each machine can run; the
-        baseline is always among them."""
-        chosen = _all(machines, engine.machines, DEFAULT_MACHINES)
+        baseline is always among them. `isa`: the program's instruction set, for the machines if none are named."""
+        chosen = _all(machines, engine.machines, defaults.machines(isa))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
         if policies == ("all",):
             under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))

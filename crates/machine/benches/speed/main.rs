@@ -162,7 +162,7 @@ fn beside_the_bare_loop(name: &str) {
     let tlb_rate = tlbs_only(&addresses, &bare);
     let whole_rate = whole(footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
     println!(
-        "{name:14} {:10.0} {:10.0} {:8.2} {:14.0} {:8.2}",
+        "{name:14} {:10.1} {:10.1} {:8.3} {:14.2} {:8.3}",
         loop_rate / 1e6,
         tlb_rate / 1e6,
         tlb_rate / loop_rate,
@@ -209,7 +209,7 @@ fn mix() {
 /// Two machines over patterns and the compiler's recording, one after the other.
 fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Machine) {
     let row =
-        |name: &str, on: f64, off: f64| println!("{name:14} {:10.0} {:10.0} {:8.2}", on / 1e6, off / 1e6, on / off);
+        |name: &str, on: f64, off: f64| println!("{name:14} {:10.2} {:10.2} {:8.3}", on / 1e6, off / 1e6, on / off);
     for name in patterns {
         let (footprint, addresses) = pattern(name, COUNT / 2);
         let rate = |machine| whole_on(machine, footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
@@ -267,7 +267,7 @@ fn compiler() {
     };
     let plain = Options::default();
     let one = best(references, || go(vec![machine(MACHINE, "linux-4k", &plain, true)], None));
-    println!("\na compiler's recording, decoding included: {:.0} M refs/s", one / 1e6);
+    println!("\na compiler's recording, decoding included: {:.1} M refs/s", one / 1e6);
     let study = Options { touched: true, profile: true, ..Options::default() };
     let machines = ["skylake-e3-1240v5", "zenplus-2700x", "zen3-5900x", "neoverse-n1"];
     let policies = ["linux-4k", "linux-thp", "hugetlb-2m"];
