@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab.result import Result, address
+from mmulab.study.aliases import shown_file
 from mmulab.study.naming import CodeNames, is_dump
 
 # What a jump is, by where it goes.
@@ -81,7 +82,8 @@ class Instructions:
 
     def _origin(self, region: dict[str, Any], path: str) -> str:
         if path and not is_dump(path):
-            return "the program" if path == (region.get("program") or self._first) else "libraries"
+            is_own = shown_file(region, self._first) == (region.get("program") or self._first)
+            return "the program" if is_own else "libraries"
         if not region:
             return "unmapped"
         # The kernel's own pages have names in brackets; other memory that holds code was written as it ran.

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mmulab.result import Result
+from mmulab.study.aliases import shown_file
 
 # The login shells that Debian's /etc/shells can list, by file name.
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
@@ -50,7 +51,7 @@ class Owners:
         """Looks at which programs ran, in how many processes each."""
         mix = result.trace.get("mix") or {}
         self._members = [(str(m["name"]), m.get("vm"), m["pids"]) for m in mix.get("members", [])]
-        self._first = str(result.trace.get("program") or "")
+        self.first = str(result.trace.get("program") or "")
         self.processes: dict[Owner, int] = {}
         for program in result.programs:
             owner = self._owner(program, str(program["path"]))
@@ -63,7 +64,7 @@ class Owners:
     def _owner(self, entry: dict[str, Any], path: str) -> Owner:
         vm, pid = int(entry.get("vm") or 0), int(entry["pid"])
         names = (name for name, its, (first, last) in self._members if its in (None, vm) and first <= pid <= last)
-        return Owner(vm, next(names, ""), path or self._first)
+        return Owner(vm, next(names, ""), path or self.first)
 
     def key(self, region: dict[str, Any]) -> tuple[Owner, str, str, int]:
         """Equal for all places of one mapping. A file's has its offset, other memory the number of its region."""
@@ -78,7 +79,9 @@ class Owners:
 
     def label(self, region: dict[str, Any]) -> str:
         """The region's name for people: with its program where several ran, and how many processes did if several."""
-        owner, words = self.of(region), [str(region["name"])]
+        path, shown = str(region.get("file") or ""), shown_file(region, self.first)
+        name = str(region["name"]).replace(path, shown, 1) if path else str(region["name"])
+        owner, words = self.of(region), [name]
         if folded := int(region.get("folded") or 0):
             words.append(f"({folded:,} mappings)")
         if region["kind"] == "unmapped":

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab.result import Result, address, covered, stall
+from mmulab.study.aliases import shown_file
 from mmulab.study.naming import CodeNames, is_dump
 from mmulab.study.owners import Owners
 from mmulab.study.symbols import lacks
@@ -121,7 +122,7 @@ def regions(results: Sequence[Result], baseline: str) -> list[Region]:
                 baseline=baseline,
                 user_cycles=base.user_cycles,
                 is_code=same[0]["kind"] == "file" and "x" in str(same[0]["prot"]),
-                file=Path(str(same[0].get("file") or "")).name,
+                file=Path(shown_file(same[0], owners.first)).name,
             )
         )
     costly = [r for r in found if any(r.cost.values()) or any(r.walks.values())]
