@@ -15,6 +15,7 @@ from mmulab.cli.app import invoke
 from mmulab.result import Result, json_text
 from mmulab.study import Outcome, terminal, verdict
 from mmulab.study.plan import DEFAULT_POLICIES
+from mmulab.study.report import html
 
 MACHINE = "skylake-e3-1240v5"
 COMPILER = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
@@ -102,7 +103,7 @@ def test_tables_fit_the_terminal(compiler: list[Result], width: int) -> None:
     """No line is longer than the terminal is wide, and no heading or figure is cut; names are."""
     out = Console(file=io.StringIO(), width=width, force_terminal=True, no_color=True, highlight=False)
     outcome = Outcome(sorted(compiler, key=lambda r: DEFAULT_POLICIES.index(r.policy)))
-    terminal.show(out, outcome)
+    terminal.show(out, outcome, whole=True)
     assert isinstance(out.file, io.StringIO)
     lines = out.file.getvalue().replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
     # Lines to paste stay whole.
@@ -261,3 +262,20 @@ def test_comparisons_are_not_broken_on_a_narrow_terminal(
     assert sum("page walks" in line for line in lines) == 3
     for line in lines:
         assert line.count("(") == line.count(")"), line
+
+
+def test_what_scrolls_in_a_report_can_be_reached_by_keys(compiler: list[Result]) -> None:
+    """A checker of accessible pages (axe-core) finds fault with anything else."""
+    page = html(Outcome(compiler))
+    assert page.count('class="scroll"') > 5
+    assert page.count('class="scroll"') == page.count('class="scroll" tabindex="0" role="group"')
+
+
+def test_regions_of_next_to_no_cost_have_no_rows(compiler: list[Result]) -> None:
+    """They are counted below the table."""
+    outcome = Outcome(sorted(compiler, key=lambda r: DEFAULT_POLICIES.index(r.policy)))
+    (found,) = outcome.regions.values()
+    total = sum(r.cost["linux-4k"] for r in found)
+    shown = [r for r in found if r.cost["linux-4k"] >= 0.001 * total or r.gain]
+    assert 0 < len(shown) < len(found)
+    assert f"{len(found) - len(shown)} more regions" in html(outcome)

@@ -1,5 +1,6 @@
 """The study as one HTML file that needs nothing else: styles, plots and the few lines of script are inside."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -10,7 +11,7 @@ from mmulab.study import plots, strip
 from mmulab.study.code import REMAP
 from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
-from mmulab.study.places import WORTH
+from mmulab.study.places import WORTH, Region
 from mmulab.study.plan import BASELINE
 from mmulab.study.terminal import QUICK, RESIDENT
 from mmulab.study.verdict import of
@@ -19,13 +20,16 @@ from mmulab.units import show_percent
 
 TOP_PROGRAMS = 40
 TOP_REGIONS = 25
-TOP_FUNCTIONS = 40
-TOP_STRETCHES = 20
-TOP_EDGES = 40
+# A region of a smaller share of stalls has no row, unless another page size saves in it.
+ROW = 0.001
+TOP_FUNCTIONS = 20
+TOP_STRETCHES = 10
+TOP_EDGES = 20
 
 
 def html(outcome: Outcome) -> str:
     """The report."""
+    totals = _totals(outcome)
     return render(
         "mmulab.study",
         "report.html.j2",
@@ -36,7 +40,6 @@ def html(outcome: Outcome) -> str:
         blocks=BLOCKS,
         tops={
             "programs": TOP_PROGRAMS,
-            "regions": TOP_REGIONS,
             "functions": TOP_FUNCTIONS,
             "stretches": TOP_STRETCHES,
             "edges": TOP_EDGES,
@@ -45,7 +48,10 @@ def html(outcome: Outcome) -> str:
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),
-        totals=_totals(outcome),
+        totals=totals,
+        regions={
+            machine: _worth_a_row(found, totals[machine]["regions"]) for machine, found in outcome.regions.items()
+        },
         jump_kinds=by_kind,
         code_strip=Markup(strip.svg(outcome.strip)) if outcome.strip else "",
         code_words=strip.words(outcome.strip) if outcome.strip else "",
@@ -54,6 +60,12 @@ def html(outcome: Outcome) -> str:
 
 
 _PLOTS = {"misses": plots.misses, "time": plots.time, "accesses": plots.accesses, "sizes": plots.page_sizes}
+
+
+def _worth_a_row(regions: Sequence[Region], total: int) -> list[Region]:
+    """The regions that cost something, or gain something, and never none: rows of next to nothing hide the others."""
+    found = [r for r in regions if r.cost[BASELINE] >= ROW * total or r.gain]
+    return (found or list(regions[:1]))[:TOP_REGIONS]
 
 
 def _totals(outcome: Outcome) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,8 @@ ROW_BYTES, ROW_PAGES = 64 << 10, 16
 ROWS = 96
 # Shades, by the share of a row's pages that ran.
 SHADES = (0.25, 0.5, 0.75, 1.0)
+# Height of a label, in units of the drawing.
+LABEL = 9
 _TEXT = 'style="font-size: 8px; fill: var(--ink)"'
 # In units of the drawing: the strip, its labels, the curve above it.
 WIDTH, LABELS, CURVE, ROW, GAP = 760, 200, 90, 6, 14
@@ -99,12 +101,14 @@ def svg(drawn: Strip) -> str:
     step = (WIDTH - LABELS) / columns
     height = CURVE + GAP + ROW * len(drawn.rows) + 2 * GAP
     paths: dict[float, list[str]] = {shade: [] for shade in SHADES}
-    labels, before = [], ""
+    labels, before, below = [], "", 0
     for number, row in enumerate(drawn.rows):
         y = CURVE + GAP + ROW * number
-        if row.name != before:
+        if row.name != before and y + ROW >= below:
+            # A name that would be written over the one above is left out: its file has a row or two.
+            below = y + ROW + LABEL
             labels.append(f'<text x="0" y="{y + ROW}" {_TEXT}>{escape(row.name[:34])}</text>')
-            before = row.name
+        before = row.name
         for column, shade, width in _runs(row.pages, most):
             paths[shade].append(f"M{LABELS + column * step:.1f} {y}h{width * step:.1f}v{ROW - 1}h-{width * step:.1f}z")
     points = " ".join(
