@@ -9,6 +9,8 @@ pub struct Caches {
     levels: Vec<Level>,
     /// Whether one of them is for code alone.
     has_code: bool,
+    /// Whether lines only go for others: no level is a victim cache, and none is shared with neighbours.
+    is_plain: bool,
     memory_cycles: u32,
     /// The time of a core in time; 0 where there is none.
     now: u64,
@@ -76,6 +78,18 @@ impl Level {
             return Looked { found: false, gone: None };
         }
         Looked { found: false, gone: copy.take(set, self.ways, line, now) }
+    }
+
+    /// Whether a line was there; it is from now on. For caches in which nothing else moves lines.
+    #[inline(always)]
+    fn read_plain(&mut self, core: usize, line: u64) -> bool {
+        let (set, mine) = (self.set_of(line), self.mine(core));
+        let copy = &mut self.copies[mine];
+        let found = copy.find(set, line).is_some();
+        if !found {
+            copy.admit(set, line);
+        }
+        found
     }
 
     /// Takes in a line that the level before had until some time.
@@ -195,7 +209,8 @@ impl Caches {
             nearer += u8::from(!level.code);
         }
         let has_code = levels.iter().any(|level| level.code);
-        Ok(Self { levels, has_code, memory_cycles: rules.memory_cycles, now: 0 })
+        let is_plain = levels.iter().all(|level| !level.victim && level.copies.iter().all(|c| c.retention.is_none()));
+        Ok(Self { levels, has_code, is_plain, memory_cycles: rules.memory_cycles, now: 0 })
     }
 
     /// Says when the next reads are: what lies in caches that neighbours share depends on it.
@@ -247,6 +262,14 @@ impl Caches {
     #[inline(always)]
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         let line = pa.0 / LINE_BYTES;
+        if self.is_plain {
+            for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
+                if level.read_plain(core, line) {
+                    return Served { by: by as u8, cycles: level.cycles };
+                }
+            }
+            return Served { by: self.levels.len() as u8, cycles: self.memory_cycles };
+        }
         // What the level before had.
         let mut evicted: Option<Gone> = None;
         for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {

@@ -30,6 +30,8 @@ RESIDENT = "Resident: private pages and the page cache, each frame once, at the 
 NAME_WIDTH = 58
 NAME_LEAST = 20
 PROGRAM_WIDTH = 110
+# The width of a terminal from which the table of regions names policies.
+NAMES_FROM = 110
 
 
 def show(out: Console, outcome: Outcome, whole: bool = False) -> None:
@@ -164,7 +166,9 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         saves = show_percent(r.gain_share) if r.gain else "–"
         share = show_percent(r.cost[BASELINE] / total)
         code = show_percent(r.huge_share(REMAP), digits=0) if r.is_code and REMAP in r.mapped else "–"
-        rows.append((r.name, share, show_count(r.walks[BASELINE]), r.advice, saves, memory, code))
+        # On a narrow terminal without the policy's name, which the report has.
+        size = r.advice if out.width >= NAMES_FROM else r.page_size
+        rows.append((r.name, share, show_count(r.walks[BASELINE]), size, saves, memory, code))
     heads = (
         "share of\nstalls",
         "walks",
@@ -173,7 +177,8 @@ def _regions(out: Console, outcome: Outcome, machine: str) -> None:
         "resident\nmemory",
         "code in\n2M pages",
     )
-    _named(out, f"Regions of highest cost\n({machine})", heads, rows)
+    title = "Regions of highest cost" if out.width >= NAMES_FROM else "Regions"
+    _named(out, f"{title}\n({machine})", heads, rows)
 
 
 def _functions(out: Console, outcome: Outcome, machine: str) -> None:
