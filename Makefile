@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden moonshot bench lint format docs clean
+.PHONY: help bootstrap build demo checked test golden gallery moonshot bench lint format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ test: checked ## build and test everything, with checked arithmetic
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py
+
+gallery: build ## study programs that people run: docs/gallery.md, and reports in build/gallery
+	$(PYTHON) scripts/gallery.py
 
 moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
 	moonshot/run

@@ -181,7 +181,8 @@ def _where(outcome: Outcome, machine: str, mapped: Sequence[Region]) -> str:
     found: list[Function] = [f for f in outcome.functions[machine] if f.known]
     all_of_it = sum(f.cycles for f in outcome.functions[machine]) or 1
     by = _shares((shorten(f.name, NAME_WIDTH), f.cycles / all_of_it) for f in found)
-    return f"stalls for translations: {stalls}" + (f"; in {by}" if by else "")
+    said = "; in ".join(part for part in (stalls, by) if part)
+    return f"stalls for translations: {said or 'all hidden, in this model'}"
 
 
 def _shares(parts: Iterable[tuple[str, float]]) -> str:
