@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from markdown import Markdown
-from markdown.blockprocessors import CodeBlockProcessor
+from markdown.blockprocessors import CodeBlockProcessor, ListIndentProcessor
 from markdown.extensions import Extension
+from markdown.extensions.sane_lists import SaneOListProcessor, SaneUListProcessor
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -32,11 +33,16 @@ class TwoSpaces(Extension):
     """Lists nest by two spaces, as the pages (and GitHub) have it; blocks of code stay at four."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Called by Markdown."""
+        """Replaces the processors that depend on the indentation."""
         md.tab_length = 2
         code = CodeBlockProcessor(md.parser)
         code.tab_length = 4
-        md.parser.blockprocessors.register(code, "code", 80)
+        # Processors compile the indentation when they are made. The priorities are Markdown's own.
+        processors = md.parser.blockprocessors
+        processors.register(ListIndentProcessor(md.parser), "indent", 90)
+        processors.register(code, "code", 80)
+        processors.register(SaneOListProcessor(md.parser), "olist", 40)
+        processors.register(SaneUListProcessor(md.parser), "ulist", 30)
 
 
 def _outside(page: str, text: str) -> Iterator[str]:
