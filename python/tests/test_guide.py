@@ -95,11 +95,15 @@ def _missing(expected: list[str], printed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", QUESTIONS, ids=lambda page: page.stem)
-def test_a_question_is_answered_as_its_page_says(prepared: Cli, tmp_path: Path, page: Path) -> None:
-    """Blocks with a file's name are that file; a console block has commands, and lines that they print."""
+def test_a_question_is_answered_as_its_page_says(
+    cli: Cli, tmp_path: Path, page: Path, request: pytest.FixtureRequest
+) -> None:
+    """A block with a file's name is this file. A console block has commands, and lines that they print."""
     text = page.read_text("utf-8")
     if not RECORDS and re.search(r"^\$ mmulab (record|study|try) .*\./", text, re.MULTILINE):
         pytest.skip("records a program, and there is no QEMU")
+    if re.search(r"^\$ .*(my-program|prog\.mmt)", text, re.MULTILINE):
+        request.getfixturevalue("prepared")
     (tmp_path / "tests").symlink_to(CHECKOUT / "tests")
     for name, content in re.findall(r"^```\w+ ([\w.-]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         (tmp_path / name).write_text(content)
@@ -112,7 +116,7 @@ def test_a_question_is_answered_as_its_page_says(prepared: Cli, tmp_path: Path, 
             continue
         assert words[0] == "mmulab", command
         output = words.index(">") if ">" in words else None
-        ran = prepared(*words[1:output])
+        ran = cli(*words[1:output])
         assert ran.code == 0, f"{command}\n{ran.err}"
         if output is not None:
             (tmp_path / words[output + 1]).write_text(ran.out)
