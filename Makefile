@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden gallery moonshot bench lint format docs clean
+.PHONY: help bootstrap build demo checked test golden gallery moonshot bench lint format docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,11 @@ format: $(STAMP) ## format all code
 
 docs: build ## write docs/reference from the code
 	.venv/bin/mmulab docs docs/reference
+
+site: $(STAMP) ## build the documentation's site into build/site, with search: open build/site/index.html
+	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py docs)
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict -q
+	@echo "the site: build/site/index.html (search needs a server: $(PYTHON) -m http.server -d build/site)"
 
 clean: ## remove everything built
 	cargo clean

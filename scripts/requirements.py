@@ -1,12 +1,17 @@
-"""Prints what the package and its development need, as pyproject.toml says it, for pip."""
+"""Prints what the package and its development need, as pyproject.toml says it, for pip.
+
+With the name of an extra (`docs`): what that extra needs.
+"""
 
 import re
+import sys
 from pathlib import Path
 
 text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
-# Python 3.10 has no TOML reader; these two lists are plain enough for an expression.
-project = re.search(r"^dependencies = \[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-development = re.search(r"^dev = \[(.*?)\]", text, re.DOTALL | re.MULTILINE)
-if project is None or development is None:
-    raise SystemExit("pyproject.toml: no dependencies or no dev extra")
-print(*re.findall(r'"([^"]+)"', project[1] + development[1]))
+wanted = sys.argv[1:] or ["dependencies", "dev"]
+for name in wanted:
+    # Python 3.10 has no TOML reader; these lists are plain enough for an expression.
+    listed = re.search(rf"^{name} = \[(.*?)\]$", text, re.DOTALL | re.MULTILINE)
+    if listed is None:
+        raise SystemExit(f"pyproject.toml: no list {name}; give the name of an extra")
+    print(*re.findall(r'"([^"]+)"', listed[1]))

@@ -1,4 +1,4 @@
-"""Every command that the README and the guide show does what they say it does: it runs."""
+"""Every command that the README, the guide and the questions show runs, and prints what the questions say it prints."""
 
 import platform
 import re
@@ -11,6 +11,7 @@ import pytest
 from conftest import CHECKOUT, Cli
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]
+QUESTIONS = sorted((CHECKOUT / "docs" / "questions").glob("*.md"))
 RECORDS = shutil.which(f"qemu-{platform.machine()}") is not None
 # What a page's commands take for granted, and counts for a program that is done in a moment.
 SMALLER = {"3G": "40k", "3500M": "60k", "500M": "20k", "100M": "20k"}
@@ -66,6 +67,71 @@ def test_the_commands_of_a_page_run(prepared: Cli, tmp_path: Path, page: Path) -
         assert ran.code == 0, f"mmulab {shlex.join(words)}\n{ran.err}"
         if output is not None:
             (tmp_path / words[output + 1]).write_text(ran.out)
+
+
+def _answers(text: str) -> list[tuple[str, list[str]]]:
+    """The commands of a page in their order, each with the lines that it shows as their output."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        # A command may go on after a backslash.
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif line.strip() not in ("", "..."):
+                found[-1][1].append(line)
+    return found
+
+
+def _missing(expected: list[str], printed: str) -> list[str]:
+    """The expected lines that do not follow each other in what was printed. Blanks do not count; `...` is anything."""
+    lines = iter(" ".join(line.split()) for line in printed.splitlines())
+    left = []
+    for line in expected:
+        parts = (re.escape(" ".join(part.split())) for part in line.split("..."))
+        pattern = re.compile(r".*".join(parts))
+        if not any(pattern.fullmatch(printed_line) for printed_line in lines):
+            left.append(line)
+    return left
+
+
+@pytest.mark.parametrize("page", QUESTIONS, ids=lambda page: page.stem)
+def test_a_question_is_answered_as_its_page_says(
+    cli: Cli, tmp_path: Path, page: Path, request: pytest.FixtureRequest
+) -> None:
+    """A block with a file's name is this file. A console block has commands, and lines that they print."""
+    text = page.read_text("utf-8")
+    if not RECORDS and re.search(r"^\$ mmulab (record|study|try) .*\./", text, re.MULTILINE):
+        pytest.skip("records a program, and there is no QEMU")
+    if re.search(r"^\$ .*(my-program|prog\.mmt)", text, re.MULTILINE):
+        request.getfixturevalue("prepared")
+    (tmp_path / "tests").symlink_to(CHECKOUT / "tests")
+    for name, content in re.findall(r"^```\w+ ([\w.-]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(content)
+    answers = _answers(text)
+    assert answers or page.stem == "README"
+    for command, expected in answers:
+        words = shlex.split(command, comments=True)
+        if words[0] == "cc":
+            subprocess.run(words, cwd=tmp_path, check=True)
+            continue
+        assert words[0] == "mmulab", command
+        output = words.index(">") if ">" in words else None
+        ran = cli(*words[1:output])
+        assert ran.code == 0, f"{command}\n{ran.err}"
+        if output is not None:
+            (tmp_path / words[output + 1]).write_text(ran.out)
+        assert _missing(expected, ran.out) == [], f"{command}\n{ran.out}"
+
+
+def test_lines_of_an_answer_are_found_in_their_order() -> None:
+    printed = "a   1\nb 2\nc 3 of 4\n"
+    assert _missing(["a 1", "c ... 4"], printed) == []
+    assert _missing(["c 3 of 4", "a 1"], printed) == ["a 1"]
+    assert _missing(["b 3"], printed) == ["b 3"]
+    assert _answers("```console\n$ mmulab run \\\n  x\na\n...\n$ mmulab y\n```\n") == [
+        ("mmulab run    x", ["a"]),
+        ("mmulab y", []),
+    ]
 
 
 def test_the_pages_show_commands() -> None:
