@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden gallery moonshot bench lint format docs site clean
+.PHONY: help bootstrap build demo checked test golden wheel gallery moonshot bench lint format docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ test: checked ## build and test everything, with checked arithmetic
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py
+
+wheel: $(STAMP) ## build a wheel into build/wheel, and try it outside the checkout as another user (10 minutes)
+	$(PYTHON) -m pip wheel -q --disable-pip-version-check --no-deps -w build/wheel .
+	scripts/check_wheel.sh build/wheel/mmulab-*.whl
 
 gallery: build ## study programs that people run: docs/gallery.md, and reports in build/gallery
 	$(PYTHON) scripts/gallery.py
