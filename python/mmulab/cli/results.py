@@ -28,6 +28,7 @@ _FORMAT = click.option(
     show_default=True,
     help="How to print.",
 )
+_WHERE = click.option("--where", metavar="SQL", help="Only jobs that meet this condition, as policy = 'linux-thp'.")
 _MOST = click.option(
     "--most",
     type=click.Choice(["x", "y"]),
@@ -67,16 +68,17 @@ def columns(directory: Path, form: str) -> None:
 @_DIRECTORY
 @click.option("--x", required=True, metavar="COLUMN", help="One column.")
 @click.option("--y", required=True, metavar="COLUMN", help="The other column.")
+@_WHERE
 @_MOST
 @_FORMAT
-def front(directory: Path, x: str, y: str, most: tuple[str, ...], form: str) -> None:
+def front(directory: Path, x: str, y: str, where: str | None, most: tuple[str, ...], form: str) -> None:
     """List the jobs of the Pareto front: those that no other job beats in both columns.
 
     Example: mmulab results front sweep-stlb --x entries --y cycles
     """
     found = sweep.Results(directory)
     names = list(dict.fromkeys(["job", *found.axes, x, y]))
-    rows = pareto(found.values(names), x, y, _best(most, x, y))
+    rows = pareto(found.values(names, where), x, y, _best(most, x, y))
     _print(Answer(names, [tuple(row[name] for name in names) for row in rows]), form)
 
 
@@ -87,6 +89,7 @@ def front(directory: Path, x: str, y: str, most: tuple[str, ...], form: str) -> 
 @click.option("--by", metavar="COLUMN", help="A series for each value of this column.")
 @click.option("--log", type=click.Choice(["x", "y"]), multiple=True, help="A logarithmic axis. Repeatable.")
 @click.option("--front", "with_front", is_flag=True, help="Draw the Pareto front of both columns, too.")
+@_WHERE
 @_MOST
 @click.option(
     "--out",
@@ -101,6 +104,7 @@ def plot(
     by: str | None,
     log: tuple[str, ...],
     with_front: bool,
+    where: str | None,
     most: tuple[str, ...],
     out: Path | None,
 ) -> None:
@@ -111,7 +115,7 @@ def plot(
     if most and not with_front:
         raise click.UsageError("--most is of the Pareto front: give --front too")
     found = sweep.Results(directory)
-    rows = found.values(list(dict.fromkeys([x, y, *([by] if by else [])])))
+    rows = found.values(list(dict.fromkeys([x, y, *([by] if by else [])])), where)
     # Imported here: matplotlib is of no use to a query.
     from mmulab.sweep.plots import plot as drawn
 

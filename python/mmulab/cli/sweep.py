@@ -155,8 +155,8 @@ def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int |
         shown.print("Nothing is left to run.")
         return
     shown.print(
-        f"Foreseen: {show_seconds(seen.seconds)} and {show_bytes(seen.peak_bytes)} of memory with {count} "
-        f"{'workers' if count > 1 else 'worker'}"
+        f"Foreseen: {show_seconds(seen.seconds)} of simulation and {show_bytes(seen.peak_bytes)} of memory with "
+        f"{count} {'workers' if count > 1 else 'worker'}"
     )
     for source in seen.sources:
         shown.print(source, markup=False, soft_wrap=True)

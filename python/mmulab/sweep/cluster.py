@@ -125,6 +125,7 @@ def local(workers: int) -> Cluster:
             # A batch's memory is what its machines need: no part of it can be put aside.
             memory_limit=0,
             silence_logs=logging.CRITICAL,
+            preload="mmulab.sweep.undisturbed",
         )
         return Cluster(distributed.Client(cluster, set_as_default=False), cluster)
 

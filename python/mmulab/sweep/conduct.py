@@ -61,6 +61,7 @@ def run(
     need("pyarrow", "pyarrow", "results.parquet")
     store = Store(directory or f"sweep-{plan.sweep.name}")
     with store.locked():
+        store.tidy()
         store.write_manifest(plan)
         outcome = Outcome(store.directory, len(plan.jobs))
         have = {job.key for job in plan.jobs if store.has(job.key)}
@@ -75,7 +76,9 @@ def run(
                     _Run(store, plan, pool, outcome, announce).all(given)
             write_tables(store, plan.jobs)
         except KeyboardInterrupt:
-            raise Stopped(outcome.kept + outcome.ran, outcome.total) from None
+            # Counted again: the signal may have come between a result and its count.
+            store.tidy()
+            raise Stopped(sum(store.has(job.key) for job in plan.jobs), outcome.total) from None
     return outcome
 
 

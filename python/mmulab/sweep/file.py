@@ -231,7 +231,7 @@ def _range(name: str, keys: tuple[str, ...], given: dict[str, Any], place: str) 
     if scale not in ("linear", "log"):
         raise UserError(f'{place}.scale: {scale!r}: give "linear" or "log"')
     if scale == "log" and (step is not None or least <= 0):
-        raise UserError(f"{place}.scale: log needs a range above 0 without a step")
+        raise UserError(f"{place}.scale: log needs a range above 0 without a step\nhint: leave scale out")
     return Range(name, keys, least, most, step, scale == "log")
 
 

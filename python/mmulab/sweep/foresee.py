@@ -79,9 +79,9 @@ def _length(job: SweepJob) -> int:
 
 def _kept(job: SweepJob, kept: Sequence[dict[str, Any]]) -> Cost | None:
     """From batches of this trace and these options; None if there were none."""
-    alike = [
-        m for m in kept if m["identity"] == job.identity and m["options"] == job.options.spec() and m["instructions"]
-    ]
+    # As the file has them: JSON does not distinguish tuples from lists.
+    options = json.loads(json.dumps(job.options.spec()))
+    alike = [m for m in kept if m["identity"] == job.identity and m["options"] == options and m["instructions"]]
     points = [
         (m["jobs"], m["seconds"] * min(m["threads"], m["jobs"]) / m["instructions"], m["peak_bytes"]) for m in alike
     ]

@@ -107,7 +107,9 @@ def _found(sweep: Sweep, trace: str) -> str:
     try:
         return trace_identity(trace)
     except UserError as error:
-        raise UserError(f"{sweep.place}: axes.trace: {error}") from None
+        remedy = "\nhint: give a file that `mmulab trace info` reads, gen:NAME?key=value or mix:NAME"
+        message = str(error) if "\nhint:" in str(error) else f"{error}{remedy}"
+        raise UserError(f"{sweep.place}: axes.trace: {message}") from None
 
 
 def _job(sweep: Sweep, values: dict[str, Value], identity: str, built: dict[str, str]) -> SweepJob:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from mmulab.sweep.batches import Batch
+from mmulab.sweep.interrupts import noted
 from mmulab.sweep.work import run_batch
 
 # What a worker answers: `results`, `error`, `seconds`, `peak_bytes`.
@@ -35,8 +36,11 @@ class Here:
 
     def run(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Answer]]:
         """In their order."""
-        for batch in batches:
-            yield batch, json.loads(run_batch(json.dumps(batch.spec(self.threads))))
+        with noted() as is_interrupted:
+            for batch in batches:
+                yield batch, json.loads(run_batch(json.dumps(batch.spec(self.threads))))
+                if is_interrupted():
+                    raise KeyboardInterrupt
 
     def close(self) -> None:
         """There is nothing to end."""

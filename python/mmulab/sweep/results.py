@@ -70,8 +70,8 @@ class Results:
             for f in schema
         ]
 
-    def values(self, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of jobs with these columns only. Raises UserError for a column that there is not."""
+    def values(self, columns: Sequence[str], where: str | None = None) -> list[dict[str, Any]]:
+        """These columns of the jobs that meet `where`, a condition in SQL. Raises UserError for an unknown column."""
         table = self.table("jobs")
         for column in columns:
             if column not in table.column_names:
@@ -82,5 +82,9 @@ class Results:
                 raise UserError(
                     f"no column is named {column!r}\nhint: {meant}`mmulab results columns {self.directory}` lists all"
                 )
+        if where is not None:
+            named = ", ".join(f'"{column}"' for column in columns)
+            found = self.query(f"SELECT {named} FROM jobs WHERE ({where}) ORDER BY job")
+            return [dict(zip(columns, row, strict=True)) for row in found.rows]
         rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
         return rows

@@ -53,6 +53,11 @@ class Store:
             file.flush()
             yield
 
+    def tidy(self) -> None:
+        """Removes what a kill left half written. For the one that holds the lock."""
+        for path in self.directory.glob("**/*.part"):
+            path.unlink(missing_ok=True)
+
     def path(self, key: str) -> Path:
         """The file of a result."""
         return self.directory / "runs" / f"{key}.json"
