@@ -112,7 +112,7 @@ def _measured(jobs: Sequence[SweepJob]) -> Cost:
         points.append((len(part), answer["seconds"] / instructions, answer["peak_bytes"]))
     return Cost.fitted(
         points,
-        f"measured now over its first {instructions:,} instructions; pages that it touches later need more memory",
+        f"measured now over its first {instructions:,} instructions; if it touches more pages later, it needs more memory",
     )
 
 
