@@ -299,7 +299,7 @@ def test_a_dry_run_says_what_is_to_come_and_runs_nothing(cli: Cli, tmp_path: Pat
     for path in (tmp_path / "sweep-small" / "runs").iterdir():
         path.unlink()
     later = cli("sweep", "sweep.toml", "--dry-run", "--json", "--workers", "1").json()
-    assert all("from 1 batches that were run before" in source for source in later["sources"])
+    assert all("from earlier batches: 1" in source for source in later["sources"])
     assert later["seconds"] > 0
 
 

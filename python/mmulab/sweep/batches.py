@@ -10,7 +10,7 @@ from mmulab.sweep.plan import SweepJob
 # Jobs of a batch, at most. Decoding costs less than one job, so that a larger batch gains little; a batch that is lost
 # is run again as a whole, and the memory of all its jobs is in use at once.
 BATCH_MAX = 16
-# Batches for each worker, so that all have work until the end.
+# Batches for each of several workers, so that all have work until the end.
 ROUNDS = 2
 
 
@@ -53,7 +53,8 @@ def batches(jobs: Sequence[SweepJob], workers: int, most: int | None = None) -> 
     groups: dict[str, list[SweepJob]] = {}
     for job in once:
         groups.setdefault(job.identity, []).append(job)
-    size = most or min(BATCH_MAX, max(1, -(-len(once) // (workers * ROUNDS))))
+    rounds = ROUNDS if workers > 1 else 1
+    size = most or min(BATCH_MAX, max(1, -(-len(once) // (workers * rounds))))
     return [Batch(tuple(group[at : at + size])) for group in groups.values() for at in range(0, len(group), size)]
 
 

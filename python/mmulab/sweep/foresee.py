@@ -85,7 +85,7 @@ def _kept(job: SweepJob, kept: Sequence[dict[str, Any]]) -> Cost | None:
     points = [
         (m["jobs"], m["seconds"] * min(m["threads"], m["jobs"]) / m["instructions"], m["peak_bytes"]) for m in alike
     ]
-    return Cost.fitted(points, f"from {len(points)} batches that were run before") if points else None
+    return Cost.fitted(points, f"from earlier batches: {len(points)}") if points else None
 
 
 def _measured(jobs: Sequence[SweepJob]) -> Cost:
@@ -112,7 +112,7 @@ def _measured(jobs: Sequence[SweepJob]) -> Cost:
         points.append((len(part), answer["seconds"] / instructions, answer["peak_bytes"]))
     return Cost.fitted(
         points,
-        f"measured now over its first {instructions:,} instructions; if it touches more pages later, it needs more memory",
+        f"measured now over its first {instructions:,} instructions; pages touched later take more memory",
     )
 
 
