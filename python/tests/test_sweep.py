@@ -149,6 +149,27 @@ def test_columns_have_units_and_regions_add_up(tmp_path: Path) -> None:
     assert results.query(sums).rows == results.query("SELECT job, walks, l1d_misses FROM jobs ORDER BY job").rows
 
 
+def test_a_job_has_the_area_of_its_tlbs(tmp_path: Path) -> None:
+    """As `mmulab machines fit` states it; assignments to the policy do not matter."""
+    axes = {
+        "trace": TRACES[0],
+        "machine": MACHINE,
+        "policy": "linux-thp",
+        "entries": {"key": "tlb.STLB.entries", "values": [768, 1536]},
+        "zero": {"key": "policy.thp.zero_page", "values": [True, False]},
+    }
+    sweep.run(sweep.plan(sweep.parse({"axes": axes})), tmp_path, workers=1)
+    rows = sweep.Results(tmp_path).query("SELECT entries, zero, tlb_area FROM jobs ORDER BY job").rows
+    expected = {
+        entries: sum(
+            array["cells"] for array in engine.fit(MACHINE, None, sets=[f"tlb.STLB.entries={entries}"])["area"]
+        )
+        for entries in (768, 1536)
+    }
+    assert rows == [(entries, zero, expected[entries]) for entries in (768, 1536) for zero in (True, False)]
+    assert expected[768] < expected[1536]
+
+
 def test_samples_are_the_same_each_time_and_within_their_ranges() -> None:
     for method, points in itertools.product(("random", "sobol"), (1, 7, 16)):
         data = {

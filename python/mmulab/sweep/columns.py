@@ -125,5 +125,14 @@ REGION_COLUMNS: tuple[Column, ...] = (
     _region("resident_bytes", "int", "bytes", "memory in use at the peak", "resident", "peak"),
 )
 
+# Of each job, from its description alone (`Areas.cells`).
+AREA = Column(
+    "tlb_area",
+    "float",
+    "cells of static memory",
+    "area of all TLB arrays of a core; modelled",
+    lambda cells: cells,
+)
+
 # Names that no axis can have.
-RESERVED = frozenset(["job", "key", *(column.name for column in (*COLUMNS, *REGION_COLUMNS))])
+RESERVED = frozenset(["job", "key", AREA.name, *(column.name for column in (*COLUMNS, *REGION_COLUMNS))])

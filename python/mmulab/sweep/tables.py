@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure
-from mmulab.sweep.columns import COLUMNS, REGION_COLUMNS, Column
+from mmulab.sweep.area import Areas
+from mmulab.sweep.columns import AREA, COLUMNS, REGION_COLUMNS, Column
 from mmulab.sweep.constraint import Value
 from mmulab.sweep.extras import need
 from mmulab.sweep.plan import SweepJob
@@ -24,9 +25,9 @@ def write_tables(store: Store, jobs: Sequence[SweepJob]) -> int:
     """Writes both tables for the jobs that are done; how many these are."""
     arrow = need("pyarrow", "pyarrow", _SERVES)
     swept = swept_columns(jobs)
-    rows: dict[str, list[Any]] = {column.name: [] for column in (*swept, *COLUMNS)}
+    rows: dict[str, list[Any]] = {column.name: [] for column in (*swept, *COLUMNS, AREA)}
     places: dict[str, list[Any]] = {column.name: [] for column in (*swept, *REGION_COLUMNS)}
-    done = 0
+    areas, done = Areas(), 0
     for number, job in enumerate(jobs):
         result = store.load(job.key)
         if result is None:
@@ -35,10 +36,11 @@ def write_tables(store: Store, jobs: Sequence[SweepJob]) -> int:
         own = {"job": number, "key": job.key, **job.values}
         _append(rows, swept, own)
         _append(rows, COLUMNS, result)
+        _append(rows, [AREA], areas.cells(job.job))
         for region in result.regions:
             _append(places, swept, own)
             _append(places, REGION_COLUMNS, region)
-    _write(arrow, store.directory / JOBS, (*swept, *COLUMNS), rows)
+    _write(arrow, store.directory / JOBS, (*swept, *COLUMNS, AREA), rows)
     _write(arrow, store.directory / REGIONS, (*swept, *REGION_COLUMNS), places)
     return done
 
