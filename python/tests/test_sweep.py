@@ -247,6 +247,10 @@ def test_what_a_query_asks_is_printed_in_three_forms(cli: Cli, tmp_path: Path) -
     lines = cli("results", "query", "out", sql, "--format", "csv").out.splitlines()
     assert lines == ["policy,jobs,walks", *(f"{row['policy']},{row['jobs']},{row['walks']}" for row in rows)]
     assert f"{rows[0]['walks']:,}" in cli("results", "query", "out", sql).out
+    odd = "SELECT sum(job) AS s, list(job) FILTER (job < 2) AS l, DATE '2020-01-01' AS d, 'nan'::DOUBLE AS n FROM jobs"
+    assert cli("results", "query", "out", odd, "--format", "json").json() == [
+        {"s": sum(range(SMALL_JOBS)), "l": [0, 1], "d": "2020-01-01", "n": None}
+    ]
     whole = cli("results", "query", "out", "--format", "csv").out.splitlines()
     assert len(whole) == 1 + SMALL_JOBS
     listed = cli("results", "columns", "out", "--format", "json").json()
@@ -338,6 +342,21 @@ def test_a_signal_that_the_engine_drops_still_ends_the_sweep(tmp_path: Path, mon
     assert len(kept(tmp_path / "out")) == 1
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_sweep_that_was_extended_and_stopped_has_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of before would not have its jobs."""
+    sweep.run(small(tmp_path), tmp_path, workers=1)
+    more = sweep.plan(sweep.parse({"axes": {**_axes(SMALL), "seed": 1}, "constraints": ["entries % ways == 0"]}))
+
+    def stopped(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pools, "run_batch", stopped)
+    with pytest.raises(sweep.Stopped):
+        sweep.run(more, tmp_path, workers=1)
+    with pytest.raises(UserError, match=r"no results\.parquet, because the sweep has not ended"):
+        sweep.Results(tmp_path)
 
 
 def test_a_full_disk_is_named_and_nothing_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

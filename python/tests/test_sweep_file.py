@@ -38,6 +38,10 @@ DRAWN = 'hit = { key = "tlb.STLB.hit_cycles", from = 5, to = 12 }\n'
             f'{AXES}hit = {{ key = "tlb.STLB.hit_cycles", from = 0, to = 9, scale = "log" }}\n',
             "log needs a range above 0",
         ),
+        (f'{AXES}{ENTRIES}n = {{ key = "tlb.STLB.entries", values = [8] }}\n', "axes.n: axes.entries has a value for"),
+        (f'{AXES}{ENTRIES}[set]\n"tlb.STLB.entries" = 8\n', "axes.entries: set has a value for tlb.STLB.entries, too"),
+        (f'{AXES}seed = 1\nn = {{ key = "memory.seed", values = [8] }}\n', "axes.seed has a value for memory.seed"),
+        (f"{AXES}seed = [9223372036854775808]\n", "9223372036854775808 is too large"),
         (f"{AXES}seed = [-1]\n", "axes.seed: [-1] are not seeds"),
         # Of samples.
         (f"{AXES}{DRAWN}", "an axis with from or pick is drawn, but nothing says how"),

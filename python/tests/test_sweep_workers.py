@@ -2,16 +2,31 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import Cli
-from sweeps import LONG, LONG_JOBS, SMALL, children, kept, started, wait_until_kept, workers, written
+from sweeps import (
+    LONG,
+    LONG_JOBS,
+    MACHINE,
+    SMALL,
+    SMALL_JOBS,
+    children,
+    kept,
+    started,
+    wait_until_kept,
+    workers,
+    written,
+)
 
 from mmulab import UserError, sweep
 from mmulab.sweep import cluster, work
@@ -96,6 +111,31 @@ def test_a_worker_that_dies_costs_its_batch_only(tmp_path: Path, whole: Path) ->
     assert same(directory, whole)
 
 
+def test_a_batch_that_ends_each_of_its_workers_is_given_up(tmp_path: Path) -> None:
+    """As one whose machines need more memory than there is: the sweep must not start workers for ever."""
+    axes = {"trace": "gen:gups?footprint=64M&updates=100000000", "machine": MACHINE}
+    batch = Batch(sweep.plan(sweep.parse({"axes": axes})).jobs)
+    answers: list[tuple[Batch, dict[str, object]]] = []
+    pool = cluster.local(1)
+    running = threading.Thread(target=lambda: answers.extend(pool.run([batch])))
+    running.start()
+    killed: set[int] = set()
+    until = time.monotonic() + 60
+    while running.is_alive() and time.monotonic() < until:
+        # Time for the worker to start, and to be given the batch.
+        time.sleep(1.5)
+        for pid in set(workers(os.getpid())) - killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+    running.join(timeout=1)
+    pool.close()
+    ((failed, answer),) = answers
+    assert failed == batch
+    assert answer["results"] == []
+    assert answer["error"] == "2 workers died while they ran it"
+    assert len(killed) >= 2
+
+
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: Path, number: str) -> None:
     """Sent to the whole group, as a terminal does."""
@@ -158,24 +198,32 @@ def test_workers_listen_on_loopback_only(tmp_path: Path) -> None:
     assert set(listening) == {"0100007F"}
 
 
-@pytest.fixture
-def dask_cluster(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler with two workers, in processes that a user started."""
-    code = (
-        "import distributed, sys\n"
-        "if __name__ == '__main__':\n"
-        "    made = distributed.LocalCluster(n_workers=2, threads_per_worker=1, host='127.0.0.1',\n"
-        "        dashboard_address='127.0.0.1:0', scheduler_kwargs={'dashboard': False}, silence_logs=50)\n"
-        "    print(made.scheduler_address, flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    (tmp_path / "cluster.py").write_text(code)
-    with subprocess.Popen(
-        [sys.executable, "cluster.py"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+CLUSTER = """
+import distributed, sys
+if __name__ == "__main__":
+    made = distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1",
+        dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}, silence_logs=50)
+    print(made.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def cluster_of(directory: Path, code: str) -> Iterator[str]:
+    """The address of a scheduler with workers, in processes that a user started."""
+    (directory / "cluster.py").write_text(code)
+    command = [sys.executable, "cluster.py"]
+    with subprocess.Popen(command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.communicate(timeout=60)
+
+
+@pytest.fixture
+def dask_cluster(tmp_path: Path) -> Iterator[str]:
+    """One without TLS, on loopback."""
+    with cluster_of(tmp_path, CLUSTER) as address:
+        yield address
 
 
 def test_a_cluster_that_exists_gives_the_same(cli: Cli, tmp_path: Path, dask_cluster: str) -> None:
@@ -228,3 +276,39 @@ def test_a_worker_that_differs_refuses_its_batch(tmp_path: Path, change: dict[st
     answer = json.loads(work.run_batch(json.dumps(spec)))
     assert answer["results"] == []
     assert said in answer["error"]
+
+
+TLS_CLUSTER = """
+import distributed, sys
+if __name__ == "__main__":
+    secured = distributed.Security(tls_ca_file="cert.pem", tls_client_cert="cert.pem", tls_client_key="key.pem",
+        tls_scheduler_cert="cert.pem", tls_scheduler_key="key.pem", tls_worker_cert="cert.pem",
+        tls_worker_key="key.pem", require_encryption=True)
+    made = distributed.LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", protocol="tls",
+        security=secured, dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}, silence_logs=50)
+    print(made.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_a_cluster_with_tls_takes_only_those_with_a_certificate(cli: Cli, tmp_path: Path) -> None:
+    """One certificate is authority, scheduler, worker and client here; a second one is a stranger's."""
+    for name in ("", "stranger-"):
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        made += ["-keyout", f"{name}key.pem", "-out", f"{name}cert.pem"]
+        subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    written(tmp_path, SMALL)
+    with cluster_of(tmp_path, TLS_CLUSTER) as address:
+        assert address.startswith("tls://127.0.0.1:")
+        own, stranger = (
+            ("--tls-ca", "cert.pem", "--tls-cert", f"{name}cert.pem", "--tls-key", f"{name}key.pem")
+            for name in ("", "stranger-")
+        )
+        refused = cli("sweep", "sweep.toml", "--scheduler", address, *stranger)
+        assert refused.code == 2, refused.err
+        assert "no scheduler with a worker answers" in refused.err
+        assert cli("sweep", "sweep.toml", "--scheduler", address.replace("tls:", "tcp:")).code == 2
+        ran = cli("sweep", "sweep.toml", "--scheduler", address, *own)
+        assert ran.code == 0, ran.err
+    assert len(kept(tmp_path / "sweep-small")) == SMALL_JOBS

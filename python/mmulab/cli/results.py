@@ -1,8 +1,8 @@
 """`mmulab results`: the tables of a sweep asked, listed and drawn."""
 
 import csv
+import math
 import sys
-from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,13 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has: SQL has sums of any size, and dates."""
+    """What JSON has: SQL has sums of any size, dates, and numbers that are none."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return value.isoformat() if isinstance(value, date | datetime) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -62,6 +62,8 @@ def run(
     store = Store(directory or f"sweep-{plan.sweep.name}")
     with store.locked():
         store.tidy()
+        # Until the sweep has ended, tables would disagree with its jobs.
+        store.forget_tables()
         store.write_manifest(plan)
         outcome = Outcome(store.directory, len(plan.jobs))
         have = {job.key for job in plan.jobs if store.has(job.key)}

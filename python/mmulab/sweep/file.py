@@ -27,6 +27,8 @@ OPTIONS = (*COUNTS, "base_cpi", "savable", "timing", "touched", "unmapped")
 # The key behind the axis `seed`. As a key, and not as an option of the run, all seeds share one decoding of the trace.
 SEED_KEY = "memory.seed"
 KEYED = ("key", "values", "from", "to", "step", "scale", "pick")
+# What tables keep of whole numbers: 64 bits with a sign.
+COUNT_MAX = 2**63 - 1
 # More points than anybody runs; fewer than fill the memory.
 POINTS_MAX = 1 << 20
 
@@ -76,6 +78,7 @@ def parse(data: dict[str, Any], place: str = "sweep", name: str = "sweep") -> Sw
     axes, ranges = _axes(_table(data, "axes", place), f"{place}: axes")
     sample = _sample(data, len(ranges), place)
     names = [*(axis.name for axis in axes), *(drawn.name for drawn in ranges)]
+    _refuse_twice([*axes, *ranges], _table(data, "set", place), place)
     constraints = data.get("constraints", [])
     if not isinstance(constraints, list) or not all(isinstance(text, str) for text in constraints):
         raise UserError(f'{place}: constraints: give a list of texts, as ["entries % ways == 0"]')
@@ -103,6 +106,18 @@ def _name(given: Any, place: str) -> str:
     return given
 
 
+def _refuse_twice(varied: list[Axis | Range], sets: dict[str, Any], place: str) -> None:
+    """Of two values for one key, only the last would count."""
+    found = dict.fromkeys(sets, "set")
+    for axis in varied:
+        for key in axis.keys:
+            if key in found:
+                raise UserError(
+                    f"{place}: axes.{axis.name}: {found[key]} has a value for {key}, too\nhint: leave one of them out"
+                )
+            found[key] = f"axes.{axis.name}"
+
+
 def _known(data: dict[str, Any], known: Iterable[str], place: str, what: str) -> None:
     for key in data:
         if key not in known:
@@ -121,6 +136,8 @@ def _table(data: dict[str, Any], key: str, place: str) -> dict[str, Any]:
 def _value(value: Any, place: str) -> Value:
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{place}: {value} is not a finite number")
+    if isinstance(value, int) and abs(value) > COUNT_MAX:
+        raise UserError(f"{place}: {value} is too large: give at most {COUNT_MAX}")
     if not isinstance(value, str | int | float | bool):
         raise UserError(f"{place}: {value!r} is not a text, a number or a truth value")
     return value

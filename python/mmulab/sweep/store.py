@@ -105,6 +105,11 @@ class Store:
                 continue
         return found
 
+    def forget_tables(self) -> None:
+        """Removes tables of the directory: of jobs that the sweep no longer has, or without those it has now."""
+        for path in self.directory.glob("*.parquet"):
+            path.unlink(missing_ok=True)
+
     def write_manifest(self, plan: Plan) -> None:
         """Writes which jobs the sweep has, and what each is."""
         jobs = [{"key": job.key, "values": job.values} for job in plan.jobs]
