@@ -249,6 +249,25 @@ def test_a_worker_without_the_trace_is_named_before_anything_runs(
     assert kept(Path("out")) == {}
 
 
+def test_a_worker_without_mmulab_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or with one of before there were sweeps."""
+    old = tmp_path / "old" / "mmulab"
+    old.mkdir(parents=True)
+    (old / "__init__.py").write_text("")
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "old"), before])))
+    plan = sweep.plan(sweep.read(written(tmp_path, SMALL)))
+    with (
+        cluster_of(tmp_path, CLUSTER) as address,
+        pytest.raises(
+            UserError,
+            match=r"worker tcp://127\.0\.0\.1:\d+ cannot import mmulab\.sweep: .*mmulab.*\n.*install the same mmulab",
+        ),
+    ):
+        sweep.run(plan, tmp_path / "out", scheduler=address)
+    assert kept(tmp_path / "out") == {}
+
+
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 1)
     with pytest.raises(UserError, match=r"--scheduler tcp://127\.0\.0\.1:9: no scheduler with a worker answers"):

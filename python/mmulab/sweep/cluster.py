@@ -54,13 +54,14 @@ class Cluster:
             spec = batch.spec(self.threads)
             asked[spec["trace"]] = json.dumps({key: spec[key] for key in ("mmulab", "trace", "identity")})
         for text in asked.values():
-            try:
-                answers = self._client.run(differs, text)
-            except ImportError as error:
-                raise UserError(
-                    f"a worker cannot import mmulab: {error}\nhint: install the same mmulab on all computers"
-                ) from None
+            answers = self._client.run(differs, text, on_error="return")
             for worker, problem in sorted(answers.items()):
+                if isinstance(problem, BaseException):
+                    # The function that is asked could not be had: there is no mmulab, or one without sweeps.
+                    raise UserError(
+                        f"worker {worker} cannot import mmulab.sweep: {problem}\n"
+                        "hint: install the same mmulab on all computers"
+                    )
                 if problem:
                     raise UserError(f"worker {worker}: {problem}")
 
