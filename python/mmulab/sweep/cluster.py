@@ -8,6 +8,7 @@ import ipaddress
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +22,8 @@ from mmulab.sweep.work import differs, run_batch
 LOOPBACK = "127.0.0.1"
 # Seconds until a scheduler answers, or has a worker.
 PATIENCE = 30
-# Workers that a batch may take with it before it is given up: a machine too large for the memory kills each.
-DEATHS = 1
+# Workers that may die with a batch before it is given up: one whose machines are too large for the memory ends each.
+DEATHS = 3
 # Seconds that workers have to end by themselves.
 CLOSING = 2
 
@@ -73,9 +74,15 @@ class Cluster:
             # Not pure: what an earlier sweep computed under this name is not what is asked for now.
             future = self._client.submit(run_batch, json.dumps(batch.spec(self.threads)), pure=False)
             futures[future] = batch
-        for future in distributed.as_completed(futures, loop=self._client.loop):
-            batch = futures.pop(future)
-            yield batch, self._answer(future)
+        ended = iter(distributed.as_completed(futures, loop=self._client.loop))
+        while futures:
+            try:
+                future = next(ended)
+                answer = self._answer(future)
+            except (OSError, TimeoutError, StopIteration, CancelledError) as error:
+                # Of distributed, errors of connections are kinds of OSError.
+                raise _lost() from error
+            yield futures.pop(future), answer
             future.release()
 
     def _answer(self, future: Any) -> Answer:
@@ -83,18 +90,11 @@ class Cluster:
             found: Answer = json.loads(future.result())
             return found
         if future.status in ("cancelled", "lost"):
-            raise Failure(
-                "the scheduler or the connection to it was lost\n"
-                "hint: finished jobs are kept; repeat the command to run the others"
-            )
+            raise _lost()
         error = future.exception()
         # Of a worker that died, distributed says so by this class only.
         died = type(error).__name__ == "KilledWorker"
-        reason = (
-            f"{DEATHS + 1} workers died while they ran it"
-            if died
-            else f"the worker failed: {type(error).__name__}: {error}"
-        )
+        reason = "each worker that ran it died" if died else f"the worker failed: {type(error).__name__}: {error}"
         return {"results": [], "error": reason, "seconds": 0.0, "peak_bytes": 0}
 
     def close(self) -> None:
@@ -102,6 +102,13 @@ class Cluster:
         self._client.close(timeout=CLOSING)
         if self._cluster is not None:
             self._cluster.close(timeout=CLOSING)
+
+
+def _lost() -> Failure:
+    return Failure(
+        "the scheduler or the connection to it was lost\n"
+        "hint: finished jobs are kept; repeat the command to run the others"
+    )
 
 
 def local(workers: int) -> Cluster:
@@ -112,6 +119,8 @@ def local(workers: int) -> Cluster:
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
         "distributed.scheduler.allowed-failures": DEATHS,
+        # A worker has no batches but the one that it runs: those that wait do not share the blame for its death.
+        "distributed.scheduler.worker-saturation": 1.0,
         "distributed.logging.distributed": "critical",
     }
     with need("dask.config", "dask", "a sweep in several processes").set(quiet):
@@ -185,5 +194,9 @@ def _is_loopback(host: str) -> bool:
 def _distributed() -> Any:
     found = need("distributed", "distributed", "a sweep in several processes", "or run in one process with --workers 1")
     # What it says of workers that come and go is said by the sweep in its own words.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # Loggers below these have levels of their own.
+    silent = ("distributed", "tornado", "asyncio")
+    for name in [*logging.root.manager.loggerDict, *silent]:
+        if name.partition(".")[0] in silent:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return found
