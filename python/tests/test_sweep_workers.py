@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: 
 
 
 def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path, whole: Path) -> None:
-    """The second is refused and names the first, which goes on; a sweep that was killed holds nobody up."""
+    """The second is refused and names the first, which goes on; a sweep that was killed locks no directory."""
     written(tmp_path, LONG)
     directory = tmp_path / "sweep-long"
     with started(tmp_path, *TWO) as process:

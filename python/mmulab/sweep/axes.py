@@ -12,7 +12,7 @@ OWN = (TRACE, MACHINE, POLICY, HOST_POLICY, SEED)
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that varies. Every combination of the values of such axes is a job."""
+    """One thing that varies. Every combination of the values of all axes is a job."""
 
     name: str
     values: tuple[Value, ...]

@@ -1,7 +1,7 @@
 """Workers of Dask's distributed scheduler: local processes, or a cluster that exists.
 
-Nobody on the network gets in: local workers listen on loopback only and serve no web page, and a scheduler elsewhere is
-spoken to under TLS only. Workers are sent the name of one function, and JSON text.
+The network is kept out: local workers listen on loopback only and serve no web page, and a scheduler elsewhere must use
+TLS. The sweep sends workers the name of one function, and JSON text.
 """
 
 import ipaddress
@@ -44,7 +44,7 @@ class Cluster:
     threads: int | None = 1
 
     def __init__(self, client: Any, cluster: Any | None = None) -> None:
-        """`cluster`: ended with the pool; None where it belongs to somebody else."""
+        """`cluster`: ended with the pool; None if the user started it."""
         self._client, self._cluster = client, cluster
         self.workers = max(1, sum(client.nthreads().values()))
 
@@ -162,7 +162,7 @@ def existing(address: str, tls: Tls | None) -> Cluster:
 
 
 def _refuse_open(address: str, tls: Tls | None) -> None:
-    """Whoever reaches a scheduler has its workers run anything: without TLS only loopback is safe from the network."""
+    """A client of a scheduler can have its workers run anything: without TLS, only loopback keeps the network out."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if not parts.hostname:
         raise UserError(f"--scheduler {address}: not an address\nhint: give tcp://127.0.0.1:PORT or tls://HOST:PORT")
@@ -174,8 +174,8 @@ def _refuse_open(address: str, tls: Tls | None) -> None:
         return
     if parts.scheme != "tcp" or not _is_loopback(parts.hostname):
         raise UserError(
-            f"--scheduler {address}: the connection would not be encrypted, and anybody on the network could have the "
-            "workers run anything\n"
+            f"--scheduler {address}: the connection would not be encrypted, and any computer on the network could "
+            "have the workers run anything\n"
             "hint: start the cluster with TLS, and give tls://HOST:PORT with --tls-ca, --tls-cert and --tls-key"
         )
     if tls is not None:

@@ -1,8 +1,7 @@
 """Constraints between the axes of a sweep: expressions that are parsed and never executed as Python.
 
 `entries % ways == 0 and policy != "hugetlb-2m"`: comparisons, arithmetic, `and`, `or`, `not`, `in`, and the names of
-axes. A sweep file may come from somebody else, so that nothing else is allowed: no calls, attributes, subscripts or
-powers.
+axes. A sweep file may come from another person. So calls, attributes, subscripts and powers are refused.
 """
 
 import ast

@@ -29,7 +29,7 @@ SEED_KEY = "memory.seed"
 KEYED = ("key", "values", "from", "to", "step", "scale", "pick")
 # What tables keep of whole numbers: 64 bits with a sign.
 COUNT_MAX = 2**63 - 1
-# More points than anybody runs; fewer than fill the memory.
+# More points than a sweep runs in months; fewer than fill the memory.
 POINTS_MAX = 1 << 20
 
 

@@ -34,7 +34,7 @@ class Store:
         path = self.directory / "lock"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            # Opened for appending: whoever does not get the lock must not empty the file.
+            # Opened for appending: a sweep that does not get the lock must not empty the file.
             file = path.open("a+", encoding="utf-8")
         except OSError as error:
             raise Failure(f"{path}: {error.strerror}\nhint: choose another directory with --out") from None

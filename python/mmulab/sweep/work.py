@@ -47,7 +47,7 @@ def _run(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def differs(text: str) -> str:
-    """What a worker has otherwise than the sweep: another mmulab, or no such trace. Empty if nothing."""
+    """How the worker differs from the sweep: another mmulab, another trace or none. Empty if it does not."""
     spec = json.loads(text)
     own = release()
     if own != spec["mmulab"]:
