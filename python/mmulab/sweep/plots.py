@@ -77,4 +77,4 @@ def _shown(value: Any) -> Any:
 
 def _label(column: str, units: dict[str, str] | None) -> str:
     unit = (units or {}).get(column, "")
-    return f"{column} ({unit})" if unit else column
+    return f"{column} ({unit})" if unit not in ("", column) else column
