@@ -159,6 +159,9 @@ def _extras() -> list[Finding]:
     rows = (
         ("scikit-learn", "sklearn", "try --mosaics", "mosaics"),
         ("scipy", "scipy", "leshy --method optimum", "optimum"),
+        ("distributed", "distributed", "sweep with several workers", "sweep"),
+        ("pyarrow", "pyarrow", "sweep", "sweep"),
+        ("duckdb", "duckdb", "results query", "sweep"),
     )
     found = []
     for name, module, serves, extra in rows:

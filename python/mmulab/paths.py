@@ -67,3 +67,8 @@ def guest_agent(isa: str) -> Path:
 def plugin() -> Path:
     """The library QEMU loads to record; whether it exists is for the caller to find out."""
     return _PACKAGE / "_lib" / "libmmulab_record.so"
+
+
+def engine_file() -> Path:
+    """The engine for any processor."""
+    return next(_PACKAGE.glob("_core*.so"))

@@ -57,9 +57,18 @@ def prepared(cli: Cli, tmp_path: Path) -> Cli:
     return cli
 
 
+def _write_files(page: Path, directory: Path) -> None:
+    """The TOML files of a page whose first line is their name."""
+    for name, text in re.findall(
+        r"^```toml\n# (\w+\.toml)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        (directory / name).write_text(text, encoding="utf-8")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(prepared: Cli, tmp_path: Path, page: Path) -> None:
     """In their order, in one directory."""
+    _write_files(page, tmp_path)
     for words in _commands(page):
         words = [SMALLER.get(word, word) for word in words]
         output = words.index(">") if ">" in words else None

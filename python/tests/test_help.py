@@ -12,6 +12,8 @@ PAGES += [
     "microbench",
     "contiguity",
     "pages",
+    "sweep",
+    "results",
     "workloads",
     "reproduce",
     "probe",

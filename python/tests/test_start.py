@@ -8,7 +8,18 @@ import pytest
 from mmulab.cli.app import COMMANDS, app
 
 # Slow to import, and of use to some commands only.
-HEAVY = ("numpy", "matplotlib", "elftools", "jinja2", "scipy", "sklearn", "rich.progress")
+HEAVY = (
+    "numpy",
+    "matplotlib",
+    "elftools",
+    "jinja2",
+    "scipy",
+    "sklearn",
+    "rich.progress",
+    "distributed",
+    "pyarrow",
+    "duckdb",
+)
 
 
 def imported(*argv: str) -> set[str]:

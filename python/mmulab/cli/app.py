@@ -24,7 +24,7 @@ click.rich_click.COMMAND_GROUPS = {
     "mmulab": [
         {"name": "The main job", "commands": ["study", "compare"]},
         {"name": "Its steps", "commands": ["record", "trace", "run", "explain", "leshy"]},
-        {"name": "Experiments", "commands": ["microbench", "contiguity", "pages", "reproduce"]},
+        {"name": "Experiments", "commands": ["sweep", "results", "microbench", "contiguity", "pages", "reproduce"]},
         {"name": "This computer", "commands": ["try", "probe", "doctor"]},
         {"name": "What there is", "commands": ["machines", "policies", "generators", "workloads", "completion"]},
         {"name": "Files of programs", "commands": ["elf", "reorder"]},
@@ -43,6 +43,8 @@ COMMANDS = {
         "run": "run:run",
         "explain": "explain:explain",
         "leshy": "leshy:command",
+        "sweep": "sweep:command",
+        "results": "results:results",
         "contiguity": "contiguity:command",
         "pages": "pages:command",
         "microbench": "microbench:microbench",

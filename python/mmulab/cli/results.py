@@ -1,0 +1,173 @@
+"""`mmulab results`: the tables of a sweep asked, listed and drawn."""
+
+import csv
+import math
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.markup import escape
+
+from mmulab import sweep
+from mmulab.cli import console
+from mmulab.cli.common import CONTEXT, in_place_of, print_json
+from mmulab.result import write_text
+from mmulab.sweep.front import front as pareto
+from mmulab.sweep.results import Answer
+from mmulab.tables import plain
+from mmulab.visible import visible
+
+_DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+_FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+_WHERE = click.option("--where", metavar="SQL", help="Only jobs that meet this condition, as policy = 'linux-thp'.")
+_MOST = click.option(
+    "--most",
+    type=click.Choice(["x", "y"]),
+    multiple=True,
+    help="More is better in this column (less is, otherwise). Repeatable.",
+)
+
+
+@click.group(context_settings=CONTEXT)
+def results() -> None:
+    """Ask, list and draw the results of a sweep."""
+
+
+@results.command("query", context_settings=CONTEXT)
+@_DIRECTORY
+@click.argument("sql", default="SELECT * FROM jobs ORDER BY job")
+@_FORMAT
+def query(directory: Path, sql: str, form: str) -> None:
+    """Print the answer to an SQL query over the tables jobs and regions of DIR. Without a query: all jobs.
+
+    Example: mmulab results query sweep-stlb "SELECT entries, avg(walks) FROM jobs GROUP BY entries" --format csv
+    """
+    _print(sweep.Results(directory).query(sql), form)
+
+
+@results.command("columns", context_settings=CONTEXT)
+@_DIRECTORY
+@_FORMAT
+def columns(directory: Path, form: str) -> None:
+    """List the columns of both tables with their units and meanings."""
+    found = sweep.Results(directory)
+    rows: list[tuple[Any, ...]] = [(name, *row) for name in ("jobs", "regions") for row in found.columns(name)]
+    _print(Answer(["table", "column", "type", "unit", "meaning"], rows), form)
+
+
+@results.command("front", context_settings=CONTEXT)
+@_DIRECTORY
+@click.option("--x", required=True, metavar="COLUMN", help="One column.")
+@click.option("--y", required=True, metavar="COLUMN", help="The other column.")
+@_WHERE
+@_MOST
+@_FORMAT
+def front(directory: Path, x: str, y: str, where: str | None, most: tuple[str, ...], form: str) -> None:
+    """List the jobs of the Pareto front: those that no other job beats in both columns.
+
+    Example: mmulab results front sweep-stlb --x entries --y cycles
+    """
+    found = sweep.Results(directory)
+    names = list(dict.fromkeys(["job", *found.axes, x, y]))
+    rows = pareto(found.values(names, where), x, y, _best(most, x, y))
+    _print(Answer(names, [tuple(row[name] for name in names) for row in rows]), form)
+
+
+@results.command("plot", context_settings=CONTEXT)
+@_DIRECTORY
+@click.option("--x", required=True, metavar="COLUMN", help="The column along the horizontal axis.")
+@click.option("--y", required=True, metavar="COLUMN", help="The column along the vertical axis.")
+@click.option("--by", metavar="COLUMN", help="A series for each value of this column.")
+@click.option("--log", type=click.Choice(["x", "y"]), multiple=True, help="A logarithmic axis. Repeatable.")
+@click.option("--front", "with_front", is_flag=True, help="Draw the Pareto front of both columns, too.")
+@_WHERE
+@_MOST
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The SVG file. Default: DIR/Y-by-X.svg.",
+)
+def plot(
+    directory: Path,
+    x: str,
+    y: str,
+    by: str | None,
+    log: tuple[str, ...],
+    with_front: bool,
+    where: str | None,
+    most: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Draw one column of a sweep over another.
+
+    Example: mmulab results plot sweep-stlb --x entries --y l2d_miss_ratio --by policy --log x
+    """
+    if most and not with_front:
+        raise click.UsageError("--most is of the Pareto front: give --front too")
+    found = sweep.Results(directory)
+    rows = found.values(list(dict.fromkeys([x, y, *([by] if by else [])])), where)
+    # Imported here: matplotlib is of no use to a query.
+    from mmulab.sweep.plots import plot as drawn
+
+    units = {name: unit for name, _, unit, _ in found.columns("jobs")}
+    best = pareto(rows, x, y, _best(most, x, y)) if with_front else []
+    text = drawn(rows, x, y, by, units=units, log=log, front=best)
+    path = out or directory / f"{y}-by-{x}.svg"
+    replaced = in_place_of(path, "the plot")
+    write_text(path, text)
+    console.say(f"wrote {path}{replaced}")
+
+
+def _best(most: tuple[str, ...], x: str, y: str) -> list[str]:
+    return [{"x": x, "y": y}[name] for name in most]
+
+
+def _print(answer: Answer, form: str) -> None:
+    if form == "json":
+        print_json([dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows])
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(map(visible, answer.columns))
+        writer.writerows([visible("" if value is None else str(value)) for value in row] for row in answer.rows)
+    else:
+        table = plain()
+        numbers = [
+            all(isinstance(row[i], int | float | Decimal | None) for row in answer.rows)
+            for i in range(len(answer.columns))
+        ]
+        for name, is_number in zip(answer.columns, numbers, strict=True):
+            table.add_column(escape(name), justify="right" if is_number else "left")
+        for row in answer.rows:
+            table.add_row(*(escape(_cell(value)) for value in row))
+        console.out().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has: SQL has sums of any size, dates, and numbers that are none."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -1,0 +1,63 @@
+"""Batches: several jobs over one decoding of their trace, run by one worker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mmulab.sweep.identity import digest, release
+from mmulab.sweep.plan import SweepJob
+
+# Jobs of a batch, at most. Decoding costs less than one job, so that a larger batch gains little; a batch that is lost
+# is run again as a whole, and the memory of all its jobs is in use at once.
+BATCH_MAX = 16
+# Batches for each of several workers, so that all have work until the end.
+ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Jobs of one trace."""
+
+    jobs: tuple[SweepJob, ...]
+
+    @property
+    def name(self) -> str:
+        """A hash of the jobs."""
+        return digest([job.key for job in self.jobs])[:16]
+
+    def spec(self, threads: int | None) -> dict[str, Any]:
+        """As a worker takes it, which compares mmulab, the trace and the descriptions with its own."""
+        first = self.jobs[0]
+        return {
+            "mmulab": release(),
+            "trace": first.trace,
+            "identity": first.identity,
+            "options": {**first.options.spec(), "threads": threads},
+            "jobs": [
+                {
+                    "machine": job.job.machine,
+                    "policy": job.job.policy,
+                    "sets": list(job.job.sets),
+                    "host_policy": job.job.host_policy,
+                    "described": job.described,
+                }
+                for job in self.jobs
+            ],
+        }
+
+
+def batches(jobs: Sequence[SweepJob], workers: int, most: int | None = None) -> list[Batch]:
+    """The jobs in batches of at most `most`. Jobs with one hash are run once."""
+    once = list({job.key: job for job in jobs}.values())
+    # All but the name of a trace is in the hash: jobs over copies of one trace share a decoding, too.
+    groups: dict[str, list[SweepJob]] = {}
+    for job in once:
+        groups.setdefault(job.identity, []).append(job)
+    rounds = ROUNDS if workers > 1 else 1
+    size = most or min(BATCH_MAX, max(1, -(-len(once) // (workers * rounds))))
+    return [Batch(tuple(group[at : at + size])) for group in groups.values() for at in range(0, len(group), size)]
+
+
+def alone(batch: Batch) -> list[Batch]:
+    """Each job of a batch as a batch."""
+    return [Batch((job,)) for job in batch.jobs]

@@ -1,0 +1,20 @@
+"""Optional packages of sweeps: imported when they are needed, with a sentence on how to get those that are missing."""
+
+from importlib import import_module
+from typing import Any
+
+from mmulab import UserError
+
+
+def need(module: str, package: str, serves: str, instead: str = "") -> Any:
+    """The module, imported. Raises UserError if its package is not installed.
+
+    `serves`: what cannot be done without it. `instead`: another way to do it, as a sentence.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        way = f"; {instead}" if instead else ""
+        raise UserError(
+            f"{serves} needs {package}, which is not installed\nhint: pip install 'mmulab[sweep]'{way}"
+        ) from None
