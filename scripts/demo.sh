@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 mmulab=.venv/bin/mmulab
 out=build/demo
 # Enough to be past start-up, and done within minutes on two cores.
-limit=${DEMO_INSTRUCTIONS:-500M}
+limit=${DEMO_INSTRUCTIONS:-300M}
 rm -rf "$out"
 mkdir -p build
 
