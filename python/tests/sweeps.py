@@ -68,7 +68,7 @@ def kept(directory: Path) -> dict[str, int]:
 
 
 def wait_until_kept(process: subprocess.Popen[str], directory: Path, least: int) -> None:
-    """Returns when so many results are kept."""
+    """Returns when this number of results is kept."""
     until = time.monotonic() + 120
     while len(kept(directory)) < least:
         assert process.poll() is None, "the sweep ended early"

@@ -164,7 +164,11 @@ def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path, whole: Path) -
     directory = tmp_path / "sweep-long"
     with started(tmp_path, *TWO) as process:
         wait_until_kept(process, directory, 1)
+        # It stands still meanwhile, for on a busy computer it could end before the second one looks.
+        process.send_signal(signal.SIGSTOP)
+        assert process.poll() is None
         refused = Cli(tmp_path)("sweep", "sweep.toml", "--workers", "1")
+        process.send_signal(signal.SIGCONT)
         assert refused.code == 2
         assert f"another sweep writes to it (process {process.pid} on " in " ".join(refused.err.split())
         # A dry run reads only.

@@ -23,7 +23,8 @@ TOP_FUNCTIONS = 8
 # The one definition of memory in a report.
 QUICK = (
     "Shares of time are the quick model's and no forecast: it assumes how much overlaps, and data have no caches. "
-    "--timing models the core."
+    "Regions' best page sizes go by stalls that it does not hide, what a policy saves at most by all. --timing models "
+    "the core."
 )
 RESIDENT = "Resident: private pages and the page cache, each frame once, at the peak. Zero pages take no memory."
 # C++ names can fill a screen; the report has them whole.
