@@ -17,10 +17,8 @@ from mmulab.study.places import Function, Region
 from mmulab.study.plan import BASELINE
 from mmulab.units import shorten, show_bytes, show_percent
 
-# A smaller saving is no advice: the assumptions move it by more.
+# A smaller saving is no advice, for the assumptions move it by more. Of a range the middle counts.
 WORTH = 0.01
-# Nor is one of which all models say that nothing is left where stalls are hidden.
-SURE = 0.001
 # Regions and functions that a sentence names, and how long a function's name may be there.
 NAMED = 2
 NAME_WIDTH = 40
@@ -94,20 +92,18 @@ def _code(outcome: Outcome) -> Step | None:
         return None
     saved = {m: _saved(outcome, m, code.REMAP) for m in outcome.machines}
     linked = {machine: _saved_by(outcome.base(machine), result) for machine, result in outcome.relinked.items()}
-    moved = _bounds(saved)
+    moved, moves = _bounds(saved), any(map(_is_worth, saved.values()))
     bounds = max(moved, _bounds(linked)) if linked else moved
-    if bounds[1] < WORTH:
+    if not any(map(_is_worth, [*saved.values(), *linked.values()])):
         return None
     found = outcome.code[next(iter(outcome.machines))]
     files = " and ".join(name for name, _ in found.files[:NAMED])
-    rows = [("saves", _range(outcome, saved))] if moved[1] >= WORTH else []
+    rows = [("saves", _range(outcome, saved))] if moves else []
     if linked:
         rows.append(("saves" if not rows else "linked", f"{_range(outcome, linked)}, if it is linked at 2 MB"))
     rows.append(("memory", _extra(*_resident(outcome, code.REMAP))))
     rows.append(("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"))
-    do = (
-        f"{'Move' if moved[1] >= WORTH else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
-    )
+    do = f"{'Move' if moves else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
     rows.append(("kernel", lines.about_code(any(c.needs_linking for c in outcome.code.values()))))
     return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace)))
 
@@ -120,7 +116,7 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
     chosen: Counter[str] = Counter()
     for machine in outcome.machines:
         saved = {p: _saved(outcome, machine, p) for p in policies}
-        enough = [p for p in policies if saved[p][1] >= WORTH and saved[p][0] >= SURE]
+        enough = [p for p in policies if _is_worth(saved[p])]
         if enough:
             # Of those that save about as much the first, for it asks for least.
             best = max(sum(saved[p]) for p in enough)
@@ -144,6 +140,10 @@ def _saved_by(base: Result, result: Result) -> tuple[float, float]:
     serial = 1 - result.serial_cycles / base.serial_cycles if base.serial_cycles else 0.0
     low, high = sorted((saved, serial))
     return low, high
+
+
+def _is_worth(saved: tuple[float, float]) -> bool:
+    return sum(saved) / 2 >= WORTH
 
 
 def _bounds(saved: Saved) -> tuple[float, float]:
