@@ -78,6 +78,17 @@ impl Batch {
         self.code.push(Arc::clone(code));
     }
 
+    /// As [`Batch::push_code`], for a maker that executes the same code many times: `place` is where it put `code` last,
+    /// in this batch or in another. So a batch holds each block of its maker once.
+    #[inline]
+    pub fn push_code_again(&mut self, code: &Arc<Code>, place: &mut u32) {
+        if !self.code.get(*place as usize).is_some_and(|there| Arc::ptr_eq(there, code)) {
+            *place = self.code.len() as u32;
+            self.code.push(Arc::clone(code));
+        }
+        self.refs.push(Ref::code(*place as usize));
+    }
+
     /// Appends the execution of a block of `bytes` code bytes: one fetch per page it touches.
     #[inline]
     pub fn push_block(&mut self, va: VirtAddr, bytes: u64, instructions: u32) {
@@ -130,6 +141,22 @@ mod tests {
         assert!(matches!(vas[1], Item::Access(_, va, _) if va.raw() == 0x2000));
         assert_eq!(vas[4], Item::Retire(9));
         assert!(matches!(vas[5], Item::Access(_, va, 0) if va.raw() == 0x3000));
+    }
+
+    #[test]
+    fn code_that_is_executed_again_is_held_once() {
+        let [one, other] = [1, 2].map(|n| Arc::new(Code::new(crate::Body::Unknown, 4, n, [])));
+        let (mut b, mut places) = (Batch::default(), [0; 2]);
+        for (code, place) in [(&one, 0), (&other, 1), (&one, 0), (&other, 1)] {
+            b.push_code_again(code, &mut places[place]);
+        }
+        let told: Vec<_> = b.refs.iter().map(|r| r.item()).collect();
+        assert_eq!(told, [0, 1, 0, 1].map(Item::Code));
+        assert_eq!(b.code, [one, Arc::clone(&other)]);
+        // In the next batch its place is another one.
+        b.clear();
+        b.push_code_again(&other, &mut places[1]);
+        assert_eq!((b.refs[0].item(), places), (Item::Code(0), [0, 0]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use mmulab_isa::Decoder;
 use mmulab_timing::{Block, Unknown};
 use mmulab_trace::{AccessFlow, Body, Code, Isa, Loads};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// The blocks met so far.
 pub(super) struct Blocks {
@@ -12,7 +13,11 @@ pub(super) struct Blocks {
     assumed: Unknown,
     /// Whether what is assumed was said by who made the trace.
     declared: bool,
-    known: FxHashMap<u64, Known>,
+    known: Vec<Known>,
+    /// The number of each in `known`, by the identity of its code.
+    numbers: FxHashMap<u64, u32>,
+    /// The block that each place of the batch's code had last: most executions find theirs here.
+    places: Vec<Place>,
     /// What accesses wait for, where the trace says it: by number. `flow_at`: the number of the block at an address.
     flows: Vec<Box<[AccessFlow]>>,
     flow_at: FxHashMap<u64, u32>,
@@ -25,9 +30,39 @@ pub(super) struct Blocks {
 
 struct Known {
     block: Block,
+    /// Kept, so that no other code is ever where this one is.
+    _code: Arc<Code>,
     /// Instructions of it whose dependences are assumed.
     unknown: u32,
 }
+
+impl Known {
+    fn new(decoder: &mut Decoder, assumed: Unknown, code: &Arc<Code>) -> Self {
+        let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
+        let (insts, unknown) = match &code.body {
+            Body::Flow(insts) => (insts.to_vec(), 0),
+            Body::Bytes(bytes) => {
+                let decoded = decoder.decode(0, bytes, code.instructions);
+                (decoded.insts, decoded.unknown)
+            }
+            Body::Unknown => {
+                let loads = |at: usize| code.ops.iter().any(|op| usize::from(op.instruction) == at && !op.store);
+                (assume(assumed, code.instructions, loads), code.instructions)
+            }
+        };
+        Self { block: Block::new(&insts, u64::from(code.bytes), accesses), _code: Arc::clone(code), unknown }
+    }
+}
+
+/// A place of a batch's code: where in memory the code is that it had last, and the number of its block.
+#[derive(Clone, Copy)]
+struct Place {
+    code: usize,
+    number: u32,
+}
+
+/// No code is there.
+const EMPTY: Place = Place { code: 0, number: 0 };
 
 /// Words that no code is known of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,7 +85,9 @@ impl Blocks {
             decoder: Decoder::new(isa),
             assumed,
             declared: false,
-            known: FxHashMap::default(),
+            known: Vec::new(),
+            numbers: FxHashMap::default(),
+            places: Vec::new(),
             flows: Vec::new(),
             flow_at: FxHashMap::default(),
             last_flow: None,
@@ -88,26 +125,31 @@ impl Blocks {
         self.unknown += if self.declared { 0 } else { count };
     }
 
-    /// The block that `code` is, about to be run.
-    pub fn of(&mut self, code: &Code) -> &Block {
-        let Self { decoder, assumed, known, unknown: all_unknown, .. } = self;
-        let known = known.entry(code.id()).or_insert_with(|| {
-            let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
-            let (insts, unknown) = match &code.body {
-                Body::Flow(insts) => (insts.to_vec(), 0),
-                Body::Bytes(bytes) => {
-                    let decoded = decoder.decode(0, bytes, code.instructions);
-                    (decoded.insts, decoded.unknown)
-                }
-                Body::Unknown => {
-                    let loads = |at: usize| code.ops.iter().any(|op| usize::from(op.instruction) == at && !op.store);
-                    (assume(*assumed, code.instructions, loads), code.instructions)
-                }
-            };
-            Known { block: Block::new(&insts, u64::from(code.bytes), accesses), unknown }
-        });
-        *all_unknown += u64::from(known.unknown);
+    /// The block that `code` is, about to be run, which its batch has at `place`.
+    #[inline(always)]
+    pub fn of(&mut self, place: usize, code: &Arc<Code>) -> &Block {
+        let number = match self.places.get(place) {
+            Some(known) if known.code == Arc::as_ptr(code).addr() => known.number,
+            _ => self.look_up(place, code),
+        };
+        let known = &self.known[number as usize];
+        self.unknown += u64::from(known.unknown);
         &known.block
+    }
+
+    /// The number of the block that `code` is: it is decoded when it is met first.
+    #[cold]
+    fn look_up(&mut self, place: usize, code: &Arc<Code>) -> u32 {
+        let Self { decoder, assumed, known, numbers, places, .. } = self;
+        let number = *numbers.entry(code.id()).or_insert_with(|| {
+            known.push(Known::new(decoder, *assumed, code));
+            known.len() as u32 - 1
+        });
+        if places.len() <= place {
+            places.resize(place + 1, EMPTY);
+        }
+        places[place] = Place { code: Arc::as_ptr(code).addr(), number };
+        number
     }
 
     /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n

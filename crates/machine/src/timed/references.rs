@@ -83,7 +83,7 @@ fn run_blocks<B: Below, O: Observe>(
             }
             Item::Code(index) => {
                 at += 1;
-                blocks.of(&batch.code[index])
+                blocks.of(index, &batch.code[index])
             }
             Item::Access(..) => {
                 let Words { instructions, accesses, stores } = plain(&batch.refs[at..]);

@@ -31,8 +31,8 @@ struct Space {
     more: Vec<Ref>,
     /// Of each access: log2 of its bytes, times two, plus one for a store: [`KIND_BITS`] bits.
     kinds: Vec<u8>,
-    /// The code of each variant with a block, if it is to be told.
-    code: Vec<Option<Arc<Code>>>,
+    /// The code of each variant with a block, if it is to be told, and its place in the last batch that has it.
+    code: Vec<Option<(Arc<Code>, u32)>>,
     /// The code defined last at each start.
     latest: FxHashMap<u64, (u32, u32, Box<[u8]>)>,
     used: u32,
@@ -271,8 +271,8 @@ impl Decoder {
                 // Variants count from 1; 0 is no variant.
                 Ok(Name::Variant(id)) => match space.known.get((id as usize).wrapping_sub(1)) {
                     Some(known) => {
-                        if CODE && let Some(code) = &space.code[id as usize - 1] {
-                            batch.push_code(code);
+                        if CODE && let Some((code, place)) = &mut space.code[id as usize - 1] {
+                            batch.push_code_again(code, place);
                             controls += 1;
                         }
                         known
@@ -411,7 +411,7 @@ impl Space {
             self.more.extend(words.iter().skip(1));
             if tells_code {
                 let code = self.code_of(variant);
-                self.code.push(code);
+                self.code.push(code.map(|code| (code, 0)));
             }
         }
         Ok(())
