@@ -8,7 +8,7 @@ use crate::{
     slots::{Slots, Unit},
     stores::Stores,
 };
-use mmulab_dataflow::{Branch, Class, Inst, Reg};
+use mmulab_dataflow::{Branch, Class, Inst, Reg, Regs};
 
 /// What a load or store took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,10 +69,11 @@ struct Op {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     inst: Inst,
-    /// How many accesses it makes; they follow those of the instruction before.
+    /// How many accesses it makes; they follow those of the instruction before. `loads` of them are loads.
     ops: u16,
-    loads: bool,
-    stores: bool,
+    loads: u16,
+    /// Whether it has an address: for accesses, or for a register that is changed by it.
+    has_address: bool,
     /// Registers of each file that it writes.
     ints: u8,
     vectors: u8,
@@ -84,7 +85,14 @@ impl Step {
         let written = || inst.results.as_slice().iter().chain(inst.bumped.as_slice());
         let ints = written().filter(|reg| reg.is_int()).count() as u8;
         let vectors = written().filter(|reg| reg.is_vector()).count() as u8;
-        Self { inst, ops: 0, loads: false, stores: false, ints, vectors }
+        let has_address = !inst.bumped.as_slice().is_empty();
+        Self { inst, ops: 0, loads: 0, has_address, ints, vectors }
+    }
+
+    /// How many stores it makes.
+    #[inline(always)]
+    fn stores(&self) -> u16 {
+        self.ops - self.loads
     }
 }
 
@@ -108,8 +116,8 @@ impl Block {
             at = at.max(usize::from(instruction)).min(steps.len().saturating_sub(1));
             let Some(step) = steps.get_mut(at) else { break };
             step.ops += 1;
-            step.loads |= !store;
-            step.stores |= store;
+            step.loads += u16::from(!store);
+            step.has_address = true;
             ops.push(Op { store, bytes });
         }
         Self { steps: steps.into(), ops: ops.into(), bytes }
@@ -124,6 +132,18 @@ impl Block {
     pub fn accesses(&self) -> usize {
         self.ops.len()
     }
+}
+
+/// The accesses of an instruction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    /// The last to be there, and when it was issued.
+    slowest: Access,
+    issued: u64,
+    /// When the data of its loads are there, and the translations of its stores known.
+    loads_ready: u64,
+    stores_ready: u64,
+    trapped: bool,
 }
 
 /// A branch whose target is known when the next block begins.
@@ -328,7 +348,7 @@ impl Core {
     fn dispatch(&mut self, step: &Step) -> (u64, bool) {
         let inst = &step.inst;
         let mut earliest = self.front.delivered.max(self.window.available()).max(self.floor);
-        if step.loads {
+        if step.loads > 0 {
             earliest = earliest.max(self.load_queue.available());
         }
         if step.ints > 0 {
@@ -341,7 +361,7 @@ impl Core {
             earliest = earliest.max(self.retire.cycle());
         }
         let mut waited = false;
-        if step.stores {
+        if step.stores() > 0 {
             let free = self.store_queue.available();
             waited = free > earliest.max(self.dispatch.cycle());
             earliest = earliest.max(free);
@@ -360,38 +380,18 @@ impl Core {
     ) -> Result<bool, M::Error> {
         let inst = &step.inst;
         let begin = dispatched + 1;
-        let ready = |ready: &[u64; Reg::COUNT], regs: &[Reg]| {
-            regs.iter().fold(begin, |latest, reg| latest.max(ready[reg.index()]))
-        };
-        let mut address_ready = ready(&self.ready, inst.address.as_slice());
-        let mut inputs_ready = ready(&self.ready, inst.sources.as_slice());
-        if inst.class == Class::Atomic {
-            address_ready = address_ready.max(self.drained);
-        }
-        let bumped = address_ready + u64::from(self.desc.bump_cycles);
-
-        let mut slowest = Access::default();
-        let mut issued = 0;
-        let mut trapped = false;
-        let mut stores_ready = 0;
-        self.at_hand.clear();
-        for op in ops.by_ref().take(usize::from(step.ops)) {
-            let at = if op.store { self.store.take(address_ready) } else { self.load.take(address_ready) };
-            let mut access = memory.access(at, op.store, op.bytes)?;
-            trapped |= access.trapped;
-            if op.store {
-                self.at_hand.push((access.va, op.bytes, access.there));
-                stores_ready = stores_ready.max(access.translated);
-                access.there = access.translated;
-            } else {
-                if let Some(ready) = self.stores.ready(at, access.va, op.bytes) {
-                    access.there = ready.max(access.translated) + u64::from(self.desc.forward_cycles);
-                    access.by = 0;
-                }
-                inputs_ready = inputs_ready.max(access.there);
+        let mut inputs_ready = self.latest(begin, &inst.sources);
+        let mut made = Made::default();
+        let mut bumped = begin;
+        if step.has_address {
+            let mut address_ready = self.latest(begin, &inst.address);
+            if inst.class == Class::Atomic {
+                address_ready = address_ready.max(self.drained);
             }
-            if access.there >= slowest.there {
-                (slowest, issued) = (access, at);
+            bumped = address_ready + u64::from(self.desc.bump_cycles);
+            if step.ops > 0 {
+                made = self.accesses(ops.by_ref().take(usize::from(step.ops)), address_ready, memory)?;
+                inputs_ready = inputs_ready.max(made.loads_ready);
             }
         }
 
@@ -407,9 +407,10 @@ impl Core {
         }
 
         let before = self.retire.cycle();
-        let retired = self.retire.take(done.max(stores_ready));
+        let retired = self.retire.take(done.max(made.stores_ready));
         if retired > before {
-            let (fetch, access) = self.account(before, retired, (dispatched, waited), issued, &slowest);
+            let Made { slowest, issued, .. } = &made;
+            let (fetch, access) = self.account(before, retired, (dispatched, waited), *issued, slowest);
             if fetch > 0 {
                 memory.waited(self.front.start, fetch);
             }
@@ -427,16 +428,55 @@ impl Core {
         for _ in 0..step.vectors {
             self.vector_registers.take(retired);
         }
-        for _ in 0..usize::from(step.ops) - self.at_hand.len() {
+        for _ in 0..step.loads {
             self.load_queue.take(retired);
         }
-        for at in 0..self.at_hand.len() {
-            let (va, bytes, there) = self.at_hand[at];
-            self.drained = retired.max(self.drained + 1).max(there);
-            self.store_queue.take(self.drained);
-            self.stores.note(va, bytes, done, self.drained);
+        if step.stores() > 0 {
+            for (va, bytes, there) in self.at_hand.drain(..) {
+                self.drained = retired.max(self.drained + 1).max(there);
+                self.store_queue.take(self.drained);
+                self.stores.note(va, bytes, done, self.drained);
+            }
         }
-        Ok(trapped)
+        Ok(made.trapped)
+    }
+
+    /// When the last of these registers is ready, at `begin` at the earliest.
+    #[inline(always)]
+    fn latest(&self, begin: u64, regs: &Regs) -> u64 {
+        regs.as_slice().iter().fold(begin, |latest, reg| latest.max(self.ready[reg.index()]))
+    }
+
+    /// Makes the accesses of an instruction whose addresses are ready at `address_ready`. Its stores are at hand then.
+    #[inline(always)]
+    fn accesses<'a, M: Memory>(
+        &mut self,
+        ops: impl Iterator<Item = &'a Op>,
+        address_ready: u64,
+        memory: &mut M,
+    ) -> Result<Made, M::Error> {
+        let mut made = Made::default();
+        self.at_hand.clear();
+        for op in ops {
+            let at = if op.store { self.store.take(address_ready) } else { self.load.take(address_ready) };
+            let mut access = memory.access(at, op.store, op.bytes)?;
+            made.trapped |= access.trapped;
+            if op.store {
+                self.at_hand.push((access.va, op.bytes, access.there));
+                made.stores_ready = made.stores_ready.max(access.translated);
+                access.there = access.translated;
+            } else {
+                if let Some(ready) = self.stores.ready(at, access.va, op.bytes) {
+                    access.there = ready.max(access.translated) + u64::from(self.desc.forward_cycles);
+                    access.by = 0;
+                }
+                made.loads_ready = made.loads_ready.max(access.there);
+            }
+            if access.there >= made.slowest.there {
+                (made.slowest, made.issued) = (access, at);
+            }
+        }
+        Ok(made)
     }
 
     /// When an instruction of `class` is done whose inputs are ready at `ready`.

@@ -33,6 +33,8 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub struct Lines {
     coming: Box<[Coming]>,
+    /// When the last of them is there: from then on none is on its way, and none is looked for.
+    last: u64,
     /// When each fill buffer is free: a binary heap, the earliest first, for only that one is ever asked for.
     buffers: Box<[u64]>,
 }
@@ -42,6 +44,7 @@ impl Lines {
     pub fn new(desc: &MemoryTiming) -> Self {
         Self {
             coming: vec![Coming::default(); KEPT].into(),
+            last: 0,
             buffers: vec![0; usize::from(desc.fill_buffers.max(1))].into(),
         }
     }
@@ -49,6 +52,9 @@ impl Lines {
     /// The arrival of a line that is still on its way at `at`, if it is.
     #[inline(always)]
     pub fn coming(&self, at: u64, line: u64) -> Option<Arrival> {
+        if at >= self.last {
+            return None;
+        }
         let entry = &self.coming[line as usize % KEPT];
         (entry.line == line + 1 && entry.there > at).then_some(Arrival { at: entry.there, by: entry.by })
     }
@@ -89,6 +95,7 @@ impl Lines {
     #[inline(always)]
     pub fn note(&mut self, line: u64, there: u64, by: u8) {
         self.coming[line as usize % KEPT] = Coming { line: line + 1, there, by };
+        self.last = self.last.max(there);
     }
 }
 
