@@ -53,6 +53,8 @@ streams = 0
 stream_distance = {stream_distance}
 strides = {strides}
 stride_distance = {stride_distance}
+regions = {regions}
+region_reach = {region_reach}
 [memory]
 size = "1G"
 [[tlb]]
@@ -77,6 +79,7 @@ name = "L1"
 size = "{lines}"
 ways = {ways}
 cycles = 4
+{second}
 [cache_rules]
 memory_cycles = {memory}
 """
@@ -85,15 +88,18 @@ memory_cycles = {memory}
 ROOMY = {
     "width": 4, "retire_width": 4, "window": 64, "loads": 32, "stores": 32, "int_registers": 64, "vector_registers": 64,
     "fetch_ahead": 16, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2, "store": 1,
-    "stream_distance": 0, "strides": 0, "stride_distance": 0, "overhead_cycles": 0,
+    "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0, "overhead_cycles": 0,
     "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64, "memory": 100,
+    # Lines and cycles of a second cache level.
+    "second": None,
 }  # fmt: skip
 
 
 def table(shape: Json) -> Json:
     """What the model needs to know of a machine of this shape."""
     units = {name: shape.get(name, 1) for name in ("int", "mul", "vector", "load", "store")}
-    memory = {key: shape[key] for key in ("fill_buffers", "stream_distance", "strides", "stride_distance")}
+    keys = ("fill_buffers", "stream_distance", "strides", "stride_distance", "regions", "region_reach")
+    memory = {key: shape[key] for key in keys}
     return {**shape, "units": units, "latencies": LATENCIES, "memory": memory}
 
 
@@ -112,16 +118,26 @@ def program(blocks: list[tuple[list[Inst], list[int]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def machine_text(shape: Json) -> str:
+    """A machine file of this shape."""
+    latencies = "\n".join(f"{name} = {cycles}" for name, cycles in LATENCIES.items())
+    second = ""
+    if shape["second"]:
+        lines, cycles = shape["second"]
+        second = f'[[cache]]\nname = "L2"\nsize = "{64 * lines}"\nways = {lines}\ncycles = {cycles}'
+    return MACHINE.format(**{**shape, "latencies": latencies, "second": second})
+
+
 def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]) -> tuple[Json, Core]:
     """The engine's result, and the model."""
     machine, trace = tmp_path / "machine.toml", tmp_path / "trace.mmtx"
-    latencies = "\n".join(f"{name} = {cycles}" for name, cycles in LATENCIES.items())
-    machine.write_text(MACHINE.format(**shape, latencies=latencies), encoding="utf-8")
+    machine.write_text(machine_text(shape), encoding="utf-8")
     trace.write_text(program(blocks), encoding="utf-8")
     job = engine.Job(str(machine), "linux-4k")
     told, _ = narration.narrate(str(trace), job, engine.Options())
     seen = iter([line for line in told if "va" in line])
-    core = Core(table(shape), Caches(shape["lines"] // 64, 4, shape["memory"]), shape["walkers"])
+    caches = Caches(shape["lines"] // 64, 4, shape["memory"], shape["second"])
+    core = Core(table(shape), caches, shape["walkers"])
     for insts, _ in blocks:
         count = 1 + sum(len(inst.ops) for inst in insts)
         core.block(insts, [next(seen) for _ in range(count)])
@@ -169,6 +185,19 @@ def random_loop(random: Random) -> list[tuple[list[Inst], list[int]]]:
     return random_program(random)[:3] + blocks + random_program(random)[:3]
 
 
+def random_pairs(random: Random) -> list[tuple[list[Inst], list[int]]]:
+    """A block that comes again and again: a load of any line, and loads of lines near it."""
+    near = [random.randint(-4, 9) for _ in range(random.randint(1, 3))]
+    insts = [Inst("move", results=["i0"], address=["i0"], ops=[(False, 8)]) for _ in range(1 + len(near))]
+    blocks = []
+    for _ in range(random.randint(20, 60)):
+        first = random.randrange(4, PAGES * 64 - 9)
+        blocks.append((insts, [DATA + line * 64 for line in (first, *(first + one for one in near))]))
+        if random.random() < 0.1:
+            near[0] = random.randint(-4, 9)
+    return random_program(random)[:3] + blocks
+
+
 def random_shape(random: Random) -> Json:
     """A core on which some things are short."""
     few = {key: random.randint(1, 4) for key in ("int", "vector", "load", "store", "width", "retire_width", "walkers")}
@@ -179,6 +208,8 @@ def random_shape(random: Random) -> Json:
         "forward_cycles": random.randint(0, 7), "bump_cycles": random.randint(0, 2), "itlb": random.choice([1, 4]),
         "stream_distance": random.choice([0, 1, 4, 64]), "strides": random.choice([0, 1, 3, 64]),
         "stride_distance": random.choice([0, 1, 2, 5]), "overhead_cycles": random.choice([0, 0, 13]),
+        "regions": random.choice([0, 1, 3, 64]), "region_reach": random.choice([0, 1, 3, 8]),
+        "second": random.choice([None, (32, 9), (256, 9)]),
         "dtlb": random.choice([1, 2, 8]), "lines": lines * 64, "ways": lines, "memory": random.choice([20, 100]),
     }  # fmt: skip
 
@@ -187,7 +218,7 @@ def random_shape(random: Random) -> Json:
 def test_the_core_does_what_a_naive_model_of_its_rules_does(tmp_path: Path, seed: int) -> None:
     """The cycle in which the last instruction retires, and the sum of what they went to."""
     random = Random(seed)
-    made = random_loop if seed % 3 == 0 else random_program
+    made = [random_loop, random_program, random_pairs, random_program][seed % 4]
     result, core = both(tmp_path, random_shape(random), made(random))
     assert result["timing"]["cycles"] == core.now()
     assert result["model"]["method"] == "core-in-time"
@@ -314,8 +345,7 @@ def test_a_prefetch_that_faults_costs_what_the_load_alone_would(tmp_path: Path) 
     """
     machine, pages, others = tmp_path / "machine.toml", 64, DATA + (1 << 24)
     shape = {**ROOMY, "strides": 4, "stride_distance": 8, "walkers": 1, "dtlb": 1}
-    latencies = "\n".join(f"{name} = {cycles}" for name, cycles in LATENCIES.items())
-    machine.write_text(MACHINE.format(**shape, latencies=latencies), encoding="utf-8")
+    machine.write_text(machine_text(shape), encoding="utf-8")
     cycles = []
     for count in (pages // 2, pages):
         lines = [f"mmap {CODE:#x} 64K rwx anon populate", f"mmap {DATA:#x} {pages * 4}K rw anon"]

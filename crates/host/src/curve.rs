@@ -61,6 +61,11 @@ pub enum Pattern {
         /// Footprint: more than all caches hold.
         bytes: u64,
     },
+    /// Lines of `bytes` in random order, each followed by the line `x` further on, within 1 KB. No control.
+    Pairs {
+        /// Footprint: more than all caches hold.
+        bytes: u64,
+    },
     /// One line in each of `pages` pages of the region's page size, by `x` chases at once.
     PageChains {
         /// Pages in all.
@@ -138,6 +143,8 @@ const WHOLE_ROUND: usize = 1 << 19;
 const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Page-table entries in a line.
 const PER_LINE: u64 = 8;
+/// Lines of a piece of memory that has one pair.
+const PAIR_LINES: u64 = 16;
 /// Most bytes of a region: what a mistaken number would ask for.
 const MOST_BYTES: u64 = 1 << 40;
 
@@ -161,7 +168,8 @@ impl CurveSpec {
             Pattern::Chains { bytes }
             | Pattern::Idle { bytes, .. }
             | Pattern::Window { bytes }
-            | Pattern::Strides { bytes } => bytes,
+            | Pattern::Strides { bytes }
+            | Pattern::Pairs { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
         }
     }
@@ -196,6 +204,11 @@ impl CurveSpec {
             return wrong(format!(
                 "a step of {x} lines in {bytes} bytes: give odd numbers, and a power of two of bytes"
             ));
+        }
+        if let Pattern::Pairs { .. } = self.pattern
+            && let Some(x) = self.xs.iter().find(|&&x| x >= PAIR_LINES)
+        {
+            return wrong(format!("a line {x} further on: give at most {}", PAIR_LINES - 1));
         }
         if let Pattern::Idle { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
@@ -253,6 +266,15 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
             let (all, first) = (bytes / line, random.below(bytes / line));
             // An odd step meets every one of a power of two of lines.
             return (0..all).map(|i| first.wrapping_add(i.wrapping_mul(x)) % all * line).collect();
+        }
+        Pattern::Pairs { bytes } => {
+            let mut pieces: Vec<u64> = (0..bytes / (PAIR_LINES * line)).map(|i| i * PAIR_LINES).collect();
+            random.shuffle(&mut pieces);
+            let pair = |piece: u64| {
+                let first = piece + random.below(PAIR_LINES - x);
+                [first * line, (first + x) * line]
+            };
+            return pieces.into_iter().flat_map(pair).collect();
         }
         Pattern::Pages => of_pages(random, x),
         Pattern::NearPages => {
@@ -480,6 +502,7 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
         | Pattern::Chains { .. }
         | Pattern::Window { .. }
         | Pattern::Strides { .. }
+        | Pattern::Pairs { .. }
         | Pattern::Idle { .. } => 1,
     };
     lines as usize * LINE
@@ -510,6 +533,9 @@ mod tests {
         assert_eq!((pages(&within, LARGE as u64), pages(&within, PAGE as u64)), (1, 128));
         let spread = lines(&spec(Pattern::Spread { pages: 1024 }, Backing::Small, &[16]), 16, &mut random);
         assert_eq!((pages(&spread, LARGE as u64), pages(&spread, PAGE as u64), spread.len()), (16, 1024, 1024));
+        let pairs = lines(&spec(Pattern::Pairs { bytes: 1 << 20 }, Backing::Small, &[3]), 3, &mut random);
+        assert_eq!((pairs.len(), pairs.iter().collect::<BTreeSet<_>>().len()), (2048, 2048));
+        assert!(pairs.chunks(2).all(|pair| pair[1] - pair[0] == 3 * 64 && pair[0] / 1024 == pair[1] / 1024));
         let footprint = lines(&spec(Pattern::Footprint, Backing::Small, &[65536]), 65536, &mut random);
         assert_eq!(footprint.iter().collect::<BTreeSet<_>>().len(), 1024);
     }
@@ -535,6 +561,8 @@ mod tests {
         assert!(refused(spec(Pattern::Chains { bytes: 4096 }, Backing::Small, &[9])).contains("9 chases at once"));
         assert!(refused(spec(Pattern::Within, Backing::Large, &[513])).contains("512 base pages"));
         assert!(refused(spec(Pattern::Footprint, Backing::Small, &[1 << 50])).contains("give at most 1024 GB"));
+        let far = refused(spec(Pattern::Pairs { bytes: 1 << 20 }, Backing::Small, &[16]));
+        assert!(far.contains("a line 16 further on: give at most 15"), "{far}");
         let stopped = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| false);
         assert!(matches!(stopped, Err(HostError::Stopped)));
     }

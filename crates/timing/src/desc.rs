@@ -100,6 +100,16 @@ pub struct MemoryTiming {
     #[serde(default)]
     #[schemars(range(min = 0, max = 64))]
     pub stride_distance: u16,
+    /// Load instructions of which a prefetcher by region learns which lines near their own are used after them; 0 for
+    /// none. It brings these lines into the second cache level. Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 4096))]
+    pub regions: u16,
+    /// Lines to each side of a load's line that its region has. The prefetcher does not leave a page of 4 KiB.
+    /// Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 8))]
+    pub region_reach: u8,
 }
 
 /// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The

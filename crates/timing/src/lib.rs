@@ -9,6 +9,7 @@ mod branches;
 mod core;
 mod desc;
 mod lines;
+mod regions;
 mod ring;
 mod slots;
 mod stack;
@@ -20,6 +21,7 @@ pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},
     desc::{Latencies, MemoryTiming, Predictor, TimingDesc, Units, Unknown},
     lines::{Arrival, Bandwidth, Lines},
+    regions::Regions,
     stack::{Stack, Wait},
     streams::Streams,
     strides::{Prefetched, Strides},

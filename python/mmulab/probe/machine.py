@@ -38,6 +38,8 @@ LIKE_NEW = 0.95
 ENTRIES_EXIST = 0.5
 # Steps that a prefetcher in a description can be ahead (crates/timing).
 MOST_AHEAD = 64
+# Furthest line of a region in a description (crates/timing).
+MOST_REACH = 8
 # Loads under way up to which a load is taken not to have been brought ahead.
 ALONE = 1.5
 # Scattered pages up to this share are as good as none.
@@ -221,6 +223,9 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
             # Where a load of memory takes a tenth of its latency, ten are under way.
             under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
+    region = figures.get("region_lines")
+    if timing["memory"].get("regions") and region is not None and _usable(region):
+        set_to("memory.region_reach", region, min(MOST_REACH, region["value"]), least=0)
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
         set_to("window", window, window["value"])

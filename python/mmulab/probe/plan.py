@@ -36,6 +36,10 @@ BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
 STRIDES = (1, 65, 129, 1025)
 # Memory that no cache holds a large share of, or there is no more of it.
 STRIDES_BYTES = 128 * MB
+# Lines from a line at random to the next one, as far as crates/timing can have a region reach. Of the memory that the
+# pairs lie in, one line in eight is used, and these must be more than caches hold.
+PAIRS = tuple(range(1, 9))
+PAIRS_BYTES = 1 << 30
 # Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
 CHANGING = ("add-chain", "wide-adds", "window", "idle-first", "idle-second", "idle", "walk-near-4k", "walk-near-2m")
 # Repeats of what neighbours on the core change from one moment to the next.
@@ -114,7 +118,8 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     idle = min(IDLE_BYTES, top)
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.46, 0.48), bytes=idle, chains=IDLE_CHAINS))
     stepped = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
-    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.5), bytes=stepped, repeats=FEW))
+    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.49), bytes=stepped, repeats=FEW))
+    curves.append(measure("pairs", "pairs", "2M", list(PAIRS), (0.49, 0.5), bytes=min(PAIRS_BYTES, memory), repeats=FEW))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
     small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))

@@ -36,6 +36,7 @@ NAMES = {
     "memory_outstanding": "loads of memory at once",
     "stream_cycles": "  dependent loads of lines one after the other",
     "stride_cycles": "  dependent loads with another stride",
+    "region_lines": "  lines within which the next one is brought along",
     "window": "instructions in flight with a load of memory",
     "adds_at_once": "independent adds in a cycle",
     "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",

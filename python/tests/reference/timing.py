@@ -48,20 +48,26 @@ def is_vector(reg: str) -> bool:
 
 
 class Caches:
-    """One cache level of true LRU before memory; or none."""
+    """One cache level of true LRU before memory, or two."""
 
-    def __init__(self, lines: int, cycles: int, memory: int) -> None:
-        self.lines, self.cycles, self.memory = lines, cycles, memory
-        self.held: list[int] = []
+    def __init__(self, lines: int, cycles: int, memory: int, second: tuple[int, int] | None = None) -> None:
+        """`second`: lines and cycles of a second level."""
+        self.levels = [(lines, cycles), *([second] if second else [])]
+        self.cycles, self.memory = cycles, memory
+        self.held: list[list[int]] = [[] for _ in self.levels]
 
-    def read(self, pa: int) -> tuple[int, int]:
-        """The latency, and how far away the line was."""
+    def read(self, pa: int, first: int = 0) -> tuple[int, int]:
+        """The latency, and how far away the line was. It is in all levels from `first` on then."""
         line = pa // LINE
-        if line in self.held:
-            self.held.remove(line)
-            self.held.insert(0, line)
-            return self.cycles, 0
-        self.held = [line, *self.held][: self.lines]
+        for depth in range(first, len(self.levels)):
+            (lines, cycles), held = self.levels[depth], self.held[depth]
+            found = line in held
+            if found:
+                held.remove(line)
+            held.insert(0, line)
+            del held[lines:]
+            if found:
+                return cycles, depth
         return self.memory, MEMORY
 
 
@@ -119,6 +125,47 @@ class Strides:
         return None if begun == len(times) - 1 else (min(at, times[begun]), abs(step) == 1)
 
 
+class Regions:
+    """Which lines near a load's own are used after it, by instruction; those that fall on one place forget each other."""
+
+    WATCHED = 16
+
+    def __init__(self, places: int, reach: int) -> None:
+        self.places, self.reach = places if reach else 0, reach
+        # By place: the instruction, and a count of each distance.
+        self.loads: dict[int, tuple[int, dict[int, int]]] = {}
+        # The regions opened last, the latest first: place, instruction, first line, distances used.
+        self.watched: list[tuple[int, int, int, set[int]]] = []
+
+    def see(self, load: int, line: int) -> list[int]:
+        """The lines that are brought when `load` misses with `line`."""
+        if not self.places:
+            return []
+        for _, _, first, used in self.watched:
+            if abs(line - first) <= self.reach:
+                used.add(line - first)
+                return []
+        place = ((load * 0x9E3779B97F4A7C15 % 2**64) >> 32) * self.places >> 32
+        if len(self.watched) == self.WATCHED:
+            self.close(*self.watched.pop())
+        self.watched.insert(0, (place, load, line, set()))
+        known = self.loads.get(place)
+        if known is None or known[0] != load:
+            self.loads[place] = (load, {})
+            return []
+        near = [line + further for further in sorted(known[1]) if further != 0 and known[1][further] >= 2]
+        return [one for one in near if one * LINE // PAGE == line * LINE // PAGE]
+
+    def close(self, place: int, load: int, _: int, used: set[int]) -> None:
+        """The load learns which lines of a region were used."""
+        known = self.loads.get(place)
+        if known is None or known[0] != load:
+            return
+        for further in set(known[1]) | used:
+            count = known[1].get(further, 0)
+            known[1][further] = min(3, count + 1) if further in used else max(0, count - 1)
+
+
 class Core:
     """A core in time."""
 
@@ -130,7 +177,8 @@ class Core:
         self.busy = {"div": 0, "fp-div": 0}
         self.walkers = [0] * walkers
         self.buffers = [0] * desc["memory"]["fill_buffers"]
-        self.coming: dict[int, tuple[int, int]] = {}
+        # By place: a line that was asked for, when it is there, and how far away it was.
+        self.coming: dict[int, tuple[int, int, int]] = {}
         self.ready: dict[str, int] = {}
         # When each instruction was dispatched and retired, each load and register write retired, each store drained.
         self.dispatched: list[int] = []
@@ -143,6 +191,7 @@ class Core:
         self.fetch_next = self.floor = self.delivered = 0
         memory = desc["memory"]
         self.strides = Strides(memory["strides"], memory["stride_distance"], memory["stream_distance"])
+        self.regions = Regions(memory["regions"], memory["region_reach"])
         # Where the block's code is, and its loads so far.
         self.code = self.nth = 0
 
@@ -150,40 +199,54 @@ class Core:
         """The cycle in which the last instruction retired."""
         return self.retired[-1] if self.retired else 0
 
-    def line(self, at: int, pa: int) -> int:
-        """When a line wanted at `at` is there."""
+    def line(self, at: int, pa: int) -> tuple[int, int]:
+        """When a line wanted at `at` is there, and how far away it is."""
         cycles, far = self.caches.read(pa)
         line = pa // LINE
-        kept, coming = self.coming.get(line % 4096, (-1, 0))
-        arrives = coming if kept == line and coming > at else 0
+        kept, coming, by = self.coming.get(line % 4096, (-1, 0, 0))
+        on_its_way = kept == line and coming > at
         if far == 0:
-            return max(at + cycles, arrives)
-        free = self.buffers.index(min(self.buffers))
-        there = max(at, self.buffers[free]) + cycles
-        self.buffers[free] = there
-        there = max(there, arrives)
-        self.coming[line % 4096] = (line, there)
-        return there
+            there = at + cycles
+        else:
+            free = self.buffers.index(min(self.buffers))
+            there = max(at, self.buffers[free]) + cycles
+            self.buffers[free] = there
+            self.coming[line % 4096] = (line, there, far)
+        if on_its_way and coming > there:
+            there, far = coming, by
+            self.coming[line % 4096] = (line, coming, by)
+        return there, far
 
     def stream(self, at: int, pa: int) -> int:
         """When a line of a stream is there: it waits in no buffer of the core."""
-        if pa // LINE in self.caches.held:
-            return self.line(at, pa)
-        there = at + self.caches.read(pa)[0]
-        self.coming[pa // LINE % 4096] = (pa // LINE, there)
-        return there
+        if pa // LINE in self.caches.held[0]:
+            return self.line(at, pa)[0]
+        cycles, far = self.caches.read(pa)
+        self.coming[pa // LINE % 4096] = (pa // LINE, at + cycles, far)
+        return at + cycles
+
+    def bring(self, at: int, line: int) -> None:
+        """A prefetch into the second level."""
+        cycles, far = self.caches.read(line * LINE, first=1)
+        if far > 1:
+            self.coming[line % 4096] = (line, at + cycles, far)
 
     def load(self, at: int, seen: Json) -> tuple[int, int]:
         """When a load's translation is known that is asked for at `at`, and when its data are there."""
         va, pa = number(seen["va"]), number(seen["pa"])
-        ahead = self.strides.see((self.code << 4) + self.nth, va // LINE, at)
+        load = (self.code << 4) + self.nth
+        ahead = self.strides.see(load, va // LINE, at)
         self.nth += 1
         if ahead is None:
             translated = self.translate(at, seen)
-            return translated, self.line(translated, pa)
+            there, far = self.line(translated, pa)
+            if far > 0:
+                for line in self.regions.see(load, pa // LINE):
+                    self.bring(translated, line)
+            return translated, there
         began, is_stream = ahead
         begun = self.translate(began, seen)
-        there = self.stream(begun, pa) if is_stream else self.line(begun, pa)
+        there = self.stream(begun, pa) if is_stream else self.line(begun, pa)[0]
         translated = max(at, begun)
         return translated, max(there, translated + self.caches.cycles)
 
@@ -208,7 +271,7 @@ class Core:
         desc, ahead = self.desc, self.desc["fetch_ahead"]
         at = max(self.fetch_next, self.blocks[-ahead] if len(self.blocks) >= ahead else 0)
         translated = self.translate(at, seen[0])
-        there = max(translated, self.line(translated, number(seen[0]["pa"])) - self.caches.cycles)
+        there = max(translated, self.line(translated, number(seen[0]["pa"]))[0] - self.caches.cycles)
         self.fetch_next = translated + 1
         self.code, self.nth = number(seen[0]["va"]), 0
         self.delivered = max(self.delivered, there)
@@ -252,7 +315,7 @@ class Core:
             seen = next(accesses)
             if store:
                 translated = self.translate(at, seen)
-                there = self.line(translated, number(seen["pa"]))
+                there, _ = self.line(translated, number(seen["pa"]))
             else:
                 translated, there = self.load(at, seen)
             va = number(seen["va"])

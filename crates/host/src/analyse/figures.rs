@@ -3,7 +3,7 @@
 //! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle-first`,
 //! `idle-second`, `idle`, `pages-4k`,
 //! `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`,
-//! `walk-loads-4k`, `walk-spread`, `strides`. A figure whose curve does not show it has no value, and says why.
+//! `walk-loads-4k`, `walk-spread`, `strides`, `pairs`. A figure whose curve does not show it has no value, and says why.
 
 use super::{
     figure::{Confidence, Figure, Found, Take, WHOLE, Wanted, figure},
@@ -35,6 +35,11 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }
     all.extend(of("strides").into_iter().flat_map(prefetch::figures));
+    if let Some((pairs, single)) = of("pairs").zip(of("memory-chains").and_then(|chains| chains.points.first()))
+        && single.x == 1
+    {
+        all.push(prefetch::region(pairs, median(&single.cycles)));
+    }
     all.extend(of("window").map(shared::window));
     all.extend(of("wide-adds").map(shared::adds));
     if let Some(adds) = of("add-chain") {

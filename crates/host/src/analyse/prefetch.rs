@@ -1,5 +1,6 @@
-//! What prefetchers do for a chase whose steps are all equal, by the curve `strides`: no load can begin before the one
-//! before it is done, so that any load faster than memory was brought ahead.
+//! What prefetchers do for a chase: no load can begin before the one before it is done, so that any load faster than
+//! memory was brought ahead. The curve `strides` has equal steps. The curve `pairs` has lines in random order, each
+//! followed by another one near it.
 
 use super::figure::{Figure, Take, Wanted, figure};
 use crate::curve::{Curve, Point};
@@ -29,6 +30,26 @@ pub(super) fn figures(curve: &Curve) -> Vec<Figure> {
     ]
 }
 
+/// A second load of a pair that takes less than this share of the first one was brought with it.
+const BROUGHT: f64 = 0.25;
+
+/// The figure `region_lines`: how far from a line the next one may lie that a prefetcher brings with it. `alone`: the
+/// cycles of a load that nothing is brought for.
+pub(super) fn region(curve: &Curve, alone: f64) -> Figure {
+    let wanted = Wanted {
+        name: "region_lines".into(),
+        unit: "lines",
+        curve,
+        note: "up to this distance the second load of a pair takes less than a quarter of the first one".into(),
+        missing: "no pair was measured".into(),
+    };
+    figure(wanted, &|take| {
+        let brought = |p: &&Point| 2.0 * take.quiet(&p.cycles) - alone < BROUGHT * alone;
+        let last = curve.points.iter().take_while(brought).last();
+        (!curve.points.is_empty()).then(|| (last.map_or(0.0, |p| p.x as f64), None))
+    })
+}
+
 fn mean(curve: &Curve, take: &Take, takes_part: &dyn Fn(u64) -> bool) -> Option<f64> {
     let points: Vec<&Point> = curve.points.iter().filter(|p| takes_part(p.x)).collect();
     let sum: f64 = points.iter().map(|p| take.quiet(&p.cycles)).sum();
@@ -39,6 +60,21 @@ fn mean(curve: &Curve, take: &Take, takes_part: &dyn Fn(u64) -> bool) -> Option<
 mod tests {
     use super::*;
     use crate::{Backing, Pattern};
+
+    #[test]
+    fn pairs_are_brought_up_to_a_distance() {
+        let point =
+            |(x, cycles): (u64, f64)| Point { x, cycles: vec![cycles; 5], ns: vec![cycles; 5], control: vec![] };
+        let found = |cycles: [f64; 4]| {
+            let points = [1, 2, 3, 4].into_iter().zip(cycles).map(point).collect();
+            let pattern = Pattern::Pairs { bytes: 1 << 20 };
+            let curve = Curve { name: "pairs".into(), pattern, backing: Backing::Small, huge_share: None, points };
+            region(&curve, 500.0).value
+        };
+        // A pair of which the second load hits takes 500 and 20 cycles, and 260 on average.
+        assert_eq!(found([260.0, 260.0, 262.0, 330.0]), Some(3.0));
+        assert_eq!(found([500.0, 500.0, 260.0, 500.0]), Some(0.0));
+    }
 
     #[test]
     fn streams_and_other_strides_are_told_apart() {

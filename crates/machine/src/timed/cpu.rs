@@ -2,7 +2,7 @@
 
 use super::{blocks::Blocks, neighbour::Neighbour, sampling::Sampling};
 use crate::describe::{MachineDesc, Sample};
-use mmulab_timing::{Bandwidth, Core, Lines, MemoryTiming, Streams, Strides, TimingDesc};
+use mmulab_timing::{Bandwidth, Core, Lines, MemoryTiming, Regions, Streams, Strides, TimingDesc};
 use mmulab_trace::{Isa, TraceInfo};
 
 /// What a CPU in time has besides its TLBs and walker.
@@ -18,11 +18,17 @@ pub(super) struct Prefetch {
     pub lines: Lines,
     pub streams: Streams,
     pub strides: Strides,
+    pub regions: Regions,
 }
 
 impl Prefetch {
     fn new(desc: &MemoryTiming) -> Self {
-        Self { lines: Lines::new(desc), streams: Streams::new(desc), strides: Strides::new(desc) }
+        Self {
+            lines: Lines::new(desc),
+            streams: Streams::new(desc),
+            strides: Strides::new(desc),
+            regions: Regions::new(desc),
+        }
     }
 }
 

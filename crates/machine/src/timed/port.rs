@@ -127,8 +127,16 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
     /// The same of a load, which a prefetcher may have begun before.
     #[inline(always)]
     fn load(&mut self, va: VirtAddr, at: u64) -> Result<Timed, Ended> {
-        let Some(Prefetched { at: began, is_stream }) = self.ahead(va, at) else {
-            return self.first(va, mmulab_addr::Access::Read, at);
+        let load = self.next_load();
+        let ahead = self.prefetch.strides.see(load, va.raw() / LINE_BYTES, at);
+        let Some(Prefetched { at: began, is_stream }) = ahead else {
+            let (time, arrival) = self.first(va, mmulab_addr::Access::Read, at)?;
+            if arrival.by > 0
+                && let Some(pa) = time.pa
+            {
+                self.bring_region(load, time.at, pa);
+            }
+            return Ok((time, arrival));
         };
         let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
         if time.trapped {
@@ -147,13 +155,20 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         Ok((time, if arrival.at > soonest { arrival } else { Arrival { at: soonest, by: 0 } }))
     }
 
-    /// The prefetch of what the next load, of `va` at `at`, will want, if there was one.
+    /// Which load instruction makes the next load.
     #[inline(always)]
-    fn ahead(&mut self, va: VirtAddr, at: u64) -> Option<Prefetched> {
+    fn next_load(&mut self) -> u64 {
         // Blocks are further apart than this.
         let load = (self.engine.state.hardware.cpus[self.cpu].tlbs.code.raw() << 4).wrapping_add(self.loads);
         self.loads += 1;
-        self.prefetch.strides.see(load, va.raw() / LINE_BYTES, at)
+        load
+    }
+
+    /// Brings the lines near `pa` that a prefetcher by region knows to be used after a `load` that missed there.
+    fn bring_region(&mut self, load: u64, at: u64, pa: PhysAddr) {
+        for line in self.prefetch.regions.see(load, pa.0 / LINE_BYTES) {
+            self.prefetch_line(at, line);
+        }
     }
 
     /// A line that a prefetcher by instruction asked for at `at`: when it is there, and from how far.
@@ -204,21 +219,21 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         if self.engine.state.hardware.caches.depth(served.by) > 0
             && let Some((from, to)) = self.prefetch.streams.see(pa.0 / LINE_BYTES)
         {
-            self.prefetch_lines(at, from, to);
+            for line in from..=to {
+                self.prefetch_line(at, line);
+            }
         }
         answer
     }
 
-    /// Brings lines into the second level.
-    #[cold]
-    fn prefetch_lines(&mut self, at: u64, from: u64, to: u64) {
-        for line in from..=to {
-            let served = self.engine.state.hardware.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
-            let depth = self.engine.state.hardware.caches.depth(served.by);
-            if depth > 1 {
-                let begin = if depth == Caches::MEMORY_DEPTH { self.memory.bandwidth.take(at) } else { at };
-                self.prefetch.lines.note(line, begin + u64::from(served.cycles), depth);
-            }
+    /// Brings a line into the second level.
+    #[inline(never)]
+    fn prefetch_line(&mut self, at: u64, line: u64) {
+        let served = self.engine.state.hardware.caches.prefetch_line(self.core, PhysAddr(line * LINE_BYTES));
+        let depth = self.engine.state.hardware.caches.depth(served.by);
+        if depth > 1 {
+            let begin = if depth == Caches::MEMORY_DEPTH { self.memory.bandwidth.take(at) } else { at };
+            self.prefetch.lines.note(line, begin + u64::from(served.cycles), depth);
         }
     }
 
