@@ -106,7 +106,25 @@ pub enum PolicyKind {
     Freebsd,
 }
 
+impl PolicyKind {
+    /// Whether Linux manages memory.
+    pub const fn is_linux(self) -> bool {
+        match self {
+            Self::Linux4k | Self::LinuxThp | Self::Hugetlb | Self::Linux => true,
+            Self::Freebsd => false,
+        }
+    }
+}
+
 impl PolicyDesc {
+    /// Takes the number of pages above which the machine's kernel flushes everything instead of single pages. It is a key of
+    /// Linux: FreeBSD has one of its own and ignores the machine's.
+    pub fn default_flush_ceiling(&mut self, pages: u64) {
+        if self.kind.is_linux() {
+            self.linux.flush_ceiling = pages;
+        }
+    }
+
     /// The policy of this kind with every default, for tests and as the base of others.
     pub fn linux_4k() -> Self {
         Self {

@@ -15,7 +15,7 @@ use super::{
     timing,
 };
 use mmulab_describe::{self as read, DescribeError};
-use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc, PolicyKind};
+use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc};
 use mmulab_tlb::Coalescing;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -137,8 +137,8 @@ pub fn resolve(
         let is_free = |prefix: &str| !set.iter().any(|s| s.starts_with(&format!("{prefix}linux.flush_ceiling")));
         let kernels = [(Some(&mut policy), "policy."), (host_policy.as_mut(), "host_policy.")];
         for (kernel, prefix) in kernels {
-            if let Some(kernel) = kernel.filter(|kernel| kernel.kind != PolicyKind::Freebsd && is_free(prefix)) {
-                kernel.linux.flush_ceiling = ceiling;
+            if let Some(kernel) = kernel.filter(|_| is_free(prefix)) {
+                kernel.default_flush_ceiling(ceiling);
             }
         }
     }
