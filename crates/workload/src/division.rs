@@ -1,6 +1,6 @@
 //! Which thread does a round, and which round of the algorithm that is.
 
-use crate::kernel::Sharing;
+use crate::algorithm::Sharing;
 
 /// How the rounds of an algorithm are divided: a number of threads, which do `quantum` rounds when it is their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,7 +84,7 @@ fn threads_take_the_rounds_in_turn() {
         let threads = whole(&format!("{}&threads=3&quantum=5", small(name)));
         let sizes: Vec<usize> = (1..=3).map(|tid| of(&threads, tid).len()).collect();
         assert!(sizes.iter().all(|n| n * 6 > threads.len()), "{name}: {sizes:?}");
-        // Some kernels do all in another order: the same work.
+        // Some algorithms do all in another order: the same work.
         let sorted = |done: &[Done]| {
             let mut bits: Vec<u64> = done.iter().map(|d| d.1.bits()).collect();
             bits.sort_unstable();

@@ -12,9 +12,9 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, from_both, to},
     graph::Kronecker,
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
@@ -51,9 +51,9 @@ impl Default for GraphChiDesc {
 
 impl Describe for GraphChiDesc {
     const NAME: &str = "graphchi";
-    type Kernel = GraphChi;
+    type Algorithm = GraphChi;
 
-    fn kernel(&self) -> Result<GraphChi, String> {
+    fn algorithm(&self) -> Result<GraphChi, String> {
         let shards = self.shards;
         let graph = Kronecker::new(self.scale, self.edgefactor, self.seed)?;
         if shards > graph.vertices() {
@@ -321,7 +321,7 @@ impl GraphChi {
     }
 }
 
-impl Kernel for GraphChi {
+impl Algorithm for GraphChi {
     fn loads(&self) -> Option<Loads> {
         // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex
         // reads or writes waits for where its edges begin, and an edge's value for the pointer to it.

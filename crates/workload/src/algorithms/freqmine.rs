@@ -4,7 +4,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     ranks::Ranks,
@@ -43,9 +43,9 @@ impl Default for FreqMineDesc {
 
 impl Describe for FreqMineDesc {
     const NAME: &str = "freqmine";
-    type Kernel = FreqMine;
+    type Algorithm = FreqMine;
 
-    fn kernel(&self) -> Result<FreqMine, String> {
+    fn algorithm(&self) -> Result<FreqMine, String> {
         Ok(FreqMine::new(self.transactions, self.items, self.length, self.support, self.seed))
     }
 }
@@ -282,7 +282,7 @@ impl FreqMine {
     }
 }
 
-impl Kernel for FreqMine {
+impl Algorithm for FreqMine {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn pairs_are_those_that_counting_finds() {
         for (transactions, items, support) in [(300, 40, 50), (100, 5, 1), (50, 100, 1000)] {
-            let found = model(FreqMine::new(transactions, items, 8, support, 1)).kernel;
+            let found = model(FreqMine::new(transactions, items, 8, support, 1)).algorithm;
             let rows: Vec<Vec<u32>> = (0..transactions).map(|t| found.draw(t)).collect();
             let often = |of: &[u32]| rows.iter().filter(|row| of.iter().all(|i| row.contains(i))).count() as u32;
             let frequent: Vec<u32> = (0..items as u32).filter(|&i| often(&[i]) >= found.support).collect();
