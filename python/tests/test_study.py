@@ -14,7 +14,7 @@ from mmulab import Failure
 from mmulab.result import Result
 from mmulab.study.places import Region
 
-SECTIONS = ["regions", "functions", "instructions", "stretches", "misses", "walks", "time", "memory", "exactness"]
+SECTIONS = ["regions", "functions", "instructions", "blocks", "misses", "walks", "time", "memory", "exactness"]
 SECTIONS += ["assumptions"]
 
 

@@ -13,7 +13,7 @@ use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Pages of the stretch that programs use: three huge pages.
+/// Pages of the range that programs use: three huge pages.
 const SPAN: u64 = 3 * 512;
 const MEBIBYTES: u64 = 128;
 const PATHS: [&str; 2] = ["/a", "/b"];

@@ -137,7 +137,7 @@ pub trait Source: Send {
     /// What is known of it.
     fn info(&self) -> &TraceInfo;
 
-    /// Clears `batch` and fills it with the next stretch; `false` when nothing was left.
+    /// Clears `batch` and fills it with the next items; `false` when nothing was left.
     ///
     /// # Errors
     /// The place and nature of the damage. `batch` then holds whatever could be read before it, which is valid.

@@ -7,7 +7,7 @@ mod fuzz;
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{
     AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, EndInfo, Event, Item, LackeyReader,
-    NativeReader, NativeWriter, Ref, Source, Span, TextReader, WarpShape, open_file, sealed_chunk, stretch, summarize,
+    NativeReader, NativeWriter, Ref, Source, Span, TextReader, WarpShape, open_file, sealed_chunk, slice, summarize,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -118,7 +118,7 @@ fn native(bytes: &[u8]) {
         let _ = reader.seek(500);
     }
     if let Ok(reader) = open() {
-        drain_all(stretch(Box::new(reader), Span { start: 500, end: None }));
+        drain_all(slice(Box::new(reader), Span { start: 500, end: None }));
     }
 }
 

@@ -62,9 +62,9 @@ pub enum Sharing {
     Alone,
     /// Each takes the next ones when it is its turn, as with OpenMP's `schedule(dynamic)`.
     Turns,
-    /// From round `after` on, all begin a phase of `each` rounds together, and each has a stretch of it, as with
+    /// From round `after` on, all begin a phase of `each` rounds together, and each has an interval of it, as with
     /// OpenMP's `schedule(static)`; rounds before are taken in turns. Only for algorithms that seek.
-    Stretches {
+    Intervals {
         /// Rounds taken in turns.
         after: u64,
         /// Rounds of a phase; the last one may have fewer.
@@ -74,5 +74,5 @@ pub enum Sharing {
 
 impl Sharing {
     /// All rounds are one phase.
-    pub const STRETCHES: Self = Self::Stretches { after: 0, each: u64::MAX };
+    pub const INTERVALS: Self = Self::Intervals { after: 0, each: u64::MAX };
 }

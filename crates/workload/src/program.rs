@@ -54,15 +54,15 @@ impl Setup for Count {
     fn code(&mut self, _chain: &Chain) {}
 }
 
-/// A stretch of rows of one of the fills, done in a memory.
-struct Stretch<'a, M> {
+/// An interval of rows of one of the fills, done in a memory.
+struct Interval<'a, M> {
     memory: &'a mut M,
     /// Fills to be passed before.
     fills: usize,
     first: u64,
 }
 
-impl<M: Memory> Setup for Stretch<'_, M> {
+impl<M: Memory> Setup for Interval<'_, M> {
     fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]) {
         let Some(left) = self.fills.checked_sub(1) else {
             for i in self.first..rows.min(self.first + ROWS) {
@@ -97,7 +97,7 @@ struct Worker<A> {
 
 /// What runs.
 pub struct Program<A> {
-    /// The first does what is done in turns; there is one for each thread if they have stretches.
+    /// The first does what is done in turns; there is one for each thread if they have intervals.
     workers: Vec<Worker<A>>,
     division: Division,
     fills: Vec<Fill>,
@@ -261,7 +261,7 @@ impl<A: Algorithm> Program<A> {
         let worker = &mut self.workers[index];
         if worker.next != place.round {
             let found = worker.algorithm.seek(place.round);
-            debug_assert!(found, "only algorithms that seek have stretches");
+            debug_assert!(found, "only algorithms that seek have intervals");
         }
         worker
     }
@@ -272,7 +272,7 @@ impl<A: Algorithm> Program<A> {
         for (fills, fill) in self.fills.iter().enumerate() {
             let rounds = fill.rows.div_ceil(ROWS);
             if first < rounds {
-                return self.workers[0].algorithm.prepare(&mut Stretch { memory, fills, first: first * ROWS });
+                return self.workers[0].algorithm.prepare(&mut Interval { memory, fills, first: first * ROWS });
             }
             first -= rounds;
         }

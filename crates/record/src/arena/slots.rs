@@ -80,7 +80,7 @@ impl Arena {
         } else {
             slot.taken.store(next, Ordering::Relaxed);
         }
-        // The order of a slot's stretches is settled under its lock; waiting for room is not done under it.
+        // The lock of a slot fixes the order of its ranges. A thread that waits for room does not hold it.
         let place = self.reserve();
         drop(guard);
         self.give(place, Handover { what, slot: number, from, count, last: full });

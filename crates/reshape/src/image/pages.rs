@@ -263,7 +263,7 @@ impl SegmentPages {
         let (head_old, head_new) = (head(piece.old.address), head(piece.new.address));
         let room = behind(piece.new.address + piece.new.bytes + piece.tail) + piece.tail;
         let main = address - head_old.min(head_new)..end + behind(end).min(room);
-        let stretches = [
+        let parts = [
             (self.old_start..main.start, self.delta.wrapping_add(BASE_BYTES), Kind::Beside),
             (main.clone(), self.delta, Kind::Segment),
             (main.end..up(end), self.delta.wrapping_sub(BASE_BYTES), Kind::Beside),
@@ -276,8 +276,8 @@ impl SegmentPages {
             if run[0] & MAPPED == 0 {
                 continue;
             }
-            for (stretch, delta, kind) in &stretches {
-                let (start, end) = (stretch.start.max(from), stretch.end.min(to));
+            for (part, delta, kind) in &parts {
+                let (start, end) = (part.start.max(from), part.end.min(to));
                 if start < end {
                     out.push(Span { start, bytes: end - start, delta: *delta, kind: *kind });
                 }

@@ -3,7 +3,7 @@
 
 use super::{
     packed::{PackedWriter, Packing},
-    stretch::skipped,
+    slice::skipped,
 };
 use crate::{Description, Format, Progress, Sink, Source, Span, Stopped, TraceError, TraceErrorKind, copy};
 use serde::Serialize;

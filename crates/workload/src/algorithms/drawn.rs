@@ -57,7 +57,7 @@ impl<D: Draw> Algorithm for Drawn<D> {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {

@@ -118,7 +118,7 @@ impl Algorithm for FirstTouch {
     fn prepare(&self, _: &mut impl Setup) {}
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {

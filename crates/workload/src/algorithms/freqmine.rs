@@ -103,7 +103,7 @@ const NOTHING: u32 = u32::MAX;
 const NODE_BYTES: u64 = 48;
 const ROOT: u32 = 0;
 /// Items looked at in a round of clearing or telling.
-const STRETCH: u64 = 64;
+const ITEMS_A_ROUND: u64 = 64;
 
 impl FreqMine {
     /// Of `transactions` with up to `length` of `items`; `support` in 1000.
@@ -238,7 +238,7 @@ impl FreqMine {
                 return;
             }
         }
-        let until = self.item.min(self.at + STRETCH);
+        let until = self.item.min(self.at + ITEMS_A_ROUND);
         for item in self.at..until {
             m.block(8, 3);
             m.put(self.with, item, 0);
@@ -270,7 +270,7 @@ impl FreqMine {
     }
 
     fn tell(&mut self, m: &mut impl Memory) {
-        let until = self.item.min(self.at + STRETCH);
+        let until = self.item.min(self.at + ITEMS_A_ROUND);
         for item in self.at..until {
             m.block(12, 5);
             self.pairs += u64::from(m.get(self.with, item) >= self.support);

@@ -65,7 +65,7 @@ impl Describe for GraphChiDesc {
 
 /// Parallel sliding windows (Kyrola, Blelloch and Guestrin, "GraphChi: Large-scale graph computation on just a PC",
 /// OSDI 2012, sections 3 and 4): shard `s` holds the edges into interval `s`, by their source. For each interval its
-/// whole shard and the stretch of every other shard that comes from it are parsed; vertices get pointers to the values
+/// whole shard and the window of every other shard that comes from it are parsed; vertices get pointers to the values
 /// of their edges there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped
 /// files do, and are parsed where they lie: GraphChi reads them into buffers that it uses again.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub struct GraphChi {
     sources: Array<u32>,
     targets: Array<u32>,
     values: Array<f32>,
-    /// How many edges of each shard's stretch were parsed.
+    /// How many edges of each shard's window were parsed.
     parsed: Vec<u64>,
     /// Of each vertex of the interval: where its pointers begin, how many there are.
     in_first: Array<u64>,
@@ -124,7 +124,7 @@ enum Phase {
 
 const DAMPING: f32 = 0.85;
 /// Edges parsed in a round.
-const STRETCH: u64 = 64;
+const EDGES_A_ROUND: u64 = 64;
 
 impl GraphChi {
     /// `iterations` over `graph` in `shards`.
@@ -243,7 +243,7 @@ impl GraphChi {
         let done = self.parsed[shard];
         let vertices = self.vertices(self.interval);
         let mut edge = from + done;
-        let until = to.min(edge + STRETCH);
+        let until = to.min(edge + EDGES_A_ROUND);
         while edge < until {
             m.block(1, 9);
             let (source, target) = self.edges[edge as usize];

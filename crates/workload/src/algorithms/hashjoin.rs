@@ -212,7 +212,7 @@ impl Algorithm for HashJoin {
 
     fn sharing(&self) -> Sharing {
         // Which slot of its bucket a tuple is put in depends on which came before.
-        Sharing::Stretches { after: self.builds, each: u64::MAX }
+        Sharing::Intervals { after: self.builds, each: u64::MAX }
     }
 
     fn seek(&mut self, round: u64) -> bool {

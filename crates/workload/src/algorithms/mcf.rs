@@ -110,7 +110,7 @@ const NODE_BYTES: u64 = 104;
 const GROUP_ARCS: u64 = 300;
 const BASKET: u64 = 100;
 /// Arcs priced in a round.
-const STRETCH: u64 = 32;
+const ARCS_A_ROUND: u64 = 32;
 /// Nodes whose potential one pivot changes at most; below the root's children hang thousands.
 const UPDATES: u64 = 1_000;
 const COSTS: u64 = 10_000;
@@ -224,7 +224,7 @@ impl Mcf {
 
     #[inline(always)]
     fn priced(&mut self, m: &mut impl Memory) {
-        for _ in 0..STRETCH {
+        for _ in 0..ARCS_A_ROUND {
             if self.at >= self.arcs {
                 break;
             }

@@ -119,7 +119,7 @@ impl Algorithm for PageRank {
 
     fn sharing(&self) -> Sharing {
         // Every vertex gives, then every vertex sums.
-        Sharing::Stretches { after: 0, each: self.graph.vertices() }
+        Sharing::Intervals { after: 0, each: self.graph.vertices() }
     }
 
     fn seek(&mut self, round: u64) -> bool {

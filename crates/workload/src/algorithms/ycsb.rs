@@ -312,7 +312,7 @@ impl Algorithm for Ycsb {
 
     fn sharing(&self) -> Sharing {
         // What is found depends on what was inserted before.
-        if self.workload.inserts { Sharing::Turns } else { Sharing::STRETCHES }
+        if self.workload.inserts { Sharing::Turns } else { Sharing::INTERVALS }
     }
 
     fn seek(&mut self, round: u64) -> bool {
