@@ -163,11 +163,11 @@ import sys
 from mmulab import _core
 from mmulab.cli import main
 run = _core.run
-def reporting(spec, hear):
+def reporting(spec, on_progress):
     def told(text):
         sys.stderr.write("at work\\n")
         sys.stderr.flush()
-        return hear(text)
+        return on_progress(text)
     return run(spec, told)
 _core.run = reporting
 main()

@@ -153,8 +153,8 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     let (spec, mut source, mut machines) = Spec::open(spec)?;
     let mut ran = attended(py, progress.as_ref(), |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
-        let hear = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
-        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), hear)
+        let on_progress = |now: &_| if desk.report(now) { Control::Continue } else { Control::Stop };
+        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), on_progress)
     })?;
     let mut results = Vec::new();
     for machine in &mut ran.machines {
@@ -238,8 +238,8 @@ pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAn
     let mut picked = Misses::new(source, machine, spec.limits());
     let written = attended(py, progress.as_ref(), |desk| {
         picked.stop_with(&desk.stop);
-        let hear = |now: &mmulab_trace::Progress| desk.tell(now);
-        write_file(&mut picked, target, format, Span::default(), hear)
+        let on_progress = |now: &mmulab_trace::Progress| desk.report(now);
+        write_file(&mut picked, target, format, Span::default(), on_progress)
     })?;
     let written = written.map_err(of_trace)?;
     let (source, ended) = picked.finish();

@@ -154,9 +154,9 @@ pub trait Source: Send {
         false
     }
 
-    /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the
-    /// first batch.
-    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+    /// Reads the whole trace and reports what is wrong. `on_progress` gets the share done, and false from it ends the
+    /// work early. Only before the first batch.
+    fn verify(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let (mut found, mut batch) = (Verified::default(), Batch::default());
         loop {
             let read = self.next_batch(&mut batch);
@@ -164,7 +164,7 @@ pub trait Source: Send {
             found.instructions = found.instructions.wrapping_add(instructions);
             found.references += references;
             match read {
-                Ok(true) if hear(self.progress()) => continue,
+                Ok(true) if on_progress(self.progress()) => continue,
                 Ok(true) => found.problems.push("interrupted: the rest was not read".into()),
                 Ok(false) => {}
                 Err(TraceError { at, kind, .. }) => found.problems.push(format!("{at}: {kind}")),

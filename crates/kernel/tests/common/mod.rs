@@ -108,7 +108,7 @@ impl World {
         self.flush();
     }
 
-    /// Has the TLB hear what the kernel did.
+    /// Delivers to the TLB what the kernel invalidated.
     pub fn flush(&mut self) {
         for told in std::mem::take(&mut self.effects.notes) {
             if let Note::Moved { from, to } = told {

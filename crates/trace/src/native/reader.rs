@@ -561,8 +561,8 @@ impl Source for NativeReader {
         Ok(true)
     }
 
-    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
-        self.check(hear)
+    fn verify(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+        self.check(on_progress)
     }
 
     fn tell_code(&mut self) -> bool {
