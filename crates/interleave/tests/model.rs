@@ -240,7 +240,7 @@ proptest! {
         for word in found {
             match word {
                 Word::Event(Event::Switch { pid, .. }) => turns.push((pid, Vec::new())),
-                word => turns.last_mut().expect("a turn begins with who acts").1.push(word),
+                word => turns.last_mut().expect("a turn begins with the actor").1.push(word),
             }
         }
         for (at, (pid, words)) in turns.iter().enumerate() {

@@ -257,8 +257,8 @@ impl NestedWalker {
         }
     }
 
-    /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real
-    /// machine bring near what the walk will read of the host. A hint, as [`Walker::prefetch_hint`].
+    /// A reference to `va` may soon need a walk, and the last entry of its guest is probably cached by now: software
+    /// prefetches of the host entries that the walk will read. A hint, as [`Walker::prefetch_hint`].
     #[inline]
     pub fn prefetch_hint(
         &self,

@@ -56,7 +56,7 @@ impl Below for Host {
         cpu.walker.prefetch_entry_hint(&state.system.mem, asid, ahead.va());
         if let (Some(cx), Some(nearer)) = (cpu.context, coming.get(NEARER)) {
             let wanted = (state.acting.core(), nearer.va());
-            self.foresee(&cpu.walker, &state.system.mem, &state.hardware.caches, cx, wanted);
+            self.prefetch_hint(&cpu.walker, &state.system.mem, &state.hardware.caches, cx, wanted);
         }
     }
 

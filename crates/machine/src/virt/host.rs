@@ -184,9 +184,9 @@ impl Host {
         self.walkers.iter_mut().for_each(|walker| walker.neighbours = neighbours);
     }
 
-    /// Hints what a walk for `va` will read of the host.
+    /// Software prefetches of the entries of the host that a walk for `va` will read. No result depends on them.
     #[inline]
-    pub fn foresee(
+    pub fn prefetch_hint(
         &self,
         walker: &Walker,
         mem: &PhysMem,

@@ -50,7 +50,7 @@ impl Arena {
     }
 
     /// Gives away the words of `slot` so far; whoever does it. `full`: the thread itself, to go on in an empty buffer;
-    /// waits while too much waits. `before` is called once it is settled which words go, to give away what they need.
+    /// waits while too much waits. `before` is called once it is fixed which words go, to give away what they need.
     ///
     /// Returns whether the slot can take more words.
     pub fn give_words(&self, number: u32, full: bool, before: impl FnOnce()) -> bool {

@@ -170,13 +170,13 @@ impl SegmentPages {
                 *state = MAPPED | prot.bits();
             }
         }
-        self.settle(&range, out);
+        self.apply_wanted(&range, out);
     }
 
     /// Recorded `range` is unmapped, or becomes another mapping's.
     pub fn unmap(&mut self, range: Range<usize>, out: &mut Vec<Event>) {
         self.old[range.clone()].fill(0);
-        self.settle(&range, out);
+        self.apply_wanted(&range, out);
     }
 
     /// Recorded `range` is moved elsewhere, and remains here, empty, if `stays`. Where it is told, if it has pages of
@@ -193,8 +193,8 @@ impl SegmentPages {
         Some(self.told(first.start))
     }
 
-    /// Makes the told pages what the recorded ones want, where `range` changed without being mapped.
-    fn settle(&mut self, range: &Range<usize>, out: &mut Vec<Event>) {
+    /// Changes the written pages to what the recorded ones need, where `range` changed without being mapped.
+    fn apply_wanted(&mut self, range: &Range<usize>, out: &mut Vec<Event>) {
         let affected = self.touched_by(range);
         let mut acts = Vec::with_capacity(affected.len());
         for page in affected.clone() {

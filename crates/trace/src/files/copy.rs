@@ -293,8 +293,8 @@ impl Cut {
     /// Writes what stands for what is left out so far.
     fn tell_left_out(&mut self, kept: &mut Batch) {
         let Some(mut left_out) = self.left_out.take() else { return };
-        left_out.tell_all(|who, va, access| {
-            self.write_actor(who, kept);
+        left_out.tell_all(|actor, va, access| {
+            self.write_actor(actor, kept);
             kept.push_use(va, access);
         });
         self.left_out = Some(left_out);
@@ -310,10 +310,10 @@ impl Cut {
         }
     }
 
-    /// Writes that `who` acts, if that is not so.
-    fn write_actor(&mut self, who: (Pid, Tid), kept: &mut Batch) {
-        if std::mem::replace(&mut self.written, who) != who {
-            kept.push_event(Event::Switch { pid: who.0, tid: who.1 });
+    /// Writes that `actor` acts, if that is not so.
+    fn write_actor(&mut self, actor: (Pid, Tid), kept: &mut Batch) {
+        if std::mem::replace(&mut self.written, actor) != actor {
+            kept.push_event(Event::Switch { pid: actor.0, tid: actor.1 });
         }
     }
 

@@ -147,12 +147,12 @@ impl Canneal {
         (below(random, self.elements), below(again, self.elements), mix(again))
     }
 
-    /// Tells what will be looked up of `element`.
+    /// Software prefetches of what will be looked up of `element`.
     #[inline(always)]
-    fn foresee(&self, m: &mut impl Memory, element: u64) {
-        m.foresee(self.location, || element);
+    fn prefetch_hint(&self, m: &mut impl Memory, element: u64) {
+        m.prefetch_hint(self.location, || element);
         for side in 0..2 {
-            (0..self.nets).for_each(|net| m.foresee(self.location, || self.other(element, side, net)));
+            (0..self.nets).for_each(|net| m.prefetch_hint(self.location, || self.other(element, side, net)));
         }
     }
 
@@ -251,8 +251,8 @@ impl Algorithm for Canneal {
         }
         self.at += 1;
         let (next, after, _) = self.drawn(self.at);
-        self.foresee(m, next);
-        self.foresee(m, after);
+        self.prefetch_hint(m, next);
+        self.prefetch_hint(m, after);
         if a == b {
             return true;
         }

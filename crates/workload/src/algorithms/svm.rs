@@ -195,7 +195,7 @@ impl Algorithm for Svm {
         let label = self.label(i);
         let (mut product, mut square) = (0.0, 0.0);
         for slot in 0..self.nonzeros {
-            m.foresee(self.weights, || self.feature_at(from + slot, slot) as u64);
+            m.prefetch_hint(self.weights, || self.feature_at(from + slot, slot) as u64);
         }
         for slot in 0..self.nonzeros {
             let node = from + slot;
