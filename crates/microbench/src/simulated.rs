@@ -23,7 +23,7 @@ struct Sampler {
     counted: Counted,
     /// Level of each array.
     levels: Vec<u8>,
-    /// Of the reference under way: the first page that the first level was filled with, and whether it got more than
+    /// Of the reference in progress: the first page that the first level was filled with, and whether it got more than
     /// that.
     first: Option<Vpn>,
     coalesced: bool,

@@ -187,7 +187,7 @@ pub struct ArrayDesc {
     /// Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predictor: Option<PredictorDesc>,
-    /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
+    /// Cycles that the core stalls for each probe of a first level after its first. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 10_000))]
     pub probe_cycles: u32,

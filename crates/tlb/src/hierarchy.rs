@@ -62,7 +62,7 @@ pub fn page_of(asid: Asid, va: VirtAddr) -> u64 {
     (va.vpn().0 << 16) | u64::from(asid.0)
 }
 
-/// A lookup under way.
+/// A lookup in progress.
 #[derive(Clone, Copy)]
 struct Query {
     asid: Asid,

@@ -96,7 +96,7 @@ pub struct NestedWalker {
     last_reads: usize,
 }
 
-/// The host's side of a walk under way.
+/// The host's side of a walk in flight.
 struct Host<'a> {
     walker: &'a mut Walker,
     tlb: Option<&'a mut NestedTlb>,

@@ -18,7 +18,7 @@ pub struct Cost {
     pub walk_reads: u64,
     /// Cycles those walks took, were nothing overlapped.
     pub walk_cycles: u64,
-    /// Cycles the core stood still for any of it.
+    /// Cycles the core stalled for any of it.
     pub stall_cycles: u64,
 }
 

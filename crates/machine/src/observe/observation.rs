@@ -87,7 +87,7 @@ pub struct Seen {
     pub pa: Option<PhysAddr>,
     /// Bytes the entry used or filled covers.
     pub size: u64,
-    /// It waits for a walk that was under way.
+    /// It waits for a walk in flight.
     pub joined: bool,
     /// Why it has no physical address, where the kernel said so.
     pub failed: Option<Failure>,

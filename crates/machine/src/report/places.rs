@@ -1,4 +1,4 @@
-//! The dearest places of a profile, and what all others come to.
+//! The costliest places of a profile, and the sum of all others.
 
 use crate::count::{Cost, Place};
 use mmulab_addr::{Pid, VirtAddr};

@@ -20,7 +20,7 @@ pub struct EventsDesc {
     /// Modules, 256 bytes each. Default 10k.
     #[schemars(range(min = 2, max = 1u64 << 32))]
     modules: u64,
-    /// Messages under way at a time; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
+    /// Messages in flight at a time; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
     #[schemars(range(min = 1, max = 1u64 << 32))]
     messages: u64,
     /// Gates of a module, each to a random other one. Default 4.
@@ -84,7 +84,7 @@ const STATE_WORDS: u64 = 3;
 const DELAY_MAX: u64 = 1 << 20;
 
 impl Events {
-    /// `events` among `modules` with `messages` under way.
+    /// `events` among `modules` with `messages` in flight.
     pub fn new(modules: u64, messages: u64, gates: u64, events: u64, seed: u64) -> Self {
         let mut layout = Layout::default();
         let heap = Heap::new(&mut layout, messages, 4);
@@ -191,7 +191,7 @@ mod tests {
             assert!(found.algorithm.now >= last);
             last = found.algorithm.now;
         }
-        assert_eq!(found.algorithm.heap.len(), 40, "as many under way as at first");
+        assert_eq!(found.algorithm.heap.len(), 40, "as many in flight as at first");
         let states = found.array(|k| k.state);
         let counted: u64 = states.iter().step_by((MODULE_BYTES / 8) as usize).sum();
         assert_eq!(counted, 500);
