@@ -19,7 +19,7 @@ const WALK_CACHE_BITS: u32 = 60;
 pub struct Run<'a> {
     /// The TLB arrays.
     pub tlb: &'a [ArrayDesc],
-    /// Bits of address-space tag.
+    /// Bits of an ASID.
     pub asid_bits: u8,
     /// The walker.
     pub walker: &'a WalkerDesc,

@@ -25,7 +25,7 @@ pub struct KernelDesc {
     pub policy: PolicyDesc,
     /// Processors, each with its own list of free frames.
     pub cpus: u16,
-    /// Bits of an address-space tag; 0: the TLBs have none, and every switch of address space flushes.
+    /// Bits of an ASID; 0: the TLBs have none, and every switch of address space flushes.
     pub asid_bits: u8,
 }
 

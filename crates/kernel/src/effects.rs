@@ -64,7 +64,7 @@ pub struct HintedBlock {
 pub struct Effects {
     /// Translations every core must drop, in order.
     pub invalidations: Vec<Invalidate>,
-    /// Whether only the core that acts must drop them: a switch of address space without tags.
+    /// Whether only the core that acts must drop them: a switch of address space without ASIDs.
     pub local: bool,
     /// Work to be charged, once for each kind.
     pub work: Vec<Work>,
@@ -269,11 +269,11 @@ pub enum Note {
         /// Pieces of memory of a way.
         pieces: u64,
     },
-    /// A process got an address-space tag.
+    /// A process got an ASID.
     Asid {
         /// The process.
         pid: Pid,
-        /// Its tag.
+        /// Its ASID.
         asid: Asid,
     },
     /// An event could not be obeyed.

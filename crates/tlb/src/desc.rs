@@ -287,8 +287,7 @@ pub enum Coalescing {
 pub struct HierarchyDesc {
     /// Whether the second level includes the first: `none` or `inclusive`. Default `none`.
     pub inclusion: Inclusion,
-    /// Bits of address-space tag; 0 means that the kernel flushes all but global entries at
-    /// each switch of address space.
+    /// Bits of an ASID; 0 means that the kernel flushes all but global entries at each switch of address space.
     /// Default 12.
     #[schemars(range(min = 0, max = 16))]
     pub asid_bits: u8,

@@ -33,7 +33,7 @@ impl Kernel {
                     .memory
                     .work
                     .add(WorkKind::SpaceSwitch, u64::from(before.is_some_and(|before| before != *pid)));
-                self.tag(slot, effects);
+                self.assign_asid(slot, effects);
                 return Ok(());
             }
             Event::Tick => {

@@ -356,7 +356,7 @@ named! {
         CacheDropped = "cache_dropped",
         /// Times that the daemon of reclaim began, because fewer frames were free than the low watermark.
         KswapdWake = "kswapd_wakes" => if_any,
-        /// Address-space tags taken from one process for another.
+        /// ASIDs taken from one process for another.
         AsidRecycled = "asid_recycled",
         /// Faults and mappings that failed because frames ran out.
         OutOfMemory = "out_of_memory",

@@ -88,7 +88,7 @@ impl MachineDesc {
         self.walker.shared || self.tlb.iter().any(|array| array.shared)
     }
 
-    /// CPUs that a kernel sees. Without tags, cores that share TLBs must not hold two address spaces at once.
+    /// CPUs that a kernel sees. Without ASIDs, cores that share TLBs must not hold two address spaces at once.
     pub(crate) fn cpus_apart(&self) -> u16 {
         if self.tlb_rules.asid_bits == 0 && self.shares() { 1 } else { self.core.cpus() }
     }

@@ -212,7 +212,7 @@ impl Below for Host {
                 if vm != self.at() && vm < self.count() {
                     self.counts.machine_switches += 1;
                     self.swap_in(vm, &mut state.system);
-                    if self.is_tagless() {
+                    if self.is_without_asids() {
                         state.hardware.invalidate(&Invalidate::All, obs);
                     }
                 }

@@ -414,8 +414,8 @@ impl Host {
         self.at
     }
 
-    /// Whether TLBs have no tags for machines, so that a change of machine flushes them.
-    pub fn is_tagless(&self) -> bool {
+    /// Whether TLBs have no ASIDs, so that a change of machine flushes them.
+    pub fn is_without_asids(&self) -> bool {
         self.tags.is_none()
     }
 
