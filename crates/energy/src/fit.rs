@@ -189,8 +189,8 @@ fn coalesced(arrays: &[&ArrayDesc], asid_bits: u8, design: Design) -> Result<Vec
     arrays.iter().map(fitted).collect()
 }
 
-/// The array with entries of a coalescing design, if the design takes its page sizes. CoLT++ alone coalesces larger pages.
-/// Groups have 4 pages, as in paper 4 (section 7.2) and in AMD's processors (paper 1, section 3.2).
+/// The array with entries of a coalescing design, if the design takes its page sizes: CoLT++ alone coalesces larger
+/// pages. Groups have 4 pages, as in paper 4 (section 7.2) and in AMD's processors (paper 1, section 3.2).
 fn coalescing(array: &ArrayDesc, design: Design) -> ArrayDesc {
     if design != Design::ColtPlus && !array.sizes.contains(&PageOrder::P4K) {
         return array.clone();

@@ -117,8 +117,8 @@ impl PolicyKind {
 }
 
 impl PolicyDesc {
-    /// Takes the number of pages above which the machine's kernel flushes everything instead of single pages. It is a key of
-    /// Linux: FreeBSD has one of its own and ignores the machine's.
+    /// Takes the machine's number of pages above which a kernel flushes everything instead of single pages. Only Linux
+    /// has this number as a key of `linux`: FreeBSD has one of its own.
     pub fn default_flush_ceiling(&mut self, pages: u64) {
         if self.kind.is_linux() {
             self.linux.flush_ceiling = pages;

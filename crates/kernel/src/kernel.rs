@@ -416,7 +416,8 @@ impl Kernel {
         self.on[usize::from(cpu) % self.on.len()].pid
     }
 
-    /// Gives an address space an ASID if it has none. Without ASIDs, flushes the TLBs if the CPU ran another space before.
+    /// Gives an address space an ASID if it has none. Without ASIDs, flushes the TLBs if the CPU ran another space
+    /// before.
     pub(crate) fn assign_asid(&mut self, slot: usize, effects: &mut Effects) {
         let cpu = self.cpu();
         let Some(space) = &mut self.spaces[slot] else { return };

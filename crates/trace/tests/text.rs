@@ -207,7 +207,7 @@ fn a_warps_line_is_its_instruction() {
         ("warp 2 0x10 r 0x1 0x20", "'2' is no warp: write CORE.WARP"),
         ("warp 2.0 0x10 q 0x1 0x20", "'q' is neither r, for a load, nor w"),
         ("warp 2.0 0x10 r 0 0x20", "'0' is no mask: write 0x"),
-        ("warp 2.0 0x10 r 0x0 0x20", "no lane is on"),
+        ("warp 2.0 0x10 r 0x0 0x20", "no lane is active"),
         ("warp 2.0 0x10 r 0x3 0x20", "1 addresses for 2 lanes: write BASE+STRIDE, or one for each lane"),
         ("warp 2.0 0x10 r 0x3 0x20+x", "'+x' is no stride"),
         ("warp 4294967295.0 0x10 r 0x1 0x20", "has a core beyond any"),

@@ -47,7 +47,7 @@ pub enum PadRefusal {
     },
     /// A code segment whose place in the file differs from its place in memory.
     #[error(
-        "its code at {address:#x} is {pages} pages out of step with the file, modulo 2 MB: no superpage of the file's pages\n\
+        "its code at {address:#x} is misaligned with the file by {pages} pages, modulo 2 MB: no superpage of the file's pages\n\
          hint: link the program with -Wl,-z,max-page-size=0x200000"
     )]
     Misaligned {

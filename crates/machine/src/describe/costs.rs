@@ -76,8 +76,8 @@ pub struct CostsDesc {
     /// Cycles to switch address spaces.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub space_switch: f64,
-    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, once it has left the
-    /// guest (`virtual.exit_cycles`).
+    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, besides the VM exit
+    /// (`virtual.exit_cycles`).
     #[schemars(range(min = 0.0, max = 1e7))]
     pub guest_table_write: f64,
     /// Where the numbers come from.

@@ -58,8 +58,8 @@ pub struct VirtualDesc {
     /// `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hints: bool,
-    /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each
-    /// trap of a host with shadow tables, costs besides the host's work. Default 2000.
+    /// Cycles of a VM exit and of the way back: each violation of the host's table, and each trap of a host with shadow
+    /// tables, costs them besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]
     #[schemars(range(min = 0.0, max = 1e7))]
     pub exit_cycles: f64,

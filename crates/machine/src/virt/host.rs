@@ -300,7 +300,7 @@ impl Host {
     }
 
     /// What the kernel of the guest that runs did to its tables, which shadow tables are made of: the host has them
-    /// write-protected, so each entry written leaves the guest. Returns how many.
+    /// write-protected, so each entry written is a VM exit. Returns how many.
     pub fn trap_table_writes(&mut self, work: &[mmulab_kernel::Work]) -> u64 {
         if self.shadows.is_none() {
             return 0;
@@ -351,7 +351,7 @@ impl Host {
         stale
     }
 
-    /// What the guest that runs wants invalidated goes from its shadow tables; it leaves the guest for that.
+    /// Drops what the running guest invalidates from its shadow tables: a VM exit.
     pub fn forget_in_shadow(&mut self, what: &Invalidate) {
         self.counts.exits += 1;
         let mut tagged = Vec::new();
