@@ -17,8 +17,8 @@ pub struct Groups {
     pub size: PageOrder,
     /// By how many base pages the segment's address is misaligned with its offset in the file, modulo the group.
     pub shift: u64,
-    /// Aligned groups that lie whole in the segment, if it is aligned with the file. Each could be one translation, if the
-    /// file is in memory that is contiguous and aligned like the file.
+    /// Aligned groups that lie whole in the segment, if it is aligned with the file. Each could be one translation if
+    /// the file is in memory that is contiguous and aligned like the file.
     pub coalescible: u64,
 }
 

@@ -2,9 +2,9 @@
 //! calls, fault handling, daemons and compaction have files of their own and work on the state defined here.
 //!
 //! ```text
-//! trace event --> Kernel::event --> obey (events.rs) ---------.
-//!                                                             +--> collect --> Effects --> machine
-//! page fault  --> Kernel::fault --> AddressSpace::fault (fault.rs) --'
+//! trace event --> Kernel::event --> Kernel::obey   (calls/events.rs) --.
+//!                                                                       +--> collect --> Effects --> machine
+//! page fault  --> Kernel::fault --> Manager::fault (manager.rs) --------'
 //! ```
 
 use crate::asids::Asids;

@@ -166,8 +166,8 @@ impl Below for Host {
         }
     }
 
-    /// Writes to tables that shadow tables are made of are VM exits. Memory that the guest's kernel wrote gets frames of
-    /// the host.
+    /// Writes to tables that shadow tables are made of are VM exits. Memory that the guest's kernel wrote gets frames
+    /// of the host.
     fn kernel_worked<O: Observe>(&mut self, state: &mut State, obs: &mut O) -> Result<(), Ended> {
         let trapped = self.trap_table_writes(&state.effects.work);
         self.cycles += state.desc.machine.costs.guest_table_write * trapped as f64;

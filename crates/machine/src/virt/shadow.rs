@@ -6,8 +6,8 @@
 //! the accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores
 //! through only once both pages are dirty, so that the first store to a clean page is an exit too. Entries go with the
 //! guest's own invalidations, each of which is an exit. The host has the guest's tables write-protected, as the VMM of
-//! that paper ("tracing"): each entry that the guest's kernel writes is an exit, and so is each table that it loads into
-//! the base register. The walks that fail find what was written. Linux lets guests write to last-level tables until the
+//! that paper ("tracing"): each entry that the guest's kernel writes is an exit, and so is each table that it loads
+//! into the base register. The walks that fail find what was written. Linux lets guests write to last-level tables until the
 //! next invalidation ("unsync" pages), and so has fewer exits.
 
 use super::host::Host;

@@ -1,6 +1,6 @@
 //! Parameters of hashed page tables: elastic cuckoo tables and tables with open addressing. Each description has the
 //! initial size, the load factors at which a table grows or shrinks, and a check with a remedy for every wrong value.
-//! Guides are cuckoo walk tables (CWT).
+//! The key `walk_tables` names the page sizes that have a cuckoo walk table (CWT).
 
 use super::registers::MAX_PIECES;
 use schemars::JsonSchema;
