@@ -169,7 +169,7 @@ impl Kernel {
         self.shared.memory.touched = Some(Vec::new());
     }
 
-    /// Serves a page fault of `who` at `va`. After `Ok`, the page table allows the access.
+    /// Serves a page fault of `actor` at `va`. After `Ok`, the page table allows the access.
     ///
     /// # Errors
     /// The program would have been killed, or frames ran out.

@@ -7,8 +7,8 @@
 //! through only once both pages are dirty, so that the first store to a clean page is an exit too. Entries go with the
 //! guest's own invalidations, each of which is an exit. The host has the guest's tables write-protected, as the VMM of
 //! that paper ("tracing"): each entry that the guest's kernel writes is an exit, and so is each table that it loads
-//! into the base register. The walks that fail find what was written. Linux lets guests write to last-level tables until the
-//! next invalidation ("unsync" pages), and so has fewer exits.
+//! into the base register. The walks that fail find what was written. Linux lets guests write to last-level tables
+//! until the next invalidation ("unsync" pages), and so has fewer exits.
 
 use super::host::Host;
 use crate::ended::Ended;
