@@ -128,8 +128,8 @@ pub fn file_schema<T: JsonSchema>() -> Json {
     schema["properties"][BASE] = json!({
         "type": "string",
         "description": "The file to inherit from: its name, or its path from this file's directory. This file's keys \
-                        come first. A list of tables replaces the inherited one; `[LIST.NAME]` changes its entry of that \
-                        name. `name`, `title` and `description` are not inherited.",
+                        come first. A list of tables replaces the inherited one; `[LIST.NAME]` changes its entry of \
+                        that name. `name`, `title` and `description` are not inherited.",
     });
     schema
 }

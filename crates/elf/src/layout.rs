@@ -224,7 +224,9 @@ mod tests {
     proptest! {
         /// S0-038, S0-M048.
         #[test]
-        fn a_max_page_size_as_large_as_the_group_removes_the_shift(parts in parts(), linker in linker(), order in 0u32..10) {
+        fn a_max_page_size_as_large_as_the_group_removes_the_shift(
+            parts in parts(), linker in linker(), order in 0u32..10
+        ) {
             let max = 4096u64 << order;
             let placed = layout(&parts, linker, max).unwrap();
             for PlacedSegment { segment, .. } in &placed {
@@ -250,7 +252,10 @@ mod tests {
         /// S0-040: LLD's files do not grow with maxpagesize.
         #[test]
         fn the_file_is_no_larger(parts in parts(), order in 0u32..10) {
-            let bytes = |max| layout(&parts, Linker::Lld, max).unwrap().last().map(|p| p.segment.offset + p.segment.file_bytes);
+            let bytes = |max| {
+                let placed = layout(&parts, Linker::Lld, max).unwrap();
+                placed.last().map(|p| p.segment.offset + p.segment.file_bytes)
+            };
             prop_assert_eq!(bytes(4096 << order), bytes(4096));
         }
     }

@@ -251,7 +251,8 @@ proptest! {
                 prop_assert!(sum >= quantum, "{sum} of {quantum}");
             }
             let mut before = 0;
-            let mut heads = words.iter().enumerate().filter(|(_, w)| matches!(w, Word::Ref(r) if r.is_fetch() && r.instructions() > 0));
+            let is_head = |word: &Word| matches!(word, Word::Ref(r) if r.is_fetch() && r.instructions() > 0);
+            let mut heads = words.iter().enumerate().filter(|(_, word)| is_head(word));
             if !alone && !is_last && let Some((last, _)) = heads.next_back() {
                 before = words[..last].iter().map(instructions).sum();
             }

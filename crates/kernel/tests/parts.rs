@@ -60,7 +60,8 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
         (&format!("promotion.when = \"daemon\"\n{reserved}"), "promotion.when", "promoted in place"),
         ("promotion = { when = \"daemon\", size = \"64K\" }", "promotion.size", "only faults promote to 64K"),
         (
-            "placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"full\", size = \"64K\" }",
+            "placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
+             promotion = { when = \"full\", size = \"64K\" }",
             "promotion.size",
             "has no page of 64K",
         ),

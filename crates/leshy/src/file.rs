@@ -167,7 +167,10 @@ impl ProfileFile {
             if !text.is_empty() {
                 rows.push(row(text).ok_or_else(|| {
                     let shown: String = text.chars().take(40).collect();
-                    format!("{name}:{number}: {shown:?}: give five numbers: process, mapping, address (hex), samples, cycles")
+                    format!(
+                        "{name}:{number}: {shown:?}: give five numbers: process, mapping, address (hex), samples, \
+                             cycles"
+                    )
                 })?);
             }
         }

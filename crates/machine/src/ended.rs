@@ -112,8 +112,9 @@ pub enum MachineError {
     Start(Ended),
     /// A trace of more warps than fit.
     #[error(
-        "{machine}: the trace has {warps} warps on a core, and gpu.warps is {has}: {} of each core would have no place; deal it out \
-         anew (warps={has} in the name of a generator's or an Accel-Sim trace), or give more (--set gpu.warps={warps})",
+        "{machine}: the trace has {warps} warps on a core, and gpu.warps is {has}: {} of each core would have no \
+         place; deal it out anew (warps={has} in the name of a generator's or an Accel-Sim trace), or give more \
+         (--set gpu.warps={warps})",
         u32::from(*.warps) - .has
     )]
     Warps {

@@ -16,8 +16,8 @@ use thiserror::Error;
 /// A reference that could not be written as JSON: a defect of mmulab, for every line is plain data.
 #[derive(Debug, Error)]
 #[error(
-    "internal error: reference {index} could not be written as JSON: {source}. Please report it with the trace and the machine \
-     file."
+    "internal error: reference {index} could not be written as JSON: {source}. Please report it with the trace and \
+     the machine file."
 )]
 pub struct NarrateError {
     index: u64,

@@ -78,8 +78,8 @@ impl Touched {
         let held: usize = self.spaces.iter().map(Space::held).sum();
         if held + more > HELD_MAX {
             return Err(format!(
-                "its processes touch more than {HELD_MAX} blocks of 2 MB, the most whose pages can be tracked: leave out \
-                 --touched, or stop before with --max-instructions"
+                "its processes touch more than {HELD_MAX} blocks of 2 MB, the most whose pages can be tracked: leave \
+                 out --touched, or stop before with --max-instructions"
             ));
         }
         Ok(())

@@ -130,8 +130,8 @@ impl Target for Simulated {
         let all = plan.groups();
         Ok((aligned != all).then(|| {
             format!(
-                "{aligned} of {all} groups lie aligned and contiguous in memory: under this policy that is coincidence; \
-                 the others cannot coalesce"
+                "{aligned} of {all} groups lie aligned and contiguous in memory: under this policy that is \
+                 coincidence; the others cannot coalesce"
             )
         }))
     }

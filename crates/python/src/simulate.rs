@@ -80,7 +80,8 @@ impl Spec {
         if spec.options.timing {
             if of_misses {
                 return Err(user(
-                    "this trace holds misses only, and what ran between them decides the time: run the whole trace, or leave out --timing",
+                    "this trace holds misses only, and what ran between them decides the time: run the whole trace, \
+                     or leave out --timing",
                 ));
             }
             source.tell_code();
@@ -124,8 +125,8 @@ impl Spec {
 /// Whether each walk of a machine is for one reference, so that misses say all that walkers do.
 pub fn alone(resolved: &Resolved) -> PyResult<()> {
     if resolved.machine.gpu.is_some() {
-        let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not tell what they \
-                    walk for";
+        let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not \
+                    tell what they walk for";
         return Err(user(format!("{}: {what}; take a machine without [gpu]", resolved.machine.name)));
     }
     Ok(())

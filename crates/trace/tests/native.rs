@@ -104,9 +104,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(pieces in prop::collection::vec((prop::collection::vec(word(), 1..12), 1usize..20), 1..20)) {
+    fn what_is_written_is_read(
+        pieces in prop::collection::vec((prop::collection::vec(word(), 1..12), 1usize..20), 1..20)
+    ) {
         // Repeated pieces: predictions hit.
-        let all: Vec<Word> = pieces.iter().flat_map(|(piece, times)| piece.iter().cycle().take(piece.len() * times)).cloned().collect();
+        let repeated = pieces.iter().flat_map(|(piece, times)| piece.iter().cycle().take(piece.len() * times));
+        let all: Vec<Word> = repeated.cloned().collect();
         let bytes = write(&all);
         let mut reader = open(&bytes).unwrap();
         let references = all.iter().filter(|w| matches!(w, Word::Ref(r) if !r.is_control())).count();

@@ -136,7 +136,8 @@ proptest! {
 
     #[test]
     fn warps_are_written_a_line_each_and_read_as_they_were(
-        steps in prop::collection::vec((step(), prop::option::of(any_item())), 0..30), cut in any::<prop::sample::Index>()
+        steps in prop::collection::vec((step(), prop::option::of(any_item())), 0..30),
+        cut in any::<prop::sample::Index>()
     ) {
         let mut batch = Batch::default();
         for ((tid, words), between) in steps {
@@ -153,7 +154,8 @@ proptest! {
         // Wherever a batch ends.
         let at = cut.index(batch.refs.len() + 1);
         for part in [&batch.refs[..at], &batch.refs[at..]] {
-            writer.push_batch(&Batch { refs: part.to_vec(), events: batch.events.clone(), ..Batch::default() }).unwrap();
+            let batch = Batch { refs: part.to_vec(), events: batch.events.clone(), ..Batch::default() };
+            writer.push_batch(&batch).unwrap();
         }
         let text = writer.finish().unwrap();
         let mut reader = TextReader::new(text.as_slice(), "t".into());
@@ -170,7 +172,9 @@ proptest! {
     }
 
     #[test]
-    fn no_words_make_it_panic(text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}") {
+    fn no_words_make_it_panic(
+        text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}"
+    ) {
         let _ = read(text.as_bytes());
     }
 }

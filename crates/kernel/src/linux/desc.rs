@@ -265,7 +265,8 @@ impl Default for LinuxDesc {
             page_cache: PageCache::Cold,
             implicit_vma: Bytes(2 << 20),
             source: concat!(
-                "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in include/linux/mm.h; ",
+                "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in \
+                 include/linux/mm.h; ",
                 "force_page_cache_ra in mm/readahead.c and BLK_DEF_MAX_SECTORS in include/linux/blkdev.h; ",
                 "_STK_LIM in include/uapi/linux/resource.h; stack_guard_gap in mm/mmap.c; ",
                 "tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c; madvise_dontneed_single_vma and ",

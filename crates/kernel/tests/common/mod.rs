@@ -44,7 +44,10 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
         // Its merges take time, and memory is small.
         1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
         3 => prop::sample::select(trees()),
-        1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() }).expect("fits")),
+        1 => Just(
+            TableDesc::of_cuckoo(CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() })
+                .expect("fits")
+        ),
         1 => Just(TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).expect("fits")),
     ]
 }

@@ -99,7 +99,8 @@ impl Default for CostsDesc {
             ("table_frame", "a base frame and 4 KiB zeroed"),
             (
                 "table_merge",
-                "20 us at 3.5 GHz (paper 5, section 5, measured a merge); taking a node apart is taken to cost the same",
+                "20 us at 3.5 GHz (paper 5, section 5, measured a merge); taking a node apart is taken to cost the \
+                 same",
             ),
             ("table_line", "about 60 ns: a line read where it is likely to be in memory, and written to another"),
             ("entry_scan", "about 10 ns: the entry and the page's description"),

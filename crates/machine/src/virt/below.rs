@@ -128,8 +128,8 @@ impl Below for Host {
     fn out_of_memory(&self, error: &FaultError) -> String {
         match error {
             FaultError::OutOfMemory { pid, va, wanted, free_frames } => format!(
-                "virtual machine {} is out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames free: give it \
-                 more (virtual.memory.size), or less fragmentation",
+                "virtual machine {} is out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames \
+                 free: give it more (virtual.memory.size), or less fragmentation",
                 self.at()
             ),
             FaultError::Unmapped { .. } | FaultError::Protection { .. } => error.to_string(),

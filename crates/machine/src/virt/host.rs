@@ -221,9 +221,9 @@ impl Host {
                 Ok(())
             }
             Err(FaultError::OutOfMemory { wanted, free_frames, .. }) => Err(Ended::OutOfMemory(format!(
-                "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with {free_frames} \
-                 frames free: give the host more (memory.size), its guests less (virtual.memory.size), or less \
-                 fragmentation"
+                "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with \
+                 {free_frames} frames free: give the host more (memory.size), its guests less (virtual.memory.size), \
+                 or less fragmentation"
             ))),
             Err(error) => Err(Ended::Kernel(format!(
                 "virtual machine {vm} used guest-physical {gpa}, beyond its {}: {error}",

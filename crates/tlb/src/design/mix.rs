@@ -97,8 +97,9 @@ fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
                 }
                 if u32::from(extra_bits) < least {
                     return Err(format!(
-                        "a bitmap of {group} bits, and an entry for {superpage} pages has {regions} + log2({group}) = {spare} \
-                         tag bits to spare: give a smaller group, or mix.extra_bits = {least}, which the area pays for"
+                        "a bitmap of {group} bits, and an entry for {superpage} pages has {regions} + log2({group}) = \
+                         {spare} tag bits to spare: give a smaller group, or mix.extra_bits = {least}, which the area \
+                         pays for"
                     ));
                 }
             }
@@ -109,8 +110,8 @@ fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
                 }
                 if dropped > spare {
                     return Err(format!(
-                        "lengths up to {group} take log2({group}) = {dropped} bits, and an entry for {superpage} pages has \
-                         {spare} to spare: give a smaller group"
+                        "lengths up to {group} take log2({group}) = {dropped} bits, and an entry for {superpage} \
+                         pages has {spare} to spare: give a smaller group"
                     ));
                 }
             }

@@ -27,8 +27,9 @@ trait ReadSeek: Read + Seek + Send {}
 impl<T: Read + Seek + Send> ReadSeek for T {}
 
 /// What is wrong with recordings that were cut before traces said which pages were in use.
-const OLD_CUT: &str = "this recording begins in the middle of its program, and an older mmulab cut it: which pages were in memory then \
-                       is not in it, so memory in use, page sizes and coalescing are those of a program that begins there; record it anew";
+const OLD_CUT: &str = "this recording begins in the middle of its program, and an older mmulab cut it: which pages \
+                       were in memory then is not in it, so memory in use, page sizes and coalescing are those of a \
+                       program that begins there; record it anew";
 
 /// Reads a native trace.
 pub struct NativeReader {
