@@ -37,7 +37,7 @@ def test_lines_of_rust_sources_have_120_columns_at_most() -> None:
     assert long == []
 
 
-# Comments in words that a reader must decipher, and the number of them in Rust sources. A number may only fall: lower it
+# Comments in words that a reader must decipher, and their number in Rust sources. A number may only fall: lower it
 # when you rewrite some.
 DATED = {
     # "What it holds": the reader has to guess the noun.

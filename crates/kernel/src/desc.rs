@@ -117,6 +117,11 @@ impl PolicyKind {
 }
 
 impl PolicyDesc {
+    /// Whether the kernel of a host can have it, and not only those of guests and of machines without guests.
+    pub fn serves_hosts(&self) -> bool {
+        self.hints.as_ref().is_none_or(|hints| hints.from.serves_hosts())
+    }
+
     /// Takes the machine's number of pages above which a kernel flushes everything instead of single pages. Only Linux
     /// has this number as a key of `linux`: FreeBSD has one of its own.
     pub fn default_flush_ceiling(&mut self, pages: u64) {

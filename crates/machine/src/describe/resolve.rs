@@ -105,8 +105,7 @@ pub fn resolve(
         Some(_) => Some(file("policy", names.host_policy.unwrap_or(HOST_POLICY), policy_dirs, &for_host)?),
         None => None,
     };
-    let profiles = |policy: &PolicyDesc| policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
-    if host_policy.as_ref().is_some_and(profiles) {
+    if host_policy.as_ref().is_some_and(|policy| !policy.serves_hosts()) {
         return Err(DescribeError::Impossible {
             name: machine.name,
             message:
@@ -115,7 +114,8 @@ pub fn resolve(
                     .into(),
         });
     }
-    if profiles(&policy) && options.check != Check::None {
+    let is_profiled = policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
+    if is_profiled && options.check != Check::None {
         return Err(DescribeError::Impossible {
             name: machine.name,
             message: "check: with hints.from = \"leshy\" page sizes follow TLB misses, of which the twin without \
