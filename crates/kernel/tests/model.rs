@@ -510,6 +510,9 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("fault.sizes = [\"8K\", \"2M\", \"64K\"]\nfault.enabled = \"madvise\"\n\
                          promotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"neighbour\"")),
+        2 => Just(parts("placement.frames = \"scattered\"")),
+        1 => Just(parts("placement.frames = \"scattered\"\nfault.sizes = [\"2M\", \"16K\"]\n\
+                         promotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"coala\"\nfault.sizes = [\"2M\"]")),
         3 => Just(parts("placement.frames = \"coala\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\" }\n\
                          hints.from = \"page-sizes\"")),
