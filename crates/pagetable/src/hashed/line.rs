@@ -1,4 +1,14 @@
 //! A line: eight entries, and the number of their group in bits of them that have no other meaning.
+//!
+//! ```text
+//! Kind::Pages      bit   63     62..58       57..52        51..0
+//!                word i [ NX | (unused) | number: part i | frame and flags of page i ]
+//!
+//! Kind::Sections   bit   63..16                        15..13       12..8         7..5        4..0
+//!                word i [ sections 8i + 7 .. 8i + 2 | part, upper | section 8i+1 | part, lower | section 8i ]
+//!
+//! number of the group    [ part 7 | part 6 | .. | part 1 | part 0 ]     eight parts of six bits: 48 bits
+//! ```
 
 use crate::x86;
 use mmulab_addr::LINE_BYTES;
