@@ -22,7 +22,7 @@ use toml::{
 
 /// The key that names the file to inherit from.
 const BASE: &str = "base";
-/// What every file says for itself.
+/// Keys that every file gives for itself.
 const OWN: [&str; 3] = ["name", "title", "description"];
 /// Where values without a source are listed with their reasons, in each table.
 const ASSUMED: &str = "assumed";

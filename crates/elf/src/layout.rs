@@ -38,7 +38,7 @@ impl Linker {
     }
 }
 
-/// What goes into a segment: sections of the same rights, one after the other.
+/// Contents of a segment: sections of the same rights, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
@@ -48,7 +48,7 @@ pub struct Part {
     pub bytes: u64,
     /// PF_R (4), PF_W (2), PF_X (1).
     pub flags: u32,
-    /// What its first section is aligned to: a power of two, in bytes. Default: 1.
+    /// Alignment of its first section: a power of two, in bytes. Default: 1.
     #[serde(default = "one")]
     pub align: u64,
 }

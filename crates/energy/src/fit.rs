@@ -67,7 +67,7 @@ pub enum FitError {
         arrays: String,
         /// Its area.
         cells: f64,
-        /// What was asked for.
+        /// The design that was asked for.
         design: String,
         /// Its smallest.
         smallest: f64,

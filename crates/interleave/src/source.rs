@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// What a mix is made of.
 pub struct Part {
-    /// What it is called, unlike all others.
+    /// Its name, unlike all others.
     pub name: String,
     /// Its trace.
     pub source: Box<dyn Source>,

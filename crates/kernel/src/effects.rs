@@ -59,7 +59,7 @@ pub struct HintedBlock {
     pub size: PageOrder,
 }
 
-/// What the kernel did while it handled one event or fault. The caller empties it between calls.
+/// Actions of the kernel while it handled one event or fault. The caller empties it between calls.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Translations every core must drop, in order.
@@ -79,7 +79,7 @@ pub struct Effects {
     pub folded: Vec<Fold>,
     /// Whether `told` is wanted.
     pub narrate: bool,
-    /// What happened, in words, if it is wanted.
+    /// Events in words, if they are wanted.
     pub notes: Vec<Note>,
 }
 
@@ -103,7 +103,7 @@ impl Effects {
 pub enum Note {
     /// A fault was handled.
     Fault {
-        /// What it needed.
+        /// The service that it needed.
         kind: FaultKind,
         /// The first address of the page now mapped.
         va: VirtAddr,
@@ -283,10 +283,10 @@ pub enum Note {
     },
 }
 
-/// What a fault did.
+/// Outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Fault {
-    /// What it needed.
+    /// The service that it needed.
     pub kind: FaultKind,
     /// The size of the page that holds the address now. That page may be one of sixteen that translate as one.
     pub order: PageOrder,

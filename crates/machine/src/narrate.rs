@@ -138,7 +138,7 @@ enum Narrated {
     Flush(Invalidate),
     /// The host's kernel did something.
     HostKernel {
-        /// What it did.
+        /// Its action.
         host: Note,
     },
     /// Translations of the host's table were invalidated.

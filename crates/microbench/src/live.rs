@@ -12,7 +12,7 @@ pub trait Counters {
     /// What they say now.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn read(&mut self) -> io::Result<Counted>;
 }
 

@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// What `run` and `explain` are asked.
+/// Requests to `run` and `explain`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What is known of a trace before it is read.
+/// Description of a trace, as it is known before it is read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TraceInfo {
@@ -50,7 +50,7 @@ pub struct TraceInfo {
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
     pub warnings: Vec<String>,
-    /// What was changed of it on its way here, by who changed it: nothing if it is told as it was made.
+    /// Changes made to it on its way here, by the part that made them: none if it is as it was recorded.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub reshaped: Map<String, Value>,
 }
@@ -106,7 +106,7 @@ pub struct Mixed {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Member {
-    /// What it is called, unlike all others.
+    /// Its name, unlike all others.
     pub name: String,
     /// Its trace.
     pub trace: String,
@@ -128,13 +128,13 @@ pub struct Verified {
     pub instructions: u64,
     /// References in what is whole.
     pub references: u64,
-    /// What is wrong, each with its place.
+    /// Its defects, each with its place.
     pub problems: Vec<String>,
 }
 
 /// Something that yields a program's references in order.
 pub trait Source: Send {
-    /// What is known of it.
+    /// Its description.
     fn info(&self) -> &TraceInfo;
 
     /// Clears `batch` and fills it with the next items; `false` when nothing was left.

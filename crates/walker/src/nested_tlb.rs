@@ -45,7 +45,7 @@ fn sizes() -> Vec<PageOrder> {
     vec![PageOrder::P4K, PageOrder::P2M, PageOrder::P1G]
 }
 
-/// What the nested TLB did.
+/// Counts of the nested TLB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NestedTlbCounts {
     /// Guest-physical addresses looked up.
@@ -153,7 +153,7 @@ impl NestedTlb {
         });
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     pub fn counts(&self) -> NestedTlbCounts {
         self.counts
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 named! {
-    /// What a fault turned out to need.
+    /// The service that a fault needed.
     pub enum FaultKind {
         /// A page of zeroed memory of the process's own.
         Anon = "anon",
@@ -367,7 +367,7 @@ named! {
     }
 }
 
-/// What the kernel did, since it was made.
+/// Counts of the kernel, since it was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct KernelCounts {
     /// Faults by kind, for the size of page that was mapped.

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the machine counts of its host; kernel and walkers count their own.
+/// Counts of the machine about its host; kernel and walkers count their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct HostCounts {
     /// Times a guest was left for the host.

@@ -39,7 +39,7 @@ pub struct Resolved {
     pub assumptions: Vec<Assumption>,
 }
 
-/// What is run on what, by name in the directories or by path.
+/// Machine and policies, by name in the directories or by path.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     /// The machine.
@@ -56,7 +56,7 @@ pub const HOST_POLICY: &str = "linux-4k";
 /// The policy file of a name.
 ///
 /// # Errors
-/// What cannot be read, with the place and the remedy.
+/// A mistake in a file, with the place and the remedy.
 pub fn policy(name: &str, dirs: &[PathBuf]) -> Result<PolicyDesc, DescribeError> {
     file("policy", name, dirs, &[])
 }
@@ -65,7 +65,7 @@ pub fn policy(name: &str, dirs: &[PathBuf]) -> Result<PolicyDesc, DescribeError>
 /// `host_policy.KEY` for the host's) and the options.
 ///
 /// # Errors
-/// What cannot be read or does not fit together, with the place and the remedy.
+/// A mistake in a file, or files that do not fit together, with the place and the remedy.
 pub fn resolve(
     names: Names,
     set: &[String],

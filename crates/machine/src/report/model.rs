@@ -4,7 +4,7 @@ use crate::describe::Resolved;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the model is made of.
+/// Parts of the model's cycles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
     /// Instructions retired, on all cores.

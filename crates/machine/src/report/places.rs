@@ -28,7 +28,7 @@ struct PlaceReport {
     addr: VirtAddr,
     /// The number of the region that it lies in: the `id` of one of `regions`.
     region: u64,
-    /// What translation cost there.
+    /// Cost of translation there.
     #[serde(flatten)]
     cost: Cost,
 }
@@ -38,7 +38,7 @@ struct PlaceReport {
 pub(super) struct Rest {
     /// How many.
     places: u64,
-    /// What translation cost there.
+    /// Cost of translation there.
     #[serde(flatten)]
     cost: Cost,
 }

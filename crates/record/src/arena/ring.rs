@@ -28,7 +28,7 @@ impl What {
 /// A range of a buffer, handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handover {
-    /// What it is.
+    /// Its kind.
     pub what: What,
     /// Whose.
     pub slot: u32,

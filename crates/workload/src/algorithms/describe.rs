@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-/// What a user may say of a generator, as `key=value`.
+/// Keys that a user may give of a generator, as `key=value`.
 pub trait Describe: DeserializeOwned + Serialize + JsonSchema + Default {
-    /// What it is called.
+    /// Its name.
     const NAME: &str;
     /// The algorithm.
     type Algorithm: Algorithm;
@@ -22,7 +22,7 @@ pub trait Describe: DeserializeOwned + Serialize + JsonSchema + Default {
 
 /// Something that can be done with an algorithm of any type.
 pub trait Visit {
-    /// What comes of it.
+    /// Its result.
     type Out;
     /// Does it.
     fn visit<A: Algorithm>(self, algorithm: A, identity: String) -> Self::Out;

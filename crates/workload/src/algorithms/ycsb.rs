@@ -60,7 +60,7 @@ impl Describe for YcsbDesc {
     }
 }
 
-/// What an operation does to the row it finds.
+/// Effect of an operation on the row that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read,
