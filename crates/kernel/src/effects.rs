@@ -77,7 +77,7 @@ pub struct Effects {
     pub hinted: Vec<HintedBlock>,
     /// Regions that are no more. What they cost so far goes to the rows that sum them up.
     pub folded: Vec<Fold>,
-    /// Whether `told` is wanted.
+    /// Whether `notes` are wanted.
     pub narrate: bool,
     /// Events in words, if they are wanted.
     pub notes: Vec<Note>,

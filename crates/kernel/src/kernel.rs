@@ -164,7 +164,7 @@ impl Kernel {
         done
     }
 
-    /// From now on [`Effects::touched`] tells which memory the kernel itself stored to: a host must have it then.
+    /// From now on [`Effects::touched`] lists which memory the kernel itself stored to: a host must have it then.
     pub fn tell_touched(&mut self) {
         self.shared.memory.touched = Some(Vec::new());
     }

@@ -112,7 +112,7 @@ pub struct ArrayCounts {
 }
 
 /// Entries that the misses of one side's first level brought into it, by size: `coalesced` where an entry translates
-/// several pages of the table. So AMD's counters of L1 DTLB misses tell them apart (paper 1, Table 2).
+/// several pages of the table. So AMD's counters of L1 DTLB misses distinguish them (paper 1, Table 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reloads {
     /// From the second level.

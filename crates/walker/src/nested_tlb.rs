@@ -65,7 +65,7 @@ impl NestedTlbCounts {
     }
 }
 
-/// A page of the host, as far as an entry tells.
+/// A page of the host, as far as an entry holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// The translation; its size may be less than the page's.

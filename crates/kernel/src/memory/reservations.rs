@@ -115,7 +115,7 @@ impl Reservations {
         !self.levels.is_empty()
     }
 
-    /// A page for `place` (`vm_reserv_alloc_page`). `resident` tells whether the object has a page in memory among
+    /// A page for `place` (`vm_reserv_alloc_page`). `resident` says whether the object has a page in memory among
     /// those from one number up to another.
     pub fn take(
         &mut self,

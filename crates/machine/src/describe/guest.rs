@@ -47,9 +47,9 @@ pub struct VirtualDesc {
     /// the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
-    /// Guests tell the host of each 2 MiB node that their page tables merge levels in, and the host advises a huge page
-    /// for it (as `madvise` does): only then can hardware keep the place of a whole node. It takes a policy of the host
-    /// that hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
+    /// Guests report to the host each 2 MiB node that their page tables merge levels in, and the host advises a huge
+    /// page for it (as `madvise` does): only then can hardware keep the place of a whole node. The policy of the host
+    /// must take advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
     /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each

@@ -50,7 +50,7 @@ pub struct Names<'a> {
     pub host_policy: Option<&'a str>,
 }
 
-/// The policy of a host that is told none.
+/// The policy of a host if none is given.
 pub const HOST_POLICY: &str = "linux-4k";
 
 /// The policy file of a name.

@@ -42,7 +42,8 @@ const MARKS: u64 = H | O | T;
 const LOW: u32 = 13;
 /// How far that is from where this file knows them.
 const LOWERED: u32 = 52 - LOW;
-/// A copy of a leaf, in [`Marks::FrameIndex`]: where bit 7 is set of nodes too, it does not tell leaves from them.
+/// A copy of a leaf, in [`Marks::FrameIndex`]. Bit 7 is set of nodes there too, so it does not distinguish them from
+/// leaves.
 const COPY: u64 = 1 << (LOW + 3);
 
 impl Marks {
@@ -142,7 +143,7 @@ fn leaf_of(bits: u64, level: u8) -> Option<Leaf> {
     if bits & O == 0 {
         return x86::decode_leaf(bits, level);
     }
-    // Bit 7 of a PTE is its PAT bit, elsewhere it tells leaves from tables.
+    // Bit 7 of a PTE is its PAT bit, elsewhere it distinguishes leaves from tables.
     if level > 1 && bits & x86::PS == 0 { None } else { x86::decode_leaf(bits | x86::PS, level + passed(bits)) }
 }
 

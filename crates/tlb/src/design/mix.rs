@@ -52,12 +52,12 @@ pub fn build(plan: &Plan) -> Result<Built, String> {
     })
 }
 
-/// Longest run a length may tell: what the nine bits that a 2 MiB page's tag has to spare can count.
+/// Longest run a length may encode: what the nine bits that a 2 MiB page's tag has to spare can count.
 const MAX_LENGTH: u16 = 512;
 /// Most small pages of a bundle: those of a line.
 const MAX_SMALL: u16 = 8;
 
-/// How an entry tells its superpages (paper 4, section 4.1).
+/// How an entry encodes its superpages (paper 4, section 4.1).
 fn bundle(desc: &ArrayDesc, options: &MixDesc) -> Bundle {
     options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length })
 }
