@@ -211,11 +211,11 @@ fn scattered_pages_lie_apart_and_take_the_last_frames_too() {
     for (frames, is_whole) in [("scattered", false), ("buddy", true)] {
         let policy = parts(&format!("placement.frames = \"{frames}\""));
         let mut w = World::new(&desc(policy, 64), 64);
-        w.event(1, &anon(BASE, 63 << 20));
+        w.event(1, &anon(BASE, 80 << 20));
         (0..1024).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
         assert_eq!(w.kernel.frames().has_block(PageOrder::P2M), is_whole, "{frames}");
         // And both use all memory before they run out of it.
-        let end = (1024..).find(|page| w.access(1, BASE + page * PAGE, Access::Write).is_err());
+        let end = (1024u64..).find(|page| w.access(1, BASE + page * PAGE, Access::Write).is_err());
         assert!(end.is_some() && w.kernel.frames().free_frames() == 0, "{frames}: {end:?}");
     }
 }
