@@ -50,11 +50,17 @@ class Rule:
 
 
 RULES = (
+    # Also a trait's: `impl Trait for AddressSpace`.
     Rule(
-        "impl of an address space", "crates/kernel/src", r"\bimpl(?:<[^>]*>)?\s+(?:Space|AddressSpace)\b", but="space"
+        "impl of an address space",
+        "crates/kernel/src",
+        r"\bimpl(?:<[^>]*>)?\s+(?:[\w:]+(?:<[^{;]*>)?\s+for\s+)?"
+        r"(?:&\s*(?:mut\s+)?)?(?:\w+::)*(?:Space|AddressSpace)\b",
+        but="space",
     ),
     Rule("warps or guests in the plain engine", "crates/machine/src/engine", r"(?i)warp|guest", comments=True),
     Rule("FreeBSD in the plain engine", "crates/machine/src/engine", r"(?i)freebsd", comments=True),
+    Rule("warps or guests in the Linux manager", "crates/kernel/src/linux", r"(?i)warp|guest", comments=True),
     Rule("FreeBSD in the Linux manager", "crates/kernel/src/linux", r"(?i)freebsd", comments=True),
 )
 

@@ -2,7 +2,7 @@
 
 use mmulab_trace::{
     AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, Event, Item, LackeyReader, NativeReader,
-    NativeWriter, Ref, Source, Span, TextReader, WarpShape, sealed_chunk, stretch, summarize,
+    NativeWriter, Ref, Source, Span, TextReader, WarpShape, sealed_chunk, slice, summarize,
 };
 use std::io::Cursor;
 
@@ -66,7 +66,7 @@ fn summary(mut source: impl Source) {
 
 /// Reads a part of `source`, with what stands for the part before it.
 fn cut(source: impl Source + 'static) {
-    let mut part = stretch(Box::new(source), Span { start: 1000, end: None });
+    let mut part = slice(Box::new(source), Span { start: 1000, end: None });
     let mut batch = Batch::default();
     for _ in 0..BATCHES {
         if !matches!(part.next_batch(&mut batch), Ok(true)) {

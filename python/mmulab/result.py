@@ -516,7 +516,7 @@ def covered(place: dict[str, Any], when: str = "peak") -> dict[str, int]:
 
 
 def stall(place: dict[str, Any]) -> int:
-    """Cycles the core stood still for the translations of a place: a region, a block of code, 2 MB of memory."""
+    """Cycles the core stalled for the translations of a place: a region, a block of code, 2 MB of memory."""
     return int(place["stall_cycles"])
 
 

@@ -80,7 +80,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "",
         "On shader cores: instructions (loads and stores, of all lanes together), lanes (addresses named), lookups "
         "that they came to (the references), port_stalls (cycles cores were kept by lookups beyond the first), joined "
-        "(lookups that missed and waited for a walk that was under way).",
+        "(lookups that missed and waited for a walk in flight).",
     ),
     ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
     (

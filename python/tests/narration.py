@@ -173,7 +173,7 @@ def counters(result: dict[str, Any]) -> dict[str, int]:
     flat["kernel.huge_faults"] = kernel["huge_faults"]
     flat["kernel.invalidations"] = kernel["invalidations"]
     flat["warps.joined"] = counts.get("warps", {}).get("joined", 0)
-    # A core that runs warps stands still at a warp's next instruction, of which no line tells.
+    # A core that runs warps stalls at a warp's next instruction. The log has no line for this.
     if "warps" not in counts:
         flat["stalls"] = result["model"]["cycles"]["tlb"] + result["model"]["cycles"]["walk"]
         # A first level's further probes are known as a sum.

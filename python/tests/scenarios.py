@@ -197,7 +197,7 @@ def tell(scenario: Scenario, directory: Path) -> tuple[list[str], dict[str, Any]
     columns = scenario.narration.info[1:] if scenario.narration else []
     assert set(columns) <= set(COLUMNS), f"columns are {', '.join(COLUMNS)}"
     teller = Teller(result["machine"], columns)
-    # What walks under way bring when all is over is no case's subject.
+    # The results of walks in flight at the end are not a case's subject.
     told = [line for line in lines if line["i"] is not None or line["events"] or line["fault"]]
     return [teller.line(line) for line in told], result
 
@@ -322,5 +322,5 @@ class Teller:
         return [f"frame {self.letters.setdefault(line['pa'] >> 12, chr(ord('a') + len(self.letters)))}"]
 
     def cycles(self, line: Line) -> list[str]:
-        """Cycles stood still."""
+        """Cycles stalled."""
         return [f"= {line['cycles']}"]

@@ -65,7 +65,7 @@ def test_blocks_of_32_mib_have_order_13(bench: Bench) -> None:
     assert bench.run(machine, trace, policy)["machine"]["memory"]["max_order"] == 10
 
 
-@claim("S2-015", "IV-B", "An anchor whose frame is out of step with its page ends the attempt: any frame is taken")
+@claim("S2-015", "IV-B", "An anchor whose frame is misaligned with its page ends the attempt: any frame is taken")
 def test_a_misaligned_anchor_is_no_anchor(bench: Bench) -> None:
     machine = bench.machine('[memory]\nsize = "64M"\n')
     policy = bench.write("coala.toml", COALA)
@@ -77,7 +77,7 @@ def test_a_misaligned_anchor_is_no_anchor(bench: Bench) -> None:
     anchor, frame = frames(lines)
     assert anchor % 16 == 4
     assert frame != anchor - anchor % 16 + 9
-    # In step, the same fault does find the anchor.
+    # Aligned, the same fault does find the anchor.
     moved = f"mremap {other + 12 * K:#x} 4K {BASE + 12 * K:#x} 4K\n"
     trace = f"mmap {BASE:#x} 64K rw anon\nmmap {other:#x} 64K rw anon\n{touch([3], other)}{moved}{touch([9])}"
     anchor, frame = frames(bench.explain(machine, trace, policy)[0])

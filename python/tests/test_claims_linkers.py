@@ -26,7 +26,7 @@ def memory_page(segment: Json, file_page: int) -> int:
 @claim(
     "S0-036",
     "2.3",
-    "With a maxpagesize of 4 KB the boundary page is mapped twice, and all later code one page out of step",
+    "With a maxpagesize of 4 KB the boundary page is mapped twice, and all later code is misaligned by one page",
     "exactly",
 )
 def test_figure_1_with_4_kb() -> None:

@@ -16,7 +16,7 @@ MB = 1 << 20
 
 
 def _fetches(start: int, size: int) -> list[str]:
-    """A walk over a stretch of code that no L2 TLB holds, in an order of its own."""
+    """A walk over a range of code that no L2 TLB holds, in an order of its own."""
     pages = size >> 12
     return [f"f {start + i * 1237 % pages * 4096:#x} x40" for i in range(6000)]
 

@@ -114,9 +114,9 @@ def test_a_program_that_is_not_there_and_one_that_is_too_large_are_left_out_and_
 
 def test_every_setting_of_the_cases_can_be_modelled() -> None:
     for one in cases.CASES:
-        assert set(one.settings) <= set(modelled.TOLD), one.name
-    for told in modelled.TOLD.values():
-        engine.resolve(engine.Job("zen4-epyc9004", told.policy, told.sets))
+        assert set(one.settings) <= set(modelled.MODELLED), one.name
+    for setting in modelled.MODELLED.values():
+        engine.resolve(engine.Job("zen4-epyc9004", setting.policy, setting.sets))
 
 
 def test_of_a_kernel_the_part_that_counts_is_recorded(tmp_path: Path) -> None:

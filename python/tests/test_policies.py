@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from conftest import Cli
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.study.plan import Plan
 
 COLUMNS = ["fault_sizes", "allocation", "promotion_sizes", "promotion", "hints"]
@@ -25,6 +26,20 @@ def test_the_table_says_what_each_policy_is(cli: Cli) -> None:
     text = cli("policies", "--table").out
     assert all(name in text for name in rows)
     assert "virtualised" in text
+
+
+def test_the_table_says_which_policies_a_host_can_have(cli: Cli) -> None:
+    """And a host takes those, and no others: a profile has addresses of the guests' programs."""
+    rows = {row["name"]: row["virtualised"] for row in cli("policies", "--table", "--json").json()}
+    assert {name for name, where in rows.items() if where == "guest"} == {"elastic-online"}
+    assert set(rows.values()) == {"guest", "guest, host"}
+    for name in ("elastic-online", "elastic", "freebsd-super", "hugetlb-2m"):
+        job = engine.Job("skylake-e3-1240v5", "linux-4k", ("virtual.memory.size=256M",), host_policy=name)
+        if rows[name] == "guest":
+            with pytest.raises(UserError, match=r'hints\.from is "leshy"'):
+                engine.resolve(job)
+        else:
+            engine.resolve(job)
 
 
 def test_all_policies_of_a_study_are_those_that_its_machines_can_run() -> None:

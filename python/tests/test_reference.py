@@ -20,7 +20,7 @@ STEPS = 220
 ENOUGH = 150
 # Programs over hashed tables.
 HASHED = 120
-# A stretch of a compiler's run, in instructions: its events from the beginning, its references from there.
+# An interval of a compiler's run, in instructions: its events from the beginning, its references from there.
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 PART = (4_000_000, 4_100_000)
 

@@ -58,8 +58,8 @@ def test_a_mapping_of_a_program_is_one_row_over_its_processes(cli: Cli, tmp_path
     report = (tmp_path / "out" / "report.html").read_text()
     assert "anon of server (4 processes)" in report
     assert "pid " not in report
-    # The same 2 MB of each child are one stretch.
-    starts = [s.start for s in outcome.stretches[MACHINE] if s.region.startswith("anon")]
+    # The same 2 MB of each child are one block.
+    starts = [s.start for s in outcome.blocks[MACHINE] if s.region.startswith("anon")]
     assert sorted(starts) == [0x40000000 + i * 2 * MIB for i in range(8)]
 
 

@@ -85,7 +85,7 @@ def test_fragmentation_is_told_as_wanted_and_as_it_is(cli: Cli, tmp_path: Path) 
 
 
 def test_profiles_add_up_with_what_they_do_not_list(compiler: list[Result], cli: Cli) -> None:
-    """Thousands of places are listed; the rest, as of 32 GB in 16384 stretches, has its own sum."""
+    """Thousands of places are listed; the rest, as of 32 GB in 16384 blocks, has its own sum."""
     large = cli("run", MACHINE, "--trace", "gen:gups?footprint=32G&updates=100000", "--profile", "--json").json()
     for result in [*compiler, Result(large)]:
         for profile in (result.code, result.heat):

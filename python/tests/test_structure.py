@@ -121,6 +121,27 @@ def test_rules_are_checked_where_they_hold(structure: ModuleType, tmp_path: Path
     assert len(structure.breaches(tmp_path, comments)) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("impl AddressSpace {}", True),
+        ("impl<'a> Drop for AddressSpace {}", True),
+        ("impl From<Vec<u8>> for crate::space::AddressSpace {}", True),
+        ("impl Iterator for &mut AddressSpace {}", True),
+        ("impl Drop for AddressSpaces {}", False),
+        ("impl Manager for Linux { fn fault(space: &mut AddressSpace) {} }", False),
+    ],
+)
+def test_an_impl_of_an_address_space_is_found_with_a_trait_too(
+    structure: ModuleType, tmp_path: Path, text: str, is_one: bool
+) -> None:
+    (rule,) = (rule for rule in structure.RULES if rule.name == "impl of an address space")
+    path = tmp_path / rule.inside / "fault.rs"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert bool(structure.breaches(tmp_path, rule)) == is_one
+
+
 def test_a_list_of_a_folder_that_is_included_uses_the_files_of_the_folder(
     structure: ModuleType, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from mmulab import Failure
 from mmulab.result import Result
 from mmulab.study.places import Region
 
-SECTIONS = ["regions", "functions", "instructions", "stretches", "misses", "walks", "time", "memory", "exactness"]
+SECTIONS = ["regions", "functions", "instructions", "blocks", "misses", "walks", "time", "memory", "exactness"]
 SECTIONS += ["assumptions"]
 
 
@@ -163,11 +163,11 @@ import sys
 from mmulab import _core
 from mmulab.cli import main
 run = _core.run
-def reporting(spec, hear):
+def reporting(spec, on_progress):
     def told(text):
         sys.stderr.write("at work\\n")
         sys.stderr.flush()
-        return hear(text)
+        return on_progress(text)
     return run(spec, told)
 _core.run = reporting
 main()

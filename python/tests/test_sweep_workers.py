@@ -164,7 +164,7 @@ def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path, whole: Path) -
     directory = tmp_path / "sweep-long"
     with started(tmp_path, *TWO) as process:
         wait_until_kept(process, directory, 1)
-        # It stands still meanwhile, for on a busy computer it could end before the second one looks.
+        # It is stopped meanwhile, for on a busy computer it could end before the second one looks.
         process.send_signal(signal.SIGSTOP)
         assert process.poll() is None
         refused = Cli(tmp_path)("sweep", "sweep.toml", "--workers", "1")

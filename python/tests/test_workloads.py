@@ -434,7 +434,7 @@ def test_one_of_each_family_is_recorded(
 ) -> None:
     """Compilers, interpreters, servers by processes and threads, code that is made at run time, emulators.
 
-    A short stretch from before what the recipe records; `mmulab workloads check` takes the whole. What
+    A short interval from before what the recipe records; `mmulab workloads check` takes the whole. What
     scripts/bootstrap.sh installs is recorded everywhere, the others where they are there.
     """
     if missing := lacking[name]:

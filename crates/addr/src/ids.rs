@@ -15,7 +15,7 @@ pub struct Pid(pub u32);
 #[serde(transparent)]
 pub struct Tid(pub u32);
 
-/// The tag a TLB tells address spaces apart by (x86-64 PCID, Arm and RISC-V ASID).
+/// The number by which a TLB distinguishes address spaces (x86-64 PCID, Arm and RISC-V ASID).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Asid(pub u16);

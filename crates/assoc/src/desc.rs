@@ -71,7 +71,7 @@ impl JsonSchema for Ways {
 /// Sets and ways of `entries` entries.
 ///
 /// # Errors
-/// What is impossible about it, and what to do.
+/// A value that is impossible, and the remedy.
 pub fn geometry(entries: u64, ways: Ways, replacement: Replacement) -> Result<(usize, usize), String> {
     const MAX_ENTRIES: u64 = 1 << 26;
     if !(1..=MAX_ENTRIES).contains(&entries) {

@@ -12,7 +12,7 @@ pub trait Keys {
     fn touch(&mut self, set: usize, way: usize);
     /// Takes in a key without a look whether it is there, most recently used: its way, and the key that went for it or
     /// [`crate::EMPTY`].
-    /// `room` tells whether the array has an empty way anywhere.
+    /// `room` says whether the array has an empty way anywhere.
     fn admit(&mut self, set: usize, key: u64, room: bool) -> (usize, u64);
     /// As `count` calls of [`Self::admit`] with the key that all ways of the full set have. The ways then, four bits
     /// each, the most recently used lowest; `None`, and nothing has happened, where the order is not kept so.

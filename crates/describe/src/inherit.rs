@@ -22,7 +22,7 @@ use toml::{
 
 /// The key that names the file to inherit from.
 const BASE: &str = "base";
-/// What every file says for itself.
+/// Keys that every file gives for itself.
 const OWN: [&str; 3] = ["name", "title", "description"];
 /// Where values without a source are listed with their reasons, in each table.
 const ASSUMED: &str = "assumed";
@@ -128,8 +128,8 @@ pub fn file_schema<T: JsonSchema>() -> Json {
     schema["properties"][BASE] = json!({
         "type": "string",
         "description": "The file to inherit from: its name, or its path from this file's directory. This file's keys \
-                        come first. A list of tables replaces the inherited one; `[LIST.NAME]` changes its entry of that \
-                        name. `name`, `title` and `description` are not inherited.",
+                        come first. A list of tables replaces the inherited one; `[LIST.NAME]` changes its entry of \
+                        that name. `name`, `title` and `description` are not inherited.",
     });
     schema
 }

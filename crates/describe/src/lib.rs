@@ -25,7 +25,7 @@ pub enum DescribeError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// No file of that name.
@@ -33,7 +33,7 @@ pub enum DescribeError {
     Unknown {
         /// `machine`, `policy` or `workload`.
         what: &'static str,
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// The nearest name, as a sentence part.
         hint: String,
@@ -45,7 +45,7 @@ pub enum DescribeError {
     Malformed {
         /// File with line and column, or the `--set` text.
         place: String,
-        /// What is wrong and what to do.
+        /// The mistake, and the remedy.
         message: String,
     },
     /// Each value is fine, their combination is impossible.
@@ -53,7 +53,7 @@ pub enum DescribeError {
     Impossible {
         /// The machine, policy or workload.
         name: String,
-        /// What is wrong and what to do.
+        /// The mistake, and the remedy.
         message: String,
     },
 }

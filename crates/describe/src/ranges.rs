@@ -202,7 +202,7 @@ fn is_meant<T: Tree>(schema: &Json, node: &Node<'_, T>) -> bool {
     }
 }
 
-/// What a schema declares of a number.
+/// Declarations of a schema about a number.
 enum Range {
     Whole { least: i128, most: i128, power: bool },
     Real { least: f64, most: f64 },

@@ -323,7 +323,8 @@ mod tests {
         /// Cut and damaged files end in functions or in an error, never in a panic.
         #[test]
         fn damaged_files_do_no_harm(
-            cut in prop::option::of(0.0f64..1.0), hits in prop::collection::vec((0.0f64..1.0, any::<u8>(), any::<bool>()), 0..40)
+            cut in prop::option::of(0.0f64..1.0),
+            hits in prop::collection::vec((0.0f64..1.0, any::<u8>(), any::<bool>()), 0..40)
         ) {
             let mut bytes = small();
             let len = bytes.len();

@@ -38,7 +38,7 @@ impl Linker {
     }
 }
 
-/// What goes into a segment: sections of the same rights, one after the other.
+/// Contents of a segment: sections of the same rights, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
@@ -48,7 +48,7 @@ pub struct Part {
     pub bytes: u64,
     /// PF_R (4), PF_W (2), PF_X (1).
     pub flags: u32,
-    /// What its first section is aligned to: a power of two, in bytes. Default: 1.
+    /// Alignment of its first section: a power of two, in bytes. Default: 1.
     #[serde(default = "one")]
     pub align: u64,
 }
@@ -224,7 +224,9 @@ mod tests {
     proptest! {
         /// S0-038, S0-M048.
         #[test]
-        fn a_max_page_size_as_large_as_the_group_removes_the_shift(parts in parts(), linker in linker(), order in 0u32..10) {
+        fn a_max_page_size_as_large_as_the_group_removes_the_shift(
+            parts in parts(), linker in linker(), order in 0u32..10
+        ) {
             let max = 4096u64 << order;
             let placed = layout(&parts, linker, max).unwrap();
             for PlacedSegment { segment, .. } in &placed {
@@ -250,7 +252,10 @@ mod tests {
         /// S0-040: LLD's files do not grow with maxpagesize.
         #[test]
         fn the_file_is_no_larger(parts in parts(), order in 0u32..10) {
-            let bytes = |max| layout(&parts, Linker::Lld, max).unwrap().last().map(|p| p.segment.offset + p.segment.file_bytes);
+            let bytes = |max| {
+                let placed = layout(&parts, Linker::Lld, max).unwrap();
+                placed.last().map(|p| p.segment.offset + p.segment.file_bytes)
+            };
             prop_assert_eq!(bytes(4096 << order), bytes(4096));
         }
     }

@@ -15,11 +15,10 @@ pub const GROUPS: [PageOrder; 4] = [PageOrder::P16K, PageOrder::P32K, PageOrder:
 pub struct Groups {
     /// The group's size.
     pub size: PageOrder,
-    /// By how many base pages the segment's place in memory is out of step with its place in the file, modulo the
-    /// group.
+    /// By how many base pages the segment's address is misaligned with its offset in the file, modulo the group.
     pub shift: u64,
-    /// Aligned groups that lie whole in the segment and in step: each could be one translation, if the file is in
-    /// memory that is contiguous and aligned like the file.
+    /// Aligned groups that lie whole in the segment, if it is aligned with the file. Each could be one translation if
+    /// the file is in memory that is contiguous and aligned like the file.
     pub coalescible: u64,
 }
 

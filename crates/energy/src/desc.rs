@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one structure takes, in place of what the model says.
+/// Energy and area of one structure, in place of the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StructureDesc {
@@ -21,7 +21,7 @@ pub struct StructureDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1e9))]
     pub write_pj: Option<f64>,
-    /// What it leaks, in mW. Default: the model's.
+    /// Its leakage, in mW. Default: the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1e9))]
     pub leakage_mw: Option<f64>,
@@ -61,7 +61,7 @@ impl EnergyDesc {
         Ok(())
     }
 
-    /// What is said of the structure called `name`.
+    /// The figures of the structure called `name`.
     pub fn of(&self, name: &str) -> Option<&StructureDesc> {
         self.structure.iter().find(|s| s.name == name)
     }

@@ -67,7 +67,7 @@ pub enum FitError {
         arrays: String,
         /// Its area.
         cells: f64,
-        /// What was asked for.
+        /// The design that was asked for.
         design: String,
         /// Its smallest.
         smallest: f64,
@@ -100,20 +100,19 @@ pub fn fit(tlb: &[ArrayDesc], asid_bits: u8, wanted: Wanted, group: [u16; 2]) ->
 
 fn level(arrays: &[&ArrayDesc], asid_bits: u8, wanted: Wanted, group: u16) -> Result<Vec<ArrayDesc>, FitError> {
     let room: f64 = arrays.iter().map(|a| array_area(a, asid_bits).cells).sum();
-    match wanted {
-        Wanted::Zen | Wanted::Colt | Wanted::ColtPlus => {
-            return arrays
-                .iter()
-                .map(|a| shrink(&coalescing(a, wanted), array_area(a, asid_bits).cells, asid_bits))
-                .collect();
-        }
+    let design = match wanted {
+        Wanted::Zen => return coalesced(arrays, asid_bits, Design::Zen),
+        Wanted::Colt => return coalesced(arrays, asid_bits, Design::ColtSa),
+        Wanted::ColtPlus => return coalesced(arrays, asid_bits, Design::ColtPlus),
         Wanted::Ideal => {
             let entries = arrays.iter().map(|a| a.entries).sum();
-            return Ok(vec![largest_ideal(&merged(arrays, wanted, group), entries)]);
+            return Ok(vec![largest_ideal(&merged(arrays, wanted, Design::Plain, group), entries)]);
         }
-        _ => {}
-    }
-    let base = merged(arrays, wanted, group);
+        Wanted::Mix | Wanted::MixMerged | Wanted::MixColt => Design::Mix,
+        Wanted::HashRehash => Design::Plain,
+        Wanted::Skew => Design::Skew,
+    };
+    let base = merged(arrays, wanted, design, group);
     let of = |sets: u32, ways: u32| ArrayDesc { entries: sets * ways, ways: Ways::Count(ways), ..base.clone() };
     let (parts, range) = if wanted == Wanted::Skew { (base.sizes.len() as u32, SKEWED_WAYS) } else { (1, WAYS) };
     let fewest = range.start() * parts;
@@ -132,8 +131,8 @@ fn too_small(arrays: &[&ArrayDesc], cells: f64, base: &ArrayDesc, smallest: f64)
     FitError::TooSmall { arrays, cells, design: base.design.about().name.to_owned(), smallest }
 }
 
-/// One array for all that `arrays` hold; its entries and ways are the caller's.
-fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
+/// One array of a design for all pages that `arrays` hold; the caller sets its entries and ways.
+fn merged(arrays: &[&ArrayDesc], wanted: Wanted, design: Design, group: u16) -> ArrayDesc {
     let first = arrays[0];
     let mut sizes: Vec<PageOrder> = arrays.iter().flat_map(|a| a.sizes.iter().copied()).collect();
     sizes.sort_unstable();
@@ -144,7 +143,7 @@ fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
     // What a bitmap needs beyond the tag bits that superpages spare (paper 4, section 4.1).
     let extra_bits = if bitmap { group.saturating_sub(spare + group.trailing_zeros() as u16) } else { 0 };
     let guessing = matches!(wanted, Wanted::HashRehash | Wanted::Skew);
-    let mixed = matches!(wanted, Wanted::Mix | Wanted::MixMerged | Wanted::MixColt);
+    let mixed = design == Design::Mix;
     ArrayDesc {
         name: if first.level == 1 { "DTLB".into() } else { "STLB".into() },
         level: first.level,
@@ -157,11 +156,7 @@ fn merged(arrays: &[&ArrayDesc], wanted: Wanted, group: u16) -> ArrayDesc {
         hit_cycles: arrays.iter().map(|a| a.hit_cycles).max().unwrap_or(0),
         smash_to: None,
         victim_of: None,
-        design: match wanted {
-            Wanted::Skew => Design::Skew,
-            _ if mixed => Design::Mix,
-            _ => Design::Plain,
-        },
+        design,
         group: mixed.then_some(group),
         mix: mixed.then(|| MixDesc {
             extra_bits,
@@ -188,20 +183,20 @@ fn largest_ideal(base: &ArrayDesc, entries: u32) -> ArrayDesc {
     ArrayDesc { entries: sets * ways, ways: Ways::Count(ways), ..base.clone() }
 }
 
-/// The array, coalescing what it can: groups of 4, as paper 4 (section 7.2) and AMD's processors (paper 1, section 3.2)
-/// have them.
-fn coalescing(array: &ArrayDesc, wanted: Wanted) -> ArrayDesc {
-    let small = array.sizes.contains(&PageOrder::P4K);
-    if wanted != Wanted::ColtPlus && !small {
+/// The arrays, each with as many sets of the coalescing design as its own area holds.
+fn coalesced(arrays: &[&ArrayDesc], asid_bits: u8, design: Design) -> Result<Vec<ArrayDesc>, FitError> {
+    let fitted = |a: &&ArrayDesc| shrink(&coalescing(a, design), array_area(a, asid_bits).cells, asid_bits);
+    arrays.iter().map(fitted).collect()
+}
+
+/// The array with entries of a coalescing design, if the design takes its page sizes: CoLT++ alone coalesces larger
+/// pages. Groups have 4 pages, as in paper 4 (section 7.2) and in AMD's processors (paper 1, section 3.2).
+fn coalescing(array: &ArrayDesc, design: Design) -> ArrayDesc {
+    if design != Design::ColtPlus && !array.sizes.contains(&PageOrder::P4K) {
         return array.clone();
     }
-    let design = match wanted {
-        Wanted::Zen => Design::Zen,
-        Wanted::Colt => Design::ColtSa,
-        _ => Design::ColtPlus,
-    };
-    // AMD's are searched at once; CoLT's as the array was: by sizes in turn, if it was.
-    let probe = if wanted == Wanted::Zen { Probe::Parallel } else { array.probe };
+    // AMD's arrays are searched for all sizes at once. CoLT's are searched as the array was.
+    let probe = if design == Design::Zen { Probe::Parallel } else { array.probe };
     ArrayDesc { design, group: Some(4), probe, ..array.clone() }
 }
 

@@ -15,23 +15,23 @@ use serde::Serialize;
 /// Bits of an entry of a walk cache: 48-bit addresses, 4 KiB tables, and what upper entries say.
 const WALK_CACHE_BITS: u32 = 60;
 
-/// What a run's energy is made of.
+/// The inputs of a run's energy.
 pub struct Run<'a> {
     /// The TLB arrays.
     pub tlb: &'a [ArrayDesc],
-    /// Bits of address-space tag.
+    /// Bits of an ASID.
     pub asid_bits: u8,
     /// The walker.
     pub walker: &'a WalkerDesc,
     /// The caches that entries are read through, nearest first.
     pub caches: &'a [CacheDesc],
-    /// What is known better.
+    /// Figures that are known better than by the model.
     pub known: &'a EnergyDesc,
-    /// What the arrays did.
+    /// Counts of the arrays.
     pub arrays: &'a [ArrayCounts],
-    /// What the walkers did.
+    /// Counts of the walkers.
     pub walks: &'a WalkCounts,
-    /// What they did in the host's tables, in virtual machines.
+    /// Their counts in the host's tables, in virtual machines.
     pub host_walks: &'a WalkCounts,
     /// Lines that walks wrote: accessed and dirty bits set by stores to clean translations.
     pub dirty_updates: u64,
@@ -68,7 +68,7 @@ pub struct Breakdown {
     pub total: f64,
 }
 
-/// What one structure took.
+/// Energy of one structure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StructureEnergy {
     /// The structure.
@@ -92,7 +92,7 @@ pub struct StructureEnergy {
 pub struct EnergyReport {
     /// Dynamic energy, in nJ.
     pub dynamic_nj: Breakdown,
-    /// What TLBs and walk caches leaked in the run's time, in nJ. Caches are there anyway.
+    /// Leakage of TLBs and walk caches in the run's time, in nJ. Caches are there anyway.
     pub leakage_nj: f64,
     /// Both.
     pub total_nj: f64,
@@ -157,7 +157,7 @@ fn lookups(desc: &ArrayDesc, counts: &ArrayCounts) -> (u64, f64) {
     (counts.accesses, sets)
 }
 
-/// What an array takes, one set or all entries at a lookup.
+/// Energy of an array, for one set or all entries at a lookup.
 fn array_takes(desc: &ArrayDesc, asid_bits: u8) -> Takes {
     let (sets, ways) = bits::shape(desc);
     let bits = entry_bits(desc, asid_bits);

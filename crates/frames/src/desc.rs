@@ -13,11 +13,11 @@ use thiserror::Error;
 pub struct MemoryError {
     /// The key.
     pub key: &'static str,
-    /// What is wrong and what to do.
+    /// The mistake, and the remedy.
     pub what: String,
 }
 
-/// What memory has been through before the program starts.
+/// The history of memory before the program starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Aged {
@@ -30,7 +30,7 @@ pub enum Aged {
     Used,
 }
 
-/// What occupies memory before the program starts.
+/// Memory that is occupied before the program starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Fragment {
@@ -98,13 +98,12 @@ pub struct MemoryDesc {
     #[serde(default)]
     #[schemars(range(min = 0, max = i64::MAX))]
     pub seed: u64,
-    /// What it has been through before the program starts: `off`, nothing, so that free memory is in perfect order;
-    /// `booted`; or `used`, for builds, reading of files and many processes. Free lists and memory in use are then as
-    /// in guests of Linux 6.1, drawn by the seed. Under FreeBSD, or with a `fragment`, it changes nothing. Default
-    /// `off`.
+    /// Its history before the program starts: `off`, none, so that free memory is in perfect order; `booted`; or
+    /// `used`, for builds, reading of files and many processes. Free lists and memory in use are then as in guests of
+    /// Linux 6.1, drawn by the seed. Under FreeBSD, or with a `fragment`, it changes nothing. Default `off`.
     #[serde(default)]
     pub aged: Aged,
-    /// What occupies it before the program starts. Default nothing.
+    /// Memory that is occupied before the program starts. Default none.
     #[serde(default)]
     pub fragment: Fragment,
     /// Where the numbers come from.

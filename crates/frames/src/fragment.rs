@@ -69,7 +69,8 @@ fn chunks(target: f64, free: u64, first: u32, end: u32) -> Result<Vec<(u32, u32)
     if whole > blocks || chunk > size / 2 {
         let most = (blocks as f64 * size as f64 / (1.0 - target + 2.0 * target)) as u64;
         return Err(bad(format!(
-            "free is too much of memory for a target of {target}: at most about {}M can be free, or enlarge memory.size",
+            "free is too much of memory for a target of {target}: at most about {}M can be free, or enlarge \
+             memory.size",
             (most << BASE_SHIFT) >> 20
         )));
     }

@@ -366,7 +366,7 @@ impl Frames {
         (free - usable) as f64 / free as f64
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     pub fn counts(&self) -> FrameCounts {
         self.counts
     }

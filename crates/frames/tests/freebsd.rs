@@ -39,7 +39,8 @@ proptest! {
         }
         f.drain();
         // 47 MiB from 1 MiB on: two blocks of 16 MiB, and 1, 2, 4 and 8 MiB before them.
-        prop_assert_eq!((0..=12).map(|o| f.free_blocks(o)).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2]);
+        let blocks: Vec<_> = (0..=12).map(|o| f.free_blocks(o)).collect();
+        prop_assert_eq!(blocks, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2]);
     }
 }
 

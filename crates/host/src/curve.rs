@@ -115,7 +115,7 @@ pub struct Point {
 /// A measured curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What was asked for.
+    /// Its name.
     pub name: String,
     /// The lines.
     pub pattern: Pattern,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixDesc {
-    /// What results call it.
+    /// Its name in results.
     pub name: String,
     /// The turns.
     pub schedule: Schedule,
-    /// What takes them, in order.
+    /// The members that take them, in order.
     pub members: Vec<MemberDesc>,
 }
 
@@ -20,7 +20,7 @@ pub struct MixDesc {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberDesc {
-    /// What it is called, unlike all others.
+    /// Its name, unlike all others.
     pub name: String,
     /// A trace file, a generator (`gen:...`), or a mix (`mix:` and its description).
     pub trace: String,
@@ -42,12 +42,12 @@ pub struct MemberDesc {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
-    /// What keeps them apart.
+    /// How they are kept apart.
     #[serde(rename = "as")]
     pub apart: Apart,
-    /// What a turn is made of.
+    /// Length of a turn.
     pub quantum: u64,
-    /// In what it is counted.
+    /// The unit of this length.
     pub unit: Counted,
     /// Cores they are spread over, each with a queue of its own; `None` for one queue, and the machine places threads.
     pub cores: Option<u16>,
@@ -59,7 +59,7 @@ pub struct Schedule {
     pub instructions: Option<u64>,
 }
 
-/// What keeps the members of a mix apart.
+/// How the members of a mix are kept apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Apart {
@@ -70,7 +70,7 @@ pub enum Apart {
     Machines,
 }
 
-/// What a turn is counted in.
+/// The unit of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counted {

@@ -23,7 +23,7 @@ pub struct Lane {
     pids: Numbers,
     tids: Numbers,
     /// Who acts in it.
-    pub who: (Pid, Tid),
+    pub actor: (Pid, Tid),
     /// Its processes, each with a thread of it.
     alive: BTreeMap<Pid, Tid>,
     /// The core that each of its threads was told to run on.
@@ -57,7 +57,7 @@ impl Lane {
             broken: None,
             pids: Numbers::new(index, apart),
             tids: Numbers::new(index, apart),
-            who: (Pid(1), Tid(1)),
+            actor: (Pid(1), Tid(1)),
             alive: BTreeMap::new(),
             cpus: BTreeMap::new(),
             after,
@@ -71,7 +71,7 @@ impl Lane {
 
     /// A trace begins with thread 1 of process 1.
     fn begin(&mut self) -> Result<(), TraceError> {
-        self.who = (self.pid(Pid(1))?, self.tid(Tid(1))?);
+        self.actor = (self.pid(Pid(1))?, self.tid(Tid(1))?);
         Ok(())
     }
 
@@ -121,11 +121,11 @@ impl Lane {
         match &mut event {
             Event::Switch { pid, tid } => {
                 (*pid, *tid) = (self.pid(*pid)?, self.tid(*tid)?);
-                self.who = (*pid, *tid);
+                self.actor = (*pid, *tid);
             }
             Event::Fork { child, .. } => {
                 *child = self.pid(*child)?;
-                self.alive.insert(*child, self.who.1);
+                self.alive.insert(*child, self.actor.1);
             }
             Event::Clone { child } => *child = self.tid(*child)?,
             Event::Pin { .. } if is_placed => return Ok(None),
@@ -133,7 +133,7 @@ impl Lane {
             Event::Resume => return Ok(None),
             Event::Pin { tid, .. } => *tid = self.tid(*tid)?,
             Event::Exit { .. } => {
-                self.alive.remove(&self.who.0);
+                self.alive.remove(&self.actor.0);
             }
             _ => {}
         }
@@ -142,7 +142,7 @@ impl Lane {
 
     /// Makes its acting thread the one that acts, on `core` if that is given.
     pub fn act(&mut self, core: Option<u16>, batch: &mut Batch) {
-        let (pid, tid) = self.who;
+        let (pid, tid) = self.actor;
         self.alive.insert(pid, tid);
         if let Some(cpu) = core
             && self.cpus.insert(tid, cpu) != Some(cpu)

@@ -7,12 +7,12 @@ use crate::{
     lane::{Again, Lane},
     queues::{Queues, Turn},
 };
-use mmulab_trace::{Batch, Event, Item, Member, Mixed, Source, Span, TraceError, TraceErrorKind, TraceInfo, stretch};
+use mmulab_trace::{Batch, Event, Item, Member, Mixed, Source, Span, TraceError, TraceErrorKind, TraceInfo, slice};
 use serde_json::{Map, Value};
 
 /// What a mix is made of.
 pub struct Part {
-    /// What it is called, unlike all others.
+    /// Its name, unlike all others.
     pub name: String,
     /// Its trace.
     pub source: Box<dyn Source>,
@@ -78,7 +78,7 @@ pub fn mix(name: &str, parts: Vec<Part>, schedule: &Schedule) -> Result<Box<dyn 
         warned: info.warnings.len(),
         info,
     };
-    Ok(stretch(Box::new(whole), Span { start: 0, end: schedule.instructions }))
+    Ok(slice(Box::new(whole), Span { start: 0, end: schedule.instructions }))
 }
 
 fn info(name: &str, parts: &[Part], schedule: &Schedule) -> Result<TraceInfo, String> {

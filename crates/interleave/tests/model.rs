@@ -240,7 +240,7 @@ proptest! {
         for word in found {
             match word {
                 Word::Event(Event::Switch { pid, .. }) => turns.push((pid, Vec::new())),
-                word => turns.last_mut().expect("a turn begins with who acts").1.push(word),
+                word => turns.last_mut().expect("a turn begins with the actor").1.push(word),
             }
         }
         for (at, (pid, words)) in turns.iter().enumerate() {
@@ -251,7 +251,8 @@ proptest! {
                 prop_assert!(sum >= quantum, "{sum} of {quantum}");
             }
             let mut before = 0;
-            let mut heads = words.iter().enumerate().filter(|(_, w)| matches!(w, Word::Ref(r) if r.is_fetch() && r.instructions() > 0));
+            let is_head = |word: &Word| matches!(word, Word::Ref(r) if r.is_fetch() && r.instructions() > 0);
+            let mut heads = words.iter().enumerate().filter(|(_, word)| is_head(word));
             if !alone && !is_last && let Some((last, _)) = heads.next_back() {
                 before = words[..last].iter().map(instructions).sum();
             }

@@ -3,15 +3,15 @@
 
 use mmulab_addr::Asid;
 
-/// Address-space tags. Tag 0 is kept for translations valid everywhere.
+/// The ASIDs of the TLBs. ASID 0 is kept for translations valid everywhere.
 #[derive(Debug)]
 pub struct Asids {
-    /// By tag: the serial number of its address space.
+    /// By ASID: the serial number of its address space.
     owners: Vec<Option<u64>>,
     next: usize,
 }
 
-/// A tag was given out.
+/// An ASID that an address space was given.
 pub struct Given {
     pub asid: Asid,
     /// The serial number of the address space it was taken from.
@@ -19,22 +19,22 @@ pub struct Given {
 }
 
 impl Asids {
-    /// Tags of this number of bits; without any, all address spaces share one, and each switch must flush.
+    /// ASIDs of this number of bits. Without any, all address spaces share one, and each switch must flush.
     pub fn new(bits: u8) -> Self {
-        let tags = 1usize << bits.clamp(1, 16);
-        Self { owners: vec![None; tags], next: 1 }
+        let count = 1usize << bits.clamp(1, 16);
+        Self { owners: vec![None; count], next: 1 }
     }
 
-    /// A tag for an address space: the next free one, or, when all are taken, the one after the last given.
+    /// An ASID for an address space: the next free one, or, when all are taken, the one after the last given.
     pub fn give(&mut self, serial: u64) -> Given {
-        let tags = self.owners.len();
-        let free = (0..tags - 1).map(|i| (self.next - 1 + i) % (tags - 1) + 1).find(|&t| self.owners[t].is_none());
-        let tag = free.unwrap_or(self.next);
-        self.next = tag % (tags - 1) + 1;
-        Given { asid: Asid(tag as u16), taken_from: self.owners[tag].replace(serial) }
+        let usable = self.owners.len() - 1;
+        let free = (0..usable).map(|i| (self.next - 1 + i) % usable + 1).find(|&asid| self.owners[asid].is_none());
+        let asid = free.unwrap_or(self.next);
+        self.next = asid % usable + 1;
+        Given { asid: Asid(asid as u16), taken_from: self.owners[asid].replace(serial) }
     }
 
-    /// The tag is free again.
+    /// The ASID is free again.
     pub fn take_back(&mut self, asid: Asid) {
         self.owners[usize::from(asid.0)] = None;
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_given_in_turn_and_taken_when_there_are_no_more() {
+    fn asids_are_given_in_turn_and_taken_when_there_are_no_more() {
         let mut asids = Asids::new(2);
         let mut give = |serial| {
             let given = asids.give(serial);

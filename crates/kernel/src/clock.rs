@@ -1,4 +1,5 @@
-//! Simulated time as daemons see it: the kernel has no clock, but says when they want to wake, and is told when it is.
+//! Simulated time as daemons see it. The kernel has no clock: it says when daemons want to wake, and the machine calls
+//! it then.
 
 const NS_PER_MS: u64 = 1_000_000;
 

@@ -14,7 +14,7 @@ use mmulab_pagetable::TableDesc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a kernel is made from: the memory and page table of a machine, and a policy.
+/// Description of a kernel: the memory and page table of a machine, and a policy.
 #[derive(Clone, Debug)]
 pub struct KernelDesc {
     /// Physical memory and what occupies it beforehand.
@@ -25,7 +25,7 @@ pub struct KernelDesc {
     pub policy: PolicyDesc,
     /// Processors, each with its own list of free frames.
     pub cpus: u16,
-    /// Bits of an address-space tag; 0: the TLBs have none, and every switch of address space flushes.
+    /// Bits of an ASID; 0: the TLBs have none, and every switch of address space flushes.
     pub asid_bits: u8,
 }
 
@@ -38,7 +38,7 @@ pub struct PolicyDesc {
     /// Its name in reports.
     #[serde(default)]
     pub title: String,
-    /// What it does, in a sentence or two.
+    /// Its behaviour, in a sentence or two.
     #[serde(default)]
     pub description: String,
     /// Which policy it is.
@@ -79,7 +79,7 @@ pub struct PolicyDesc {
     /// Text, which is code mapped from files: for every kind but `freebsd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextDesc>,
-    /// What every Linux does, whatever the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
+    /// Behaviour of Linux under every policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
     /// `implicit_vma`, and takes no other value than the default for the rest.
     #[serde(default)]
     pub linux: LinuxDesc,
@@ -106,7 +106,30 @@ pub enum PolicyKind {
     Freebsd,
 }
 
+impl PolicyKind {
+    /// Whether Linux manages memory.
+    pub const fn is_linux(self) -> bool {
+        match self {
+            Self::Linux4k | Self::LinuxThp | Self::Hugetlb | Self::Linux => true,
+            Self::Freebsd => false,
+        }
+    }
+}
+
 impl PolicyDesc {
+    /// Whether the kernel of a host can have it, and not only those of guests and of machines without guests.
+    pub fn serves_hosts(&self) -> bool {
+        self.hints.as_ref().is_none_or(|hints| hints.from.serves_hosts())
+    }
+
+    /// Takes the machine's number of pages above which a kernel flushes everything instead of single pages. Only Linux
+    /// has this number as a key of `linux`: FreeBSD has one of its own.
+    pub fn default_flush_ceiling(&mut self, pages: u64) {
+        if self.kind.is_linux() {
+            self.linux.flush_ceiling = pages;
+        }
+    }
+
     /// The policy of this kind with every default, for tests and as the base of others.
     pub fn linux_4k() -> Self {
         Self {

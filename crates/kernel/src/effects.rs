@@ -59,12 +59,12 @@ pub struct HintedBlock {
     pub size: PageOrder,
 }
 
-/// What the kernel did while it handled one event or fault. The caller empties it between calls.
+/// Actions of the kernel while it handled one event or fault. The caller empties it between calls.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Translations every core must drop, in order.
     pub invalidations: Vec<Invalidate>,
-    /// Whether only the core that acts must drop them: a switch of address space without tags.
+    /// Whether only the core that acts must drop them: a switch of address space without ASIDs.
     pub local: bool,
     /// Work to be charged, once for each kind.
     pub work: Vec<Work>,
@@ -77,9 +77,9 @@ pub struct Effects {
     pub hinted: Vec<HintedBlock>,
     /// Regions that are no more. What they cost so far goes to the rows that sum them up.
     pub folded: Vec<Fold>,
-    /// Whether `told` is wanted.
+    /// Whether `notes` are wanted.
     pub narrate: bool,
-    /// What happened, in words, if it is wanted.
+    /// Events in words, if they are wanted.
     pub notes: Vec<Note>,
 }
 
@@ -103,7 +103,7 @@ impl Effects {
 pub enum Note {
     /// A fault was handled.
     Fault {
-        /// What it needed.
+        /// The service that it needed.
         kind: FaultKind,
         /// The first address of the page now mapped.
         va: VirtAddr,
@@ -269,11 +269,11 @@ pub enum Note {
         /// Pieces of memory of a way.
         pieces: u64,
     },
-    /// A process got an address-space tag.
+    /// A process got an ASID.
     Asid {
         /// The process.
         pid: Pid,
-        /// Its tag.
+        /// Its ASID.
         asid: Asid,
     },
     /// An event could not be obeyed.
@@ -283,10 +283,10 @@ pub enum Note {
     },
 }
 
-/// What a fault did.
+/// Outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Fault {
-    /// What it needed.
+    /// The service that it needed.
     pub kind: FaultKind,
     /// The size of the page that holds the address now. That page may be one of sixteen that translate as one.
     pub order: PageOrder,

@@ -69,7 +69,7 @@ pub enum KernelError {
     Description {
         /// The key of the description.
         key: String,
-        /// What is wrong and what to do.
+        /// The mistake, and the remedy.
         message: String,
     },
     /// The physical memory could not be laid out.

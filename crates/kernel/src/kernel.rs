@@ -2,9 +2,9 @@
 //! calls, fault handling, daemons and compaction have files of their own and work on the state defined here.
 //!
 //! ```text
-//! trace event --> Kernel::event --> obey (events.rs) ---------.
-//!                                                             +--> collect --> Effects --> machine
-//! page fault  --> Kernel::fault --> AddressSpace::fault (fault.rs) --'
+//! trace event --> Kernel::event --> Kernel::obey   (calls/events.rs) --.
+//!                                                                       +--> collect --> Effects --> machine
+//! page fault  --> Kernel::fault --> Manager::fault (manager.rs) --------'
 //! ```
 
 use crate::asids::Asids;
@@ -40,7 +40,7 @@ pub struct Context {
     pub format: Format,
     /// Where the table begins.
     pub root: Root,
-    /// The tag of its translations.
+    /// The ASID of its translations.
     pub asid: Asid,
 }
 
@@ -70,8 +70,8 @@ pub struct Kernel {
     /// The process asked for last, and its slot.
     last: Cell<(Pid, usize)>,
     asids: Asids,
-    /// TLBs have no tags: an address space gets its own when it runs, and what ran before is flushed.
-    pub(crate) tagless: bool,
+    /// The TLBs have no ASIDs: what ran before is flushed when another address space runs.
+    pub(crate) without_asids: bool,
     /// What each processor runs.
     pub(crate) on: Vec<OnCpu>,
     serials: u64,
@@ -87,7 +87,7 @@ pub struct Kernel {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnCpu {
     pub pid: Option<Pid>,
-    /// The serial number of the address space whose translations it may hold, when TLBs have no tags.
+    /// The serial number of the address space whose translations it may hold, if the TLBs have no ASIDs.
     space: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Kernel {
             processes: FxHashMap::default(),
             last: Cell::new((Pid(0), NOWHERE)),
             asids: Asids::new(desc.asid_bits),
-            tagless: desc.asid_bits == 0,
+            without_asids: desc.asid_bits == 0,
             on: vec![OnCpu::default(); usize::from(desc.cpus.max(1))],
             serials: 0,
             loaded: FxHashMap::default(),
@@ -164,12 +164,12 @@ impl Kernel {
         done
     }
 
-    /// From now on [`Effects::touched`] tells which memory the kernel itself stored to: a host must have it then.
+    /// From now on [`Effects::touched`] lists which memory the kernel itself stored to: a host must have it then.
     pub fn tell_touched(&mut self) {
         self.shared.memory.touched = Some(Vec::new());
     }
 
-    /// Serves a page fault of `who` at `va`. After `Ok`, the page table allows the access.
+    /// Serves a page fault of `actor` at `va`. After `Ok`, the page table allows the access.
     ///
     /// # Errors
     /// The program would have been killed, or frames ran out.
@@ -236,7 +236,7 @@ impl Kernel {
     pub fn runs_on(&mut self, cpu: u16, pid: Pid) -> Option<Context> {
         let on = self.on[usize::from(cpu) % self.on.len()];
         let serial = self.space(pid)?.serial;
-        let same = on.pid == Some(pid) && (!self.tagless || on.space == Some(serial));
+        let same = on.pid == Some(pid) && (!self.without_asids || on.space == Some(serial));
         let context = self.context(pid).filter(|_| same)?;
         self.shared.memory.cpu = cpu;
         Some(context)
@@ -320,7 +320,7 @@ impl Kernel {
         }
         let slot = self.new_space(mem, pid, program)?;
         self.enter(pid, slot);
-        self.tag(slot, effects);
+        self.assign_asid(slot, effects);
         self.give_hints(mem, slot, pid, effects);
         Ok(slot)
     }
@@ -385,7 +385,7 @@ impl Kernel {
         }
         space.finish(&mut cx, gather);
         space.table.free(cx.mem, cx.memory);
-        if let Some(asid) = space.asid.filter(|_| !self.tagless) {
+        if let Some(asid) = space.asid.filter(|_| !self.without_asids) {
             self.asids.take_back(asid);
         }
         for id in objects {
@@ -416,11 +416,12 @@ impl Kernel {
         self.on[usize::from(cpu) % self.on.len()].pid
     }
 
-    /// Makes sure an address space has a tag, and is flushed to if tags cannot tell it apart.
-    pub(crate) fn tag(&mut self, slot: usize, effects: &mut Effects) {
+    /// Gives an address space an ASID if it has none. Without ASIDs, flushes the TLBs if the CPU ran another space
+    /// before.
+    pub(crate) fn assign_asid(&mut self, slot: usize, effects: &mut Effects) {
         let cpu = self.cpu();
         let Some(space) = &mut self.spaces[slot] else { return };
-        if self.tagless {
+        if self.without_asids {
             space.asid = Some(Asid(1));
             if self.on[cpu].space.replace(space.serial).is_some_and(|last| last != space.serial) {
                 self.shared.memory.work.add(WorkKind::FlushSpace, 1);

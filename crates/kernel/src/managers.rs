@@ -193,7 +193,7 @@ fn only_sections_of_kind(desc: &PolicyDesc) -> Result<(), KernelError> {
         ("reclaim", desc.reclaim.is_some(), kind == PolicyKind::Linux),
         ("contiguous", desc.contiguous.is_some(), matches!(kind, PolicyKind::Linux | PolicyKind::LinuxThp)),
         ("hints", desc.hints.is_some(), kind == PolicyKind::Linux),
-        ("text", desc.text.is_some(), kind != PolicyKind::Freebsd),
+        ("text", desc.text.is_some(), kind.is_linux()),
     ];
     match sections.into_iter().find(|(_, is_there, is_read)| *is_there && !is_read) {
         None => Ok(()),

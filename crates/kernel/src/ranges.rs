@@ -192,7 +192,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_as_an_array_of_values(ops in prop::collection::vec((0u64..60, 1u64..20, 0u64..3, any::<bool>()), 1..60)) {
+        fn behaves_as_an_array_of_values(
+            ops in prop::collection::vec((0u64..60, 1u64..20, 0u64..3, any::<bool>()), 1..60)
+        ) {
             let mut spans = RangeMap::default();
             let mut model = [None; 100];
             for (start, len, value, put) in ops {
@@ -212,7 +214,8 @@ mod tests {
                 let all: Vec<_> = spans.iter().collect();
                 for pair in all.windows(2) {
                     prop_assert!(pair[0].end <= pair[1].start);
-                    prop_assert!(pair[0].end < pair[1].start || !pair[0].value.joins(pair[0].end - pair[0].start, &pair[1].value));
+                    let (left, right) = (&pair[0], &pair[1]);
+                    prop_assert!(left.end < right.start || !left.value.joins(left.end - left.start, &right.value));
                 }
                 let hole = (start..end).find(|&va| model[va as usize].is_none()).unwrap_or(end);
                 prop_assert_eq!(spans.first_hole(start, end), hole);

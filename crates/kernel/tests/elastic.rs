@@ -262,7 +262,7 @@ fn memory_is_compacted_for_thirty_two_mebibytes() {
     assert!(!w.kernel.frames().has_block(P32M));
     w.event(1, &mmap(BASE, GIANT, Prot::RW));
     for page in 0..16 {
-        // Out of step with its frame wherever that is, so that nothing is in place.
+        // Misaligned with its frame wherever that is, so that nothing is in place.
         w.store(1, BASE + page * HUGE + page * PAGE, page).unwrap();
     }
     hint(&mut w, 1, BASE, GIANT, P32M);

@@ -13,7 +13,7 @@ use mmulab_trace::{Advice, Backing, Event, MapFlags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Pages of the stretch that programs use: three huge pages.
+/// Pages of the range that programs use: three huge pages.
 const SPAN: u64 = 3 * 512;
 const MEBIBYTES: u64 = 128;
 const PATHS: [&str; 2] = ["/a", "/b"];
@@ -364,7 +364,11 @@ fn op() -> impl Strategy<Value = Op> {
 /// Programs that mostly map files and execute them.
 fn text_op() -> impl Strategy<Value = Op> {
     let prot = prop_oneof![6 => Just(Prot::RX), 2 => Just(Prot::RW), 1 => Just(Prot::R), 1 => Just(Prot::NONE)];
-    let kind = prop_oneof![8 => (0usize..2).prop_map(Kind::Private), 1 => (0usize..2).prop_map(Kind::SharedFile), 1 => Just(Kind::Anon)];
+    let kind = prop_oneof![
+        8 => (0usize..2).prop_map(Kind::Private),
+        1 => (0usize..2).prop_map(Kind::SharedFile),
+        1 => Just(Kind::Anon)
+    ];
     let access = prop_oneof![1 => Just(Access::Read), 1 => Just(Access::Write), 3 => Just(Access::Fetch)];
     op_of(prot.boxed(), kind.boxed(), access.boxed())
 }
@@ -415,9 +419,8 @@ fn contiguous() -> impl Strategy<Value = PolicyDesc> {
         bit("placement = { frames = \"reservation\", levels = [\"2M\"] }"),
         bit("placement.frames = \"neighbour\"\ndemotion.when = \"store\"\nzeroing.when = \"ahead\""),
         bit("promotion.when = \"daemon\"\nplacement.frames = \"coala\""),
-        bit(
-            "promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }\nplacement.frames = \"coala\""
-        ),
+        bit("promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }\n\
+             placement.frames = \"coala\""),
         bit("promotion = { when = \"daemon\", by = \"hawkeye\" }\nfault.sizes = [\"2M\"]"),
         Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"64K\", \"2M\"]\nlinux.zero_page = false")),
         Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"128K\", \"32K\"]\nplacement.frames = \"neighbour\"")),
@@ -439,8 +442,10 @@ fn text() -> impl Strategy<Value = PolicyDesc> {
         2 => Just(parts("text.remap = \"whole\"")),
         1 => Just(parts("text.remap = \"whole\"\nfault.sizes = [\"2M\"]\npromotion.when = \"daemon\"")),
         2 => Just(parts("text.khugepaged = true\npromotion.when = \"daemon\"\nfault.sizes = [\"64K\"]")),
-        1 => Just(parts("text = { remap = \"whole\", khugepaged = true, folio = \"2M\" }\npromotion.when = \"daemon\"")),
-        1 => Just(parts("text = { khugepaged = true, folio = \"64K\" }\npromotion.when = \"daemon\"\ncontiguous.bit = \"folio\"")),
+        1 => Just(parts("text = { remap = \"whole\", khugepaged = true, folio = \"2M\" }\n\
+                         promotion.when = \"daemon\"")),
+        1 => Just(parts("text = { khugepaged = true, folio = \"64K\" }\npromotion.when = \"daemon\"\n\
+                         contiguous.bit = \"folio\"")),
         1 => Just(parts("text.folio = \"2M\"")),
         1 => Just(parts("text.folio = \"2M\"\nlinux.page_cache = \"warm\"")),
         1 => Just(parts("text.folio = \"64K\"\ncontiguous.bit = \"folio\"")),
@@ -502,23 +507,41 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         3 => Just(PolicyDesc::linux_thp()),
         1 => Just(madvise),
         1 => Just(parts("linux.zero_page = false\nfault.sizes = [\"64K\"]\nhints.from = \"none\"")),
-        1 => Just(parts("fault.sizes = [\"8K\", \"2M\", \"64K\"]\nfault.enabled = \"madvise\"\npromotion.when = \"daemon\"")),
+        1 => Just(parts("fault.sizes = [\"8K\", \"2M\", \"64K\"]\nfault.enabled = \"madvise\"\n\
+                         promotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"neighbour\"")),
+        2 => Just(parts("placement.frames = \"scattered\"")),
+        1 => Just(parts("placement.frames = \"scattered\"\nfault.sizes = [\"2M\", \"16K\"]\n\
+                         promotion.when = \"daemon\"")),
         2 => Just(parts("placement.frames = \"coala\"\nfault.sizes = [\"2M\"]")),
-        3 => Just(parts("placement.frames = \"coala\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\" }\nhints.from = \"page-sizes\"")),
-        2 => Just(parts("placement.frames = \"neighbour\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }")),
-        2 => Just(parts("placement.frames = \"coala\"\nfault = { sizes = [\"2M\"], reach = \"3M\" }\npromotion = { when = \"daemon\", by = \"coala-khugepaged\", daemon.max_ptes_none = 300 }\nhints = { from = \"page-sizes\", at_faults = true }")),
+        3 => Just(parts("placement.frames = \"coala\"\npromotion = { when = \"daemon\", by = \"coala-khugepaged\" }\n\
+                         hints.from = \"page-sizes\"")),
+        2 => Just(parts("placement.frames = \"neighbour\"\n\
+                         promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }")),
+        2 => Just(parts("placement.frames = \"coala\"\nfault = { sizes = [\"2M\"], reach = \"3M\" }\n\
+                         promotion = { when = \"daemon\", by = \"coala-khugepaged\", daemon.max_ptes_none = 300 }\n\
+                         hints = { from = \"page-sizes\", at_faults = true }")),
         2 => Just(parts("placement.frames = \"ca\"\nfault.sizes = [\"2M\"]")),
         1 => Just(parts("placement.frames = \"ca\"\nlinux.zero_page = false")),
         1 => Just(parts("placement.frames = \"neighbour\"\nfault.sizes = [\"2M\", \"16K\"]")),
-        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion.when = \"full\"")),
-        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 64 }")),
-        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\npromotion = { when = \"full\", size = \"64K\" }\ndemotion.when = \"store\"\nlinux.zero_page = false")),
-        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\nzeroing.when = \"ahead\"")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\n\
+                         promotion.when = \"full\"")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
+                         promotion = { when = \"threshold\", threshold = 64 }")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\", \"64K\"] }\n\
+                         promotion = { when = \"full\", size = \"64K\" }\ndemotion.when = \"store\"\n\
+                         linux.zero_page = false")),
+        1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
+                         promotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\n\
+                         zeroing.when = \"ahead\"")),
         1 => Just(parts("promotion = { when = \"daemon\", by = \"ingens\" }\nreclaim.when = \"watermarks\"")),
-        1 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\" }\nzeroing.when = \"ahead\"")),
-        3 => Just(parts("fault.sizes = [\"2M\"]\nfault.enabled = \"madvise\"\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"4K\" }")),
-        2 => Just(parts("linux.zero_page = false\npromotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"64K\", daemon.pages_to_scan = 1000 }")),
+        1 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\" }\n\
+                         zeroing.when = \"ahead\"")),
+        3 => Just(parts("fault.sizes = [\"2M\"]\nfault.enabled = \"madvise\"\n\
+                         promotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"4K\" }")),
+        2 => Just(parts("linux.zero_page = false\n\
+                         promotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"64K\", \
+                         daemon.pages_to_scan = 1000 }")),
         2 => contiguous(),
         4 => text(),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
@@ -526,20 +549,31 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1500,
+        max_shrink_iters: 3000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn programs_see_their_own_stores_and_nothing_else(table in table(), policy in policy(), ops in prop::collection::vec(op(), 1..50)) {
+    fn programs_see_their_own_stores_and_nothing_else(
+        table in table(), policy in policy(), ops in prop::collection::vec(op(), 1..50)
+    ) {
         run(table, policy, &ops);
     }
 
     #[test]
-    fn text_on_larger_pages_stays_what_it_was(table in table(), policy in text(), ops in prop::collection::vec(text_op(), 1..50)) {
+    fn text_on_larger_pages_stays_what_it_was(
+        table in table(), policy in text(), ops in prop::collection::vec(text_op(), 1..50)
+    ) {
         run(table, policy, &ops);
     }
 
     #[test]
-    fn sixteen_pages_that_translate_as_one_stay_sixteen(table in grouped(), policy in contiguous(), ops in prop::collection::vec(op(), 1..50)) {
+    fn sixteen_pages_that_translate_as_one_stay_sixteen(
+        table in grouped(), policy in contiguous(), ops in prop::collection::vec(op(), 1..50)
+    ) {
         run(table, policy, &ops);
     }
 }

@@ -60,7 +60,8 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
         (&format!("promotion.when = \"daemon\"\n{reserved}"), "promotion.when", "promoted in place"),
         ("promotion = { when = \"daemon\", size = \"64K\" }", "promotion.size", "only faults promote to 64K"),
         (
-            "placement = { frames = \"reservation\", levels = [\"2M\"] }\npromotion = { when = \"full\", size = \"64K\" }",
+            "placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
+             promotion = { when = \"full\", size = \"64K\" }",
             "promotion.size",
             "has no page of 64K",
         ),
@@ -189,6 +190,33 @@ fn neighbours_lie_beside_each_other_whatever_the_order_of_faults() {
             assert_eq!(found.len() == 1, whole, "{frames}: {found:?}");
             assert!(!whole || found[0].0 % 512 == (BASE / PAGE) % 512, "{found:?}: each page at its own offset");
         }
+    }
+}
+
+#[test]
+fn scattered_pages_lie_apart_and_take_the_last_frames_too() {
+    let frames_of = |pid: u32, order: fn(u64) -> u64| -> Vec<u64> {
+        let mut w = World::new(&desc(parts("placement.frames = \"scattered\""), 64), 64);
+        w.event(pid, &anon(BASE, 64 * PAGE));
+        (0..64).for_each(|i| drop(w.access(pid, BASE + order(i) * PAGE, Access::Write).unwrap()));
+        (0..64).map(|page| w.frame(pid, BASE + page * PAGE).expect("mapped").0).collect()
+    };
+    let found = frames_of(1, |i| i);
+    assert!(found.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1), "{found:?}");
+    assert_eq!(found, frames_of(1, |i| 63 - i), "the order of faults does not matter");
+    let other = frames_of(2, |i| i);
+    assert!(found.iter().zip(&other).all(|(one, two)| one != two), "another process has other frames");
+
+    // A page in 16 of memory leaves no free block of 2 MiB; a run of pages does.
+    for (frames, is_whole) in [("scattered", false), ("buddy", true)] {
+        let policy = parts(&format!("placement.frames = \"{frames}\""));
+        let mut w = World::new(&desc(policy, 64), 64);
+        w.event(1, &anon(BASE, 80 << 20));
+        (0..1024).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
+        assert_eq!(w.kernel.frames().has_block(PageOrder::P2M), is_whole, "{frames}");
+        // And both use all memory before they run out of it.
+        let end = (1024u64..).find(|page| w.access(1, BASE + page * PAGE, Access::Write).is_err());
+        assert!(end.is_some() && w.kernel.frames().free_frames() == 0, "{frames}: {end:?}");
     }
 }
 

@@ -41,7 +41,12 @@ fn len() -> impl Strategy<Value = u64> {
 }
 
 fn flags() -> impl Strategy<Value = MapFlags> {
-    let sizes = prop_oneof![6 => Just(None), 2 => Just(Some(PageOrder::P2M)), 1 => Just(Some(PageOrder::P1G)), 1 => Just(Some(PageOrder::P64K))];
+    let sizes = prop_oneof![
+        6 => Just(None),
+        2 => Just(Some(PageOrder::P2M)),
+        1 => Just(Some(PageOrder::P1G)),
+        1 => Just(Some(PageOrder::P64K))
+    ];
     (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.1), sizes, prop::bool::weighted(0.1)).prop_map(
         |(shared, grows_down, populate, hugetlb, global)| MapFlags {
             shared,
@@ -82,7 +87,8 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(old, old_len, new, new_len, keep_old)| Event::Mremap { old, old_len, new, new_len, keep_old }),
         3 => (va(), len(), advice).prop_map(|(addr, len, advice)| Event::Madvise { addr, len, advice }),
         3 => (va(), len()).prop_map(|(start, len)| Event::Brk { start, end: start.add(len) }),
-        3 => (1u32..5, any::<bool>()).prop_map(|(child, shares_memory)| Event::Fork { child: Pid(child), shares_memory }),
+        3 => (1u32..5, any::<bool>())
+            .prop_map(|(child, shares_memory)| Event::Fork { child: Pid(child), shares_memory }),
         1 => Just(Event::Exec { path: "/bin/sh".into() }),
         1 => Just(Event::Exit { status: 1 }),
         1 => Just(Event::Tick),
@@ -160,19 +166,24 @@ proptest! {
             match op {
                 // The errors are the point; what they leave behind is checked below.
                 Op::Event(pid, event) => drop(kernel.event(&mut mem, actor(pid), &event, &mut effects)),
-                Op::Fault(pid, va, access) => drop(kernel.fault(&mut mem, actor(pid), VirtAddr::new(va), access, &mut effects)),
+                Op::Fault(pid, va, access) => {
+                    drop(kernel.fault(&mut mem, actor(pid), VirtAddr::new(va), access, &mut effects));
+                }
                 Op::Hint(pid, va, len, order) => {
                     let range = VirtRange { start: VirtAddr::new(va), end: VirtAddr::new(va.wrapping_add(len)) };
                     drop(kernel.hint(&mut mem, Pid(pid), range, PageOrder::new(order), &mut effects));
                 }
-                Op::Implicit(pid, va) => drop(kernel.map_implicit(&mut mem, actor(pid), VirtAddr::new(va), &mut effects)),
+                Op::Implicit(pid, va) => {
+                    drop(kernel.map_implicit(&mut mem, actor(pid), VirtAddr::new(va), &mut effects));
+                }
             }
         }
         for pid in 1..5 {
             drop(kernel.event(&mut mem, actor(pid), &Event::Exit { status: 0 }, &mut effects));
         }
         let usage = kernel.usage(&mem);
-        prop_assert_eq!((usage.private_bytes, usage.table_bytes, usage.pool_used_bytes, usage.mapped.total()), (0, 0, 0, 0));
+        let left = (usage.private_bytes, usage.table_bytes, usage.pool_used_bytes, usage.mapped.total());
+        prop_assert_eq!(left, (0, 0, 0, 0));
         prop_assert!(kernel.regions().iter().all(|r| r.mapped.total() == 0 && r.mapped_zero.total() == 0));
         let held: u64 = kernel.regions().iter().map(|r| kernel.resident(r.id).now).sum();
         prop_assert_eq!(held, usage.resident_bytes);

@@ -29,7 +29,7 @@ const PAGE_BITS: u32 = 45;
 pub struct ProfiledMapping {
     /// Its number in this file.
     pub id: u64,
-    /// What it is.
+    /// Its kind.
     pub mapping: Mapping,
     /// The address at which it was first mapped: offsets of hints count from there.
     pub first: VirtAddr,
@@ -53,7 +53,7 @@ pub struct ProfileHead {
     pub machine: String,
     /// Under which page policy.
     pub policy: String,
-    /// What the samples are: `misses`, or `accessed` for epochs in which the accessed bit was set.
+    /// Kind of the samples: `misses`, or `accessed` for epochs in which the accessed bit was set.
     pub sampler: String,
     /// One of this number of misses was sampled.
     pub period: u64,
@@ -167,7 +167,10 @@ impl ProfileFile {
             if !text.is_empty() {
                 rows.push(row(text).ok_or_else(|| {
                     let shown: String = text.chars().take(40).collect();
-                    format!("{name}:{number}: {shown:?}: give five numbers: process, mapping, address (hex), samples, cycles")
+                    format!(
+                        "{name}:{number}: {shown:?}: give five numbers: process, mapping, address (hex), samples, \
+                             cycles"
+                    )
                 })?);
             }
         }

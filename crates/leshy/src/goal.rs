@@ -8,7 +8,7 @@ use thiserror::Error;
 /// All misses, in the unit of [`Goal::target`].
 pub const WHOLE: u32 = 100_000;
 
-/// What a miss weighs.
+/// Weight of a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
@@ -29,7 +29,7 @@ pub struct Budget {
     pub entries: u64,
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Goal {
     /// The share of the misses to cover, in 1/100000 ([`WHOLE`]).
@@ -38,7 +38,7 @@ pub struct Goal {
     pub budgets: Vec<Budget>,
     /// Percent of each budget to use. Below 100 leaves entries to pages without samples.
     pub slack: u32,
-    /// What a miss weighs.
+    /// Weight of a miss.
     pub weight: Weight,
 }
 

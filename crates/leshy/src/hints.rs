@@ -72,14 +72,14 @@ pub struct HintSource {
     pub machine: String,
     /// The page policy it ran under.
     pub policy: String,
-    /// What was sampled: `misses` or `accessed`.
+    /// Kind of the samples: `misses` or `accessed`.
     pub sampler: String,
     /// One of this number of misses was sampled.
     #[schemars(range(min = 1, max = 1_000_000_000_i64))]
     pub period: u64,
     /// How the sizes were selected: `artifact`, `paper` or `optimum`.
     pub method: String,
-    /// What misses were weighed by: `misses` or `latency`.
+    /// Weight of a miss: `misses` or `latency`.
     pub weight: String,
     /// The share of the misses that was asked for, in 1/100000.
     #[schemars(range(min = 1, max = 100_000_i64))]

@@ -31,7 +31,7 @@ pub enum Ended {
     Stuck {
         /// The address.
         va: VirtAddr,
-        /// What was done to it.
+        /// The access to it.
         access: Access,
     },
     /// A warp acted that this machine has no place for.
@@ -50,7 +50,7 @@ pub struct EndedReport {
     /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `segfault`, `stuck`,
     /// `no-place`, `unsound`, `kernel` or `too-much`.
     pub reason: &'static str,
-    /// What happened and what to do; empty for `end`.
+    /// The event and the remedy; empty for `end`.
     pub message: String,
 }
 
@@ -112,8 +112,9 @@ pub enum MachineError {
     Start(Ended),
     /// A trace of more warps than fit.
     #[error(
-        "{machine}: the trace has {warps} warps on a core, and gpu.warps is {has}: {} of each core would have no place; deal it out \
-         anew (warps={has} in the name of a generator's or an Accel-Sim trace), or give more (--set gpu.warps={warps})",
+        "{machine}: the trace has {warps} warps on a core, and gpu.warps is {has}: {} of each core would have no \
+         place; deal it out anew (warps={has} in the name of a generator's or an Accel-Sim trace), or give more \
+         (--set gpu.warps={warps})",
         u32::from(*.warps) - .has
     )]
     Warps {

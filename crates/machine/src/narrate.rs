@@ -16,8 +16,8 @@ use thiserror::Error;
 /// A reference that could not be written as JSON: a defect of mmulab, for every line is plain data.
 #[derive(Debug, Error)]
 #[error(
-    "internal error: reference {index} could not be written as JSON: {source}. Please report it with the trace and the machine \
-     file."
+    "internal error: reference {index} could not be written as JSON: {source}. Please report it with the trace and \
+     the machine file."
 )]
 pub struct NarrateError {
     index: u64,
@@ -138,7 +138,7 @@ enum Narrated {
     Flush(Invalidate),
     /// The host's kernel did something.
     HostKernel {
-        /// What it did.
+        /// Its action.
         host: Note,
     },
     /// Translations of the host's table were invalidated.
@@ -215,10 +215,10 @@ impl<F: FnMut(&str)> Narrator<F> {
         }
     }
 
-    /// Tells what happened after the last reference, if anything did.
+    /// Writes what happened after the last reference, if anything did.
     ///
     /// # Errors
-    /// A reference that could not be told; none after it was.
+    /// A reference that could not be written; none after it was.
     pub fn finish(mut self) -> Result<(), NarrateError> {
         if !self.events.is_empty() || !self.fault.is_empty() || !self.filled.is_empty() {
             self.tell(None);
@@ -269,7 +269,7 @@ impl<F: FnMut(&str)> Narrator<F> {
     }
 }
 
-/// Hands a line over, unless one before it could not be told.
+/// Hands a line over, unless one before it could not be written.
 fn say(line: &mut impl FnMut(&str), failed: &mut Option<NarrateError>, index: u64, told: &impl Serialize) {
     if failed.is_some() {
         return;

@@ -9,7 +9,7 @@
 //! ```
 
 use mmulab_interleave::{MixDesc, Part, mix};
-use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, WarpShape, open_file, open_warps, stretch};
+use mmulab_trace::{Source, Span, TraceError, TraceErrorKind, WarpShape, open_file, open_warps, slice};
 use std::path::Path;
 
 /// What a mix's name begins with.
@@ -70,7 +70,7 @@ fn open_mix(described: &str) -> Result<Box<dyn Source>, TraceError> {
     let part = |member: &mmulab_interleave::MemberDesc| {
         let span = Span { start: member.skip, end: member.instructions.map(|n| n.saturating_add(member.skip)) };
         let trace = member.trace.clone();
-        let again = move || Ok(stretch(open(&trace)?, span));
+        let again = move || Ok(slice(open(&trace)?, span));
         let source = again()?;
         Ok(Part {
             name: member.name.clone(),

@@ -42,7 +42,7 @@ impl Touched {
         new
     }
 
-    /// Takes in a stretch of the trace.
+    /// Counts the references of an interval of the trace.
     ///
     /// # Errors
     /// It touches more, in more processes, than is kept here.
@@ -78,8 +78,8 @@ impl Touched {
         let held: usize = self.spaces.iter().map(Space::held).sum();
         if held + more > HELD_MAX {
             return Err(format!(
-                "its processes touch more than {HELD_MAX} stretches of 2 MB, the most whose pages can be tracked: leave out \
-                 --touched, or stop before with --max-instructions"
+                "its processes touch more than {HELD_MAX} blocks of 2 MB, the most whose pages can be tracked: leave \
+                 out --touched, or stop before with --max-instructions"
             ));
         }
         Ok(())

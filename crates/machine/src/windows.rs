@@ -141,7 +141,7 @@ impl CodeWindows {
         }
     }
 
-    /// What ran, window by window.
+    /// Pages that ran, window by window.
     pub fn report(&self) -> WindowsReport {
         let windows = (self.window + u32::from(self.instructions > 0)).max(1) as usize;
         let mut pages = vec![0u64; windows];

@@ -4,7 +4,7 @@
 use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
 use mmulab_machine::{Control, Ended, Followed, Limits, Machine, Options, describe, report, run};
 use mmulab_trace::{
-    Advice, Backing, Batch, Event, MapFlags, Ref, Source, Span, TextReader, TraceInfo, stretch, warm_up, write_batch,
+    Advice, Backing, Batch, Event, MapFlags, Ref, Source, Span, TextReader, TraceInfo, slice, warm_up, write_batch,
 };
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -118,7 +118,7 @@ fn a_cut_trace_ends_with_the_tables_of_the_whole_one() {
             for start in [1, 61 * STEP, 119 * STEP] {
                 let begin = || machine("zen3-5900x", policy, &["memory.size=1G", "core.count=1"], &Options::default());
                 let mut whole = ran(source(&text).as_mut(), begin(), None);
-                let mut cut = stretch(source(&text), Span { start, end: None });
+                let mut cut = slice(source(&text), Span { start, end: None });
                 let mut cut_machine = ran(cut.as_mut(), begin(), None);
                 let (expected, found) = (tables(&mut whole), tables(&mut cut_machine));
                 let what = format!("{policy}, seed {seed}, from {start}");

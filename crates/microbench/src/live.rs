@@ -12,7 +12,7 @@ pub trait Counters {
     /// What they say now.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn read(&mut self) -> io::Result<Counted>;
 }
 
@@ -211,8 +211,8 @@ impl<C: Counters> Target for Live<C> {
         region.advise(libc::MADV_FREE, "madvise(MADV_FREE)")?;
         self.region = Some(region);
         Ok(Some(
-            "live: whether the region is contiguous in memory is this kernel's affair; an i flushes by two mprotects, for \
-             INVLPG is the kernel's; A and M bits are not told"
+            "live: whether the region is contiguous in memory is this kernel's affair; an i flushes by two mprotects, \
+             for INVLPG is the kernel's; A and M bits are not told"
                 .into(),
         ))
     }

@@ -23,7 +23,7 @@ struct Sampler {
     counted: Counted,
     /// Level of each array.
     levels: Vec<u8>,
-    /// Of the reference under way: the first page that the first level was filled with, and whether it got more than
+    /// Of the reference in progress: the first page that the first level was filled with, and whether it got more than
     /// that.
     first: Option<Vpn>,
     coalesced: bool,
@@ -130,8 +130,8 @@ impl Target for Simulated {
         let all = plan.groups();
         Ok((aligned != all).then(|| {
             format!(
-                "{aligned} of {all} groups lie aligned and contiguous in memory: under this policy that is coincidence; \
-                 the others cannot coalesce"
+                "{aligned} of {all} groups lie aligned and contiguous in memory: under this policy that is \
+                 coincidence; the others cannot coalesce"
             )
         }))
     }

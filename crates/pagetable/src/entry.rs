@@ -135,7 +135,7 @@ pub trait Entries {
     /// The bits of an entry that points to a table.
     fn table(table: Pfn) -> u64;
 
-    /// The bits with the accessed bit set; `leaf` tells whether they map a page.
+    /// The bits with the accessed bit set; `leaf` says whether they map a page.
     fn accessed(bits: u64, leaf: bool) -> u64;
 
     /// A leaf's bits with the accessed and dirty bits set.

@@ -177,7 +177,7 @@ impl Format {
         each_format!(self, Format, f => f.next(bits, step, va))
     }
 
-    /// The bits with the accessed bit set; `leaf` tells whether they map a page.
+    /// The bits with the accessed bit set; `leaf` says whether they map a page.
     #[inline(always)]
     pub fn accessed(self, bits: u64, leaf: bool) -> u64 {
         each_format!(self, Format, f => f.accessed(bits, leaf))

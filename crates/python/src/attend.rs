@@ -30,7 +30,7 @@ pub struct Desk {
 
 impl Desk {
     /// Leaves word of the progress; false once the work is to end.
-    pub fn tell(&self, now: &impl Serialize) -> bool {
+    pub fn report(&self, now: &impl Serialize) -> bool {
         if let Ok(mut news) = self.news.lock() {
             *news = serde_json::to_string(now).ok();
         }
@@ -38,23 +38,23 @@ impl Desk {
     }
 
     /// Passes the news on; false if the callback raised, or Ctrl-C was pressed.
-    fn pass_on(&self, hear: Option<&Py<PyAny>>) -> bool {
+    fn pass_on(&self, on_progress: Option<&Py<PyAny>>) -> bool {
         let news = self.news.lock().ok().and_then(|mut news| news.take());
         Python::attach(|py| {
-            let heard = match (hear, news) {
-                (Some(hear), Some(news)) => hear.call1(py, (news,)).map(drop),
+            let sent = match (on_progress, news) {
+                (Some(on_progress), Some(news)) => on_progress.call1(py, (news,)).map(drop),
                 _ => Ok(()),
             };
-            heard.and_then(|()| py.check_signals()).is_ok()
+            sent.and_then(|()| py.check_signals()).is_ok()
         })
     }
 }
 
-/// Does `work`, and calls `hear` with its progress meanwhile. If `hear` raises or Ctrl-C is pressed, the work is asked
-/// to end.
+/// Does `work`, and calls `on_progress` with its progress meanwhile. If `on_progress` raises or Ctrl-C is pressed, the
+/// work is asked to end.
 pub fn attended<R: Send>(
     py: Python<'_>,
-    hear: Option<&Py<PyAny>>,
+    on_progress: Option<&Py<PyAny>>,
     work: impl FnOnce(&Desk) -> R + Send,
 ) -> PyResult<R> {
     let desk = Desk::default();
@@ -69,14 +69,14 @@ pub fn attended<R: Send>(
                     work(desk)
                 })?;
             while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                if !desk.pass_on(hear) {
+                if !desk.pass_on(on_progress) {
                     desk.stop.ask();
                 }
             }
             Ok::<_, std::io::Error>(worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })
     })?;
-    // It is too late to stop: what is heard last is what was done.
-    desk.pass_on(hear);
+    // It is too late to stop: the last report says what was done.
+    desk.pass_on(on_progress);
     Ok(done)
 }

@@ -25,7 +25,7 @@ pub fn probe_pin(cpu: Option<usize>) -> PyResult<usize> {
     pin_to(cpu).map_err(host)
 }
 
-/// Times one curve. `progress` hears the share that is done.
+/// Times one curve. `progress` gets the share that is done.
 #[pyfunction]
 pub fn probe_curve(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let spec: CurveSpec = serde_json::from_str(spec).map_err(request)?;

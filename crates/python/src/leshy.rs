@@ -49,7 +49,7 @@ pub fn leshy_profile(
     alone(&job.resolve(&spec.options, &spec.search)?)?;
     let ran = attended(py, progress.as_ref(), |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
-        let on_progress = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
+        let on_progress = |now: &_| if desk.report(now) { Control::Continue } else { Control::Stop };
         run_machines(source.as_mut(), machines, Followed::default(), spec.limits(), on_progress)
     })?;
     let ended = ran.ended;

@@ -32,7 +32,10 @@ impl Spec {
     fn program(&mut self, own_group: Option<u16>) -> PyResult<Program> {
         if self.plan.group == 0 {
             self.plan.group = own_group.ok_or_else(|| {
-                user("no array of level 1 for data coalesces groups on this machine: say how many pages a group has (--group)")
+                user(
+                    "no array of level 1 for data coalesces groups on this machine: say how many pages a group has \
+                      (--group)",
+                )
             })?;
         }
         self.plan.check().map_err(user)?;

@@ -2,27 +2,19 @@
 //! Ctrl-C stops the recording, and the trace up to that point is kept.
 
 use crate::errors::{failure, request, user};
+use crate::trace::report_progress;
 use mmulab_record::{Ended, RecordOptions, record as record_program};
 use pyo3::prelude::*;
 
-/// Runs a program under QEMU and writes what it did. `progress` hears how far it is; what it raises ends the recording,
-/// which keeps what it has.
+/// Runs a program under QEMU and writes what it did. `progress` gets how far it is; if it raises, the recording
+/// ends and keeps what it has.
 #[pyfunction]
 pub fn record(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let options: RecordOptions = serde_json::from_str(spec).map_err(request)?;
-    let report = py.detach(|| {
-        record_program(&options, |p| {
-            Python::attach(|py| {
-                let heard = progress
-                    .as_ref()
-                    .map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(p).unwrap_or_default(),)).map(drop));
-                heard.and_then(|()| py.check_signals()).is_ok()
-            })
-        })
-    });
+    let report = py.detach(|| record_program(&options, |now| report_progress(progress.as_ref(), now)));
     match report {
         Ok(mut report) => {
-            // Ctrl-C on a terminal reaches the program too, which may end before anybody here hears of it.
+            // Ctrl-C on a terminal reaches the program too, which may end before this process handles the signal.
             if py.check_signals().is_err() {
                 report.ended = Ended::Interrupted;
             }

@@ -78,7 +78,7 @@ pub fn reorder(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyRes
                 let more = source.next_batch(&mut batch)?;
                 let goes_on = profile.take(&batch, most);
                 let now = json!({ "instructions": profile.instructions, "fraction": source.progress() });
-                if !more || !goes_on || !desk.tell(&now) {
+                if !more || !goes_on || !desk.report(&now) {
                     return Ok(());
                 }
             }

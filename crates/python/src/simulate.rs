@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// What `run` and `explain` are asked.
+/// Requests to `run` and `explain`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -80,7 +80,8 @@ impl Spec {
         if spec.options.timing {
             if of_misses {
                 return Err(user(
-                    "this trace holds misses only, and what ran between them decides the time: run the whole trace, or leave out --timing",
+                    "this trace holds misses only, and what ran between them decides the time: run the whole trace, \
+                     or leave out --timing",
                 ));
             }
             source.tell_code();
@@ -124,8 +125,8 @@ impl Spec {
 /// Whether each walk of a machine is for one reference, so that misses say all that walkers do.
 pub fn alone(resolved: &Resolved) -> PyResult<()> {
     if resolved.machine.gpu.is_some() {
-        let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not tell what they \
-                    walk for";
+        let what = "shader cores put references of a warp together, and one walk serves several: misses alone do not \
+                    tell what they walk for";
         return Err(user(format!("{}: {what}; take a machine without [gpu]", resolved.machine.name)));
     }
     Ok(())
@@ -153,8 +154,8 @@ pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<
     let (spec, mut source, mut machines) = Spec::open(spec)?;
     let mut ran = attended(py, progress.as_ref(), |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
-        let hear = |now: &_| if desk.tell(now) { Control::Continue } else { Control::Stop };
-        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), hear)
+        let on_progress = |now: &_| if desk.report(now) { Control::Continue } else { Control::Stop };
+        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), on_progress)
     })?;
     let mut results = Vec::new();
     for machine in &mut ran.machines {
@@ -238,8 +239,8 @@ pub fn misses(py: Python<'_>, spec: &str, target: &str, progress: Option<Py<PyAn
     let mut picked = Misses::new(source, machine, spec.limits());
     let written = attended(py, progress.as_ref(), |desk| {
         picked.stop_with(&desk.stop);
-        let hear = |now: &mmulab_trace::Progress| desk.tell(now);
-        write_file(&mut picked, target, format, Span::default(), hear)
+        let on_progress = |now: &mmulab_trace::Progress| desk.report(now);
+        write_file(&mut picked, target, format, Span::default(), on_progress)
     })?;
     let written = written.map_err(of_trace)?;
     let (source, ended) = picked.finish();

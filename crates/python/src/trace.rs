@@ -20,14 +20,14 @@ fn text<T: Serialize>(value: &T) -> PyResult<String> {
 }
 
 /// How many batches are read before Ctrl-C is looked for.
-const BATCHES_TOLD: u64 = 64;
+const BATCHES_A_REPORT: u64 = 64;
 
-/// Tells a callback of progress; false once it raises or Ctrl-C was pressed.
-pub(crate) fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
+/// Reports progress to a callback; false once it raises or Ctrl-C was pressed.
+pub(crate) fn report_progress(on_progress: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
     Python::attach(|py| {
-        let heard =
-            hear.map_or(Ok(()), |hear| hear.call1(py, (serde_json::to_string(now).unwrap_or_default(),)).map(drop));
-        heard.and_then(|()| py.check_signals()).is_ok()
+        let text = serde_json::to_string(now).unwrap_or_default();
+        let sent = on_progress.map_or(Ok(()), |call| call.call1(py, (text,)).map(drop));
+        sent.and_then(|()| py.check_signals()).is_ok()
     })
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn tell(hear: Option<&Py<PyAny>>, now: &impl Serialize) -> bool {
 #[pyfunction]
 pub fn trace_info(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(of_trace)?;
-    text(&attended(py, progress.as_ref(), |desk| summarize(source.as_mut(), |now: &Progress| desk.tell(now)))?)
+    text(&attended(py, progress.as_ref(), |desk| summarize(source.as_mut(), |now: &Progress| desk.report(now)))?)
 }
 
 /// Instructions of a trace, or `most` if it has more; read only as far as must be, where the trace does not say.
@@ -58,7 +58,7 @@ pub fn trace_length(py: Python<'_>, path: &str, most: Option<u64>) -> PyResult<u
             if !more || found >= most {
                 return Ok(found.min(most));
             }
-            if batches.is_multiple_of(BATCHES_TOLD) {
+            if batches.is_multiple_of(BATCHES_A_REPORT) {
                 Python::attach(|py| py.check_signals())?;
             }
         }
@@ -103,7 +103,7 @@ pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -
                 pages.event(event).map_err(|what| failure(format!("{path}: {what}")))?;
             }
             seen += 1;
-            if seen.is_multiple_of(BATCHES_TOLD) && !tell(progress.as_ref(), &json!({})) {
+            if seen.is_multiple_of(BATCHES_A_REPORT) && !report_progress(progress.as_ref(), &json!({})) {
                 break;
             }
         }
@@ -118,7 +118,7 @@ pub fn recorded_pages(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -
 #[pyfunction]
 pub fn trace_verify(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut source = open(path).map_err(of_trace)?;
-    let check = |desk: &Desk| source.verify(&mut |fraction| desk.tell(&json!({ "fraction": fraction })));
+    let check = |desk: &Desk| source.verify(&mut |fraction| desk.report(&json!({ "fraction": fraction })));
     text(&attended(py, progress.as_ref(), check)?)
 }
 
@@ -162,8 +162,8 @@ pub fn trace_copy(
     }
     let mut source = reshape(&change.reshape, source).map_err(user)?;
     let written = attended(py, progress.as_ref(), |desk| {
-        let hear = |now: &Progress| desk.tell(now);
-        write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, hear)
+        let on_progress = |now: &Progress| desk.report(now);
+        write_file(source.as_mut(), Path::new(dst), format, Span { start, end }, on_progress)
     })?;
     let info = source.info();
     let mut written = serde_json::to_value(written.map_err(of_trace)?).map_err(failure)?;

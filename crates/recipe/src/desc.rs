@@ -19,23 +19,23 @@ pub struct Recipe {
     pub name: String,
     /// The name people know it by.
     pub title: String,
-    /// What runs, and what is known of it.
+    /// The program, and its properties.
     #[serde(default)]
     pub about: String,
     /// How true it is to what the papers ran.
     pub standing: Standing,
-    /// What makes it so: what is as in the papers, and what is smaller, newer or left out.
+    /// The reason: the parts that are as in the papers, and those that are smaller, newer or left out.
     pub why: String,
     /// Why it cannot be recorded, and what would be needed. A recipe with this is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// What papers say of it.
+    /// Statements of papers about it.
     #[serde(default)]
     pub paper: Vec<Paper>,
-    /// What `--set` can change.
+    /// Parameters that `--set` can change.
     #[serde(default)]
     pub parameter: BTreeMap<String, Parameter>,
-    /// What must be there.
+    /// Packages and files that it needs.
     #[serde(default)]
     pub install: Install,
     /// Run as an unprivileged user: programs that refuse to serve root must be, and servers that need no rights of
@@ -48,7 +48,7 @@ pub struct Recipe {
     /// Bytes free on the disk of the work directory without which it is not begun, such as `500M` (powers of 1024).
     #[serde(default = "default_room")]
     pub room: String,
-    /// What runs before, natively, in the work directory.
+    /// Commands that run before, natively, in the work directory.
     #[serde(default)]
     pub setup: Vec<Step>,
     /// The generator that stands for the program, in place of `record`.
@@ -63,7 +63,7 @@ pub struct Recipe {
     /// That the recorded program is a server, and what drives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// What `check` holds a short recording to.
+    /// Bounds that `check` holds a short recording to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
 }
@@ -84,7 +84,7 @@ pub enum Standing {
     Own,
 }
 
-/// What a paper says of a workload.
+/// Statements of a paper about a workload.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
@@ -93,7 +93,7 @@ pub struct Paper {
     /// The mechanisms' numbers in the project's list of them, such as `S1-M042`.
     #[serde(default)]
     pub mechanisms: Vec<String>,
-    /// What it ran, in its words or nearly.
+    /// The program that it ran, in its words or nearly.
     pub ran: String,
     /// Figures it states: their names, and the figures with their units.
     #[serde(default)]
@@ -109,15 +109,15 @@ pub struct Parameter {
     /// The paper's value, if it states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Value>,
-    /// What it means, with its unit.
+    /// Its meaning, with its unit.
     pub about: String,
 }
 
-/// What must be there, and where it comes from. What is fetched is kept in the cache.
+/// Packages and files that must be there, and their sources. Files that are fetched are kept in the cache.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Install {
-    /// Debian packages. Root has missing ones installed; others are told which.
+    /// Debian packages. Root has missing ones installed; for others, the command lists them.
     #[serde(default)]
     pub apt: Vec<Package>,
     /// npm packages with their exact versions (`react@18.2.0`), installed to `{cache}/node_modules` without running
@@ -262,7 +262,7 @@ fn none() -> String {
     "0".into()
 }
 
-/// What drives a recorded server.
+/// A client that drives a recorded server.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -295,16 +295,16 @@ fn one() -> u32 {
 /// A signal that asks a program to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Signal {
-    /// What `kill` sends.
+    /// The signal that `kill` sends.
     #[default]
     #[serde(rename = "SIGTERM")]
     Term,
-    /// What Ctrl-C sends.
+    /// The signal that Ctrl-C sends.
     #[serde(rename = "SIGINT")]
     Int,
 }
 
-/// What a short recording must be like: the least and the most of each, both allowed.
+/// Bounds of a short recording: the least and the most of each, both allowed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {

@@ -158,8 +158,8 @@ fn of_workload(
     }
     if !overrides.is_empty() {
         return Err(filled.bad(format!(
-            "its member {name} is recorded: set what is to be otherwise when it is (`mmulab workloads record {name} --set \
-             {}`)",
+            "its member {name} is recorded: set what is to be otherwise when it is (`mmulab workloads record {name} \
+             --set {}`)",
             overrides[0]
         )));
     }
@@ -170,7 +170,8 @@ fn of_workload(
         None => {
             let looked: Vec<String> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
             return Err(filled.bad(format!(
-                "its member {name} has not been recorded: there is no {}; record it with `mmulab workloads record {name}`",
+                "its member {name} has not been recorded: there is no {}; record it with `mmulab workloads record \
+                 {name}`",
                 looked.join(" and no ")
             )));
         }

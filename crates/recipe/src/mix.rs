@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// What keeps the members apart: `processes` of one kernel, or virtual `machines` of their own (which need a
+    /// How the members are kept apart: `processes` of one kernel, or virtual `machines` of their own (which need a
     /// machine with a `[virtual]` table, or `--guest-memory`).
     #[serde(default, rename = "as")]
     pub apart: Apart,
@@ -40,7 +40,7 @@ pub struct Mix {
     /// The most instructions of all members together, such as `100M`. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// What is mixed, in order.
+    /// The members, in order.
     pub member: Vec<Member>,
 }
 
@@ -52,7 +52,7 @@ fn quantum() -> String {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// What results call it. Default: the workload's name, or the generator's, or the file's. Instances are numbered.
+    /// Its name in results. Default: the workload's name, or the generator's, or the file's. Instances are numbered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A workload by its name. One that is recorded is looked for as `NAME.mmt`, then `build/workloads/NAME.mmt`

@@ -50,7 +50,7 @@ pub fn begin(index: u32) {
 fn first_access(index: u32) -> Option<u64> {
     let (arena, number) = (session::arena()?, slots::number(index)?);
     let next = arena.slot(number).next.load(Ordering::Relaxed);
-    let words = arena.stretch(next / BUFFER_WORDS * BUFFER_WORDS, (next % BUFFER_WORDS) as u32);
+    let words = arena.range(next / BUFFER_WORDS * BUFFER_WORDS, (next % BUFFER_WORDS) as u32);
     let is_access = |word: &&u64| !matches!(*word & words::KIND, words::BLOCK | words::NOTE);
     words.iter().find(is_access).map(|&word| words::address(word))
 }

@@ -41,12 +41,12 @@ use std::{
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(api::OLDEST);
 
 /// The loader runs this before QEMU reads the version: so one library serves QEMUs that insist on different ones.
-extern "C" fn settle_version() {
+extern "C" fn store_version() {
     qemu_plugin_version.store(api::choose_version(), Ordering::Relaxed);
 }
 #[used]
 #[unsafe(link_section = ".init_array")]
-static SETTLE_VERSION: extern "C" fn() = settle_version;
+static STORE_VERSION: extern "C" fn() = store_version;
 
 /// QEMU's entry point. Anything but 0 makes QEMU end before the program begins.
 ///

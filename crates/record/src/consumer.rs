@@ -195,11 +195,11 @@ impl Consumer {
         match handover.what {
             What::Blocks => {
                 if let Some(image) = self.images.get_mut(&image) {
-                    image.define(arena.stretch(handover.from, handover.count));
+                    image.define(arena.range(handover.from, handover.count));
                 }
                 Ok(())
             }
-            What::Words => self.words(image, tid, arena.stretch(handover.from, handover.count)),
+            What::Words => self.words(image, tid, arena.range(handover.from, handover.count)),
             What::Message => match arena.message(handover.from, handover.count).map(serde_json::from_slice) {
                 Some(Ok(message)) => self.message(image, tid, message),
                 None => {
@@ -445,14 +445,14 @@ impl Consumer {
             let blocks = self.images.get(&number).and_then(|image| image.blocks_slot);
             if let (Some(slot), Some(image)) = (blocks, self.images.get_mut(&number)) {
                 let left = self.arena.drain(slot);
-                image.define(self.arena.stretch(left.from, left.count));
+                image.define(self.arena.range(left.from, left.count));
             }
             for slot in 0..self.arena.slots() {
                 let s = self.arena.slot(slot);
                 let tid = s.tid.load(Ordering::Relaxed);
                 if s.image.load(Ordering::Relaxed) == number && tid != 0 && self.arena.is_open(slot) {
                     let left = self.arena.drain(slot);
-                    self.words(number, tid, Arc::clone(&self.arena).stretch(left.from, left.count))?;
+                    self.words(number, tid, Arc::clone(&self.arena).range(left.from, left.count))?;
                 }
             }
             if let Some(mut image) = self.images.remove(&number) {

@@ -45,7 +45,7 @@ pub enum RecordError {
     NoPart {
         /// Where it should be.
         file: PathBuf,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
     /// The guest's kernel is missing.

@@ -178,7 +178,7 @@ impl Recorded {
     }
 
     /// Who acts where thread `tid`, or a system's CPU of that number, does.
-    fn who(&self, tid: u32) -> (Pid, Tid) {
+    fn actor(&self, tid: u32) -> (Pid, Tid) {
         let (pid, tid) = self.running.get(&tid).copied().unwrap_or((self.image.pid, tid));
         (Pid(pid), Tid(tid))
     }
@@ -192,10 +192,10 @@ impl Recorded {
         taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
     ) -> io::Result<()> {
         self.act(tid);
-        let who = self.who(tid);
+        let actor = self.actor(tid);
         if let Some(left_out) = &mut self.left_out {
             let mut uses = Vec::new();
-            left_out.act(who.0, who.1);
+            left_out.act(actor.0, actor.1);
             left_out.event(event, |va, access| uses.push((va, access)));
             uses.into_iter().try_for_each(|(va, access)| self.use_page(va, access, taken))?;
         }
@@ -226,7 +226,7 @@ impl Recorded {
     /// Tells what stands for what is left out so far.
     fn tell(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
         let mut uses = Vec::new();
-        self.left_out.iter_mut().for_each(|it| it.tell_all(|who, va, access| uses.push((who, va, access))));
+        self.left_out.iter_mut().for_each(|it| it.tell_all(|actor, va, access| uses.push((actor, va, access))));
         uses.into_iter().try_for_each(|((pid, tid), va, access)| {
             if !self.is_system() {
                 self.act(tid.0);
@@ -258,7 +258,7 @@ impl Recorded {
         limits: &mut Limits,
         taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
     ) -> io::Result<&'a [u64]> {
-        let (pid, thread) = self.who(tid);
+        let (pid, thread) = self.actor(tid);
         let Some(left_out) = &mut self.left_out else { return Ok(words) };
         left_out.act(pid, thread);
         let mut framed = Vec::new();

@@ -49,13 +49,16 @@ const SEED: &str = "1";
 /// The variable that names libraries to load before all others (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Runs a program under QEMU and writes what it did to a trace. `tell` hears how far it is a few times a second, and
-/// returns `false` to stop it.
+/// Runs a program under QEMU and writes what it did to a trace. `on_progress` gets how far it is a few times a second,
+/// and false from it stops the program.
 ///
 /// # Errors
 /// Nothing could be recorded. What goes wrong once the program runs is in the report, and the trace holds what came
 /// before.
-pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) -> Result<RecordReport, RecordError> {
+pub fn record(
+    options: &RecordOptions,
+    mut on_progress: impl FnMut(&Progress) -> bool,
+) -> Result<RecordReport, RecordError> {
     let how = match &options.system {
         Some(system) => How::Guest(Guest::prepare(options, system)?),
         None => How::Program(plan(options)?),
@@ -105,7 +108,7 @@ pub fn record(options: &RecordOptions, mut tell: impl FnMut(&Progress) -> bool) 
         if told.elapsed() >= TELL {
             told = Instant::now();
             let retired = shared.retired.load(Ordering::Relaxed);
-            if !tell(&Progress { instructions: retired, seconds: started.elapsed().as_secs_f64() }) {
+            if !on_progress(&Progress { instructions: retired, seconds: started.elapsed().as_secs_f64() }) {
                 // Asked again, it need not be polite.
                 signal_all(&shared, &watched, if asked.is_none() { libc::SIGTERM } else { libc::SIGKILL });
                 asked = asked.or(Some(told));

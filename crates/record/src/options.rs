@@ -6,7 +6,7 @@ use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What to record, and how.
+/// The program to record, and how.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordOptions {

@@ -7,7 +7,7 @@ use mmulab_leshy::HintFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What of a recorded program is to be otherwise.
+/// Changes to a recorded program.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReshapeDesc {

@@ -51,8 +51,8 @@ impl WithHeaders {
             && !maps_code(file, *offset, *len)
         {
             return Err(format!(
-                "{path} is another file than was recorded: {len:#x} bytes of code from offset {offset:#x} on were mapped, \
-                 and its program headers have no such segment"
+                "{path} is another file than was recorded: {len:#x} bytes of code from offset {offset:#x} on were \
+                 mapped, and its program headers have no such segment"
             ));
         }
         Ok(told)

@@ -334,7 +334,7 @@ impl Core {
     fn fetch<M: Memory>(&mut self, start: u64, instructions: u64, memory: &mut M) -> Result<(), M::Error> {
         let at = self.fetch_next.max(self.fetch_queue.available());
         let fetched = memory.fetch(at, instructions)?;
-        // Translations come one after the other; lines of code may be under way at once.
+        // Translations come one after the other; lines of code may be in flight at once.
         self.fetch_next = fetched.translated + 1;
         self.front.start = start;
         self.front.second_level_until = fetched.second_level_until;

@@ -1,4 +1,4 @@
-//! What a core in time is made of.
+//! Description of an out-of-order core in time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct TimingDesc {
     pub latencies: Latencies,
     /// How lines of memory come to the core.
     pub memory: MemoryTiming,
-    /// What is assumed of the dependences of code whose instructions are not known.
+    /// Assumption about the dependences of code whose instructions are not known.
     #[serde(default)]
     pub unknown: Unknown,
     /// Where the numbers come from.
@@ -112,7 +112,7 @@ pub struct MemoryTiming {
     pub region_reach: u8,
 }
 
-/// What is assumed of code whose instructions are not known: traces of other tools, generators, old recordings. The
+/// Assumption about code whose instructions are not known: traces of other tools, generators, old recordings. The
 /// truth lies between the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

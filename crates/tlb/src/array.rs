@@ -205,7 +205,7 @@ impl Array {
     }
 
     /// Writes what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are
-    /// told to `tell`, all of them if it is `watched`.
+    /// passed to `tell`, all of them if it is `watched`.
     pub fn take(
         &mut self,
         asid: Asid,
@@ -261,7 +261,7 @@ impl Array {
         Some(line)
     }
 
-    /// Drops every entry with the tag `asid`, none of the global ones; everything for `None`; telling `gone`.
+    /// Drops every entry of `asid`, none of the global ones; everything for `None`. Each goes to `gone`.
     pub fn drop_space(&mut self, asid: Option<Asid>, mut gone: impl FnMut(&Entry)) {
         match &mut self.kind {
             Kind::Pages(pages) => pages.drop_space(asid, gone),
@@ -287,7 +287,7 @@ impl Array {
         }
     }
 
-    /// Tells of every entry held, with its tag; of those that are no pages, page by page.
+    /// Passes on every entry held, with its ASID; those that are not pages, page by page.
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         match &self.kind {
             Kind::Pages(pages) => pages.all(tell),

@@ -1,6 +1,6 @@
-//! Kinds of entries that the hits of an array are told apart by.
+//! Kinds of entries by which the hits of an array are counted.
 
-/// Kinds of entries that an array's hits are told apart by: page sizes, or what a design calls them.
+/// Kinds of entries by which an array's hits are counted: page sizes, or a design's own kinds.
 pub const MAX_CLASSES: usize = 24;
 
 /// What entries that translate several pages of the table are called.

@@ -38,7 +38,7 @@ pub enum Probe {
     Serial,
 }
 
-/// How an entry of design `mix` tells its superpages.
+/// How an entry of design `mix` encodes its superpages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bundle {
@@ -48,7 +48,7 @@ pub enum Bundle {
     Length,
 }
 
-/// Where a bundle told by its length may lie.
+/// Where a bundle that is encoded by its length may lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Span {
@@ -70,7 +70,7 @@ pub enum Frames {
     Aligned,
 }
 
-/// What a fill does in the sets that were not probed.
+/// Writes of a fill to the sets that were not probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mirrors {
@@ -81,11 +81,11 @@ pub enum Mirrors {
     Merged,
 }
 
-/// What may be chosen about design `mix`.
+/// Options of design `mix`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MixDesc {
-    /// How an entry tells its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
+    /// How an entry encodes its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
     /// (paper 4, section 4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
@@ -97,13 +97,13 @@ pub struct MixDesc {
     /// one needs fewer mirrors, and sends neighbouring small pages to one set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<PageOrder>,
-    /// Where a bundle told by its length may lie: `aligned` or `anywhere`. Default `aligned`.
+    /// Where a bundle that is encoded by its length may lie: `aligned` or `anywhere`. Default `aligned`.
     pub span: Span,
     /// Where its frames may lie: `any` or `aligned`. Default `any`.
     pub frames: Frames,
-    /// What a fill does in sets that were not probed: `blind` or `merged`. Default `blind`.
+    /// How a fill writes to sets that were not probed: `blind` or `merged`. Default `blind`.
     pub mirrors: Mirrors,
-    /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section
+    /// Small pages that one entry may translate too, by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section
     /// 7.2). Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8), extend("x-power-of-two" = true))]
@@ -140,12 +140,12 @@ pub struct HoldDesc {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayDesc {
-    /// What reports call it; unique in the machine.
+    /// Its name in reports; unique in the machine.
     pub name: String,
     /// 1 or 2.
     #[schemars(range(min = 1, max = 2))]
     pub level: u8,
-    /// What it serves: `instruction`, `data` or `both`.
+    /// The accesses that it serves: `instruction`, `data` or `both`.
     pub side: Placement,
     /// Entries in all.
     #[schemars(range(min = 1, max = 65536))]
@@ -172,7 +172,7 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// What one entry may translate. Default `plain`.
+    /// The design of its entries: which pages one entry may translate. Default `plain`.
     #[serde(default)]
     pub design: Design,
     /// Pages that one entry may translate together. Which designs have such a group, and how large it may be, is in the
@@ -180,14 +180,14 @@ pub struct ArrayDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
-    /// What else may be chosen about design `mix`.
+    /// Further options of design `mix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<MixDesc>,
     /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first.
     /// Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predictor: Option<PredictorDesc>,
-    /// Cycles that the core stands still for each probe of a first level after its first. Default 0.
+    /// Cycles that the core stalls for each probe of a first level after its first. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 10_000))]
     pub probe_cycles: u32,
@@ -287,8 +287,7 @@ pub enum Coalescing {
 pub struct HierarchyDesc {
     /// Whether the second level includes the first: `none` or `inclusive`. Default `none`.
     pub inclusion: Inclusion,
-    /// Bits of address-space tag; 0 means that the kernel flushes all but global entries at
-    /// each switch of address space.
+    /// Bits of an ASID; 0 means that the kernel flushes all but global entries at each switch of address space.
     /// Default 12.
     #[schemars(range(min = 0, max = 16))]
     pub asid_bits: u8,

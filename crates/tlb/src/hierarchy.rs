@@ -62,7 +62,7 @@ pub fn page_of(asid: Asid, va: VirtAddr) -> u64 {
     (va.vpn().0 << 16) | u64::from(asid.0)
 }
 
-/// A lookup under way.
+/// A lookup in progress.
 #[derive(Clone, Copy)]
 struct Query {
     asid: Asid,
@@ -178,8 +178,8 @@ impl Hierarchy {
         self.coalesces
     }
 
-    /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages
-    /// are told page by page.
+    /// Passes on every entry held: its array, its ASID (0 for global ones) and its translation. Those that are not
+    /// pages are passed on page by page.
     pub fn each_entry(&self, mut tell: impl FnMut(usize, Asid, &Entry)) {
         for (index, array) in self.arrays.iter().enumerate() {
             array.all(|tag, entry| tell(index, tag, entry));

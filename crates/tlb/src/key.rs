@@ -3,7 +3,7 @@
 //! | bits of the key | |
 //! |---|---|
 //! | 0..3 | which of the array's sizes (7 in an empty way) |
-//! | 3..19 | address-space tag; 0 for global entries |
+//! | 3..19 | ASID; 0 for global entries |
 //! | 19..64 | first base page |
 //!
 //! | bits of the value | |
@@ -16,21 +16,21 @@ use crate::Entry;
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Vpn};
 use mmulab_pagetable::Leaf;
 
-/// The tag that global entries carry; no address space is given it.
+/// The ASID of global entries; no address space is given it.
 pub const GLOBAL: Asid = Asid(0);
 /// Sizes one array can hold: three bits, less the empty mark.
 pub const MAX_SIZES: usize = 7;
 
 const SIZE_BITS: u32 = 3;
-const TAG_BITS: u32 = 16;
+const ASID_BITS: u32 = 16;
 
 /// The key of the page of `order` (the array's size number `size`) that holds `vpn`.
 #[inline(always)]
 pub fn key(vpn: Vpn, asid: Asid, order: PageOrder, size: usize) -> u64 {
-    (vpn.align_down(order).0 << (SIZE_BITS + TAG_BITS)) | (u64::from(asid.0) << SIZE_BITS) | size as u64
+    (vpn.align_down(order).0 << (SIZE_BITS + ASID_BITS)) | (u64::from(asid.0) << SIZE_BITS) | size as u64
 }
 
-/// The tag in a key.
+/// The ASID in a key.
 #[inline(always)]
 pub fn asid(key: u64) -> Asid {
     Asid((key >> SIZE_BITS) as u16)
@@ -45,7 +45,7 @@ pub fn size(key: u64) -> usize {
 /// The first base page in a key.
 #[inline(always)]
 pub fn vpn(key: u64) -> Vpn {
-    Vpn(key >> (SIZE_BITS + TAG_BITS))
+    Vpn(key >> (SIZE_BITS + ASID_BITS))
 }
 
 /// What an entry says.

@@ -128,7 +128,7 @@ impl Pages {
     }
 
     /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with
-    /// the same key (which `absent` tells there is not), else in the first empty way, else in the victim's. Where it is
+    /// the same key (which `absent` says there is not), else in the first empty way, else in the victim's. Where it is
     /// now, and what it replaced.
     #[inline(always)]
     pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Slot, Option<Gone>) {
@@ -148,7 +148,7 @@ impl Pages {
         each!(&mut self.store, keys => self.body.drop_one(keys, asid, vpn, size))
     }
 
-    /// Drops every entry with the tag `asid`, none of the global ones; everything for `None`; telling `gone`.
+    /// Drops every entry of `asid`, none of the global ones; everything for `None`. Each goes to `gone`.
     pub fn drop_space(&mut self, asid: Option<Asid>, mut gone: impl FnMut(&Entry)) {
         each!(&mut self.store, keys => match asid {
             Some(asid) => self.body.drop_if(keys, |tag, _, _| tag == asid && tag != GLOBAL, &mut gone),
@@ -169,7 +169,7 @@ impl Pages {
         self.body.evictions += std::mem::replace(&mut self.body.invalidations, before) - before;
     }
 
-    /// Tells of every entry held, with its tag.
+    /// Passes on every entry held, with its ASID.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         each!(&self.store, keys => self.body.all(keys, &mut tell));
     }

@@ -28,7 +28,8 @@ impl Predictor {
             let bits = f64::from(n).log2();
             let (below, above) = (1u32 << n.ilog2(), n.next_power_of_two());
             return Err(format!(
-                "predictor.entries is {n}: log2({n}) = {bits:.2} address bits would choose an entry; give {below} or {above}"
+                "predictor.entries is {n}: log2({n}) = {bits:.2} address bits would choose an entry; give {below} or \
+                 {above}"
             ));
         }
         Ok(Self { table: vec![0; n as usize], counts: PredictorCounts::default() })

@@ -276,9 +276,8 @@ fn tps_holds_any_power_of_two() {
         tlbs.fill(ASID, at, Access::Read, &common::walked(leaf), &mut NoObserver);
         for va in [at.align_down(order), at] {
             let found = tlbs.access(ASID, va, Access::Read, &mut NoObserver);
-            assert!(
-                matches!(found, mmulab_tlb::Outcome::L1 { entry } if entry.order == order && entry.translate(va) == leaf.translate(va))
-            );
+            let mmulab_tlb::Outcome::L1 { entry } = found else { panic!("{va} is not in level 1: {found:?}") };
+            assert_eq!((entry.order, entry.translate(va)), (order, leaf.translate(va)));
         }
     }
     let counts = tlbs.counts();

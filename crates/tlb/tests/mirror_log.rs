@@ -55,10 +55,12 @@ fn step() -> impl Strategy<Value = Step> {
     let size = || prop_oneof![3 => Just(0usize), 6 => Just(1), 1 => Just(2)];
     let access = prop_oneof![Just(Access::Fetch), Just(Access::Read), Just(Access::Write)];
     prop_oneof![
-        40 => (asid(), page(), size(), access).prop_map(|(asid, page, size, access)| Step::Access { asid, page, size, access }),
+        40 => (asid(), page(), size(), access)
+            .prop_map(|(asid, page, size, access)| Step::Access { asid, page, size, access }),
         12 => (asid(), page(), size()).prop_map(|(asid, page, size)| Step::Fill { asid, page, size }),
         2 => (asid(), page()).prop_map(|(asid, page)| Step::SetDirty { asid, page }),
-        2 => (asid(), page(), prop_oneof![Just(1u64), 1u64..2000]).prop_map(|(asid, page, pages)| Step::Drop { asid, page, pages }),
+        2 => (asid(), page(), prop_oneof![Just(1u64), 1u64..2000])
+            .prop_map(|(asid, page, pages)| Step::Drop { asid, page, pages }),
         1 => prop_oneof![asid().prop_map(Some), Just(None)].prop_map(|asid| Step::DropSpace { asid }),
         2 => Just(Step::Look),
     ]

@@ -530,9 +530,9 @@ fn one(level: u8) -> impl Strategy<Value = ArrayDesc> {
             predictor,
             ..plain(sets * ways, ways)
         }),
-        1 => (1u32..5, 1u32..4, 1u32..4, any::<[bool; 2]>()).prop_map(move |(sets, ways, group, [all, serial])| ArrayDesc {
-            design: if all { Design::ColtPlus } else { Design::ColtSa },
-            probe: if serial { Probe::Serial } else { Probe::Parallel },
+        1 => (1u32..5, 1u32..4, 1u32..4, any::<[bool; 2]>()).prop_map(move |(sets, ways, group, options)| ArrayDesc {
+            design: if options[0] { Design::ColtPlus } else { Design::ColtSa },
+            probe: if options[1] { Probe::Serial } else { Probe::Parallel },
             group: Some(1 << group),
             ..plain(sets * ways, ways)
         }),
@@ -550,7 +550,9 @@ proptest! {
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut core = core(&[first, second]);
-        let twins = [(1, "L1"), (2, "L2")].map(|(level, name)| array(name, level, Placement::Both, 4, Ways::Count(2), &[P4K, P2M, P1G]));
+        let sizes = [P4K, P2M, P1G];
+        let twin = |(level, name)| array(name, level, Placement::Both, 4, Ways::Count(2), &sizes);
+        let twins = [(1, "L1"), (2, "L2")].map(twin);
         let mut twin = Core::new(Hierarchy::new(&twins, &HierarchyDesc::default()).unwrap());
         for number in 0..SUPERS - 4 {
             for core in [&mut core, &mut twin] {

@@ -32,16 +32,21 @@ fn step() -> impl Strategy<Value = Step> {
     let access = prop_oneof![Just(Access::Fetch), Just(Access::Read), Just(Access::Write)];
     let asid = 1u16..4;
     let order = prop_oneof![4 => Just(P4K), 2 => Just(P16K), 1 => Just(P64K)];
+    let prot = prop_oneof![9 => Just(7u8), 1 => 0u8..8];
     prop_oneof![
-        12 => (page.clone(), access.clone(), asid.clone()).prop_map(|(page, access, asid)| Step::Use { page, access, asid }),
-        3 => (page.clone(), access, asid.clone(), order.clone(), prop_oneof![9 => Just(7u8), 1 => 0u8..8], any::<bool>(), prop::bool::weighted(0.1))
-            .prop_map(|(page, access, asid, order, prot, dirty, global)| Step::Fill { page, access, asid, order, prot, dirty, global }),
+        12 => (page.clone(), access.clone(), asid.clone())
+            .prop_map(|(page, access, asid)| Step::Use { page, access, asid }),
+        3 => (page.clone(), access, asid.clone(), order.clone(), prot, any::<bool>(), prop::bool::weighted(0.1))
+            .prop_map(|(page, access, asid, order, prot, dirty, global)| {
+                Step::Fill { page, access, asid, order, prot, dirty, global }
+            }),
         1 => (page.clone(), asid.clone()).prop_map(|(page, asid)| Step::Dirty { page, asid }),
         1 => (page.clone(), asid.clone(), order).prop_map(|(page, asid, order)| {
             Step::Drop(Invalidate::Page { asid: Asid(asid), va: va(page), order })
         }),
         1 => (page.clone(), prop_oneof![9 => 0u64..40_000, 1 => Just(0)], asid.clone()).prop_map(|(page, bytes, asid)| {
-            Step::Drop(Invalidate::Range { asid: Asid(asid), range: VirtRange::sized(va(page), bytes), stride: PageOrder::P4K })
+            let range = VirtRange::sized(va(page), bytes);
+            Step::Drop(Invalidate::Range { asid: Asid(asid), range, stride: PageOrder::P4K })
         }),
         1 => asid.prop_map(|asid| Step::Drop(Invalidate::Asid(Asid(asid)))),
     ]

@@ -12,7 +12,7 @@ use crate::{Code, Event, Item, Ref};
 use mmulab_addr::{Access, BASE_BYTES, VirtAddr};
 use std::sync::Arc;
 
-/// A stretch of a trace, decoded: one word per reference, events beside them.
+/// An interval of a trace, decoded: one word per reference, events beside them.
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
     /// References and control words, in order.

@@ -35,7 +35,7 @@ pub use error::{TraceError, TraceErrorKind};
 pub use event::{Advice, Backing, Event, ImageSegment, MALLOC_ALIGN, MapFlags};
 #[cfg(feature = "files")]
 pub use files::{
-    Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, stretch, warm_up, write_file,
+    Copied, Format, Progress, Sink, Span, Stopped, Written, copy, open_file, open_warps, slice, warm_up, write_file,
 };
 #[cfg(feature = "files")]
 pub use foreign::{AccelSimReader, ChampSimReader, ChampSimWriter, DrmemtraceReader, LackeyReader, WarpShape};

@@ -155,7 +155,7 @@ pub struct Residency {
     of: BTreeMap<Pid, usize>,
     logs: Vec<Log>,
     /// Who acts, and each process's thread that acted last.
-    who: (Pid, Tid),
+    actor: (Pid, Tid),
     threads: BTreeMap<Pid, Tid>,
     current: usize,
     /// Spans of all logs.
@@ -178,7 +178,7 @@ impl Residency {
         Self {
             of: BTreeMap::from([(pid, 0)]),
             logs: vec![Log::default()],
-            who: (pid, tid),
+            actor: (pid, tid),
             threads: BTreeMap::from([(pid, tid)]),
             current: 0,
             held: 0,
@@ -189,14 +189,14 @@ impl Residency {
     /// Who acts from here on.
     #[inline]
     pub fn act(&mut self, pid: Pid, tid: Tid) {
-        if self.who != (pid, tid) || !self.of.contains_key(&pid) {
+        if self.actor != (pid, tid) || !self.of.contains_key(&pid) {
             self.switch(pid, tid);
         }
     }
 
     #[cold]
     fn switch(&mut self, pid: Pid, tid: Tid) {
-        self.who = (pid, tid);
+        self.actor = (pid, tid);
         self.threads.insert(pid, tid);
         let next = self.logs.len();
         let before = std::mem::replace(&mut self.current, *self.of.entry(pid).or_insert(next));
@@ -274,8 +274,8 @@ impl Residency {
             Event::Exec { .. } => self.leave(tell),
             Event::Exit { .. } => {
                 self.leave(tell);
-                self.of.remove(&self.who.0);
-                self.threads.remove(&self.who.0);
+                self.of.remove(&self.actor.0);
+                self.threads.remove(&self.actor.0);
             }
             Event::Switch { .. }
             | Event::Image { .. }
@@ -294,7 +294,7 @@ impl Residency {
 
     /// The acting process has an address space of its own from here on, in which nothing is.
     fn leave(&mut self, tell: &mut impl FnMut(VirtAddr, Access)) {
-        let (pid, current) = (self.who.0, self.current);
+        let (pid, current) = (self.actor.0, self.current);
         if self.of.iter().any(|(&other, &space)| space == current && other != pid) {
             // It borrowed the memory, in which its uses stay.
             self.logs[current].tell(tell);

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What is known of a trace before it is read.
+/// Description of a trace, as it is known before it is read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TraceInfo {
@@ -50,7 +50,7 @@ pub struct TraceInfo {
     pub hash: Option<String>,
     /// Things a reader must be told, such as a cut end.
     pub warnings: Vec<String>,
-    /// What was changed of it on its way here, by who changed it: nothing if it is told as it was made.
+    /// Changes made to it on its way here, by the part that made them: none if it is as it was recorded.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub reshaped: Map<String, Value>,
 }
@@ -106,7 +106,7 @@ pub struct Mixed {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Member {
-    /// What it is called, unlike all others.
+    /// Its name, unlike all others.
     pub name: String,
     /// Its trace.
     pub trace: String,
@@ -128,16 +128,16 @@ pub struct Verified {
     pub instructions: u64,
     /// References in what is whole.
     pub references: u64,
-    /// What is wrong, each with its place.
+    /// Its defects, each with its place.
     pub problems: Vec<String>,
 }
 
 /// Something that yields a program's references in order.
 pub trait Source: Send {
-    /// What is known of it.
+    /// Its description.
     fn info(&self) -> &TraceInfo;
 
-    /// Clears `batch` and fills it with the next stretch; `false` when nothing was left.
+    /// Clears `batch` and fills it with the next items; `false` when nothing was left.
     ///
     /// # Errors
     /// The place and nature of the damage. `batch` then holds whatever could be read before it, which is valid.
@@ -154,9 +154,9 @@ pub trait Source: Send {
         false
     }
 
-    /// Reads all of it and says what is wrong. `hear` is told the share done; false ends it early. Only before the
-    /// first batch.
-    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+    /// Reads the whole trace and reports what is wrong. `on_progress` gets the share done, and false from it ends the
+    /// work early. Only before the first batch.
+    fn verify(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let (mut found, mut batch) = (Verified::default(), Batch::default());
         loop {
             let read = self.next_batch(&mut batch);
@@ -164,7 +164,7 @@ pub trait Source: Send {
             found.instructions = found.instructions.wrapping_add(instructions);
             found.references += references;
             match read {
-                Ok(true) if hear(self.progress()) => continue,
+                Ok(true) if on_progress(self.progress()) => continue,
                 Ok(true) => found.problems.push("interrupted: the rest was not read".into()),
                 Ok(false) => {}
                 Err(TraceError { at, kind, .. }) => found.problems.push(format!("{at}: {kind}")),

@@ -3,7 +3,7 @@
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_trace::{
     Batch, ChampSimReader, Description, EndInfo, Event, Format, NativeReader, NativeWriter, Ref, Sink, Source, Span,
-    TextReader, copy, stretch, summarize, write_batch,
+    TextReader, copy, slice, summarize, write_batch,
 };
 use std::io::Cursor;
 
@@ -34,7 +34,7 @@ fn source(text: &str) -> Box<dyn Source> {
 
 /// The text of `span` of the trace of this text.
 fn cut(text: &str, start: u64, end: Option<u64>) -> String {
-    let mut source = stretch(source(text), Span { start, end });
+    let mut source = slice(source(text), Span { start, end });
     let (mut out, mut batch) = (Vec::new(), Batch::default());
     while source.next_batch(&mut batch).unwrap() {
         write_batch(&batch, &mut out).unwrap();

@@ -7,7 +7,7 @@ mod fuzz;
 use mmulab_addr::{Pid, Tid, VirtAddr};
 use mmulab_trace::{
     AccelSimReader, Batch, ChampSimReader, Description, DrmemtraceReader, EndInfo, Event, Item, LackeyReader,
-    NativeReader, NativeWriter, Ref, Source, Span, TextReader, WarpShape, open_file, sealed_chunk, stretch, summarize,
+    NativeReader, NativeWriter, Ref, Source, Span, TextReader, WarpShape, open_file, sealed_chunk, slice, summarize,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -118,7 +118,7 @@ fn native(bytes: &[u8]) {
         let _ = reader.seek(500);
     }
     if let Ok(reader) = open() {
-        drain_all(stretch(Box::new(reader), Span { start: 500, end: None }));
+        drain_all(slice(Box::new(reader), Span { start: 500, end: None }));
     }
 }
 
@@ -144,7 +144,8 @@ const TEXT: &str = "#: program /bin/x\n#: isa aarch64\nmmap 0x400000 2M rx file:
     mmap 0x7f0000000000 8M rw anon populate hugetlb=2M label=[x]\nbrk 0x600000 0x800000\nf 0x400100 x5\nw 0x600010\n\
     r 0x7f0000001000\nn 100\nmadvise 0x7f0000000000 64K hugepage\n\
     madvise 0x7f0000000000 32M page-size=2M\nmremap 0x1000 4K 0x2000 8K keep\nmunmap 0x2000 8K\n\
-    mprotect 0x600000 4K r\nfork 7\np 7.8\nclone 9\nexec /bin/y%20z\nexit 3\nexit-thread\ninvlpg 0x1000\ntick\nlost x\n";
+    mprotect 0x600000 4K r\nfork 7\np 7.8\nclone 9\nexec /bin/y%20z\nexit 3\nexit-thread\ninvlpg 0x1000\ntick\n\
+    lost x\n";
 
 const WARPS: &str = "#: warps 4\nwarp 1.3 0x400100 x40 r 0xff 0x7f0000000000+4\nwarp 0.2 0x400100 w 0x5 0x1000,0x2000\n\
     warp 0.2 0x400100 r 0xffffffffffffffff 0x7f0000000000-64\np 2.1\nwarp 0.0 0x8 x2 w 0x1 0x3000\n";

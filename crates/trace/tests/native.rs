@@ -104,9 +104,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(pieces in prop::collection::vec((prop::collection::vec(word(), 1..12), 1usize..20), 1..20)) {
+    fn what_is_written_is_read(
+        pieces in prop::collection::vec((prop::collection::vec(word(), 1..12), 1usize..20), 1..20)
+    ) {
         // Repeated pieces: predictions hit.
-        let all: Vec<Word> = pieces.iter().flat_map(|(piece, times)| piece.iter().cycle().take(piece.len() * times)).cloned().collect();
+        let repeated = pieces.iter().flat_map(|(piece, times)| piece.iter().cycle().take(piece.len() * times));
+        let all: Vec<Word> = repeated.cloned().collect();
         let bytes = write(&all);
         let mut reader = open(&bytes).unwrap();
         let references = all.iter().filter(|w| matches!(w, Word::Ref(r) if !r.is_control())).count();
@@ -129,7 +132,7 @@ proptest! {
 }
 
 /// What one process does for a while, with a good part of a chunk at times, and what becomes of processes at its end.
-fn stretch() -> impl Strategy<Value = Vec<Word>> {
+fn interval() -> impl Strategy<Value = Vec<Word>> {
     let end = prop_oneof![
         2 => (1u32..4).prop_map(|child| vec![Event::Fork { child: Pid(child), shares_memory: false }]),
         2 => Just(vec![Event::Exit { status: 0 }]),
@@ -153,7 +156,7 @@ fn stretch() -> impl Strategy<Value = Vec<Word>> {
     )
 }
 
-/// A stretch of a trace as another trace.
+/// An interval of a trace as another trace.
 fn slice(bytes: &[u8], start: u64, end: u64) -> Vec<u8> {
     let mut sink = Sink::new(Format::Native, Vec::new(), &Description::default()).unwrap();
     let copied = copy(&mut open(bytes).unwrap(), &mut sink, Span { start, end: Some(end) }, |_| true).unwrap();
@@ -166,11 +169,11 @@ proptest! {
 
     #[test]
     fn slices_of_processes_that_come_and_go_hold(
-        stretches in prop::collection::vec(stretch(), 2..12),
+        intervals in prop::collection::vec(interval(), 2..12),
         from in 0.0f64..1.0,
         share in 0.0f64..1.0,
     ) {
-        let all: Vec<Word> = stretches.concat();
+        let all: Vec<Word> = intervals.concat();
         let whole = write(&all);
         prop_assert!(read_all(&mut open(&whole).unwrap()).0 == all);
         let total = open(&whole).unwrap().info().instructions.unwrap() as f64;

@@ -136,7 +136,8 @@ proptest! {
 
     #[test]
     fn warps_are_written_a_line_each_and_read_as_they_were(
-        steps in prop::collection::vec((step(), prop::option::of(any_item())), 0..30), cut in any::<prop::sample::Index>()
+        steps in prop::collection::vec((step(), prop::option::of(any_item())), 0..30),
+        cut in any::<prop::sample::Index>()
     ) {
         let mut batch = Batch::default();
         for ((tid, words), between) in steps {
@@ -153,7 +154,8 @@ proptest! {
         // Wherever a batch ends.
         let at = cut.index(batch.refs.len() + 1);
         for part in [&batch.refs[..at], &batch.refs[at..]] {
-            writer.push_batch(&Batch { refs: part.to_vec(), events: batch.events.clone(), ..Batch::default() }).unwrap();
+            let batch = Batch { refs: part.to_vec(), events: batch.events.clone(), ..Batch::default() };
+            writer.push_batch(&batch).unwrap();
         }
         let text = writer.finish().unwrap();
         let mut reader = TextReader::new(text.as_slice(), "t".into());
@@ -170,7 +172,9 @@ proptest! {
     }
 
     #[test]
-    fn no_words_make_it_panic(text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}") {
+    fn no_words_make_it_panic(
+        text in "(mmap|f|r|w|p|brk|madvise|fork|n|#|0x[0-9a-f]{1,18}|rw|8M|anon|file:|x3|\\n| ){0,60}"
+    ) {
         let _ = read(text.as_bytes());
     }
 }
@@ -207,7 +211,7 @@ fn a_warps_line_is_its_instruction() {
         ("warp 2 0x10 r 0x1 0x20", "'2' is no warp: write CORE.WARP"),
         ("warp 2.0 0x10 q 0x1 0x20", "'q' is neither r, for a load, nor w"),
         ("warp 2.0 0x10 r 0 0x20", "'0' is no mask: write 0x"),
-        ("warp 2.0 0x10 r 0x0 0x20", "no lane is on"),
+        ("warp 2.0 0x10 r 0x0 0x20", "no lane is active"),
         ("warp 2.0 0x10 r 0x3 0x20", "1 addresses for 2 lanes: write BASE+STRIDE, or one for each lane"),
         ("warp 2.0 0x10 r 0x3 0x20+x", "'+x' is no stride"),
         ("warp 4294967295.0 0x10 r 0x1 0x20", "has a core beyond any"),

@@ -25,7 +25,7 @@ struct Level {
     code: bool,
     /// Whether it takes what the level before evicts.
     victim: bool,
-    /// How many levels for data are nearer: at most 2, for reports tell three and memory.
+    /// How many levels for data are nearer: at most 2, for reports have three and memory.
     depth: u8,
     /// One per core, or one for all.
     copies: Vec<Copy>,

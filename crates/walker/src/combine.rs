@@ -77,7 +77,7 @@ fn both(guest: &Leaf, host: &Leaf) -> Leaf {
 }
 
 impl HostPage {
-    /// Where the `order` frames from the guest's `pfn` on are, if this page, found for `gpa`, or its line tells.
+    /// Where the `order` frames from the guest's `pfn` on are, if this page, found for `gpa`, or its line shows.
     fn of(&self, gpa: PhysAddr, pfn: Pfn, order: PageOrder) -> Option<Leaf> {
         let size = self.leaf.order;
         if order <= size && pfn.align_down(size) == gpa.pfn().align_down(size) {

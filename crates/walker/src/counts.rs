@@ -19,7 +19,7 @@ pub struct SideWalks {
     pub cycles: u64,
 }
 
-/// What happened at one level of the table.
+/// Counts of one level of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LevelCounts {
     /// The level, counted from the leaves.
@@ -32,7 +32,7 @@ pub struct LevelCounts {
     pub served_by: Vec<u64>,
 }
 
-/// What a walker did.
+/// Counts of a walker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WalkCounts {
     /// For fetches.

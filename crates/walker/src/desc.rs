@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WalkCacheDesc {
-    /// What reports call it; unique in the machine.
+    /// Its name in reports; unique in the machine.
     pub name: String,
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
     /// PGD (PML4E). Of an elastic cuckoo table it holds lines of cuckoo walk tables (it is a cuckoo walk cache): 4 is
@@ -88,7 +88,7 @@ fn one() -> u8 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheDesc {
-    /// What reports call it; unique in the machine.
+    /// Its name in reports; unique in the machine.
     pub name: String,
     /// Capacity, such as `"32K"`.
     #[schemars(extend("x-least" = "64", "x-most" = "4G"))]
@@ -139,7 +139,7 @@ impl CacheDesc {
     }
 }
 
-/// What goes through the caches, and what lies behind them.
+/// Accesses that go through the caches, and the memory behind them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheRules {

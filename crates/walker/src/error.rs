@@ -9,6 +9,6 @@ use thiserror::Error;
 pub struct WalkerError {
     /// The table of the description.
     pub place: String,
-    /// What is wrong and what to do.
+    /// The mistake, and the remedy.
     pub what: String,
 }

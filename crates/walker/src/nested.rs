@@ -1,5 +1,17 @@
-//! Walks of two dimensions (AMD64 APM vol. 2, section 15.25; Intel SDM vol. 3C, chapter 29): each address the guest's
-//! table tells is guest-physical, and has to be translated by the host's before anything can be read there.
+//! Two-dimensional (nested) page walks (AMD64 APM vol. 2, section 15.25; Intel SDM vol. 3C, chapter 29). Each address
+//! in the guest's table is guest-physical (gPA). The host's table must translate it before anything can be read there.
+//!
+//! ```text
+//! guest                    host: nested TLB, else a walk               reads of memory
+//!
+//! gPA of the root    --->  hL4 - hL3 - hL2 - hL1  ---> hPA: read gL4    5
+//!   gL4 has a gPA    --->  hL4 - hL3 - hL2 - hL1  ---> hPA: read gL3    5
+//!   gL3 has a gPA    --->  hL4 - hL3 - hL2 - hL1  ---> hPA: read gL2    5
+//!   gL2 has a gPA    --->  hL4 - hL3 - hL2 - hL1  ---> hPA: read gL1    5
+//!   gL1: gPA of the  --->  hL4 - hL3 - hL2 - hL1  ---> hPA of the page  4
+//!        page                                              |           24, without any cache
+//! gVA ------------------------------------------------> combined mapping: gVA to hPA, for the TLBs
+//! ```
 
 use crate::{
     Caches, NestedTlbCounts, NestedTlbDesc, Pace, Server, StepRecord, Walk, WalkCacheDesc, WalkContext, WalkCounts,
@@ -31,7 +43,7 @@ pub struct Memories<'a> {
     pub host: &'a mut PhysMem,
 }
 
-/// The tables of both dimensions. The host's tag is the machine's: the guest's are told apart by it as well.
+/// The tables of both dimensions. The host's ASID is that of the virtual machine. Entries of its guest go by it, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NestedContext {
     /// The table of the program, at guest-physical addresses.
@@ -96,7 +108,7 @@ pub struct NestedWalker {
     last_reads: usize,
 }
 
-/// The host's side of a walk under way.
+/// The host's side of a walk in flight.
 struct Host<'a> {
     walker: &'a mut Walker,
     tlb: Option<&'a mut NestedTlb>,
@@ -257,8 +269,8 @@ impl NestedWalker {
         }
     }
 
-    /// A reference to `va` may soon need a walk, and what its guest's last entry says is near by now: has the real
-    /// machine bring near what the walk will read of the host. A hint, as [`Walker::prefetch_hint`].
+    /// A reference to `va` may soon need a walk, and the last entry of its guest is probably cached by now: software
+    /// prefetches of the host entries that the walk will read. A hint, as [`Walker::prefetch_hint`].
     #[inline]
     pub fn prefetch_hint(
         &self,

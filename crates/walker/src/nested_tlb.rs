@@ -45,7 +45,7 @@ fn sizes() -> Vec<PageOrder> {
     vec![PageOrder::P4K, PageOrder::P2M, PageOrder::P1G]
 }
 
-/// What the nested TLB did.
+/// Counts of the nested TLB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NestedTlbCounts {
     /// Guest-physical addresses looked up.
@@ -65,7 +65,7 @@ impl NestedTlbCounts {
     }
 }
 
-/// A page of the host, as far as an entry tells.
+/// A page of the host, as far as an entry holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// The translation; its size may be less than the page's.
@@ -153,7 +153,7 @@ impl NestedTlb {
         });
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     pub fn counts(&self) -> NestedTlbCounts {
         self.counts
     }

@@ -1,6 +1,6 @@
 //! Which thread does a round, and which round of the algorithm that is.
 
-use crate::kernel::Sharing;
+use crate::algorithm::Sharing;
 
 /// How the rounds of an algorithm are divided: a number of threads, which do `quantum` rounds when it is their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub struct Place {
     pub thread: u64,
     /// The algorithm's round, if it had one thread.
     pub round: u64,
-    /// Whether the thread has a stretch of its own, and not the next rounds of all.
+    /// Whether the thread has an interval of its own, and not the next rounds of all.
     pub own: bool,
     /// Rounds until the turn ends: at least 1.
     pub left: u64,
 }
 
-/// Rounds that begin together, of which each thread has a stretch.
+/// Rounds that begin together, of which each thread has an interval.
 #[derive(Clone, Copy)]
 struct Phase {
     start: u64,
@@ -38,7 +38,7 @@ struct Phase {
 }
 
 impl Phase {
-    /// Rounds before the stretch of `thread`.
+    /// Rounds before the interval of `thread`.
     fn before(&self, thread: u64) -> u64 {
         (u128::from(self.rounds) * u128::from(thread) / u128::from(self.threads)) as u64
     }
@@ -48,17 +48,17 @@ impl Phase {
         self.rounds / self.threads / self.quantum
     }
 
-    /// Rounds of its stretch that `thread` has done before the place `at` of the phase.
+    /// Rounds of its interval that `thread` has done before the place `at` of the phase.
     fn done(&self, thread: u64, at: u64) -> u64 {
         let (cycle, turns) = (self.quantum * self.threads, self.turns());
         if at < turns * cycle {
             let within = (at % cycle).saturating_sub(thread * self.quantum).min(self.quantum);
             return at / cycle * self.quantum + within;
         }
-        // What is left of each stretch, at most two turns' worth, is done in one.
+        // What is left of each interval, at most two turns' worth, is done in one.
         let ends = turns * self.quantum;
         let rest = |thread| self.before(thread + 1) - self.before(thread) - ends;
-        // Stretches differ by one round, so what the threads before have left follows from where their stretches end.
+        // Intervals differ by one round, so what the threads before have left follows from where their intervals end.
         let earlier = self.before(thread) - thread * ends;
         ends + (at - turns * cycle).saturating_sub(earlier).min(rest(thread))
     }
@@ -96,7 +96,7 @@ impl Phase {
 impl Division {
     /// The phase that place `at` is in, if it is in one.
     fn phase(&self, at: u64) -> Option<Phase> {
-        let Sharing::Stretches { after, each } = self.sharing else { return None };
+        let Sharing::Intervals { after, each } = self.sharing else { return None };
         let (within, all) = (at.checked_sub(after)?, self.rounds.filter(|_| self.threads > 1)?);
         let start = after + within / each * each;
         let rounds = each.min(all.saturating_sub(start));
@@ -113,7 +113,7 @@ impl Division {
         }
         let turn = self.quantum - at % self.quantum;
         let left = match self.sharing {
-            Sharing::Stretches { after, .. } => turn.min(after.saturating_sub(at).max(1)),
+            Sharing::Intervals { after, .. } => turn.min(after.saturating_sub(at).max(1)),
             _ => turn,
         };
         Place { thread: at / self.quantum % self.threads, round: at, own: false, left }
@@ -123,11 +123,11 @@ impl Division {
     pub fn sum_before(&self, at: u64, before: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         // The end of a phase is as good as the beginning of the next one.
         let Some(phase) = self.phase(at) else { return before(at) };
-        let stretch = |thread: u64| {
+        let interval = |thread: u64| {
             let first = phase.start + phase.before(thread);
             before(first + phase.done(thread, at - phase.start))?.checked_sub(before(first)?)
         };
-        (0..phase.threads).try_fold(before(phase.start)?, |sum, thread| sum.checked_add(stretch(thread)?))
+        (0..phase.threads).try_fold(before(phase.start)?, |sum, thread| sum.checked_add(interval(thread)?))
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     /// The order by doing it: who does what, round by round.
     fn played(d: &Division) -> Vec<(u64, u64)> {
         let all = d.rounds.unwrap();
-        let Sharing::Stretches { after, each } = d.sharing else {
+        let Sharing::Intervals { after, each } = d.sharing else {
             return (0..all).map(|at| (at / d.quantum % d.threads, at)).collect();
         };
         let mut order: Vec<_> = (0..after.min(all)).map(|at| (at / d.quantum % d.threads, at)).collect();
@@ -166,9 +166,9 @@ mod tests {
     fn places_are_what_playing_it_gives() {
         let sharings = [
             Sharing::Turns,
-            Sharing::STRETCHES,
-            Sharing::Stretches { after: 0, each: 40 },
-            Sharing::Stretches { after: 23, each: u64::MAX },
+            Sharing::INTERVALS,
+            Sharing::Intervals { after: 0, each: 40 },
+            Sharing::Intervals { after: 23, each: u64::MAX },
         ];
         for sharing in sharings {
             for (threads, quantum, rounds) in

@@ -52,7 +52,7 @@ impl Memory for Emit<'_> {
     }
 
     #[inline(always)]
-    fn foresee<T: Word>(&mut self, kept: Kept<T>, index: impl FnOnce() -> u64) {
+    fn prefetch_hint<T: Word>(&mut self, kept: Kept<T>, index: impl FnOnce() -> u64) {
         self.contents.prefetch(kept, index());
     }
 

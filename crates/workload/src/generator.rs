@@ -1,7 +1,7 @@
 //! Generated traces: a running algorithm as a trace source, one batch at a time, without a trace file. Parts of the
 //! work, as several threads would share them, are separate sources.
 
-use crate::{emit::Emit, kernel::Kernel, memory::Contents, part::Part, program::Program};
+use crate::{algorithm::Algorithm, emit::Emit, memory::Contents, part::Part, program::Program};
 use mmulab_addr::{Pid, Tid};
 use mmulab_trace::{Batch, Event, Isa, Source, TraceError, TraceErrorKind, TraceInfo};
 
@@ -9,12 +9,12 @@ const GIB: f64 = (1u64 << 30) as f64;
 
 /// A [`Source`] of what an algorithm does.
 ///
-/// The parts of a kernel that seeks are stretches of its rounds: one after another they are the whole. Parts of others
-/// take turns of [`Part::TURN`] rounds, and each does the others' rounds too, silently, for what they leave behind:
-/// merged by turns they are the whole. So no part depends on when another one runs.
-pub struct Generator<K> {
+/// The parts of an algorithm that seeks are ranges of its rounds: one after another they are the whole. Parts of others
+/// take turns of [`Part::TURN`] rounds, and each also does the rounds of the others, silently, for what these leave
+/// behind: merged by turns they are the whole. So no part depends on when another one runs.
+pub struct Generator<A> {
     info: TraceInfo,
-    program: Program<K>,
+    program: Program<A>,
     part: Part,
     contents: Contents,
     /// The next round, where it began and where it ends.
@@ -35,10 +35,10 @@ pub struct Generator<K> {
 const PID: Pid = Pid(1);
 const FIRST: Tid = Tid(1);
 
-impl<K: Kernel> Generator<K> {
+impl<A: Algorithm> Generator<A> {
     /// The references of `part` of `program`, which the user calls `name`; `identity` is the same for all names of the
     /// same.
-    pub fn new(name: String, identity: String, mut program: Program<K>, part: Part) -> Self {
+    pub fn new(name: String, identity: String, mut program: Program<A>, part: Part) -> Self {
         let rounds = program.rounds();
         let (mut first, mut end) = (0, rounds);
         let mut turns = false;
@@ -149,7 +149,7 @@ impl<K: Kernel> Generator<K> {
     }
 }
 
-impl<K: Kernel> Source for Generator<K> {
+impl<A: Algorithm> Source for Generator<A> {
     fn info(&self) -> &TraceInfo {
         &self.info
     }

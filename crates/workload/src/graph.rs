@@ -73,11 +73,11 @@ impl Rows {
     /// The rows of a graph; each edge goes both ways if `both`.
     pub fn new(graph: &Kronecker, both: bool) -> Self {
         let n = graph.vertices() as usize;
-        let each = |hear: &mut dyn FnMut(u32, u32)| {
+        let each = |visit: &mut dyn FnMut(u32, u32)| {
             for (from, to) in (0..graph.edges).map(|i| graph.edge(i)).filter(|(a, b)| a != b) {
-                hear(from, to);
+                visit(from, to);
                 if both {
-                    hear(to, from);
+                    visit(to, from);
                 }
             }
         };

@@ -1,9 +1,11 @@
 //! Generators: known algorithms at work, without their data.
 //!
-//! `gen:NAME?key=value&key=value` is usable wherever a trace is. An algorithm is a [`Kernel`], written once for every
-//! [`Memory`]: the generator's, which tells of each reference and computes what data would hold, and real memory, in
-//! which it is a program of its own ([`run_native`]). The same text gives the same references everywhere.
+//! `gen:NAME?key=value&key=value` is usable wherever a trace is. An [`Algorithm`] is written once for every [`Memory`]:
+//! the one of the generator, which emits each reference and computes what data would hold, and real memory, in which it
+//! runs as a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
+mod algorithm;
+mod algorithms;
 mod described;
 mod division;
 mod emit;
@@ -12,8 +14,6 @@ mod generator;
 mod gpu;
 mod graph;
 mod heap;
-mod kernel;
-mod kernels;
 mod layout;
 mod memory;
 mod native;
@@ -27,9 +27,9 @@ mod seed;
 mod testing;
 mod twin;
 
+pub use algorithm::Algorithm;
+pub use algorithms::NAMES;
 pub use generator::Generator;
-pub use kernel::Kernel;
-pub use kernels::NAMES;
 pub use layout::{Layout, Records, Region};
 pub use memory::{Array, Chain, Contents, Kept, Memory, Setup, Word};
 pub use native::{Done, GATE};

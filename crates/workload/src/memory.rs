@@ -240,9 +240,9 @@ pub trait Memory {
     /// Stores to element `index` what `value` says; no later way depends on it, so that it need not be computed.
     fn store<T: Word>(&mut self, array: Array<T>, index: u64, value: impl FnOnce() -> T);
 
-    /// Tells that an element of a kept array is looked up soon: a hint to the host, of which no reference comes.
+    /// A software prefetch of an element of a kept array that is looked up soon. It makes no reference.
     #[inline(always)]
-    fn foresee<T: Word>(&mut self, _kept: Kept<T>, _index: impl FnOnce() -> u64) {}
+    fn prefetch_hint<T: Word>(&mut self, _kept: Kept<T>, _index: impl FnOnce() -> u64) {}
 
     /// Loads element `index` of a kept array.
     fn get<T: Word>(&mut self, kept: Kept<T>, index: u64) -> T;

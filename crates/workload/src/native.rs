@@ -1,7 +1,7 @@
 //! Real memory: the same algorithm as a program of its own, whose recording can be held against the generator.
 
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Region,
     memory::{Array, Cell, Chain, Kept, Memory, Setup, Word},
     program::Program,
@@ -170,8 +170,8 @@ impl Memory for Native {
 }
 
 /// A program at work, by the threads that hold it in turn.
-struct Work<K> {
-    program: Program<K>,
+struct Work<A> {
+    program: Program<A>,
     native: Native,
     /// The next round, how many there are at most, and whether all are done.
     at: u64,
@@ -179,7 +179,7 @@ struct Work<K> {
     over: bool,
 }
 
-impl<K: Kernel> Work<K> {
+impl<A: Algorithm> Work<A> {
     /// Does what is left of the turn that it is.
     fn do_turn(&mut self) {
         let turn = self.program.turn(self.at);
@@ -191,7 +191,7 @@ impl<K: Kernel> Work<K> {
 }
 
 /// What each thread does: its turns, until all is done.
-fn take_turns<K: Kernel>(work: &Mutex<Work<K>>, next: &Condvar, tid: Tid) {
+fn take_turns<A: Algorithm>(work: &Mutex<Work<A>>, next: &Condvar, tid: Tid) {
     let mut held = work.lock().unwrap_or_else(PoisonError::into_inner);
     while !held.over {
         if held.program.turn(held.at).tid == tid {
@@ -224,7 +224,7 @@ fn cpu_time() -> Duration {
 ///
 /// # Errors
 /// Its arrays cannot be mapped.
-pub fn run<K: Kernel>(mut program: Program<K>) -> io::Result<Done> {
+pub fn run<A: Algorithm>(mut program: Program<A>) -> io::Result<Done> {
     map(GATE, GATE_BYTES)?;
     let regions = program.layout().regions().to_vec();
     let mut native = Native::new(&regions).inspect_err(|_| unmap(GATE, GATE_BYTES))?;

@@ -1,8 +1,8 @@
 //! An algorithm as a program runs it: perhaps after it filled its arrays, perhaps by several threads.
 
 use crate::{
+    algorithm::{Algorithm, Sharing},
     division::{Division, Place},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Cell, Chain, Memory, Setup},
     part::Part,
@@ -54,15 +54,15 @@ impl Setup for Count {
     fn code(&mut self, _chain: &Chain) {}
 }
 
-/// A stretch of rows of one of the fills, done in a memory.
-struct Stretch<'a, M> {
+/// An interval of rows of one of the fills, done in a memory.
+struct Interval<'a, M> {
     memory: &'a mut M,
     /// Fills to be passed before.
     fills: usize,
     first: u64,
 }
 
-impl<M: Memory> Setup for Stretch<'_, M> {
+impl<M: Memory> Setup for Interval<'_, M> {
     fn rows<const N: usize>(&mut self, rows: u64, row: impl Fn(u64) -> [Cell; N]) {
         let Some(left) = self.fills.checked_sub(1) else {
             for i in self.first..rows.min(self.first + ROWS) {
@@ -90,15 +90,15 @@ impl<S: Setup> Setup for CodeAlone<'_, S> {
 }
 
 /// An algorithm at a round.
-struct Worker<K> {
-    kernel: K,
+struct Worker<A> {
+    algorithm: A,
     next: u64,
 }
 
 /// What runs.
-pub struct Program<K> {
-    /// The first does what is done in turns; there is one for each thread if they have stretches.
-    workers: Vec<Worker<K>>,
+pub struct Program<A> {
+    /// The first does what is done in turns; there is one for each thread if they have intervals.
+    workers: Vec<Worker<A>>,
     division: Division,
     fills: Vec<Fill>,
     init: bool,
@@ -117,14 +117,14 @@ pub struct Turn {
     place: Option<Place>,
 }
 
-impl<K: Kernel> Program<K> {
-    /// `kernel`, done in `manner`.
+impl<A: Algorithm> Program<A> {
+    /// `algorithm`, done in `manner`.
     ///
     /// # Errors
     /// Threads where one thread does all.
-    pub fn new(kernel: K, manner: Manner) -> Result<Self, String> {
+    pub fn new(algorithm: A, manner: Manner) -> Result<Self, String> {
         let Manner { init, threads, quantum } = manner;
-        let sharing = kernel.sharing();
+        let sharing = algorithm.sharing();
         if threads > 1 && sharing == Sharing::Alone {
             return Err(format!(
                 "threads is {threads}: each round depends on the one before, so that one thread does all"
@@ -132,21 +132,21 @@ impl<K: Kernel> Program<K> {
         }
         let mut count = Count(Vec::new());
         if init {
-            kernel.prepare(&mut count);
+            algorithm.prepare(&mut count);
         }
         let filling = count.0.iter().map(|fill| fill.rows.div_ceil(ROWS)).sum();
-        let division = Division { sharing, threads, quantum, rounds: kernel.rounds() };
-        Ok(Self { workers: vec![Worker { kernel, next: 0 }], division, fills: count.0, init, filling })
+        let division = Division { sharing, threads, quantum, rounds: algorithm.rounds() };
+        Ok(Self { workers: vec![Worker { algorithm, next: 0 }], division, fills: count.0, init, filling })
     }
 
     /// Where its arrays lie.
     pub fn layout(&self) -> &Layout {
-        self.workers[0].kernel.layout()
+        self.workers[0].algorithm.layout()
     }
 
     /// Bytes that it takes to make its data ready, besides what is kept.
     pub fn built_bytes(&self) -> u64 {
-        self.workers[0].kernel.built_bytes()
+        self.workers[0].algorithm.built_bytes()
     }
 
     /// Threads of it.
@@ -166,7 +166,7 @@ impl<K: Kernel> Program<K> {
 
     /// How its loads depend on each other, where one word tells it: for several threads, of each thread.
     pub fn loads(&self) -> Option<Loads> {
-        self.workers[0].kernel.loads()
+        self.workers[0].algorithm.loads()
     }
 
     /// Instructions of the rounds before `round`, where that is known.
@@ -178,8 +178,8 @@ impl<K: Kernel> Program<K> {
             filled = filled.checked_add(rows.checked_mul(fill.instructions.into())?)?;
             left = left.saturating_sub(fill.rows.div_ceil(ROWS));
         }
-        let kernel = &self.workers[0].kernel;
-        self.division.sum_before(left, |round| kernel.instructions_before(round))?.checked_add(filled)
+        let algorithm = &self.workers[0].algorithm;
+        self.division.sum_before(left, |round| algorithm.instructions_before(round))?.checked_add(filled)
     }
 
     /// Goes to the beginning of `round` at once, if it can.
@@ -189,7 +189,7 @@ impl<K: Kernel> Program<K> {
         // Whoever goes on elsewhere seeks by itself when it is its turn.
         self.workers.truncate(1);
         let first = &mut self.workers[0];
-        let found = first.kernel.seek(place.round);
+        let found = first.algorithm.seek(place.round);
         if found {
             first.next = place.round;
         }
@@ -198,13 +198,13 @@ impl<K: Kernel> Program<K> {
 
     /// Makes what is made only once.
     pub fn build(&mut self) {
-        self.workers[0].kernel.build();
+        self.workers[0].algorithm.build();
     }
 
     /// Puts there what is there before the first round.
     pub fn prepare(&self, setup: &mut impl Setup) {
-        let kernel = &self.workers[0].kernel;
-        if self.init { kernel.prepare(&mut CodeAlone(setup)) } else { kernel.prepare(setup) }
+        let algorithm = &self.workers[0].algorithm;
+        if self.init { algorithm.prepare(&mut CodeAlone(setup)) } else { algorithm.prepare(setup) }
     }
 
     /// What is done at `round`.
@@ -238,10 +238,10 @@ impl<K: Kernel> Program<K> {
             return (at - round, true);
         };
         let worker = self.worker(place);
-        let kernel = &mut worker.kernel;
+        let algorithm = &mut worker.algorithm;
         let mut goes_on = true;
         while at < until && more(memory) {
-            if !kernel.round(memory) {
+            if !algorithm.round(memory) {
                 goes_on = false;
                 break;
             }
@@ -252,16 +252,16 @@ impl<K: Kernel> Program<K> {
     }
 
     /// Who does what is done at `place`, gone there.
-    fn worker(&mut self, place: Place) -> &mut Worker<K> {
+    fn worker(&mut self, place: Place) -> &mut Worker<A> {
         let index = if place.own { place.thread as usize } else { 0 };
         while self.workers.len() <= index {
-            let kernel = self.workers[0].kernel.clone();
-            self.workers.push(Worker { kernel, next: u64::MAX });
+            let algorithm = self.workers[0].algorithm.clone();
+            self.workers.push(Worker { algorithm, next: u64::MAX });
         }
         let worker = &mut self.workers[index];
         if worker.next != place.round {
-            let found = worker.kernel.seek(place.round);
-            debug_assert!(found, "only kernels that seek have stretches");
+            let found = worker.algorithm.seek(place.round);
+            debug_assert!(found, "only algorithms that seek have intervals");
         }
         worker
     }
@@ -272,7 +272,7 @@ impl<K: Kernel> Program<K> {
         for (fills, fill) in self.fills.iter().enumerate() {
             let rounds = fill.rows.div_ceil(ROWS);
             if first < rounds {
-                return self.workers[0].kernel.prepare(&mut Stretch { memory, fills, first: first * ROWS });
+                return self.workers[0].algorithm.prepare(&mut Interval { memory, fills, first: first * ROWS });
             }
             first -= rounds;
         }
@@ -283,12 +283,12 @@ impl<K: Kernel> Program<K> {
 mod tests {
     use super::*;
     use crate::{
-        emit::Emit,
-        kernels::{
+        algorithms::{
             Describe, btree::BtreeDesc, canneal::CannealDesc, codechain::CodeChainDesc, gups::GupsDesc,
             hashjoin::HashJoinDesc, mcf::McfDesc, pagerank::PageRankDesc, streamcluster::StreamClusterDesc,
             xsbench::XsBenchDesc, ycsb::YcsbDesc,
         },
+        emit::Emit,
         memory::Contents,
         testing::{ready, vectors},
     };
@@ -296,11 +296,11 @@ mod tests {
 
     /// Filling by rounds leaves behind what is otherwise there, tells of each store, and counts as said.
     fn fills<D: Describe>(keys: &str) {
-        let kernel = || {
+        let algorithm = || {
             let pairs = keys.split('&').filter_map(|pair| pair.split_once('='));
-            crate::kernels::built::<D>(pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()).unwrap().0
+            crate::algorithms::built::<D>(pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()).unwrap().0
         };
-        let mut program = Program::new(kernel(), Manner { init: true, ..Manner::default() }).unwrap();
+        let mut program = Program::new(algorithm(), Manner { init: true, ..Manner::default() }).unwrap();
         program.build();
         let (mut memory, mut contents) =
             (vectors(program.layout()), Contents::new(program.layout().kept_bytes() as usize));
@@ -321,9 +321,9 @@ mod tests {
         assert!(told.iter().all(|r| r.is_write()) && told.len() > 100, "{}", D::NAME);
         let addresses: Vec<_> = told.iter().map(|r| (r.va().raw(), true)).collect();
         assert!(addresses == memory.done, "{}", D::NAME);
-        assert!(memory.contents() == ready(kernel()).memory.contents(), "{}", D::NAME);
+        assert!(memory.contents() == ready(algorithm()).memory.contents(), "{}", D::NAME);
         let mut silent = Contents::new(program.layout().kept_bytes() as usize);
-        program.workers[0].kernel.prepare(&mut silent);
+        program.workers[0].algorithm.prepare(&mut silent);
         assert!(silent == contents, "{}: what is kept", D::NAME);
     }
 
@@ -338,7 +338,7 @@ mod tests {
         fills::<CannealDesc>("elements=1024");
         fills::<StreamClusterDesc>("points=200&dimensions=16");
         fills::<McfDesc>("nodes=300&arcs=3000");
-        let chain = crate::kernels::built::<CodeChainDesc>(Default::default()).unwrap().0;
+        let chain = crate::algorithms::built::<CodeChainDesc>(Default::default()).unwrap().0;
         assert!(Program::new(chain, Manner { init: true, ..Manner::default() }).unwrap().filling > 0);
     }
 }

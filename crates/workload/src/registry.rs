@@ -5,15 +5,15 @@
 //! ```text
 //! gen:NAME?keys --split--> GPU program? --> gpu::open                                (open)
 //!                 |
-//!                 `-> parse --> built: checked description, kernel --> Generator     (open)
+//!                 `-> parse --> built: checked description, algorithm --> Generator     (open)
 //!                                                                `---> native::run   (run_native)
 //! ```
 
 use crate::{
+    algorithm::Algorithm,
+    algorithms::{self, NAMES, Visit},
     generator::Generator,
     gpu,
-    kernel::Kernel,
-    kernels::{self, NAMES, Visit},
     layout::Region,
     native,
     part::Part,
@@ -57,8 +57,10 @@ pub enum NativeError {
 
 /// The generators with the schemas of their parameters, as JSON.
 pub fn list() -> Value {
-    let all =
-        kernels::schemas().into_iter().chain(gpu::schemas()).map(|(name, schema)| (name.to_owned(), schema.to_value()));
+    let all = algorithms::schemas()
+        .into_iter()
+        .chain(gpu::schemas())
+        .map(|(name, schema)| (name.to_owned(), schema.to_value()));
     Value::Object(all.collect())
 }
 
@@ -138,7 +140,7 @@ fn visit<V: Visit>(text: &str, asked: Asked<'_>, what: V) -> Result<V::Out, Gene
             format!("no generator '{name}'{}; known: {}", hint(name, &known), known.join(", "))
         }
     };
-    kernels::with(name, keys, what).ok_or_else(|| bad(unknown()))?.map_err(bad)
+    algorithms::with(name, keys, what).ok_or_else(|| bad(unknown()))?.map_err(bad)
 }
 
 /// As [`visit`], where what is done may find a mistake, too.
@@ -156,7 +158,7 @@ struct Open<'a> {
 impl Visit for Open<'_> {
     type Out = Result<Box<dyn Source>, String>;
 
-    fn visit<K: Kernel>(self, kernel: K, mut identity: String) -> Self::Out {
+    fn visit<A: Algorithm>(self, algorithm: A, mut identity: String) -> Self::Out {
         if self.part != Part::WHOLE {
             identity += &format!("&part={}/{}", self.part.index, self.part.count);
         }
@@ -170,7 +172,7 @@ impl Visit for Open<'_> {
         if threads > 1 {
             identity += &format!("&threads={threads}&quantum={quantum}");
         }
-        let program = Program::new(kernel, self.manner)?;
+        let program = Program::new(algorithm, self.manner)?;
         Ok(Box::new(Generator::new(self.text.to_owned(), identity, program, self.part).populated(self.populate)))
     }
 }
@@ -196,8 +198,8 @@ struct Regions;
 impl Visit for Regions {
     type Out = Vec<Region>;
 
-    fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
-        kernel.layout().regions().to_vec()
+    fn visit<A: Algorithm>(self, algorithm: A, _identity: String) -> Self::Out {
+        algorithm.layout().regions().to_vec()
     }
 }
 
@@ -213,8 +215,8 @@ struct Run(Manner);
 impl Visit for Run {
     type Out = Result<std::io::Result<native::Done>, String>;
 
-    fn visit<K: Kernel>(self, kernel: K, _identity: String) -> Self::Out {
-        Ok(native::run(Program::new(kernel, self.0)?))
+    fn visit<A: Algorithm>(self, algorithm: A, _identity: String) -> Self::Out {
+        Ok(native::run(Program::new(algorithm, self.0)?))
     }
 }
 

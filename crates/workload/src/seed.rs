@@ -88,8 +88,8 @@ impl Shuffle {
 mod tests {
     use super::*;
     use crate::{
-        kernel::Kernel,
-        kernels::{chase::Chase, gups::Gups, zipf::Zipf},
+        algorithm::Algorithm,
+        algorithms::{chase::Chase, gups::Gups, zipf::Zipf},
         testing::loads,
     };
 
@@ -120,8 +120,8 @@ mod tests {
     }
 
     /// The pages of the first 256 references.
-    fn pages(kernel: impl Kernel) -> Vec<u64> {
-        loads(kernel).into_iter().map(|at| at >> 12).collect()
+    fn pages(algorithm: impl Algorithm) -> Vec<u64> {
+        loads(algorithm).into_iter().map(|at| at >> 12).collect()
     }
 
     /// The first references of neighbouring seeds are spread evenly, and have no more in common than chance gives.

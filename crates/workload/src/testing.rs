@@ -1,8 +1,8 @@
-//! A third memory, of plain vectors: what a kernel does in it must be what the generator tells.
+//! A third memory, of plain vectors: what an algorithm does in it must be what the generator tells.
 
 use crate::{
+    algorithm::Algorithm,
     emit::Emit,
-    kernel::Kernel,
     layout::Layout,
     memory::{Array, Cell, Chain, Contents, Kept, Memory, Setup, Word},
 };
@@ -90,22 +90,22 @@ impl Memory for Vectors {
     }
 }
 
-/// A kernel and the memory it has run in.
-pub struct Model<K> {
-    pub kernel: K,
+/// An algorithm and the memory it has run in.
+pub struct Model<A> {
+    pub algorithm: A,
     pub memory: Vectors,
 }
 
-impl<K: Kernel> Model<K> {
+impl<A: Algorithm> Model<A> {
     /// All rounds there are.
     pub fn run(&mut self) {
-        let most = self.kernel.rounds().unwrap_or(u64::MAX);
-        (0..most).take_while(|_| self.kernel.round(&mut self.memory)).for_each(drop);
+        let most = self.algorithm.rounds().unwrap_or(u64::MAX);
+        (0..most).take_while(|_| self.algorithm.round(&mut self.memory)).for_each(drop);
     }
 
     /// An array's contents.
-    pub fn array<T: Word>(&mut self, which: impl Fn(&K) -> Array<T>) -> Vec<T> {
-        let array = which(&self.kernel);
+    pub fn array<T: Word>(&mut self, which: impl Fn(&A) -> Array<T>) -> Vec<T> {
+        let array = which(&self.algorithm);
         (0..array.len()).map(|i| self.memory.read(array.at(i))).collect()
     }
 }
@@ -116,30 +116,30 @@ pub fn vectors(layout: &Layout) -> Vectors {
     Vectors { regions, ..Vectors::default() }
 }
 
-/// A kernel made ready in vectors, before its first round.
-pub fn ready<K: Kernel>(mut kernel: K) -> Model<K> {
-    let mut memory = vectors(kernel.layout());
-    kernel.build();
-    kernel.prepare(&mut memory);
-    Model { kernel, memory }
+/// An algorithm made ready in vectors, before its first round.
+pub fn ready<A: Algorithm>(mut algorithm: A) -> Model<A> {
+    let mut memory = vectors(algorithm.layout());
+    algorithm.build();
+    algorithm.prepare(&mut memory);
+    Model { algorithm, memory }
 }
 
-/// A kernel after all rounds in vectors.
-pub fn model<K: Kernel>(kernel: K) -> Model<K> {
-    let mut model = ready(kernel);
+/// An algorithm after all rounds in vectors.
+pub fn model<A: Algorithm>(algorithm: A) -> Model<A> {
+    let mut model = ready(algorithm);
     model.run();
     model
 }
 
 /// What the generator tells: addresses and whether each is a store, then the instructions.
-pub fn told<K: Kernel>(mut kernel: K) -> (Vec<(u64, bool)>, u64) {
-    let mut contents = Contents::new(kernel.layout().kept_bytes() as usize);
-    kernel.build();
-    kernel.prepare(&mut contents);
+pub fn told<A: Algorithm>(mut algorithm: A) -> (Vec<(u64, bool)>, u64) {
+    let mut contents = Contents::new(algorithm.layout().kept_bytes() as usize);
+    algorithm.build();
+    algorithm.prepare(&mut contents);
     let mut refs: Vec<Ref> = Vec::new();
     let mut emit = Emit::new(&mut refs, &mut contents);
-    let most = kernel.rounds().unwrap_or(u64::MAX);
-    (0..most).take_while(|_| kernel.round(&mut emit)).for_each(drop);
+    let most = algorithm.rounds().unwrap_or(u64::MAX);
+    (0..most).take_while(|_| algorithm.round(&mut emit)).for_each(drop);
     let instructions = emit.instructions;
     let data = refs.iter().filter_map(|r| match r.item() {
         Item::Access(_, va, _) if !r.is_fetch() => Some((va.raw(), r.is_write())),
@@ -149,6 +149,6 @@ pub fn told<K: Kernel>(mut kernel: K) -> (Vec<(u64, bool)>, u64) {
 }
 
 /// The addresses of all loads.
-pub fn loads(kernel: impl Kernel) -> Vec<u64> {
-    told(kernel).0.into_iter().filter(|(_, store)| !store).map(|(at, _)| at).collect()
+pub fn loads(algorithm: impl Algorithm) -> Vec<u64> {
+    told(algorithm).0.into_iter().filter(|(_, store)| !store).map(|(at, _)| at).collect()
 }

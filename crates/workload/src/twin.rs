@@ -246,7 +246,7 @@ pub fn compare(recording: &mut dyn Source, text: &str) -> Result<Twins, TwinErro
 #[cfg(test)]
 mod tests {
     use crate::{
-        kernels::{
+        algorithms::{
             Describe, astar::AstarDesc, bfs::BfsDesc, btree::BtreeDesc, canneal::CannealDesc, chase::ChaseDesc,
             codechain::CodeChainDesc, events::EventsDesc, freqmine::FreqMineDesc, graphchi::GraphChiDesc,
             gups::GupsDesc, hashjoin::HashJoinDesc, mcf::McfDesc, pagerank::PageRankDesc, sparse::SparseDesc,
@@ -256,15 +256,15 @@ mod tests {
         testing::{model, told},
     };
 
-    /// What the kernel does where data are real is what the generator tells.
+    /// What the algorithm does where data are real is what the generator tells.
     fn agrees<D: Describe>(keys: &str) {
-        let kernel = || {
+        let algorithm = || {
             let pairs = keys.split('&').filter_map(|pair| pair.split_once('='));
             let keys = pairs.map(|(key, value)| (key.to_owned(), value.into())).collect();
-            crate::kernels::built::<D>(keys).unwrap_or_else(|e| panic!("{}: {e}", D::NAME)).0
+            crate::algorithms::built::<D>(keys).unwrap_or_else(|e| panic!("{}: {e}", D::NAME)).0
         };
-        let real = model(kernel()).memory;
-        let (told, instructions) = told(kernel());
+        let real = model(algorithm()).memory;
+        let (told, instructions) = told(algorithm());
         assert!(!told.is_empty(), "{}", D::NAME);
         if let Some(at) = (0..told.len().max(real.done.len())).find(|&i| told.get(i) != real.done.get(i)) {
             panic!("{} {at}: told {:x?}, done {:x?}", D::NAME, told.get(at), real.done.get(at));

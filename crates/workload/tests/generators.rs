@@ -76,22 +76,22 @@ fn is_shared(name: &str) -> bool {
 #[test]
 fn threads_take_the_rounds_in_turn() {
     let shared: Vec<_> = NAMES.iter().filter(|name| is_shared(name)).copied().collect();
-    let stretches = ["gups", "sequential", "stride", "first-touch", "zipf", "sparse", "btree", "hashjoin", "xsbench"];
+    let intervals = ["gups", "sequential", "stride", "first-touch", "zipf", "sparse", "btree", "hashjoin", "xsbench"];
     let turns = ["ycsb", "tpcc", "bfs", "pagerank", "graphchi", "canneal", "streamcluster"];
-    assert!(NAMES.iter().all(|n| shared.contains(n) == (stretches.contains(n) || turns.contains(n))), "{shared:?}");
+    assert!(NAMES.iter().all(|n| shared.contains(n) == (intervals.contains(n) || turns.contains(n))), "{shared:?}");
     for name in shared {
         let of = |done: &[Done], tid: u32| -> Vec<Ref> { done.iter().filter(|d| d.0 == tid).map(|d| d.1).collect() };
         let threads = whole(&format!("{}&threads=3&quantum=5", small(name)));
         let sizes: Vec<usize> = (1..=3).map(|tid| of(&threads, tid).len()).collect();
         assert!(sizes.iter().all(|n| n * 6 > threads.len()), "{name}: {sizes:?}");
-        // Some kernels do all in another order: the same work.
+        // Some algorithms do all in another order: the same work.
         let sorted = |done: &[Done]| {
             let mut bits: Vec<u64> = done.iter().map(|d| d.1.bits()).collect();
             bits.sort_unstable();
             bits
         };
         assert!(sorted(&whole(&small(name))) == sorted(&threads), "{name}");
-        // Where threads have stretches of all, each does what that part does.
+        // Where threads have intervals of all, each does what that part does.
         if ["gups", "btree", "xsbench", "ycsb"].contains(&name) && !small(name).contains("workload=D") {
             for tid in 1..=3 {
                 let part = whole(&format!("{}&part={}/3", small(name), tid - 1));

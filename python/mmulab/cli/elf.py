@@ -24,7 +24,7 @@ _FLAGS = {"r": 4, "w": 2, "x": 1, "-": 0}
 def elf() -> None:
     """Say which pages of a program's file hardware can coalesce, where a linker would place them, and pad its code.
 
-    A segment whose place in memory is out of step with its place in the file shares no aligned group of pages with it:
+    A segment that is misaligned with the file shares no aligned group of pages with it:
     then neither PTE coalescing nor superpages can work for it, however contiguous the memory is.
     """
 
@@ -53,7 +53,7 @@ def check(files: tuple[str, ...], libraries: bool, as_json: bool) -> None:
                 table.add_row(file["path"] if at == 0 else "", *_row(segment))
         console.out().print(table)
         console.out().print(
-            "Pages out of step: modulo the group. Groups: aligned, whole, and in step with the file.", style="dim"
+            "Misaligned pages: modulo the group. Groups: aligned, whole, and aligned with the file.", style="dim"
         )
         for file in seen.values():
             console.out().print(_verdict(file), markup=False, soft_wrap=True)
@@ -98,7 +98,7 @@ def _verdict(file: Json) -> str:
     aligned = [size for at, size in enumerate(_SIZES) if all(s["phase"]["groups"][at]["shift"] == 0 for s in code)]
     if not aligned:
         remedy = "no group can be coalesced (relink with -z max-page-size=0x200000)"
-        return f"{file['path']}: its code is out of step: {remedy}"
+        return f"{file['path']}: its code is misaligned: {remedy}"
     return f"{file['path']}: its code is aligned for groups of {', '.join(aligned)}"
 
 

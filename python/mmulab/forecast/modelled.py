@@ -15,8 +15,8 @@ ERROR = 0.04
 
 
 @dataclass(frozen=True)
-class Told:
-    """What stands for a setting of the stopwatch."""
+class Modelled:
+    """The policy, keys and recording with which the model stands for a setting of the stopwatch."""
 
     policy: str
     sets: tuple[str, ...] = ()
@@ -25,11 +25,11 @@ class Told:
 
 
 # By the setting's name.
-TOLD = {
-    "4k": Told("linux-4k"),
-    "thp": Told("linux-thp"),
-    "64k": Told("linux-mthp", ("policy.thp.sizes.2M=never",)),
-    "code": Told("linux-thp-madvise", code=True),
+MODELLED = {
+    "4k": Modelled("linux-4k"),
+    "thp": Modelled("linux-thp"),
+    "64k": Modelled("linux-mthp", ("policy.thp.sizes.2M=never",)),
+    "code": Modelled("linux-thp-madvise", code=True),
 }
 
 
@@ -51,20 +51,20 @@ def run(case: Case, directory: Path, model: Model, settings: tuple[str, ...]) ->
     """Seconds by setting, and what they are made of (`stack`: cycles by cause)."""
     out: Json = {}
     for code in (False, True):
-        named = {name: TOLD[name] for name in settings if TOLD[name].code == code}
+        named = {name: MODELLED[name] for name in settings if MODELLED[name].code == code}
         if named:
             trace = record(case, directory, code)
             options = counted(case, trace, engine.Options(timing=True, max_instructions=model.instructions))
-            jobs = [engine.Job(model.machine, told.policy, (*model.sets, *told.sets)) for told in named.values()]
+            jobs = [engine.Job(model.machine, each.policy, (*model.sets, *each.sets)) for each in named.values()]
             results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
             # What was not modelled is taken to run as what was.
             whole = engine.trace_length(str(trace)) - (options.skip or 0)
             mhz = model.megahertz()
-            out.update({name: _told(ran, mhz, whole) for name, ran in zip(named, results, strict=True)})
+            out.update({name: _figures(ran, mhz, whole) for name, ran in zip(named, results, strict=True)})
     return out
 
 
-def _told(result: Result, mhz: float, whole: int) -> Json:
+def _figures(result: Result, mhz: float, whole: int) -> Json:
     timing = result.data["timing"]
     share = whole / timing["instructions"]
     return {

@@ -40,7 +40,7 @@ ENTRIES_EXIST = 0.5
 MOST_AHEAD = 64
 # Furthest line of a region in a description (crates/timing).
 MOST_REACH = 8
-# Loads under way up to which a load is taken not to have been brought ahead.
+# Loads in flight up to which a load is taken not to have been brought ahead.
 ALONE = 1.5
 # Scattered pages up to this share are as good as none.
 SCATTERED = 0.01
@@ -201,7 +201,7 @@ def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
 
 
 def _timing(core: Table, figures: dict[str, Json]) -> None:
-    """Of a core in time: what it has left beside its neighbours, and misses that are under way at once."""
+    """Of a core in time: what it has left beside its neighbours, and misses that are in flight at once."""
     timing = core.table.get("timing")
     if not timing:
         return
@@ -220,7 +220,7 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
     for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
         ahead = figures.get(name)
         if timing["memory"].get("strides") and memory is not None and ahead is not None and _usable(ahead):
-            # Where a load of memory takes a tenth of its latency, ten are under way.
+            # Where a load of memory takes a tenth of its latency, ten are in flight.
             under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
     region = figures.get("region_lines")

@@ -140,9 +140,9 @@ class Outcome:
         return strip(self.code_windows, self.results[0]) if self.code_windows else None
 
     @cached_property
-    def stretches(self) -> dict[str, list[places.Stretch]]:
-        """Stretches of 2 MB by machine, highest cost first, under the baseline."""
-        return {machine: places.stretches(self.base(machine)) for machine in self.machines}
+    def blocks(self) -> dict[str, list[places.Block]]:
+        """Blocks of 2 MB by machine, highest cost first, under the baseline."""
+        return {machine: places.blocks(self.base(machine)) for machine in self.machines}
 
     @property
     def exactness(self) -> dict[str, list[str]]:

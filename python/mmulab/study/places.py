@@ -223,8 +223,8 @@ def programs(result: Result) -> list[Program]:
 
 
 @dataclass
-class Stretch:
-    """A stretch of 2 MB of a program's memory, over all its processes."""
+class Block:
+    """A block of 2 MB of a program's memory, over all its processes."""
 
     start: int
     region: str
@@ -233,16 +233,16 @@ class Stretch:
     misses: int = 0
 
 
-def stretches(result: Result) -> list[Stretch]:
+def blocks(result: Result) -> list[Block]:
     """The memory that the misses were for, 2 MB by 2 MB, highest cost first."""
     owners = Owners(result)
     # Places are known of the first virtual machine only.
     regions = {int(r["id"]): r for r in result.regions if not r.get("vm")}
-    found: dict[tuple[Any, int], Stretch] = {}
+    found: dict[tuple[Any, int], Block] = {}
     for place in result.heat["places"]:
         start, region = address(place["addr"]), regions[int(place["region"])]
-        stretch = found.setdefault((owners.key(region), start), Stretch(start, owners.label(region)))
-        stretch.cycles += stall(place)
-        stretch.walks += int(place["walks"])
-        stretch.misses += _misses(place)
+        block = found.setdefault((owners.key(region), start), Block(start, owners.label(region)))
+        block.cycles += stall(place)
+        block.walks += int(place["walks"])
+        block.misses += _misses(place)
     return sorted(found.values(), key=lambda s: (-s.cycles, -s.walks, -s.misses, s.start, s.region))

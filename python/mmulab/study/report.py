@@ -23,7 +23,7 @@ TOP_REGIONS = 25
 # A region of a smaller share of stalls has no row, unless another page size saves in it.
 ROW = 0.001
 TOP_FUNCTIONS = 20
-TOP_STRETCHES = 10
+TOP_BLOCKS = 10
 TOP_EDGES = 20
 
 
@@ -41,7 +41,7 @@ def html(outcome: Outcome) -> str:
         tops={
             "programs": TOP_PROGRAMS,
             "functions": TOP_FUNCTIONS,
-            "stretches": TOP_STRETCHES,
+            "blocks": TOP_BLOCKS,
             "edges": TOP_EDGES,
         },
         verdict=of(outcome),
@@ -75,7 +75,7 @@ def _totals(outcome: Outcome) -> dict[str, dict[str, Any]]:
             "programs": sum(p.cycles for p in outcome.programs[machine]) or 1,
             "regions": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
             "functions": sum(f.cycles for f in outcome.functions[machine]) or 1,
-            "stretches": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
+            "blocks": sum(r.cost[BASELINE] for r in outcome.regions[machine]) or 1,
         }
         for machine in outcome.machines
     }

@@ -172,7 +172,7 @@ class Machine:
         self.tell(pid, kind, va, seen, stall)
 
     def translate(self, seen: dict[str, Any], va: int, kind: str) -> int:
-        """Walks and faults until there is a translation, or there cannot be one; the cycles stood still."""
+        """Walks and faults until there is a translation, or there cannot be one; the cycles stalled."""
         stall = 0
         for _ in range(MAX_FAULTS):
             if self.space() is None:

@@ -98,7 +98,7 @@ class Tlbs:
         self.inclusive = machine["tlb_rules"]["inclusion"] == "inclusive"
         self.line = line
         # Instructions that began, each page with the number of its last one, the page that they come from now, and
-        # what the fetch under way waits for.
+        # what the fetch in flight waits for.
         self.begun = 0
         self.last: dict[tuple[int, int], int] = {}
         self.page: tuple[int, int] | None = None

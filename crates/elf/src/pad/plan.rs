@@ -123,7 +123,7 @@ fn one(segments: &[Segment], at: usize, header: usize, bytes: u64) -> Result<Pad
     })
 }
 
-/// No-ops for the bytes of a file from `from` to `to`. The file's offsets are in step with its addresses, so that
+/// No-ops for the bytes of a file from `from` to `to`. The file's offsets are aligned with its addresses, so that
 /// instructions begin where the processor wants them.
 pub fn no_ops(isa: Isa, from: u64, to: u64) -> impl Iterator<Item = u8> {
     let instruction: &'static [u8] = match isa {

@@ -94,7 +94,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_is_read_as_it_was_written(content in prop::collection::vec(any::<u8>(), 0..99), headers in 0usize..4) {
+        fn a_record_is_read_as_it_was_written(
+            content in prop::collection::vec(any::<u8>(), 0..99), headers in 0usize..4
+        ) {
             let fields = (0..headers).map(|n| (n, Fields { file_bytes: n as u64, bytes: 7, align: 1 << n })).collect();
             let record = Record::of(&content, fields);
             let file = [&content[..], &record.to_bytes()].concat();
@@ -104,7 +106,9 @@ mod tests {
 
         /// Damage is no record, or another one: never a panic.
         #[test]
-        fn what_is_damaged_is_told(content in prop::collection::vec(any::<u8>(), 0..64), at in 0usize..99, to in any::<u8>()) {
+        fn damage_is_reported(
+            content in prop::collection::vec(any::<u8>(), 0..64), at in 0usize..99, to in any::<u8>()
+        ) {
             let record = Record::of(&content, vec![(1, Fields { file_bytes: 1, bytes: 2, align: 3 })]);
             let mut file = [&content[..], &record.to_bytes()].concat();
             let at = at % file.len();

@@ -38,7 +38,8 @@ pub enum PadRefusal {
     },
     /// A code segment that begins behind the last multiple of 2 MB before its end.
     #[error(
-        "its code at {address:#x} begins behind a multiple of 2 MB and reaches no other: padded, it would be no superpage\n\
+        "its code at {address:#x} begins behind a multiple of 2 MB and reaches no other: padded, it would be no \
+         superpage\n\
          hint: link the program with -Wl,-z,max-page-size=0x200000"
     )]
     Begins {
@@ -47,7 +48,8 @@ pub enum PadRefusal {
     },
     /// A code segment whose place in the file differs from its place in memory.
     #[error(
-        "its code at {address:#x} is {pages} pages out of step with the file, modulo 2 MB: no superpage of the file's pages\n\
+        "its code at {address:#x} is misaligned with the file by {pages} pages, modulo 2 MB: no superpage of the \
+         file's pages\n\
          hint: link the program with -Wl,-z,max-page-size=0x200000"
     )]
     Misaligned {
@@ -58,7 +60,8 @@ pub enum PadRefusal {
     },
     /// Another segment begins before the next multiple of 2 MB.
     #[error(
-        "no gap: its code ends at {end:#x}, the next segment begins at {next:#x}, and padding needs all up to {boundary:#x}\n\
+        "no gap: its code ends at {end:#x}, the next segment begins at {next:#x}, and padding needs all up to \
+         {boundary:#x}\n\
          hint: link the program with -Wl,-z,max-page-size=0x200000"
     )]
     NoGap {
@@ -74,8 +77,8 @@ pub enum PadRefusal {
     Padded,
     /// Bytes that no header names.
     #[error(
-        "{0} bytes stand behind all that its headers name: programs that look for such bytes at the end of their file would \
-         not find them"
+        "{0} bytes stand behind all that its headers name: programs that look for such bytes at the end of their file \
+         would not find them"
     )]
     Overlay(u64),
     /// A set-user-ID or set-group-ID program.

@@ -85,8 +85,8 @@ pub(super) fn figures_of(left: &Left) -> [Figure; 2] {
     };
     let note = "37 % of the unused lines are left after it: neighbours fill the cache too";
     let scale = figure(wanted("cycles", "cycles", note), &|take| Some((left.stay(take)?.scale, None)));
-    let note = "how alike the ages are at which unused lines go: 1 at random, larger at about the same age, smaller where \
-                neighbours come and go";
+    let note = "how alike the ages are at which unused lines go: 1 at random, larger at about the same age, smaller \
+                where neighbours come and go";
     let shape = figure(wanted("shape", "", note), &|take| Some((left.stay(take)?.shape, None)));
     [scale, shape]
 }

@@ -33,7 +33,7 @@ impl Kernel {
                     .memory
                     .work
                     .add(WorkKind::SpaceSwitch, u64::from(before.is_some_and(|before| before != *pid)));
-                self.tag(slot, effects);
+                self.assign_asid(slot, effects);
                 return Ok(());
             }
             Event::Tick => {
@@ -243,7 +243,7 @@ impl Kernel {
         Ok(advise(manager, space, &mut cx, pages, advice)?)
     }
 
-    /// Maps the aligned span around `va` that no event mapped, for traces that tell of no mappings: anonymous, with
+    /// Maps the aligned span around `va` that no event mapped, for traces without mappings: anonymous, with
     /// all rights, as far as it is free.
     ///
     /// # Errors

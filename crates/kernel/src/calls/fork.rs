@@ -39,8 +39,8 @@ impl Kernel {
         let program = self.spaces[slot].as_ref().map(|parent| parent.program);
         let copy = self.new_space(mem, child, program)?;
         self.enter(child, copy);
-        if !self.tagless {
-            self.tag(copy, effects);
+        if !self.without_asids {
+            self.assign_asid(copy, effects);
         }
         let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
         let (_, parent, mut cx) = self.at_work(mem, effects, slot, pid);

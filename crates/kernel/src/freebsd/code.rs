@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The size of code's larger pages.
 pub(super) const SUPERPAGE: PageOrder = PageOrder::P2M;
 
-/// What ends code that is no whole number of superpages.
+/// The end of code that is not a whole number of superpages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Padding {
     /// Nothing: the rest stays on base pages, as in FreeBSD.
@@ -47,7 +47,7 @@ pub struct CodeDesc {
     pub threshold: Threshold,
     /// Whether more than `threshold` is asked for, which paper 2 says in one place and not in others. Default `false`.
     pub strict: bool,
-    /// What ends code that is no whole number of superpages: `none` or `kernel`. Default `none`.
+    /// The end of code that is not a whole number of superpages: `none` or `kernel`. Default `none`.
     pub padding: Padding,
     /// Whether processes share the lowest page tables of code: none, or those of 2 MiB that show nothing else. Default
     /// `none`.

@@ -63,7 +63,7 @@ pub struct Memory {
     pub table_frames_peak: u64,
     /// What tables did of their own accord.
     pub table_counts: TableCounts,
-    /// Of that, what is worth telling, since it was last collected.
+    /// Of that, notes since it was last collected.
     pub table_news: Vec<Note>,
     /// The most that private pages and the page cache held together, in base frames.
     pub resident_peak: u64,

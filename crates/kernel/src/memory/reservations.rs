@@ -47,8 +47,8 @@ impl Reserv {
     }
 }
 
-/// What a request for a page came to.
-pub enum Got {
+/// The outcome of a request for a page at a place of an object.
+pub enum ReservationOutcome {
     /// A page of a reservation that is there, or of a new one.
     Page {
         /// The frame.
@@ -115,7 +115,7 @@ impl Reservations {
         !self.levels.is_empty()
     }
 
-    /// A page for `place` (`vm_reserv_alloc_page`). `resident` tells whether the object has a page in memory among
+    /// A page for `place` (`vm_reserv_alloc_page`). `resident` says whether the object has a page in memory among
     /// those from one number up to another.
     pub fn take(
         &mut self,
@@ -123,17 +123,17 @@ impl Reservations {
         frames: &mut Frames,
         cpu: u16,
         mut resident: impl FnMut(u64, u64) -> bool,
-    ) -> Got {
+    ) -> ReservationOutcome {
         for i in 0..self.levels.len() {
             let order = self.levels[i];
             let first = place.at & !((1 << order) - 1);
             let Some(&base) = self.places.get(&(place.object, first, order)) else { continue };
             let index = (place.at - first) as u32;
             if self.blocks[&(base, order)].has(index) {
-                return Got::Taken;
+                return ReservationOutcome::Taken;
             }
             self.populate((base, order), index);
-            return Got::Page { pfn: Pfn(u64::from(base + index)), made: None };
+            return ReservationOutcome::Page { pfn: Pfn(u64::from(base + index)), made: None };
         }
         let mut refused = None;
         for i in 0..self.levels.len() {
@@ -158,12 +158,12 @@ impl Reservations {
             refused.get_or_insert(why);
         }
         match refused {
-            Some(why) => Got::Refused(why),
-            None => Got::Taken,
+            Some(why) => ReservationOutcome::Refused(why),
+            None => ReservationOutcome::Taken,
         }
     }
 
-    fn make(&mut self, place: Place, first: u64, order: u8, base: Pfn) -> Got {
+    fn make(&mut self, place: Place, first: u64, order: u8, base: Pfn) -> ReservationOutcome {
         let index = (place.at - first) as u32;
         let words = (1usize << order).div_ceil(64);
         let base32 = base.0 as u32;
@@ -172,7 +172,7 @@ impl Reservations {
         self.blocks.insert((base32, order), made);
         self.idle += 1 << order;
         self.populate((base32, order), index);
-        Got::Page { pfn: Pfn(base.0 + u64::from(index)), made: Some(PageOrder::new(order)) }
+        ReservationOutcome::Page { pfn: Pfn(base.0 + u64::from(index)), made: Some(PageOrder::new(order)) }
     }
 
     /// Puts a reservation to the tail of the queue, unless it is full.

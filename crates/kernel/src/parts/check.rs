@@ -303,7 +303,7 @@ fn hints(desc: &PolicyDesc) -> Result<(), Contradiction> {
             "is for hints that a daemon goes by: set from = \"page-sizes\" and promotion.by = \"coala-khugepaged\"",
         );
     }
-    let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::Nobody);
+    let gives = desc.hints.as_ref().is_none_or(|hints| hints.from != HintSource::NoHints);
     let fault = desc.fault.as_ref().is_some_and(|fault| fault.enabled == ThpEnabled::Madvise);
     let promotion = desc.promotion.as_ref().is_some_and(|promotion| promotion.enabled == ThpEnabled::Madvise);
     let key = match (fault, promotion) {

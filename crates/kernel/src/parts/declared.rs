@@ -81,8 +81,7 @@ impl Declared {
             translation_sizes: Vec::new(),
             promotion: Vec::new(),
             hints: "none".into(),
-            // No part knows whether its kernel is a guest's or a host's.
-            virtualised: "guest, host".into(),
+            virtualised: if desc.serves_hosts() { "guest, host" } else { "guest" }.into(),
         }
     }
 

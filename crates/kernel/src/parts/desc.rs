@@ -26,7 +26,7 @@ pub struct FaultDesc {
     /// Which part chooses among the sizes. Default: `by-reach` if `reach` is given, else `listed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<FaultSizeKind>,
-    /// What the TLBs reach with pages of 64K: mappings of no more bytes get base pages instead of these sizes. Absent:
+    /// Reach of the TLBs with pages of 64K: mappings of no more bytes get base pages instead of these sizes. Absent:
     /// the size of a mapping does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "4K", "x-most" = "16T"))]

@@ -7,7 +7,7 @@ use mmulab_pagetable::TableDesc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What fault sizes are made from.
+/// Settings of fault sizes.
 pub(crate) struct FaultSettings<'a> {
     /// The page table of the run.
     pub table: &'a TableDesc,
@@ -29,7 +29,7 @@ impl<'a> FaultSettings<'a> {
     }
 }
 
-/// What promotion at faults is made from.
+/// Settings of promotion at faults.
 pub(crate) struct PromotionSettings {
     /// The size of the larger page, which the page table has a leaf for.
     pub size: PageOrder,
@@ -41,7 +41,7 @@ pub(crate) struct PromotionSettings {
     pub takes_filled: bool,
 }
 
-/// What zeroing is made from: how fast a daemon clears memory.
+/// Settings of zeroing: how fast a daemon clears memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZeroingSettings {
     /// Milliseconds between two of its turns.
@@ -57,7 +57,7 @@ impl Default for ZeroingSettings {
     }
 }
 
-/// What reclaim is made from.
+/// Settings of reclaim.
 pub(crate) struct ReclaimSettings {
     /// `vm.watermark_scale_factor`, if the policy sets it.
     pub scale_factor: Option<u16>,
@@ -76,7 +76,7 @@ pub enum Served {
     All,
 }
 
-/// What a daemon is made from: its description, which mappings it looks at, and which processes it serves.
+/// Settings of a daemon: its description, which mappings it looks at, and which processes it serves.
 pub(crate) struct DaemonSettings<'a> {
     pub desc: &'a KhugepagedDesc,
     /// Which mappings it looks at.

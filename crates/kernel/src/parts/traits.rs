@@ -291,4 +291,10 @@ pub(crate) trait Hints {
     fn takes_sizes(&self) -> bool {
         false
     }
+
+    /// Whether the kernel of a host can use them: whether they are about the host's own processes, which are virtual
+    /// machines, and not about the programs in these.
+    fn serves_hosts(&self) -> bool {
+        true
+    }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 named! {
-    /// What a fault turned out to need.
+    /// The service that a fault needed.
     pub enum FaultKind {
         /// A page of zeroed memory of the process's own.
         Anon = "anon",
@@ -356,7 +356,7 @@ named! {
         CacheDropped = "cache_dropped",
         /// Times that the daemon of reclaim began, because fewer frames were free than the low watermark.
         KswapdWake = "kswapd_wakes" => if_any,
-        /// Address-space tags taken from one process for another.
+        /// ASIDs taken from one process for another.
         AsidRecycled = "asid_recycled",
         /// Faults and mappings that failed because frames ran out.
         OutOfMemory = "out_of_memory",
@@ -367,7 +367,7 @@ named! {
     }
 }
 
-/// What the kernel did, since it was made.
+/// Counts of the kernel, since it was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct KernelCounts {
     /// Faults by kind, for the size of page that was mapped.

@@ -1,4 +1,4 @@
-//! Where a real kernel had a recorded program's pages, from the events that tell it, counted as ours are.
+//! Where a real kernel had a recorded program's pages, from the events that record them, counted as ours are.
 
 use super::runs::{MemoryKind, Running, Runs, RunsByKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Pid, Prot};
@@ -254,7 +254,7 @@ impl RecordedPages {
         out
     }
 
-    /// The runs of all pages; `None` if no event told where they lie.
+    /// The runs of all pages; `None` if no event recorded where they lie.
     pub fn runs(&self) -> Option<Runs> {
         self.told.then(|| self.counted().runs)
     }
@@ -264,7 +264,7 @@ impl RecordedPages {
         self.counted().by_kind
     }
 
-    /// Whether the kernel's own pages were told, too; they are not among those counted.
+    /// Whether the kernel's own pages were recorded, too; they are not among those counted.
     pub fn with_kernel(&self) -> bool {
         self.with_kernel
     }

@@ -61,7 +61,7 @@ impl Serialize for ByLevels {
     }
 }
 
-/// What page tables did of their own accord, in a run. All zero but for those that merge levels, or are found by
+/// Counts of page tables' own work, in a run. All zero but for those that merge levels, or are found by
 /// hashing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TableCounts {

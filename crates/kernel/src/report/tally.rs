@@ -123,7 +123,8 @@ macro_rules! named {
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let one = |e: &Self| {
-                    let (name, about) = ($crate::report::tally::Name::name(*e), $crate::report::tally::Name::about(*e).trim());
+                    let name = $crate::report::tally::Name::name(*e);
+                    let about = $crate::report::tally::Name::about(*e).trim();
                     serde_json::json!({ "const": name, "description": about })
                 };
                 let all: Vec<_> = <Self as $crate::report::tally::Name>::ALL.iter().map(one).collect();

@@ -124,7 +124,7 @@ impl Range {
     }
 
     /// The block in which most pages of the range lie at their own places; the lowest page decides between equals.
-    /// `None` if no page could be in place anywhere, because its frame and its address are out of step.
+    /// `None` if no page could be in place anywhere, because its frame and its address are misaligned.
     pub fn anchor(&self, system: &SystemCx, survey: &Survey) -> Option<Pfn> {
         let total = system.shared.memory.frames.total_frames();
         let mut blocks: BTreeMap<Pfn, (u64, u64)> = BTreeMap::new();

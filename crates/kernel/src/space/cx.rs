@@ -22,7 +22,7 @@ pub(crate) struct Limits {
     pub flush_ceiling: u64,
     /// Where entries get the contiguous bit.
     pub contiguous: Contiguous,
-    /// The aligned span mapped around a reference when a trace tells no mappings, in bytes.
+    /// The aligned span mapped around a reference if a trace has no mappings, in bytes.
     pub implicit_vma: u64,
 }
 

@@ -139,7 +139,7 @@ impl AddressSpace {
 
     /// Sends the flushes gathered.
     pub fn finish(&self, cx: &mut Cx, gather: Gather) {
-        // A space without a tag has never run since it lost it: no TLB knows it.
+        // A space without an ASID has not run since it lost its last one: no TLB has entries of it.
         if let Some(asid) = self.asid {
             gather.finish(asid, cx.limits.flush_ceiling, &mut cx.memory.work, cx.effects);
         }

@@ -182,7 +182,7 @@ impl AddressSpace {
         if stores { prot } else { prot.without(Prot::W) }
     }
 
-    /// Tells of a fault that was handled.
+    /// Notes a fault that was handled.
     pub fn tell_fault(cx: &mut Cx, kind: FaultKind, va: u64, leaf: &Leaf) {
         let leaf = *leaf;
         cx.tell(|| Note::Fault {

@@ -44,7 +44,10 @@ pub fn table() -> impl Strategy<Value = TableDesc> {
         // Its merges take time, and memory is small.
         1 => Just(TableDesc::of_compendia(4, merging).expect("four levels")),
         3 => prop::sample::select(trees()),
-        1 => Just(TableDesc::of_cuckoo(CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() }).expect("fits")),
+        1 => Just(
+            TableDesc::of_cuckoo(CuckooDesc { lines: 64, walk_table_lines: 64, ..CuckooDesc::default() })
+                .expect("fits")
+        ),
         1 => Just(TableDesc::of_hashed(OpenDesc { lines: 64, ..OpenDesc::default() }).expect("fits")),
     ]
 }
@@ -108,7 +111,7 @@ impl World {
         self.flush();
     }
 
-    /// Has the TLB hear what the kernel did.
+    /// Delivers to the TLB what the kernel invalidated.
     pub fn flush(&mut self) {
         for told in std::mem::take(&mut self.effects.notes) {
             if let Note::Moved { from, to } = told {

@@ -5,7 +5,7 @@ use mmulab_kernel::RegionId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What translation cost in some place.
+/// Cost of translation in some place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cost {
     /// Instruction-side references that missed the first level.
@@ -18,7 +18,7 @@ pub struct Cost {
     pub walk_reads: u64,
     /// Cycles those walks took, were nothing overlapped.
     pub walk_cycles: u64,
-    /// Cycles the core stood still for any of it.
+    /// Cycles the core stalled for any of it.
     pub stall_cycles: u64,
 }
 
@@ -58,6 +58,6 @@ pub struct Missed {
     pub code: RegionId,
     /// The block that the thread ran before; only looked at for a profile, and only for blocks that missed.
     pub from: Option<Block>,
-    /// What it cost.
+    /// Its cost.
     pub cost: Cost,
 }

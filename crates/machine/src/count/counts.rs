@@ -24,9 +24,9 @@ pub struct Counts {
     pub kernel_cycles: u64,
     /// Latency of first-level misses that hit the second level, in cycles, were nothing overlapped.
     pub l2_hit_cycles: u64,
-    /// Cycles cores stood still for second-level hits.
+    /// Cycles cores stalled for second-level hits.
     pub l2_hit_stalls: u64,
-    /// Cycles cores stood still for walks.
+    /// Cycles cores stalled for walks.
     pub walk_stalls: u64,
     /// Cycles that fetches waited for their translations: second level, entries held, and walks.
     pub fetch_waits: u64,

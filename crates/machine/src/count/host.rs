@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the machine counts of its host; kernel and walkers count their own.
+/// Counts of the machine about its host; kernel and walkers count their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct HostCounts {
     /// Times a guest was left for the host.
@@ -17,7 +17,7 @@ pub(crate) struct HostCounts {
     pub table_writes: u64,
     /// Of the exits, tables that a guest loaded into the base register, where the host has shadow tables for them.
     pub table_loads: u64,
-    /// Merged nodes of guests' tables that the host was told of, each an exit.
+    /// Merged nodes of guests' tables that guests reported to the host, each an exit.
     pub nodes_told: u64,
     /// Hints of page sizes that guests handed on, each an exit.
     #[serde(skip_serializing_if = "is_zero")]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What flushes took to reach the TLBs of all CPUs.
+/// Cost of flushes that reach the TLBs of all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShootdownCounts {
     /// Flushes that concern all CPUs.

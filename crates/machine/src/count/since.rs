@@ -94,8 +94,8 @@ since! {
     Counts: writes replays dirty_updates denied_rechecks unmapped forbidden space_switches kernel_cycles l2_hit_cycles
         l2_hit_stalls walk_stalls fetch_waits data_cycles,
     WarpCounts: instructions lanes lookups port_stalls joined,
-    HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told hints_told machine_switches flushes
-        shootdown_instructions shootdown_interrupts cycles,
+    HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told hints_told machine_switches
+        flushes shootdown_instructions shootdown_interrupts cycles,
     ShootdownCounts: flushes instructions interrupts cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
     TimingReport: cycles instructions mispredicted unknown_instructions stack; sampled,

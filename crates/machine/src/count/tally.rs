@@ -65,7 +65,7 @@ pub struct Place {
     pub addr: VirtAddr,
     /// The region it lies in.
     pub region: RegionId,
-    /// What translation cost there.
+    /// Cost of translation there.
     pub cost: Cost,
 }
 

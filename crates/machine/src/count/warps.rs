@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What warps did.
+/// Counts of warps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WarpCounts {
     /// Loads and stores, of all lanes of a warp together.
@@ -14,6 +14,6 @@ pub struct WarpCounts {
     pub lookups: u64,
     /// Cycles that cores were kept by lookups beyond those that the first level begins at once.
     pub port_stalls: u64,
-    /// Lookups that found nothing and waited for a walk that was under way.
+    /// Lookups that found nothing and waited for a walk in flight.
     pub joined: u64,
 }

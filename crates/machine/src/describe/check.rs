@@ -29,8 +29,8 @@ pub(super) fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
     }
     if core.threads > 1 && machine.tlb_rules.asid_bits == 0 {
         return bad(format!(
-            "core.threads is {}, and tlb_rules.asid_bits 0: entries of two threads in one array could not be told apart; \
-             give asid_bits",
+            "core.threads is {}, and tlb_rules.asid_bits 0: entries of two threads in one array could not be told \
+             apart; give asid_bits",
             core.threads
         ));
     }
@@ -74,7 +74,8 @@ pub(super) fn walk_caches(machine: &MachineDesc) -> Result<(), String> {
                 format!("{name}: a hashed table has nothing that walk caches hold: give it 0 entries")
             } else {
                 format!(
-                    "{name} holds level {level}: caches of an elastic cuckoo table hold its walk tables: 4 (4K), 5 (2M), 6 (1G)"
+                    "{name} holds level {level}: caches of an elastic cuckoo table hold its walk tables: 4 (4K), 5 \
+                     (2M), 6 (1G)"
                 )
             });
         }

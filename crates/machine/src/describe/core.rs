@@ -16,10 +16,10 @@ pub struct CoreDesc {
     #[schemars(range(min = 1, max = 1024))]
     pub count: u16,
     /// Hardware threads of each core (hyperthreads), each a CPU to the kernel. They have the core's walker, its walk
-    /// caches, its caches and all TLB arrays in common but those that are `per_thread`, told apart by the address
-    /// spaces' tags. CPUs are numbered through all cores before any has a second, so that programs' threads have cores
-    /// to themselves while there are enough. Each CPU has a clock of its own: what threads take from each other outside
-    /// translation is for `base_cpi` to say. At most 1024 CPUs in all.
+    /// caches, its caches and all TLB arrays in common but those that are `per_thread`. ASIDs keep their entries apart.
+    /// CPUs are numbered through all cores before any has a second, so that programs' threads have cores to themselves
+    /// while there are enough. Each CPU has a clock of its own: what threads take from each other outside translation
+    /// is for `base_cpi` to say. At most 1024 CPUs in all.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 8))]
     pub threads: u16,

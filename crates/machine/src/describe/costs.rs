@@ -76,8 +76,8 @@ pub struct CostsDesc {
     /// Cycles to switch address spaces.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub space_switch: f64,
-    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, once it has left the
-    /// guest (`virtual.exit_cycles`).
+    /// Cycles of a host with shadow tables to do what a guest wanted to write to its page table, besides the VM exit
+    /// (`virtual.exit_cycles`).
     #[schemars(range(min = 0.0, max = 1e7))]
     pub guest_table_write: f64,
     /// Where the numbers come from.
@@ -99,7 +99,8 @@ impl Default for CostsDesc {
             ("table_frame", "a base frame and 4 KiB zeroed"),
             (
                 "table_merge",
-                "20 us at 3.5 GHz (paper 5, section 5, measured a merge); taking a node apart is taken to cost the same",
+                "20 us at 3.5 GHz (paper 5, section 5, measured a merge); taking a node apart is taken to cost the \
+                 same",
             ),
             ("table_line", "about 60 ns: a line read where it is likely to be in memory, and written to another"),
             ("entry_scan", "about 10 ns: the entry and the page's description"),

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What of the addresses that the lanes of a warp name together is looked up once.
+/// The unit of addresses that one lookup serves for the lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Merge {
@@ -37,7 +37,7 @@ pub struct GpuDesc {
     /// threads of any other trace are warps: thread T runs on core T / warps, modulo `core.count`.
     #[schemars(range(min = 1, max = 1024))]
     pub warps: u16,
-    /// What of a warp instruction's addresses is one lookup: `page`, `line` or `lane`. Default `page`.
+    /// The unit of a warp instruction's addresses that one lookup serves: `page`, `line` or `lane`. Default `page`.
     #[serde(default)]
     pub merge: Merge,
     /// Bytes of a line. Default 128.

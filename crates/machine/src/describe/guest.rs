@@ -47,9 +47,9 @@ pub struct VirtualDesc {
     /// the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
-    /// Guests tell the host of each 2 MiB node that their page tables merge levels in, and the host advises a huge page
-    /// for it (as `madvise` does): only then can hardware keep the place of a whole node. It takes a policy of the host
-    /// that hears advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
+    /// Guests report to the host each 2 MiB node that their page tables merge levels in, and the host advises a huge
+    /// page for it (as `madvise` does): only then can hardware keep the place of a whole node. The policy of the host
+    /// must take advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
     /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each
@@ -58,8 +58,8 @@ pub struct VirtualDesc {
     /// `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hints: bool,
-    /// Cycles of leaving the guest for the host and coming back: what each violation of the host's table, and each
-    /// trap of a host with shadow tables, costs besides the host's work. Default 2000.
+    /// Cycles of a VM exit and of the way back: each violation of the host's table, and each trap of a host with shadow
+    /// tables, costs them besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]
     #[schemars(range(min = 0.0, max = 1e7))]
     pub exit_cycles: f64,

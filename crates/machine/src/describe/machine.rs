@@ -27,7 +27,7 @@ pub struct MachineDesc {
     /// The name people know it by.
     #[serde(default)]
     pub title: String,
-    /// What it is and what this description leaves out.
+    /// Its hardware, and the parts that this description leaves out.
     #[serde(default)]
     pub description: String,
     /// The instruction set of the programs it is meant for. A trace of another runs too, with a warning.
@@ -50,9 +50,9 @@ pub struct MachineDesc {
     /// The caches that page-table entries are read through, nearest first. Without any, each read goes to memory.
     #[serde(default)]
     pub cache: Vec<CacheDesc>,
-    /// What else goes through those caches, and what memory costs.
+    /// Other accesses that go through those caches, and the cost of memory.
     pub cache_rules: CacheRules,
-    /// What kernel work costs.
+    /// Cost of kernel work.
     #[serde(default)]
     pub costs: CostsDesc,
     /// How flushes reach the TLBs of other CPUs.
@@ -61,7 +61,7 @@ pub struct MachineDesc {
     /// The energy of its structures, where it is known better than the model has it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub energy: EnergyDesc,
-    /// What the machine's own performance counters call what is counted.
+    /// Names that the machine's own performance counters have for mmulab's counts.
     #[serde(default, skip_serializing_if = "PerfDesc::is_empty")]
     pub perf: PerfDesc,
     /// That the cores are shader cores, which run warps.
@@ -88,7 +88,7 @@ impl MachineDesc {
         self.walker.shared || self.tlb.iter().any(|array| array.shared)
     }
 
-    /// CPUs that a kernel sees. Without tags, cores that share TLBs must not hold two address spaces at once.
+    /// CPUs that a kernel sees. Without ASIDs, cores that share TLBs must not hold two address spaces at once.
     pub(crate) fn cpus_apart(&self) -> u16 {
         if self.tlb_rules.asid_bits == 0 && self.shares() { 1 } else { self.core.cpus() }
     }

@@ -4,7 +4,7 @@ use super::{sample::Sample, sampling::Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What to do when a trace touches memory that no mapping holds.
+/// Treatment of memory that a trace touches and no mapping holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unmapped {
@@ -19,7 +19,7 @@ pub enum Unmapped {
     Stop,
 }
 
-/// What is proven of every step of a run, besides running it.
+/// Checks of every step of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
@@ -36,14 +36,14 @@ pub enum Check {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// What to do about references to unmapped memory.
+    /// Treatment of references to unmapped memory.
     pub unmapped: Unmapped,
     /// Keep costs by 2 MiB of memory and by block of code.
     pub profile: bool,
     /// Keep which pages of code ran in which part of the run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub code_windows: bool,
-    /// Track which base pages are truly touched, so that bloat can be told.
+    /// Track which base pages are truly touched, so that bloat is known.
     pub touched: bool,
     /// Keep the time of every page fault by kind and size. In virtual machines the guests' faults, without the host's
     /// work.
@@ -52,7 +52,7 @@ pub struct Options {
     /// Report which clusters of 64 KiB of code are in memory at the end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub code_residency: bool,
-    /// What is proven besides.
+    /// Checks of every step.
     pub check: Check,
     /// Number of instructions that run first and are not counted: counts begin with TLBs, caches and page tables in
     /// use.

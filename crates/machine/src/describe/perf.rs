@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a performance event counts, of what is counted here.
+/// The counts of mmulab that a performance event stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counted {
@@ -51,7 +51,7 @@ pub struct EventDesc {
     /// The name `perf list` has for it on this machine, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perf: Option<String>,
-    /// What it counts.
+    /// The counts that it stands for.
     pub counts: Counted,
     /// Of which entries brought into the first level: page sizes, and `coalesced` for those that translate several
     /// pages of the table. Only for hits and misses of the second level. Default all.

@@ -15,7 +15,7 @@ use super::{
     timing,
 };
 use mmulab_describe::{self as read, DescribeError};
-use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc, PolicyKind};
+use mmulab_kernel::{HintSource, KernelDesc, PolicyDesc};
 use mmulab_tlb::Coalescing;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub struct Resolved {
     pub assumptions: Vec<Assumption>,
 }
 
-/// What is run on what, by name in the directories or by path.
+/// Machine and policies, by name in the directories or by path.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     /// The machine.
@@ -50,13 +50,13 @@ pub struct Names<'a> {
     pub host_policy: Option<&'a str>,
 }
 
-/// The policy of a host that is told none.
+/// The policy of a host if none is given.
 pub const HOST_POLICY: &str = "linux-4k";
 
 /// The policy file of a name.
 ///
 /// # Errors
-/// What cannot be read, with the place and the remedy.
+/// A mistake in a file, with the place and the remedy.
 pub fn policy(name: &str, dirs: &[PathBuf]) -> Result<PolicyDesc, DescribeError> {
     file("policy", name, dirs, &[])
 }
@@ -65,7 +65,7 @@ pub fn policy(name: &str, dirs: &[PathBuf]) -> Result<PolicyDesc, DescribeError>
 /// `host_policy.KEY` for the host's) and the options.
 ///
 /// # Errors
-/// What cannot be read or does not fit together, with the place and the remedy.
+/// A mistake in a file, or files that do not fit together, with the place and the remedy.
 pub fn resolve(
     names: Names,
     set: &[String],
@@ -105,8 +105,7 @@ pub fn resolve(
         Some(_) => Some(file("policy", names.host_policy.unwrap_or(HOST_POLICY), policy_dirs, &for_host)?),
         None => None,
     };
-    let profiles = |policy: &PolicyDesc| policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
-    if host_policy.as_ref().is_some_and(profiles) {
+    if host_policy.as_ref().is_some_and(|policy| !policy.serves_hosts()) {
         return Err(DescribeError::Impossible {
             name: machine.name,
             message:
@@ -115,7 +114,8 @@ pub fn resolve(
                     .into(),
         });
     }
-    if profiles(&policy) && options.check != Check::None {
+    let is_profiled = policy.hints.as_ref().is_some_and(|hints| hints.from == HintSource::Leshy);
+    if is_profiled && options.check != Check::None {
         return Err(DescribeError::Impossible {
             name: machine.name,
             message: "check: with hints.from = \"leshy\" page sizes follow TLB misses, of which the twin without \
@@ -137,8 +137,8 @@ pub fn resolve(
         let is_free = |prefix: &str| !set.iter().any(|s| s.starts_with(&format!("{prefix}linux.flush_ceiling")));
         let kernels = [(Some(&mut policy), "policy."), (host_policy.as_mut(), "host_policy.")];
         for (kernel, prefix) in kernels {
-            if let Some(kernel) = kernel.filter(|kernel| kernel.kind != PolicyKind::Freebsd && is_free(prefix)) {
-                kernel.linux.flush_ceiling = ceiling;
+            if let Some(kernel) = kernel.filter(|_| is_free(prefix)) {
+                kernel.default_flush_ceiling(ceiling);
             }
         }
     }

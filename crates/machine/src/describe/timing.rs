@@ -24,8 +24,8 @@ pub fn check(machine: &MachineDesc, options: &Options) -> Result<(), DescribeErr
         ));
     }
     if machine.core.timing.is_none() {
-        let what = "it has no core.timing, which says how its cores keep instructions in flight: leave out --timing, or run \
-                    a machine that has it";
+        let what = "it has no core.timing, which says how its cores keep instructions in flight: leave out --timing, \
+                    or run a machine that has it";
         return bad(what.into());
     }
     let unfit = [

@@ -72,7 +72,7 @@ pub(crate) struct Account {
     pub processes: Processes,
     /// Cycles of kernel work, with fractions.
     pub kernel_cycles: f64,
-    /// What flushes took to reach the TLBs of all CPUs.
+    /// Cost of flushes that reach the TLBs of all CPUs.
     pub shootdown: Shootdown,
     /// References seen.
     pub references: u64,

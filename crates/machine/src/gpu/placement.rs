@@ -48,9 +48,9 @@ impl WarpPlacement {
         let (warps, cores, wanted) = (u64::from(self.warps), u64::from(self.cores), u64::from(core) + 1);
         let (all, asked) = (cores * warps, wanted * warps);
         Ended::NoPlace(format!(
-            "a warp of core {core} acts, and this machine has {cores} cores: {cores} x {warps} = {all} warps, and the trace is of \
-             {wanted} x {warps} = {asked} or more; deal it out anew (cores={cores} in the name of a generator's or an Accel-Sim \
-             trace), or give more cores (--set core.count={wanted})"
+            "a warp of core {core} acts, and this machine has {cores} cores: {cores} x {warps} = {all} warps, and the \
+             trace is of {wanted} x {warps} = {asked} or more; deal it out anew (cores={cores} in the name of a \
+             generator's or an Accel-Sim trace), or give more cores (--set core.count={wanted})"
         ))
     }
 }

@@ -272,7 +272,7 @@ mod tests {
             ended.push((end, walk.va.vpn().0));
         }
         assert_eq!(ended, [(20, 8), (30, 7), (30, 9)]);
-        assert!(table.find(Asid(1), va, Access::Read).is_some(), "the other one is still under way");
+        assert!(table.find(Asid(1), va, Access::Read).is_some(), "the other one is still in flight");
         table.start(35, in_flight(5, false, 2), None);
         assert_eq!((table.next(), table.forget(), table.next()), (35, 3, u64::MAX));
         assert!(table.find(Asid(1), va, Access::Read).is_none());

@@ -76,7 +76,7 @@ pub enum Answer {
     Miss,
 }
 
-/// What became of a reference.
+/// Outcome of a reference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// The first level's answer.
@@ -87,14 +87,14 @@ pub struct Seen {
     pub pa: Option<PhysAddr>,
     /// Bytes the entry used or filled covers.
     pub size: u64,
-    /// It waits for a walk that was under way.
+    /// It waits for a walk in flight.
     pub joined: bool,
     /// Why it has no physical address, where the kernel said so.
     pub failed: Option<Failure>,
 }
 
 impl Seen {
-    /// What the first lookup came to.
+    /// Outcome of the first lookup.
     #[inline]
     pub fn of(outcome: &Outcome) -> Self {
         let (l1, l2) = match outcome.level() {
@@ -118,12 +118,12 @@ pub struct Observation {
     pub index: u64,
     /// The process.
     pub pid: Pid,
-    /// What was done.
+    /// The action.
     pub access: Access,
     /// To which address.
     pub va: VirtAddr,
     /// How it went.
     pub seen: Seen,
-    /// What it cost.
+    /// Its cost.
     pub cost: Cost,
 }

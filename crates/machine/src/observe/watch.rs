@@ -44,7 +44,7 @@ pub trait Watch {
     /// The host's kernel did this, and asked for these invalidations.
     fn happened_in_host(&mut self, _told: &[Note], _invalidations: &[Invalidate]) {}
 
-    /// A guest's kernel wrote this number of entries of its tables, each of which left the guest.
+    /// A guest's kernel wrote this number of entries of its tables, each a VM exit.
     fn trapped_table_writes(&mut self, _count: u64) {}
 
     /// Whether the observer needs no more: the run ends.

@@ -29,7 +29,7 @@ struct EdgeReport {
     from: Option<VirtAddr>,
     /// The number of the region that this one lies in.
     from_region: Option<u64>,
-    /// What translation of the fetch cost. With --timing, stalls are not known by edge.
+    /// Cost of translation of the fetch. With --timing, stalls are not known by edge.
     #[serde(flatten)]
     cost: Cost,
 }

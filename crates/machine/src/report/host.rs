@@ -1,4 +1,4 @@
-//! What happened below virtual machines.
+//! Counts below virtual machines.
 
 use super::memory::{MemoryReport, usage};
 use crate::{
@@ -17,7 +17,7 @@ use serde::Serialize;
 pub(super) struct HostReport {
     /// How guest addresses are translated.
     mode: Mode,
-    /// What the machine counted.
+    /// Counts of the machine.
     #[serde(flatten)]
     counts: HostCounts,
     /// Walks of its table alone.
@@ -25,9 +25,9 @@ pub(super) struct HostReport {
     /// The nested TLB.
     #[serde(skip_serializing_if = "Option::is_none")]
     nested_tlb: Option<NestedTlbCounts>,
-    /// What its kernel did.
+    /// Counts of its kernel.
     kernel: KernelCounts,
-    /// What its memory is used for.
+    /// Use of its memory.
     memory: MemoryReport,
     /// Each guest's, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,9 +48,9 @@ struct HostWalks {
 struct GuestReport {
     /// The number of the virtual machine.
     vm: usize,
-    /// What its kernel did.
+    /// Counts of its kernel.
     kernel: KernelCounts,
-    /// What its memory is used for.
+    /// Use of its memory.
     memory: MemoryReport,
 }
 

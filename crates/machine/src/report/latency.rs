@@ -14,7 +14,7 @@ const SHARES: [(&str, f64); 7] =
 /// The time of the faults of one kind that mapped one size.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LatencyReport {
-    /// What they needed.
+    /// The service that they needed.
     kind: FaultKind,
     /// The size of the page that was mapped.
     size: PageOrder,

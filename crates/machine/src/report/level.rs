@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What walks read at a level of the table.
+/// Reads of walks at a level of the table.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LevelReport {
     /// The level, 1 is the last.

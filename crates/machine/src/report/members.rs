@@ -1,4 +1,4 @@
-//! What each of several programs had of a run, where a mix was run.
+//! Shares of a run, for each of several programs of a mix.
 
 use crate::{count::Cost, machine::Machine};
 use mmulab_addr::Pid;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a member of a mix had of the run.
+/// A mix member's share of the run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MemberReport {
     /// Its name.
@@ -21,7 +21,7 @@ pub(super) struct MemberReport {
     instructions: u64,
     /// Its references.
     references: u64,
-    /// What translation cost in its regions.
+    /// Cost of translation in its regions.
     #[serde(flatten)]
     cost: Cost,
     /// Bytes mapped at the end, by page size.

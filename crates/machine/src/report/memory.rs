@@ -1,4 +1,4 @@
-//! What memory went to, and how broken up the free memory was.
+//! Use of memory, and fragmentation of free memory.
 
 use crate::{machine::Machine, system::System, touched::Touched};
 use mmulab_addr::{BASE_BYTES, show_bytes};
@@ -7,20 +7,20 @@ use mmulab_kernel::{TableCounts, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What memory is used for at the end of the run.
+/// Use of memory at the end of the run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MemoryReport {
-    /// What it is used for.
+    /// Its use.
     #[serde(flatten)]
     usage: Usage,
-    /// What was resident and never touched.
+    /// Memory that was resident and never touched.
     #[serde(flatten)]
     unused: Option<Unused>,
     /// How broken up the free memory is.
     fragmentation: Fragmentation,
 }
 
-/// What was resident and never touched, by what brought it there. Only where touched pages were tracked.
+/// Memory that was resident and never touched, by cause. Only where touched pages were tracked.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Unused {
     /// Private pages that were touched, at the peak, and pages of files.
@@ -34,13 +34,13 @@ struct Unused {
 /// How much of the free memory blocks of each order cannot use.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Fragmentation {
-    /// What the description asks for.
+    /// The value that the description asks for.
     target: Option<Target>,
     /// Each order.
     orders: Vec<OrderReport>,
 }
 
-/// What the machine's description asked for.
+/// Values that the machine's description asked for.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Target {
     /// The order.

@@ -4,20 +4,20 @@ use crate::describe::Resolved;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the model is made of.
+/// Parts of the model's cycles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
     /// Instructions retired, on all cores.
     pub instructions: u64,
     /// Cycles the instructions alone took.
     pub base_cycles: u64,
-    /// Cycles stood still for second-level hits.
+    /// Cycles stalled for second-level hits.
     pub l2_hit_stalls: u64,
     /// Latency of second-level hits.
     pub l2_hit_cycles: u64,
-    /// Cycles stood still for probes of the first level after the first of a lookup.
+    /// Cycles stalled for probes of the first level after the first of a lookup.
     pub l1_probe_stalls: u64,
-    /// Cycles stood still for walks.
+    /// Cycles stalled for walks.
     pub walk_stalls: u64,
     /// Sum of the durations of walks (Intel's WALK_PENDING).
     pub walk_pending: u64,

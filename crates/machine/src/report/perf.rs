@@ -1,4 +1,4 @@
-//! What the machine's own performance counters would say.
+//! The machine's own performance counters, as they would read.
 
 use super::model::Model;
 use crate::describe::{Counted, EventDesc, PerfDesc};
@@ -33,7 +33,7 @@ struct EventReport {
     modelled: bool,
 }
 
-/// What events are made of.
+/// The counts that events are made of.
 pub struct PerfInput<'a> {
     pub instructions: u64,
     pub tlb: &'a HierarchyCounts,

@@ -1,4 +1,4 @@
-//! The dearest places of a profile, and what all others come to.
+//! The costliest places of a profile, and the sum of all others.
 
 use crate::count::{Cost, Place};
 use mmulab_addr::{Pid, VirtAddr};
@@ -28,7 +28,7 @@ struct PlaceReport {
     addr: VirtAddr,
     /// The number of the region that it lies in: the `id` of one of `regions`.
     region: u64,
-    /// What translation cost there.
+    /// Cost of translation there.
     #[serde(flatten)]
     cost: Cost,
 }
@@ -38,7 +38,7 @@ struct PlaceReport {
 pub(super) struct Rest {
     /// How many.
     places: u64,
-    /// What translation cost there.
+    /// Cost of translation there.
     #[serde(flatten)]
     cost: Cost,
 }

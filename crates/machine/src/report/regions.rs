@@ -1,4 +1,4 @@
-//! What each region of a program's memory cost and holds, and the programs that have regions.
+//! Cost and contents of each region of a program's memory, and the programs that have regions.
 
 use crate::{count::Cost, machine::Machine, system::System};
 use mmulab_addr::Pid;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What a region of memory is, has resident, and cost.
+/// A region of memory: its kind, its resident pages and its cost.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RegionReport {
     /// The virtual machine, where there are several.
@@ -18,7 +18,7 @@ pub(super) struct RegionReport {
     region: Region,
     /// Bytes resident for it.
     resident: Resident,
-    /// What translation cost there.
+    /// Cost of translation there.
     #[serde(flatten)]
     cost: Cost,
 }

@@ -45,7 +45,7 @@ pub struct Report {
     schema: u32,
     /// The version of mmulab.
     version: &'static str,
-    /// What was run.
+    /// The trace that was run.
     trace: TraceInfo,
     #[serde(flatten)]
     resolved: Arc<Resolved>,
@@ -57,18 +57,18 @@ pub struct Report {
     /// --skip left out. Nothing is counted of it; what memory is used for, and peaks, are of the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     uncounted: Option<Uncounted>,
-    /// What was counted.
+    /// The counts.
     counts: AllCounts,
     /// Misses, walks and faults per 1000 instructions.
     per_kilo_instruction: BTreeMap<&'static str, f64>,
-    /// What it costs, by the model.
+    /// Its cost, by the model.
     model: Model,
     /// With --timing: where the cycles of cores in time went.
     #[serde(skip_serializing_if = "Option::is_none")]
     timing: Option<TimingReport>,
     /// The energy that translation took, by the model.
     energy: EnergyReport,
-    /// What the machine's own performance counters would show, if its description names them.
+    /// The machine's own performance counters, as they would read, if its description names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     perf: Option<PerfReport>,
     /// Where the trace is a mix: each of its members.
@@ -76,7 +76,7 @@ pub struct Report {
     members: Vec<MemberReport>,
     /// The programs that were run.
     programs: Vec<ProgramReport>,
-    /// What each region of the programs' memory cost and holds.
+    /// Cost and contents of each region of the programs' memory.
     regions: Vec<RegionReport>,
     /// With --fault-latency: how long page faults took, by kind and by the size that they mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct Report {
     exactness: Exactness,
 }
 
-/// What was run and not counted.
+/// Part of the trace that was run and not counted.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Uncounted {
     /// Instructions. Those before the cut that a trace begins with were not run, and are not among them.
@@ -104,7 +104,7 @@ struct Uncounted {
     references: u64,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Serialize, JsonSchema)]
 struct AllCounts {
     /// Instructions retired.
@@ -119,7 +119,7 @@ struct AllCounts {
     writes: u64,
     /// Lookups by level and side: l1i, l1d, l2i, l2d.
     tlb: BTreeMap<&'static str, SideCounts>,
-    /// What the misses of l1i and l1d brought into the first level.
+    /// Entries that the misses of l1i and l1d brought into the first level.
     reloads: BTreeMap<&'static str, Reloads>,
     /// Each TLB array.
     arrays: Vec<ArrayCounts>,
@@ -135,9 +135,9 @@ struct AllCounts {
     /// Where the machine says how: what flushes took to reach the TLBs of all CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     shootdowns: Option<ShootdownCounts>,
-    /// What the kernel did.
+    /// Counts of the kernel.
     kernel: KernelCounts,
-    /// What memory is used for at the end of the run.
+    /// Use of memory at the end of the run.
     memory: MemoryReport,
     /// In virtual machines: the host.
     #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
@@ -316,7 +316,7 @@ pub fn report(
     })
 }
 
-/// What the model is made of.
+/// Parts of the model's cycles.
 fn events(machine: &Machine, counted: &Counted) -> Events {
     let Counted { own, tlb, timing, warps, .. } = counted;
     let mut events = Events {
@@ -348,7 +348,7 @@ pub fn schema() -> Schema {
 }
 
 impl Report {
-    /// What the description assumes.
+    /// Assumptions of the description.
     pub fn assumptions(&self) -> &[Assumption] {
         &self.resolved.assumptions
     }

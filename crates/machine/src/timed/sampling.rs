@@ -178,7 +178,7 @@ impl Sampling {
         self.in_last = (self.in_last + 1) % self.in_group;
     }
 
-    /// The figures of a whole run that the samples of `core` stand for, the one under way included.
+    /// The figures of a whole run that the samples of `core` stand for, the unfinished one included.
     pub fn estimate(&self, core: &Core) -> Mark {
         let mut all = self.sums;
         if self.measures() {
@@ -272,7 +272,7 @@ mod tests {
         let report = sampling.report();
         assert!((998..=1000).contains(&report.samples), "{}", report.samples);
         assert!(report.groups.len() <= GROUPS && report.groups.iter().all(|g| g[0] == report.groups[0][0]));
-        // The last sample is under way, and counts too.
+        // The last sample is unfinished, and counts too.
         let Mark { instructions, cycles, stack, .. } = sampling.estimate(&core);
         assert!((999_000..=1_000_000).contains(&instructions), "{instructions}");
         assert_eq!(cycles, stack.total());

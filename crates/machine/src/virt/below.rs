@@ -56,7 +56,7 @@ impl Below for Host {
         cpu.walker.prefetch_entry_hint(&state.system.mem, asid, ahead.va());
         if let (Some(cx), Some(nearer)) = (cpu.context, coming.get(NEARER)) {
             let wanted = (state.acting.core(), nearer.va());
-            self.foresee(&cpu.walker, &state.system.mem, &state.hardware.caches, cx, wanted);
+            self.prefetch_hint(&cpu.walker, &state.system.mem, &state.hardware.caches, cx, wanted);
         }
     }
 
@@ -128,8 +128,8 @@ impl Below for Host {
     fn out_of_memory(&self, error: &FaultError) -> String {
         match error {
             FaultError::OutOfMemory { pid, va, wanted, free_frames } => format!(
-                "virtual machine {} is out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames free: give it \
-                 more (virtual.memory.size), or less fragmentation",
+                "virtual machine {} is out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames \
+                 free: give it more (virtual.memory.size), or less fragmentation",
                 self.at()
             ),
             FaultError::Unmapped { .. } | FaultError::Protection { .. } => error.to_string(),
@@ -166,8 +166,8 @@ impl Below for Host {
         }
     }
 
-    /// Writes to tables that shadow tables are made of leave the guest, and memory that the guest's kernel wrote gets
-    /// frames of the host.
+    /// Writes to tables that shadow tables are made of are VM exits. Memory that the guest's kernel wrote gets frames
+    /// of the host.
     fn kernel_worked<O: Observe>(&mut self, state: &mut State, obs: &mut O) -> Result<(), Ended> {
         let trapped = self.trap_table_writes(&state.effects.work);
         self.cycles += state.desc.machine.costs.guest_table_write * trapped as f64;
@@ -212,7 +212,7 @@ impl Below for Host {
                 if vm != self.at() && vm < self.count() {
                     self.counts.machine_switches += 1;
                     self.swap_in(vm, &mut state.system);
-                    if self.is_tagless() {
+                    if self.is_without_asids() {
                         state.hardware.invalidate(&Invalidate::All, obs);
                     }
                 }

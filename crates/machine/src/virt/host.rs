@@ -184,9 +184,9 @@ impl Host {
         self.walkers.iter_mut().for_each(|walker| walker.neighbours = neighbours);
     }
 
-    /// Hints what a walk for `va` will read of the host.
+    /// Software prefetches of the entries of the host that a walk for `va` will read. No result depends on them.
     #[inline]
-    pub fn foresee(
+    pub fn prefetch_hint(
         &self,
         walker: &Walker,
         mem: &PhysMem,
@@ -221,9 +221,9 @@ impl Host {
                 Ok(())
             }
             Err(FaultError::OutOfMemory { wanted, free_frames, .. }) => Err(Ended::OutOfMemory(format!(
-                "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with {free_frames} \
-                 frames free: give the host more (memory.size), its guests less (virtual.memory.size), or less \
-                 fragmentation"
+                "the host is out of memory: {wanted} for guest-physical {gpa} of virtual machine {vm}, with \
+                 {free_frames} frames free: give the host more (memory.size), its guests less (virtual.memory.size), \
+                 or less fragmentation"
             ))),
             Err(error) => Err(Ended::Kernel(format!(
                 "virtual machine {vm} used guest-physical {gpa}, beyond its {}: {error}",
@@ -300,7 +300,7 @@ impl Host {
     }
 
     /// What the kernel of the guest that runs did to its tables, which shadow tables are made of: the host has them
-    /// write-protected, so each entry written leaves the guest. Returns how many.
+    /// write-protected, so each entry written is a VM exit. Returns how many.
     pub fn trap_table_writes(&mut self, work: &[mmulab_kernel::Work]) -> u64 {
         if self.shadows.is_none() {
             return 0;
@@ -351,7 +351,7 @@ impl Host {
         stale
     }
 
-    /// What the guest that runs wants invalidated goes from its shadow tables; it leaves the guest for that.
+    /// Drops what the running guest invalidates from its shadow tables: a VM exit.
     pub fn forget_in_shadow(&mut self, what: &Invalidate) {
         self.counts.exits += 1;
         let mut tagged = Vec::new();
@@ -414,8 +414,8 @@ impl Host {
         self.at
     }
 
-    /// Whether TLBs have no tags for machines, so that a change of machine flushes them.
-    pub fn is_tagless(&self) -> bool {
+    /// Whether TLBs have no ASIDs, so that a change of machine flushes them.
+    pub fn is_without_asids(&self) -> bool {
         self.tags.is_none()
     }
 

@@ -53,7 +53,7 @@ impl From<Share> for String {
     }
 }
 
-/// Where the entries of a Compendia table tell that they point to a node.
+/// The bits by which entries of a Compendia table mark that they point to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Marks {
@@ -61,7 +61,7 @@ pub enum Marks {
     #[default]
     IgnoredBits,
     /// Bit 7, of a large page elsewhere, is set, and the low bits of the frame index, zero in what is aligned to 2 MiB,
-    /// have H, O and T as bits 13, 14 and 15; bit 16 tells copies of leaves (the alternative of section 4.2).
+    /// have H, O and T as bits 13, 14 and 15; bit 16 marks copies of leaves (the alternative of section 4.2).
     FrameIndex,
 }
 

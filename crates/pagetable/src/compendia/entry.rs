@@ -4,6 +4,22 @@
 //! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of
 //! nodes of three levels, is the next. The base register carries them in the same place. This file knows entries with
 //! the marks there; [`Marks`] turns those that have them elsewhere into such.
+//!
+//! ```text
+//! bit      63   62..55   54  53  52   51..12    11..8   7   6   5   4..0
+//!        [ NX | ignored | T | O | H | frame   |       | PS | D | A | .. P ]    Marks::IgnoredBits, as known here
+//!
+//! bit      63   62..52   51..17     16   15  14  13  12   7   6   5   4..0
+//!        [ NX | ignored | frame   | copy | T | O | H |  | PS | D | A | .. P ]  Marks::FrameIndex: PS is set, too
+//!
+//! marks of a pointer    the next table                                   its entry is chosen by
+//! none                  a node of 4 KiB                                  the following  9 bits of the address
+//! H                     a node of 2 MiB, which merges two levels         the following 18 bits
+//! O                     a node of 2 MiB that overlaps with this table   the previous 9 and the following 9 bits
+//! H or O, and T         a node of 1 GiB, which merges three levels       9 bits more
+//!
+//! marks of a leaf       O: one of 512 copies of a leaf of the level above; O and T: of 262,144, two levels above
+//! ```
 
 use super::desc::Marks;
 use crate::{Leaf, Next, Rights, Step, geometry, x86, x86::X86Entries};
@@ -26,7 +42,8 @@ const MARKS: u64 = H | O | T;
 const LOW: u32 = 13;
 /// How far that is from where this file knows them.
 const LOWERED: u32 = 52 - LOW;
-/// A copy of a leaf, in [`Marks::FrameIndex`]: where bit 7 is set of nodes too, it does not tell leaves from them.
+/// A copy of a leaf, in [`Marks::FrameIndex`]. Bit 7 is set of nodes there too, so it does not distinguish them from
+/// leaves.
 const COPY: u64 = 1 << (LOW + 3);
 
 impl Marks {
@@ -126,7 +143,7 @@ fn leaf_of(bits: u64, level: u8) -> Option<Leaf> {
     if bits & O == 0 {
         return x86::decode_leaf(bits, level);
     }
-    // Bit 7 of a PTE is its PAT bit, elsewhere it tells leaves from tables.
+    // Bit 7 of a PTE is its PAT bit, elsewhere it distinguishes leaves from tables.
     if level > 1 && bits & x86::PS == 0 { None } else { x86::decode_leaf(bits | x86::PS, level + passed(bits)) }
 }
 

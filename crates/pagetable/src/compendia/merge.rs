@@ -161,7 +161,10 @@ impl MergedTree {
     /// How many frames table `id`, which is merged with its children, consists of without that. Its own entries need
     /// none if they are in its parent's node.
     pub(super) fn frames_apart(&self, id: Id, in_parent: bool) -> usize {
-        let is_whole = |slot: &usize| matches!(self.tree.child(id, *slot), Child::Table(below) if !self.tree.get(below).is_merged());
+        let is_whole = |slot: &usize| match self.tree.child(id, *slot) {
+            Child::Table(below) => !self.tree.get(below).is_merged(),
+            Child::Nothing | Child::Leaf => false,
+        };
         (0..ENTRIES).filter(is_whole).count() + usize::from(!in_parent)
     }
 

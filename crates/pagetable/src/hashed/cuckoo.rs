@@ -2,7 +2,7 @@
 //!
 //! A line has one place in each way. A new one goes to its place in a way chosen at random; the line there is pushed to
 //! its place in another way, and so on until one finds its place empty. A table that fills is resized a step at a time:
-//! each new line moves some old lines to the ways of the new size. A pointer for each way tells how far that has come,
+//! each new line moves some old lines to the ways of the new size. A pointer for each way marks how far that has come,
 //! so that a line has one place in each way at all times, and a lookup makes as many reads as ever.
 
 use super::line::WORDS;

@@ -1,6 +1,6 @@
 //! Parameters of hashed page tables: elastic cuckoo tables and tables with open addressing. Each description has the
 //! initial size, the load factors at which a table grows or shrinks, and a check with a remedy for every wrong value.
-//! Guides are cuckoo walk tables (CWT).
+//! The key `walk_tables` names the page sizes that have a cuckoo walk table (CWT).
 
 use super::registers::MAX_PIECES;
 use schemars::JsonSchema;
@@ -70,7 +70,7 @@ pub struct CuckooDesc {
     /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
     #[schemars(range(min = 1, max = 512))]
     pub kicks: u16,
-    /// The sizes whose pages have a cuckoo walk table, which tells of a group of them whether there are any,
+    /// The sizes whose pages have a cuckoo walk table, which says of a group of them whether there are any,
     /// and in which way. Default `["2M", "1G"]`. Formerly `guides`, which is still read.
     #[schemars(extend("x-formerly" = "guides"))]
     pub walk_tables: Vec<mmulab_addr::PageOrder>,
@@ -141,7 +141,7 @@ impl Default for OpenDesc {
     }
 }
 
-/// What both kinds are told.
+/// Parameters of either kind of hashed table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HashedDesc {
     /// Elastic cuckoo.
@@ -178,7 +178,7 @@ impl CuckooDesc {
     /// Whether it can be followed.
     ///
     /// # Errors
-    /// What cannot be, and what to do.
+    /// A value that cannot be, and the remedy.
     pub fn check(&self) -> Result<(), String> {
         if !(2..=4).contains(&self.ways) {
             return Err(format!("cuckoo.ways is {}: give 2 to 4", self.ways));
@@ -206,7 +206,7 @@ impl OpenDesc {
     /// Whether it can be followed.
     ///
     /// # Errors
-    /// What cannot be, and what to do.
+    /// A value that cannot be, and the remedy.
     pub fn check(&self) -> Result<(), String> {
         lines("hashed.lines", self.lines)?;
         shared("hashed", self.grow, self.shrink, self.pieces)

@@ -1,4 +1,14 @@
 //! A line: eight entries, and the number of their group in bits of them that have no other meaning.
+//!
+//! ```text
+//! Kind::Pages      bit   63     62..58       57..52        51..0
+//!                word i [ NX | (unused) | number: part i | frame and flags of page i ]
+//!
+//! Kind::Sections   bit   63..16                        15..13       12..8         7..5        4..0
+//!                word i [ sections 8i + 7 .. 8i + 2 | part, upper | section 8i+1 | part, lower | section 8i ]
+//!
+//! number of the group    [ part 7 | part 6 | .. | part 1 | part 0 ]     eight parts of six bits: 48 bits
+//! ```
 
 use crate::x86;
 use mmulab_addr::LINE_BYTES;
@@ -11,7 +21,7 @@ const PART: u64 = (1 << PART_BITS) - 1;
 /// Where they are in a page's entry: the lowest of bits 62..52, which x86-64 ignores (Intel SDM vol. 3A, table 4-20),
 /// below the protection key.
 const PAGE_SHIFT: u32 = 52;
-/// What of a section's byte tells something; the rest is the number's.
+/// Bits of a section's byte that describe the section; the rest is the number's.
 pub const SECTION: u8 = 0x1f;
 
 /// What the words of a line are.
@@ -19,7 +29,7 @@ pub const SECTION: u8 = 0x1f;
 pub enum Kind {
     /// Eight entries that map pages.
     Pages,
-    /// 64 bytes that tell of a section each.
+    /// 64 bytes that describe a section each.
     Sections,
 }
 

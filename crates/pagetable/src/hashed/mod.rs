@@ -2,9 +2,9 @@
 //!
 //! Both keep *lines*: the eight entries of neighbouring pages in 64 bytes, with the number of the group in bits of the
 //! entries that x86-64 ignores ([`line`]). There is a table for each page size, and each table is one or several *ways*
-//! of lines ([`store`]). Where the ways are and how large is told by registers, which are loaded from one frame
+//! of lines ([`store`]). Registers say where the ways are and how large. They are loaded from one frame
 //! ([`registers`]). Hardware makes its reads in groups, at once ([`search`]). The cuckoo table has *cuckoo walk tables*
-//! besides: tables that tell which sizes there are, and in which way ([`sections`]).
+//! besides: tables that say which sizes there are, and in which way ([`sections`]).
 //!
 //! How lines find their places is in [`cuckoo`] and [`open`]; what both do for the kernel in [`table`].
 

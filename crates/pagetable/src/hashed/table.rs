@@ -227,7 +227,7 @@ impl Hashed {
         }
     }
 
-    /// A line of pages came or went, or is elsewhere: cuckoo walk tables are told.
+    /// A line of pages came or went, or is elsewhere: cuckoo walk tables are updated.
     fn update_walk_tables(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, key: u64) {
         for of in size..SIZES {
             self.update_walk_table(mem, frames, of, section_of(key, size, of));

@@ -3,7 +3,7 @@
 //! A small table remembers translations as a TLB does, and forgets them when the guest drops its own: on a load of CR3
 //! or CR4 and on INVLPG. So it is wrong about a page's frame only where real hardware might be.
 
-use super::ram::Stretch;
+use super::ram::Extent;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,17 +73,17 @@ impl SeenFrames {
     }
 
     /// Of what is mapped, what was not told; noted as told.
-    pub fn news(&mut self, mapped: &[Stretch]) -> Vec<Stretch> {
-        let mut out: Vec<Stretch> = Vec::new();
-        for stretch in mapped {
-            let pages = 1u64 << stretch.order;
+    pub fn news(&mut self, mapped: &[Extent]) -> Vec<Extent> {
+        let mut out: Vec<Extent> = Vec::new();
+        for extent in mapped {
+            let pages = 1u64 << extent.order;
             let mut before = false;
-            for i in 0..stretch.count {
-                let (page, pfn) = ((stretch.address >> 12) + i * pages, stretch.pfn + i * pages);
-                let is_new = self.note(page, pfn, stretch.order);
+            for i in 0..extent.count {
+                let (page, pfn) = ((extent.address >> 12) + i * pages, extent.pfn + i * pages);
+                let is_new = self.note(page, pfn, extent.order);
                 match out.last_mut().filter(|_| before && is_new) {
                     Some(last) => last.count += 1,
-                    None if is_new => out.push(Stretch { address: page << 12, pfn, order: stretch.order, count: 1 }),
+                    None if is_new => out.push(Extent { address: page << 12, pfn, order: extent.order, count: 1 }),
                     None => {}
                 }
                 before = is_new;
@@ -109,7 +109,7 @@ mod tests {
             told.note(0x400, 0x40, 4) && told.note(0x403, 0x43, 0) && told.note(0x400, 0x40, 4),
             "as one, split, as one"
         );
-        let mapped = Stretch { address: 0x1000, pfn: 1, order: 0, count: 4 };
+        let mapped = Extent { address: 0x1000, pfn: 1, order: 0, count: 4 };
         told.note(2, 2, 0);
         let [a, b] = told.news(&[mapped])[..] else { panic!("before and after the one that was told") };
         assert_eq!((a.address, a.count, b.address, b.pfn, b.count), (0x1000, 1, 0x3000, 3, 2));

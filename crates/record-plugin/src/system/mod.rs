@@ -135,12 +135,12 @@ extern "C" fn on_translate(_: Id, tb: Tb) {
     });
 }
 
-/// Looks at the world, and settles who runs afterwards.
+/// Changes the world, and chooses what is recorded afterwards.
 fn with_world(act: impl FnOnce(&mut World)) {
     let mut guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(world) = &mut *guard {
         act(world);
-        ON.store(world.settle() as u8, Ordering::Relaxed);
+        ON.store(world.choose_recorded() as u8, Ordering::Relaxed);
     }
 }
 

@@ -51,7 +51,7 @@ unsafe impl Send for Ram {}
 
 /// Pages that lie one after the other in both memories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stretch {
+pub struct Extent {
     /// Where in the address space.
     pub address: u64,
     /// The first frame.
@@ -163,7 +163,7 @@ impl Ram {
     }
 
     /// All that user addresses translate to under `root`, in order.
-    pub fn mapped(&self, root: u64) -> Vec<Stretch> {
+    pub fn mapped(&self, root: u64) -> Vec<Extent> {
         let mut out = Vec::new();
         let entries = if self.arch == Arch::X86 { USER_ENTRIES } else { ENTRIES };
         for entry in 0..entries {
@@ -172,7 +172,7 @@ impl Ram {
         out
     }
 
-    fn below(&self, table: u64, level: u32, index: u64, base: u64, out: &mut Vec<Stretch>) {
+    fn below(&self, table: u64, level: u32, index: u64, base: u64, out: &mut Vec<Extent>) {
         let address = base | index << (12 + 9 * level);
         let (page, order) = match self.entry(table + index * 8, level) {
             None => return,
@@ -195,12 +195,12 @@ impl Ram {
         {
             last.count += 1;
         } else {
-            out.push(Stretch { address, pfn, order, count: 1 });
+            out.push(Extent { address, pfn, order, count: 1 });
         }
     }
 }
 
-impl Stretch {
+impl Extent {
     /// Its pages' size.
     pub fn size(&self) -> PageOrder {
         PageOrder::new(self.order)
@@ -236,9 +236,9 @@ mod tests {
         assert_eq!(ram.translate(0x1000, 0x7f_fff0), Some((0x5f_fff0, 9)));
         assert_eq!(ram.translate(0x1000, 0x40_2000), None);
         assert_eq!(ram.text(0x1000, 0x40_0ffe).as_deref(), Some("ghijk"));
-        let [small, large] = ram.mapped(0x1000)[..] else { panic!("two stretches") };
-        assert_eq!(small, Stretch { address: 0x40_0000, pfn: 8, order: 0, count: 2 });
-        assert_eq!(large, Stretch { address: 0x60_0000, pfn: 0x400, order: 9, count: 1 });
+        let [small, large] = ram.mapped(0x1000)[..] else { panic!("two extents") };
+        assert_eq!(small, Extent { address: 0x40_0000, pfn: 8, order: 0, count: 2 });
+        assert_eq!(large, Extent { address: 0x60_0000, pfn: 0x400, order: 9, count: 1 });
     }
 
     /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, a
@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(ram.translate(root, 0x2_0001), Some((0x4005_5001, 0)));
         assert_eq!(ram.translate(root, 0x2_1000), None);
         assert_eq!(ram.translate(root, 0xffff_ff80_0020_0008), Some((0x8020_0008, 9)));
-        let [together, one, block] = ram.mapped(root)[..] else { panic!("three stretches") };
-        assert_eq!(together, Stretch { address: 0x1_0000, pfn: 0x4_0020, order: CONTIGUOUS_ORDER, count: 1 });
+        let [together, one, block] = ram.mapped(root)[..] else { panic!("three extents") };
+        assert_eq!(together, Extent { address: 0x1_0000, pfn: 0x4_0020, order: CONTIGUOUS_ORDER, count: 1 });
         assert_eq!((one.address, one.order, block.pfn, block.order), (0x2_0000, 0, 0x8_0200, 9));
         assert!(!ram.is_empty(root) && ram.is_empty(ARM_BASE + 0x6000));
     }

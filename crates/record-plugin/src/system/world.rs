@@ -333,8 +333,8 @@ impl World {
         }
     }
 
-    /// After whatever happened: whether what runs now is recorded; the launcher knows who it is.
-    pub fn settle(&mut self) -> Recorded {
+    /// After any change: which part of what runs now is recorded. The launcher gets its process and thread.
+    pub fn choose_recorded(&mut self) -> Recorded {
         let Some(id) = self.acting().filter(|_| self.begun) else { return Recorded::Nothing };
         let Some(process) = self.processes.get(&id).filter(|p| p.recorded && p.number.is_some()) else {
             return Recorded::Nothing;

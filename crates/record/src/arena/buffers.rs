@@ -14,8 +14,8 @@ impl Arena {
         unsafe { self.base.add(BUFFERS_AT).cast::<u64>() }
     }
 
-    /// The words of a stretch that was handed over, or drained.
-    pub fn stretch(&self, from: u64, count: u32) -> &[u64] {
+    /// The words of a range that was handed over, or drained.
+    pub fn range(&self, from: u64, count: u32) -> &[u64] {
         let from = from.min(BUFFERS * BUFFER_WORDS);
         let count = u64::from(count).min(BUFFERS * BUFFER_WORDS - from);
         // SAFETY: inside the mapping; words that were handed over are not written again before the buffer is given
@@ -26,7 +26,7 @@ impl Arena {
     /// The bytes of a message that was handed over. A descriptor is written by recorded processes, whose program may
     /// have written over it: nothing if it reaches beyond its buffer.
     pub fn message(&self, from: u64, bytes: u32) -> Option<&[u8]> {
-        let words = self.stretch(from, bytes.div_ceil(8));
+        let words = self.range(from, bytes.div_ceil(8));
         let bytes = bytes as usize;
         if bytes > MESSAGE_BYTES || bytes > size_of_val(words) {
             return None;

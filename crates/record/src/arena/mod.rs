@@ -54,7 +54,7 @@ mod tests {
         while let Some(h) = arena.take(Duration::ZERO) {
             match h.what {
                 What::Message => assert_eq!(arena.message(h.from, h.count), Some(&b"hello"[..])),
-                _ => seen.extend_from_slice(arena.stretch(h.from, h.count)),
+                _ => seen.extend_from_slice(arena.range(h.from, h.count)),
             }
             arena.done(h);
         }
@@ -72,7 +72,7 @@ mod tests {
         assert!(arena.give_words(slot, false, || {}));
         write(&arena, slot, 8);
         let left = arena.drain(slot);
-        assert_eq!(arena.stretch(left.from, left.count), [8]);
+        assert_eq!(arena.range(left.from, left.count), [8]);
         assert_eq!(arena.drain(slot).count, 0);
     }
 
@@ -111,7 +111,7 @@ mod tests {
             let mut next = [0u64; 5];
             while next[1..].iter().any(|&n| n < each) {
                 let Some(h) = arena.take(Duration::from_millis(10)) else { continue };
-                for &word in arena.stretch(h.from, h.count) {
+                for &word in arena.range(h.from, h.count) {
                     let t = (word >> 32) as usize;
                     assert_eq!(word & 0xffff_ffff, next[t]);
                     next[t] += 1;

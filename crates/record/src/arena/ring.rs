@@ -1,4 +1,4 @@
-//! The ring of descriptors, through which threads hand stretches of buffers to the launcher.
+//! The ring of descriptors, through which threads hand ranges of buffers to the launcher.
 
 use super::{
     Arena,
@@ -25,10 +25,10 @@ impl What {
     }
 }
 
-/// A stretch of a buffer, handed over.
+/// A range of a buffer, handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handover {
-    /// What it is.
+    /// Its kind.
     pub what: What,
     /// Whose.
     pub slot: u32,

@@ -50,7 +50,7 @@ impl Arena {
     }
 
     /// Gives away the words of `slot` so far; whoever does it. `full`: the thread itself, to go on in an empty buffer;
-    /// waits while too much waits. `before` is called once it is settled which words go, to give away what they need.
+    /// waits while too much waits. `before` is called once it is fixed which words go, to give away what they need.
     ///
     /// Returns whether the slot can take more words.
     pub fn give_words(&self, number: u32, full: bool, before: impl FnOnce()) -> bool {
@@ -80,7 +80,7 @@ impl Arena {
         } else {
             slot.taken.store(next, Ordering::Relaxed);
         }
-        // The order of a slot's stretches is settled under its lock; waiting for room is not done under it.
+        // The lock of a slot fixes the order of its ranges. A thread that waits for room does not hold it.
         let place = self.reserve();
         drop(guard);
         self.give(place, Handover { what, slot: number, from, count, last: full });

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum HeapDesc {
-    /// As FreeBSD's malloc: size classes, slabs, and unused pages told to the system by MADV_FREE.
+    /// As FreeBSD's malloc: size classes, slabs, and unused pages given to the system by MADV_FREE.
     Jemalloc(JemallocDesc),
     /// As glibc's malloc: a heap that grows and shrinks at its end, and mappings of their own for large objects.
     Glibc(GlibcDesc),
@@ -42,13 +42,13 @@ pub struct JemallocDesc {
     /// GHz).
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub instructions_per_ms: u64,
-    /// What the first mapping has; later ones grow by one size class each. Default: `2M` (jemalloc's HUGEPAGE).
+    /// Size of the first mapping; later ones grow by one size class each. Default: `2M` (jemalloc's HUGEPAGE).
     #[schemars(extend("x-least" = "4K", "x-most" = "128G"))]
     pub first_mapping: Bytes,
-    /// What mappings are aligned to. Default: `2M` (FreeBSD aligns large mappings to superpages: mmap(2), vm_mmap.c).
+    /// Alignment of mappings. Default: `2M` (FreeBSD aligns large mappings to superpages: mmap(2), vm_mmap.c).
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub mapping_align: Bytes,
-    /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
+    /// Treatment of references to memory that the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
     /// `64G`.
@@ -70,10 +70,10 @@ pub struct GlibcDesc {
     /// Free bytes at the heap's end from which on it shrinks. Default: `128K` (mallopt(3), M_TRIM_THRESHOLD).
     #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub trim_threshold: Bytes,
-    /// What is asked for, and kept when it shrinks, beyond what is needed. Default: `128K` (mallopt(3), M_TOP_PAD).
+    /// Memory that is taken, and kept when the heap shrinks, beyond the need. Default: `128K` (mallopt(3), M_TOP_PAD).
     #[schemars(extend("x-least" = "0", "x-most" = "128G"))]
     pub top_pad: Bytes,
-    /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
+    /// Treatment of references to memory that the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
     /// `64G`.
@@ -95,7 +95,7 @@ pub struct BlocksDesc {
     /// page).
     #[schemars(extend("x-least" = "0", "x-most" = "1022K"))]
     pub largest: Bytes,
-    /// What becomes of references to what the recorded allocator keeps between objects. Default: `keep`.
+    /// Treatment of references to memory that the recorded allocator keeps between objects. Default: `keep`.
     pub bookkeeping: Bookkeeping,
     /// The first of the 128 GiB of addresses that the heap has; the recorded program must have nothing there. Default:
     /// `64G`.
@@ -160,7 +160,7 @@ impl HeapDesc {
         }
     }
 
-    /// What becomes of the recorded allocator's own references.
+    /// Treatment of the recorded allocator's own references.
     pub fn bookkeeping(&self) -> Bookkeeping {
         match self {
             Self::Jemalloc(d) => d.bookkeeping,

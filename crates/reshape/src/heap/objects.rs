@@ -296,7 +296,8 @@ mod tests {
                     let object = Object { from, len, to: from + (1 << 40) };
                     let mut ended = Vec::new();
                     objects.add(object, &mut ended);
-                    let met: Vec<_> = list.values().copied().filter(|o| o.from < object.end() && from < o.end()).collect();
+                    let meets = |o: &Object| o.from < object.end() && from < o.end();
+                    let met: Vec<_> = list.values().copied().filter(meets).collect();
                     prop_assert_eq!(&ended, &met);
                     list.retain(|from, _| !met.iter().any(|o| o.from == *from));
                     list.insert(from, object);

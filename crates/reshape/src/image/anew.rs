@@ -94,7 +94,8 @@ impl Anew {
             return Ok(());
         }
         let why = format!(
-            "the program refers to {}, among the addresses that files linked anew are given; name others with image.window",
+            "the program refers to {}, among the addresses that files linked anew are given; name others with \
+             image.window",
             word.va()
         );
         Err(why.into())

@@ -22,7 +22,7 @@ pub struct ImageDesc {
     pub window: Option<String>,
 }
 
-/// Where the window begins unless told: 192 GiB.
+/// Where the window begins by default: 192 GiB.
 const WINDOW: u64 = 0x30_0000_0000;
 /// Its bytes: what is below 0x4000000000, where QEMU's user mode begins to map (its TASK_UNMAPPED_BASE).
 pub const WINDOW_BYTES: u64 = 64 << 30;

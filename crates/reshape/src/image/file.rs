@@ -70,7 +70,7 @@ pub enum Unfit {
     NoCode,
     /// Its first segment is not its beginning.
     Beginning,
-    /// Two of its segments share a page, or their places are not in step with the file.
+    /// Two of its segments share a page, or their addresses are misaligned with the file.
     Overlapping,
     /// Its code was mapped otherwise than its headers say.
     Apart,
@@ -84,7 +84,7 @@ impl fmt::Display for Unfit {
             Self::NoHeaders => "its program headers are not in the recording",
             Self::NoCode => "it holds no code",
             Self::Beginning => "its first segment is not its beginning",
-            Self::Overlapping => "its segments share pages or are out of step with the file",
+            Self::Overlapping => "its segments share pages or are misaligned with the file",
             Self::Apart => "its code was mapped otherwise than its program headers say",
             Self::Damaged => "its program headers contradict themselves",
         })

@@ -170,13 +170,13 @@ impl SegmentPages {
                 *state = MAPPED | prot.bits();
             }
         }
-        self.settle(&range, out);
+        self.apply_wanted(&range, out);
     }
 
     /// Recorded `range` is unmapped, or becomes another mapping's.
     pub fn unmap(&mut self, range: Range<usize>, out: &mut Vec<Event>) {
         self.old[range.clone()].fill(0);
-        self.settle(&range, out);
+        self.apply_wanted(&range, out);
     }
 
     /// Recorded `range` is moved elsewhere, and remains here, empty, if `stays`. Where it is told, if it has pages of
@@ -193,8 +193,8 @@ impl SegmentPages {
         Some(self.told(first.start))
     }
 
-    /// Makes the told pages what the recorded ones want, where `range` changed without being mapped.
-    fn settle(&mut self, range: &Range<usize>, out: &mut Vec<Event>) {
+    /// Changes the written pages to what the recorded ones need, where `range` changed without being mapped.
+    fn apply_wanted(&mut self, range: &Range<usize>, out: &mut Vec<Event>) {
         let affected = self.touched_by(range);
         let mut acts = Vec::with_capacity(affected.len());
         for page in affected.clone() {
@@ -263,7 +263,7 @@ impl SegmentPages {
         let (head_old, head_new) = (head(piece.old.address), head(piece.new.address));
         let room = behind(piece.new.address + piece.new.bytes + piece.tail) + piece.tail;
         let main = address - head_old.min(head_new)..end + behind(end).min(room);
-        let stretches = [
+        let parts = [
             (self.old_start..main.start, self.delta.wrapping_add(BASE_BYTES), Kind::Beside),
             (main.clone(), self.delta, Kind::Segment),
             (main.end..up(end), self.delta.wrapping_sub(BASE_BYTES), Kind::Beside),
@@ -276,8 +276,8 @@ impl SegmentPages {
             if run[0] & MAPPED == 0 {
                 continue;
             }
-            for (stretch, delta, kind) in &stretches {
-                let (start, end) = (stretch.start.max(from), stretch.end.min(to));
+            for (part, delta, kind) in &parts {
+                let (start, end) = (part.start.max(from), part.end.min(to));
                 if start < end {
                     out.push(Span { start, bytes: end - start, delta: *delta, kind: *kind });
                 }

@@ -41,12 +41,12 @@ impl Space {
     pub fn new(window: u64) -> Self {
         let mut space =
             Self { window, loaded: Vec::new(), same: Vec::new(), waiting: Vec::new(), spans: Spans::default() };
-        space.settle();
+        space.rebuild_spans();
         space
     }
 
-    /// Draws the table of addresses anew.
-    fn settle(&mut self) {
+    /// Rebuilds the table of recorded addresses and how far they move.
+    fn rebuild_spans(&mut self) {
         let mut known = vec![Span { start: self.window, bytes: WINDOW_BYTES, delta: 0, kind: Kind::Kept }];
         self.loaded.iter().for_each(|image| image.spans(&mut known));
         let waiting = |w: &Waiting| Span { start: w.start, bytes: w.end - w.start, delta: 0, kind: Kind::Waiting };
@@ -184,7 +184,7 @@ impl Space {
             let end = if self.waiting.iter().any(overlaps) { start } else { end };
             let path = Arc::clone(path);
             self.waiting.push(Waiting { event: event.clone(), start, end, path, bias });
-            self.settle();
+            self.rebuild_spans();
             return Ok(true);
         }
         self.load(&file, bias, files, out)?;
@@ -209,7 +209,7 @@ impl Space {
         }
         self.loaded[index].map_file(event, out);
         self.loaded.retain(Loaded::is_mapped);
-        self.settle();
+        self.rebuild_spans();
         true
     }
 
@@ -235,7 +235,7 @@ impl Space {
             if !self.same.iter().any(|(known, at)| Arc::ptr_eq(known, file) && *at == bias) {
                 self.same.push((Arc::clone(file), bias));
             }
-            self.settle();
+            self.rebuild_spans();
             return Ok(());
         }
         // Whatever of another file was there is gone.
@@ -274,7 +274,7 @@ impl Space {
     fn map_zeroes(&mut self, (start, end): (u64, u64), prot: Prot, flags: &MapFlags, out: &mut Vec<Event>) -> bool {
         let told = self.loaded.iter_mut().any(|image| image.map_zeroes(start, end, prot, flags, out));
         if told {
-            self.settle();
+            self.rebuild_spans();
         }
         told
     }
@@ -285,7 +285,7 @@ impl Space {
         self.loaded.iter_mut().for_each(|image| changed |= image.unmap(start, end, out));
         if changed {
             self.loaded.retain(Loaded::is_mapped);
-            self.settle();
+            self.rebuild_spans();
         }
     }
 
@@ -295,7 +295,7 @@ impl Space {
         // Those over it share its fate.
         let (path, bias) = (Arc::clone(&found.path), found.bias);
         out.extend(self.waiting.extract_if(.., |w| w.path == path && w.bias == bias).map(|w| w.event));
-        self.settle();
+        self.rebuild_spans();
         self.release(start, end, out);
     }
 
@@ -307,7 +307,7 @@ impl Space {
     /// All mappings that wait are data.
     pub fn release_all(&mut self, out: &mut Vec<Event>) {
         out.extend(self.waiting.drain(..).map(|w| w.event));
-        self.settle();
+        self.rebuild_spans();
     }
 
     fn mremap(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Refusal> {
@@ -330,7 +330,7 @@ impl Space {
             return Err(format!("the program moves {start:#x}..{end:#x}, pages that linked anew hold parts of others"));
         };
         self.loaded.retain(Loaded::is_mapped);
-        self.settle();
+        self.rebuild_spans();
         self.unmap(to, to_end, out);
         out.push(Event::Mremap { old, old_len, new, new_len, keep_old });
         Ok(())

@@ -1,8 +1,8 @@
-//! Stretches of recorded addresses that move by the same distance. Each load, store and fetch is looked up here.
+//! Ranges of recorded addresses that move by the same distance. Each load, store and fetch is looked up here.
 
 use mmulab_addr::VirtAddr;
 
-/// What is at a stretch of recorded addresses.
+/// What a range of recorded addresses holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Memory that stays where it is.
@@ -18,7 +18,7 @@ pub enum Kind {
     Waiting,
 }
 
-/// A stretch of recorded addresses that move alike.
+/// A range of recorded addresses that move by the same distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Its first address.

@@ -152,7 +152,8 @@ mod tests {
             calls in prop::collection::vec((0usize..40, 0usize..40, 1u64..100), 0..99),
             most in 0u64..20_000,
         ) {
-            let nodes: Vec<Node> = nodes.into_iter().map(|(bytes, weight, entered)| node(bytes, weight, entered)).collect();
+            let made = nodes.into_iter().map(|(bytes, weight, entered)| node(bytes, weight, entered));
+            let nodes: Vec<Node> = made.collect();
             let n = nodes.len();
             let calls: Vec<Call> = calls.into_iter().map(|(from, to, count)| call(from % n, to % n, count)).collect();
             let found = order(&nodes, &calls, most);

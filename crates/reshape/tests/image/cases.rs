@@ -42,7 +42,7 @@ fn figure_1_is_told_as_the_linker_would_have_it() {
         "munmap 0x3000000000 0x10000",
     ];
     assert_eq!(small, expected);
-    // With 16 KB the code is in step: pages 12 to 15 of memory are pages 8 to 11 of the file.
+    // With 16 KB the code is aligned with the file: pages 12 to 15 of memory are pages 8 to 11 of the file.
     let large = lines(&linked_anew(&said, Linker::Lld, 2, 9).unwrap());
     assert_eq!(large[1], "mmap 0x300000a000 0x6000 rx file:/bin/x+0x6000");
     assert_eq!(large[4], "f 0x300000a800");

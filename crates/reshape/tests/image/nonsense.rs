@@ -12,7 +12,9 @@ proptest! {
 
     /// Whatever a damaged trace says is taken, or refused.
     #[test]
-    fn nonsense_is_taken_or_refused(words in prop::collection::vec(nonsense(), 1..60), order in 0u8..46, at_once in 1usize..20) {
+    fn nonsense_is_taken_or_refused(
+        words in prop::collection::vec(nonsense(), 1..60), order in 0u8..46, at_once in 1usize..20
+    ) {
         let _ = linked_anew(&words, Linker::Lld, order, at_once);
     }
 }

@@ -294,7 +294,7 @@ impl Bundles {
         }
     }
 
-    /// Tells of all that is held, page by page and mirror by mirror.
+    /// Passes on all entries held, page by page and mirror by mirror.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         for held in &self.applied().held {
             held.tell(Change::Filled, &mut |_, tag, entry| tell(tag, entry));

@@ -87,7 +87,7 @@ impl<X: Copy + Default> GroupEntry<X> {
 /// The entry type of a design.
 pub type EntryOf<R> = GroupEntry<<R as GroupDesign>::Extra>;
 
-/// What tells the designs apart that keep their entries here.
+/// The differences between the designs that keep their entries here.
 pub trait GroupDesign: Sized {
     /// What an entry holds beside one frame: for example the low bits of each page's own.
     type Extra: Copy + Default + PartialEq + Debug;

@@ -52,12 +52,12 @@ pub fn build(plan: &Plan) -> Result<Built, String> {
     })
 }
 
-/// Longest run a length may tell: what the nine bits that a 2 MiB page's tag has to spare can count.
+/// Longest run a length may encode: what the nine bits that a 2 MiB page's tag has to spare can count.
 const MAX_LENGTH: u16 = 512;
 /// Most small pages of a bundle: those of a line.
 const MAX_SMALL: u16 = 8;
 
-/// How an entry tells its superpages (paper 4, section 4.1).
+/// How an entry encodes its superpages (paper 4, section 4.1).
 fn bundle(desc: &ArrayDesc, options: &MixDesc) -> Bundle {
     options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length })
 }
@@ -97,8 +97,9 @@ fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
                 }
                 if u32::from(extra_bits) < least {
                     return Err(format!(
-                        "a bitmap of {group} bits, and an entry for {superpage} pages has {regions} + log2({group}) = {spare} \
-                         tag bits to spare: give a smaller group, or mix.extra_bits = {least}, which the area pays for"
+                        "a bitmap of {group} bits, and an entry for {superpage} pages has {regions} + log2({group}) = \
+                         {spare} tag bits to spare: give a smaller group, or mix.extra_bits = {least}, which the area \
+                         pays for"
                     ));
                 }
             }
@@ -109,8 +110,8 @@ fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
                 }
                 if dropped > spare {
                     return Err(format!(
-                        "lengths up to {group} take log2({group}) = {dropped} bits, and an entry for {superpage} pages has \
-                         {spare} to spare: give a smaller group"
+                        "lengths up to {group} take log2({group}) = {dropped} bits, and an entry for {superpage} \
+                         pages has {spare} to spare: give a smaller group"
                     ));
                 }
             }

@@ -215,7 +215,7 @@ impl Storage for Entries {
         [self.fills, self.evictions, self.invalidations]
     }
 
-    /// Tells of all that is held.
+    /// Passes on all entries held.
     fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         for held in self.held.iter().filter(|h| h.stamp != 0) {
             tell(Asid(held.tag), &self.entry(held));

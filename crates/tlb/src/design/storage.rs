@@ -52,7 +52,7 @@ impl Looks {
     pub const AT_BASE_PAGES: Self = Self { base: true, large: false };
 }
 
-/// A storage of a design's own. `tell` hears of every change, page by page.
+/// A storage of a design's own. Every change goes to `tell`, page by page.
 pub trait Storage {
     /// What translates `vpn`. It is used.
     fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot>;

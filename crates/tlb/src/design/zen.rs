@@ -6,6 +6,15 @@
 //! pages that led to it linger until they age out, an invalidation of one page drops the group and that page only, and
 //! a group that is clean throughout says so, so that a store meets an entry it may not use and a walk follows; that
 //! walk finds the dirty bits mixed, and the group is destroyed.
+//!
+//! ```text
+//! page             0    1    2    3  |  4    5    6    7        a line of eight PTEs, group = 4
+//! frame            40   41   42   43 |  60   61   -    63
+//!                 '----------------' | '----------------'
+//! a walk of ..     page 2: one entry |  page 5: page 6 is
+//!                  for 16 KB, pages  |  missing, an entry
+//!                  0 to 3            |  for 4 KB
+//! ```
 
 use super::{About, Built, Cost, Keys, Kind, Line, Looks, Plan, line::LINE_PAGES};
 use crate::{

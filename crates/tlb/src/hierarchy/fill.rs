@@ -102,7 +102,7 @@ impl Hierarchy {
         let is_of_use = self.looks.base || (self.looks.large && order != PageOrder::P4K);
         let line = if is_of_use { self.arrays[index].line(slot, q.vpn) } else { None };
         let input = match &line {
-            // The pages of a line may be smaller than the entry that told of them.
+            // The pages of a line may be smaller than the entry that they came from.
             Some(line) if line.order == PageOrder::P4K => FillInput::Line(line),
             Some(line) => FillInput::Large(line),
             None => FillInput::Page(value, order),
@@ -139,7 +139,7 @@ impl Hierarchy {
     }
 
     /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
-    /// `absent` tells that no array of that level translates the page yet.
+    /// `absent` says that no array of that level translates the page yet.
     #[inline(always)]
     pub(super) fn put<O: Observer>(
         &mut self,

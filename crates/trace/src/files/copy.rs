@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a long work is told of.
+/// How often long work reports its progress.
 const BEAT: Duration = Duration::from_millis(200);
 
 /// How far reading a trace is.
@@ -37,7 +37,7 @@ pub struct Progress {
     pub refs_per_s: f64,
 }
 
-/// Tells of progress now and then.
+/// Reports progress now and then.
 pub(crate) struct Beat {
     start: Instant,
     last: Instant,
@@ -49,13 +49,13 @@ impl Beat {
         Self { start, last: start }
     }
 
-    /// Tells `hear` if it is time to; false if it wants an end.
-    pub fn tell(
+    /// Calls `on_progress` if it is time to; false if that wants an end.
+    pub fn report(
         &mut self,
         fraction: Option<f64>,
         instructions: u64,
         references: u64,
-        hear: &mut dyn FnMut(&Progress) -> bool,
+        on_progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> bool {
         if self.last.elapsed() < BEAT {
             return true;
@@ -63,7 +63,7 @@ impl Beat {
         self.last = Instant::now();
         let elapsed_s = self.start.elapsed().as_secs_f64();
         let refs_per_s = references as f64 / elapsed_s.max(1e-9);
-        hear(&Progress { instructions, references, fraction, elapsed_s, refs_per_s })
+        on_progress(&Progress { instructions, references, fraction, elapsed_s, refs_per_s })
     }
 }
 
@@ -161,8 +161,8 @@ pub struct Copied {
 }
 
 /// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, and references
-/// stand for the pages used there, so that the copy runs alone. `hear` is told of the progress now and then, and says
-/// whether to go on.
+/// stand for the pages used there, so that the copy runs alone. `on_progress` gets the progress now and then, and false
+/// from it ends the work early.
 ///
 /// # Errors
 /// The sink's. Errors of the source are in [`Copied::stopped`]: what came before them was copied.
@@ -170,7 +170,7 @@ pub fn copy<W: Write>(
     source: &mut dyn Source,
     sink: &mut Sink<W>,
     span: Span,
-    mut hear: impl FnMut(&Progress) -> bool,
+    mut on_progress: impl FnMut(&Progress) -> bool,
 ) -> io::Result<Copied> {
     let mut cut = Cut::new(span, source.info());
     let (mut batch, mut kept) = (Batch::default(), Batch::default());
@@ -186,7 +186,7 @@ pub fn copy<W: Write>(
         match read {
             _ if over => break,
             Ok(false) => break,
-            Ok(true) if beat.tell(source.progress(), cut.at, cut.references, &mut hear) => {}
+            Ok(true) if beat.report(source.progress(), cut.at, cut.references, &mut on_progress) => {}
             Ok(true) => stopped = Some(Stopped::Interrupted),
             Err(error) => stopped = Some(Stopped::Source(error)),
         }
@@ -293,8 +293,8 @@ impl Cut {
     /// Writes what stands for what is left out so far.
     fn tell_left_out(&mut self, kept: &mut Batch) {
         let Some(mut left_out) = self.left_out.take() else { return };
-        left_out.tell_all(|who, va, access| {
-            self.write_actor(who, kept);
+        left_out.tell_all(|actor, va, access| {
+            self.write_actor(actor, kept);
             kept.push_use(va, access);
         });
         self.left_out = Some(left_out);
@@ -310,10 +310,10 @@ impl Cut {
         }
     }
 
-    /// Writes that `who` acts, if that is not so.
-    fn write_actor(&mut self, who: (Pid, Tid), kept: &mut Batch) {
-        if std::mem::replace(&mut self.written, who) != who {
-            kept.push_event(Event::Switch { pid: who.0, tid: who.1 });
+    /// Writes that `actor` acts, if that is not so.
+    fn write_actor(&mut self, actor: (Pid, Tid), kept: &mut Batch) {
+        if std::mem::replace(&mut self.written, actor) != actor {
+            kept.push_event(Event::Switch { pid: actor.0, tid: actor.1 });
         }
     }
 

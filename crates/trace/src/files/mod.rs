@@ -4,7 +4,7 @@ mod copy;
 mod format;
 mod open;
 mod packed;
-mod stretch;
+mod slice;
 mod warm;
 mod write;
 
@@ -13,6 +13,6 @@ pub use copy::{Copied, Progress, Sink, Span, Stopped, copy};
 pub use format::Format;
 pub use open::{open_file, open_warps};
 pub(crate) use packed::open_unpacked;
-pub use stretch::stretch;
+pub use slice::slice;
 pub use warm::warm_up;
 pub use write::{Written, write_file};

@@ -103,7 +103,8 @@ pub fn open_warps(path: &Path, shape: WarpShape) -> Result<Box<dyn Source>, Trac
             Box::new(AccelSimReader::new(Box::new(input), name, shape))
         }
         None => {
-            let known = "it begins as none of these do: native (.mmt), text (.mmtx), ChampSim, drmemtrace view, lackey, Accel-Sim";
+            let known = "it begins as none of these do: native (.mmt), text (.mmtx), ChampSim, drmemtrace view, \
+                         lackey, Accel-Sim";
             return Err(foreign(name, known));
         }
     };

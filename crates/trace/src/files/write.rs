@@ -3,7 +3,7 @@
 
 use super::{
     packed::{PackedWriter, Packing},
-    stretch::skipped,
+    slice::skipped,
 };
 use crate::{Description, Format, Progress, Sink, Source, Span, Stopped, TraceError, TraceErrorKind, copy};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub fn write_file(
     target: &Path,
     format: Format,
     span: Span,
-    hear: impl FnMut(&Progress) -> bool,
+    on_progress: impl FnMut(&Progress) -> bool,
 ) -> Result<Written, TraceError> {
     let name = target.display().to_string();
     let request = |what: String| TraceError::new(&name, "", TraceErrorKind::Request(what));
@@ -60,7 +60,7 @@ pub fn write_file(
     }
     let place = Place::new(target);
     let file = File::create(&place.written).map_err(|e| request(e.to_string()))?;
-    let work = PackedWriter::new(file, packing).and_then(|out| fill(source, out, format, span, hear));
+    let work = PackedWriter::new(file, packing).and_then(|out| fill(source, out, format, span, on_progress));
     let done = work.and_then(|done| if done.kept { place.keep().map(|()| done) } else { Ok(done) });
     match done {
         Ok(mut written) => {
@@ -89,11 +89,11 @@ fn fill(
     out: PackedWriter,
     format: Format,
     span: Span,
-    hear: impl FnMut(&Progress) -> bool,
+    on_progress: impl FnMut(&Progress) -> bool,
 ) -> io::Result<Written> {
     let skipped = skipped(source.info(), span);
     let mut sink = Sink::new(format, out, &Description { skipped, ..source.description() })?;
-    let copied = copy(source, &mut sink, span, hear)?;
+    let copied = copy(source, &mut sink, span, on_progress)?;
     let interrupted = matches!(copied.stopped, Some(Stopped::Interrupted));
     // What is damaged after the references leaves the copy whole.
     let is_after_all = matches!(&copied.stopped, Some(Stopped::Source(error)) if error.is_after_all());

@@ -177,7 +177,8 @@ mod tests {
         ------------------------------------------------------------\n\
         \x20          1           0:     2765542 <marker: version 5>\n\
         \x20          2           0:     2765542 <marker: filetype 0xe08>\n\
-        \x20          8           1:     2765542 ifetch       5 byte(s) @ 0x0000000000404a7e 48 8b 5c 24 08  mov 0x08(%rsp)\n\
+        \x20          8           1:     2765542 ifetch       5 byte(s) @ 0x0000000000404a7e \
+        48 8b 5c 24 08  mov 0x08(%rsp)\n\
         \x20          9           1:     2765542 read         8 byte(s) @ 0x00007fdf64e2affc by PC 0x0000000000404a7e\n\
         \x20         10           2:     2765542 ifetch       2 byte(s) @ 0x0000000000404a83 f3 a4  rep movs\n\
         \x20         11           2:     2765542 write        1 byte(s) @ 0x00007fdf64e2a000 by PC 0x0000000000404a83\n\
@@ -185,7 +186,8 @@ mod tests {
         \x20         13           2:     2765542 write        1 byte(s) @ 0x00007fdf64e2a001 by PC 0x0000000000404a83\n\
         ------------------------------------------------------------\n\
         \x20         14           3:          W1.T7 ifetch       1 byte(s) @ 0x0000000000404a85 c3 ret (target 0x1)\n\
-        \x20         15           3:          W1.T7 pref-w       0 byte(s) @ 0x0000000000001000 by PC 0x0000000000404a85\n\
+        \x20         15           3:          W1.T7 pref-w       0 byte(s) @ 0x0000000000001000 \
+        by PC 0x0000000000404a85\n\
         \x20         16           3:          W1.T7 <thread 7 exited>\n\
         View tool results:\n              3 : total instructions\n";
 

@@ -62,8 +62,8 @@ impl IndexEntry {
             return Err("the index has another checksum, space or flags of this chunk than its header".into());
         }
         Err(format!(
-            "the index says that this chunk is at byte {offset}, with {instructions} instructions and {references} references; \
-             it is at byte {at}, and its header says {} and {}",
+            "the index says that this chunk is at byte {offset}, with {instructions} instructions and {references} \
+             references; it is at byte {at}, and its header says {} and {}",
             own.instructions, own.references
         ))
     }

@@ -27,8 +27,9 @@ trait ReadSeek: Read + Seek + Send {}
 impl<T: Read + Seek + Send> ReadSeek for T {}
 
 /// What is wrong with recordings that were cut before traces said which pages were in use.
-const OLD_CUT: &str = "this recording begins in the middle of its program, and an older mmulab cut it: which pages were in memory then \
-                       is not in it, so memory in use, page sizes and coalescing are those of a program that begins there; record it anew";
+const OLD_CUT: &str = "this recording begins in the middle of its program, and an older mmulab cut it: which pages \
+                       were in memory then is not in it, so memory in use, page sizes and coalescing are those of a \
+                       program that begins there; record it anew";
 
 /// Reads a native trace.
 pub struct NativeReader {
@@ -561,8 +562,8 @@ impl Source for NativeReader {
         Ok(true)
     }
 
-    fn verify(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
-        self.check(hear)
+    fn verify(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+        self.check(on_progress)
     }
 
     fn tell_code(&mut self) -> bool {

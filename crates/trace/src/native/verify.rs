@@ -9,20 +9,21 @@ use super::{
 use crate::{Batch, Verified};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Problems told; more are only counted.
+/// Problems listed; more are only counted.
 const MAX_PROBLEMS: usize = 20;
 
 impl NativeReader {
     /// Checks every chunk: its checksum, that the index tells the same of it, and, up to the first problem, that it
-    /// decodes to as many instructions and references as it says. `hear` is told the share done; false ends it early.
-    pub(super) fn check(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
+    /// decodes to as many instructions and references as it says. `on_progress` gets the share done, and false from it
+    /// ends the work early.
+    pub(super) fn check(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let mut found = Verified { checksums: true, problems: self.wrong_at_end(), ..Verified::default() };
         let cut = found.problems.len();
         let mut more = 0u64;
         let mut decoder = self.decoder_anew();
         let entries = self.chunks().to_vec();
         for (i, entry) in entries.iter().enumerate() {
-            if !hear(Some(i as f64 / entries.len() as f64)) {
+            if !on_progress(Some(i as f64 / entries.len() as f64)) {
                 found.problems.push(format!("interrupted: chunks from byte {} on were not checked", entry.offset));
                 break;
             }

@@ -72,9 +72,9 @@ pub struct Summary {
 /// Things lost that are listed; others are counted.
 const MAX_WARNINGS: usize = 20;
 
-/// Reads all of `source`; `hear` is told of the progress now and then, and says whether to go on. What comes before
-/// damage, or before the end `hear` wants, is summarised and marked.
-pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> bool) -> Summary {
+/// Reads all of `source`. `on_progress` gets the progress now and then, and false from it ends the work early. The
+/// summary covers what comes before damage or before this end, and says so.
+pub fn summarize(source: &mut dyn Source, mut on_progress: impl FnMut(&Progress) -> bool) -> Summary {
     let TraceInfo { name, format, program, args, isa, hash, has_address_space, skipped, warnings, .. } =
         source.info().clone();
     let mut sum =
@@ -87,7 +87,7 @@ pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> boo
         let room = walk.take(&batch, &mut sum);
         match read {
             _ if room.is_err() => sum.problem = room.err(),
-            Ok(true) if beat.tell(source.progress(), sum.instructions, sum.references, &mut hear) => continue,
+            Ok(true) if beat.report(source.progress(), sum.instructions, sum.references, &mut on_progress) => continue,
             Ok(true) => sum.problem = Some("interrupted".into()),
             Ok(false) => sum.complete = true,
             Err(error) => {

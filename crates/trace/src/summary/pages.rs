@@ -42,8 +42,8 @@ impl Pages {
         new
     }
 
-    /// Stretches of [`SPAN`] pages of which any was touched.
-    pub fn stretches(&self) -> usize {
+    /// Blocks of [`SPAN`] pages of which any was touched.
+    pub fn blocks(&self) -> usize {
         self.spans.len()
     }
 

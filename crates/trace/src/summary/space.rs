@@ -30,8 +30,8 @@ pub struct MappingSummary {
 
 /// Most mappings of all processes at once: as many as a simulated kernel holds.
 const MAPPINGS_MAX: usize = 1 << 20;
-/// Most stretches of 2 MiB touched, in all processes, each of which takes some hundred bytes: 8 TiB, were they full.
-const STRETCHES_MAX: usize = 1 << 22;
+/// Most blocks of 2 MiB touched, in all processes. Each takes some hundred bytes. Full, they would be 8 TiB.
+const BLOCKS_MAX: usize = 1 << 22;
 /// Names of mappings told apart; those after are one.
 const MAX_NAMES: usize = 4096;
 /// How far below a stack its next page may lie: Linux's usual limit of a stack, 8 MiB.
@@ -47,7 +47,7 @@ pub(super) struct Spaces {
     groups: Groups,
     /// The page touched last on each side: most references touch it again.
     last: [Vpn; 2],
-    /// Mappings, and stretches touched, in all spaces.
+    /// Mappings, and blocks of 2 MiB touched, in all spaces.
     held: [usize; 2],
 }
 
@@ -153,9 +153,9 @@ impl Spaces {
         }
         *last = vpn;
         let pages = &mut self.spaces[self.current].pages;
-        let before = pages.stretches();
+        let before = pages.blocks();
         let new = pages.touch(vpn, code);
-        self.held[1] += pages.stretches() - before;
+        self.held[1] += pages.blocks() - before;
         if new {
             let group = self.group_at(vpn.0);
             let summary = &mut self.groups.all[group].summary;
@@ -183,7 +183,7 @@ impl Spaces {
 
     /// Whether there is room for what was taken in.
     pub fn check(&self) -> Result<(), String> {
-        let limits = [("mappings at once", MAPPINGS_MAX), ("touched stretches of 2 MB", STRETCHES_MAX)];
+        let limits = [("mappings at once", MAPPINGS_MAX), ("touched blocks of 2 MB", BLOCKS_MAX)];
         for (held, (what, most)) in self.held.into_iter().zip(limits) {
             if held > most {
                 return Err(format!("its processes have more than {most} {what}, the most that are summarised"));

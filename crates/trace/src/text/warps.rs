@@ -124,29 +124,29 @@ fn mask(words: &mut Words<'_>) -> Result<u64, Wrong> {
     let mask = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     let mask = mask.ok_or_else(|| Wrong(column, format!("'{word}' is no mask: write 0x and up to 16 digits")))?;
     if mask == 0 {
-        return Err(Wrong(column, "no lane is on: leave the line out".into()));
+        return Err(Wrong(column, "no lane is active: leave the line out".into()));
     }
     Ok(mask)
 }
 
-/// The addresses of the lanes that are on.
+/// The addresses of the active lanes.
 fn lanes(word: &str, mask: u64) -> Result<Vec<VirtAddr>, String> {
     if let Some(at) = word.rfind(['+', '-']).filter(|&at| at > 0) {
         let stride = word[at..].parse::<i64>().map_err(|_| format!("'{}' is no stride in bytes", &word[at..]))?;
         return Ok(strided(address_of(&word[..at])?, stride, mask).collect());
     }
     let found = word.split(',').map(address_of).collect::<Result<Vec<_>, _>>()?;
-    let on = mask.count_ones() as usize;
-    match found.len() == on {
+    let active = mask.count_ones() as usize;
+    match found.len() == active {
         true => Ok(found),
-        false => Err(format!("{} addresses for {on} lanes: write BASE+STRIDE, or one for each lane", found.len())),
+        false => Err(format!("{} addresses for {active} lanes: write BASE+STRIDE, or one for each lane", found.len())),
     }
 }
 
 /// Lane n is at `base` + n strides, modulo 2^57.
 fn strided(base: VirtAddr, stride: i64, mask: u64) -> impl Iterator<Item = VirtAddr> {
-    let on = (0..u64::BITS).filter(move |lane| mask >> lane & 1 == 1);
-    on.map(move |lane| VirtAddr::new(base.raw().wrapping_add((stride as u64).wrapping_mul(u64::from(lane)))))
+    let active = (0..u64::BITS).filter(move |lane| mask >> lane & 1 == 1);
+    active.map(move |lane| VirtAddr::new(base.raw().wrapping_add((stride as u64).wrapping_mul(u64::from(lane)))))
 }
 
 /// The mask and the words for these lanes, of which there are 1 to 64.

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// What describes a GPU program.
 pub trait Describe: DeserializeOwned + Serialize + JsonSchema {
-    /// What it is called.
+    /// Its name.
     const NAME: &str;
     /// What it describes.
     type Grid: Grid;

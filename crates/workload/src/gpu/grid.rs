@@ -63,7 +63,7 @@ pub trait Grid: Send + 'static {
     /// The launch that comes after `n` others; None after the last.
     fn launch(&self, n: u64) -> Option<Launch>;
 
-    /// Step `step` of a warp: a load or store of the lanes that are on, or nothing if none is. False when it has ended.
+    /// Step `step` of a warp: a load or store of the active lanes, or nothing if none is. False when it has ended.
     fn step(&self, warp: Warp, step: u64, notes: &mut Self::Notes, lanes: &mut Lanes) -> bool;
 }
 

@@ -32,6 +32,11 @@ impl Hints for Leshy {
     fn takes_sizes(&self) -> bool {
         true
     }
+
+    /// The samples are addresses of the guests' programs.
+    fn serves_hosts(&self) -> bool {
+        false
+    }
 }
 
 /// The profiler: how it samples, how long an epoch is, and what it may select.

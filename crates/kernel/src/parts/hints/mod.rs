@@ -24,6 +24,11 @@ impl HintSource {
     pub(crate) fn takes_sizes(self) -> bool {
         HintGivers::new(self, &()).is_ok_and(|part| part.takes_sizes())
     }
+
+    /// Whether the kernel of a host can use its hints.
+    pub(crate) fn serves_hosts(self) -> bool {
+        HintGivers::new(self, &()).is_ok_and(|part| part.serves_hosts())
+    }
 }
 
 impl Hints for HintGivers {
@@ -33,6 +38,10 @@ impl Hints for HintGivers {
 
     fn takes_sizes(&self) -> bool {
         each!(self, part => part.takes_sizes())
+    }
+
+    fn serves_hosts(&self) -> bool {
+        each!(self, part => part.serves_hosts())
     }
 }
 

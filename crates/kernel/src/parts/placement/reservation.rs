@@ -5,7 +5,7 @@
 use crate::memory::cache::ObjectId;
 use crate::memory::objects::{Anon, Objects};
 use crate::memory::pages::{Page, Pages, Use};
-use crate::memory::reservations::{Got, LEVEL_MAX, Place};
+use crate::memory::reservations::{LEVEL_MAX, Place, ReservationOutcome};
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Placement;
 use crate::ranges::Span;
@@ -61,7 +61,7 @@ impl Placement for Reservation {
             None
         } else if span.value.grows_down {
             // Each growth of a stack is an object of its own, which begins inside 2 MiB.
-            Some((0, Got::Refused(Refusal::ReservStack)))
+            Some((0, ReservationOutcome::Refused(Refusal::ReservStack)))
         } else {
             let place = Self::own_place(space, cx, span, at);
             let Cx { mem, memory, .. } = cx;
@@ -99,9 +99,9 @@ impl Reservation {
     }
 
     /// Counts what a request to the reservations came to, and turns to the allocator if they have no page.
-    fn reserved_or_free(cx: &mut Cx, at: u64, got: Option<(u32, Got)>) -> Option<(u32, Pfn)> {
+    fn reserved_or_free(cx: &mut Cx, at: u64, got: Option<(u32, ReservationOutcome)>) -> Option<(u32, Pfn)> {
         match got {
-            Some((object, Got::Page { pfn, made })) => {
+            Some((object, ReservationOutcome::Page { pfn, made })) => {
                 if let Some(size) = made {
                     cx.work(WorkKind::LargeBlock, 1);
                     cx.counts.events.add(EventKind::ReservMade, 1);
@@ -111,11 +111,11 @@ impl Reservation {
                 }
                 Some((object, pfn))
             }
-            Some((object, Got::Refused(why))) => {
+            Some((object, ReservationOutcome::Refused(why))) => {
                 cx.refuse(why, at);
                 Some((object, cx.memory.take_base()?))
             }
-            Some((object, Got::Taken)) => Some((object, cx.memory.take_base()?)),
+            Some((object, ReservationOutcome::Taken)) => Some((object, cx.memory.take_base()?)),
             None => Some((0, cx.memory.take_base()?)),
         }
     }

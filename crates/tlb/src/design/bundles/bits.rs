@@ -1,4 +1,4 @@
-//! The places of the bits of a word: ways, and pages of bitmaps, are told by them.
+//! The places of the bits of a word: they stand for ways, and for pages of bitmaps.
 
 /// The bits of a word, lowest first.
 #[inline(always)]

@@ -24,7 +24,7 @@ impl Bundles {
         ways.iter().enumerate().fold(0, |found, (way, held)| found | u64::from(is(held)) << way)
     }
 
-    /// The way of `set` that translates `vpn`, and how many have its tag: those of bitmaps may not tell of this page.
+    /// The way of `set` that translates `vpn`, and how many have its tag: those of bitmaps may not have this page.
     #[inline(always)]
     pub(super) fn seek_in(&self, set: usize, asid: Asid, vpn: Vpn) -> (Option<usize>, u32) {
         let (mut found, mut count) = (None, 0);

@@ -18,11 +18,11 @@ pub struct Shape {
     pub sizes: Vec<PageOrder>,
     /// By size: the most pages of a bundle, a power of two.
     pub group: Vec<u16>,
-    /// By size: whether the pages are told by a bitmap, else by a length.
+    /// By size: whether a bitmap encodes the pages, else a length.
     pub bitmap: Vec<bool>,
     /// By size: what chooses the set is the number of the page of this size.
     pub index: Vec<PageOrder>,
-    /// Where bundles told by a length may begin.
+    /// Where bundles that are encoded by a length may begin.
     pub span: Span,
     /// Where their frames may lie.
     pub frames: Frames,

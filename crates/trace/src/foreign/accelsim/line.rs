@@ -84,7 +84,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Reads a line; the addresses of the lanes that are on are appended to `lanes` if they are translated.
+/// Reads a line. The addresses of the active lanes are appended to `lanes` if they are translated.
 pub(super) fn parse(line: &str, shape: &Shape, lanes: &mut Vec<VirtAddr>) -> Result<Instruction, String> {
     let mut words = Words(line.split_ascii_whitespace());
     for _ in 0..shape.before {

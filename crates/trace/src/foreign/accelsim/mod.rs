@@ -98,7 +98,7 @@ impl Source for AccelSimReader {
     }
 
     fn progress(&self) -> Option<f64> {
-        // The last one taken is under way.
+        // The last one taken is unfinished.
         let begun = self.all - self.left.len();
         Some(begun.saturating_sub(usize::from(!self.ended)) as f64 / self.all.max(1) as f64)
     }

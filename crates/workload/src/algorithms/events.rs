@@ -4,8 +4,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::Algorithm,
     heap::Heap,
-    kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
@@ -20,7 +20,7 @@ pub struct EventsDesc {
     /// Modules, 256 bytes each. Default 10k.
     #[schemars(range(min = 2, max = 1u64 << 32))]
     modules: u64,
-    /// Messages under way at a time; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
+    /// Messages in flight at a time; each takes 192 bytes, of which 20 are kept in memory. Default 10k.
     #[schemars(range(min = 1, max = 1u64 << 32))]
     messages: u64,
     /// Gates of a module, each to a random other one. Default 4.
@@ -42,9 +42,9 @@ impl Default for EventsDesc {
 
 impl Describe for EventsDesc {
     const NAME: &str = "events";
-    type Kernel = Events;
+    type Algorithm = Events;
 
-    fn kernel(&self) -> Result<Events, String> {
+    fn algorithm(&self) -> Result<Events, String> {
         Ok(Events::new(self.modules, self.messages, self.gates, self.events, self.seed))
     }
 }
@@ -84,7 +84,7 @@ const STATE_WORDS: u64 = 3;
 const DELAY_MAX: u64 = 1 << 20;
 
 impl Events {
-    /// `events` among `modules` with `messages` under way.
+    /// `events` among `modules` with `messages` in flight.
     pub fn new(modules: u64, messages: u64, gates: u64, events: u64, seed: u64) -> Self {
         let mut layout = Layout::default();
         let heap = Heap::new(&mut layout, messages, 4);
@@ -131,7 +131,7 @@ impl Events {
     }
 }
 
-impl Kernel for Events {
+impl Algorithm for Events {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -187,14 +187,14 @@ mod tests {
         let mut found = ready(Events::new(50, 40, 3, 500, 1));
         let mut last = 0;
         for _ in 0..540 {
-            assert!(found.kernel.round(&mut found.memory));
-            assert!(found.kernel.now >= last);
-            last = found.kernel.now;
+            assert!(found.algorithm.round(&mut found.memory));
+            assert!(found.algorithm.now >= last);
+            last = found.algorithm.now;
         }
-        assert_eq!(found.kernel.heap.len(), 40, "as many under way as at first");
+        assert_eq!(found.algorithm.heap.len(), 40, "as many in flight as at first");
         let states = found.array(|k| k.state);
         let counted: u64 = states.iter().step_by((MODULE_BYTES / 8) as usize).sum();
         assert_eq!(counted, 500);
-        assert!(model(Events::new(50, 40, 3, 500, 1)).kernel.now == last);
+        assert!(model(Events::new(50, 40, 3, 500, 1)).algorithm.now == last);
     }
 }

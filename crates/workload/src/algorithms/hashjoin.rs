@@ -9,8 +9,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, from_both, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{Shuffle, below, mix, nth},
@@ -47,9 +47,9 @@ impl Default for HashJoinDesc {
 
 impl Describe for HashJoinDesc {
     const NAME: &str = "hashjoin";
-    type Kernel = HashJoin;
+    type Algorithm = HashJoin;
 
-    fn kernel(&self) -> Result<HashJoin, String> {
+    fn algorithm(&self) -> Result<HashJoin, String> {
         Ok(HashJoin::new(self.inner, self.outer, self.build == 1, self.seed))
     }
 }
@@ -156,7 +156,7 @@ impl HashJoin {
     }
 }
 
-impl Kernel for HashJoin {
+impl Algorithm for HashJoin {
     fn loads(&self) -> Option<Loads> {
         // A tuple's key gives its bucket, and tuples are read in sequence: all that is in a bucket waits for the key
         // alone, and no tuple waits for another. Where a tuple is put also waits for the bucket's count.
@@ -212,7 +212,7 @@ impl Kernel for HashJoin {
 
     fn sharing(&self) -> Sharing {
         // Which slot of its bucket a tuple is put in depends on which came before.
-        Sharing::Stretches { after: self.builds, each: u64::MAX }
+        Sharing::Intervals { after: self.builds, each: u64::MAX }
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -246,7 +246,7 @@ mod tests {
             let keys: BTreeMap<u64, u64> = found.array(|k| k.inner_keys).into_iter().zip(0..).collect();
             assert_eq!(keys.len(), 1 << 10, "unique");
             let matches = found.array(|k| k.outer_keys).iter().filter(|k| keys.contains_key(k)).count();
-            assert_eq!(found.kernel.matches, matches as u64);
+            assert_eq!(found.algorithm.matches, matches as u64);
             assert_eq!(matches, 3000);
             // The table holds every inner tuple, payload beside key.
             let [a, b] = [0, 1].map(|i| {

@@ -4,7 +4,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     ranks::Ranks,
@@ -43,9 +43,9 @@ impl Default for FreqMineDesc {
 
 impl Describe for FreqMineDesc {
     const NAME: &str = "freqmine";
-    type Kernel = FreqMine;
+    type Algorithm = FreqMine;
 
-    fn kernel(&self) -> Result<FreqMine, String> {
+    fn algorithm(&self) -> Result<FreqMine, String> {
         Ok(FreqMine::new(self.transactions, self.items, self.length, self.support, self.seed))
     }
 }
@@ -103,7 +103,7 @@ const NOTHING: u32 = u32::MAX;
 const NODE_BYTES: u64 = 48;
 const ROOT: u32 = 0;
 /// Items looked at in a round of clearing or telling.
-const STRETCH: u64 = 64;
+const ITEMS_A_ROUND: u64 = 64;
 
 impl FreqMine {
     /// Of `transactions` with up to `length` of `items`; `support` in 1000.
@@ -238,7 +238,7 @@ impl FreqMine {
                 return;
             }
         }
-        let until = self.item.min(self.at + STRETCH);
+        let until = self.item.min(self.at + ITEMS_A_ROUND);
         for item in self.at..until {
             m.block(8, 3);
             m.put(self.with, item, 0);
@@ -270,7 +270,7 @@ impl FreqMine {
     }
 
     fn tell(&mut self, m: &mut impl Memory) {
-        let until = self.item.min(self.at + STRETCH);
+        let until = self.item.min(self.at + ITEMS_A_ROUND);
         for item in self.at..until {
             m.block(12, 5);
             self.pairs += u64::from(m.get(self.with, item) >= self.support);
@@ -282,7 +282,7 @@ impl FreqMine {
     }
 }
 
-impl Kernel for FreqMine {
+impl Algorithm for FreqMine {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn pairs_are_those_that_counting_finds() {
         for (transactions, items, support) in [(300, 40, 50), (100, 5, 1), (50, 100, 1000)] {
-            let found = model(FreqMine::new(transactions, items, 8, support, 1)).kernel;
+            let found = model(FreqMine::new(transactions, items, 8, support, 1)).algorithm;
             let rows: Vec<Vec<u32>> = (0..transactions).map(|t| found.draw(t)).collect();
             let often = |of: &[u32]| rows.iter().filter(|row| of.iter().all(|i| row.contains(i))).count() as u32;
             let frequent: Vec<u32> = (0..items as u32).filter(|&i| often(&[i]) >= found.support).collect();

@@ -12,9 +12,9 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, from_both, to},
     graph::Kronecker,
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
@@ -51,9 +51,9 @@ impl Default for GraphChiDesc {
 
 impl Describe for GraphChiDesc {
     const NAME: &str = "graphchi";
-    type Kernel = GraphChi;
+    type Algorithm = GraphChi;
 
-    fn kernel(&self) -> Result<GraphChi, String> {
+    fn algorithm(&self) -> Result<GraphChi, String> {
         let shards = self.shards;
         let graph = Kronecker::new(self.scale, self.edgefactor, self.seed)?;
         if shards > graph.vertices() {
@@ -65,7 +65,7 @@ impl Describe for GraphChiDesc {
 
 /// Parallel sliding windows (Kyrola, Blelloch and Guestrin, "GraphChi: Large-scale graph computation on just a PC",
 /// OSDI 2012, sections 3 and 4): shard `s` holds the edges into interval `s`, by their source. For each interval its
-/// whole shard and the stretch of every other shard that comes from it are parsed; vertices get pointers to the values
+/// whole shard and the window of every other shard that comes from it are parsed; vertices get pointers to the values
 /// of their edges there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped
 /// files do, and are parsed where they lie: GraphChi reads them into buffers that it uses again.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub struct GraphChi {
     sources: Array<u32>,
     targets: Array<u32>,
     values: Array<f32>,
-    /// How many edges of each shard's stretch were parsed.
+    /// How many edges of each shard's window were parsed.
     parsed: Vec<u64>,
     /// Of each vertex of the interval: where its pointers begin, how many there are.
     in_first: Array<u64>,
@@ -124,7 +124,7 @@ enum Phase {
 
 const DAMPING: f32 = 0.85;
 /// Edges parsed in a round.
-const STRETCH: u64 = 64;
+const EDGES_A_ROUND: u64 = 64;
 
 impl GraphChi {
     /// `iterations` over `graph` in `shards`.
@@ -243,7 +243,7 @@ impl GraphChi {
         let done = self.parsed[shard];
         let vertices = self.vertices(self.interval);
         let mut edge = from + done;
-        let until = to.min(edge + STRETCH);
+        let until = to.min(edge + EDGES_A_ROUND);
         while edge < until {
             m.block(1, 9);
             let (source, target) = self.edges[edge as usize];
@@ -321,7 +321,7 @@ impl GraphChi {
     }
 }
 
-impl Kernel for GraphChi {
+impl Algorithm for GraphChi {
     fn loads(&self) -> Option<Loads> {
         // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex
         // reads or writes waits for where its edges begin, and an edge's value for the pointer to it.

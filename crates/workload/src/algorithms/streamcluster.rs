@@ -4,8 +4,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
@@ -41,9 +41,9 @@ impl Default for StreamClusterDesc {
 
 impl Describe for StreamClusterDesc {
     const NAME: &str = "streamcluster";
-    type Kernel = StreamCluster;
+    type Algorithm = StreamCluster;
 
-    fn kernel(&self) -> Result<StreamCluster, String> {
+    fn algorithm(&self) -> Result<StreamCluster, String> {
         Ok(StreamCluster::new(self.points, self.dimensions, self.passes, self.seed))
     }
 }
@@ -214,7 +214,7 @@ impl StreamCluster {
     }
 }
 
-impl Kernel for StreamCluster {
+impl Algorithm for StreamCluster {
     fn loads(&self) -> Option<Loads> {
         // Points come in order. Their coordinates lie where they say, and what is known of a centre waits for the
         // point's assignment and for the centre's row.
@@ -283,13 +283,13 @@ mod tests {
         let mut new = StreamCluster::new(200, 8, 30, 1);
         new.price = 500.0;
         let mut found = model(new);
-        assert!(found.kernel.opened > 2, "{}", found.kernel.opened);
+        assert!(found.algorithm.opened > 2, "{}", found.algorithm.opened);
         let centers: Vec<u64> =
             (0..).zip(found.array(|k| k.is_center.array())).filter(|c| c.1 == 1).map(|c| c.0).collect();
-        assert_eq!(centers.len() as u64, found.kernel.opened);
+        assert_eq!(centers.len() as u64, found.algorithm.opened);
         let costs = found.array(|k| k.cost.array());
         let assign = found.array(|k| k.assign.array());
-        let k = &found.kernel;
+        let k = &found.algorithm;
         let far =
             |a: u64, b: u64| (0..8).map(|i| (k.coordinate(a * 8 + i) - k.coordinate(b * 8 + i)).powi(2)).sum::<f32>();
         for i in 0..200 {

@@ -28,7 +28,7 @@ pub mod zipf;
 
 pub use describe::{Describe, Visit, built};
 
-macro_rules! kernels {
+macro_rules! algorithms {
     ($($desc:ty),* $(,)?) => {
         /// The names of all generators.
         pub const NAMES: &[&str] = &[$(<$desc as Describe>::NAME),*];
@@ -52,7 +52,7 @@ macro_rules! kernels {
     };
 }
 
-kernels![
+algorithms![
     gups::GupsDesc,
     sequential::SequentialDesc,
     sequential::StrideDesc,

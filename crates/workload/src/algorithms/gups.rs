@@ -4,7 +4,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::{Kernel, Sharing},
+    algorithm::{Algorithm, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::mix,
@@ -37,9 +37,9 @@ impl Default for GupsDesc {
 
 impl Describe for GupsDesc {
     const NAME: &str = "gups";
-    type Kernel = Gups;
+    type Algorithm = Gups;
 
-    fn kernel(&self) -> Result<Gups, String> {
+    fn algorithm(&self) -> Result<Gups, String> {
         Ok(Gups::new(self.footprint.0, self.updates, self.seed))
     }
 }
@@ -105,7 +105,7 @@ fn start(n: u64) -> u64 {
 /// Steps after which the register is what it was: of HPCC's polynomial, `PERIOD` in its sources.
 const PERIOD: u64 = 1_317_624_576_693_539_401;
 
-impl Kernel for Gups {
+impl Algorithm for Gups {
     fn loads(&self) -> Option<Loads> {
         Some(Loads::Independent)
     }
@@ -128,7 +128,7 @@ impl Kernel for Gups {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -175,7 +175,7 @@ mod tests {
         // HPCC verifies itself so.
         let mut found = model(Gups::new(1 << 16, 10_000, 7));
         assert_ne!(found.array(|k| k.table), (0..1 << 13).collect::<Vec<u64>>());
-        found.kernel.seek(0);
+        found.algorithm.seek(0);
         found.run();
         assert_eq!(found.array(|k| k.table), (0..1 << 13).collect::<Vec<u64>>());
     }

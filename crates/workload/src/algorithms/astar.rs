@@ -4,8 +4,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::Algorithm,
     heap::Heap,
-    kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{mix, nth},
@@ -41,9 +41,9 @@ impl Default for AstarDesc {
 
 impl Describe for AstarDesc {
     const NAME: &str = "astar";
-    type Kernel = Astar;
+    type Algorithm = Astar;
 
-    fn kernel(&self) -> Result<Astar, String> {
+    fn algorithm(&self) -> Result<Astar, String> {
         Ok(Astar::new(self.width, self.obstacles, self.searches, self.seed))
     }
 }
@@ -157,7 +157,7 @@ impl Astar {
     }
 }
 
-impl Kernel for Astar {
+impl Algorithm for Astar {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn ways_are_as_short_as_those_of_a_search_without_a_goal() {
-        let found = model(Astar::new(32, 35, 40, 3)).kernel;
+        let found = model(Astar::new(32, 35, 40, 3)).algorithm;
         let mut expected = Vec::new();
         for search in 0..40 {
             let mut k = Astar::new(32, 35, 40, 3);

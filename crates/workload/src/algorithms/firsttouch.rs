@@ -7,7 +7,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::{Kernel, Sharing},
+    algorithm::{Algorithm, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{Shuffle, mix},
@@ -43,9 +43,9 @@ impl Default for FirstTouchDesc {
 
 impl Describe for FirstTouchDesc {
     const NAME: &str = "first-touch";
-    type Kernel = FirstTouch;
+    type Algorithm = FirstTouch;
 
-    fn kernel(&self) -> Result<FirstTouch, String> {
+    fn algorithm(&self) -> Result<FirstTouch, String> {
         let pages = self.footprint.0 / self.page.0;
         if self.touches > pages {
             let (footprint, page) = (show_bytes(self.footprint.0), show_bytes(self.page.0));
@@ -96,7 +96,7 @@ impl FirstTouch {
     }
 }
 
-impl Kernel for FirstTouch {
+impl Algorithm for FirstTouch {
     fn loads(&self) -> Option<Loads> {
         Some(Loads::Independent)
     }
@@ -118,7 +118,7 @@ impl Kernel for FirstTouch {
     fn prepare(&self, _: &mut impl Setup) {}
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn it_stores_one_byte_of_each() {
         let mut run = model(FirstTouch::new(1 << 20, 64 << 10, 7, 1));
-        let bytes = run.array(|kernel| kernel.bytes);
+        let bytes = run.array(|algorithm| algorithm.bytes);
         let stored: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] == STORED).collect();
         assert_eq!(stored.len(), 7);
         assert!(stored.iter().all(|at| at % (64 << 10) == 0));
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn more_touches_than_pages_are_refused() {
         let asked = FirstTouchDesc { footprint: Bytes(2 << 20), page: Bytes(64 << 10), touches: 33, seed: 1 };
-        let why = asked.kernel().err().unwrap_or_default();
+        let why = asked.algorithm().err().unwrap_or_default();
         assert!(why.contains("touches is 33") && why.contains("give 0 to 32"), "{why}");
     }
 }

@@ -10,8 +10,8 @@
 
 use super::{Describe, rows::Rows};
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     ranks::{RankSequence, Ranks},
@@ -50,9 +50,9 @@ impl Default for YcsbDesc {
 
 impl Describe for YcsbDesc {
     const NAME: &str = "ycsb";
-    type Kernel = Ycsb;
+    type Algorithm = Ycsb;
 
-    fn kernel(&self) -> Result<Ycsb, String> {
+    fn algorithm(&self) -> Result<Ycsb, String> {
         let Some(workload) = MIXES.iter().find(|m| m.name == self.workload) else {
             return Err(format!("workload is '{}': give one of A, B, C, D, E, F", self.workload));
         };
@@ -60,7 +60,7 @@ impl Describe for YcsbDesc {
     }
 }
 
-/// What an operation does to the row it finds.
+/// Effect of an operation on the row that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -272,7 +272,7 @@ impl Ycsb {
     }
 }
 
-impl Kernel for Ycsb {
+impl Algorithm for Ycsb {
     fn loads(&self) -> Option<Loads> {
         // A bucket gives the first node of its chain, a node the next one and its row; all of a row waits for that.
         // Places in the order of keys are known without a load, and give rows. Operations do not wait for each other.
@@ -312,7 +312,7 @@ impl Kernel for Ycsb {
 
     fn sharing(&self) -> Sharing {
         // What is found depends on what was inserted before.
-        if self.workload.inserts { Sharing::Turns } else { Sharing::STRETCHES }
+        if self.workload.inserts { Sharing::Turns } else { Sharing::INTERVALS }
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -373,7 +373,7 @@ mod tests {
     fn after_insertions_the_index_finds_every_key() {
         for name in ["C", "D", "E"] {
             let mut found = model(small(name));
-            let count = found.kernel.count(600);
+            let count = found.algorithm.count(600);
             assert_eq!(count, if name == "C" { 100 } else { 130 });
             let (heads, next) = (found.array(|k| k.heads), found.array(|k| k.next));
             let mut reached = BTreeSet::new();
@@ -385,7 +385,7 @@ mod tests {
                 }
             }
             assert_eq!(reached, (0..count).collect());
-            if let Some(ordered) = found.kernel.ordered {
+            if let Some(ordered) = found.algorithm.ordered {
                 let there = found.array(|_| ordered).into_iter().filter(|&key| key != NONE);
                 assert_eq!(there.collect::<BTreeSet<_>>(), (0..count).collect());
             }

@@ -4,7 +4,7 @@
 
 use super::Describe;
 use crate::{
-    kernels::drawn::{Draw, Drawn},
+    algorithms::drawn::{Draw, Drawn},
     ranks::{RankSequence, Ranks},
     seed::mix,
 };
@@ -38,9 +38,9 @@ impl Default for ZipfDesc {
 
 impl Describe for ZipfDesc {
     const NAME: &str = "zipf";
-    type Kernel = Drawn<Zipf>;
+    type Algorithm = Drawn<Zipf>;
 
-    fn kernel(&self) -> Result<Drawn<Zipf>, String> {
+    fn algorithm(&self) -> Result<Drawn<Zipf>, String> {
         Ok(Zipf::new(self.footprint.0, self.exponent, self.references, self.seed))
     }
 }

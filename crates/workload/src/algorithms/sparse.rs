@@ -3,7 +3,7 @@
 
 use super::Describe;
 use crate::{
-    kernels::drawn::{Draw, Drawn},
+    algorithms::drawn::{Draw, Drawn},
     seed::{below, mix, nth},
 };
 use mmulab_addr::{BASE_BYTES, Bytes};
@@ -36,9 +36,9 @@ impl Default for SparseDesc {
 
 impl Describe for SparseDesc {
     const NAME: &str = "sparse";
-    type Kernel = Drawn<Sparse>;
+    type Algorithm = Drawn<Sparse>;
 
-    fn kernel(&self) -> Result<Drawn<Sparse>, String> {
+    fn algorithm(&self) -> Result<Drawn<Sparse>, String> {
         Ok(Sparse::new(self.footprint.0, self.share, self.references, self.seed))
     }
 }

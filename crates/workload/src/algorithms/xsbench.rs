@@ -10,9 +10,9 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     emit::Emit,
     flow::{FREE, flow, from, from_both, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Contents, Memory, Setup},
     query::hint,
@@ -51,9 +51,9 @@ impl Default for XsBenchDesc {
 
 impl Describe for XsBenchDesc {
     const NAME: &str = "xsbench";
-    type Kernel = XsBench;
+    type Algorithm = XsBench;
 
-    fn kernel(&self) -> Result<XsBench, String> {
+    fn algorithm(&self) -> Result<XsBench, String> {
         let (nuclides, usual) = match self.size.as_str() {
             "small" => (68, 11_303),
             "large" => (355, 11_303),
@@ -317,7 +317,7 @@ impl XsBench {
     }
 }
 
-impl Kernel for XsBench {
+impl Algorithm for XsBench {
     fn loads(&self) -> Option<Loads> {
         // Each step of the search compares what it loaded, and that selects the next one: without a branch, or by one
         // that goes either way as often. So it waits, which made a run as long as that of a recording with its
@@ -360,7 +360,7 @@ impl Kernel for XsBench {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -445,7 +445,7 @@ mod tests {
         }
         assert!((460..640).contains(&seen[2]), "27.5 %: {seen:?}");
         let done = model(small());
-        assert!(done.kernel.verification >= 210 && done.kernel.verification <= 5 * 210);
+        assert!(done.algorithm.verification >= 210 && done.algorithm.verification <= 5 * 210);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
 use mmulab_trace::Loads;
 
 /// An algorithm, written once for every memory, as the rounds of its outermost loop.
-pub trait Kernel: Clone + Send + 'static {
+pub trait Algorithm: Clone + Send + 'static {
     /// Where its arrays lie.
     fn layout(&self) -> &Layout;
 
@@ -44,8 +44,8 @@ pub trait Kernel: Clone + Send + 'static {
         Sharing::Alone
     }
 
-    /// Goes to the beginning of `round` at once, if it can: a kernel that keeps no contents and whose rounds are known
-    /// can; others answer false and stay where they are, and reach a round by doing those before.
+    /// Goes to the beginning of `round` at once and answers true, if the algorithm keeps no contents and its rounds are
+    /// known. Others answer false and stay where they are: they reach a round by doing those before.
     fn seek(&mut self, round: u64) -> bool {
         let _ = round;
         false
@@ -62,9 +62,9 @@ pub enum Sharing {
     Alone,
     /// Each takes the next ones when it is its turn, as with OpenMP's `schedule(dynamic)`.
     Turns,
-    /// From round `after` on, all begin a phase of `each` rounds together, and each has a stretch of it, as with
-    /// OpenMP's `schedule(static)`; rounds before are taken in turns. Only for kernels that seek.
-    Stretches {
+    /// From round `after` on, all begin a phase of `each` rounds together, and each has an interval of it, as with
+    /// OpenMP's `schedule(static)`; rounds before are taken in turns. Only for algorithms that seek.
+    Intervals {
         /// Rounds taken in turns.
         after: u64,
         /// Rounds of a phase; the last one may have fewer.
@@ -74,5 +74,5 @@ pub enum Sharing {
 
 impl Sharing {
     /// All rounds are one phase.
-    pub const STRETCHES: Self = Self::Stretches { after: 0, each: u64::MAX };
+    pub const INTERVALS: Self = Self::Intervals { after: 0, each: u64::MAX };
 }

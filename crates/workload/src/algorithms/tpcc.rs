@@ -7,7 +7,7 @@ use super::{
     rows::{Index, Rows},
 };
 use crate::{
-    kernel::{Kernel, Sharing},
+    algorithm::{Algorithm, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{below, mix, nth},
@@ -41,9 +41,9 @@ impl Default for TpccDesc {
 
 impl Describe for TpccDesc {
     const NAME: &str = "tpcc";
-    type Kernel = Tpcc;
+    type Algorithm = Tpcc;
 
-    fn kernel(&self) -> Result<Tpcc, String> {
+    fn algorithm(&self) -> Result<Tpcc, String> {
         Ok(Tpcc::new(self.warehouses, self.transactions, self.payments, self.seed))
     }
 }
@@ -244,7 +244,7 @@ impl Tpcc {
     }
 }
 
-impl Kernel for Tpcc {
+impl Algorithm for Tpcc {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn what_was_counted_in_the_rows_is_what_was_done() {
         let mut found = model(Tpcc::new(2, 500, 50, 3));
-        let (ordered, lines, paid) = (found.kernel.ordered, found.kernel.lines, found.kernel.paid);
+        let (ordered, lines, paid) = (found.algorithm.ordered, found.algorithm.lines, found.algorithm.paid);
         assert_eq!(ordered + paid, 500);
         assert!((200..300).contains(&paid), "{paid} payments");
         assert!((9 * ordered..11 * ordered).contains(&lines), "{lines} lines of {ordered} orders");
@@ -308,9 +308,9 @@ mod tests {
                 })
                 .sum()
         };
-        assert_eq!(grown(found.kernel.district, 20, DISTRICT_NEXT), ordered);
-        assert_eq!(grown(found.kernel.stock, 2 * ITEMS, STOCK_QUANTITY), lines);
-        assert_eq!(grown(found.kernel.warehouse, 2, WAREHOUSE_YTD), paid);
-        assert_eq!(grown(found.kernel.customer, 2 * DISTRICTS * CUSTOMERS, CUSTOMER_BALANCE), paid);
+        assert_eq!(grown(found.algorithm.district, 20, DISTRICT_NEXT), ordered);
+        assert_eq!(grown(found.algorithm.stock, 2 * ITEMS, STOCK_QUANTITY), lines);
+        assert_eq!(grown(found.algorithm.warehouse, 2, WAREHOUSE_YTD), paid);
+        assert_eq!(grown(found.algorithm.customer, 2 * DISTRICTS * CUSTOMERS, CUSTOMER_BALANCE), paid);
     }
 }

@@ -12,7 +12,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
@@ -46,9 +46,9 @@ impl Default for McfDesc {
 
 impl Describe for McfDesc {
     const NAME: &str = "mcf";
-    type Kernel = Mcf;
+    type Algorithm = Mcf;
 
-    fn kernel(&self) -> Result<Mcf, String> {
+    fn algorithm(&self) -> Result<Mcf, String> {
         Ok(Mcf::new(self.nodes, self.arcs, self.pivots, self.seed))
     }
 }
@@ -110,7 +110,7 @@ const NODE_BYTES: u64 = 104;
 const GROUP_ARCS: u64 = 300;
 const BASKET: u64 = 100;
 /// Arcs priced in a round.
-const STRETCH: u64 = 32;
+const ARCS_A_ROUND: u64 = 32;
 /// Nodes whose potential one pivot changes at most; below the root's children hang thousands.
 const UPDATES: u64 = 1_000;
 const COSTS: u64 = 10_000;
@@ -224,7 +224,7 @@ impl Mcf {
 
     #[inline(always)]
     fn priced(&mut self, m: &mut impl Memory) {
-        for _ in 0..STRETCH {
+        for _ in 0..ARCS_A_ROUND {
             if self.at >= self.arcs {
                 break;
             }
@@ -321,7 +321,7 @@ const BASIC: u8 = 0;
 const AT_LOWER: u8 = 1;
 const AT_UPPER: u8 = 2;
 
-impl Kernel for Mcf {
+impl Algorithm for Mcf {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -386,19 +386,19 @@ mod tests {
     fn the_arc_that_enters_is_the_worst_of_all_that_are_priced() {
         // One group: all arcs are priced.
         let mut found = ready(Mcf::new(50, 200, 1, 3));
-        let k = &found.kernel;
+        let k = &found.algorithm;
         let potential = |node: u32| below(nth(k.key ^ 1, node.into()), COSTS) as i64;
         let reduced = |arc: u64| k.cost_of(arc) - potential(k.ends(arc).0) + potential(k.ends(arc).1);
         let basic = |arc: &u64| arc.is_multiple_of(4);
         let worst = (0..200).filter(|a| !basic(a)).map(reduced).filter(|&r| r < 0).min().unwrap();
-        while found.kernel.pivot == 0 {
-            found.kernel.round(&mut found.memory);
+        while found.algorithm.pivot == 0 {
+            found.algorithm.round(&mut found.memory);
         }
-        assert_eq!(found.kernel.change, worst);
+        assert_eq!(found.algorithm.change, worst);
     }
 
     #[test]
     fn all_pivots_are_made() {
-        assert_eq!(model(Mcf::new(100, 5_000, 20, 1)).kernel.pivot, 20);
+        assert_eq!(model(Mcf::new(100, 5_000, 20, 1)).algorithm.pivot, 20);
     }
 }

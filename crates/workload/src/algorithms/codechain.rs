@@ -4,7 +4,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Layout,
     memory::{Array, Chain, Memory, Setup},
 };
@@ -39,9 +39,9 @@ impl Default for CodeChainDesc {
 
 impl Describe for CodeChainDesc {
     const NAME: &str = "code-chain";
-    type Kernel = CodeChain;
+    type Algorithm = CodeChain;
 
-    fn kernel(&self) -> Result<CodeChain, String> {
+    fn algorithm(&self) -> Result<CodeChain, String> {
         if !self.offset.is_multiple_of(16) {
             return Err(format!("offset is {}: give a multiple of 16", self.offset));
         }
@@ -71,7 +71,7 @@ impl CodeChain {
     }
 }
 
-impl Kernel for CodeChain {
+impl Algorithm for CodeChain {
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -9,9 +9,9 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
     graph::{Kronecker, Rows},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
@@ -46,9 +46,9 @@ impl Default for BfsDesc {
 
 impl Describe for BfsDesc {
     const NAME: &str = "bfs";
-    type Kernel = Bfs;
+    type Algorithm = Bfs;
 
-    fn kernel(&self) -> Result<Bfs, String> {
+    fn algorithm(&self) -> Result<Bfs, String> {
         Ok(Bfs::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, self.searches, self.seed))
     }
 }
@@ -289,7 +289,7 @@ impl Bfs {
     }
 }
 
-impl Kernel for Bfs {
+impl Algorithm for Bfs {
     fn loads(&self) -> Option<Loads> {
         // Offsets of a vertex wait for the queue, its neighbours for its offset, and what is known of a neighbour for
         // its number. Edges do not wait for each other, nor do vertices. Going up, vertices come in order; their first
@@ -375,10 +375,10 @@ mod tests {
         for (scale, degree, seed) in [(4, 1, 1), (9, 16, 2), (10, 2, 3)] {
             let graph = Kronecker::new(scale, degree, seed).unwrap();
             let mut found = model(Bfs::new(graph, 1, seed));
-            found.kernel.searched = 0;
-            let source = found.kernel.source();
+            found.algorithm.searched = 0;
+            let source = found.algorithm.source();
             let parents = found.array(|k| k.parents.array());
-            let far = distances(&found.kernel.rows, source);
+            let far = distances(&found.algorithm.rows, source);
             for (v, &parent) in parents.iter().enumerate() {
                 match far[v] {
                     None => assert!(parent < 0, "{v} cannot be reached"),

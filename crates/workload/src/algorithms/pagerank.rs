@@ -4,9 +4,9 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
     graph::{Kronecker, Rows},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
@@ -41,9 +41,9 @@ impl Default for PageRankDesc {
 
 impl Describe for PageRankDesc {
     const NAME: &str = "pagerank";
-    type Kernel = PageRank;
+    type Algorithm = PageRank;
 
-    fn kernel(&self) -> Result<PageRank, String> {
+    fn algorithm(&self) -> Result<PageRank, String> {
         Ok(PageRank::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, self.iterations))
     }
 }
@@ -86,7 +86,7 @@ impl PageRank {
     }
 }
 
-impl Kernel for PageRank {
+impl Algorithm for PageRank {
     fn loads(&self) -> Option<Loads> {
         // Vertices and their edges come in order; only what a neighbour gives waits for the neighbour's number.
         const ROW: u8 = 1;
@@ -119,7 +119,7 @@ impl Kernel for PageRank {
 
     fn sharing(&self) -> Sharing {
         // Every vertex gives, then every vertex sums.
-        Sharing::Stretches { after: 0, each: self.graph.vertices() }
+        Sharing::Intervals { after: 0, each: self.graph.vertices() }
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -163,7 +163,7 @@ mod tests {
     fn scores_are_those_of_the_formula() {
         let graph = Kronecker::new(8, 4, 2).unwrap();
         let mut found = model(PageRank::new(graph, 5));
-        let rows = &found.kernel.rows;
+        let rows = &found.algorithm.rows;
         let n = 256;
         let mut scores = vec![1.0 / f64::from(n); n as usize];
         for _ in 0..5 {

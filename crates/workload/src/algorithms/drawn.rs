@@ -2,7 +2,7 @@
 //! chooses the element from the number of the load alone, so parts and threads can start at any load.
 
 use crate::{
-    kernel::{Kernel, Sharing},
+    algorithm::{Algorithm, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
@@ -34,7 +34,7 @@ impl<D> Drawn<D> {
     }
 }
 
-impl<D: Draw> Kernel for Drawn<D> {
+impl<D: Draw> Algorithm for Drawn<D> {
     fn loads(&self) -> Option<Loads> {
         Some(Loads::Independent)
     }
@@ -57,7 +57,7 @@ impl<D: Draw> Kernel for Drawn<D> {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {

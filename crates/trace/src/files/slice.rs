@@ -5,7 +5,7 @@ use super::copy::{Cut, Span};
 use crate::{Batch, Description, Source, TraceError, TraceInfo};
 
 /// `span` of `source` as a source of its own: the same references and events that [`super::copy`] would write.
-pub fn stretch(source: Box<dyn Source>, span: Span) -> Box<dyn Source> {
+pub fn slice(source: Box<dyn Source>, span: Span) -> Box<dyn Source> {
     if span == Span::default() {
         return source;
     }
@@ -19,7 +19,7 @@ pub fn stretch(source: Box<dyn Source>, span: Span) -> Box<dyn Source> {
     // A part is not the whole, and is told from other parts.
     let end = span.end.map(|end| end.to_string()).unwrap_or_default();
     info.hash = info.hash.map(|hash| format!("{hash}[{}..{end}]", span.start));
-    Box::new(Stretch { source, info, cut, raw: Batch::default(), over: false })
+    Box::new(Slice { source, info, cut, raw: Batch::default(), over: false })
 }
 
 /// Instructions before what is kept of a source, if the trace says what they left.
@@ -28,7 +28,7 @@ pub(super) fn skipped(info: &TraceInfo, span: Span) -> Option<u64> {
     more.map_or(info.skipped, |more| Some(info.skipped.unwrap_or(0).saturating_add(more)))
 }
 
-struct Stretch {
+struct Slice {
     source: Box<dyn Source>,
     info: TraceInfo,
     cut: Cut,
@@ -36,7 +36,7 @@ struct Stretch {
     over: bool,
 }
 
-impl Source for Stretch {
+impl Source for Slice {
     fn info(&self) -> &TraceInfo {
         &self.info
     }

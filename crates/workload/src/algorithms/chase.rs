@@ -3,7 +3,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::Kernel,
+    algorithm::Algorithm,
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed,
@@ -43,9 +43,9 @@ impl Default for ChaseDesc {
 
 impl Describe for ChaseDesc {
     const NAME: &str = "pointer-chase";
-    type Kernel = Chase;
+    type Algorithm = Chase;
 
-    fn kernel(&self) -> Result<Chase, String> {
+    fn algorithm(&self) -> Result<Chase, String> {
         let (Bytes(footprint), Bytes(node)) = (self.footprint, self.node);
         if node > footprint {
             return Err(format!("node is {}: give 8 to the footprint, {}", show_bytes(node), show_bytes(footprint)));
@@ -169,7 +169,7 @@ fn unmix(node: u64, mask: u64) -> u64 {
     found
 }
 
-impl Kernel for Chase {
+impl Algorithm for Chase {
     fn loads(&self) -> Option<Loads> {
         Some(Loads::Dependent)
     }

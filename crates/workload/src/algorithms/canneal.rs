@@ -4,8 +4,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{Shuffle, below, mix, nth, unit},
@@ -48,9 +48,9 @@ impl Default for CannealDesc {
 
 impl Describe for CannealDesc {
     const NAME: &str = "canneal";
-    type Kernel = Canneal;
+    type Algorithm = Canneal;
 
-    fn kernel(&self) -> Result<Canneal, String> {
+    fn algorithm(&self) -> Result<Canneal, String> {
         let start = self.temperature as f64;
         Ok(Canneal::new(self.elements, self.nets, self.temperatures, self.swaps, start, self.seed))
     }
@@ -147,12 +147,12 @@ impl Canneal {
         (below(random, self.elements), below(again, self.elements), mix(again))
     }
 
-    /// Tells what will be looked up of `element`.
+    /// Software prefetches of what will be looked up of `element`.
     #[inline(always)]
-    fn foresee(&self, m: &mut impl Memory, element: u64) {
-        m.foresee(self.location, || element);
+    fn prefetch_hint(&self, m: &mut impl Memory, element: u64) {
+        m.prefetch_hint(self.location, || element);
         for side in 0..2 {
-            (0..self.nets).for_each(|net| m.foresee(self.location, || self.other(element, side, net)));
+            (0..self.nets).for_each(|net| m.prefetch_hint(self.location, || self.other(element, side, net)));
         }
     }
 
@@ -184,7 +184,7 @@ impl Canneal {
     }
 }
 
-impl Kernel for Canneal {
+impl Algorithm for Canneal {
     fn loads(&self) -> Option<Loads> {
         // Elements are random numbers. An element's nets lie where it says; each gives an element, this its location,
         // and this the coordinates. Nets do not wait for each other, nor do swaps. The last net of one side is
@@ -251,8 +251,8 @@ impl Kernel for Canneal {
         }
         self.at += 1;
         let (next, after, _) = self.drawn(self.at);
-        self.foresee(m, next);
-        self.foresee(m, after);
+        self.prefetch_hint(m, next);
+        self.prefetch_hint(m, after);
         if a == b {
             return true;
         }
@@ -277,7 +277,7 @@ mod tests {
     /// The length of all nets.
     fn length(found: &mut Model<Canneal>) -> i64 {
         let location = found.array(|k| k.location.array());
-        let k = &found.kernel;
+        let k = &found.algorithm;
         let at = |element: u64| k.place(location[element as usize].into());
         let ends = (0..k.elements).flat_map(|e| (0..k.nets).map(move |net| (e, k.wires[net as usize].forth(e))));
         ends.map(|(a, b)| (at(a), at(b)))
@@ -294,6 +294,6 @@ mod tests {
         let mut places = after.array(|k| k.location.array());
         places.sort_unstable();
         assert_eq!(places, (0..256).collect::<Vec<_>>());
-        assert!(after.kernel.accepted > 100);
+        assert!(after.algorithm.accepted > 100);
     }
 }

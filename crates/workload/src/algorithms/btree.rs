@@ -9,8 +9,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
-    kernel::{Kernel, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
     seed::{below, mix, nth},
@@ -45,9 +45,9 @@ impl Default for BtreeDesc {
 
 impl Describe for BtreeDesc {
     const NAME: &str = "btree";
-    type Kernel = Btree;
+    type Algorithm = Btree;
 
-    fn kernel(&self) -> Result<Btree, String> {
+    fn algorithm(&self) -> Result<Btree, String> {
         Ok(Btree::new(self.elements, self.order, self.lookups, self.seed))
     }
 }
@@ -186,7 +186,7 @@ impl Btree {
     }
 }
 
-impl Kernel for Btree {
+impl Algorithm for Btree {
     fn loads(&self) -> Option<Loads> {
         // Each level's node is loaded from the pointers of the level above, whose place is in that node's record; its
         // keys lie where the record says. Which key ends a search is a branch. Lookups begin at the root and wait for
@@ -224,7 +224,7 @@ impl Kernel for Btree {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {
@@ -278,7 +278,7 @@ mod tests {
     fn every_lookup_ends_at_the_record_of_its_key() {
         for (elements, order) in [(1, 3), (2, 3), (3, 3), (1000, 3), (10_000, 6), (5_000, 100), (7, 512)] {
             let found = model(Btree::new(elements, order, 300, 9));
-            let records = found.kernel.layout.regions()[2].base;
+            let records = found.algorithm.layout.regions()[2].base;
             let reached: Vec<u64> = found.memory.done.iter().filter(|r| r.0 >= records).map(|r| r.0).collect();
             let wanted: Vec<u64> = (0..300).map(|n| records + below(nth(mix(9), n), elements) * 32).collect();
             assert_eq!(reached, wanted, "{elements} elements, order {order}");
@@ -289,13 +289,13 @@ mod tests {
     fn keys_rise_from_leaf_to_leaf() {
         let mut tree = ready(Btree::new(1000, 6, 0, 1));
         let lines = tree.array(|k| k.lines);
-        let leaves = tree.kernel.levels[0].nodes;
+        let leaves = tree.algorithm.levels[0].nodes;
         let keys: Vec<u64> = (0..leaves)
-            .flat_map(|leaf| (0..tree.kernel.keys(0, leaf)).map(move |i| (leaf, i)))
+            .flat_map(|leaf| (0..tree.algorithm.keys(0, leaf)).map(move |i| (leaf, i)))
             .map(|(leaf, i)| lines[(leaf * 16 + i) as usize])
             .collect();
         assert_eq!(keys, (0..1000).map(|n| 2 * n).collect::<Vec<u64>>());
         // 200 leaves of 5 keys, then 34, 6 and 1 nodes of up to 6 children.
-        assert_eq!(tree.kernel.levels.iter().map(|l| l.nodes).collect::<Vec<_>>(), [200, 34, 6, 1]);
+        assert_eq!(tree.algorithm.levels.iter().map(|l| l.nodes).collect::<Vec<_>>(), [200, 34, 6, 1]);
     }
 }

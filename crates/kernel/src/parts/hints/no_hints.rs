@@ -1,22 +1,22 @@
-//! Hints *of nobody*: advice about larger pages is taken and has no effect.
+//! No hints: advice about larger pages is accepted and has no effect.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;
 
-/// Nobody gives hints.
+/// Without hints.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NoHints;
 
-impl Part for Nobody {
+impl Part for NoHints {
     const NAME: &'static str = "none";
-    const ABOUT: &'static str = "Nobody: such advice is ignored.";
+    const ABOUT: &'static str = "Without hints: advice about larger pages is ignored.";
 
     fn new(_: &()) -> Result<Self, Wrong> {
         Ok(Self)
     }
 }
 
-impl Hints for Nobody {
+impl Hints for NoHints {
     fn obeys_program(&self) -> bool {
         false
     }

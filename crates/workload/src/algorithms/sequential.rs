@@ -3,7 +3,7 @@
 
 use super::Describe;
 use crate::{
-    kernel::{Kernel, Sharing},
+    algorithm::{Algorithm, Sharing},
     layout::Layout,
     memory::{Array, Memory, Setup},
 };
@@ -32,9 +32,9 @@ impl Default for SequentialDesc {
 
 impl Describe for SequentialDesc {
     const NAME: &str = "sequential";
-    type Kernel = Stride;
+    type Algorithm = Stride;
 
-    fn kernel(&self) -> Result<Stride, String> {
+    fn algorithm(&self) -> Result<Stride, String> {
         Ok(Stride::new(self.footprint.0, 8, self.references))
     }
 }
@@ -62,9 +62,9 @@ impl Default for StrideDesc {
 
 impl Describe for StrideDesc {
     const NAME: &str = "stride";
-    type Kernel = Stride;
+    type Algorithm = Stride;
 
-    fn kernel(&self) -> Result<Stride, String> {
+    fn algorithm(&self) -> Result<Stride, String> {
         let (Bytes(footprint), Bytes(stride)) = (self.footprint, self.stride);
         if stride > footprint {
             return Err(format!(
@@ -97,7 +97,7 @@ impl Stride {
     }
 }
 
-impl Kernel for Stride {
+impl Algorithm for Stride {
     fn loads(&self) -> Option<Loads> {
         Some(Loads::Independent)
     }
@@ -120,7 +120,7 @@ impl Kernel for Stride {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::STRETCHES
+        Sharing::INTERVALS
     }
 
     fn seek(&mut self, round: u64) -> bool {

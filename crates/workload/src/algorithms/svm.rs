@@ -4,8 +4,8 @@
 
 use super::Describe;
 use crate::{
+    algorithm::Algorithm,
     flow::{FREE, flow, from, to},
-    kernel::Kernel,
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth, unit},
@@ -50,9 +50,9 @@ impl Default for SvmDesc {
 
 impl Describe for SvmDesc {
     const NAME: &str = "svm";
-    type Kernel = Svm;
+    type Algorithm = Svm;
 
-    fn kernel(&self) -> Result<Svm, String> {
+    fn algorithm(&self) -> Result<Svm, String> {
         let Self { instances, features, nonzeros, blocks, inner, outer, seed } = *self;
         if nonzeros > features {
             return Err(format!("nonzeros is {nonzeros}: give 1 to features, {features}"));
@@ -159,7 +159,7 @@ impl Svm {
     }
 }
 
-impl Kernel for Svm {
+impl Algorithm for Svm {
     fn loads(&self) -> Option<Loads> {
         // An instance's features are read in sequence from where it begins; a weight waits for its feature's number,
         // and weights do not wait for each other.
@@ -195,7 +195,7 @@ impl Kernel for Svm {
         let label = self.label(i);
         let (mut product, mut square) = (0.0, 0.0);
         for slot in 0..self.nonzeros {
-            m.foresee(self.weights, || self.feature_at(from + slot, slot) as u64);
+            m.prefetch_hint(self.weights, || self.feature_at(from + slot, slot) as u64);
         }
         for slot in 0..self.nonzeros {
             let node = from + slot;
@@ -239,7 +239,7 @@ mod tests {
             let mut found = model(Svm::new([200, 64, 5], 3, [2, outer], 1));
             let alphas = found.array(|k| k.alphas.array());
             let weights = found.array(|k| k.weights.array());
-            let k = &found.kernel;
+            let k = &found.algorithm;
             let mut sum = vec![0.0; 64];
             for (i, alpha) in alphas.iter().enumerate() {
                 assert!(*alpha >= 0.0);
