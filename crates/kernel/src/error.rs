@@ -29,7 +29,7 @@ impl std::fmt::Display for Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FaultError {
     /// No mapping holds the address (SIGSEGV, SEGV_MAPERR).
-    #[error("process {pid} touched {va}, which no mapping holds")]
+    #[error("process {pid} accessed {va}, which no mapping contains")]
     Unmapped {
         /// The process.
         pid: Pid,
@@ -37,7 +37,7 @@ pub enum FaultError {
         va: VirtAddr,
     },
     /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
-    #[error("process {pid} touched {va} against the rights of its mapping")]
+    #[error("process {pid} accessed {va}, but the protection of the mapping forbids this access")]
     Protection {
         /// The process.
         pid: Pid,

@@ -279,15 +279,15 @@ impl Array {
         }
     }
 
-    /// Evicts every entry of which `lose` says so, of designs whose entries [are pages](Self::holds_pages), telling
-    /// `gone`.
+    /// Evicts every entry for which `lose` returns true and passes it to `gone`, for designs whose entries
+    /// [are pages](Self::holds_pages).
     pub fn displace(&mut self, lose: impl FnMut() -> bool, gone: impl FnMut(&Entry)) {
         if let Kind::Pages(pages) = &mut self.kind {
             pages.displace(lose, gone);
         }
     }
 
-    /// Tells of every entry held, with its tag; of those that are no pages, page by page.
+    /// Calls `tell` for every valid entry with its ASID. An entry that covers several pages is passed page by page.
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         match &self.kind {
             Kind::Pages(pages) => pages.all(tell),

@@ -178,8 +178,8 @@ impl Hierarchy {
         self.coalesces
     }
 
-    /// Tells of every entry held: its array, its tag (0 for global ones) and what it says. Entries that are no pages
-    /// are told page by page.
+    /// Calls `tell` for every valid entry with its array, ASID (0 if global) and translation. An entry that covers
+    /// several pages is passed page by page.
     pub fn each_entry(&self, mut tell: impl FnMut(usize, Asid, &Entry)) {
         for (index, array) in self.arrays.iter().enumerate() {
             array.all(|tag, entry| tell(index, tag, entry));

@@ -169,7 +169,7 @@ impl Pages {
         self.body.evictions += std::mem::replace(&mut self.body.invalidations, before) - before;
     }
 
-    /// Tells of every entry held, with its tag.
+    /// Calls `tell` for every valid entry with its ASID.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         each!(&self.store, keys => self.body.all(keys, &mut tell));
     }

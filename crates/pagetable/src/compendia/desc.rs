@@ -43,7 +43,7 @@ impl TryFrom<String> for Share {
             Some((Ok(part), Ok(whole))) => Self::new(part, whole),
             _ => None,
         }
-        .ok_or_else(|| format!("'{text}' is no part of a table: write a fraction of at most one, such as 1/8"))
+        .ok_or_else(|| format!("'{text}' is not a part of a table: write a fraction of at most one, such as 1/8"))
     }
 }
 

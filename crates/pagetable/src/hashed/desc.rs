@@ -36,7 +36,7 @@ impl TryFrom<f64> for Part {
         if (0.0..=1.0).contains(&part) {
             Ok(Self((part * 1000.0).round() as u16))
         } else {
-            Err(format!("{part} is no part of a table: give a number from 0 to 1"))
+            Err(format!("{part} is not a part of a table: give a number from 0 to 1"))
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a design makes of a description: the entries, and what the array asks to know of them.
+//! The result of building a design from its description: the storage of the entries, and their properties that the
+//! array reads.
 
 use super::{Looks, bundles::Bundles};
 use crate::pages::Pages;

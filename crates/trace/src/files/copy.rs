@@ -37,7 +37,7 @@ pub struct Progress {
     pub refs_per_s: f64,
 }
 
-/// Tells of progress now and then.
+/// Reports progress at intervals.
 pub(crate) struct Beat {
     start: Instant,
     last: Instant,
@@ -49,7 +49,7 @@ impl Beat {
         Self { start, last: start }
     }
 
-    /// Tells `hear` if it is time to; false if it wants an end.
+    /// Calls the progress callback if the interval has passed. Returns false only if the callback asks to stop.
     pub fn tell(
         &mut self,
         fraction: Option<f64>,

@@ -86,7 +86,7 @@ impl Tool for State {
                     self.finished |= find(rest, b"Exit code:");
                     Ok(())
                 }
-                _ => Err("this is no line of lackey's; run valgrind with --log-file=FILE, \
+                _ => Err("this is not a line of lackey; run valgrind with --log-file=FILE, \
                           so that the program's own output is not among them"
                     .into()),
             };

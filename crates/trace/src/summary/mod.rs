@@ -265,6 +265,6 @@ mod tests {
     fn damage_is_told_with_what_came_before() {
         let s = summary("r 0x1000\nwhat\n");
         assert!(!s.complete);
-        assert_eq!((s.references, s.problem.as_deref()), (1, Some("line 2, column 1: 'what' is no event")));
+        assert_eq!((s.references, s.problem.as_deref()), (1, Some("line 2, column 1: 'what' is not an event")));
     }
 }
