@@ -17,7 +17,7 @@ pub struct SideCounts {
     pub misses: u64,
 }
 
-/// What a coalescing array made of the base pages that walks for it found.
+/// Results of a coalescing array for the base pages that walks found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CoalescingCounts {
     /// Fills by walks that became an entry of several pages.
@@ -52,7 +52,7 @@ impl CoalescingCounts {
     }
 }
 
-/// What an array of bundles wrote where.
+/// Writes of an array of bundles, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MirrorCounts {
     /// Entries written, one for each set that a fill reached.
@@ -74,7 +74,7 @@ impl MirrorCounts {
     }
 }
 
-/// What one array did.
+/// Counts of one array.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArrayCounts {
     /// The array.
@@ -97,22 +97,22 @@ pub struct ArrayCounts {
     pub invalidations: u64,
     /// Hits by the size of the entry.
     pub hits_by_size: BTreeMap<String, u64>,
-    /// What a coalescing design did; absent for others.
+    /// Counts of a coalescing design; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coalescing: Option<CoalescingCounts>,
-    /// What designs that write to several sets did; absent for others.
+    /// Counts of designs that write to several sets; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirroring: Option<MirrorCounts>,
     /// Probes, of arrays that are searched size by size; absent for others, which take one a lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<u64>,
-    /// What its page-size predictor did; absent for arrays without one.
+    /// Counts of its page-size predictor; absent for arrays without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predictor: Option<PredictorCounts>,
 }
 
-/// What the misses of one side's first level brought into it, by the size of the entry: `coalesced` where it translates
-/// several pages of the table. So AMD's counters of L1 DTLB misses tell them apart (paper 1, Table 2).
+/// Entries that the misses of one side's first level brought into it, by the size of the entry: `coalesced` if it
+/// translates several pages of the table. AMD's counters of L1 DTLB misses have the same classes (paper 1, Table 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reloads {
     /// From the second level.
@@ -124,7 +124,7 @@ pub struct Reloads {
 /// The name for misses whose page no first-level array holds.
 pub const NO_L1_ARRAY: &str = "no_l1_array";
 
-/// What the hierarchies of one core, or of all, did.
+/// Counts of the hierarchies of one core, or of all cores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HierarchyCounts {
     /// First level, fetches.
@@ -135,9 +135,9 @@ pub struct HierarchyCounts {
     pub l2i: SideCounts,
     /// Second level, loads and stores.
     pub l2d: SideCounts,
-    /// What came of the misses of l1i.
+    /// Reloads for the misses of l1i.
     pub reloads_i: Reloads,
-    /// What came of the misses of l1d.
+    /// Reloads for the misses of l1d.
     pub reloads_d: Reloads,
     /// Each array.
     pub arrays: Vec<ArrayCounts>,
@@ -193,7 +193,7 @@ impl HierarchyCounts {
     }
 }
 
-/// What a predictor did.
+/// Counts of a predictor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PredictorCounts {
     /// Guesses: one for each lookup of the array.

@@ -38,7 +38,7 @@ pub enum Probe {
     Serial,
 }
 
-/// How an entry of design `mix` tells its superpages.
+/// How an entry of design `mix` records its superpages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bundle {
@@ -48,7 +48,7 @@ pub enum Bundle {
     Length,
 }
 
-/// Where a bundle told by its length may lie.
+/// Places allowed for a bundle that is recorded by its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Span {
@@ -70,7 +70,7 @@ pub enum Frames {
     Aligned,
 }
 
-/// What a fill does in the sets that were not probed.
+/// Action of a fill in the sets that were not probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mirrors {
@@ -81,11 +81,11 @@ pub enum Mirrors {
     Merged,
 }
 
-/// What may be chosen about design `mix`.
+/// Options of design `mix`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MixDesc {
-    /// How an entry tells its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
+    /// How an entry records its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
     /// (paper 4, section 4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
@@ -97,14 +97,14 @@ pub struct MixDesc {
     /// one needs fewer mirrors, and sends neighbouring small pages to one set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<PageOrder>,
-    /// Where a bundle told by its length may lie: `aligned` or `anywhere`. Default `aligned`.
+    /// Places allowed for a bundle that is recorded by its length: `aligned` or `anywhere`. Default `aligned`.
     pub span: Span,
     /// Where its frames may lie: `any` or `aligned`. Default `any`.
     pub frames: Frames,
-    /// What a fill does in sets that were not probed: `blind` or `merged`. Default `blind`.
+    /// Action of a fill in sets that were not probed: `blind` or `merged`. Default `blind`.
     pub mirrors: Mirrors,
-    /// Small pages that one entry may translate too, told by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4, section
-    /// 7.2). Default 1.
+    /// Small pages that one entry may translate, too, recorded by a bitmap: 1, 2, 4 or 8 (MIX with CoLT: paper 4,
+    /// section 7.2). Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8), extend("x-power-of-two" = true))]
     pub small_group: Option<u16>,
@@ -140,12 +140,12 @@ pub struct HoldDesc {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayDesc {
-    /// What reports call it; unique in the machine.
+    /// Its name in reports; unique in the machine.
     pub name: String,
     /// 1 or 2.
     #[schemars(range(min = 1, max = 2))]
     pub level: u8,
-    /// What it serves: `instruction`, `data` or `both`.
+    /// The side that it serves: `instruction`, `data` or `both`.
     pub side: Placement,
     /// Entries in all.
     #[schemars(range(min = 1, max = 65536))]
@@ -172,7 +172,7 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// What one entry may translate. Default `plain`.
+    /// Design: the pages that one entry may translate. Default `plain`.
     #[serde(default)]
     pub design: Design,
     /// Pages that one entry may translate together. Which designs have such a group, and how large it may be, is in the
@@ -180,7 +180,7 @@ pub struct ArrayDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
-    /// What else may be chosen about design `mix`.
+    /// Options of design `mix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<MixDesc>,
     /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first.

@@ -9,6 +9,6 @@ use thiserror::Error;
 pub struct GeometryError {
     /// The array.
     pub array: String,
-    /// What is wrong and what to do.
+    /// The fault and the remedy.
     pub what: String,
 }

@@ -186,7 +186,7 @@ impl Hierarchy {
         }
     }
 
-    /// What the arrays are called, in the order observers number them.
+    /// Names of the arrays, in the order in which observers number them.
     pub fn names(&self) -> Vec<String> {
         self.arrays.iter().map(|a| a.name.clone()).collect()
     }

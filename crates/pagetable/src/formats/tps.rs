@@ -40,7 +40,7 @@ const ALIAS: u64 = 1 << 10;
 /// The largest group of entries that a page can take, as a power of two: half a table.
 const LARGEST_GROUP: u8 = 8;
 
-/// What alias PTEs contain.
+/// Contents of alias PTEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Aliases {
@@ -55,7 +55,7 @@ pub enum Aliases {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TpsDesc {
-    /// What alias PTEs contain. Default `pointer`.
+    /// Contents of alias PTEs. Default `pointer`.
     pub aliases: Aliases,
 }
 

@@ -1,4 +1,4 @@
-//! What the designs with entries for aligned groups of base pages have in common.
+//! Code shared by the designs with entries for aligned groups of base pages.
 
 use super::{
     Built, Kind, Line, Looks, Plan,
@@ -42,7 +42,7 @@ pub fn value_at_distance<R: GroupDesign>(held: &EntryOf<R>, vpn: Vpn) -> crate::
     held.value.moved(vpn.0 - held.first.0)
 }
 
-/// An array with this storage, whose counts tell single base pages, groups and larger sizes apart.
+/// An array with this storage, whose counts distinguish single base pages, groups and larger sizes.
 pub fn built<S>(plan: &Plan, storage: S) -> Built<S> {
     let names = plan.size_names();
     let classes = ["4K".into(), COALESCED.into()].into_iter().chain(names.into_iter().skip(1)).collect();

@@ -26,7 +26,7 @@ pub struct Built<S = Infallible> {
     pub kind: Kind<S>,
     /// The page sizes it takes.
     pub sizes: Vec<PageOrder>,
-    /// What its counts by size are called: the sizes, or what the design tells apart.
+    /// Names of its counts by size: the sizes, or the classes that the design distinguishes.
     pub classes: Vec<String>,
     /// The page size that stands for a group, where entries are pages. It comes before all others: where both translate
     /// a page, the group does, so that the entries it was made of age out.

@@ -11,22 +11,22 @@ use mmulab_addr::{Asid, PageOrder, Vpn};
 /// Most pages of a bundle that is a bitmap: the bits of a word.
 pub const MAX_BITMAP: u16 = 64;
 
-/// What sets the designs apart.
+/// Properties by which the designs differ.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// The page sizes, smallest first.
     pub sizes: Vec<PageOrder>,
     /// By size: the most pages of a bundle, a power of two.
     pub group: Vec<u16>,
-    /// By size: whether the pages are told by a bitmap, else by a length.
+    /// Per size: whether a bitmap records the pages; otherwise a length does.
     pub bitmap: Vec<bool>,
     /// By size: what chooses the set is the number of the page of this size.
     pub index: Vec<PageOrder>,
-    /// Where bundles told by a length may begin.
+    /// Places where bundles recorded by a length may begin.
     pub span: Span,
     /// Where their frames may lie.
     pub frames: Frames,
-    /// What becomes of copies in other sets.
+    /// Treatment of copies in other sets.
     pub mirrors: Mirrors,
     /// Pages that differ in the dirty bit alone may share a bundle, which is clean then.
     pub mixed_dirty: bool,
