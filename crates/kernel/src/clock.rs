@@ -1,4 +1,4 @@
-//! Simulated time as daemons see it: the kernel has no clock, but says when they want to wake, and is told when it is.
+//! Simulated time of the daemons. The kernel has no clock: it returns when they must wake, and its caller wakes them.
 
 const NS_PER_MS: u64 = 1_000_000;
 

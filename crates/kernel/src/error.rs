@@ -4,7 +4,7 @@
 use mmulab_addr::{PageOrder, Pid, VirtAddr};
 use thiserror::Error;
 
-/// What ran out.
+/// Kind of memory that ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// A block of frames for a program's page.
@@ -54,7 +54,7 @@ pub enum FaultError {
         pid: Pid,
         /// The address.
         va: VirtAddr,
-        /// What was wanted.
+        /// The memory requested.
         wanted: Wanted,
         /// Frames free at that time, in blocks too small or reserved.
         free_frames: u64,
@@ -69,7 +69,7 @@ pub enum KernelError {
     Description {
         /// The key of the description.
         key: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
     /// The physical memory could not be laid out.

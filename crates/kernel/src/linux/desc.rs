@@ -29,7 +29,7 @@ impl ThpEnabled {
     }
 }
 
-/// What a store to the huge zero page does.
+/// Effect of a store to the huge zero page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HugeZeroWrite {
@@ -114,14 +114,14 @@ pub struct ThpDesc {
     pub enabled: ThpEnabled,
     /// Whether a load of an untouched region maps the shared huge zero page (`use_zero_page`). Default `true`.
     pub zero_page: bool,
-    /// What a store to the huge zero page does: `huge` or `split`. Default `huge`.
+    /// Effect of a store to the huge zero page: `huge` or `split`. Default `huge`.
     pub zero_page_write: HugeZeroWrite,
     /// Sizes from 16K to 2M, each `always`, `madvise`, `inherit` or `never`. Default: 2M inherits, others are never
     /// used. A fault maps the largest that is enabled, fits and has a free block; below 2M, as base pages that lie
     /// together.
     pub sizes: BTreeMap<PageOrder, ThpSize>,
-    /// What a fault does when no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does
-    /// not. Default `never`; Linux's is `madvise`.
+    /// Action of a fault if no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does not.
+    /// Default `never`; Linux's is `madvise`.
     pub defrag: Defrag,
     /// The daemon that makes huge pages later; absent: it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,7 +195,7 @@ pub enum PageCache {
     Warm,
 }
 
-/// What one madvise call flushes together, of the kinds of advice that change pages (dontneed, free).
+/// The unit that one madvise call flushes together, for the kinds of advice that change pages (dontneed, free).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdviceFlush {
@@ -206,7 +206,7 @@ pub enum AdviceFlush {
     Call,
 }
 
-/// What Linux does under every policy.
+/// Settings of Linux under every policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinuxDesc {
@@ -227,17 +227,18 @@ pub struct LinuxDesc {
     /// How large a stack may grow (RLIMIT_STACK). Default `8M`.
     #[schemars(extend("x-least" = "4K", "x-most" = "64T"))]
     pub stack_limit: Bytes,
-    /// What must stay unmapped below a growing stack. Default `1M` (256 pages).
+    /// Memory that must stay unmapped below a growing stack. Default `1M` (256 pages).
     #[schemars(extend("x-least" = "0", "x-most" = "1T"))]
     pub stack_guard: Bytes,
     /// How many pages a flush may name before the whole address space is flushed instead. Default 33.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub flush_ceiling: u64,
-    /// What madvise dontneed and free flush together: each `mapping` by itself, or the whole `call`. Default `mapping`.
+    /// The unit that madvise dontneed and free flush together: each `mapping` by itself, or the whole `call`. Default
+    /// `mapping`.
     pub advice_flush: AdviceFlush,
     /// Whether files are in memory before the program starts: `cold` or `warm`. Default `cold`.
     pub page_cache: PageCache,
-    /// The aligned span mapped around a reference when a trace tells no mappings. No Linux does this. Default `2M`.
+    /// The aligned span mapped around a reference if a trace contains no mappings. No Linux does this. Default `2M`.
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub implicit_vma: Bytes,
     /// Where these values come from.

@@ -29,7 +29,7 @@ pub(crate) struct Residency {
 }
 
 impl Residency {
-    /// What the kernel takes from now on is for this region.
+    /// Frames that the kernel takes from now on are for this region.
     #[inline]
     pub fn act_for(&mut self, region: RegionId) {
         self.acting = region;
@@ -56,7 +56,7 @@ impl Residency {
         self.of_mut(region).now -= frames * BASE_BYTES;
     }
 
-    /// What is resident for a region.
+    /// Resident memory of a region.
     pub fn of(&self, region: RegionId) -> Resident {
         self.regions.get(region.index()).copied().unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! What parts are made from: the values of a policy file that the parts of a kind read, a struct for each kind that has
-//! any.
+//! Settings of parts: the values of a policy file that the parts of a kind read, a struct for each kind that has any.
 
 use crate::linux::desc::{HugetlbDesc, KhugepagedDesc, ThpDesc, ThpEnabled};
 use mmulab_addr::PageOrder;
@@ -7,7 +6,7 @@ use mmulab_pagetable::TableDesc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What fault sizes are made from.
+/// Settings of fault sizes.
 pub(crate) struct FaultSettings<'a> {
     /// The page table of the run.
     pub table: &'a TableDesc,
@@ -29,7 +28,7 @@ impl<'a> FaultSettings<'a> {
     }
 }
 
-/// What promotion at faults is made from.
+/// Settings of promotion at faults.
 pub(crate) struct PromotionSettings {
     /// The size of the larger page, which the page table has a leaf for.
     pub size: PageOrder,
@@ -41,7 +40,7 @@ pub(crate) struct PromotionSettings {
     pub takes_filled: bool,
 }
 
-/// What zeroing is made from: how fast a daemon clears memory.
+/// Settings of zeroing: how fast a daemon clears memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZeroingSettings {
     /// Milliseconds between two of its turns.
@@ -57,7 +56,7 @@ impl Default for ZeroingSettings {
     }
 }
 
-/// What reclaim is made from.
+/// Settings of reclaim.
 pub(crate) struct ReclaimSettings {
     /// `vm.watermark_scale_factor`, if the policy sets it.
     pub scale_factor: Option<u16>,
@@ -76,7 +75,7 @@ pub enum Served {
     All,
 }
 
-/// What a daemon is made from: its description, which mappings it looks at, and which processes it serves.
+/// Settings of a daemon: its description, the mappings that it scans, and the processes that it serves.
 pub(crate) struct DaemonSettings<'a> {
     pub desc: &'a KhugepagedDesc,
     /// Which mappings it looks at.

@@ -29,7 +29,7 @@ impl RegionId {
     }
 }
 
-/// What a region is.
+/// Kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RegionKind {
@@ -80,9 +80,9 @@ pub struct Region {
     /// The unmapped regions of one kind that this row sums up; 0 for a region of its own.
     #[serde(skip_serializing_if = "is_zero")]
     pub folded: u64,
-    /// What reports call it: the file with the rights it was mapped with, `[heap]`, `[stack]`, `anon`.
+    /// Its name in reports: the file with the rights it was mapped with, `[heap]`, `[stack]`, `anon`.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: RegionKind,
     /// The lowest address it had.
     pub start: VirtAddr,
@@ -100,7 +100,7 @@ pub struct Region {
     pub file: Option<Arc<str>>,
     /// The offset in the file of `start`, in bytes.
     pub offset: u64,
-    /// What page tables map of it, by page size; zero pages are left out.
+    /// Memory of it that page tables map, by page size; zero pages are left out.
     pub mapped: BySize,
     /// The zero pages mapped in it, by page size: they take no memory.
     #[serde(skip_serializing_if = "BySize::is_empty")]
@@ -247,7 +247,7 @@ impl Piece for Lies {
     fn absorb(&mut self, _: &Self) {}
 }
 
-/// What makes two mappings of one program the same region, if they touch.
+/// Properties that make two mappings of one program the same region, if they touch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Identity {
     pub kind: RegionKind,

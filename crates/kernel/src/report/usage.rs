@@ -8,7 +8,7 @@ use mmulab_pagetable::Census;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What memory is used for at one moment. All numbers but those of contiguity are bytes.
+/// Use of memory at one moment. All numbers except those of contiguity are bytes.
 ///
 /// How much of a huge page a program truly touched no kernel knows; the machine counts that.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct Usage {
     pub table_bytes: u64,
     /// The most that ever was.
     pub table_bytes_peak: u64,
-    /// What page tables consist of now, and what they did of their own accord.
+    /// Frames and nodes of page tables now, and counts of their merges and resizes.
     pub tables: TableUsage,
     /// Set aside for the hugetlb pool at boot.
     pub pool_bytes: u64,
@@ -49,21 +49,21 @@ pub struct Usage {
     pub contiguity: Contiguity,
 }
 
-/// What page tables consist of.
+/// Frames and nodes of page tables.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct TableUsage {
     /// In tables of a frame each.
     pub small_bytes: u64,
     /// In nodes of 2 MiB.
     pub node_bytes: u64,
-    /// What the same mappings take in tables of a frame each.
+    /// Size of the same mappings in tables of a frame each.
     pub unmerged_bytes: u64,
-    /// What they did in the run.
+    /// Counts of the run.
     #[serde(flatten)]
     pub counts: TableCounts,
 }
 
-/// What a process has mapped.
+/// Memory that a process has mapped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ProcessUsage {
     /// The process, or the one that made the address space if several run in it.
@@ -75,7 +75,7 @@ pub struct ProcessUsage {
 }
 
 impl Kernel {
-    /// What memory is used for now.
+    /// Use of memory now.
     pub fn usage(&self, mem: &PhysMem) -> Usage {
         let mut contiguity = self.ended.clone();
         for space in self.spaces.iter().flatten() {

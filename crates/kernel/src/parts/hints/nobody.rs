@@ -1,9 +1,9 @@
-//! Hints *of nobody*: advice about larger pages is taken and has no effect.
+//! No hints: advice about larger pages is taken and has no effect.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;
 
-/// Nobody gives hints.
+/// No source of hints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nobody;
 
