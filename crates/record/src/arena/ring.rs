@@ -7,7 +7,7 @@ use super::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// What a descriptor hands over.
+/// Kind of the item of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum What {
@@ -28,7 +28,7 @@ impl What {
 /// A stretch of a buffer, handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handover {
-    /// What it is.
+    /// Its kind.
     pub what: What,
     /// Whose.
     pub slot: u32,

@@ -19,11 +19,11 @@ pub struct DrmemtraceReader<R> {
     ended: bool,
 }
 
-/// What earlier lines told.
+/// State from earlier lines.
 #[derive(Default)]
 struct State {
     acting: Option<(u32, u32)>,
-    /// The count of instructions that the last fetch told.
+    /// The count of instructions at the last fetch.
     instructions: Option<u64>,
     begun: bool,
     finished: bool,

@@ -31,7 +31,7 @@ struct Space {
     more: Vec<Ref>,
     /// Of each access: log2 of its bytes, times two, plus one for a store: [`KIND_BITS`] bits.
     kinds: Vec<u8>,
-    /// The code of each variant with a block, if it is to be told.
+    /// The code of each variant with a block, if batches shall contain code.
     code: Vec<Option<Arc<Code>>>,
     /// The code defined last at each start.
     latest: FxHashMap<u64, (u32, u32, Box<[u8]>)>,
@@ -47,7 +47,7 @@ pub(super) struct Decoder {
     tells_code: bool,
     spaces: BTreeMap<u32, Space>,
     states: usize,
-    /// Who acts, as the batches so far have said.
+    /// The process and thread that act after the batches so far.
     acting: Option<(u32, u32)>,
     chunk: Option<Open>,
     inflate: Inflate,

@@ -9,12 +9,12 @@ use super::{
 use crate::{Batch, Verified};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Problems told; more are only counted.
+/// Problems that are listed; more are only counted.
 const MAX_PROBLEMS: usize = 20;
 
 impl NativeReader {
-    /// Checks every chunk: its checksum, that the index tells the same of it, and, up to the first problem, that it
-    /// decodes to as many instructions and references as it says. `hear` is told the share done; false ends it early.
+    /// Checks every chunk: its checksum, its entry in the index, and, up to the first problem, that it decodes to the
+    /// number of instructions and references in its header. `hear` gets the share done; false ends it early.
     pub(super) fn check(&mut self, hear: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let mut found = Verified { checksums: true, problems: self.wrong_at_end(), ..Verified::default() };
         let cut = found.problems.len();

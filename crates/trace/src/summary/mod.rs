@@ -1,4 +1,4 @@
-//! What a whole trace comes to, in memory that grows with the pages it touches and not with its length.
+//! Summary of a whole trace, in memory that grows with the pages it touches and not with its length.
 
 mod pages;
 mod space;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use space::MappingSummary;
 use space::Spaces;
 
-/// What a whole trace comes to.
+/// Summary of a whole trace.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     /// Its name.
@@ -26,7 +26,7 @@ pub struct Summary {
     pub isa: Isa,
     /// A hash of its content, when known.
     pub hash: Option<String>,
-    /// Whether it tells the program's mappings.
+    /// Whether it contains the program's mappings.
     pub has_address_space: bool,
     /// Bytes of its file; `None` for a generator.
     pub file_bytes: Option<u64>,
@@ -63,17 +63,17 @@ pub struct Summary {
     pub threads: u64,
     /// Events by kind.
     pub events: BTreeMap<&'static str, u64>,
-    /// What was mapped, the most touched first.
+    /// Mappings, the most accessed first.
     pub mappings: Vec<MappingSummary>,
-    /// What the recorder lost, and other things a reader must be told.
+    /// Parts that the recorder lost, and other warnings for the reader.
     pub warnings: Vec<String>,
 }
 
 /// Things lost that are listed; others are counted.
 const MAX_WARNINGS: usize = 20;
 
-/// Reads all of `source`; `hear` is told of the progress now and then, and says whether to go on. What comes before
-/// damage, or before the end `hear` wants, is summarised and marked.
+/// Reads all of `source`; `hear` gets the progress at intervals, and returns whether to go on. If damage or `hear` ends
+/// the reading, the part before is summarised and marked.
 pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> bool) -> Summary {
     let TraceInfo { name, format, program, args, isa, hash, has_address_space, skipped, warnings, .. } =
         source.info().clone();
@@ -106,7 +106,7 @@ pub fn summarize(source: &mut dyn Source, mut hear: impl FnMut(&Progress) -> boo
     sum
 }
 
-/// What is known while the trace is read.
+/// State while the trace is read.
 struct Walk {
     pid: Pid,
     tid: Tid,

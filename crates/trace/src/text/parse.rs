@@ -46,7 +46,7 @@ pub(crate) fn begins_an_event(line: &[u8]) -> Option<bool> {
     word.filter(|_| !comment).map(|word| WORDS.iter().any(|w| w.as_bytes() == word))
 }
 
-/// Appends what `line` tells.
+/// Appends the items of `line`.
 pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> Result<(), Wrong> {
     let line = line.split('#').next().unwrap_or("");
     let mut words = Words::new(line);

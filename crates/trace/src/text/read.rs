@@ -13,7 +13,7 @@ use crate::{
 };
 use std::io::BufRead;
 
-/// What begins a line that describes the trace.
+/// Beginning of a line that describes the trace.
 pub(super) const DESCRIBES: &str = "#:";
 
 /// Reads the text form.
@@ -24,7 +24,7 @@ pub struct TextReader<R> {
     /// Whether batches say which code runs.
     tells_code: bool,
     ended: bool,
-    /// What was wrong in the description, told with the first batch.
+    /// A fault in the description, reported with the first batch.
     wrong: Option<TraceError>,
 }
 

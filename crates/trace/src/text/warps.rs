@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Lanes that a line can name.
 const LANES_MAX: usize = 64;
 
-/// Who acts, and where threads are warps: what such lines leave out.
+/// The acting process and thread, and the places of threads that are warps: lines of warps leave these out.
 #[derive(Clone, Copy)]
 pub(super) struct Acting {
     pid: Pid,
@@ -34,7 +34,7 @@ impl Acting {
         Err(format!("with {count} here, {} instructions retire in all; {MAX_INSTRUCTIONS} are the most", self.retired))
     }
 
-    /// An event has been told.
+    /// Takes over an event that was read.
     pub fn follow(&mut self, event: &Event) {
         if let Event::Switch { pid, tid } = *event {
             (self.pid, self.tid) = (pid, tid);

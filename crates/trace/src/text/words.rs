@@ -4,7 +4,7 @@
 use mmulab_addr::{Prot, VirtAddr, parse_bytes};
 use std::{str::FromStr, sync::Arc};
 
-/// What is wrong in a line: the column of the word, and what to do.
+/// A fault in a line: the column of the word, and the remedy.
 pub(super) struct Wrong(pub usize, pub String);
 
 /// The words of a line, each with its column.

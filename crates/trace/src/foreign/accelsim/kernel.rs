@@ -31,11 +31,11 @@ pub(super) struct Kernel {
 pub(super) struct Block {
     pub warps: Vec<Warp>,
     addresses: Vec<VirtAddr>,
-    /// Loads and stores whose addresses are not told.
+    /// Loads and stores whose addresses are not in the file.
     pub untold: u64,
 }
 
-/// What a warp did.
+/// Instructions and accesses of a warp.
 #[derive(Default)]
 pub(super) struct Warp {
     pub steps: Vec<Step>,

@@ -11,7 +11,7 @@ const LANES: u32 = 32;
 pub(super) struct Shape {
     /// Numbers before the program counter: block and warp in versions before 3, a line of source text.
     pub before: usize,
-    /// First addresses of the windows to shared and to local memory, in generic addresses; 0 where untold.
+    /// First addresses of the windows to shared and to local memory, in generic addresses; 0 if not in the file.
     pub shared: u64,
     pub local: u64,
 }
@@ -35,7 +35,7 @@ enum Space {
 pub(super) enum Reach {
     /// To memory that is translated: a store or not, and the lanes' addresses are where they were asked to be put.
     Memory { write: bool },
-    /// To memory that the line does not tell the addresses of.
+    /// To memory whose addresses the line does not contain.
     Untold,
     /// Nowhere.
     Nowhere,
@@ -149,7 +149,7 @@ fn generic(shape: &Shape, first: Option<VirtAddr>, write: bool) -> Reach {
     }
 }
 
-/// The three ways addresses are told: listed, from the first by a stride, each by its distance from the one before.
+/// The three forms of addresses: listed, from the first by a stride, each by its distance from the one before.
 fn addresses(words: &mut Words<'_>, mask: u32, lanes: &mut Vec<VirtAddr>) -> Result<(), String> {
     let on = mask.count_ones();
     let mut push = |raw: u64| {

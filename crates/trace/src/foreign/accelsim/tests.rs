@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 const KERNEL: &str = include_str!("../../../../../tests/data/accel-sim/kernel-1.traceg");
 
-/// What is read, as text, and the error it ends with.
+/// The items read, as text, and the error at their end.
 fn read(text: &str, cores: u16, warps: u16) -> (String, Option<TraceError>) {
     let input = Box::new(Cursor::new(text.as_bytes().to_vec()));
     let mut reader = AccelSimReader::new(input, "k".into(), WarpShape { cores, warps });
