@@ -228,7 +228,7 @@ mod tests {
         for (line, says) in [
             ("zz", "program counter"),
             ("0 1ffffffff", "mask has more"),
-            ("0 1 1 4 LDG", "no register: is the file of a newer version"),
+            ("0 1 1 4 LDG", "'4' is not a register: is the file of a newer version"),
             ("0 1 0 LDG 0 4 3 0x0", "'3' is not a form"),
             ("0 1 0 LDG 0 4 1 0x100000000000000 4", "canonical"),
             ("0 5 0 LDG 0 4 1 0x1000 4", "with gaps, 00000005"),

@@ -95,8 +95,8 @@ fn what_is_wrong_has_its_line() {
             "#BEGIN_TB\n\nthread block = 1",
             "begins before the last one ended",
         ),
-        ("0x7f3000200000", "0x7f3000zz0000", "'0x7f3000zz0000' is not an address"),
-        ("-enable lineinfo = 0", "-enable lineinfo = 1", "is not a number"),
+        ("0x7f3000200000", "0x7f3000zz0000", "'0x7f3000zz0000' is not a valid address"),
+        ("-enable lineinfo = 0", "-enable lineinfo = 1", "is not a valid number"),
         ("-accelsim tracer version = 5", "-accelsim tracer version = five", "'five' is not a number"),
     ];
     for (from, to, says) in cases {
