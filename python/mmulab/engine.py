@@ -323,7 +323,7 @@ def trace_info(path: str, progress: ProgressCallback | None = None) -> Json:
 
 
 def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
-    """Where a recorded system had pages: runs `by_size` (None if it is not told), and whether `with_kernel`."""
+    """Where a recorded system had pages: runs `by_size` (None if not recorded), and whether `with_kernel`."""
     return cast(Json, json.loads(_core.recorded_pages(trace(path), _as_json(progress))))
 
 
@@ -343,7 +343,7 @@ def trace_verify(path: str, progress: ProgressCallback | None = None) -> Json:
 
 
 def trace_format(path: str) -> str | None:
-    """The format that a trace of this name is written in; None when its name does not tell."""
+    """The format that a trace of this name is written in; None if the name has no ending of a format."""
     return _core.trace_format(path) or None
 
 

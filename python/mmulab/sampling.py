@@ -1,7 +1,7 @@
-"""Time by samples: as many of them as the error asked for needs.
+"""Time by samples: the number of samples follows from the requested error.
 
-A first run measures how much samples differ; if the error is too large, a second one takes as many more as that says.
-Counts are exact whatever is sampled.
+A first run measures how much samples differ. If the error is too large, a second run takes the number of samples that
+this spread requires. Counts are exact in both.
 """
 
 import itertools

@@ -13,12 +13,12 @@ def _parse(text: str, factors: dict[str, int]) -> int | None:
 
 
 def parse_count(text: str) -> int | None:
-    """`500M` as 500 million; None if it is no count."""
+    """`500M` as 500 million; None if it is not a count."""
     return _parse(text, _DECIMAL)
 
 
 def parse_bytes(text: str) -> int | None:
-    """`64K` as 65536; None if it is no number of bytes."""
+    """`64K` as 65536; None if it is not a number of bytes."""
     return _parse(text, _BINARY)
 
 

@@ -154,7 +154,7 @@ def test_what_no_allocator_can_do_is_refused(cli: Cli) -> None:
     (cli.cwd / "a.mmtx").write_text("#: heap told\nmmap 0x60000000 1M rw anon\nmalloc 0x60000010 64K\nw 0x60000010\n")
     for trace, heap, message in [
         ("gen:gups?updates=10", "glibc", "does not tell what the program asks of its allocator"),
-        ("a.mmtx", "dlmalloc", "'dlmalloc' is no allocator"),
+        ("a.mmtx", "dlmalloc", "'dlmalloc' is not an allocator"),
         ("a.mmtx", "glibc,top_pad", "'top_pad' sets no parameter"),
         ("a.mmtx", "glibc,top_pat=4K", "unknown field `top_pat`"),
         ("a.mmtx", "glibc,top_pad=-1", "give 0 to 128G"),

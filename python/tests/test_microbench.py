@@ -99,7 +99,7 @@ def test_a_region_that_cannot_coalesce_is_told(cli: Cli) -> None:
     ("program", "more", "message"),
     [
         ("r0: r4", [], "column 5: page 4 is outside a group of 4: give 0 to 3"),
-        ("r0 q1", [], "column 4: 'q1' is no operation"),
+        ("r0 q1", [], "column 4: 'q1' is not an operation"),
         ("r0: : r1", [], "column 4: a word without operations"),
         ("r0", ["--group", "3"], "a group of 3 pages: give a power of two"),
         ("r0", ["--region", "3M"], "give 2M to 1T, a multiple of 2M"),

@@ -145,7 +145,7 @@ def test_each_shipped_mix_is_there() -> None:
     ("name", "words"),
     [
         ("mix:two-gusp", "no workload named 'two-gusp' (did you mean 'two-gups'?)"),
-        ("mix:gups", "gups: it is no mix"),
+        ("mix:gups", "gups: it is not a mix"),
         ("mix:two-gups?quantum=0", "mix.quantum is 0"),
         ("mix:two-gups?footprin=1M", "did you mean `footprint`?"),
         ("nowhere.toml", "nowhere.toml: "),
@@ -166,7 +166,7 @@ def test_what_contradicts_is_refused(cli: Cli) -> None:
     nested = ("--trace", "mix:two-gups?as=machines", "--vm", "gen:gups", "--guest-memory", "64M")
     ran = cli("run", "skylake-e3-1240v5", *nested)
     assert (ran.code, "runs virtual machines" in ran.err) == (2, True)
-    with pytest.raises(UserError, match="it is no mix"):
+    with pytest.raises(UserError, match="it is not a mix"):
         engine.trace("mix:gups")
 
 

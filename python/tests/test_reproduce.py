@@ -180,7 +180,7 @@ def test_machines_without_events_say_so(cli: Cli) -> None:
     ("event", "words"),
     [
         ('name = "a"\ncounts = "instructions"\nsizes = ["4K"]', "sizes part hits and misses"),
-        ('name = "a"\ncounts = "l2d-hits"\nsizes = ["4Q"]', "'4Q' is no page size"),
+        ('name = "a"\ncounts = "l2d-hits"\nsizes = ["4Q"]', "'4Q' is not a page size"),
         ('name = "ex_ret_instr"\ncounts = "instructions"', "two events are named 'ex_ret_instr'"),
         ('name = "a"\ncounts = "l2d-hit"', "did you mean `l2d-hits`?"),
     ],

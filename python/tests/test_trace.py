@@ -149,7 +149,7 @@ def test_other_tools_traces_are_known_by_content(cli: Cli, tmp_path: Path, name:
     assert counts(cli, "same.mmtx")["tlb"]["l1i"] == found[0]["tlb"]["l1i"]
     result = cli("run", MACHINE, "--trace", name, "--json").json()
     assert sum(result["counts"]["segfaults"].values()) == 0
-    assert "not told" in cli("trace", "info", name).out
+    assert "not recorded" in cli("trace", "info", name).out
 
 
 def test_writing_champsim_says_what_is_lost(cli: Cli, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_targets_that_cannot_be(cli: Cli, tmp_path: Path) -> None:
     assert cli("trace", "convert", SMALL, "a.mmt").code == 0
     before = (tmp_path / "a.mmt").read_bytes()
     for target, code, said in (
-        ("out.what", 2, "does not tell the format"),
+        ("out.what", 2, "has no ending of a format"),
         ("a.mmt", 2, "the source itself"),
         ("no/where.mmt", 2, "no/where.mmt"),
         ("a.mmt.xz", 2, "packed already"),
@@ -325,7 +325,7 @@ def test_accel_sims_kernels_become_traces_of_warps(cli: Cli, tmp_path: Path) -> 
     ("name", "says"),
     [
         ("accel-sim:no-such-file", "no-such-file: no such trace"),
-        ("accel-sim:k.traceg?core=2", "'core' is no key of it: cores and warps are"),
+        ("accel-sim:k.traceg?core=2", "'core' is not a key of it: the keys are cores and warps"),
         ("accel-sim:k.traceg?warps=0", "warps is '0': give 1 to 1024"),
         ("accel-sim:k.traceg?warps=1", "a block has 2 warps, and a core 1"),
         ("accel-sim:k.mmtx?warps=4", "cores= and warps= apply only to Accel-Sim traces"),

@@ -223,7 +223,7 @@ def test_mistakes_are_named(cli: Cli, place: Path) -> None:
         (["show", "./braces.toml"], ["nothing is named `{word}`", "did you mean `{words}`?"]),
         (["show", "redsi"], ["no workload named 'redsi'", "did you mean 'redis'?"]),
         (["record", "mine", "--set", "wodrs=4"], ["no parameter `wodrs`", "did you mean `words`?"]),
-        (["record", "mine", "--set", "words=many"], ["'many' is no whole number"]),
+        (["record", "mine", "--set", "words=many"], ["'many' is not a whole number"]),
         (["record", "./refused.toml"], ["cannot be recorded", "nobody knows how"]),
         (["check", "./refused.toml"], ["nobody knows how"]),
         (["record", "mine", "-o", "no/where.mmt"], ["no such directory"]),

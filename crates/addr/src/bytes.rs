@@ -35,7 +35,7 @@ impl Visitor<'_> for Reader {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        let wrong = || E::custom(format!("'{text}' is no number of bytes: write a number with K, M, G or T"));
+        let wrong = || E::custom(format!("'{text}' is not a number of bytes: write a number with K, M, G or T"));
         parse_bytes(text).map(Bytes).ok_or_else(wrong)
     }
 

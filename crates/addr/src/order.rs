@@ -125,7 +125,7 @@ impl FromStr for PageOrder {
 
     fn from_str(text: &str) -> Result<Self, OrderError> {
         parse_bytes(text).and_then(Self::of_bytes).ok_or_else(|| {
-            OrderError(format!("'{text}' is no page size: write a power of two from 4K, such as 4K, 64K, 2M or 1G"))
+            OrderError(format!("'{text}' is not a page size: write a power of two from 4K, such as 4K, 64K, 2M or 1G"))
         })
     }
 }

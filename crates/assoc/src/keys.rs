@@ -1,4 +1,4 @@
-//! What every storage of keys can do. The storages stand above it, and what chooses one of them above these.
+//! The trait of all storages of keys. `packed`, `sets` and `wide` implement it; `store` selects one of them by shape.
 
 use crate::prefetch;
 

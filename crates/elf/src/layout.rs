@@ -95,8 +95,8 @@ pub enum LayoutError {
     /// A part has more bytes in the file than in memory.
     #[error("part {0} has more bytes in the file than in memory")]
     Part(usize),
-    /// A part is aligned to what is no power of two.
-    #[error("part {0} is aligned to what is no power of two")]
+    /// The alignment of a part is not a power of two.
+    #[error("the alignment of part {0} is not a power of two")]
     Align(usize),
     /// Too large to be anywhere.
     #[error("the parts are larger than an address space")]

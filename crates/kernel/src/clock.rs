@@ -1,5 +1,4 @@
-//! Simulated time as daemons see it. The kernel has no clock: it says when daemons want to wake, and the machine calls
-//! it then.
+//! Simulated time of the daemons. The kernel has no clock: it returns when they must wake, and its caller wakes them.
 
 const NS_PER_MS: u64 = 1_000_000;
 

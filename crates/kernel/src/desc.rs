@@ -38,7 +38,7 @@ pub struct PolicyDesc {
     /// Its name in reports.
     #[serde(default)]
     pub title: String,
-    /// Its behaviour, in a sentence or two.
+    /// Its description, in a sentence or two.
     #[serde(default)]
     pub description: String,
     /// Which policy it is.
@@ -79,8 +79,8 @@ pub struct PolicyDesc {
     /// Text, which is code mapped from files: for every kind but `freebsd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextDesc>,
-    /// Behaviour of Linux under every policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
-    /// `implicit_vma`, and takes no other value than the default for the rest.
+    /// Settings of Linux that do not depend on the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`,
+    /// `page_cache` and `implicit_vma`, and takes no other value than the default for the rest.
     #[serde(default)]
     pub linux: LinuxDesc,
 }

@@ -18,7 +18,7 @@ use mmulab_pagetable::Invalidate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Who does something, and where.
+/// The process, thread and CPU that act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Actor {
     /// The process.
@@ -32,7 +32,7 @@ pub struct Actor {
 /// So many units of one kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Work {
-    /// What.
+    /// Kind of work.
     pub kind: WorkKind,
     /// How many units.
     pub count: u64,
@@ -59,7 +59,7 @@ pub struct HintedBlock {
     pub size: PageOrder,
 }
 
-/// Actions of the kernel while it handled one event or fault. The caller empties it between calls.
+/// Effects of one event or fault. The caller empties it between calls.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Translations every core must drop, in order.
@@ -75,11 +75,11 @@ pub struct Effects {
     pub touched: Vec<Stored>,
     /// Blocks that hints of page sizes have brought about, in order.
     pub hinted: Vec<HintedBlock>,
-    /// Regions that are no more. What they cost so far goes to the rows that sum them up.
+    /// Regions that are gone. Their costs so far go to the rows that sum them up.
     pub folded: Vec<Fold>,
     /// Whether `notes` are wanted.
     pub narrate: bool,
-    /// Events in words, if they are wanted.
+    /// The events in words, if they are wanted.
     pub notes: Vec<Note>,
 }
 
@@ -103,7 +103,7 @@ impl Effects {
 pub enum Note {
     /// A fault was handled.
     Fault {
-        /// The service that it needed.
+        /// Kind of the fault.
         kind: FaultKind,
         /// The first address of the page now mapped.
         va: VirtAddr,

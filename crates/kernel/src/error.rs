@@ -4,7 +4,7 @@
 use mmulab_addr::{PageOrder, Pid, VirtAddr};
 use thiserror::Error;
 
-/// What ran out.
+/// Kind of memory that ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// A block of frames for a program's page.
@@ -29,7 +29,7 @@ impl std::fmt::Display for Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FaultError {
     /// No mapping holds the address (SIGSEGV, SEGV_MAPERR).
-    #[error("process {pid} touched {va}, which no mapping holds")]
+    #[error("process {pid} accessed {va}, which no mapping contains")]
     Unmapped {
         /// The process.
         pid: Pid,
@@ -37,7 +37,7 @@ pub enum FaultError {
         va: VirtAddr,
     },
     /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
-    #[error("process {pid} touched {va} against the rights of its mapping")]
+    #[error("process {pid} accessed {va}, but the protection of the mapping forbids this access")]
     Protection {
         /// The process.
         pid: Pid,
@@ -54,7 +54,7 @@ pub enum FaultError {
         pid: Pid,
         /// The address.
         va: VirtAddr,
-        /// What was wanted.
+        /// The memory requested.
         wanted: Wanted,
         /// Frames free at that time, in blocks too small or reserved.
         free_frames: u64,
@@ -69,7 +69,7 @@ pub enum KernelError {
     Description {
         /// The key of the description.
         key: String,
-        /// The mistake, and the remedy.
+        /// The fault and the remedy.
         message: String,
     },
     /// The physical memory could not be laid out.

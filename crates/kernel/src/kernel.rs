@@ -33,7 +33,7 @@ use mmulab_trace::Event;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
 
-/// What hardware must know of a process to translate for it.
+/// Registers that hardware needs to translate for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     /// The format of its page table.
@@ -79,11 +79,11 @@ pub struct Kernel {
     pub(crate) loaded: FxHashMap<Pid, Vec<SizeHint>>,
     /// Events obeyed, but for switches.
     pub(crate) obeyed: u64,
-    /// What the allocator of frames had done when its work was last collected.
+    /// Counts of the frame allocator when its work was last collected.
     allocated: FrameCounts,
 }
 
-/// What a processor runs, once it has run anything.
+/// The process that a CPU runs, once it has run any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnCpu {
     pub pid: Option<Pid>,
@@ -134,7 +134,8 @@ impl Kernel {
         })
     }
 
-    /// Obeys an event of the trace. What a real system call would have refused is counted and changes nothing.
+    /// Carries out an event of the trace. An event that a real system call would have refused is counted and changes
+    /// nothing.
     ///
     /// A process not heard of before comes into being, empty, when it is switched to or does something. `Invlpg` is
     /// left to the machine, as it concerns one core only.
@@ -164,7 +165,7 @@ impl Kernel {
         done
     }
 
-    /// From now on [`Effects::touched`] lists which memory the kernel itself stored to: a host must have it then.
+    /// From now on, [`Effects::touched`] lists the memory that the kernel itself stored to: a host must back it then.
     pub fn tell_touched(&mut self) {
         self.shared.memory.touched = Some(Vec::new());
     }
@@ -223,15 +224,15 @@ impl Kernel {
         manager.wake(&mut system, due)
     }
 
-    /// What hardware must know to translate for a process; nothing for one that does not exist or never ran.
+    /// Registers that hardware needs to translate for a process; `None` if it does not exist or never ran.
     #[inline]
     pub fn context(&self, pid: Pid) -> Option<Context> {
         let space = self.space(pid)?;
         Some(Context { format: space.table.format(), root: space.table.root(), asid: space.asid? })
     }
 
-    /// What hardware must know of a process that CPU `cpu` ran last and runs on; nothing where switching to it takes
-    /// work. As [`Self::event`] with such a switch, which warps make at every instruction.
+    /// Registers that hardware needs for a process that CPU `cpu` ran last and runs on; `None` if switching to it takes
+    /// work. As [`Self::event`] with a switch to it, which warps make at every instruction.
     #[inline]
     pub fn runs_on(&mut self, cpu: u16, pid: Pid) -> Option<Context> {
         let on = self.on[usize::from(cpu) % self.on.len()];
@@ -261,12 +262,12 @@ impl Kernel {
         self.shared.regions.get(id)
     }
 
-    /// What is resident for a region: private pages and pages of the page cache, each once.
+    /// Resident memory of a region: private pages and pages of the page cache, each once.
     pub fn resident(&self, id: RegionId) -> Resident {
         self.shared.memory.resident.of(id)
     }
 
-    /// What is resident now, of all programs together.
+    /// Resident memory of all programs together, now.
     pub fn resident_bytes(&self) -> u64 {
         self.shared.memory.resident_bytes()
     }
@@ -281,12 +282,12 @@ impl Kernel {
         &self.shared.memory.frames
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub fn counts(&self) -> &KernelCounts {
         &self.shared.counts
     }
 
-    /// What page tables did of their own accord.
+    /// Counts of merges and resizes of page tables.
     pub fn table_counts(&self) -> &TableCounts {
         &self.shared.memory.table_counts
     }
@@ -325,8 +326,8 @@ impl Kernel {
         Ok(slot)
     }
 
-    /// A new, empty address space, which nobody runs in yet. Without a program, it is for the one that the trace begins
-    /// with.
+    /// A new, empty address space, in which no process runs yet. Without a program, it is for the one that the trace
+    /// begins with.
     pub(crate) fn new_space(
         &mut self,
         mem: &mut PhysMem,

@@ -1,8 +1,8 @@
 //! The simulated operating system: processes, their mappings, page faults, and page policies.
 //!
-//! It is driven by [`mmulab_trace::Event`]s and page faults, edits page tables as bytes in physical memory, and tells
-//! its caller which translations to drop and how much work it did ([`Effects`]). It never sees a TLB and takes no
-//! time: both are the machine's. What it does is what Linux does, as written down in `docs/concepts/kernel.md`.
+//! It is driven by [`mmulab_trace::Event`]s and page faults, and edits page tables as bytes in physical memory. It
+//! returns the translations to drop and the work that it did ([`Effects`]). It never sees a TLB and takes no time: both
+//! are the machine's. It behaves like Linux, as written down in `docs/concepts/kernel.md`.
 
 mod asids;
 mod calls;

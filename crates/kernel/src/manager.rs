@@ -1,4 +1,4 @@
-//! What the kernel asks of a memory manager: Linux's or FreeBSD's.
+//! The trait of memory managers: Linux's and FreeBSD's.
 //!
 //! ```text
 //! fault --> Manager::fault --> serve --+-- nothing mapped ----> populate  (the manager's)

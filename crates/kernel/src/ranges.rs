@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// What can lie on a range of addresses.
+/// Value that can lie on a range of addresses.
 pub trait Piece: Clone {
     /// The value for the part that begins `bytes` further on.
     fn advance(&mut self, bytes: u64);
@@ -19,7 +19,7 @@ pub struct Span<T> {
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// What lies there.
+    /// Its value.
     pub value: T,
 }
 

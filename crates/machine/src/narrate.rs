@@ -215,10 +215,10 @@ impl<F: FnMut(&str)> Narrator<F> {
         }
     }
 
-    /// Writes what happened after the last reference, if anything did.
+    /// Writes the events after the last reference, if any.
     ///
     /// # Errors
-    /// A reference that could not be written; none after it was.
+    /// A reference could not be written as JSON; no later reference was written.
     pub fn finish(mut self) -> Result<(), NarrateError> {
         if !self.events.is_empty() || !self.fault.is_empty() || !self.filled.is_empty() {
             self.tell(None);
@@ -269,7 +269,7 @@ impl<F: FnMut(&str)> Narrator<F> {
     }
 }
 
-/// Hands a line over, unless one before it could not be written.
+/// Passes a line on, unless an earlier one could not be written as JSON.
 fn say(line: &mut impl FnMut(&str), failed: &mut Option<NarrateError>, index: u64, told: &impl Serialize) {
     if failed.is_some() {
         return;

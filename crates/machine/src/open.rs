@@ -46,7 +46,7 @@ fn open_blocks(name: &str, described: &str) -> Result<Box<dyn Source>, TraceErro
         let place = match key {
             "cores" => &mut shape.cores,
             "warps" => &mut shape.warps,
-            _ => return Err(wrong(format!("'{key}' is no key of it: cores and warps are"))),
+            _ => return Err(wrong(format!("'{key}' is not a key of it: the keys are cores and warps"))),
         };
         let most = WarpShape::MOST;
         let given = value.parse().ok().filter(|n| (1..=most).contains(n));

@@ -99,7 +99,7 @@ fn operation(piece: &str, column: usize, group: u16) -> Result<Operation, String
         Some('r') => Kind::Read,
         Some('w') => Kind::Write,
         Some('i') => Kind::Invalidate,
-        _ => return Err(format!("'{piece}' is no operation: write r, w or i with a page number, as in r0")),
+        _ => return Err(format!("'{piece}' is not an operation: write r, w or i with a page number, as in r0")),
     };
     let number = &piece[1..];
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
@@ -145,7 +145,7 @@ mod tests {
     fn mistakes_have_a_column() {
         for (text, column, what) in [
             ("r0: r4", 5, "page 4 is outside a group of 4: give 0 to 3"),
-            ("r0 x1", 4, "'x1' is no operation"),
+            ("r0 x1", 4, "'x1' is not an operation"),
             ("r0: r", 5, "'r' names no page"),
             ("r0: w1a", 5, "'w1a' names no page"),
             ("r0: r-1", 5, "'r-1' names no page"),
@@ -153,7 +153,7 @@ mod tests {
             ("", 1, "a word without operations"),
             ("r0:", 4, "a word without operations"),
             ("r0 r99999999999", 4, "page 99999999999 is outside"),
-            ("r0 é1 r9", 4, "'é1' is no operation"),
+            ("r0 é1 r9", 4, "'é1' is not an operation"),
             ("r0 :\u{a0}r9", 6, "page 9 is outside"),
         ] {
             let mistake = Program::parse(text, 4).unwrap_err();

@@ -56,7 +56,7 @@ macro_rules! describe {
                 match self { $(Self::$variant => crate::formats::$module::$variant::NAME,)* }
             }
 
-            /// Its documentation.
+            /// Description of the format.
             const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => crate::formats::$module::$variant::DOC,)* }
             }

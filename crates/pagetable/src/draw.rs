@@ -16,7 +16,7 @@ struct Node {
     va: VirtAddr,
 }
 
-/// What a run of neighbouring entries is.
+/// Kind of a run of neighbouring entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Run {
     /// Pages that lie one after another.
@@ -93,7 +93,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// What entry `index` is, if anything.
+    /// Kind of entry `index`, if it is present.
     fn entry(&self, node: Node, index: u64) -> Option<Run> {
         let (format, covers) = (self.format, self.format.covers(node.level));
         let va = node.va.add(index << covers.shift());

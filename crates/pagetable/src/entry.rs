@@ -10,7 +10,7 @@
 use crate::{Leaf, Rights};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Prot};
 
-/// What an entry says by itself.
+/// Meaning of an entry by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// Nothing is mapped, or the bits are reserved: a page fault.
@@ -87,7 +87,7 @@ impl Fields {
         pfn.0 << self.frame.trailing_zeros()
     }
 
-    /// What an entry grants.
+    /// Rights that an entry grants.
     #[inline(always)]
     pub fn rights(&self, bits: u64) -> Rights {
         let right = |mark: Mark, prot: Prot| if mark.holds(bits) { prot.bits() } else { 0 };
@@ -126,7 +126,7 @@ impl Fields {
 
 /// The entries of a format: what their bits mean at each level.
 pub trait Entries {
-    /// What an entry of `level` says.
+    /// Meaning of an entry of `level`.
     fn decode(bits: u64, level: u8) -> Entry;
 
     /// The bits of a leaf that takes one entry, of one of the format's sizes.
@@ -135,7 +135,7 @@ pub trait Entries {
     /// The bits of an entry that points to a table.
     fn table(table: Pfn) -> u64;
 
-    /// The bits with the accessed bit set; `leaf` says whether they map a page.
+    /// The bits with the accessed bit set; `leaf` states whether they map a page.
     fn accessed(bits: u64, leaf: bool) -> u64;
 
     /// A leaf's bits with the accessed and dirty bits set.

@@ -11,7 +11,7 @@ use mmulab_addr::{Asid, PageOrder, VirtAddr, VirtRange};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// Entries that TLBs and walk caches must drop.
+/// Translations that TLBs and walk caches must drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "flush", rename_all = "lowercase")]
 pub enum Invalidate {

@@ -37,7 +37,7 @@ macro_rules! format_enum {
 
 formats!(format_enum());
 
-/// What a format's type says, asked of its value.
+/// Constants of a format's type, read from its value.
 trait OfType: TableFormat {
     #[inline(always)]
     fn accessed(self, bits: u64, leaf: bool) -> u64 {
@@ -171,13 +171,13 @@ impl Format {
         each_format!(self, Format, f => f.start(root, va))
     }
 
-    /// What the bits of the entry at `step` of a tree mean for `va`.
+    /// Meaning of the bits of the entry at `step` of a tree for `va`.
     #[inline(always)]
     pub fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         each_format!(self, Format, f => f.next(bits, step, va))
     }
 
-    /// The bits with the accessed bit set; `leaf` says whether they map a page.
+    /// The bits with the accessed bit set; `leaf` states whether they map a page.
     #[inline(always)]
     pub fn accessed(self, bits: u64, leaf: bool) -> u64 {
         each_format!(self, Format, f => f.accessed(bits, leaf))
@@ -189,7 +189,7 @@ impl Format {
         each_format!(self, Format, f => f.dirtied(bits))
     }
 
-    /// What the bits map at `level`, if anything, going by this entry alone.
+    /// The page that the bits map at `level`, if any, by this entry alone.
     #[inline(always)]
     pub fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
         each_format!(self, Format, f => f.decode_leaf(bits, level))
@@ -208,8 +208,8 @@ impl Format {
         each_format!(self, Format, f => f.skipped())
     }
 
-    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level; `None` if the entry
-    /// leads to another one of its own table.
+    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does; `None`
+    /// if the entry leads to another one of its own table.
     #[inline(always)]
     pub fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {
         each_format!(self, Format, f => f.kept(bits, level))

@@ -13,7 +13,7 @@ pub trait TableFrames {
     fn take_block(&mut self, _order: PageOrder) -> Option<Pfn> {
         None
     }
-    /// The same of a block that may be larger than the allocator's own, as what is in nobody's use lies: 1 GiB.
+    /// The same for a block that may be larger than the allocator's own blocks, found among free memory: 1 GiB.
     fn take_contiguous(&mut self, order: PageOrder) -> Option<Pfn> {
         self.take_block(order)
     }
@@ -21,11 +21,11 @@ pub trait TableFrames {
     fn give_back_block(&mut self, pfn: Pfn, order: PageOrder) {
         (0..order.base_pages()).for_each(|i| self.give_back(Pfn(pfn.0 + i)));
     }
-    /// What the table did beside the edit that was asked for.
+    /// Reports an event of the table besides the requested edit.
     fn happened(&mut self, _what: TableEvent) {}
 }
 
-/// What a table does of its own accord.
+/// Event that a table causes besides requested edits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEvent {
     /// It was decided anew whether a table should be merged with its children.

@@ -51,7 +51,7 @@ pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     Step { level: levels, covers: covers(levels), entry: entry(root, levels, va), rights: Rights::ALL }
 }
 
-/// What the bits of the entry at `step` mean for `va`: a page with the rights that all levels grant, or the entry to
+/// Meaning of the bits of the entry at `step` for `va`: a page with the rights that all levels grant, or the entry to
 /// read in the table that they point to.
 #[inline(always)]
 pub fn next<E: Entries>(bits: u64, step: Step, va: VirtAddr) -> Next {

@@ -9,8 +9,8 @@
 
 use mmulab_addr::{Access, PageOrder, Pfn, PhysAddr, Prot, VirtAddr};
 
-/// What the entries above have granted so far; a walk ends with the least of all levels (Intel SDM vol. 3A,
-/// section 4.6).
+/// Rights that the entries above have granted so far. A walk ends with the rights that all levels grant (Intel SDM vol.
+/// 3A, section 4.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
     /// Rights every level grants.
@@ -20,10 +20,10 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// What a root pointer grants: everything.
+    /// Rights of a root pointer: all.
     pub const ALL: Self = Self { prot: Prot::RW.with(Prot::X), user: true };
 
-    /// What both grant.
+    /// Rights that both grant.
     #[inline(always)]
     pub const fn and(self, other: Self) -> Self {
         Self { prot: Prot::from_bits(self.prot.bits() & other.prot.bits()), user: self.user && other.user }
@@ -39,11 +39,11 @@ pub struct Step {
     pub covers: PageOrder,
     /// Where the entry lies.
     pub entry: PhysAddr,
-    /// What the levels above granted.
+    /// Rights that the levels above granted.
     pub rights: Rights,
 }
 
-/// What the bits of an entry say.
+/// Meaning of the bits of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Read this entry next.
@@ -61,7 +61,7 @@ pub struct Leaf {
     pub pfn: Pfn,
     /// The size of the page.
     pub order: PageOrder,
-    /// What may be done to it.
+    /// Access rights.
     pub prot: Prot,
     /// User mode may use it.
     pub user: bool,

@@ -1,4 +1,4 @@
-//! What a leaf says as a few letters: drawings of trees and of hashed tables both have it.
+//! A leaf as a few letters, for drawings of trees and of hashed tables.
 
 use crate::Leaf;
 use mmulab_addr::Prot;

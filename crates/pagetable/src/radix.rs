@@ -27,7 +27,7 @@ pub struct Radix<F> {
     /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
     /// Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
-    /// Tables that other address spaces point to as well, and whose frames somebody else keeps. FreeBSD with shared
+    /// Tables that other address spaces point to as well, and whose frames another owner keeps. FreeBSD with shared
     /// tables marks the entry that points to one by a bit that hardware ignores (paper 2, section VI-B). Each with the
     /// entries of this tree that point to it.
     lent: FxHashMap<Pfn, u32>,

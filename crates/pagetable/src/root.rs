@@ -3,7 +3,7 @@
 
 use mmulab_addr::{PhysAddr, VirtAddr};
 
-/// What the base registers say: where a walk begins.
+/// Contents of the base registers: the place where a walk begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Root {
     /// CR3, `satp` or TTBR0_EL1: for programs' addresses; where there is one register, for all.

@@ -134,7 +134,7 @@ fn for_each_leaf(range: VirtRange, probe: impl Fn(Vpn) -> Probe, each: &mut impl
     }
 }
 
-/// What TLBs and walk caches must forget after an edit at `vpn`: all memory whose tables moved, or else `otherwise`.
+/// The flush that TLBs and walk caches need after an edit at `vpn`: all memory whose tables moved, or else `otherwise`.
 fn owed(vpn: Vpn, moved: Moved, otherwise: Flush) -> Flush {
     match moved {
         Some(order) => Flush::tables(vpn.addr(), order),
@@ -184,7 +184,7 @@ impl Table {
         each_format!(self, Table, t => t.format.into())
     }
 
-    /// What the base registers contain.
+    /// Contents of the base registers.
     #[inline(always)]
     pub fn root(&self) -> Root {
         each_format!(self, Table, t => t.tables.root())
@@ -241,7 +241,7 @@ impl Table {
         each_format!(self, Table, t => t.join(mem, vpn, &leaf))
     }
 
-    /// What is mapped at `vpn`.
+    /// The mapping at `vpn`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe {
         each_format!(self, Table, t => t.tables.probe(mem, vpn))
@@ -281,7 +281,7 @@ impl Table {
         each_format!(self, Table, t => t.tables.table_frames())
     }
 
-    /// What it consists of.
+    /// Its frames and nodes.
     pub fn census(&self) -> Census {
         each_format!(self, Table, t => t.tables.census())
     }

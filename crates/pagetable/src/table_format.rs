@@ -1,5 +1,5 @@
-//! What the file of a format declares: how hardware reads its tables, and which tables the kernel makes for it. All
-//! that works for any format is written over [`TableFormat`]; [`crate::Format`] is one of them all, above the list of
+//! Declarations of a format's file: how hardware reads its tables, and which tables the kernel makes for it. Code that
+//! works for any format is written over [`TableFormat`]; [`crate::Format`] is one of them all, above the list of
 //! formats.
 
 use crate::{
@@ -31,7 +31,7 @@ pub struct NoParams;
 pub trait TableFormat: Copy {
     /// Its name in machine files.
     const NAME: &'static str;
-    /// What it is, for the schema and the reference.
+    /// Its description, for the schema and the reference.
     const DOC: &'static str;
     /// The numbers of levels that it may have.
     const LEVELS: RangeInclusive<u8>;
@@ -52,7 +52,7 @@ pub trait TableFormat: Copy {
 
     /// Its table of parameters in machine files.
     type Params: Clone + Default;
-    /// What its entries mean.
+    /// Meaning of its entries.
     type Entries: Entries;
     /// Its tables as the kernel edits them.
     type Tables: BuiltFor<Self>;
@@ -107,14 +107,14 @@ pub trait TableFormat: Copy {
         geometry::start(depth, root.lower, va)
     }
 
-    /// What the bits of the entry at `step` of a tree mean for `va`. An entry may lead to another one of its own table,
-    /// which has the same level.
+    /// Meaning of the bits of the entry at `step` of a tree for `va`. An entry may lead to another one of its own
+    /// table, which has the same level.
     #[inline(always)]
     fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         geometry::next::<Self::Entries>(bits, step, va)
     }
 
-    /// What the bits map at `level`, if anything, going by this entry alone.
+    /// The page that the bits map at `level`, if any, by this entry alone.
     #[inline(always)]
     fn decode_leaf(self, bits: u64, level: u8) -> Option<Leaf> {
         match Self::Entries::decode(bits, level) {
@@ -130,8 +130,8 @@ pub trait TableFormat: Copy {
         Self::Entries::frame_of_alike(bits, leaf, order)
     }
 
-    /// What a walk cache keeps of an entry that points to a table, and as an entry of which level; `None` if the entry
-    /// leads to another one of its own table.
+    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does; `None`
+    /// if the entry leads to another one of its own table.
     #[inline(always)]
     fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {
         Some((bits, level))

@@ -6,7 +6,7 @@ use mmulab_addr::{PageOrder, Pfn, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 use thiserror::Error;
 
-/// What a software walk found.
+/// Result of a software walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
     /// A page. Its accessed and dirty bits are those of any of its entries, if it has several.
@@ -15,7 +15,7 @@ pub enum Probe {
     Hole(PageOrder),
 }
 
-/// What a table consists of.
+/// Frames and nodes of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     /// Frames of 4 KiB.
@@ -66,18 +66,18 @@ pub trait Tables: Sized {
     /// Where an entry is that maps a page.
     type Place;
 
-    /// What the base registers contain.
+    /// Contents of the base registers.
     fn root(&self) -> Root;
 
     /// Frames the tables occupy, the root's included.
     fn table_frames(&self) -> u64;
 
-    /// What they consist of.
+    /// Their frames and nodes.
     fn census(&self) -> Census {
         Census { tables: self.table_frames(), nodes: 0, unmerged: self.table_frames() }
     }
 
-    /// What is mapped at `vpn`.
+    /// The mapping at `vpn`.
     fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe;
 
     /// The page that holds `vpn`. Its accessed and dirty bits are those of any of its entries.

@@ -1,9 +1,9 @@
-//! What a finished walk hands on: the leaf PTE, and the line of entries around it for the TLBs.
+//! Result of a finished walk: the leaf PTE, and the line of entries around it for the TLBs.
 
 use crate::{Format, Leaf};
 
-/// What a finished walk hands to the TLBs: the leaf, and the line of entries it was read from, for those designs
-/// that look at its neighbours.
+/// Result of a finished walk for the TLBs: the leaf, and the line of entries that it was read from, for designs that
+/// look at neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// The translation.

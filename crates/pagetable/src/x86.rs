@@ -37,7 +37,7 @@ pub const FRAME: u64 = 0x000f_ffff_ffff_f000;
 /// 1 GiB leaves at level 3 are the largest.
 pub const HIGHEST_LEAF: u8 = 3;
 
-/// Where entries have their fields. What is present can be read.
+/// Where entries have their fields. Every present page can be read.
 pub const FIELDS: Fields = Fields {
     valid: P,
     frame: FRAME,
@@ -95,7 +95,7 @@ impl Entries for X86Entries {
     }
 }
 
-/// What an entry maps at `level`, if anything.
+/// The page that an entry maps at `level`, if any.
 #[inline(always)]
 pub fn decode_leaf(bits: u64, level: u8) -> Option<Leaf> {
     match X86Entries::decode(bits, level) {

@@ -30,7 +30,7 @@ fn of(name: &str, overrides: &[String], places: Places, within: &mut Vec<PathBuf
     let (recipe, path) = resolve(name, places.recipes, overrides)?;
     let bad = |message: String| DescribeError::Impossible { name: recipe.name.clone(), message };
     let Some(mix) = &recipe.mix else {
-        return Err(bad("it is no mix: its recipe has no [mix] table; record it, or name its generator".into()));
+        return Err(bad("it is not a mix: its recipe has no [mix] table; record it, or name its generator".into()));
     };
     if within.contains(&path) {
         return Err(bad("it is a member of itself: remove it from its members".into()));
@@ -212,7 +212,9 @@ impl Filled<'_> {
     fn count(&self, key: &str, text: &str) -> Result<u64, DescribeError> {
         let text = self.text(text)?;
         count(&text).ok_or_else(|| {
-            self.bad(format!("{key}: '{text}' is no count: write a number, with k, M or G after it for more"))
+            self.bad(format!(
+                "{key}: '{text}' is not a count; write a number, optionally with k, M or G (10^3, 10^6, 10^9)"
+            ))
         })
     }
 
@@ -221,7 +223,7 @@ impl Filled<'_> {
         text.parse()
             .ok()
             .filter(|&n| n <= most)
-            .ok_or_else(|| self.bad(format!("{key}: '{text}' is no whole number from 0 to {most}")))
+            .ok_or_else(|| self.bad(format!("{key}: '{text}' is not a whole number from 0 to {most}")))
     }
 }
 
@@ -314,7 +316,7 @@ mod tests {
         assert_eq!((schedule.quantum, schedule.unit, schedule.apart), (9, Counted::Instructions, Apart::Machines));
         assert_eq!((schedule.end, schedule.cores, schedule.migrate), (End::First, Some(1), false));
         assert!(place.refused("pair?quantum=0").contains("mix.quantum is 0"));
-        assert!(place.refused("pair?cores=none").contains("'none' is no whole number from 0 to 65535"));
+        assert!(place.refused("pair?cores=none").contains("'none' is not a whole number from 0 to 65535"));
         assert!(place.refused("pair?end=never").contains("--set end=never: unknown variant `never`"));
         assert!(place.refused("pair?quantom=3").contains("did you mean `quantum`?"));
     }
@@ -356,7 +358,7 @@ mod tests {
         assert!(place.refused("none").contains("mix.member is empty"));
         assert!(place.refused("wandering").contains("give mix.cores"));
         assert!(place.refused("both").contains("one of them is the workload"));
-        assert!(place.refused("never-recorded").contains("it is no mix"));
+        assert!(place.refused("never-recorded").contains("it is not a mix"));
     }
 
     #[test]

@@ -64,7 +64,9 @@ fn set(recipe: &mut Recipe, assignment: &str) -> Result<(), DescribeError> {
         return Err(wrong(format!("this workload has no parameter `{key}` ({known}){hint}")));
     };
     parameter.default = match &parameter.default {
-        Value::Number(_) => Value::Number(value.parse().map_err(|_| wrong(format!("'{value}' is no whole number")))?),
+        Value::Number(_) => {
+            Value::Number(value.parse().map_err(|_| wrong(format!("'{value}' is not a whole number")))?)
+        }
         Value::Text(_) => Value::Text(value.into()),
     };
     Ok(())
@@ -139,11 +141,13 @@ fn check(recipe: &Recipe) -> Result<(), DescribeError> {
         && server.ready.is_empty()
         && !texts.iter().any(|(_, text)| text.contains("{port}"))
     {
-        return bad("server.ready is empty and no command names `{port}`: nobody could tell when it serves".into());
+        return bad("server.ready is empty and no command names `{port}`: mmulab cannot find out when it serves".into());
     }
     for (place, text) in counts(recipe) {
         if !is_count(text) {
-            return bad(format!("{place}: '{text}' is no count: write a number, with k, M or G after it for more"));
+            return bad(format!(
+                "{place}: '{text}' is not a count; write a number, optionally with k, M or G (10^3, 10^6, 10^9)"
+            ));
         }
     }
     match &recipe.expect {
@@ -225,7 +229,7 @@ instructions = "1M"
         let recipe = read(SMALL, &["size=12", "word=12"]).expect("a recipe");
         assert_eq!(recipe.parameter["size"].default, Value::Number(12));
         assert_eq!(recipe.parameter["word"].default, Value::Text("12".into()));
-        assert_eq!(refused(SMALL, &["size=many"]), "--set size=many: 'many' is no whole number");
+        assert_eq!(refused(SMALL, &["size=many"]), "--set size=many: 'many' is not a whole number");
         assert!(refused(SMALL, &["sise=1"]).ends_with("(it has: size, word); did you mean `size`?"));
         assert!(refused(SMALL, &["size"]).ends_with("write it as key=value"));
     }
@@ -237,7 +241,7 @@ instructions = "1M"
         assert!(with("title", "titel").contains("did you mean `title`?"));
         assert!(with("{size}", "{sise}").contains("record.run: nothing is named `{sise}`; did you mean `{size}`?"));
         assert!(with("{size}", "{size").contains("record.run: a lone `{`"));
-        assert!(with("\"1M\"", "\"1 M\"").contains("record.instructions: '1 M' is no count"));
+        assert!(with("\"1M\"", "\"1 M\"").contains("record.instructions: '1 M' is not a count"));
         assert!(
             with("parameter.word", "parameter.port").contains("parameter `port`: the name stands for something else")
         );
@@ -254,7 +258,9 @@ instructions = "1M"
     fn servers_must_be_asked_and_found() {
         let server = |rest: &str| format!("{SMALL}[server]\n{rest}\n");
         assert!(refused(&server("drive = []"), &[]).contains("server.drive is empty"));
-        assert!(refused(&server("drive = [{ run = [\"true\"] }]"), &[]).contains("nobody could tell when it serves"));
+        assert!(
+            refused(&server("drive = [{ run = [\"true\"] }]"), &[]).contains("mmulab cannot find out when it serves")
+        );
         assert!(read(&server("drive = [{ run = [\"ask\", \"{port}\"] }]"), &[]).is_ok());
         assert!(read(&server("ready = [\"true\"]\ndrive = [{ run = [\"true\"] }]"), &[]).is_ok());
     }

@@ -28,7 +28,7 @@ const STUCK: Duration = Duration::from_secs(1);
 /// that starts anew, until its next chunk.
 const MOST_STATES: usize = mmulab_trace::MAX_STATES / 2;
 
-/// What the launcher and its consumer tell each other.
+/// State that the launcher and its consumer share.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// The program itself was waited for: its exit status is known.
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub live: Mutex<Vec<u32>>,
     /// An image began to run.
     pub began: AtomicBool,
-    /// What processes said of code that they make.
+    /// Messages of processes about code that they make.
     pub said: Mutex<Said>,
 }
 
@@ -54,14 +54,14 @@ pub(crate) enum Why {
     Full(io::Error),
 }
 
-/// What the consumer found.
+/// Results of the consumer.
 pub(crate) struct Found {
     pub why: Why,
     pub output: Output,
     pub lost: Vec<String>,
     pub processes: u32,
     pub threads: u32,
-    /// The exit status that the recorded system told of the program.
+    /// The program's exit status, as the recorded system reported it.
     pub status: Option<i32>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Consumer {
     status: Option<i32>,
 }
 
-/// What takes chunks that became full.
+/// The callback that takes chunks that became full.
 fn taken<'a>(
     output: &'a mut Output,
     buffer: &'a mut Vec<u8>,
@@ -243,7 +243,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Enough was left out: every image tells what stands for that, the one that goes on last.
+    /// Enough was left out: every image writes the references that stand for it; the one that goes on comes last.
     fn resume(&mut self, acting: &mut Recorded, tid: u32) -> io::Result<()> {
         let mut others = std::mem::take(&mut self.images);
         for image in others.values_mut() {
@@ -412,7 +412,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Tells what the image was last seen to begin and was not recorded, if there is anything: a program outside the
+    /// Reports a program that the image was last seen to begin and that was not recorded, if any: one outside the
     /// emulator, or one that never came to run.
     fn unseen_end(&mut self, number: u32, image: &mut Recorded) -> io::Result<bool> {
         let pid = image.image.pid;
@@ -466,5 +466,6 @@ impl Consumer {
     }
 }
 
-/// The exit status told of a process that a signal ended: 128 and SIGKILL's number, the signal not being known.
+/// The exit status written for a process that a signal ended: 128 and SIGKILL's number, because the signal is not
+/// known.
 const KILLED: i32 = 137;

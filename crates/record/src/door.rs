@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Generations between a recorded process and the launcher that are looked at. Deeper trees are not served.
 const GENERATIONS: usize = 10_000;
 
-/// What a process got at the door.
+/// Resources that a process got at the door.
 #[derive(Debug)]
 pub struct Keys {
     /// The shared memory's file.

@@ -1,4 +1,4 @@
-//! What recording needs to know of programs' files.
+//! Properties of programs' files that recording needs.
 
 use mmulab_elf::{ElfError, ElfFile};
 use mmulab_trace::Isa;
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a program's file is.
+/// Kind of a program's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Program {
     /// An ELF file of an instruction set that can be recorded.
@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| runs(path))
 }
 
-/// What to run for a program, scripts being followed to their interpreters.
+/// The file to run for a program; scripts are followed to their interpreters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
     /// An ELF file.

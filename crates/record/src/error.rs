@@ -45,13 +45,13 @@ pub enum RecordError {
     NoPart {
         /// Where it should be.
         file: PathBuf,
-        /// Its kind.
+        /// Kind of the file.
         what: &'static str,
     },
     /// The guest's kernel is missing.
     #[error("{0}: no such kernel; name a vmlinuz of Linux for x86-64")]
     NoKernel(PathBuf),
-    /// A word of a command cannot be told to the guest.
+    /// A word of a command cannot be passed to the guest.
     #[error("{0:?}: a guest's command has no zero byte, 0x1e or 0x1f in it")]
     OddWord(String),
     /// The guest did not come to the program.
@@ -81,13 +81,13 @@ pub enum RecordError {
     QemuFailed {
         /// The program.
         program: PathBuf,
-        /// What QEMU said, or its exit status.
+        /// QEMU's message, or its exit status.
         said: String,
     },
     /// The system refused.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// Why not.
         #[source]

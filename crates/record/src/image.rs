@@ -58,7 +58,7 @@ fn touch(left_out: &mut Residency, address: u64, bytes: u64, access: Access) {
     }
 }
 
-/// What a pair of words tells of where a page lies.
+/// The event of a pair of words about the frame of a page.
 fn frames_event(word: u64, address: u64) -> Option<Event> {
     let (pfn, order) = words::framed(word)?;
     Some(Event::Frames {
@@ -73,7 +73,7 @@ fn frames_event(word: u64, address: u64) -> Option<Event> {
 pub(crate) struct Recorded {
     pub image: Image,
     pub host_pid: u32,
-    /// What it runs outside the emulator, if it does.
+    /// The program that it runs outside the emulator, if it does.
     pub escaped: Option<String>,
     /// The program that QEMU is to run in it, until that has begun.
     pub starting: Option<String>,
@@ -155,7 +155,7 @@ impl Recorded {
         self.tids.insert(tid);
     }
 
-    /// Whether it is a whole system, of which others tell who runs.
+    /// Whether it is a whole system, for which messages state who runs.
     pub fn is_system(&self) -> bool {
         !self.running.is_empty()
     }
@@ -183,8 +183,8 @@ impl Recorded {
         (Pid(pid), Tid(tid))
     }
 
-    /// Something the thread did to its address space. It is told even where references are left out; what stands for
-    /// them comes first. `taken` gets chunks that became full.
+    /// An event of the thread's address space. It is written even where references are left out; the references that
+    /// stand for those come first. `taken` gets chunks that became full.
     pub fn event(
         &mut self,
         tid: u32,
@@ -223,7 +223,7 @@ impl Recorded {
         self.close_if_full(taken)
     }
 
-    /// Tells what stands for what is left out so far.
+    /// Writes the references that stand for those left out so far.
     fn tell(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
         let mut uses = Vec::new();
         self.left_out.iter_mut().for_each(|it| it.tell_all(|actor, va, access| uses.push((actor, va, access))));
@@ -244,7 +244,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// All that was left out is told: what follows is recorded.
+    /// All that was left out is written: recording begins here.
     pub fn resume(&mut self, tid: u32) {
         self.act(tid);
         self.encoder.event(&Event::Resume);
@@ -495,7 +495,7 @@ mod tests {
         Limits { skip: 0, left: u64::MAX }
     }
 
-    /// What a trace of these words of thread 1, and then of thread 2, says.
+    /// Contents of a trace of these words of thread 1, and then of thread 2.
     fn through(limits: &mut Limits, one: &[u64], two: &[u64]) -> (Vec<Item>, Vec<Event>) {
         let image = Image { number: 0, pid: 1, tid: 1 };
         let mut recorded = Recorded::new(image, limits.skip > 0).unwrap();

@@ -22,7 +22,7 @@ const MAPS: &str = "/tmp";
 /// A larger file is left where it is.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What the processes of a recording said of their code.
+/// Messages of a recording's processes about their code.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Said {
     /// The system's number of each process, by the trace's. A number may be used again.

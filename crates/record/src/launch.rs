@@ -38,7 +38,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// How often the launcher looks at its program and tells how far it is.
+/// Interval at which the launcher checks its program and reports progress.
 const TURN: Duration = Duration::from_millis(2);
 const TELL: Duration = Duration::from_millis(100);
 /// How long a program that was asked to end may take.
@@ -49,11 +49,11 @@ const SEED: &str = "1";
 /// The variable that names libraries to load before all others (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Runs a program under QEMU and writes what it did to a trace. `on_progress` gets how far it is a few times a second,
-/// and false from it stops the program.
+/// Runs a program under QEMU and records it in a trace. `tell` gets the progress a few times a second, and returns
+/// `false` to stop it.
 ///
 /// # Errors
-/// Nothing could be recorded. What goes wrong once the program runs is in the report, and the trace holds what came
+/// Nothing could be recorded. Faults after the program began to run are in the report, and the trace holds the part
 /// before.
 pub fn record(
     options: &RecordOptions,
@@ -159,7 +159,7 @@ pub fn record(
     Ok(report)
 }
 
-/// What runs.
+/// Kind of program that runs.
 enum How {
     Program(Plan),
     Guest(Guest),
@@ -271,7 +271,7 @@ struct Plan {
     program: PathBuf,
     /// The program's arguments, the interpreter's of a script included; the first is its name for itself.
     args: Vec<String>,
-    /// What it preloads to have its heap told.
+    /// The library that it preloads to record its heap.
     heap: Option<OsString>,
 }
 
@@ -336,7 +336,7 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
     Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })
 }
 
-/// The library to preload so that the heap of `program` is told.
+/// The library to preload so that the heap of `program` is recorded.
 fn heap_library(library: &Path, program: &Path, isa: Isa) -> Result<OsString, RecordError> {
     let unseen = |why| RecordError::HeapUnseen { program: program.to_path_buf(), why };
     if !elf::is_native(isa) {
@@ -405,8 +405,8 @@ pub fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// What the plugin of an image is handed by whoever starts it. Descriptors are open in QEMU when it starts; the plugin
-/// closes them.
+/// Descriptors for the plugin of an image, from the process that starts it. They are open in QEMU when it starts; the
+/// plugin closes them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Handed {
     /// Where the shared memory is: a path.

@@ -19,7 +19,7 @@ mod watch;
 
 pub mod arena;
 pub mod elf;
-/// How the preloaded library tells of the heap.
+/// How the preloaded library reports the heap.
 pub mod heap;
 pub mod words;
 

@@ -5,10 +5,10 @@ use mmulab_trace::{Description, Event, Isa};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What every recorded process needs to know.
+/// Settings for every recorded process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
-    /// What the trace says of itself.
+    /// Metadata of the trace.
     pub description: Description,
     /// The QEMU for programs of `description.isa`; another one is looked for in PATH.
     pub qemu: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Settings {
     pub system: Option<SystemSettings>,
 }
 
-/// What the plugin needs to know to follow a whole system.
+/// Settings for the plugin of a whole system.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SystemSettings {
     /// The socket of QEMU's monitor.
@@ -46,7 +46,7 @@ pub struct Image {
     pub tid: u32,
 }
 
-/// What recorded processes tell the launcher besides words.
+/// Messages of recorded processes to the launcher, besides words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// An image begins to run, in the system's process `host_pid`.
@@ -60,7 +60,7 @@ pub enum Message {
         /// Its instruction set.
         isa: Isa,
     },
-    /// What happened to the address space, in order, by the thread that says so.
+    /// Events of the address space, in order, by the sending thread.
     Events(Vec<Event>),
     /// The process makes another, a copy of itself.
     Fork {
@@ -95,7 +95,7 @@ pub enum Message {
     },
     /// The process is about to run a program outside the emulator.
     Escaped {
-        /// What it runs, and why.
+        /// The program that it runs, and the reason.
         what: String,
     },
     /// That program could not be executed: the process goes on as before.
@@ -107,7 +107,7 @@ pub enum Message {
         /// Thread.
         tid: u32,
     },
-    /// What was to be recorded of a system is over.
+    /// The part of a system that was to be recorded is over.
     Over {
         /// The exit status of the program that was named.
         status: i32,

@@ -6,7 +6,7 @@ use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The program to record, and how.
+/// Options of a recording.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordOptions {
@@ -20,11 +20,11 @@ pub struct RecordOptions {
     /// no limit.
     #[serde(default)]
     pub max_instructions: Option<u64>,
-    /// Begin to record after this many instructions; what is mapped by then is told first.
+    /// Begin to record after this many instructions; the mappings at that point are written first.
     #[serde(default)]
     pub skip: u64,
     /// Record no instructions while the page at this address is mapped: a program has it mapped while it makes its data
-    /// ready (`mmulab-kernel` does). What it maps meanwhile is recorded. Default: all instructions are recorded.
+    /// ready (`mmulab-kernel` does). Mappings made meanwhile are recorded. Default: all instructions are recorded.
     #[serde(default)]
     pub gate: Option<u64>,
     /// The program's instruction set. Default: read from its ELF header.
@@ -43,8 +43,8 @@ pub struct RecordOptions {
     /// Where the libraries of a program for another instruction set are. Default: `/usr/TRIPLET` if it is there.
     #[serde(default)]
     pub sysroot: Option<PathBuf>,
-    /// The library (`libmmulab_heap.so`) that the program preloads to tell what it asks of its allocator. Default: that
-    /// is not recorded.
+    /// The library (`libmmulab_heap.so`) that the program preloads to report its calls of the allocator. Default: they
+    /// are not recorded.
     #[serde(default)]
     pub heap: Option<PathBuf>,
     /// Record a whole system that runs the program, its kernel included. Default: the program alone.

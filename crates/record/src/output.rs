@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The trace being written. What was there before stays until the first byte of the new one.
+/// The trace being written. An earlier file stays until the first byte of the new one.
 pub(crate) struct Output {
     path: PathBuf,
     file: File,

@@ -1,4 +1,4 @@
-//! What the system says of other processes: whether one lives, and who made it.
+//! State of other processes by the operating system: whether one lives, and its parent.
 
 use std::io;
 

@@ -20,7 +20,7 @@ pub enum Ended {
     DiskFull,
 }
 
-/// What a recording became.
+/// Result of a recording.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RecordReport {
     /// The trace.
@@ -45,9 +45,9 @@ pub struct RecordReport {
     pub processes: u32,
     /// Threads in it.
     pub threads: u32,
-    /// What was lost, each with its reason.
+    /// Lost parts, each with its reason.
     pub lost: Vec<String>,
-    /// What else the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Files beside the trace with names of code that the program made while it ran.
     #[serde(skip_serializing_if = "Vec::is_empty")]

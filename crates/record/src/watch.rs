@@ -1,9 +1,9 @@
 //! The watcher: a process between the launcher and QEMU, so that nothing that is recorded outlives the launcher.
 //!
-//! It is the subreaper of all recorded processes (prctl(2)): whoever loses its parent becomes the watcher's child. When
-//! the launcher ends, however it ends (SIGKILL included), the watcher kills its children until it has none. The same
-//! happens when the launcher asks for it with SIGTERM. It is a copy of the launcher that runs nothing but this file; it
-//! tells the launcher through the shared memory how the program ended, and when no process is left.
+//! It is the subreaper of all recorded processes (prctl(2)): a process that loses its parent becomes the watcher's
+//! child. When the launcher ends, for any reason (SIGKILL included), the watcher kills its children until it has none.
+//! It does the same when the launcher asks for it with SIGTERM. It is a copy of the launcher that runs nothing but this
+//! file. Through the shared memory it reports to the launcher how the program ended, and when no process is left.
 
 use crate::arena::Arena;
 use std::{

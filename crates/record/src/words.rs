@@ -1,4 +1,4 @@
-//! What a thread's buffer holds: one 64-bit word per execution or access.
+//! Contents of a thread's buffer: one 64-bit word per execution or access.
 //!
 //! | bits | a block's execution | an access | a note |
 //! |---|---|---|---|
@@ -7,8 +7,8 @@
 //! | 4..8 | | its instruction's index in the block | |
 //! | 8..64 | the block's number | its address | for the next access: index, and log2 of its bytes at 16 |
 //!
-//! A recording of a whole system has pairs of words that tell where a page lies: a note with bit 63 set, the frame at 8
-//! and log2 of the page's base pages at 56; then the page's address as an access has it.
+//! A recording of a whole system has pairs of words for the place of a page: a note with bit 63 set, the frame at 8 and
+//! log2 of the page's base pages at 56; then the page's address as an access has it.
 //!
 //! A user's addresses have 56 bits at most (half of a 57-bit address space), so nothing is lost. Instructions from the
 //! 16th on, and accesses of 64 bytes and more, have a note before them.
@@ -17,7 +17,7 @@
 pub const BLOCK: u64 = 7;
 /// The low bits of a note.
 pub const NOTE: u64 = 6;
-/// The bits that tell words apart.
+/// The bits that distinguish words.
 pub const KIND: u64 = 7;
 const STORE_SHIFT: u32 = 3;
 const INDEX_SHIFT: u32 = 4;
@@ -59,7 +59,7 @@ pub const fn frame(address: u64, pfn: u64, order: u8) -> [u64; 2] {
     [FRAME | (order as u64) << ORDER_SHIFT | pfn << PAYLOAD_SHIFT | NOTE, address << PAYLOAD_SHIFT]
 }
 
-/// The frame and the order that a word tells, if it is the first of such a pair.
+/// The frame and the order in a word, if it is the first of such a pair.
 #[inline(always)]
 pub const fn framed(word: u64) -> Option<(u64, u8)> {
     if word & (FRAME | KIND) != FRAME | NOTE {
@@ -97,7 +97,7 @@ pub struct Definition {
     pub bytes: u32,
     /// Its instructions.
     pub instructions: u32,
-    /// Its code, if that was told.
+    /// Its code, if it was sent.
     pub code: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ pub fn take_definition(words: &mut &[u64]) -> Option<Definition> {
     Some(Definition { start, bytes, instructions: (counts & (NO_CODE - 1)) as u32, code })
 }
 
-/// What an access is apart from its address: `index << 4 | store << 3 | size_shift`.
+/// An access without its address: `index << 4 | store << 3 | size_shift`.
 #[inline(always)]
 pub const fn shape(word: u64, note: Option<u64>) -> u32 {
     match note {

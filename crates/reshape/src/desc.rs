@@ -7,7 +7,7 @@ use mmulab_leshy::HintFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Changes to a recorded program.
+/// Changes of a recorded program.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReshapeDesc {
@@ -20,11 +20,11 @@ pub struct ReshapeDesc {
     /// The allocator that keeps its heap. Default: the one it was recorded with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapDesc>,
-    /// Whether its private writable memory is there before it runs, as if mapped with MAP_POPULATE. Default `false`.
+    /// Fault in the program's private writable memory before it runs, as MAP_POPULATE does. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub populate: bool,
-    /// By how much memory grows that may be executed and written, as compiled code has it: whole multiples of this size
-    /// within what the program reserved there, all of it touched when it is mapped. Default: as it was recorded.
+    /// Unit by which memory that may be executed and written (as for compiled code) grows: whole multiples of this size
+    /// within the program's reservation, all of it accessed when it is mapped. Default: as it was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub code_heap: Option<Bytes>,

@@ -25,7 +25,7 @@ pub struct Array {
     pub smash_to: Option<PageOrder>,
     /// The page sizes it takes; that of a group that it coalesces to comes before all others.
     pub sizes: Vec<PageOrder>,
-    /// What the counts by size are called.
+    /// Names of the counts by size.
     pub classes: Vec<String>,
     /// Latency of a hit, by size number.
     pub hit_cycles: [u32; MAX_CLASSES],
@@ -63,7 +63,7 @@ impl Array {
         self.group.is_some() || !self.holds_pages()
     }
 
-    /// What reloads of class `class` are called: those of several pages of the table are all `coalesced`.
+    /// Name of the reloads of class `class`. Those of several pages of the table are all `coalesced`.
     pub fn reload_name(&self, class: usize) -> &str {
         if class == 0 && self.group.is_some() { COALESCED } else { &self.classes[class] }
     }
@@ -78,8 +78,8 @@ impl Array {
         self.guessing.is_some()
     }
 
-    /// What translates `vpn`, as [`Self::hit`], searched by the size that the predictor guesses for `code` first. And
-    /// the latency of finding it.
+    /// The entry that translates `vpn`, as [`Self::hit`], and the latency of finding it. The search begins with the
+    /// size that the predictor guesses for `code`.
     #[inline(never)]
     pub fn hit_guessed(&mut self, asid: Asid, vpn: Vpn, code: VirtAddr) -> Option<(Slot, u32)> {
         let Some(guessing) = &mut self.guessing else {
@@ -126,12 +126,12 @@ impl Array {
         }
     }
 
-    /// What its predictor did.
+    /// Counts of its predictor.
     pub fn predicted(&self) -> Option<PredictorCounts> {
         self.guessing.as_ref().map(|g| g.predictor.counts)
     }
 
-    /// What was written to several sets.
+    /// Counts of writes to several sets.
     pub fn mirroring(&self) -> Option<MirrorCounts> {
         match &self.kind {
             Kind::Bundles(bundles) => Some(bundles.mirroring),
@@ -144,7 +144,8 @@ impl Array {
         matches!(self.kind, Kind::Pages(_))
     }
 
-    /// What translates `vpn`: in the order of the sizes, the address space's own before a global one. It is used.
+    /// The entry that translates `vpn`, which counts as used. Sizes are searched in order; the address space's own
+    /// entry comes before a global one.
     #[inline(always)]
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         match &mut self.kind {
@@ -154,7 +155,7 @@ impl Array {
         }
     }
 
-    /// What the entry at `slot` says of `vpn`, and the size of the page that it says it of.
+    /// Translation of `vpn` by the entry at `slot`, and the size of the page that it covers.
     #[inline(always)]
     pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
         match &self.kind {
@@ -182,8 +183,8 @@ impl Array {
         }
     }
 
-    /// Writes an entry of size number `size` for the page of `order` that holds `vpn`, as [`Pages::put`] does. What it
-    /// says now, where it is, and what it replaced.
+    /// Writes an entry of size number `size` for the page of `order` that holds `vpn`, as [`Pages::put`] does. Returns
+    /// its value, its place, and the entry that it replaced.
     #[inline(always)]
     pub fn put(
         &mut self,
@@ -204,8 +205,8 @@ impl Array {
         }
     }
 
-    /// Writes what is known of `vpn`, as its design does. Where it is now, and what it replaced; other changes are
-    /// passed to `tell`, all of them if it is `watched`.
+    /// Fills the array with the page `vpn`, as its design does. Returns the place of the entry and the entry that it
+    /// replaced. Other changes are passed to `tell`; all of them if the array is `watched`.
     pub fn take(
         &mut self,
         asid: Asid,
@@ -241,8 +242,8 @@ impl Array {
         (slot, gone)
     }
 
-    /// What a found entry knows of the line of base page `vpn`: `None` where it is larger than a line, or a page of the
-    /// table that is no base page.
+    /// The line of base page `vpn` as a found entry holds it. `None` if the entry is larger than a line, or a page of
+    /// the table that is not a base page.
     pub fn line(&self, slot: Slot, vpn: Vpn) -> Option<Line> {
         match &self.kind {
             Kind::Pages(_) => {}
@@ -279,15 +280,15 @@ impl Array {
         }
     }
 
-    /// Evicts every entry of which `lose` says so, of designs whose entries [are pages](Self::holds_pages), telling
-    /// `gone`.
+    /// Evicts every entry for which `lose` returns true and passes it to `gone`, for designs whose entries
+    /// [are pages](Self::holds_pages).
     pub fn displace(&mut self, lose: impl FnMut() -> bool, gone: impl FnMut(&Entry)) {
         if let Kind::Pages(pages) = &mut self.kind {
             pages.displace(lose, gone);
         }
     }
 
-    /// Passes on every entry held, with its ASID; those that are not pages, page by page.
+    /// Calls `tell` for every valid entry with its ASID. An entry that covers several pages is passed page by page.
     pub fn all(&self, tell: impl FnMut(Asid, &Entry)) {
         match &self.kind {
             Kind::Pages(pages) => pages.all(tell),
@@ -305,7 +306,7 @@ impl Array {
         }
     }
 
-    /// What became of the lines that walks read, for designs that look at them.
+    /// Results for the lines that walks read, for designs that look at them.
     pub fn coalescing(&self) -> Option<CoalescingCounts> {
         match &self.kind {
             Kind::Pages(_) => self.group.map(|_| self.coalescing),

@@ -1,7 +1,7 @@
-//! Kinds of entries by which the hits of an array are counted.
+//! Classes of entries by which an array counts its hits.
 
-/// Kinds of entries by which an array's hits are counted: page sizes, or a design's own kinds.
+/// Classes of entries by which an array counts its hits: page sizes, or a design's own names.
 pub const MAX_CLASSES: usize = 24;
 
-/// What entries that translate several pages of the table are called.
+/// Name of the class of entries that translate several pages of the table.
 pub const COALESCED: &str = "coalesced";

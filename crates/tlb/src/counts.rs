@@ -17,7 +17,7 @@ pub struct SideCounts {
     pub misses: u64,
 }
 
-/// Outcomes of a coalescing array's attempts with the base pages that walks for it found.
+/// Results of a coalescing array for the base pages that walks found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CoalescingCounts {
     /// Fills by walks that became an entry of several pages.
@@ -111,8 +111,8 @@ pub struct ArrayCounts {
     pub predictor: Option<PredictorCounts>,
 }
 
-/// Entries that the misses of one side's first level brought into it, by size: `coalesced` where an entry translates
-/// several pages of the table. So AMD's counters of L1 DTLB misses distinguish them (paper 1, Table 2).
+/// Entries that the misses of one side's first level brought into it, by the size of the entry: `coalesced` if it
+/// translates several pages of the table. AMD's counters of L1 DTLB misses have the same classes (paper 1, Table 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reloads {
     /// From the second level.
@@ -124,7 +124,7 @@ pub struct Reloads {
 /// The name for misses whose page no first-level array holds.
 pub const NO_L1_ARRAY: &str = "no_l1_array";
 
-/// Counts of the hierarchies of one core, or of all.
+/// Counts of the hierarchies of one core, or of all cores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HierarchyCounts {
     /// First level, fetches.

@@ -38,7 +38,7 @@ pub enum Probe {
     Serial,
 }
 
-/// How an entry of design `mix` encodes its superpages.
+/// How an entry of design `mix` records its superpages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bundle {
@@ -48,7 +48,7 @@ pub enum Bundle {
     Length,
 }
 
-/// Where a bundle that is encoded by its length may lie.
+/// Places allowed for a bundle that is recorded by its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Span {
@@ -70,7 +70,7 @@ pub enum Frames {
     Aligned,
 }
 
-/// Writes of a fill to the sets that were not probed.
+/// Action of a fill in the sets that were not probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mirrors {
@@ -85,7 +85,7 @@ pub enum Mirrors {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MixDesc {
-    /// How an entry encodes its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
+    /// How an entry records its superpages: `bitmap` or `length`. Default: `bitmap` in level 1, `length` in level 2
     /// (paper 4, section 4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
@@ -145,7 +145,7 @@ pub struct ArrayDesc {
     /// 1 or 2.
     #[schemars(range(min = 1, max = 2))]
     pub level: u8,
-    /// The accesses that it serves: `instruction`, `data` or `both`.
+    /// The side that it serves: `instruction`, `data` or `both`.
     pub side: Placement,
     /// Entries in all.
     #[schemars(range(min = 1, max = 65536))]
@@ -172,7 +172,7 @@ pub struct ArrayDesc {
     /// The first-level array whose evicted entries this one takes; it is then filled by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_of: Option<String>,
-    /// The design of its entries: which pages one entry may translate. Default `plain`.
+    /// Design: the pages that one entry may translate. Default `plain`.
     #[serde(default)]
     pub design: Design,
     /// Pages that one entry may translate together. Which designs have such a group, and how large it may be, is in the
@@ -180,7 +180,7 @@ pub struct ArrayDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub group: Option<u16>,
-    /// Further options of design `mix`.
+    /// Options of design `mix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<MixDesc>,
     /// A page-size predictor in front of an array that is searched size by size: the size it guesses goes first.

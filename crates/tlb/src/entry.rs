@@ -12,7 +12,7 @@ pub struct Entry {
     pub pfn: Pfn,
     /// How much it translates.
     pub order: PageOrder,
-    /// What may be done.
+    /// Access rights.
     pub prot: Prot,
     /// User mode may use it: carried, not checked.
     pub user: bool,
@@ -30,17 +30,17 @@ impl Entry {
     }
 }
 
-/// What a lookup came to. Latencies are of the level that answered, in cycles.
+/// Result of a lookup. Latencies are of the level that answered, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The first level held it.
     L1 {
-        /// What it held.
+        /// The entry found.
         entry: Entry,
     },
     /// The second level held it, and the first does now.
     L2 {
-        /// What it held.
+        /// The entry found.
         entry: Entry,
         /// The second level's latency.
         cycles: u32,

@@ -9,6 +9,6 @@ use thiserror::Error;
 pub struct GeometryError {
     /// The array.
     pub array: String,
-    /// The mistake, and the remedy.
+    /// The fault and the remedy.
     pub what: String,
 }

@@ -178,15 +178,15 @@ impl Hierarchy {
         self.coalesces
     }
 
-    /// Passes on every entry held: its array, its ASID (0 for global ones) and its translation. Those that are not
-    /// pages are passed on page by page.
+    /// Calls `tell` for every valid entry with its array, ASID (0 if global) and translation. An entry that covers
+    /// several pages is passed page by page.
     pub fn each_entry(&self, mut tell: impl FnMut(usize, Asid, &Entry)) {
         for (index, array) in self.arrays.iter().enumerate() {
             array.all(|tag, entry| tell(index, tag, entry));
         }
     }
 
-    /// What the arrays are called, in the order observers number them.
+    /// Names of the arrays, in the order in which observers number them.
     pub fn names(&self) -> Vec<String> {
         self.arrays.iter().map(|a| a.name.clone()).collect()
     }

@@ -48,7 +48,7 @@ pub fn vpn(key: u64) -> Vpn {
     Vpn(key >> (SIZE_BITS + ASID_BITS))
 }
 
-/// What an entry says.
+/// Contents of an entry besides its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Value(u64);
 
@@ -60,7 +60,7 @@ impl Value {
     const GLOBAL: u64 = 1 << 5;
     const PFN_SHIFT: u32 = 8;
 
-    /// What a leaf says.
+    /// The value for a leaf.
     #[inline(always)]
     pub fn of(leaf: &Leaf) -> Self {
         let flags = (u64::from(leaf.user) * Self::USER)

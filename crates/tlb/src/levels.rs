@@ -44,7 +44,7 @@ pub struct Target {
 
 /// One level as one side sees it.
 pub struct Level {
-    /// What is searched.
+    /// The arrays that a lookup searches.
     pub search: Beside,
     /// By order: what is filled.
     takes: [Option<Target>; ORDERS],
@@ -53,7 +53,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// What takes pages of `order`.
+    /// The array that takes pages of `order`.
     #[inline(always)]
     pub fn takes(&self, order: PageOrder) -> Option<Target> {
         self.takes[usize::from(order.get())]

@@ -21,7 +21,7 @@ pub trait Observer {
     fn invalidated(&mut self, _array: usize, _entry: &Entry) {}
 }
 
-/// Nobody watches.
+/// No observer.
 pub struct NoObserver;
 
 impl Observer for NoObserver {

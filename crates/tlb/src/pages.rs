@@ -43,7 +43,7 @@ pub struct Pages {
     body: Body,
 }
 
-/// What an array keeps beside its keys.
+/// Data that an array keeps besides its keys.
 pub struct Body {
     fills: u64,
     evictions: u64,
@@ -86,7 +86,8 @@ impl Pages {
         Self { store, body }
     }
 
-    /// What translates `vpn`: in the order of the sizes, the address space's own before a global one. It is used.
+    /// The entry that translates `vpn`, which counts as used. Sizes are searched in order; the address space's own
+    /// entry comes before a global one.
     #[inline(always)]
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         each!(&mut self.store, keys => {
@@ -96,7 +97,7 @@ impl Pages {
         })
     }
 
-    /// What translates `vpn` as a page of size number `size`. It is used.
+    /// The entry that translates `vpn` as a page of size number `size`, which counts as used.
     pub fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
         each!(&mut self.store, keys => {
             let (slot, set, way) = self.body.seek_among(keys, asid, vpn, self.body.present & 1 << size)?;
@@ -105,12 +106,12 @@ impl Pages {
         })
     }
 
-    /// What translates `vpn`, not used.
+    /// The entry that translates `vpn`, without counting it as used.
     pub fn find(&self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         each!(&self.store, keys => self.body.seek(keys, asid, vpn)).map(|(slot, ..)| slot)
     }
 
-    /// What the entry at `slot` says.
+    /// Value of the entry at `slot`.
     #[inline(always)]
     pub fn value(&self, slot: Slot) -> Value {
         self.body.values[slot.at as usize]
@@ -127,9 +128,9 @@ impl Pages {
         self.body.orders[usize::from(size)]
     }
 
-    /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used: in place of one with
-    /// the same key (which `absent` says there is not), else in the first empty way, else in the victim's. Where it is
-    /// now, and what it replaced.
+    /// Writes an entry of size number `size` for the page that holds `vpn`, most recently used. It goes in place of one
+    /// with the same key (`absent` states that none has it), else into the first empty way, else into the victim's.
+    /// Returns its place and the entry that it replaced.
     #[inline(always)]
     pub fn put(&mut self, asid: Asid, vpn: Vpn, size: u8, value: Value, absent: bool) -> (Slot, Option<Gone>) {
         each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value, absent))
@@ -169,7 +170,7 @@ impl Pages {
         self.body.evictions += std::mem::replace(&mut self.body.invalidations, before) - before;
     }
 
-    /// Passes on every entry held, with its ASID.
+    /// Calls `tell` for every valid entry with its ASID.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         each!(&self.store, keys => self.body.all(keys, &mut tell));
     }

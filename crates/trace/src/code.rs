@@ -14,14 +14,14 @@ pub struct Op {
     pub size_shift: u8,
 }
 
-/// What is known of the instructions of a block.
+/// Information about the instructions of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     /// Nothing but how many there are.
     Unknown,
     /// Their bytes.
     Bytes(Box<[u8]>),
-    /// What they compute out of what, as a generator or a person declares it.
+    /// Data flow of the instructions, as a generator or a person declares it.
     Flow(Box<[Inst]>),
 }
 
@@ -46,8 +46,8 @@ impl Code {
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), body, bytes, instructions, ops: ops.into() }
     }
 
-    /// Tells it from all other code in this process, so that it is decoded once. Not the same in another run: no result
-    /// may depend on it.
+    /// Number that distinguishes it from all other code in this process, so that it is decoded once. It differs in
+    /// another run: no result may depend on it.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -1,10 +1,10 @@
-//! What a trace says of itself at its start and at its end, whatever its format: the metadata that every source has and
-//! that mmulab's own format keeps as JSON.
+//! Metadata of a trace at its start and at its end, in any format: every source has them, and mmulab's own format keeps
+//! them as JSON.
 
 use crate::Isa;
 use serde::{Deserialize, Serialize};
 
-/// What a trace says of itself at its start: JSON in the file.
+/// Metadata of a trace at its start: JSON in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Description {
@@ -18,7 +18,7 @@ pub struct Description {
     pub cpu: Option<String>,
     /// Whether the events describe the program's address spaces.
     pub has_address_space: bool,
-    /// Whether the events tell what the program asked of its allocator.
+    /// Whether the events contain the program's calls of its allocator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_heap: bool,
     /// The machine and policy whose TLBs served all other references, where only the rest is kept.
@@ -31,13 +31,13 @@ pub struct Description {
     /// the state that they left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
-    /// What wrote the trace: name and version.
+    /// Name and version of the program that wrote the trace.
     pub writer: String,
-    /// What the references came from: `qemu-x86_64 ...`, or the format converted from.
+    /// Origin of the references: `qemu-x86_64 ...`, or the format converted from.
     pub source: String,
 }
 
-/// What a trace says of itself at its end: JSON in the file.
+/// Metadata of a trace at its end: JSON in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndInfo {
@@ -50,6 +50,6 @@ pub struct EndInfo {
     /// How the program failed, when it ended by itself and reported a failure: `status 3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// What was lost, each with its reason.
+    /// Lost parts, each with its reason.
     pub lost: Vec<String>,
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What is wrong with a trace, where, and what to do.
+/// A fault of a trace, its place, and the remedy.
 #[derive(Debug, Error)]
 #[error("{place}: {kind}", place = Self::place(name, at))]
 pub struct TraceError {
@@ -12,7 +12,7 @@ pub struct TraceError {
     pub name: String,
     /// The place in it: `byte 1234`, `line 7, column 3`; empty for the whole.
     pub at: String,
-    /// What is wrong.
+    /// The fault.
     #[source]
     pub kind: TraceErrorKind,
 }
@@ -29,7 +29,7 @@ pub enum TraceErrorKind {
     /// The file ends too early; what came before is whole.
     #[error("cut short: {0}")]
     Cut(String),
-    /// What follows the references is not what was written; all of them were read.
+    /// The bytes after the references differ from those written; all references were read.
     #[error("damaged at its end: {0}")]
     End(String),
     /// Bytes are not what was written.

@@ -5,7 +5,7 @@ use mmulab_addr::{PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a mapping shows.
+/// Contents of a mapping.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backing {
@@ -38,7 +38,7 @@ pub struct MapFlags {
     pub label: Option<Arc<str>>,
 }
 
-/// What madvise(2) was told.
+/// Advice of madvise(2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advice {
@@ -82,29 +82,29 @@ pub struct ImageSegment {
     pub file_bytes: u64,
     /// Its rights (p_flags).
     pub prot: Prot,
-    /// What the linker aligned it to (p_align).
+    /// Its alignment by the linker (p_align).
     pub align: u64,
 }
 
-/// What memory given by malloc is aligned to where nothing else was asked: the largest type's alignment (C's
-/// `max_align_t`) on all instruction sets known here.
+/// Alignment of memory from malloc if the program requests none: the largest type's alignment (C's `max_align_t`) on
+/// all instruction sets known here.
 pub const MALLOC_ALIGN: u64 = 16;
 
-/// What happened to an address space, a thread or the machine, in order with the references.
+/// Event of an address space, a thread or the machine, in order with the references.
 ///
 /// Lengths are in bytes. Ranges need not be page-aligned in a trace; the kernel rounds as Linux does.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Event {
-    /// Who acts from here on. A trace starts as process 1, thread 1.
+    /// The process and thread that act from here on. A trace starts as process 1, thread 1.
     Switch {
         /// Process.
         pid: Pid,
         /// Thread, unique in the trace.
         tid: Tid,
     },
-    /// What the ELF file at `path` holds, told before it is mapped: mappings cover whole pages, and do not say where in
-    /// a page a segment begins and ends. Nothing changes by it.
+    /// Contents of the ELF file at `path`, before it is mapped: mappings cover whole pages, and do not state where in a
+    /// page a segment begins and ends. The event changes nothing.
     Image {
         /// Its path, as mappings name it.
         path: Arc<str>,
@@ -121,7 +121,7 @@ pub enum Event {
         prot: Prot,
         /// Everything else that was asked.
         flags: MapFlags,
-        /// What it shows.
+        /// Its contents.
         backing: Backing,
     },
     /// Mappings go.
@@ -169,17 +169,17 @@ pub enum Event {
         /// Where it ends.
         end: VirtAddr,
     },
-    /// The program was given memory by its allocator; told when the allocator returns. Nothing changes by it: what the
-    /// allocator asked of the system is told by other events.
+    /// The allocator returned memory to the program. The event changes nothing: other events contain the allocator's
+    /// own system calls.
     Malloc {
         /// First address.
         addr: VirtAddr,
         /// Bytes asked for.
         len: u64,
-        /// What `addr` was asked to be a multiple of: a power of two, 16 when nothing was asked.
+        /// The requested alignment of `addr`: a power of two, 16 if none was requested.
         align: u64,
     },
-    /// The program gives memory back to its allocator; told before the allocator is called.
+    /// The program frees memory. The event comes before the allocator is called.
     Free {
         /// The address it was given.
         addr: VirtAddr,
@@ -235,12 +235,12 @@ pub enum Event {
     },
     /// The daemons of the operating system run.
     Tick,
-    /// What the trace is of begins here. What comes before are events, and references that retire no instructions: they
-    /// make the state that the program had reached where the trace was cut. Counts are of what follows.
+    /// The trace proper begins here. Before it are events, and references that retire no instructions: they make the
+    /// state that the program had reached where the trace was cut. Counts cover the rest.
     Resume,
     /// The recorder lost something here; reports repeat it.
     Lost {
-        /// What and why.
+        /// The lost part and the reason.
         what: Arc<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! What a program did: the references it made and what it did to its address spaces, in order.
+//! Traces: a program's references and the changes of its address spaces, in order.
 //!
 //! Everything that produces references (a recording, another tool's trace, a generator) is a [`Source`]; everything
 //! that consumes them takes [`Batch`]es. A batch is a flat array of packed [`Ref`]s with the rare address-space

@@ -15,7 +15,7 @@ pub(crate) struct Lines<R> {
     next: u64,
 }
 
-/// What [`Lines::advance`] found.
+/// Result of [`Lines::advance`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Line {
     /// A line that a line feed ends.
@@ -54,7 +54,7 @@ impl<R: BufRead> Lines<R> {
         })
     }
 
-    /// Whether the next line begins with `start`, as far as can be told without reading it.
+    /// Whether the next line begins with `start`, as far as the bytes read so far show it.
     pub fn next_begins_with(&mut self, start: &[u8]) -> io::Result<bool> {
         Ok(self.input.fill_buf()?.starts_with(start))
     }

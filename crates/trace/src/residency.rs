@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// Pages of one bitmap: as many as one page table holds.
 const SPAN: u64 = 512;
 type Bits = [u64; (SPAN / 64) as usize];
-/// Spans of all address spaces at most, which take half a kilobyte each: 128 GiB, were they full. Beyond that, uses are
-/// told again that were told before.
+/// Spans of all address spaces at most, which take half a kilobyte each: 128 GiB, if they were full. Beyond that, some
+/// uses are passed on a second time.
 const SPANS_MAX: usize = 1 << 16;
 /// Uses remembered to be noted already: most references repeat one of them.
 const RECENT: usize = 256;
@@ -28,7 +28,7 @@ const KINDS: usize = 4;
 struct Span {
     /// Noted since the pages were last mapped.
     noted: [Bits; KINDS],
-    /// Of these, not told yet.
+    /// Of these, not passed on yet.
     news: [Bits; KINDS],
     /// Whether it is among the spans with news.
     is_listed: bool,
@@ -100,22 +100,22 @@ impl Log {
         }
     }
 
-    /// The pages from `start` up to `end` go. What is new of 512 aligned pages that go together is lost; other uses are
-    /// told first, because their neighbours may be in memory through them.
+    /// The pages from `start` up to `end` go. New uses of 512 aligned pages that go together are lost; other uses are
+    /// passed on first, because their neighbours may be in memory through them.
     fn lose(&mut self, start: u64, end: u64, tell: &mut impl FnMut(VirtAddr, Access)) {
         self.forget(start.next_multiple_of(SPAN), end / SPAN * SPAN);
         self.tell(tell);
         self.forget(start, end);
     }
 
-    /// Nothing is noted any more; what is not told yet is lost.
+    /// Forgets all uses; those not passed on yet are lost.
     fn clear(&mut self) {
         self.spans.clear();
         self.listed.clear();
     }
 
-    /// Tells what is new. Spans follow in the order in which the program came to them. In a span whose first use was a
-    /// store, stores come first, else loads and fetches: the first use of a huge page decides what becomes of it.
+    /// Passes new uses to `tell`. Spans follow in the order in which the program came to them. In a span whose first
+    /// use was a store, stores come first, else loads and fetches: the first use decides whether a huge page is made.
     fn tell(&mut self, tell: &mut impl FnMut(VirtAddr, Access)) {
         for number in std::mem::take(&mut self.listed) {
             let Some(span) = self.spans.get_mut(&number) else { continue };
@@ -160,8 +160,8 @@ pub struct Residency {
     current: usize,
     /// Spans of all logs.
     held: usize,
-    /// What the acting process is known to have noted. By page and kind, hashed: the page times four and the kind, plus
-    /// one.
+    /// Uses that the acting process is known to have noted. By page and kind, hashed: the page times four and the kind,
+    /// plus one.
     recent: [u64; RECENT],
 }
 
@@ -186,7 +186,7 @@ impl Residency {
         }
     }
 
-    /// Who acts from here on.
+    /// Sets the process and thread that act from here on.
     #[inline]
     pub fn act(&mut self, pid: Pid, tid: Tid) {
         if self.actor != (pid, tid) || !self.of.contains_key(&pid) {
@@ -220,7 +220,7 @@ impl Residency {
         }
     }
 
-    /// Takes in an event of the acting process. `tell` is given the references to be made before it.
+    /// Takes in an event of the acting process. `tell` gets the references to be made before it.
     pub fn event(&mut self, event: &Event, mut tell: impl FnMut(VirtAddr, Access)) {
         if let Event::Switch { pid, tid } = event {
             return self.act(*pid, *tid);
@@ -306,13 +306,13 @@ impl Residency {
         }
     }
 
-    /// Whether it should tell what is new now, so that not too much is kept.
+    /// Whether new uses should be passed on now, so that not too many are kept.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.held > SPANS_MAX
     }
 
-    /// Tells what is new of all processes, each with a thread that makes these references.
+    /// Passes on new uses of all processes, each with a thread that makes these references.
     pub fn tell_all(&mut self, mut tell: impl FnMut((Pid, Tid), VirtAddr, Access)) {
         for (&pid, &space) in &self.of {
             let Some(&tid) = self.threads.get(&pid) else { continue };

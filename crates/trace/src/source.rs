@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Description of a trace, as it is known before it is read.
+/// Information about a trace before it is read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TraceInfo {
@@ -27,7 +27,7 @@ pub struct TraceInfo {
     pub references: Option<u64>,
     /// Whether it carries the program's address-space events; without them, unmapped memory must be mapped on touch.
     pub has_address_space: bool,
-    /// Whether it tells what the program asked of its allocator.
+    /// Whether it contains the program's calls of its allocator.
     pub has_heap: bool,
     /// Where only references are kept that a machine's TLBs did not serve: that machine, and its policy. Every
     /// reference of such a trace is a walk.
@@ -40,17 +40,17 @@ pub struct TraceInfo {
     /// trace makes the state that they left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
-    /// Where several traces are told in turns: which, and how.
+    /// For interleaved traces: the members and the order of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixed>,
-    /// How its loads depend on each other, where who makes it knows, and its instructions are not told.
+    /// How its loads depend on each other, if its maker states it and it contains no instructions.
     #[serde(skip_serializing_if = "needs_many_words")]
     pub loads: Option<Loads>,
     /// A hash of its content (hexadecimal), when it can be known without reading all.
     pub hash: Option<String>,
-    /// Things a reader must be told, such as a cut end.
+    /// Warnings for the reader, such as a cut end.
     pub warnings: Vec<String>,
-    /// Changes made to it on its way here, by the part that made them: none if it is as it was recorded.
+    /// Changes of it on its way here, by the part that made them: empty if it is as it was made.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub reshaped: Map<String, Value>,
 }
@@ -74,7 +74,7 @@ fn needs_many_words(loads: &Option<Loads>) -> bool {
     matches!(loads, None | Some(Loads::Flow(_)))
 }
 
-/// What the accesses of a block of code wait for.
+/// Dependences of the accesses of a block of code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockFlow {
     /// Where its code begins.
@@ -83,7 +83,7 @@ pub struct BlockFlow {
     pub accesses: Vec<AccessFlow>,
 }
 
-/// What a load or store waits for, and what waits for it. Values have numbers, and 0 is none.
+/// Values that a load or store waits for, and the value that it makes. Values have numbers, and 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessFlow {
     /// The values that its address is made of. Range 0..=15.
@@ -92,7 +92,7 @@ pub struct AccessFlow {
     pub result: u8,
 }
 
-/// Several traces told in turns.
+/// Several interleaved traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Mixed {
@@ -102,7 +102,7 @@ pub struct Mixed {
     pub members: Vec<Member>,
 }
 
-/// One of several traces told in turns.
+/// One of several interleaved traces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Member {
@@ -117,7 +117,7 @@ pub struct Member {
     pub pids: [u32; 2],
 }
 
-/// What [`Source::verify`] found.
+/// Result of [`Source::verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Verified {
     /// Whether there were checksums to check.
@@ -128,13 +128,13 @@ pub struct Verified {
     pub instructions: u64,
     /// References in what is whole.
     pub references: u64,
-    /// Its defects, each with its place.
+    /// Faults, each with its place.
     pub problems: Vec<String>,
 }
 
 /// Something that yields a program's references in order.
 pub trait Source: Send {
-    /// Its description.
+    /// Information about it.
     fn info(&self) -> &TraceInfo;
 
     /// Clears `batch` and fills it with the next items; `false` when nothing was left.
@@ -173,7 +173,7 @@ pub trait Source: Send {
         }
     }
 
-    /// What a copy of it says at its start.
+    /// Metadata at the start of a copy of it.
     fn description(&self) -> Description {
         let TraceInfo { program, args, isa, has_address_space, has_heap, misses_of, warps, skipped, format, .. } =
             self.info().clone();
@@ -194,7 +194,7 @@ pub trait Source: Send {
         }
     }
 
-    /// What it says at its end, where that can be known beforehand.
+    /// Metadata at its end, if they can be known beforehand.
     fn end(&self) -> Option<&EndInfo> {
         None
     }

@@ -207,13 +207,13 @@ fn a_warps_line_is_its_instruction() {
     assert_eq!(String::from_utf8(plain).unwrap(), expected);
     let wrong = |line: &str| read(format!("#: warps 4\n{line}\n").as_bytes()).unwrap_err();
     for (line, says) in [
-        ("warp 2.4 0x10 r 0x1 0x20", "column 6: '2.4' is no warp of a core that has 4, from 0 on"),
-        ("warp 2 0x10 r 0x1 0x20", "'2' is no warp: write CORE.WARP"),
+        ("warp 2.4 0x10 r 0x1 0x20", "column 6: '2.4' is not a warp of a core that has 4, from 0 on"),
+        ("warp 2 0x10 r 0x1 0x20", "'2' is not a warp: write CORE.WARP"),
         ("warp 2.0 0x10 q 0x1 0x20", "'q' is neither r, for a load, nor w"),
-        ("warp 2.0 0x10 r 0 0x20", "'0' is no mask: write 0x"),
+        ("warp 2.0 0x10 r 0 0x20", "'0' is not a mask: write 0x"),
         ("warp 2.0 0x10 r 0x0 0x20", "no lane is active"),
         ("warp 2.0 0x10 r 0x3 0x20", "1 addresses for 2 lanes: write BASE+STRIDE, or one for each lane"),
-        ("warp 2.0 0x10 r 0x3 0x20+x", "'+x' is no stride"),
+        ("warp 2.0 0x10 r 0x3 0x20+x", "'+x' is not a stride"),
         ("warp 4294967295.0 0x10 r 0x1 0x20", "has a core beyond any"),
     ] {
         let error = wrong(line);
@@ -225,9 +225,15 @@ fn a_warps_line_is_its_instruction() {
 #[test]
 fn mistakes_are_told_with_line_column_and_the_nearest_word() {
     let wrong = |text: &str| read(text.as_bytes()).unwrap_err();
-    assert_eq!(wrong("r 0x10\nmunmp 0x10 4K\n"), "t: line 2, column 1: 'munmp' is no event; did you mean 'munmap'?");
+    assert_eq!(
+        wrong("r 0x10\nmunmp 0x10 4K\n"),
+        "t: line 2, column 1: 'munmp' is not an event; did you mean 'munmap'?"
+    );
     assert_eq!(wrong("r\n"), "t: line 1, column 2: an address is missing");
-    assert_eq!(wrong("mmap 0x1000 4K rq anon"), "t: line 1, column 16: 'rq' are no rights: write letters of rwx, or -");
+    assert_eq!(
+        wrong("mmap 0x1000 4K rq anon"),
+        "t: line 1, column 16: 'rq' are not rights: write letters of rwx, or -"
+    );
     assert_eq!(wrong("r 0x1000 0x2000"), "t: line 1, column 10: '0x2000' is one word too many");
     assert!(wrong("r 0x0100000000000000").contains("canonical"));
     assert!(wrong("mmap 0x1000 4K rw anon hugetlb=3M").contains("names no page size"));

@@ -177,7 +177,7 @@ impl Caches {
         }
         let level = |d: &CacheDesc| {
             let bad = |what| WalkerError { place: format!("cache.{}", d.name), what };
-            let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is no multiple of 64 bytes", d.size)))?;
+            let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is not a multiple of 64 bytes", d.size)))?;
             let (sets, ways) = geometry(lines, Ways::Count(d.ways), Replacement::Lru).map_err(bad)?;
             let copies = if d.shared { 1 } else { usize::from(cores) };
             let copy = |_| Copy {

@@ -86,10 +86,14 @@ impl WalkCounts {
         }
         let reads: u64 = self.levels.iter().map(|l| l.reads).sum();
         if reads != self.instruction.accesses + self.data.accesses {
-            return Err(format!("walks: the levels read {reads} entries, the walks another number"));
+            return Err(format!("walk counters disagree: the levels read {reads} entries, the walks another number"));
         }
         match self.levels.iter().find(|l| l.served_by.iter().sum::<u64>() != l.reads) {
-            Some(l) => Err(format!("walks: level {} read {} entries, its servers another number", l.level, l.reads)),
+            Some(l) => Err(format!(
+                "walk counters disagree: at level {}, {} entries were read, but caches and memory supplied another \
+                 number",
+                l.level, l.reads
+            )),
             None => Ok(()),
         }
     }

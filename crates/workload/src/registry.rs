@@ -79,7 +79,7 @@ fn split(text: &str) -> Result<(&str, Map<String, Value>), String> {
     let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut keys = Map::new();
     for pair in query.split('&').filter(|p| !p.is_empty()) {
-        let (key, value) = pair.split_once('=').ok_or_else(|| format!("'{pair}' is no key=value"))?;
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("'{pair}' is not key=value"))?;
         if keys.insert(key.to_owned(), Value::from(value)).is_some() {
             return Err(format!("{key} is given twice"));
         }

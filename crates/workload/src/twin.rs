@@ -1,4 +1,4 @@
-//! Whether a recording of an algorithm is what its generator says.
+//! Comparison of a recording of an algorithm with its generator: both must have the same references.
 
 use crate::{layout::Region, native::GATE, registry};
 use mmulab_addr::{Access, BASE_SHIFT};
@@ -7,17 +7,20 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Why two streams cannot be held against each other.
+/// Why two streams cannot be compared.
 #[derive(Debug, Error)]
 pub enum TwinError {
-    /// It is no generator.
+    /// The name is not a generator's.
     #[error(transparent)]
     Generate(#[from] registry::GenerateError),
     /// A trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The recording is of something else.
-    #[error("{name}: nowhere does the page at {GATE:#x} go, as when mmulab-kernel has its data ready: record that")]
+    #[error(
+        "{name}: no munmap of the marker page at {GATE:#x}; mmulab-kernel unmaps it when its data are ready. Record a \
+         run of mmulab-kernel."
+    )]
     NoGate {
         /// The recording.
         name: String,

@@ -1,8 +1,8 @@
 """Which words of a command line are mmulab's, and which are the program's that it records, times or studies.
 
-    mmulab study --machines all ls -la           the first word that is no option is the program
+    mmulab study --machines all ls -la           the first word that is not an option is the program
     mmulab study --machines all -- ls -la        two dashes say so themselves
-    mmulab study prog.mmt --machines all         a trace is no program
+    mmulab study prog.mmt --machines all         a trace is not a program
 
 As with `perf stat`, everything behind the program's name is the program's.
 """
@@ -20,7 +20,7 @@ _PROGRAMS = (b"\x7fELF", b"#!")
 def split(argv: Sequence[str], command: click.Command, takes_trace: bool) -> tuple[list[str], list[str] | None]:
     """The words behind the command's name in two: mmulab's own, and the program with its arguments, None without one.
 
-    `takes_trace`: the first word that is no option may name a trace.
+    `takes_trace`: the first word that is not an option may name a trace.
     """
     at = _first_word(argv, command)
     if at is None:

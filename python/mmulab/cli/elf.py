@@ -249,14 +249,14 @@ def _draw(segments: list[Json]) -> None:
 def _bytes(text: str, what: str) -> int:
     found = parse_bytes(text)
     if found is None:
-        raise UserError(f"{what}: '{text}' is no size\nhint: write bytes, or a number with K, M or G")
+        raise UserError(f"{what}: '{text}' is not a size\nhint: write bytes, or a number with K, M or G")
     return found
 
 
 def _part(text: str) -> Json:
     match = re.fullmatch(r"([r-][w-][x-]):([^+]+)(?:\+(.+))?", text)
     if match is None:
-        raise UserError(f"--part: '{text}' is no part\nhint: write rights and bytes, such as r-x:22K or rw-:8K+64K")
+        raise UserError(f"--part: '{text}' is not a part\nhint: write rights and bytes, such as r-x:22K or rw-:8K+64K")
     rights, in_file, zero = match.groups()
     file_bytes = _bytes(in_file, "--part")
     return {

@@ -106,7 +106,7 @@ def _states(measured: bench.Measured) -> Table:
 
         def count(key: str, mine: list[dict[str, Any]] = mine) -> str:
             known = [page[key] for page in mine if page[key] is not None]
-            return f"{sum(known):,}" if known else "not told"
+            return f"{sum(known):,}" if known else "not recorded"
 
         table.add_row(str(place), count("valid"), count("accessed"), count("modified"))
     return table

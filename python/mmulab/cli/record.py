@@ -194,7 +194,7 @@ def _system(program: str, taken: dict[str, Any]) -> tuple[dict[str, Any], str] |
             raise click.UsageError(f"{given[0]} is for a whole system\nhint: add --system")
         return None
     if taken.get("heap"):
-        raise click.UsageError("--heap is not for a whole system, whose heaps are not told")
+        raise click.UsageError("--heap does not apply to a whole system: its recording contains no heap objects")
     found = shutil.which(program)
     isa = str(taken.get("isa") or (guest.isa_of(Path(found)) if found else guest.NATIVE))
     if isa not in guest.ISAS:

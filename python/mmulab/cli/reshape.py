@@ -25,7 +25,7 @@ class Allocator(click.ParamType["dict[str, Any]"]):
             return value
         kind, *parameters = str(value).split(",")
         if kind not in ALLOCATORS:
-            self.fail(f"'{kind}' is no allocator: {', '.join(ALLOCATORS)} are", param, ctx)
+            self.fail(f"'{kind}' is not an allocator: give {', '.join(ALLOCATORS)}", param, ctx)
         heap: dict[str, Any] = {"kind": kind}
         for parameter in parameters:
             key, equals, text = parameter.partition("=")

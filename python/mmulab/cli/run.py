@@ -37,7 +37,7 @@ from mmulab.tables import print_perf, print_result
 )
 @click.option("--perf-names", is_flag=True, help="Print the counts under the names of the machine's own perf events.")
 @click.option("--profile", is_flag=True, help="Keep costs by block of code and by 2 MB of memory (in the JSON).")
-@click.option("--touched", is_flag=True, help="Track every page touched, so that bloat can be told.")
+@click.option("--touched", is_flag=True, help="Track every page accessed, so that the result has the bloat.")
 @click.option(
     "--fault-latency",
     is_flag=True,

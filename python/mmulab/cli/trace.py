@@ -96,7 +96,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("  loads, stores", f"{found['reads']:,}, {found['writes']:,}: {data:,} of {found['data_pages']:,} pages"),
         ("footprint", f"{show_bytes(found['footprint_bytes'])} in 4 KB pages"),
         ("processes, threads", f"{found['processes']:,}, {found['threads']:,}"),
-        ("mappings", "" if found["has_address_space"] else "not told: memory is mapped where it is touched"),
+        ("mappings", "" if found["has_address_space"] else "not recorded: memory is mapped at the first access"),
         ("hash", found["hash"] or ""),
     ]
 
@@ -228,7 +228,7 @@ def _copy(
 ) -> None:
     form = form or engine.trace_format(str(target))
     if form is None:
-        raise click.UsageError(f"{target}: the name does not tell the format\nhint: add --to {'|'.join(WRITTEN)}")
+        raise click.UsageError(f"{target}: the name has no ending of a format\nhint: add --to {'|'.join(WRITTEN)}")
     with console.progress("writing", end) as on_progress:
         found = engine.trace_copy(existing_trace(source), str(target), form, start, end, change, on_progress)
     parts = [f"{show_count(found[key])} {key}" for key in ("instructions", "references")]

@@ -109,7 +109,7 @@ def _listing(as_json: bool) -> None:
 @_SET
 @_JSON
 def workloads_show(name: str, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show what a workload is, what papers say of it, what can be set, what it needs and what is recorded."""
+    """Show a workload: the papers' runs and reports, its parameters and requirements, and the recorded part."""
     recipe = Recipe.load(name, sets)
     if as_json:
         print_json({**recipe.json, "path": str(recipe.path)})

@@ -41,7 +41,7 @@ class Region:
     def best(self) -> str:
         """The first policy as good as the cheapest of those that map the region otherwise, if it is worth the change.
 
-        A region can also cost less because others' larger pages leave it more of the TLB: that is no advice for it.
+        A region can also cost less because others' larger pages leave it more of the TLB: that is not advice for it.
         """
         usual = self.size_under(self.baseline)
         others = [self.baseline, *(p for p in self.cost if self.size_under(p) != usual)]

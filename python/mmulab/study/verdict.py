@@ -17,7 +17,7 @@ from mmulab.study.places import Function, Region
 from mmulab.study.plan import BASELINE
 from mmulab.units import shorten, show_bytes, show_percent
 
-# A smaller saving is no advice, for the assumptions move it by more. Of a range the middle counts.
+# A smaller saving is not worth advice, because the assumptions move it by more. A range counts by its middle.
 WORTH = 0.01
 # Regions and functions that a sentence names, and how long a function's name may be there.
 NAMED = 2
@@ -58,7 +58,7 @@ def _memory(outcome: Outcome) -> Step | None:
     """Other pages for data: what is forecast for this computer, else what most machines choose."""
     here = outcome.here
     if here is not None:
-        # Of this computer is known more than of any other.
+        # The forecast for this computer rests on more measurements than the models of other machines.
         if here.saves is False:
             return None
         policy = POLICIES[1]

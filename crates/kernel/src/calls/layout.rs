@@ -5,7 +5,7 @@ use mmulab_addr::Prot;
 use mmulab_trace::{Backing, MapFlags};
 use std::sync::Arc;
 
-/// What region a new mapping belongs to.
+/// The region that a new mapping belongs to.
 pub(crate) fn identity(flags: &MapFlags, backing: &Backing, prot: Prot, start: u64) -> Identity {
     let label = flags.label.clone();
     let is_stack = flags.grows_down || label.as_deref().is_some_and(|l| l.starts_with("[stack"));

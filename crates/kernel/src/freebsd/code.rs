@@ -1,5 +1,6 @@
-//! What `[freebsd.code]` says: when code gets superpages, what pads it, and which of its page tables are shared (Zhou,
-//! Dong, Cox and Dwarkadas, "On the Impact of Instruction Address Translation Overhead", paper 2, sections V and VI).
+//! The section `[freebsd.code]`: when code gets superpages, how it is padded, and which of its page tables are shared
+//! (Zhou, Dong, Cox and Dwarkadas, "On the Impact of Instruction Address Translation Overhead", paper 2, sections V and
+//! VI).
 
 use super::threshold::Threshold;
 use crate::space::vma::{Back, Vma};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 /// The size of code's larger pages.
 pub(super) const SUPERPAGE: PageOrder = PageOrder::P2M;
 
-/// The end of code that is not a whole number of superpages.
+/// Padding of code that is not a whole number of superpages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Padding {
     /// Nothing: the rest stays on base pages, as in FreeBSD.
@@ -47,7 +48,7 @@ pub struct CodeDesc {
     pub threshold: Threshold,
     /// Whether more than `threshold` is asked for, which paper 2 says in one place and not in others. Default `false`.
     pub strict: bool,
-    /// The end of code that is not a whole number of superpages: `none` or `kernel`. Default `none`.
+    /// Padding of code that is not a whole number of superpages: `none` or `kernel`. Default `none`.
     pub padding: Padding,
     /// Whether processes share the lowest page tables of code: none, or those of 2 MiB that show nothing else. Default
     /// `none`.
@@ -78,7 +79,7 @@ impl CodeDesc {
         *self == Self::default()
     }
 
-    /// What contradicts the other values of FreeBSD: the key, and the reason with the remedy.
+    /// A contradiction to the other values of FreeBSD: the key, and the reason with the remedy.
     pub(super) fn wrong(&self, promotion: bool, cluster_pages: u64) -> Option<(&'static str, String)> {
         let most = SUPERPAGE.base_pages();
         let at_most = match self.threshold {

@@ -93,8 +93,8 @@ impl Freebsd {
         Ok(fault)
     }
 
-    /// The frame of a page, and what was read if it was not in memory. The frame has a user more (`vm_page_xbusy`), for
-    /// the caller to pass on or to drop: what is done next may take the last frames, and nobody may map the page yet.
+    /// The frame of a page, and the pages read if it was not in memory. The frame has one more user (`vm_page_xbusy`),
+    /// which the caller passes on or drops: the next step may take the last frames, and the page may not be mapped yet.
     fn find_or_read(
         &self,
         cx: &mut Cx,

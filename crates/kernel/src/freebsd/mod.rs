@@ -1,8 +1,8 @@
 //! FreeBSD's memory manager: objects, reservations, clustered faults and superpage promotion.
 //!
 //! Sources: sys/vm/vm_reserv.c, sys/vm/vm_fault.c, sys/vm/vm_object.c and sys/amd64/amd64/pmap.c of FreeBSD 14, and
-//! Solomon, Zhou and Cox, "An Empirical Evaluation of PTE Coalescing" (paper 1), section 2.2. What is modelled of them,
-//! and what is not, is written down in `docs/concepts/freebsd.md`.
+//! Solomon, Zhou and Cox, "An Empirical Evaluation of PTE Coalescing" (paper 1), section 2.2.
+//! `docs/concepts/freebsd.md` lists the parts that are modelled and those that are not.
 
 mod advise;
 mod code;

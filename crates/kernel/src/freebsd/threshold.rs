@@ -59,7 +59,7 @@ impl Visitor<'_> for Reader {
         match (count.parse(), unit.trim()) {
             (Ok(count), "pages" | "page") => Ok(Threshold::Pages(count)),
             (Ok(count), "clusters" | "cluster") => Ok(Threshold::Clusters(count)),
-            _ => Err(E::custom(format!("'{text}' is no threshold: write \"28 clusters\" or \"448 pages\""))),
+            _ => Err(E::custom(format!("'{text}' is not a threshold: write \"28 clusters\" or \"448 pages\""))),
         }
     }
 

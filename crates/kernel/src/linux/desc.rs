@@ -29,7 +29,7 @@ impl ThpEnabled {
     }
 }
 
-/// The effect of a store to the huge zero page.
+/// Effect of a store to the huge zero page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HugeZeroWrite {
@@ -114,14 +114,14 @@ pub struct ThpDesc {
     pub enabled: ThpEnabled,
     /// Whether a load of an untouched region maps the shared huge zero page (`use_zero_page`). Default `true`.
     pub zero_page: bool,
-    /// The effect of a store to the huge zero page: `huge` or `split`. Default `huge`.
+    /// Effect of a store to the huge zero page: `huge` or `split`. Default `huge`.
     pub zero_page_write: HugeZeroWrite,
     /// Sizes from 16K to 2M, each `always`, `madvise`, `inherit` or `never`. Default: 2M inherits, others are never
     /// used. A fault maps the largest that is enabled, fits and has a free block; below 2M, as base pages that lie
     /// together.
     pub sizes: BTreeMap<PageOrder, ThpSize>,
-    /// How a fault acts when no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does
-    /// not. Default `never`; Linux's is `madvise`.
+    /// Action of a fault if no block of 2 MiB is free: `always`, `madvise` or `defer` compact memory, `never` does not.
+    /// Default `never`; Linux's is `madvise`.
     pub defrag: Defrag,
     /// The daemon that makes huge pages later; absent: it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,7 +195,7 @@ pub enum PageCache {
     Warm,
 }
 
-/// Pages that one madvise call flushes together, of the kinds of advice that change pages (dontneed, free).
+/// The unit that one madvise call flushes together, for the kinds of advice that change pages (dontneed, free).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdviceFlush {
@@ -206,7 +206,7 @@ pub enum AdviceFlush {
     Call,
 }
 
-/// Behaviour of Linux under every policy.
+/// Settings of Linux under every policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinuxDesc {

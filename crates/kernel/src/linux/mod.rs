@@ -54,7 +54,7 @@ pub(crate) struct Linux {
     keeps_huge: bool,
     /// Whether MADV_COLLAPSE makes huge pages.
     collapses: bool,
-    /// What a fault does when no block of 2 MiB is free.
+    /// Action of a fault if no block of 2 MiB is free.
     defrag: Defrag,
     compaction: Compaction,
     /// The daemon that makes larger pages.

@@ -22,7 +22,7 @@ struct Extent {
 }
 
 struct Object {
-    /// Where its pages were before the program began, as far as somebody asked; in order.
+    /// Where its pages were before the program began, as far as they were looked up; in order.
     extents: Vec<Extent>,
     chunks: FxHashMap<u64, Box<[u64; CHUNK as usize]>>,
     /// Pages known to exist: the furthest any mapping showed so far. Nothing beyond is read.
@@ -34,7 +34,7 @@ struct Object {
 }
 
 impl Object {
-    /// The frame a page had before the program began is somebody else's now.
+    /// The frame that a page had before the program began has another user now.
     fn leave_place(&mut self, page: u64) {
         let Some(i) = self.extents.partition_point(|e| e.first <= page).checked_sub(1) else { return };
         let extent = &mut self.extents[i];
@@ -227,7 +227,7 @@ impl Cache {
         out
     }
 
-    /// Forgets shared memory nobody maps any more and returns its frames, in the order of its pages.
+    /// Forgets shared memory that no process maps any more and returns its frames, in the order of its pages.
     pub fn forget(&mut self, id: ObjectId) -> Vec<Pfn> {
         let mut chunks: Vec<_> = std::mem::take(&mut self.objects[id.0 as usize].chunks).into_iter().collect();
         chunks.sort_unstable_by_key(|c| c.0);

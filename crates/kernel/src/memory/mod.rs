@@ -61,7 +61,7 @@ pub struct Memory {
     /// Page-table frames in use.
     pub table_frames: u64,
     pub table_frames_peak: u64,
-    /// What tables did of their own accord.
+    /// Counts of merges and resizes of tables.
     pub table_counts: TableCounts,
     /// Of that, notes since it was last collected.
     pub table_news: Vec<Note>,
@@ -71,9 +71,9 @@ pub struct Memory {
     pub private_peak: u64,
     pub file_peak: u64,
     pub cache_dropped: u64,
-    /// Whom resident frames are for.
+    /// The regions that resident frames belong to.
     pub resident: Residency,
-    /// Frames the kernel stored to itself since they were last collected, where somebody wants to know.
+    /// Frames that the kernel stored to itself since they were last collected, if the caller collects them.
     pub touched: Option<Vec<Stored>>,
     /// Page tables that address spaces share.
     pub shared_tables: SharedTables,
@@ -201,7 +201,7 @@ impl Memory {
         Some(pfn)
     }
 
-    /// A block of frames that nobody uses yet.
+    /// A block of frames without users.
     pub fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
         if order == PageOrder::P4K {
             return self.take_base();
@@ -235,7 +235,7 @@ impl Memory {
         })
     }
 
-    /// Drops up to `wanted` clean file pages nobody maps, the oldest first; how many it found.
+    /// Drops up to `wanted` clean file pages that no process maps, the oldest first. Returns the number dropped.
     pub fn reclaim(&mut self, wanted: u64) -> u64 {
         let pages = &self.pages;
         let droppable = |pfn| {
@@ -365,7 +365,7 @@ impl Memory {
         folds.iter().for_each(|&fold| self.resident.fold(fold));
     }
 
-    /// Forgets shared memory that nobody maps.
+    /// Forgets shared memory that no process maps.
     pub fn forget(&mut self, id: ObjectId) {
         for pfn in self.cache.forget(id) {
             self.drop_base(pfn);

@@ -1,4 +1,4 @@
-//! What the kernel knows of each frame in use: how often it is mapped, and for what.
+//! The kernel's data of each frame in use: the number of its users, and its use.
 
 use crate::report::region::RegionId;
 use mmulab_addr::{PageOrder, Pfn};
@@ -6,7 +6,7 @@ use mmulab_addr::{PageOrder, Pfn};
 /// Frames described by one chunk: the description of 2 MiB takes 4 KiB, made when the first of them is used.
 const CHUNK: usize = 512;
 
-/// What a frame is used for.
+/// Use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Use {
@@ -28,7 +28,7 @@ pub struct Page {
     pub order: u8,
     /// The order of the compound page that it was allocated in, once that is counted page by page.
     pub folio: u8,
-    /// What for.
+    /// Its use.
     pub used: Use,
     /// Taken from the hugetlb pool.
     pub pooled: bool,
@@ -53,7 +53,7 @@ impl Pages {
         Self { chunks }
     }
 
-    /// What is known of a frame.
+    /// Data of a frame.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Page {
         match self.chunks.get(pfn.0 as usize / CHUNK) {

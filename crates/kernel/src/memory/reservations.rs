@@ -73,7 +73,7 @@ pub struct Partial {
     /// The object that it is for, and the coloured number of its first page there.
     pub object: u32,
     pub first: u64,
-    /// What the clock of [`Reservations::clock`] stood at when it last changed.
+    /// Value of [`Reservations::clock`] when it last changed.
     pub changed: u64,
 }
 
@@ -115,7 +115,7 @@ impl Reservations {
         !self.levels.is_empty()
     }
 
-    /// A page for `place` (`vm_reserv_alloc_page`). `resident` says whether the object has a page in memory among
+    /// A page for `place` (`vm_reserv_alloc_page`). `resident` returns whether the object has a page in memory among
     /// those from one number up to another.
     pub fn take(
         &mut self,

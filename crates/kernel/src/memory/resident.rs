@@ -56,7 +56,7 @@ impl Residency {
         self.of_mut(region).now -= frames * BASE_BYTES;
     }
 
-    /// Resident frames of a region.
+    /// Resident memory of a region.
     pub fn of(&self, region: RegionId) -> Resident {
         self.regions.get(region.index()).copied().unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use super::cache::ObjectId;
 use mmulab_addr::{Pfn, Prot};
 use rustc_hash::FxHashMap;
 
-/// What a shared table maps. Tables are the same where all of this is.
+/// The mapping of a shared table. Tables are the same if all of these are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mapping {
     /// The file.

@@ -41,7 +41,7 @@ impl TableFrames for Memory {
         self.frames.free(pfn, PageOrder::P4K, self.cpu);
     }
 
-    /// What it costs is part of the merge or resize.
+    /// Its cost is part of the merge or resize.
     fn take_block(&mut self, order: PageOrder) -> Option<Pfn> {
         let pfn = self.frames.alloc(order, Mobility::Unmovable, self.cpu)?;
         self.table_block(pfn, order);

@@ -241,7 +241,7 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
 /// Whether the page table and the other parts leave room for the contiguous bit.
 ///
 /// # Errors
-/// What stands against it.
+/// The reason against it, if any.
 pub(crate) fn contiguous(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> {
     let (key, bit) = ("contiguous.bit", desc.contiguous.as_ref().map(|part| part.bit).unwrap_or_default());
     if bit == ContiguousKind::Unused {

@@ -1,4 +1,4 @@
-//! What a policy is, in the terms that papers compare policies by, from what its file declares.
+//! A policy in the terms by which papers compare policies, from the declarations of its file.
 //!
 //! The columns are those of Table II of "Elastic Translations" (paper 3).
 
@@ -34,14 +34,14 @@ pub struct Declared {
     pub translation_sizes: Vec<PageOrder>,
     /// When and how they are promoted.
     pub promotion: Vec<String>,
-    /// Who says where larger pages are worth while.
+    /// The source of hints where larger pages are worth while.
     pub hints: String,
     /// In which of a virtual machine's kernels the policy runs.
     pub virtualised: String,
 }
 
 impl PolicyDesc {
-    /// What the policy is.
+    /// The policy in these terms.
     pub fn declared(&self) -> Declared {
         let mut row = match self.kind {
             PolicyKind::Linux4k => Declared::base(self),

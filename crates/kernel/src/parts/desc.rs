@@ -26,8 +26,8 @@ pub struct FaultDesc {
     /// Which part chooses among the sizes. Default: `by-reach` if `reach` is given, else `listed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<FaultSizeKind>,
-    /// Reach of the TLBs with pages of 64K: mappings of no more bytes get base pages instead of these sizes. Absent:
-    /// the size of a mapping does not matter.
+    /// Memory that the TLBs can cover with pages of 64K: mappings of at most as many bytes get base pages instead of
+    /// these sizes. Absent: the size of a mapping does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "4K", "x-most" = "16T"))]
     pub reach: Option<Bytes>,

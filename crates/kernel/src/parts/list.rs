@@ -48,7 +48,7 @@ macro_rules! kind {
                 }
             }
 
-            /// What it does.
+            /// Description of the part.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$Part => <$module::$Part as $crate::parts::part::Part<$Settings>>::ABOUT,)*

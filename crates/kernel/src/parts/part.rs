@@ -1,7 +1,7 @@
-//! What each part says of itself: its name, its text in the schema, and how it is made.
+//! Declarations of each part: its name, its text in the schema, and its constructor.
 
-/// What is wrong with a description: its key, within the section that the part is declared in, and what to do. No key:
-/// the section as a whole, or several keys.
+/// Fault in a description: its key, within the section that the part is declared in, and the remedy. No key: the
+/// section as a whole, or several keys.
 pub(crate) type Wrong = (&'static str, String);
 
 /// A part of a memory manager, made from settings of its kind (`settings.rs`); most need none.
@@ -13,7 +13,7 @@ pub(crate) type Wrong = (&'static str, String);
 pub(crate) trait Part<S = ()>: Sized {
     /// Its name in policy files.
     const NAME: &'static str;
-    /// What it does, for the schema and the reference.
+    /// Its description, for the schema and the reference.
     const ABOUT: &'static str;
 
     /// The part of a run.

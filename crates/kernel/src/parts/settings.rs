@@ -1,5 +1,4 @@
-//! What parts are made from: the values of a policy file that the parts of a kind read, a struct for each kind that has
-//! any.
+//! Settings of parts: the values of a policy file that the parts of a kind read, a struct for each kind that has any.
 
 use crate::linux::desc::{HugetlbDesc, KhugepagedDesc, ThpDesc, ThpEnabled};
 use mmulab_addr::PageOrder;
@@ -76,7 +75,7 @@ pub enum Served {
     All,
 }
 
-/// Settings of a daemon: its description, which mappings it looks at, and which processes it serves.
+/// Settings of a daemon: its description, the mappings that it scans, and the processes that it serves.
 pub(crate) struct DaemonSettings<'a> {
     pub desc: &'a KhugepagedDesc,
     /// Which mappings it looks at.

@@ -223,13 +223,13 @@ pub(crate) trait Daemon {
     fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError>;
 }
 
-/// What the table of policies says of a policy with a daemon (`declared.rs`).
+/// Declarations of a policy with a daemon, for the table of policies (`declared.rs`).
 pub(crate) struct Declares {
     /// The sizes that it promotes to.
     pub sizes: &'static [PageOrder],
     /// How it promotes.
     pub how: &'static str,
-    /// What it adds to where the frames of private pages come from.
+    /// Its addition to the origin of the frames of private pages.
     pub allocation: &'static str,
 }
 
@@ -239,7 +239,7 @@ pub(crate) struct Declares {
     label = "write `impl Declare for {Self}`"
 )]
 pub(crate) trait Declare {
-    /// What it declares, if it serves those processes.
+    /// Its declarations, if it serves these processes.
     fn declares(served: Served) -> Declares;
 }
 

@@ -30,7 +30,7 @@ pub struct Contiguity {
     pub by_kind: RunsByKind,
 }
 
-/// What a mapping of `space` that begins at `start` is for.
+/// Kind of a mapping of `space` that begins at `start`.
 fn kind(space: &AddressSpace, start: u64, vma: &Vma) -> MemoryKind {
     match vma.back {
         _ if vma.grows_down => MemoryKind::Stack,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 named! {
-    /// The service that a fault needed.
+    /// Kind of a fault, by the work that it needed.
     pub enum FaultKind {
         /// A page of zeroed memory of the process's own.
         Anon = "anon",
@@ -155,7 +155,7 @@ named! {
         /// Quicksilver's daemon: not emptied, because a page of the reservation cannot move, or no frame is free for
         /// it.
         QuicksilverUnmovable = "quicksilver_unmovable" => if_any,
-        /// A hint of a page size, which nobody listens to under this policy.
+        /// A hint of a page size, which this policy ignores.
         HintIgnored = "hint_ignored" => if_any,
         /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB (or 1 GiB, if the policy takes it), or that the
         /// page table cannot map.
@@ -367,7 +367,7 @@ named! {
     }
 }
 
-/// Counts of the kernel, since it was made.
+/// Counts of a kernel since it was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct KernelCounts {
     /// Faults by kind, for the size of page that was mapped.

@@ -1,4 +1,4 @@
-//! What reports say of a kernel: counters, regions of programs, memory figures, contiguity.
+//! Figures of a kernel for reports: counters, regions of programs, memory, contiguity.
 
 pub(crate) mod contiguity;
 pub(crate) mod counts;

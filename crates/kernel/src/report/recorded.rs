@@ -1,4 +1,4 @@
-//! Where a real kernel had a recorded program's pages, from the events that record them, counted as ours are.
+//! Places of a recorded program's pages under a real kernel, from the events that record them, counted as ours are.
 
 use super::runs::{MemoryKind, Running, Runs, RunsByKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Pid, Prot};
@@ -30,7 +30,7 @@ struct Counted {
     by_kind: RunsByKind,
 }
 
-/// What a mapping shows.
+/// Contents of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shows {
     Anon,
@@ -39,7 +39,7 @@ enum Shows {
     Stack,
 }
 
-/// What is mapped from an address on.
+/// The mapping from an address on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Map {
     end: u64,
@@ -64,7 +64,7 @@ impl Map {
 struct RecordedSpace {
     /// Frames by the first base page: where a page lies, and its size.
     pages: BTreeMap<u64, (u64, PageOrder)>,
-    /// What is mapped, by where it begins, in bytes.
+    /// Mappings, by the byte where they begin.
     maps: BTreeMap<u64, Map>,
     heap: Option<(u64, u64)>,
 }
@@ -99,7 +99,7 @@ impl RecordedSpace {
         }
     }
 
-    /// What is mapped in a range, with what reaches into it.
+    /// Mappings in a range, with those that reach into it.
     fn over(&self, start: u64, end: u64) -> Vec<(u64, Map)> {
         self.maps.range(..end).filter(|(_, map)| map.end > start).map(|(&from, &map)| (from, map)).collect()
     }

@@ -100,7 +100,7 @@ pub struct Region {
     pub file: Option<Arc<str>>,
     /// The offset in the file of `start`, in bytes.
     pub offset: u64,
-    /// Its pages that page tables map, by page size; zero pages are left out.
+    /// Memory of it that page tables map, by page size; zero pages are left out.
     pub mapped: BySize,
     /// The zero pages mapped in it, by page size: they take no memory.
     #[serde(skip_serializing_if = "BySize::is_empty")]
@@ -247,7 +247,7 @@ impl Piece for Lies {
     fn absorb(&mut self, _: &Self) {}
 }
 
-/// What makes two mappings of one program the same region, if they touch.
+/// Properties that make two mappings of one program the same region, if they touch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Identity {
     pub kind: RegionKind,

@@ -1,8 +1,8 @@
 //! All regions of a run: which mapping belongs to which, and the folding of those that are gone.
 //!
-//! A program may map and unmap memory at new addresses for ever. Each mapping would be a region, so the regions that no
-//! address space maps any more are folded, kind by kind, once there are many: the largest stay, because they are the
-//! ones a reader looks for. What regions cost is counted outside the kernel, which reports each folding as a [`Fold`].
+//! A program may map and unmap memory at new addresses for ever. Each mapping would be a region. So the regions that no
+//! address space maps any more are folded, kind by kind, if there are many. The largest stay, because readers look for
+//! these. Costs of regions are counted outside the kernel, which reports each folding as a [`Fold`].
 
 use crate::report::region::{BySize, Identity, Prot3, Region, RegionId, RegionKind, Rights};
 use mmulab_addr::{Pid, Prot, VirtAddr};

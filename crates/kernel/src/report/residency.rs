@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Page sizes that code may be mapped by as a whole.
+/// The unit by which code may be mapped as a whole.
 const WINDOW: PageOrder = PageOrder::P2M;
 /// Pages of a cluster: what FreeBSD reads at a fault, 64 KiB.
 const CLUSTER: u64 = 16;
@@ -57,7 +57,7 @@ impl Kernel {
         shown.into_iter().map(|((file, offset), pages)| self.window(file, offset, pages)).collect()
     }
 
-    /// Part of a window that is in memory.
+    /// The part of a window that is in memory.
     fn window(&self, file: Arc<str>, offset: i64, mapped_pages: u64) -> CodeWindow {
         let cache = &self.shared.memory.cache;
         let first = offset.div_euclid(BASE_BYTES as i64);

@@ -22,7 +22,7 @@ struct OfSize {
     blocks: [u64; BLOCK_COUNT],
 }
 
-/// What a piece of memory is for.
+/// Use of a piece of memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {

@@ -61,8 +61,8 @@ impl Serialize for ByLevels {
     }
 }
 
-/// Counts of page tables' own work, in a run. All zero but for those that merge levels, or are found by
-/// hashing.
+/// Counts of merges and resizes of page tables in a run. All are zero, except for tables that merge levels or are found
+/// by hashing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TableCounts {
     /// How often a table was looked at, whether it should be merged with its children.

@@ -8,7 +8,7 @@ use mmulab_pagetable::Census;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Use of memory at one moment. All numbers but those of contiguity are bytes.
+/// Use of memory at one moment. All numbers except those of contiguity are bytes.
 ///
 /// How much of a huge page a program truly touched no kernel knows; the machine counts that.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct Usage {
     pub table_bytes: u64,
     /// The most that ever was.
     pub table_bytes_peak: u64,
-    /// Composition of page tables now, and their counts in the run.
+    /// Frames and nodes of page tables now, and counts of their merges and resizes.
     pub tables: TableUsage,
     /// Set aside for the hugetlb pool at boot.
     pub pool_bytes: u64,
@@ -49,7 +49,7 @@ pub struct Usage {
     pub contiguity: Contiguity,
 }
 
-/// Composition of page tables.
+/// Frames and nodes of page tables.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct TableUsage {
     /// In tables of a frame each.
@@ -58,7 +58,7 @@ pub struct TableUsage {
     pub node_bytes: u64,
     /// Size of the same mappings in tables of a frame each.
     pub unmerged_bytes: u64,
-    /// Their counts in the run.
+    /// Counts of the run.
     #[serde(flatten)]
     pub counts: TableCounts,
 }

@@ -48,7 +48,7 @@ struct Piece {
     zero: Option<Leaf>,
 }
 
-/// What a range is made of.
+/// The pieces of a range.
 pub(crate) struct Survey(Vec<Piece>);
 
 /// A page in the way of a range: its size, and where it is mapped.
@@ -80,7 +80,7 @@ impl Range {
         }
     }
 
-    /// What the range is made of. Pages of other sizes than base pages and those of 2 MiB are split first; `None` if a
+    /// The pieces of the range. Pages of other sizes than base pages and those of 2 MiB are split first; `None` if a
     /// page covers all of it.
     pub fn survey(&self, system: &mut SystemCx) -> Result<Option<Survey>, FaultError> {
         let (space, mut cx) = system.at(self.slot);

@@ -1,4 +1,4 @@
-//! What work on address spaces needs beside them: memory, counters, effects.
+//! Context for work on address spaces: memory, counters, effects.
 
 use crate::memory::Memory;
 use crate::parts::contiguous::Contiguous;
@@ -14,7 +14,7 @@ use mmulab_frames::PhysMem;
 pub(crate) struct Limits {
     /// How large a stack may grow, in bytes.
     pub stack_limit: u64,
-    /// What must stay unmapped below a growing stack, in bytes.
+    /// Memory that must stay unmapped below a growing stack, in bytes.
     pub stack_guard: u64,
     /// Whether files are in memory before the program starts.
     pub page_cache: PageCache,
@@ -22,11 +22,11 @@ pub(crate) struct Limits {
     pub flush_ceiling: u64,
     /// Where entries get the contiguous bit.
     pub contiguous: Contiguous,
-    /// The aligned span mapped around a reference if a trace has no mappings, in bytes.
+    /// The aligned span mapped around a reference if a trace contains no mappings, in bytes.
     pub implicit_vma: u64,
 }
 
-/// What all address spaces share.
+/// Data that all address spaces share.
 pub(crate) struct Shared {
     pub memory: Memory,
     pub limits: Limits,
@@ -67,7 +67,7 @@ impl Shared {
         effects.folded.extend(folds);
     }
 
-    /// What work on an address space needs beside it.
+    /// Context for work on an address space.
     pub fn cx<'a>(&'a mut self, mem: &'a mut PhysMem, effects: &'a mut Effects, pid: Pid) -> Cx<'a> {
         Cx {
             mem,

@@ -42,7 +42,7 @@ pub(crate) struct SizeHints {
 }
 
 impl SizeHints {
-    /// Whether nobody gave any.
+    /// Whether it has no hints.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }

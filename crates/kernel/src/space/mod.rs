@@ -1,7 +1,7 @@
 //! Address spaces: mappings, the page table behind them, and operations on it that every memory manager uses.
 //!
-//! No method here knows which memory manager runs. What a manager does with an address space is a method of the
-//! manager, in a folder of its own, and calls the methods of this folder.
+//! No method here knows which memory manager runs. A manager's work on an address space is a method of the manager, in
+//! a folder of its own, and calls the methods of this folder.
 
 pub(crate) mod assemble;
 mod change;
@@ -72,7 +72,7 @@ pub(crate) struct AddressSpace {
     /// Lowest page tables that it shares with others, by their first address.
     pub windows: BTreeMap<u64, Window>,
     pub heap: Option<(u64, u64)>,
-    /// Page sizes that somebody wants for its memory.
+    /// Page sizes that hints name for its memory.
     pub hints: SizeHints,
     pub mapped: Mapped,
     /// The program that runs in it.
@@ -120,7 +120,7 @@ impl AddressSpace {
         self.vmas.iter().filter_map(|s| s.value.anon.map(|a| a.object)).collect()
     }
 
-    /// What is mapped at `va`.
+    /// The mapping at `va`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, va: VirtAddr) -> Found {
         self.table.probe(mem, va.vpn())

@@ -12,9 +12,9 @@
 //! - What would change an entry for one process alone (other rights, another page) gives that process a copy first.
 //! - Who unmaps all of it, or exits, lets go of it and looks at no entry.
 //!
-//! Each page is counted once as mapped by the table, not by each process. What a process and its regions have mapped is
-//! counted when they point to the table, and at each fault of theirs that maps a page in it. Hardware finds entries
-//! that others add without a fault, so until the next fault the kernel does not count them.
+//! Each page is counted once as mapped by the table, not by each process. Pages count as mapped by a process and its
+//! regions when these point to the table, and at each of their own faults that maps a page in it. Hardware finds
+//! entries that others add without a fault, so until the next fault the kernel does not count them.
 
 use super::vma::{Back, Vma};
 use super::window::Window;
@@ -26,7 +26,7 @@ use crate::space::range::PageRange;
 use crate::{FaultError, Wanted, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
 
-/// What one lowest table maps.
+/// Memory that one lowest table maps.
 const WINDOW: PageOrder = PageOrder::P2M;
 
 /// The first address of the 2 MiB around `va`.
@@ -35,7 +35,7 @@ fn window_of(va: u64) -> u64 {
 }
 
 impl AddressSpace {
-    /// What of a file the 2 MiB around a code mapping's page show, if they show nothing else.
+    /// The part of a file that the 2 MiB around a code mapping's page map, if they map nothing else.
     fn mapping_at(&self, span: &Span<Vma>, at: u64) -> Option<(u64, Mapping)> {
         let Back::Object(object, page) = span.value.back else { return None };
         let start = window_of(at);
@@ -138,8 +138,8 @@ impl AddressSpace {
         }
     }
 
-    /// Before an entry of the table around `va` changes for this address space alone: it gets a table of its own, a
-    /// copy unless nobody else points to it.
+    /// Gives this address space a table of its own before an entry of the table around `va` changes for it alone: a
+    /// copy, unless no other address space points to the table.
     ///
     /// # Errors
     /// No frame for the copy.

@@ -6,7 +6,7 @@ use crate::ranges::Piece;
 use crate::space::offsets::Offsets;
 use mmulab_addr::{BASE_SHIFT, PageOrder, Prot};
 
-/// What a mapping shows.
+/// Contents of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Back {
     /// Zeroed memory of the process's own.
@@ -15,7 +15,7 @@ pub enum Back {
     Object(ObjectId, u64),
 }
 
-/// What madvise said of huge pages.
+/// Advice about huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HugeAdvice {
     /// Nothing.

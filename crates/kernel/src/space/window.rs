@@ -9,7 +9,7 @@ const WORDS: usize = 8;
 /// A shared table of an address space.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// What it maps.
+    /// Its mapping.
     pub mapping: Mapping,
     /// The entries that this address space counts as mapped.
     counted: [u64; WORDS],

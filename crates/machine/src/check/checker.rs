@@ -1,9 +1,8 @@
-//! The checking mode: after every reference and every event, no TLB holds a translation that could be used wrongly, and
-//! the page tables are those of the same run without coalescing.
+//! The checking mode (`--check`): after every reference and event, it checks that no TLB holds a stale translation and
+//! that the page tables equal those of the same run without coalescing.
 //!
-//! It sits outside the engine: a batch is taken apart, each item run by itself, here and on a twin of the machine whose
-//! TLBs hold single pages, and what lies in the arrays and in memory is compared. A machine without it pays one test a
-//! batch.
+//! It is outside the engine. It runs each batch one item at a time, on the machine and on a twin whose TLBs hold single
+//! pages, and compares the arrays and the memory. A machine without it pays one test a batch.
 
 use super::{
     compare::{differ, same, sweep},

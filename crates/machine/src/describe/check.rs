@@ -100,7 +100,9 @@ fn perf_events(machine: &MachineDesc) -> Result<(), DescribeError> {
             return bad(format!("perf: {name}: sizes part hits and misses of the second level only: leave them out"));
         }
         if let Some(odd) = event.sizes.iter().find(|s| *s != COALESCED && s.parse::<PageOrder>().is_err()) {
-            return bad(format!("perf: {name}: '{odd}' is no page size: write one such as \"4K\", or \"{COALESCED}\""));
+            return bad(format!(
+                "perf: {name}: '{odd}' is not a page size: write one, such as \"4K\", or \"{COALESCED}\""
+            ));
         }
     }
     Ok(())

@@ -43,7 +43,7 @@ pub struct Options {
     /// Keep which pages of code ran in which part of the run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub code_windows: bool,
-    /// Track which base pages are truly touched, so that bloat is known.
+    /// Track which base pages are accessed, so that the result has the bloat.
     pub touched: bool,
     /// Keep the time of every page fault by kind and size. In virtual machines the guests' faults, without the host's
     /// work.

@@ -51,7 +51,7 @@ pub struct EventDesc {
     /// The name `perf list` has for it on this machine, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perf: Option<String>,
-    /// The counts that it stands for.
+    /// The count that it stands for.
     pub counts: Counted,
     /// Of which entries brought into the first level: page sizes, and `coalesced` for those that translate several
     /// pages of the table. Only for hits and misses of the second level. Default all.
@@ -59,14 +59,14 @@ pub struct EventDesc {
     pub sizes: Vec<String>,
 }
 
-/// The machine's own names for what is counted, so that a run can be held against `perf stat`. What has no exact equal
-/// here is left out.
+/// Maps mmulab's counts to the processor's own event names, so that a run can be compared with `perf stat`. Only events
+/// that mmulab counts with the same meaning are listed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PerfDesc {
     /// The events.
     pub event: Vec<EventDesc>,
-    /// Where the names come from.
+    /// The source of the names.
     pub source: String,
     /// Keys of this table that no source states, each with the reason for the value.
     pub assumed: BTreeMap<String, String>,

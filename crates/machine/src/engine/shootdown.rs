@@ -1,4 +1,4 @@
-//! What a kernel asks of the machine: TLB shootdowns, and cycles for its work.
+//! A kernel's effects on the machine: TLB shootdowns, and cycles for its work.
 
 use super::{
     below::Below,
@@ -11,8 +11,8 @@ use crate::{ended::Ended, observe::Observe};
 use mmulab_pagetable::Invalidate;
 
 impl<B: Below, X: Execution> Engine<B, X> {
-    /// Delivers what the kernel asked for: its invalidations to the CPUs, its work to the clock of kernel time, and the
-    /// rest to what lies below.
+    /// Delivers the kernel's effects: invalidations to the CPUs, work to the kernel cycles, and the rest to the layer
+    /// below.
     pub(super) fn deliver_effects<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
         let asker = Asker::Cpu(self.state.acting.cpu());
         self.deliver_effects_of(asker, obs)

@@ -43,7 +43,7 @@ impl TryFrom<String> for Share {
             Some((Ok(part), Ok(whole))) => Self::new(part, whole),
             _ => None,
         }
-        .ok_or_else(|| format!("'{text}' is no part of a table: write a fraction of at most one, such as 1/8"))
+        .ok_or_else(|| format!("'{text}' is not a part of a table: write a fraction of at most one, such as 1/8"))
     }
 }
 
@@ -53,15 +53,15 @@ impl From<Share> for String {
     }
 }
 
-/// The bits by which entries of a Compendia table mark that they point to a node.
+/// Where the entries of a Compendia table mark that they point to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Marks {
     /// In bits that x86-64 ignores: H, O and T are bits 52, 53 and 54 (paper 5, section 4.2, figure 7).
     #[default]
     IgnoredBits,
-    /// Bit 7, of a large page elsewhere, is set, and the low bits of the frame index, zero in what is aligned to 2 MiB,
-    /// have H, O and T as bits 13, 14 and 15; bit 16 marks copies of leaves (the alternative of section 4.2).
+    /// Bit 7, which marks large pages elsewhere, is set. The low bits of the frame index, zero in a target aligned to 2
+    /// MiB, have H, O and T as bits 13, 14 and 15; bit 16 marks copies of leaves (the alternative of section 4.2).
     FrameIndex,
 }
 

@@ -1,4 +1,4 @@
-//! What hardware reads: x86-64 entries with two bits more (paper 5, section 4.2 and figure 7).
+//! Entries as hardware reads them: x86-64 entries with two more bits (paper 5, section 4.2 and figure 7).
 //!
 //! The paper puts H and O into "the currently ignored region" and names no bits; here they are the lowest two of bits
 //! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of
@@ -42,8 +42,8 @@ const MARKS: u64 = H | O | T;
 const LOW: u32 = 13;
 /// How far that is from where this file knows them.
 const LOWERED: u32 = 52 - LOW;
-/// A copy of a leaf, in [`Marks::FrameIndex`]. Bit 7 is set of nodes there too, so it does not distinguish them from
-/// leaves.
+/// A copy of a leaf, in [`Marks::FrameIndex`]: bit 7 is set in pointers to nodes, too, so it does not distinguish
+/// leaves from them.
 const COPY: u64 = 1 << (LOW + 3);
 
 impl Marks {
@@ -58,14 +58,14 @@ impl Marks {
         (bits & !(low | x86::PS)) | ((low & !COPY) << LOWERED) | leaf
     }
 
-    /// What is written of an entry that points to a table.
+    /// The written form of an entry that points to a table.
     #[inline(always)]
     pub fn pointer(self, bits: u64) -> u64 {
         let marks = bits & MARKS;
         if self == Self::IgnoredBits || marks == 0 { bits } else { (bits & !marks) | marks >> LOWERED | x86::PS }
     }
 
-    /// What is written of a copy of a leaf.
+    /// The written form of a copy of a leaf.
     pub fn leaf(self, bits: u64) -> u64 {
         if self == Self::IgnoredBits { bits } else { self.pointer(bits) | COPY }
     }
@@ -124,9 +124,9 @@ pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
     })
 }
 
-/// What a walk cache keeps of an entry of `level`, and as which level's. A pointer with O is the same for all of the
-/// node it points to: it is kept as the entry with H of the level above would be, so that the next walk into the node
-/// needs one access wherever it goes (paper 5, section 4.4.2, figure 10).
+/// The form in which a walk cache keeps an entry of `level`, and the level under which it does. A pointer with O is the
+/// same for all of the node it points to: it is kept like the entry with H of the level above, so that the next walk
+/// into the node needs one access wherever it goes (paper 5, section 4.4.2, figure 10).
 #[inline(always)]
 pub fn kept(marks: Marks, bits: u64, level: u8) -> (u64, u8) {
     let known = marks.read(bits);

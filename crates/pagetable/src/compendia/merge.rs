@@ -115,8 +115,8 @@ impl MergedTree {
         written + self.told_above(mem, frames, id)
     }
 
-    /// What leads to a table that was just merged: its entries in its parent's node, if that is merged too, and else
-    /// only what points to it. How many words that took.
+    /// Writes the entries that lead to a table that was just merged: its entries in its parent's node, if that is
+    /// merged, too, else only the pointer to it. Returns the number of words written.
     pub(super) fn told_above(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> u64 {
         let mut written = 0;
         if self.tree.in_parent(id) {
@@ -179,8 +179,8 @@ impl MergedTree {
         Some(got)
     }
 
-    /// Moves what is in the node that table `id` and its children are merged into to the frames in `got`; how many
-    /// words that took. What points to the table is as it was.
+    /// Moves the contents of the node into which table `id` and its children are merged to the frames in `got`. Returns
+    /// the number of words moved. The pointer to the table stays as it is.
     pub(super) fn take_apart(&mut self, mem: &mut PhysMem, id: Id, block: Pfn, mut got: Vec<Pfn>) -> u64 {
         let below: Vec<_> = (0..ENTRIES).map(|slot| self.tree.child(id, slot)).collect();
         let mut next = || got.pop().expect("as many as are needed were taken");

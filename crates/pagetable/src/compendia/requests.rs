@@ -12,7 +12,7 @@ fn pages(range: VirtRange) -> (u64, u64) {
 }
 
 impl Requests {
-    /// A mapping of `range` was asked for. What was known of its pages is out of date.
+    /// Adds a request for a mapping of `range`. Earlier information about its pages is out of date.
     pub fn add(&mut self, range: VirtRange) {
         self.forget(range);
         let at = self.0.partition_point(|&(first, _)| first < pages(range).0);

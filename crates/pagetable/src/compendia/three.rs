@@ -45,7 +45,7 @@ impl MergedTree {
         })
     }
 
-    /// What the leaves of table `id` are.
+    /// The leaves of table `id`.
     fn leaves(&self, mem: &PhysMem, id: Id) -> Vec<(usize, u64)> {
         let leaves = (0..ENTRIES).filter(|&slot| self.tree.child(id, slot) == Child::Leaf);
         leaves.map(|slot| (slot, read_leaf(&self.tree, mem, id, slot))).collect()

@@ -18,7 +18,7 @@ pub const ENTRIES: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Id(u32);
 
-/// What an entry of a table above the leaves is.
+/// Kind of an entry of a table above the leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Child {
     Nothing,

@@ -26,7 +26,7 @@ pub fn frames_of(block: Pfn, order: PageOrder) -> impl Iterator<Item = Pfn> {
     (block.0..block.0 + order.base_pages()).map(Pfn)
 }
 
-/// What points to a table.
+/// The entry that points to a table.
 pub fn pointer(tree: &Tree, id: Id) -> u64 {
     let node = tree.get(id);
     match (node.giant, node.block, node.frame) {
@@ -37,7 +37,7 @@ pub fn pointer(tree: &Tree, id: Id) -> u64 {
     }
 }
 
-/// What every entry of a merged table says to those who come through its parent's node; nothing of other tables.
+/// The entry of each place of a merged table in its parent's node; `None` for other tables.
 fn around(tree: &Tree, id: Id) -> Option<u64> {
     let node = tree.get(id);
     let giant = node.giant.map(|giant| x86::encode_table(giant) | O | T);

@@ -50,7 +50,7 @@ const SW_DIRTY: u64 = 1 << 55;
 /// Blocks of 1 GiB at level 3 are the largest.
 const HIGHEST_LEAF: u8 = 3;
 
-/// Where entries have their fields; AP[2] and DBM together decide two of them. What is valid can be read.
+/// Where entries have their fields; AP[2] and DBM together decide two of them. Every valid page can be read.
 const FIELDS: Fields = Fields {
     valid: VALID,
     frame: FRAME,

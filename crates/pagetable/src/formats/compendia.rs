@@ -1,5 +1,5 @@
 //! Compendia: x86-64's tree, whose dense parts are merged into nodes (paper 5, Ainsworth and Jones, *Compendia*, ISMM
-//! 2021). What entries mean is in `compendia::entry`; how tables are merged in the rest of `compendia`.
+//! 2021). The meaning of entries is in `compendia::entry`; merging is in the rest of `compendia`.
 
 use crate::{
     CompendiaDesc, Leaf, MapError, Marks, Next, Root, Step, TableFrames,

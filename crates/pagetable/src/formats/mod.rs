@@ -41,7 +41,7 @@ macro_rules! formats {
                 hashed: crate::OpenDesc
             };
             tps::Tps {
-                /// What the alias PTEs of a `tps` table contain. Only with that kind; absent, they are pointers.
+                /// Contents of the alias PTEs of a `tps` table. Only with that kind; absent, they are pointers.
                 tps: crate::TpsDesc
             };
         }

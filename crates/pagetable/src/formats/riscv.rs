@@ -38,7 +38,7 @@ const D: u64 = 1 << 7;
 const PPN: u64 = ((1 << 44) - 1) << 10;
 /// Naturally aligned power-of-two contiguity (Svnapot).
 const N: u64 = 1 << 63;
-/// What the low four bits of the frame say of such a page: the only encoding defined is 64 KiB.
+/// The low four bits of the frame of a page of several entries: the only encoding defined is 64 KiB.
 const NAPOT_64K: u64 = 0b1000;
 const NAPOT_BITS: u64 = 0b1111;
 
@@ -114,8 +114,8 @@ impl Entries for RiscvEntries {
         Entry::Leaf(FIELDS.leaf(bits, order))
     }
 
-    /// The same bits in each entry, if it has several. What can be written is readable: the other combination is
-    /// reserved. And what has no right at all would be a pointer.
+    /// The same bits in each entry, if it has several. A writable page is readable, because the other combination is
+    /// reserved. An entry without any right would be a pointer.
     fn leaf(leaf: &Leaf) -> u64 {
         let readable = leaf.prot.has(Prot::R) || leaf.prot.has(Prot::W) || !leaf.prot.has(Prot::X);
         let prot = if readable { leaf.prot.with(Prot::R) } else { leaf.prot };

@@ -36,7 +36,7 @@ impl TryFrom<f64> for Part {
         if (0.0..=1.0).contains(&part) {
             Ok(Self((part * 1000.0).round() as u16))
         } else {
-            Err(format!("{part} is no part of a table: give a number from 0 to 1"))
+            Err(format!("{part} is not a part of a table: give a number from 0 to 1"))
         }
     }
 }
@@ -70,8 +70,8 @@ pub struct CuckooDesc {
     /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
     #[schemars(range(min = 1, max = 512))]
     pub kicks: u16,
-    /// The sizes whose pages have a cuckoo walk table, which says of a group of them whether there are any,
-    /// and in which way. Default `["2M", "1G"]`. Formerly `guides`, which is still read.
+    /// The sizes whose pages have a cuckoo walk table. It states for each group of pages whether any exist, and in
+    /// which way. Default `["2M", "1G"]`. Formerly `guides`, which is still read.
     #[schemars(extend("x-formerly" = "guides"))]
     pub walk_tables: Vec<mmulab_addr::PageOrder>,
     /// Lines of each of the two ways of a cuckoo walk table at first. Default 4096. Formerly `guide_lines`, which is
@@ -141,7 +141,7 @@ impl Default for OpenDesc {
     }
 }
 
-/// Parameters of either kind of hashed table.
+/// Description of either kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HashedDesc {
     /// Elastic cuckoo.
@@ -178,7 +178,7 @@ impl CuckooDesc {
     /// Whether it can be followed.
     ///
     /// # Errors
-    /// A value that cannot be, and the remedy.
+    /// The description is impossible; the error states the remedy.
     pub fn check(&self) -> Result<(), String> {
         if !(2..=4).contains(&self.ways) {
             return Err(format!("cuckoo.ways is {}: give 2 to 4", self.ways));
@@ -206,7 +206,7 @@ impl OpenDesc {
     /// Whether it can be followed.
     ///
     /// # Errors
-    /// A value that cannot be, and the remedy.
+    /// The description is impossible; the error states the remedy.
     pub fn check(&self) -> Result<(), String> {
         lines("hashed.lines", self.lines)?;
         shared("hashed", self.grow, self.shrink, self.pieces)

@@ -13,7 +13,7 @@ pub const FIRST_WALK_TABLE: u8 = SIZES as u8 + 1;
 pub const SIZE_BITS: u8 = 9;
 /// Entries of a line, as a power of two.
 pub const LINE_BITS: u8 = 3;
-/// Sections that a line of a cuckoo walk table covers, as a power of two.
+/// Sections in a line of a cuckoo walk table, as a power of two.
 pub const WALK_TABLE_BITS: u8 = 6;
 
 /// The page size that table number `size` maps.
@@ -21,7 +21,7 @@ pub const fn order_of(size: usize) -> PageOrder {
     PageOrder::new(SIZE_BITS * size as u8)
 }
 
-/// What an entry of `level` spans: of a table of pages a page, of a cuckoo walk table all that a line of it covers.
+/// Memory that an entry of `level` covers: in a table of pages a page, in a cuckoo walk table all sections of a line.
 #[inline(always)]
 pub const fn covers(level: u8) -> PageOrder {
     if level < FIRST_WALK_TABLE {

@@ -21,15 +21,15 @@ const PART: u64 = (1 << PART_BITS) - 1;
 /// Where they are in a page's entry: the lowest of bits 62..52, which x86-64 ignores (Intel SDM vol. 3A, table 4-20),
 /// below the protection key.
 const PAGE_SHIFT: u32 = 52;
-/// Bits of a section's byte that describe the section; the rest is the number's.
+/// The bits of a section's byte that hold information; the rest belongs to the number.
 pub const SECTION: u8 = 0x1f;
 
-/// What the words of a line are.
+/// Meaning of the words of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Eight entries that map pages.
     Pages,
-    /// 64 bytes that describe a section each.
+    /// 64 bytes, one for each section.
     Sections,
 }
 

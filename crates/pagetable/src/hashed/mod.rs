@@ -1,10 +1,10 @@
 //! Page tables that are found by hashing: elastic cuckoo tables and an open-addressing table.
 //!
 //! Both keep *lines*: the eight entries of neighbouring pages in 64 bytes, with the number of the group in bits of the
-//! entries that x86-64 ignores ([`line`]). There is a table for each page size, and each table is one or several *ways*
-//! of lines ([`store`]). Registers say where the ways are and how large. They are loaded from one frame
-//! ([`registers`]). Hardware makes its reads in groups, at once ([`search`]). The cuckoo table has *cuckoo walk tables*
-//! besides: tables that say which sizes there are, and in which way ([`sections`]).
+//! entries that x86-64 ignores ([`line`]). Each page size has a table, and each table is one or several *ways* of lines
+//! ([`store`]). Registers hold the places and sizes of the ways; they are loaded from one frame ([`registers`]).
+//! Hardware makes its reads in groups, at once ([`search`]). The cuckoo table also has *cuckoo walk tables*, which
+//! state the page sizes present, and their ways ([`sections`]).
 //!
 //! How lines find their places is in [`cuckoo`] and [`open`]; what both do for the kernel in [`table`].
 

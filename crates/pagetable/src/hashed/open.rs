@@ -10,7 +10,7 @@ use crate::{OpenDesc, TableEvent, TableFrames};
 use mmulab_addr::PhysAddr;
 use mmulab_frames::PhysMem;
 
-/// What a table does by itself.
+/// Rules of this kind of table.
 pub struct Open<'a> {
     pub desc: &'a OpenDesc,
     /// Lines that it never has less of, as a power of two.

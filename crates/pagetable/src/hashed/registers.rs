@@ -1,5 +1,5 @@
-//! What hardware knows of the tables without reading memory: where their ways are, how large, and how far a resize has
-//! come.
+//! State of the tables that hardware has without reading memory: the places and sizes of their ways, and the progress
+//! of a resize.
 //!
 //! It is kept in one frame, which the base register points to, and loaded with it. A way is one block of memory, or
 //! several pieces of equal size, whose frames are in a list (Stojkovic and others, *Memory-Efficient Hashed Page

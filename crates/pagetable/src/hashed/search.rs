@@ -56,7 +56,7 @@ pub struct Found {
     pub level: u8,
     /// Its bits.
     pub bits: u64,
-    /// What it says.
+    /// Its leaf.
     pub leaf: Leaf,
 }
 
@@ -67,18 +67,18 @@ pub struct Learned {
     pub level: u8,
     /// Where it lies.
     pub at: PhysAddr,
-    /// What it holds.
+    /// Its contents.
     pub line: [u64; WORDS],
 }
 
-/// What is known of a cuckoo walk table.
+/// State of a cuckoo walk table in a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WalkTable {
-    /// Nobody keeps it: it is not read.
+    /// The kernel keeps none: it is not read.
     Unused,
     /// It is to be read beside the next group.
     Wanted,
-    /// What a copy of it says of the address.
+    /// The byte of a cached copy for the address.
     Said(u8),
 }
 
@@ -232,7 +232,7 @@ impl Search {
         }
     }
 
-    /// What the lines say that were read last.
+    /// Result of the lines that were read last.
     pub fn judge(&mut self, mem: &PhysMem) -> Option<Found> {
         let (group, mut over) = (self.group, false);
         for read in group.iter().filter(|read| read.awaited) {

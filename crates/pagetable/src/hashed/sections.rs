@@ -1,5 +1,5 @@
-//! Sections: what the tables hold of each range of memory. The kernel counts it, and cuckoo walk tables show it to
-//! hardware.
+//! Sections: the contents of the tables for each section of memory. The kernel counts them; cuckoo walk tables state
+//! them to hardware.
 //!
 //! A section of a size is what one line of that size's table maps: 32 KiB, 16 MiB or 8 GiB. A cuckoo walk table has a
 //! byte for each.

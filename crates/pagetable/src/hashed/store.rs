@@ -34,7 +34,8 @@ pub struct Store {
     pub lines: u64,
 }
 
-/// What of a table is given: which, of what, where it is told, and of how many pieces a way may be.
+/// Fixed properties of a table: its number, its kind of lines, the place of its registers, and the pieces that a way
+/// may have.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub table: usize,

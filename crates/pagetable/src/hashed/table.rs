@@ -1,4 +1,4 @@
-//! What the kernel does to a hashed page table: the same for all ways of finding a line its place.
+//! The kernel's edits of a hashed page table: the same for all ways of finding a line its place.
 
 use super::HashedDesc;
 use super::cuckoo::Cuckoo;
@@ -186,7 +186,7 @@ impl Hashed {
         matches!(&self.desc, HashedDesc::Cuckoo(desc) if desc.walk_tables.contains(&order_of(size)))
     }
 
-    /// What the cuckoo walk table of `size` should say of a section.
+    /// The byte for a section in the cuckoo walk table of `size`.
     fn byte(&self, mem: &PhysMem, size: usize, section: u64) -> u8 {
         let own = self.pages[size].as_ref().and_then(|store| store.find(mem, section));
         let mut lines = self.sections.of(size.max(1), section_of(section, size, size.max(1)));
@@ -227,7 +227,7 @@ impl Hashed {
         }
     }
 
-    /// A line of pages came or went, or is elsewhere: cuckoo walk tables are updated.
+    /// Updates the cuckoo walk tables after a line of pages was added, removed or moved.
     fn update_walk_tables(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, size: usize, key: u64) {
         for of in size..SIZES {
             self.update_walk_table(mem, frames, of, section_of(key, size, of));

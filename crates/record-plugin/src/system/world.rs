@@ -1,5 +1,5 @@
-//! The guest's processes and threads, and who of them runs: followed by address spaces, which are the roots of their
-//! page tables, and by the kernel's stacks, of which each thread has one.
+//! The guest's processes and threads, and the one that runs. A process is recognised by the root of its page table, a
+//! thread by its kernel stack.
 
 use super::{
     arch::Arch,

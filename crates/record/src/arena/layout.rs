@@ -1,5 +1,5 @@
-//! What lies where in the shared memory: the header, a place of the ring, a slot, and how many there are of each. The
-//! memory is mapped by these sizes, and each part finds its place by them.
+//! Layout of the shared memory: the header, a place of the ring, a slot, and the number of each. The memory is mapped
+//! by these sizes, and each part finds its place by them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -64,7 +64,7 @@ impl Default for Header {
 /// Descriptors in the ring; a power of two.
 pub const RING: u64 = 4096;
 
-/// What was handed over, as the ring has it.
+/// An item that was handed over, as the ring has it.
 #[repr(C)]
 #[derive(Default)]
 pub struct Descriptor {
@@ -73,7 +73,7 @@ pub struct Descriptor {
     pub(super) from: AtomicU64,
     pub(super) slot: AtomicU32,
     pub(super) count: AtomicU32,
-    /// What is handed over, and whether it is the last of its buffer at bit 8.
+    /// Kind of the item, and whether it is the last of its buffer at bit 8.
     pub(super) kind: AtomicU32,
     _pad: u32,
 }
@@ -102,7 +102,7 @@ pub struct Slot {
 /// Words of a buffer: 256 KiB, which stays in a core's second-level cache on its way.
 pub const BUFFER_WORDS: u64 = 32 * 1024;
 /// Words a thread writes before it takes another buffer. The rest leaves room for the accesses of one block, so that
-/// buffers end between blocks (a block with more accesses is told in two pieces).
+/// buffers end between blocks (a block with more accesses is written in two pieces).
 pub const FULL_WORDS: u64 = BUFFER_WORDS - 1024;
 /// Bytes that a message may have: one buffer's.
 pub const MESSAGE_BYTES: usize = BUFFER_WORDS as usize * 8;

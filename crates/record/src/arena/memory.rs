@@ -1,4 +1,4 @@
-//! The memory itself: made by the launcher, mapped by recorded processes, and what its header tells.
+//! The memory itself: made by the launcher and mapped by recorded processes; and the contents of its header.
 
 use super::{
     futex::{wait, wake},
@@ -75,8 +75,8 @@ impl Arena {
         wake(&self.header().taken);
     }
 
-    /// Ends this process if the launcher is done, so that nobody will ever make room. A launcher that is gone needs no
-    /// look: its watcher closes the memory, and ends this process.
+    /// Ends this process if the launcher is done and will never make room. If the launcher is gone, no look is needed:
+    /// its watcher closes the memory, and ends this process.
     pub(super) fn give_up_if_closed(&self) {
         if self.header().open.load(Ordering::Acquire) == 0 {
             // SAFETY: ends the process at once; what it shares with others is left as it is.

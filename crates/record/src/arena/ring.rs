@@ -7,7 +7,7 @@ use super::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// What a descriptor hands over.
+/// Kind of the item of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum What {

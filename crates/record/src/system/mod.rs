@@ -18,7 +18,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What a machine of an instruction set is made of.
+/// Parts of a machine of an instruction set.
 struct Board {
     qemu: &'static str,
     machine: &'static str,
@@ -29,9 +29,9 @@ struct Board {
     line: Option<&'static str>,
 }
 
-/// Five levels are turned off: the plugin reads tables of four. What QEMU can emulate otherwise is there. A kernel that
-/// keeps its half of memory mapped for programs, as on processors without Meltdown, says nothing on its console unless
-/// it fails, and does not wait then.
+/// Five levels are turned off: the plugin reads tables of four. All other features that QEMU can emulate are on. The
+/// kernel keeps its half of memory mapped for programs, as on processors without Meltdown. It prints nothing on its
+/// console unless it fails, and does not wait then.
 const PC: Board = Board {
     qemu: "qemu-system-x86_64",
     machine: "pc,memory-backend=ram",

@@ -1,4 +1,4 @@
-//! What may be said of a system to be recorded: its kernel and memory, the files it has and the programs it runs.
+//! Options of a recorded system: its kernel and memory, its files and the programs that it runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct SystemOptions {
     /// The guest's memory in MiB. Default: 1024. The programs' files are in it, too.
     #[serde(default)]
     pub memory_mb: Option<u64>,
-    /// What is written to /sys/kernel/mm/transparent_hugepage/enabled. Default: the kernel's own choice.
+    /// Value written to /sys/kernel/mm/transparent_hugepage/enabled. Default: the kernel's own choice.
     #[serde(default)]
     pub thp: Option<Thp>,
     /// More that is written to files of the guest's kernel, such as those below /sys and /proc/sys: each with its

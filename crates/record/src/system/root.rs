@@ -12,11 +12,11 @@ use std::{
 
 /// Where the guest has programs that were found in PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What ends a field and a record of the plan.
+/// End of a field and of a record of the plan.
 const FIELD: char = '\x1f';
 const RECORD: char = '\x1e';
 
-/// What the guest is to run, and with which files.
+/// The programs that the guest runs, and their files.
 pub(super) struct Commands<'a> {
     pub options: &'a RecordOptions,
     pub system: &'a SystemOptions,

@@ -19,7 +19,7 @@ impl Array {
     /// The array that `desc` describes; `seed` is that of its random replacement.
     ///
     /// # Errors
-    /// What is impossible about it, and what to do.
+    /// The description is impossible; the error states the remedy.
     pub fn new(desc: &ArrayDesc, seed: u64) -> Result<Self, GeometryError> {
         let bad = |what: String| Err(GeometryError { array: desc.name.clone(), what });
         if !(1..=MAX_ENTRIES).contains(&desc.entries) {

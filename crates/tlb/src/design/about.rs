@@ -1,5 +1,5 @@
-//! What a design says of itself: its file's one constant of type [`About`]. Everything outside that depends on the
-//! design (the schema, messages, checks, energy) asks for it here, but for the entries, which the file builds.
+//! Description of a design: its file's one constant of type [`About`]. Outside code that depends on the design (the
+//! schema, messages, checks, energy) reads it here. Only the entries are built by the file itself.
 
 use crate::{ArrayDesc, Probe};
 use mmulab_addr::PageOrder;
@@ -40,7 +40,7 @@ impl Keys {
         Self { sets: true, serial: false, predictor: Guesses::Never, handed_pages: false, mix: false };
 }
 
-/// What a lookup reads.
+/// Bits that a lookup reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reads {
     /// So many sets at once; where sizes are searched in turn, one for each probe. One set if there is but one.
@@ -49,7 +49,7 @@ pub enum Reads {
     HashedWays,
 }
 
-/// What an array of a design is made of and what a lookup and a fill move, for energy and area. A fill writes one
+/// Parts of an array of a design, and the bits that a lookup and a fill move, for energy and area. A fill writes one
 /// entry; designs that write copies to several sets count them ([`crate::MirrorCounts`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
@@ -57,7 +57,7 @@ pub struct Cost {
     pub extra_bits: u32,
     /// Bits of a range that is compared in each way, beside the tag: lengths need comparators.
     pub range_bits: u32,
-    /// What a lookup reads.
+    /// Bits that a lookup reads.
     pub reads: Reads,
 }
 
@@ -73,7 +73,7 @@ pub fn bitmap_bits(pages: u32) -> u32 {
     pages - pages.checked_ilog2().unwrap_or(0)
 }
 
-/// What a design says of itself.
+/// Description of a design.
 pub struct About {
     /// Its name in machine files and messages.
     pub name: &'static str,
@@ -83,8 +83,8 @@ pub struct About {
     pub(crate) keys: Keys,
     /// Whether an entry may translate several pages of the table, so that `tlb_rules.coalescing` can turn that off.
     pub coalesces: bool,
-    /// What an array costs whose description was accepted. The widths of a frame number and of the attributes are those
-    /// of a plain entry.
+    /// Cost of an array whose description was accepted. The widths of a frame number and of the attributes are those of
+    /// a plain entry.
     pub cost: fn(&ArrayDesc, Widths) -> Cost,
 }
 
@@ -123,7 +123,7 @@ impl About {
 /// An array to be built: its description, and what was worked out of it.
 pub struct Plan<'a> {
     pub desc: &'a ArrayDesc,
-    /// What its design says of itself.
+    /// Description of its design.
     pub about: &'static About,
     /// Its page sizes, smallest first.
     pub sizes: &'a [PageOrder],

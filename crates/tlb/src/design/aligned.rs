@@ -1,4 +1,4 @@
-//! What the designs with entries for aligned groups of base pages have in common.
+//! Code shared by the designs with entries for aligned groups of base pages.
 
 use super::{
     Built, Kind, Line, Looks, Plan,

@@ -94,7 +94,7 @@ impl GroupDesign for Anchor {
         (old.first == new.first && old.value == new.value).then_some(*longer)
     }
 
-    /// What follows an anchor cannot have holes: it goes.
+    /// The pages that follow an anchor cannot have holes, so the entry goes.
     fn without(_: &GroupEntry<()>, _: &GroupEntry<()>) -> Option<GroupEntry<()>> {
         None
     }

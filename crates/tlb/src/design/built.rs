@@ -1,4 +1,5 @@
-//! What a design makes of a description: the entries, and what the array asks to know of them.
+//! The result of building a design from its description: the storage of the entries, and their properties that the
+//! array reads.
 
 use super::{Looks, bundles::Bundles};
 use crate::pages::Pages;
@@ -25,7 +26,7 @@ pub struct Built<S = Infallible> {
     pub kind: Kind<S>,
     /// The page sizes it takes.
     pub sizes: Vec<PageOrder>,
-    /// Names of its counts by size: the sizes, or the kinds that the design distinguishes.
+    /// Names of its counts by size: the sizes, or the classes that the design distinguishes.
     pub classes: Vec<String>,
     /// The page size that stands for a group, where entries are pages. It comes before all others: where both translate
     /// a page, the group does, so that the entries it was made of age out.

@@ -53,7 +53,7 @@ pub struct Bundles {
     /// By set: ways whose entries have a tag in common, and have been found not to be one. Of any other set of ways
     /// nothing is known.
     apart: Vec<u64>,
-    /// Who goes next, by set; its keys are but marks of occupied ways.
+    /// Order of replacement, by set. Its keys only mark occupied ways.
     order: Store,
     /// Fills of all sets that some have yet to apply; `None` where all are written at once.
     log: Option<MirrorLog>,
@@ -177,14 +177,14 @@ impl Bundles {
         Slot { at: at as u32, size: self.held[at].size }
     }
 
-    /// What the entry at `slot`, which is occupied, says of `vpn`, and the size of the page that it says it of.
+    /// Translation of `vpn` by the entry at `slot`, which is occupied, and the size of the page that it covers.
     #[inline(always)]
     pub fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder) {
         let held = &self.held[slot.at as usize];
         (held.value_of(vpn), held.order())
     }
 
-    /// What the entry at `at` knows of the eight pages of its size around `vpn`.
+    /// The eight pages of its size around `vpn`, as the entry at `at` holds them.
     pub fn line(&self, at: u32, vpn: Vpn) -> Option<Line> {
         let held = &self.held[at as usize];
         let mut line = Line::of_one_sized(vpn, held.order(), held.value_of(vpn));
@@ -294,7 +294,7 @@ impl Bundles {
         }
     }
 
-    /// Passes on all entries held, page by page and mirror by mirror.
+    /// Calls `tell` for every valid entry, page by page and mirror by mirror.
     pub fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         for held in &self.applied().held {
             held.tell(Change::Filled, &mut |_, tag, entry| tell(tag, entry));

@@ -33,10 +33,10 @@ pub fn build(plan: &Plan) -> Result<Built, String> {
     })
 }
 
-/// What a `colt++` array holds: for each size groups with holes, in the set of the group's number.
+/// Shape of a `colt++` array: for each size, groups with holes, in the set of the group's number.
 ///
 /// # Errors
-/// What is impossible about it, and what to do.
+/// The description is impossible; the error states the remedy.
 fn shape(plan: &Plan) -> Result<Shape, String> {
     let (group, sizes) = (plan.group_of_2_to_8()?, plan.sizes);
     let up = |order: &PageOrder| PageOrder::new(order.get() + group.get());

@@ -1,5 +1,5 @@
-//! What follows from the list of designs above their files: what each says of itself, how it is built, and the static
-//! dispatch among designs with a storage of their own.
+//! Code that follows from the list of designs: the description of each design, its builder, and the static dispatch
+//! among designs with a storage of their own.
 
 use super::{About, Built, Change, Design, FillInput, Line, Plan, Storage};
 use crate::{CoalescingCounts, Entry, key::Value, pages::Slot};
@@ -18,7 +18,7 @@ macro_rules! built {
 macro_rules! dispatch {
     ($first:ident = $first_file:ident; $($variant:ident = $file:ident $(:: $own:ident)?;)*) => {
         impl Design {
-            /// What it says of itself.
+            /// Description of the design.
             pub const fn about(self) -> &'static About {
                 match self {
                     Self::$first => &super::$first_file::ABOUT,

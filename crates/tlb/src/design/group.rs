@@ -87,12 +87,12 @@ impl<X: Copy + Default> GroupEntry<X> {
 /// The entry type of a design.
 pub type EntryOf<R> = GroupEntry<<R as GroupDesign>::Extra>;
 
-/// The differences between the designs that keep their entries here.
+/// Rules by which the designs with this storage differ.
 pub trait GroupDesign: Sized {
-    /// What an entry holds beside one frame: for example the low bits of each page's own.
+    /// Contents of an entry besides one frame: for example the low bits of each page's own frame.
     type Extra: Copy + Default + PartialEq + Debug;
 
-    /// What chooses the set of a base page: its number at this size.
+    /// Page size whose number selects the set of a base page.
     fn index(&self) -> PageOrder;
 
     /// The entry that a line gives; the tag is the caller's. `set` is the set of the page as it is, of which entries
@@ -105,10 +105,11 @@ pub trait GroupDesign: Sized {
     /// Both in one, if they may be.
     fn join(&self, old: &EntryOf<Self>, new: &EntryOf<Self>) -> Option<EntryOf<Self>>;
 
-    /// What is left of `old` when `new` speaks for its own pages.
+    /// The part of `old` that is left after `new` took over its own pages.
     fn without(old: &EntryOf<Self>, new: &EntryOf<Self>) -> Option<EntryOf<Self>>;
 
-    /// What is left of an entry after an invalidation of the `pages` base pages from `first`. By default it goes whole.
+    /// The part of an entry that is left after an invalidation of the `pages` base pages from `first`. By default,
+    /// none.
     fn invalidated(held: &EntryOf<Self>, first: Vpn, pages: u64) -> Option<EntryOf<Self>> {
         let _ = (held, first, pages);
         None

@@ -126,7 +126,7 @@ impl<R: GroupDesign> GroupStore<R> {
         Some(held)
     }
 
-    /// Leaves `left` of the entry at `at`, and reports the pages that go.
+    /// Leaves `left` of the entry at `at`, and passes the removed pages to `tell`.
     fn cut(&mut self, at: usize, left: Option<EntryOf<R>>, tell: &mut impl FnMut(Change, Asid, &Entry)) {
         let Some(old) = self.held[at] else { return };
         let gone = left.map_or(old, |left| GroupEntry { mask: old.mask & !left.mask, ..old });

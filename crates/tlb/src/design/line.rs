@@ -17,8 +17,8 @@ pub const LINE_PAGES: usize = 8;
 /// log2 of that.
 const LINE_SHIFT: u8 = LINE_PAGES.trailing_zeros() as u8;
 
-/// What is known of the eight pages of one size whose entries share a line, as seen from one of them: which agree with
-/// it in every attribute, and why the others do not. Bit `n` of a mask is page `n` of the line.
+/// The eight pages of one size whose entries share a line, as seen from one of them: the pages that agree with it in
+/// every attribute, and the reasons why the others do not. Bit `n` of a mask is page `n` of the line.
 #[derive(Clone, Copy)]
 pub struct Line {
     /// The size of each.
@@ -27,7 +27,7 @@ pub struct Line {
     pub first: Vpn,
     /// The page that was asked for.
     pub at: usize,
-    /// What its entry says.
+    /// Value of its entry.
     pub value: Value,
     /// The frames, of the pages in `same`.
     pub pfns: [u64; LINE_PAGES],
@@ -72,8 +72,8 @@ impl Line {
         }
     }
 
-    /// What a walk that ended in a base page found around it; `value` is what the TLBs make of its leaf. `None` for
-    /// larger pages: hardware coalesces entries of the last level only (paper 1, section 3.2: "L1 PTEs").
+    /// The line around a base page at which a walk ended; `value` is the TLB's form of its leaf. `None` for larger
+    /// pages: hardware coalesces entries of the last level only (paper 1, section 3.2: "L1 PTEs").
     pub fn read(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
         if walked.level != 1 || walked.leaf.order != PageOrder::P4K {
             return None;
@@ -81,8 +81,8 @@ impl Line {
         Self::read_sized(vpn, value, walked)
     }
 
-    /// What a walk that ended in a page of any size found around it: pages of the same size whose entries share the
-    /// line, at whatever level of the table.
+    /// The line around a page of any size at which a walk ended: pages of the same size whose entries share the line,
+    /// at any level of the table.
     pub fn read_sized(vpn: Vpn, value: Value, walked: &Walked) -> Option<Self> {
         let order = walked.leaf.order;
         let mut line = Self { same: 0, missing: 0, walked: true, ..Self::of_one_sized(vpn, order, value) };

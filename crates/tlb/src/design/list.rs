@@ -1,9 +1,9 @@
-//! The enum [`Design`], which follows from the list of designs: descriptions name a design, and know no more of it.
-//! What else follows is in `dispatch`.
+//! The enum [`Design`], which follows from the list of designs. Descriptions name a design and need no more of it. All
+//! other code from the list is in `dispatch`.
 
 macro_rules! design_enum {
     ($first:ident = $first_file:ident; $($variant:ident = $file:ident $(:: $own:ident)?;)*) => {
-        /// What one entry of an array may translate.
+        /// The pages that one entry of an array may translate.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub enum Design {
             #[doc = concat!("See `design/", stringify!($first_file), ".rs`.")]

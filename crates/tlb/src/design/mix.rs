@@ -52,20 +52,20 @@ pub fn build(plan: &Plan) -> Result<Built, String> {
     })
 }
 
-/// Longest run a length may encode: what the nine bits that a 2 MiB page's tag has to spare can count.
+/// Longest run that a length can record: the count that fits into the nine spare bits of a 2 MiB page's tag.
 const MAX_LENGTH: u16 = 512;
 /// Most small pages of a bundle: those of a line.
 const MAX_SMALL: u16 = 8;
 
-/// How an entry encodes its superpages (paper 4, section 4.1).
+/// How an entry records its superpages (paper 4, section 4.1).
 fn bundle(desc: &ArrayDesc, options: &MixDesc) -> Bundle {
     options.bundle.unwrap_or(if desc.level == 1 { Bundle::Bitmap } else { Bundle::Length })
 }
 
-/// What a `mix` array holds.
+/// Shape of a `mix` array.
 ///
 /// # Errors
-/// What is impossible about it, with the arithmetic.
+/// The description is impossible; the error has the arithmetic.
 fn shape(desc: &ArrayDesc, sizes: &[PageOrder]) -> Result<Shape, String> {
     let options = desc.mix.clone().unwrap_or_default();
     let Some(group) = desc.group else {

@@ -141,7 +141,7 @@ impl Entries {
 }
 
 impl Storage for Entries {
-    /// What translates `vpn` as a page of size number `size`. It is used.
+    /// The entry that translates `vpn` as a page of size number `size`, which counts as used.
     fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
         let at = self.seek(asid, vpn, size)?;
         self.clock += 1;
@@ -149,12 +149,12 @@ impl Storage for Entries {
         Some(Slot { at: at as u32, size: size as u8 })
     }
 
-    /// What translates `vpn`, smaller sizes first. It is used.
+    /// The entry that translates `vpn`, smaller sizes first, which counts as used.
     fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         (0..self.sizes.len()).find_map(|size| self.hit_size(asid, vpn, size))
     }
 
-    /// What the entry at `slot` says, and the size of its page.
+    /// Value of the entry at `slot`, and the size of its page.
     fn read(&self, slot: Slot, _: Vpn) -> (Value, PageOrder) {
         (self.held[slot.at as usize].value, self.sizes[usize::from(slot.size)])
     }
@@ -215,7 +215,7 @@ impl Storage for Entries {
         [self.fills, self.evictions, self.invalidations]
     }
 
-    /// Passes on all entries held.
+    /// Calls `tell` for every valid entry.
     fn all(&self, mut tell: impl FnMut(Asid, &Entry)) {
         for held in self.held.iter().filter(|h| h.stamp != 0) {
             tell(Asid(held.tag), &self.entry(held));

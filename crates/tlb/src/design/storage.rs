@@ -1,10 +1,10 @@
-//! What an array hands to its storage, whichever that is, and what it hears of it.
+//! Interface between an array and its storage of any kind.
 
 use super::Line;
 use crate::{CoalescingCounts, Entry, key::Value, pages::Slot};
 use mmulab_addr::{Asid, PageOrder, Vpn};
 
-/// What a fill brings.
+/// Input of a fill.
 #[derive(Clone, Copy)]
 pub enum FillInput<'a> {
     /// A base page, and its neighbours.
@@ -16,7 +16,7 @@ pub enum FillInput<'a> {
 }
 
 impl FillInput<'_> {
-    /// What is known of the page alone, and its size.
+    /// Value and size of the page alone.
     pub fn page(&self) -> (Value, PageOrder) {
         match *self {
             Self::Line(line) | Self::Large(line) => (line.value, line.order),
@@ -25,7 +25,7 @@ impl FillInput<'_> {
     }
 }
 
-/// What happened to an entry.
+/// Change of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// It was written.
@@ -52,24 +52,25 @@ impl Looks {
     pub const AT_BASE_PAGES: Self = Self { base: true, large: false };
 }
 
-/// A storage of a design's own. Every change goes to `tell`, page by page.
+/// A storage of a design's own. Every change is passed to `tell`, page by page.
 pub trait Storage {
-    /// What translates `vpn`. It is used.
+    /// The entry that translates `vpn`, which counts as used.
     fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot>;
 
-    /// What translates `vpn` as a page of size number `size`, where sizes are searched one by one. It is used.
+    /// The entry that translates `vpn` as a page of size number `size`, if sizes are searched one by one. It counts as
+    /// used.
     fn hit_size(&mut self, asid: Asid, vpn: Vpn, size: usize) -> Option<Slot> {
         let _ = size;
         self.hit(asid, vpn)
     }
 
-    /// What the entry at `slot`, which is occupied, says of `vpn`, and the size of the page that it says it of.
+    /// Translation of `vpn` by the entry at `slot`, which is occupied, and the size of the page that it covers.
     fn read(&self, slot: Slot, vpn: Vpn) -> (Value, PageOrder);
 
     /// Writes an entry for `vpn`, or extends one.
     fn put(&mut self, asid: Asid, vpn: Vpn, input: FillInput, tell: impl FnMut(Change, Asid, &Entry)) -> Slot;
 
-    /// What the entry at `at` knows of the line of base page `vpn`, if it was made of a line.
+    /// The line of base page `vpn` as the entry at `at` holds it, if the entry was made from a line.
     fn line(&self, at: u32, vpn: Vpn) -> Option<Line>;
 
     /// The page's dirty bit has been set.
@@ -87,6 +88,6 @@ pub trait Storage {
     /// Fills, evictions and invalidations.
     fn traffic(&self) -> [u64; 3];
 
-    /// What became of lines, if the design coalesces.
+    /// Results for lines, if the design coalesces.
     fn coalescing(&self) -> Option<CoalescingCounts>;
 }

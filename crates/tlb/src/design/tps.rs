@@ -1,5 +1,5 @@
-//! Tailored page sizes: an entry is a page of any power of two, as large as the table says; it holds no more than the
-//! table has for one page (Guvenilir and Patt, ISCA 2020).
+//! Tailored page sizes: an entry is a page of any power of two, as large as in the table. It holds no more than the
+//! table states for one page (Guvenilir and Patt, ISCA 2020).
 //!
 //! ```text
 //! | flags | ASID, page number | page size: which low bits of the page number are not compared | frame |

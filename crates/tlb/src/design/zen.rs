@@ -61,8 +61,8 @@ pub fn build(plan: &Plan) -> Result<Built, String> {
     })
 }
 
-/// What the group of `order` around the line's page becomes: the value of its first page, if it may be one entry.
-/// Refusals of what a walk read are counted by their reason.
+/// The entry of the group of `order` around the line's page: the value of its first page, if the group may be one
+/// entry. Refusals for lines that a walk read are counted by their reason.
 pub fn coalesce(line: &Line, order: PageOrder, counts: &mut CoalescingCounts) -> Option<Value> {
     let pages = (order.base_pages() as usize).min(LINE_PAGES);
     let first = line.at & !(pages - 1);

@@ -20,7 +20,7 @@ impl Hierarchy {
     }
 
     /// As [`Self::fill`], for a walk that ends only now: other lookups came between. `misses` lookups waited for it.
-    /// What it found besides the leaf is used where arrays [look at neighbours](Self::looks_at_neighbours).
+    /// The line around the leaf is used by arrays that [look at neighbours](Self::looks_at_neighbours).
     pub fn fill_late<O: Observer>(
         &mut self,
         asid: Asid,
@@ -138,8 +138,8 @@ impl Hierarchy {
         Some((target.array, slot))
     }
 
-    /// Writes what translates the page of `order` into the array of level `level + 1` that takes it; where it is now.
-    /// `absent` says that no array of that level translates the page yet.
+    /// Writes the entry for the page of `order` into the array of level `level + 1` that takes it, and returns its
+    /// place. `absent` states that no array of that level translates the page yet.
     #[inline(always)]
     pub(super) fn put<O: Observer>(
         &mut self,
@@ -165,7 +165,7 @@ impl Hierarchy {
         Some((target.array, slot))
     }
 
-    /// What follows from an eviction.
+    /// Consequences of an eviction.
     #[cold]
     fn evicted<O: Observer>(&mut self, index: usize, gone: &Gone, obs: &mut O) {
         obs.evicted(index, &gone.entry());

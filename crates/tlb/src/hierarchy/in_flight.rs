@@ -21,7 +21,7 @@ pub(super) struct InFlight {
     page: u64,
     /// The pages that they came from before, each with the number of the last one; in that order.
     left: Vec<(u64, u64)>,
-    /// What the fetch in flight waits for.
+    /// Cycles that the current fetch waits.
     wait: u32,
 }
 

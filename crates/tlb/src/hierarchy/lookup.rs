@@ -86,7 +86,7 @@ impl Hierarchy {
         Outcome::Miss { cycles: level.miss_cycles }
     }
 
-    /// What a found entry comes to. If the first level holds it now, it is the side's most recent page.
+    /// Outcome for a found entry. If the first level holds it now, it is the side's most recent page.
     #[inline(always)]
     fn answer(
         &mut self,

@@ -1,4 +1,4 @@
-//! What hierarchies counted, added up.
+//! Sums of the counts of hierarchies.
 
 use super::{Hierarchy, SECOND_LEVEL, WALK};
 use crate::{
@@ -16,8 +16,8 @@ impl Hierarchy {
 }
 
 impl HierarchyCounts {
-    /// What hierarchies of one description did. Arrays that several have in common keep their counts wherever they go,
-    /// while lookups are counted where they were made: so only the counts of all together add up.
+    /// Counts of hierarchies of one description. Shared arrays keep their counts when they move, but lookups are
+    /// counted where they were made. So only the sums over all hierarchies agree.
     pub fn of(all: &mut [&mut Hierarchy]) -> Self {
         all.iter_mut().for_each(|tlbs| tlbs.flush_all_recent());
         let all: Vec<&Hierarchy> = all.iter().map(|tlbs| &**tlbs).collect();
@@ -46,7 +46,7 @@ impl HierarchyCounts {
     }
 }
 
-/// What an array did that `copies` hierarchies have, of `accesses` lookups.
+/// Counts of an array that `copies` hierarchies have, for `accesses` lookups.
 fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
     let first = copies[0];
     let hits: u64 = copies.iter().flat_map(|a| a.hits).sum();
@@ -72,7 +72,7 @@ fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
     }
 }
 
-/// What only some designs count, added up; none where none does.
+/// Sum of counts that only some designs have; `None` if no design has them.
 fn total<T>(all: impl Iterator<Item = T>, add: impl Fn(&mut T, &T)) -> Option<T> {
     all.reduce(|mut sum, each| {
         add(&mut sum, &each);

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often long work reports its progress.
+/// Interval of progress reports.
 const BEAT: Duration = Duration::from_millis(200);
 
 /// How far reading a trace is.
@@ -37,7 +37,7 @@ pub struct Progress {
     pub refs_per_s: f64,
 }
 
-/// Reports progress now and then.
+/// Reports progress at intervals.
 pub(crate) struct Beat {
     start: Instant,
     last: Instant,
@@ -84,7 +84,7 @@ pub enum Sink<W: Write> {
     Text(TextWriter<W>),
     /// As ChampSim's records, which have no state before them: what stands for what was left out is not written.
     ChampSim {
-        /// What writes it.
+        /// Its writer.
         writer: ChampSimWriter<W>,
         /// Whether the state is not over yet.
         waits: bool,
@@ -143,13 +143,13 @@ impl<W: Write> Sink<W> {
 /// Why a copy ended before its source did, or before the end asked for.
 #[derive(Debug)]
 pub enum Stopped {
-    /// Whoever was told of the progress wanted it.
+    /// The progress callback asked to stop.
     Interrupted,
     /// The source could not be read further.
     Source(TraceError),
 }
 
-/// What a copy came to.
+/// Result of a copy.
 #[derive(Debug)]
 pub struct Copied {
     /// Instructions written.
@@ -161,8 +161,8 @@ pub struct Copied {
 }
 
 /// Copies `span` of `source` to `sink`. Events before the span that shape address spaces are copied, and references
-/// stand for the pages used there, so that the copy runs alone. `on_progress` gets the progress now and then, and false
-/// from it ends the work early.
+/// stand for the pages used there, so that the copy runs alone. `hear` gets the progress at intervals, and returns
+/// whether to go on.
 ///
 /// # Errors
 /// The sink's. Errors of the source are in [`Copied::stopped`]: what came before them was copied.
@@ -202,9 +202,10 @@ pub(super) struct Cut {
     pub at: u64,
     /// Whether a word of the span has been met.
     begun: bool,
-    /// What is left out, as far as the span depends on it; `None` for warps, whose references mean nothing one by one.
+    /// The part left out, as far as the span depends on it; `None` for warps, whose references have no meaning one by
+    /// one.
     left_out: Option<Box<Residency>>,
-    /// Who acts, and who does as far as is written.
+    /// The process and thread that act, in the source and as far as is written.
     acting: (Pid, Tid),
     written: (Pid, Tid),
     /// The code that the next word executes.
@@ -231,7 +232,7 @@ impl Cut {
         }
     }
 
-    /// Whether what precedes the span is told with the pages that it used.
+    /// Whether a copy of the span also contains the pages that were used before it.
     pub fn tells_pages(span: Span, info: &TraceInfo) -> bool {
         span.start > 0 && info.warps.is_none()
     }

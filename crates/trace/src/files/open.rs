@@ -27,8 +27,8 @@ use std::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-/// Opens the trace in the file at `path`. Its content tells its format, and whether gzip, xz or zstd packed it; a name
-/// that ends as those of a format do says what was meant where the content is of none.
+/// Opens the trace in the file at `path`. Its content decides the format, and whether gzip, xz or zstd packed it. If
+/// the content has no known format, the ending of the name decides which one was meant.
 ///
 /// # Errors
 /// It cannot be read, or is of no known format.

@@ -45,7 +45,7 @@ impl Packing {
         }
     }
 
-    /// What `input` holds. Several packed files one after the other are one.
+    /// Contents of `input`. Several packed files one after the other are one.
     pub fn unpack(self, input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(input)),
@@ -58,7 +58,7 @@ impl Packing {
     }
 }
 
-/// What the file at `path` holds, unpacked.
+/// Contents of the file at `path`, unpacked.
 ///
 /// # Errors
 /// It cannot be read.

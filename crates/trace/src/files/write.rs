@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What [`write_file`] came to.
+/// Result of [`write_file`].
 #[derive(Debug, Serialize)]
 pub struct Written {
     /// Instructions in the file.
@@ -23,7 +23,7 @@ pub struct Written {
     pub references: u64,
     /// Its bytes; 0 for a pipe.
     pub bytes: u64,
-    /// What of the source its format could not hold.
+    /// Parts of the source that its format could not hold.
     pub lost: Vec<String>,
     /// Why it is not all that was asked for: `interrupted`, or what is wrong with the source.
     pub stopped: Option<String>,

@@ -22,8 +22,8 @@ const LOADS: usize = 4;
 const STORES_AT: usize = 16;
 const LOADS_AT: usize = STORES_AT + 8 * STORES;
 
-/// Reads ChampSim's traces: a fetch for each instruction, then its loads, then its stores. Sizes are not told, so no
-/// access crosses a page boundary.
+/// Reads ChampSim's traces: a fetch for each instruction, then its loads, then its stores. The records contain no
+/// access sizes, so every access lies within one page.
 pub struct ChampSimReader<R> {
     input: R,
     info: TraceInfo,

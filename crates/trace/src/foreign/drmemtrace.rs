@@ -19,11 +19,11 @@ pub struct DrmemtraceReader<R> {
     ended: bool,
 }
 
-/// What earlier lines told.
+/// State from earlier lines.
 #[derive(Default)]
 struct State {
     acting: Option<(u32, u32)>,
-    /// The count of instructions that the last fetch told.
+    /// The count of instructions at the last fetch.
     instructions: Option<u64>,
     begun: bool,
     finished: bool,
@@ -118,7 +118,7 @@ impl Tool for State {
             // The program's own output may come first.
             let known = header || !self.begun || self.finished || line.is_empty() || line.starts_with(b"---");
             self.begun |= header;
-            return if known { Ok(()) } else { Err("this is no line of drmemtrace's view tool".into()) };
+            return if known { Ok(()) } else { Err("this is not a line of drmemtrace's view tool".into()) };
         };
         self.begun = true;
         // A trace starts as process 1, thread 1.

@@ -9,7 +9,7 @@ use std::io::BufRead;
 ///
 /// Lines are those of lackey/lk_main.c ("Memory tracing"): `I  ADDR,SIZE` an instruction, ` L`, ` S` and ` M` its
 /// loads, stores and modifications (here a load, then a store), addresses in hexadecimal. `SB ADDR` lines of
-/// `--trace-superblocks=yes` tell nothing more. Valgrind's own messages begin with `==PID==`; threads are not told.
+/// `--trace-superblocks=yes` add nothing. Valgrind's own messages begin with `==PID==`; the lines contain no threads.
 pub struct LackeyReader<R> {
     lines: Lines<R>,
     info: TraceInfo,
@@ -17,7 +17,7 @@ pub struct LackeyReader<R> {
     ended: bool,
 }
 
-/// What of Valgrind's messages has been seen.
+/// Valgrind's messages seen so far.
 #[derive(Default)]
 struct State {
     begun: bool,
@@ -86,7 +86,7 @@ impl Tool for State {
                     self.finished |= find(rest, b"Exit code:");
                     Ok(())
                 }
-                _ => Err("this is no line of lackey's; run valgrind with --log-file=FILE, \
+                _ => Err("this is not a line of lackey; run valgrind with --log-file=FILE, \
                           so that the program's own output is not among them"
                     .into()),
             };

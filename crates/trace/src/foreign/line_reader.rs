@@ -8,23 +8,23 @@ use crate::{
 use mmulab_addr::VirtAddr;
 use std::io::{self, BufRead};
 
-/// What a tool's lines mean.
+/// Meaning of a tool's lines.
 pub(super) trait Tool {
-    /// Appends what `line` tells.
+    /// Appends the items of `line`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the line.
     fn take(&mut self, line: &[u8], batch: &mut Batch) -> Result<(), String>;
 
     /// The text is over; an error if the tool would have written more.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing part.
     fn end(&self) -> Result<(), String>;
 }
 
-/// Clears `batch` and fills it by `fill`, which tells whether there is more; not again after an end or an error.
-/// Whether the batch holds anything, or more may come.
+/// Clears `batch` and fills it by `fill`, which returns whether more may come; not again after an end or an error.
+/// Returns whether the batch holds anything, or more may come.
 pub(super) fn until_ended(
     ended: &mut bool,
     batch: &mut Batch,

@@ -1,4 +1,4 @@
-//! Traces that other tools make. None of them tells mappings.
+//! Traces of other tools. None of them contains mappings.
 
 mod accelsim;
 mod champsim;

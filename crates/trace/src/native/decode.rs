@@ -47,7 +47,7 @@ pub(super) struct Decoder {
     tells_code: bool,
     spaces: BTreeMap<u32, Space>,
     states: usize,
-    /// Who acts, as the batches so far have said.
+    /// The process and thread that act after the batches so far.
     acting: Option<(u32, u32)>,
     chunk: Option<Open>,
     inflate: Inflate,

@@ -11,7 +11,7 @@ use super::varint;
 use crate::{Op, Ref};
 use mmulab_addr::{BASE_BYTES, VirtAddr};
 
-/// Most accesses of one variant. An execution with more is told as several.
+/// Most accesses of one variant. An execution with more is written as several.
 pub const MAX_OPS: usize = 1024;
 /// Most variants of one dictionary; the encoder starts a fresh one before. Below 2^24, so that 3 bytes name any.
 pub(super) const MAX_VARIANTS: usize = 1 << 21;
@@ -27,7 +27,7 @@ const MAX_BLOCK_INSTRUCTIONS: u64 = 1 << 16;
 pub struct Variant {
     /// Where the block begins; `None` for accesses alone.
     pub start: Option<VirtAddr>,
-    /// Bytes of its code; 0 when unknown, or when the other pages it touches are told as fetches of their own.
+    /// Bytes of its code; 0 if unknown, or if the other pages it touches are written as fetches of their own.
     pub bytes: u32,
     /// Its instructions.
     pub instructions: u32,

@@ -26,7 +26,7 @@ const KEY_EVERY: u32 = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VariantId(u32);
 
-/// What the hot path needs of a variant.
+/// Data of a variant for the hot path.
 #[derive(Clone, Copy)]
 struct Known {
     /// Position of its first access in the list of all.
@@ -70,8 +70,8 @@ struct Chunk {
 }
 
 impl Encoder {
-    /// An encoder for process `pid`, whose thread `tid` acts first. `space` tells its dictionary from all others in the
-    /// file; `level` is zstd's (1 while recording, up to 19).
+    /// An encoder for process `pid`, whose thread `tid` acts first. `space` distinguishes its dictionary from all
+    /// others in the file; `level` is zstd's (1 while recording, up to 19).
     ///
     /// # Errors
     /// Zstandard refuses the level.
@@ -316,7 +316,8 @@ pub fn sealed_chunk(codes: u32, streams: [&[u8]; stream::COUNT]) -> Vec<u8> {
     out
 }
 
-/// What the streams of a chunk hold; of damaged ones, more than they can, so that their own damage is met first.
+/// Counts from the streams of a chunk. For damaged streams they are higher than possible, so that the damage itself is
+/// reported first.
 fn counted(header: ChunkHeader, payload: &[u8]) -> (u64, u64) {
     let most = ChunkHeader { instructions: u64::MAX, references: u64::MAX, ..header };
     let (mut decoder, mut batch, mut sum) = (Decoder::default(), Batch::default(), (0u64, 0u64));

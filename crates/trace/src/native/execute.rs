@@ -10,7 +10,7 @@ use mmulab_addr::{BASE_BYTES, VirtAddr};
 /// Bytes readable after the last difference.
 pub(super) const SLACK: usize = 8;
 
-/// What the hot path needs of a variant: half a cache line, 32 bytes.
+/// Data of a variant for the hot path: half a cache line, 32 bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     /// The word of its first fetch; unused when it has none.
@@ -119,7 +119,7 @@ const FORMS: [FormMasks; 32] = {
     all
 };
 
-/// What the codes stream tells next.
+/// The next item of the codes stream.
 pub(super) enum Name {
     /// The variant of this number is executed.
     Variant(u32),
@@ -131,9 +131,9 @@ pub(super) enum Name {
 
 /// The streams that name variants.
 pub(super) struct Names<'a> {
-    /// What is left of the codes.
+    /// The rest of the codes.
     pub codes: &'a [u8],
-    /// What is left of the ids.
+    /// The rest of the ids.
     pub ids: &'a [u8],
     /// Variants executed as new.
     pub used: &'a mut u32,
@@ -182,11 +182,11 @@ impl Names<'_> {
     }
 }
 
-/// The streams that tell addresses, and what is remembered of the last accesses of all.
+/// The streams of addresses, and the state of the last accesses of all.
 pub(super) struct Accesses<'a> {
-    /// What is left of the forms.
+    /// The rest of the forms.
     pub forms: &'a [u8],
-    /// What is left of the differences, with [`SLACK`] more bytes.
+    /// The rest of the differences, with [`SLACK`] more bytes.
     pub deltas: &'a [u8],
     /// The address of the last access, its step, and the step before.
     pub near: u64,

@@ -19,7 +19,7 @@ const MAX_INDEX: u64 = 128 << 20;
 /// Most bytes of what a trace says at its end: as many as at its start.
 const MAX_END: usize = MAX_DESCRIPTION;
 
-/// What the index says of one chunk.
+/// The index's entry for one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexEntry {
     /// Where its header is in the file.
@@ -121,7 +121,7 @@ pub fn sealed_index(offset: u64, stored: &[u8], length: u32) -> Vec<u8> {
     [&head[..], stored, &tail].concat()
 }
 
-/// What a trace says at its end, in as many bytes as readers take.
+/// Metadata at the end of a trace, in as many bytes as readers take.
 fn end_json(end: &EndInfo) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(end)?;
     if json.len() <= MAX_END {

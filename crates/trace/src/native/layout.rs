@@ -41,7 +41,7 @@ pub(super) mod stream {
     pub const CODES: usize = 2;
     /// Variants that no prediction named, 3 bytes each.
     pub const IDS: usize = 3;
-    /// One byte per access: how its address is told.
+    /// One byte per access: the form of its address.
     pub const FORMS: usize = 4;
     /// Address differences.
     pub const DELTAS: usize = 5;
@@ -127,7 +127,7 @@ impl ChunkHeader {
     /// Reads one.
     ///
     /// # Errors
-    /// What is wrong with it, if it cannot be a chunk's header.
+    /// The fault, if it cannot be a chunk's header.
     pub fn parse(bytes: &[u8; CHUNK_HEADER]) -> Result<Self, String> {
         if bytes[..4] != CHUNK_MAGIC {
             return Err(format!("a chunk begins with {:02x?}, not with 'MMTC'", &bytes[..4]));

@@ -6,7 +6,7 @@
 /// only compression.
 pub(super) const SLOTS: usize = 32;
 
-/// How an execution or event is told, in the codes stream.
+/// Codes of executions and events in the codes stream.
 pub(super) mod code {
     /// The variant that last followed the one before.
     pub const LAST: u8 = 0;
@@ -20,7 +20,7 @@ pub(super) mod code {
     pub const EVENT: u8 = 4;
 }
 
-/// How an address is told, in the forms stream.
+/// Forms of addresses in the forms stream.
 ///
 /// *Own* is the address this access of this variant had before, *step* its difference from own.
 pub(super) mod form {
@@ -40,14 +40,14 @@ pub(super) mod form {
     pub const COUNT: u8 = 20;
 }
 
-/// What is remembered of one access of one variant.
+/// State of one access of one variant.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OpState {
     pub own: u64,
     pub step: u64,
 }
 
-/// What is remembered of one thread.
+/// State of one thread.
 #[derive(Clone, Default)]
 pub(super) struct Thread {
     /// The variant executed last; 0 before the first. Variants count from 1.

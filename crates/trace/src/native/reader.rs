@@ -49,13 +49,13 @@ pub struct NativeReader {
     last_of: BTreeMap<u32, usize>,
     /// Index of the next chunk.
     next: usize,
-    /// What is wrong after the chunks, told once they are over.
+    /// A fault after the chunks, reported when they are over.
     wrong: Option<Wrong>,
     /// Instructions of the chunks read so far.
     retired: u64,
 }
 
-/// What is wrong with a trace after its chunks.
+/// Fault of a trace after its chunks.
 #[derive(Clone, Debug)]
 enum Wrong {
     /// It ends too early: chunks may be missing.
@@ -242,7 +242,7 @@ impl NativeReader {
     }
 
     /// Without an index that the trailer leads to: the file was cut, its end is damaged, or something follows it.
-    /// `told` is where the index begins by what looks like the trailer.
+    /// `told` is the beginning of the index by what looks like the trailer.
     fn walk_chunks(&mut self, size: u64, told: Option<u64>) -> Result<(), TraceError> {
         let mut at = self.first;
         let why = loop {
@@ -281,8 +281,8 @@ impl NativeReader {
         self.found(last, (at, size), Wrong::Cut(why))
     }
 
-    /// What is wrong with the index at `at` or behind it; `None` if the file is cut in it. Takes over what the index
-    /// says at its end if it is whole.
+    /// The fault of the index at `at` or behind it; `None` if the file is cut in it. If the index is whole, its
+    /// metadata are taken over.
     fn damaged_end(&mut self, at: u64, size: u64, has_trailer: bool) -> Result<Option<Wrong>, TraceError> {
         let (head, index) = match self.index_at(at, size)? {
             Some((head, Ok(index))) if index.entries == self.entries => (head, index),
@@ -373,8 +373,8 @@ impl NativeReader {
         }
     }
 
-    /// Whether it is a recording that begins in the middle of its program and does not say which pages were in use: it
-    /// tells of system calls, or of objects, before the first instruction.
+    /// Whether it is a recording that begins in the middle of its program without the pages in use: it has events of
+    /// system calls, or of objects, before the first instruction.
     fn is_old_cut(&mut self) -> bool {
         let is_recording = self.description.source.starts_with("qemu") && self.info.has_address_space;
         if !is_recording || self.info.skipped.is_some() || self.input.seek(SeekFrom::Start(self.first)).is_err() {
@@ -415,17 +415,17 @@ impl NativeReader {
         &mut self.input
     }
 
-    /// What is wrong after the chunks, if anything is.
+    /// Faults after the chunks, if any.
     pub(super) fn wrong_at_end(&self) -> Vec<String> {
         self.wrong.iter().map(|wrong| wrong.clone().kind().to_string()).collect()
     }
 
-    /// What the trace says of its making.
+    /// Metadata at the start of the trace.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What the trace says at its end; `None` when it was cut.
+    /// Metadata at the end of the trace; `None` if it was cut.
     pub fn end(&self) -> Option<&EndInfo> {
         self.end.as_ref()
     }

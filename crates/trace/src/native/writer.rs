@@ -16,17 +16,17 @@ use std::{
     sync::Arc,
 };
 
-/// Accesses told together after a fetch. A fetch is followed by few; more are told without it.
+/// Accesses written together after a fetch. A fetch is followed by few; more are written without it.
 const AFTER_FETCH: usize = 48;
-/// Accesses told together without a fetch: all patterns of loads and stores of this length fit a small dictionary.
+/// Accesses written together without a fetch: all patterns of loads and stores of this length fit a small dictionary.
 const ALONE: usize = 4;
 /// zstd's level when converting: half again as slow as level 1, 15% smaller.
 const LEVEL: i32 = 3;
 
 /// Writes a native trace from references of any origin: generators, other tools' traces, slices.
 ///
-/// Reading it back yields the same words in the same order. Where the source tells its code, executions are written as
-/// it says; otherwise nothing is known of blocks, so a fetch and the accesses up to the next one are taken as one.
+/// Reading it back yields the same words in the same order. If the source has code, executions are those of its blocks.
+/// Otherwise blocks are unknown, so a fetch and the accesses up to the next one are taken as one.
 pub struct NativeWriter<W: Write> {
     out: W,
     written: u64,
@@ -262,7 +262,7 @@ impl<W: Write> NativeWriter<W> {
         Ok(())
     }
 
-    /// Who acts.
+    /// The acting process.
     pub fn acting(&self) -> Pid {
         self.pid
     }

@@ -1,4 +1,4 @@
-//! What a whole trace comes to, in memory that grows with the pages it touches and not with its length.
+//! Summary of a whole trace, in memory that grows with the pages it touches and not with its length.
 
 mod pages;
 mod space;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use space::MappingSummary;
 use space::Spaces;
 
-/// What a whole trace comes to.
+/// Summary of a whole trace.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     /// Its name.
@@ -26,7 +26,7 @@ pub struct Summary {
     pub isa: Isa,
     /// A hash of its content, when known.
     pub hash: Option<String>,
-    /// Whether it tells the program's mappings.
+    /// Whether it contains the program's mappings.
     pub has_address_space: bool,
     /// Bytes of its file; `None` for a generator.
     pub file_bytes: Option<u64>,
@@ -63,9 +63,9 @@ pub struct Summary {
     pub threads: u64,
     /// Events by kind.
     pub events: BTreeMap<&'static str, u64>,
-    /// What was mapped, the most touched first.
+    /// Mappings, the most accessed first.
     pub mappings: Vec<MappingSummary>,
-    /// What the recorder lost, and other things a reader must be told.
+    /// Parts that the recorder lost, and other warnings for the reader.
     pub warnings: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub fn summarize(source: &mut dyn Source, mut on_progress: impl FnMut(&Progress)
     sum
 }
 
-/// What is known while the trace is read.
+/// State while the trace is read.
 struct Walk {
     pid: Pid,
     tid: Tid,
@@ -265,6 +265,6 @@ mod tests {
     fn damage_is_told_with_what_came_before() {
         let s = summary("r 0x1000\nwhat\n");
         assert!(!s.complete);
-        assert_eq!((s.references, s.problem.as_deref()), (1, Some("line 2, column 1: 'what' is no event")));
+        assert_eq!((s.references, s.problem.as_deref()), (1, Some("line 2, column 1: 'what' is not an event")));
     }
 }

@@ -7,7 +7,7 @@ use mmulab_addr::{BASE_BYTES, Pid, Prot, VirtAddr, Vpn};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What was mapped under one name with the same rights, in all processes.
+/// Memory mapped under one name with the same rights, in all processes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MappingSummary {
     /// The file, the label, or what it is.
@@ -164,7 +164,7 @@ impl Spaces {
         true
     }
 
-    /// What is mapped at `page`.
+    /// The mapping at `page`.
     fn group_at(&mut self, page: u64) -> usize {
         let space = &mut self.spaces[self.current];
         if let Some((_, vma)) = space.vmas.range(..=page).next_back().filter(|(_, vma)| page < vma.end) {
@@ -336,7 +336,7 @@ impl Spaces {
         self.of.insert(self.acting, self.current);
     }
 
-    /// What is touched is counted from here on; the pages that were in use.
+    /// Counts accesses anew from here on; returns the pages that were in use.
     pub fn count_anew(&mut self) -> u64 {
         for group in &mut self.groups.all {
             (group.summary.code_pages, group.summary.data_pages) = (0, 0);
@@ -355,7 +355,7 @@ impl Spaces {
         })
     }
 
-    /// What was mapped, the most touched first.
+    /// Mappings, the most accessed first.
     pub fn mappings(self) -> Vec<MappingSummary> {
         let mut all: Vec<MappingSummary> = self
             .groups

@@ -46,7 +46,7 @@ pub(crate) fn begins_an_event(line: &[u8]) -> Option<bool> {
     word.filter(|_| !comment).map(|word| WORDS.iter().any(|w| w.as_bytes() == word))
 }
 
-/// Appends what `line` tells.
+/// Appends the items of `line`.
 pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> Result<(), Wrong> {
     let line = line.split('#').next().unwrap_or("");
     let mut words = Words::new(line);
@@ -59,7 +59,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
                 Some((column, word)) => word
                     .strip_prefix('x')
                     .and_then(|n| n.parse::<u32>().ok())
-                    .ok_or_else(|| Wrong(column, format!("'{word}' is no count: write x and a number")))?,
+                    .ok_or_else(|| Wrong(column, format!("'{word}' is not a count: write x and a number")))?,
             };
             batch.push_block(va, 1, count);
             return words.end();
@@ -112,7 +112,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
             status: match words.next() {
                 None => 0,
                 Some((column, word)) => {
-                    word.parse().map_err(|_| Wrong(column, format!("'{word}' is no exit status")))?
+                    word.parse().map_err(|_| Wrong(column, format!("'{word}' is not an exit status")))?
                 }
             },
         },
@@ -125,7 +125,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
         other => {
             let near = WORDS.iter().map(|w| (strsim::damerau_levenshtein(other, w), w)).min();
             let hint = near.filter(|(d, w)| *d <= 2 && w.len() > 1).map(|(_, w)| format!("; did you mean '{w}'?"));
-            return Err(Wrong(column, format!("'{other}' is no event{}", hint.unwrap_or_default())));
+            return Err(Wrong(column, format!("'{other}' is not an event{}", hint.unwrap_or_default())));
         }
     };
     words.end()?;
@@ -140,13 +140,13 @@ fn frames(words: &mut Words<'_>) -> Result<Event, Wrong> {
     let (column, word) = words.need("a page size")?;
     let size = parse_bytes(word)
         .and_then(PageOrder::of_bytes)
-        .ok_or_else(|| Wrong(column, format!("'{word}' is no page size: write 4K, 2M or 1G")))?;
+        .ok_or_else(|| Wrong(column, format!("'{word}' is not a page size: write 4K, 2M or 1G")))?;
     let count = match words.next() {
         None => 1,
         Some((column, word)) => word
             .strip_prefix('x')
             .and_then(|n| n.parse().ok())
-            .ok_or_else(|| Wrong(column, format!("'{word}' is no number of pages: write xCOUNT")))?,
+            .ok_or_else(|| Wrong(column, format!("'{word}' is not a number of pages: write xCOUNT")))?,
     };
     Ok(Event::Frames { addr, pfn: PhysAddr(frame.raw()).pfn(), size, count })
 }
@@ -156,7 +156,7 @@ fn backing(words: &mut Words<'_>) -> Result<Backing, Wrong> {
     if word == "anon" {
         return Ok(Backing::Anon);
     }
-    let wrong = || Wrong(column, format!("'{word}' is no backing: write anon or file:PATH+OFFSET"));
+    let wrong = || Wrong(column, format!("'{word}' is not a backing: write anon or file:PATH+OFFSET"));
     let file = word.strip_prefix("file:").ok_or_else(wrong)?;
     let (path, offset) = file.rsplit_once('+').unwrap_or((file, "0"));
     let path = unescaped(path).filter(|p| !p.is_empty()).ok_or_else(wrong)?;
@@ -170,7 +170,7 @@ fn segments(words: &mut Words<'_>) -> Result<Vec<ImageSegment>, Wrong> {
         let segment = segment(word);
         segments.push(segment.ok_or_else(|| {
             let shape = "write RIGHTS:ADDRESS+BYTES:OFFSET+FILE_BYTES:ALIGN, as rx:0x1000+0x234:0x1000+0x234:4K";
-            Wrong(column, format!("'{word}' is no segment: {shape}"))
+            Wrong(column, format!("'{word}' is not a segment: {shape}"))
         })?);
     }
     Ok(segments)
@@ -188,7 +188,7 @@ fn segment(word: &str) -> Option<ImageSegment> {
 fn alignment(words: &mut Words<'_>) -> Result<u64, Wrong> {
     let Some((column, word)) = words.next() else { return Ok(MALLOC_ALIGN) };
     let bytes = word.strip_prefix("align=").and_then(parse_bytes).filter(|bytes| bytes.is_power_of_two());
-    bytes.ok_or_else(|| Wrong(column, format!("'{word}' is no alignment: write align= and a power of two")))
+    bytes.ok_or_else(|| Wrong(column, format!("'{word}' is not an alignment: write align= and a power of two")))
 }
 
 fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {
@@ -208,7 +208,11 @@ fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {
                 let label = unescaped(label).ok_or_else(|| wrong("has a % without two digits"))?;
                 flags.label = Some(label.into());
             }
-            _ => return Err(wrong("is no flag: shared, growsdown, populate, global, hugetlb=SIZE, label=TEXT are")),
+            _ => {
+                return Err(wrong(
+                    "is not a flag: give shared, growsdown, populate, global, hugetlb=SIZE or label=TEXT",
+                ));
+            }
         }
     }
     Ok(flags)
@@ -229,7 +233,7 @@ fn advice(words: &mut Words<'_>) -> Result<Advice, Wrong> {
         "willneed" => Advice::Willneed,
         other => Advice::Other(other.parse().map_err(|_| {
             let known = "hugepage, nohugepage, collapse, dontneed, free, willneed, page-size=SIZE, or madvise's number";
-            Wrong(column, format!("'{other}' is no advice; known: {known}"))
+            Wrong(column, format!("'{other}' is not an advice; known: {known}"))
         })?),
     })
 }

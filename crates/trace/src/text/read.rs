@@ -13,7 +13,7 @@ use crate::{
 };
 use std::io::BufRead;
 
-/// What begins a line that describes the trace.
+/// Beginning of a line that describes the trace.
 pub(super) const DESCRIBES: &str = "#:";
 
 /// Reads the text form.
@@ -24,7 +24,7 @@ pub struct TextReader<R> {
     /// Whether batches say which code runs.
     tells_code: bool,
     ended: bool,
-    /// What was wrong in the description, told with the first batch.
+    /// A fault in the description, reported with the first batch.
     wrong: Option<TraceError>,
 }
 
@@ -72,7 +72,7 @@ impl<R: BufRead + Send> TextReader<R> {
 
     fn text(&self) -> Result<&str, TraceError> {
         str::from_utf8(self.lines.line())
-            .map_err(|e| self.error(e.valid_up_to() + 1, TraceErrorKind::Foreign("this is no text".into())))
+            .map_err(|e| self.error(e.valid_up_to() + 1, TraceErrorKind::Foreign("this is not text".into())))
     }
 
     fn error(&self, column: usize, kind: TraceErrorKind) -> TraceError {
@@ -128,8 +128,9 @@ fn describe(line: &str, info: &mut TraceInfo) -> Result<(), Wrong> {
         "heap" => info.has_heap = is_told(&mut words)?,
         "misses" => info.misses_of = Some(words.text("a machine")?.to_string()),
         _ => {
-            let what =
-                format!("'{key}' describes nothing: program, arg, isa, mappings, heap, misses, warps, skipped do");
+            let what = format!(
+                "unknown key '{key}' after `#:`; known keys: program, arg, isa, mappings, heap, misses, warps, skipped"
+            );
             return Err(Wrong(column, what));
         }
     }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Lanes that a line can name.
 const LANES_MAX: usize = 64;
 
-/// Who acts, and where threads are warps: what such lines leave out.
+/// The acting process and thread, and the places of threads that are warps: lines of warps leave these out.
 #[derive(Clone, Copy)]
 pub(super) struct Acting {
     pid: Pid,
@@ -34,7 +34,7 @@ impl Acting {
         Err(format!("with {count} here, {} instructions retire in all; {MAX_INSTRUCTIONS} are the most", self.retired))
     }
 
-    /// An event has been told.
+    /// Takes over an event that was read.
     pub fn follow(&mut self, event: &Event) {
         if let Event::Switch { pid, tid } = *event {
             (self.pid, self.tid) = (pid, tid);
@@ -48,7 +48,7 @@ impl Acting {
         let (column, mut word) = words.need("r or w")?;
         let mut count = 1;
         if let Some(n) = word.strip_prefix('x') {
-            count = n.parse().map_err(|_| Wrong(column, format!("'{word}' is no count: write x and a number")))?;
+            count = n.parse().map_err(|_| Wrong(column, format!("'{word}' is not a count: write x and a number")))?;
             word = words.need("r or w")?.1;
         }
         let write = match word {
@@ -76,9 +76,9 @@ impl Acting {
             return Err(wrong("needs a line '#: warps N' at the beginning: how many warps a core has"));
         };
         let numbers = word.split_once('.').and_then(|(core, warp)| Some((core.parse().ok()?, warp.parse().ok()?)));
-        let (core, warp): (u32, u32) = numbers.ok_or_else(|| wrong("is no warp: write CORE.WARP in numbers"))?;
+        let (core, warp): (u32, u32) = numbers.ok_or_else(|| wrong("is not a warp: write CORE.WARP in numbers"))?;
         if warp >= warps {
-            return Err(wrong(&format!("is no warp of a core that has {warps}, from 0 on")));
+            return Err(wrong(&format!("is not a warp of a core that has {warps}, from 0 on")));
         }
         let tid = core.checked_mul(warps).and_then(|first| first.checked_add(warp));
         tid.map(Tid).ok_or_else(|| wrong("has a core beyond any"))
@@ -122,7 +122,7 @@ impl Acting {
 fn mask(words: &mut Words<'_>) -> Result<u64, Wrong> {
     let (column, word) = words.need("a mask of lanes")?;
     let mask = word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    let mask = mask.ok_or_else(|| Wrong(column, format!("'{word}' is no mask: write 0x and up to 16 digits")))?;
+    let mask = mask.ok_or_else(|| Wrong(column, format!("'{word}' is not a mask: write 0x and up to 16 digits")))?;
     if mask == 0 {
         return Err(Wrong(column, "no lane is active: leave the line out".into()));
     }
@@ -132,7 +132,7 @@ fn mask(words: &mut Words<'_>) -> Result<u64, Wrong> {
 /// The addresses of the active lanes.
 fn lanes(word: &str, mask: u64) -> Result<Vec<VirtAddr>, String> {
     if let Some(at) = word.rfind(['+', '-']).filter(|&at| at > 0) {
-        let stride = word[at..].parse::<i64>().map_err(|_| format!("'{}' is no stride in bytes", &word[at..]))?;
+        let stride = word[at..].parse::<i64>().map_err(|_| format!("'{}' is not a stride in bytes", &word[at..]))?;
         return Ok(strided(address_of(&word[..at])?, stride, mask).collect());
     }
     let found = word.split(',').map(address_of).collect::<Result<Vec<_>, _>>()?;

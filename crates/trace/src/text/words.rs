@@ -4,7 +4,7 @@
 use mmulab_addr::{Prot, VirtAddr, parse_bytes};
 use std::{str::FromStr, sync::Arc};
 
-/// What is wrong in a line: the column of the word, and what to do.
+/// A fault in a line: the column of the word, and the remedy.
 pub(super) struct Wrong(pub usize, pub String);
 
 /// The words of a line, each with its column.
@@ -39,9 +39,9 @@ impl<'a> Words<'a> {
 
     pub fn length(&mut self) -> Result<u64, Wrong> {
         let (column, word) = self.need("a length")?;
-        parse_bytes(word)
-            .filter(|&b| b <= 1 << 57)
-            .ok_or_else(|| Wrong(column, format!("'{word}' is no length: write bytes, or a number with K, M, G or T")))
+        parse_bytes(word).filter(|&b| b <= 1 << 57).ok_or_else(|| {
+            Wrong(column, format!("'{word}' is not a length: write bytes, or a number with K, M, G or T"))
+        })
     }
 
     pub fn number<T: FromStr>(&mut self, what: &str) -> Result<T, Wrong> {
@@ -51,7 +51,7 @@ impl<'a> Words<'a> {
 
     pub fn rights(&mut self) -> Result<Prot, Wrong> {
         let (column, word) = self.need("rights")?;
-        letters(word).ok_or_else(|| Wrong(column, format!("'{word}' are no rights: write letters of rwx, or -")))
+        letters(word).ok_or_else(|| Wrong(column, format!("'{word}' are not rights: write letters of rwx, or -")))
     }
 
     pub fn text(&mut self, what: &str) -> Result<Arc<str>, Wrong> {
@@ -82,7 +82,7 @@ pub(super) fn address_of(word: &str) -> Result<VirtAddr, String> {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => word.parse().ok(),
     };
-    let raw = raw.ok_or_else(|| format!("'{word}' is no address: write 0x and hexadecimal digits"))?;
+    let raw = raw.ok_or_else(|| format!("'{word}' is not an address: write 0x and hexadecimal digits"))?;
     let va = VirtAddr::new(raw);
     if va.raw() != raw {
         return Err(format!("'{word}' is not a canonical address of 57 bits"));

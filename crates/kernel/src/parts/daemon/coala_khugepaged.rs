@@ -48,7 +48,7 @@ struct Cursor {
     demoted: u64,
 }
 
-/// What came of a range.
+/// Result for a range.
 enum Looked {
     /// It is as large as it should be already.
     Already,

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 const INTERVAL_MS: u64 = 30_000;
 const GATHER_MS: u64 = 1_000;
 
-/// What the daemon does next with accessed bits.
+/// The daemon's next step with accessed bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     Clear,

@@ -1,6 +1,6 @@
 //! The daemons that make larger pages on simulated time, a file each. The list of the files makes the key of policy
-//! files, its text in the schema and the enum of the daemon of a run (`parts/list.rs`). What daemons that scan have in
-//! common is in `scan/`.
+//! files, its text in the schema and the enum of the daemon of a run (`parts/list.rs`). Code shared by daemons that
+//! scan is in `scan/`.
 
 mod scan;
 
@@ -21,7 +21,7 @@ with_parts!(kind! {
     Daemons: DaemonSettings<'_>;
 });
 
-/// What the daemon of a kind declares.
+/// Declarations of the daemon of a kind.
 macro_rules! declares {
     ([$($module:ident::$Part:ident,)*] $kind:expr, $served:expr) => {
         match $kind { $(DaemonKind::$Part => <$module::$Part as Declare>::declares($served),)* }
@@ -29,7 +29,7 @@ macro_rules! declares {
 }
 
 impl DaemonKind {
-    /// What a policy with this daemon says of it in the table of policies.
+    /// Declarations of a policy with this daemon, for the table of policies.
     pub(crate) fn declares(self, served: Served) -> Declares {
         with_parts!(declares! { self, served })
     }

@@ -46,7 +46,7 @@ impl Part<FaultSettings<'_>> for Thp {
             return Err(("", "linux-thp maps pages of 2M, which the machine's page table has none of".into()));
         };
         if let Some(size) = desc.sizes.keys().find(|&&s| s < SMALLEST || s > PageOrder::P2M) {
-            return Err(("sizes", format!("{size} is no size of huge page: give sizes from {SMALLEST} to 2M")));
+            return Err(("sizes", format!("{size} is not a size of huge page: give sizes from {SMALLEST} to 2M")));
         }
         let named = desc.sizes.keys().copied().rev().filter(|&order| order < PageOrder::P2M);
         let sizes = named.map(|order| (MapSize::block(order), enabled(desc, order)));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 include!(concat!(env!("OUT_DIR"), "/hints.rs"));
 
 with_parts!(kind! {
-    /// Who says where larger pages are worth while.
+    /// Source of hints where larger pages are worth while.
     HintSource: Madvise;
     /// The part that gives the hints of a run.
     #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Hints for HintGivers {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintsDesc {
-    /// Who gives them: `madvise`, `none`, `page-sizes` or `leshy`. Default `madvise`.
+    /// Source of the hints: `madvise`, `none`, `page-sizes` or `leshy`. Default `madvise`.
     pub from: HintSource,
     /// Whether faults go by hints of page sizes, once a process has any: inside a hinted range they aim for its size,
     /// elsewhere they map base pages. For `from = "page-sizes"` only. Default `false`: only the daemon goes by them.

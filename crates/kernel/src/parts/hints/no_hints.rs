@@ -1,9 +1,9 @@
-//! No hints: advice about larger pages is accepted and has no effect.
+//! No hints: advice about larger pages is taken and has no effect.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;
 
-/// Without hints.
+/// No source of hints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoHints;
 

@@ -1,5 +1,5 @@
 //! Hints *of page sizes*: the extended madvise(2) of Elastic Translations names a size for a range (paper 3, section
-//! IV-D). What Linux's own advice does stays as it is.
+//! IV-D). The effect of Linux's own advice stays the same.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Hints;

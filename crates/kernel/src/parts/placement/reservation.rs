@@ -33,7 +33,7 @@ impl Reservation {
     /// Whether reservations can have these sizes.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The fault and the remedy.
     pub fn check(levels: &[PageOrder], memory_bytes: u64) -> Result<(), String> {
         for (i, &level) in levels.iter().enumerate() {
             if level == PageOrder::P4K || level > LEVEL_MAX {

@@ -1,5 +1,5 @@
-//! Reclaim *at the end*: nothing is dropped before an allocation finds no frame. What is dropped then is the
-//! allocator's own doing (direct reclaim), the same under every policy.
+//! Reclaim *at the end*: nothing is dropped before an allocation finds no frame. Then the allocator itself drops pages
+//! (direct reclaim), the same under every policy.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::settings::ReclaimSettings;

@@ -29,7 +29,7 @@ impl Reclaim for Reclaims {
     }
 }
 
-/// Reclaim: when clean pages of files that nobody maps are dropped, the oldest first.
+/// Reclaim: when clean pages of files that no process maps are dropped, the oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReclaimDesc {

@@ -1,9 +1,9 @@
 //! Zeroing *ahead*: a daemon clears free memory at a limited rate, on simulated time, and a fault clears only what the
 //! daemon had not come to (Panwar, Bansal and Gopinath, "HawkEye", ASPLOS 2019, section 3.1).
 //!
-//! The daemon begins with blocks of 2 MiB and more, those first that go out first. A frame that is freed counts as not
-//! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. What the
-//! daemon does is kernel work under a name of its own, `zero_bytes_ahead`.
+//! The daemon begins with blocks of 2 MiB and more, in the order of allocation. A frame that is freed counts as not
+//! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. The
+//! daemon's kernel work has a name of its own, `zero_bytes_ahead`.
 
 use crate::WorkKind;
 use crate::clock::ns_of_ms;

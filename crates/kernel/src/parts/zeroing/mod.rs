@@ -58,7 +58,7 @@ pub struct ZeroingDesc {
 }
 
 impl ZeroingDesc {
-    /// What the part is made from.
+    /// Settings of the part.
     pub(crate) fn settings(&self) -> ZeroingSettings {
         let usual = ZeroingSettings::default();
         ZeroingSettings {

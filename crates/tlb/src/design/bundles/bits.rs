@@ -1,4 +1,4 @@
-//! The places of the bits of a word: they stand for ways, and for pages of bitmaps.
+//! Positions of the bits that are set in a word: they stand for ways, or for pages of bitmaps.
 
 /// The bits of a word, lowest first.
 #[inline(always)]

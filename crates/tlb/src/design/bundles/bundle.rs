@@ -96,7 +96,7 @@ impl Bundle {
         Self { value: if dirty { self.value.dirtied() } else { self.value.cleaned() }, ..self }
     }
 
-    /// What it says of the page that holds `vpn`.
+    /// Its translation of the page that holds `vpn`.
     #[inline(always)]
     pub fn value_of(&self, vpn: Vpn) -> Value {
         self.value.moved(((vpn.0 - self.base) >> self.order) << self.order)

@@ -53,8 +53,8 @@ impl Bundles {
         way
     }
 
-    /// Writes a bundle of what is known of `vpn`, or extends one. If it is `watched`, `tell` is called for all changes,
-    /// in all sets.
+    /// Writes a bundle for the page `vpn` and its neighbours, or extends one. If it is `watched`, `tell` is called for
+    /// all changes, in all sets.
     pub fn put(
         &mut self,
         asid: Asid,
@@ -187,7 +187,7 @@ impl Bundles {
         self.admit(set, new, tell);
     }
 
-    /// What an entry says of `vpn` is no longer all there is to say: the page leaves it, or it goes.
+    /// Removes the page `vpn` from an entry that no longer covers all that is known of it, or drops the entry.
     pub(super) fn forget(&mut self, set: usize, way: usize, vpn: Vpn, tell: &mut impl FnMut(Change, &Bundle)) {
         let at = self.at(set, way);
         let old = self.held[at];

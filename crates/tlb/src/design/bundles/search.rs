@@ -1,4 +1,4 @@
-//! What translates a page: a search of one set, which also makes one of the copies that it meets.
+//! Lookup: the search of one set, which also merges copies that it finds.
 
 use super::{Bundles, bits::bits, bundle, bundle::Bundle};
 use crate::{key::GLOBAL, pages::Slot};
@@ -24,7 +24,8 @@ impl Bundles {
         ways.iter().enumerate().fold(0, |found, (way, held)| found | u64::from(is(held)) << way)
     }
 
-    /// The way of `set` that translates `vpn`, and how many have its tag: those of bitmaps may not have this page.
+    /// The way of `set` that translates `vpn`, and the number of ways that have its tag. Of these, bitmaps may not
+    /// contain the page.
     #[inline(always)]
     pub(super) fn seek_in(&self, set: usize, asid: Asid, vpn: Vpn) -> (Option<usize>, u32) {
         let (mut found, mut count) = (None, 0);
@@ -41,7 +42,7 @@ impl Bundles {
         (found, count)
     }
 
-    /// What translates `vpn`; it is used. Copies that the set holds of it are found out now, and go.
+    /// The entry that translates `vpn`, which counts as used. Further copies in the set are found and dropped.
     #[inline(always)]
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
         if let [index] = self.indexes[..]

@@ -11,7 +11,7 @@ use mmulab_addr::{Asid, PageOrder, Vpn};
 /// Most pages of a bundle that is a bitmap: the bits of a word.
 pub const MAX_BITMAP: u16 = 64;
 
-/// What sets the designs apart.
+/// Properties by which the designs differ.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// The page sizes, smallest first.
@@ -26,7 +26,7 @@ pub struct Shape {
     pub span: Span,
     /// Where their frames may lie.
     pub frames: Frames,
-    /// What becomes of copies in other sets.
+    /// Treatment of copies in other sets.
     pub mirrors: Mirrors,
     /// Pages that differ in the dirty bit alone may share a bundle, which is clean then.
     pub mixed_dirty: bool,

@@ -33,7 +33,7 @@ impl Default for WarpShape {
 pub(super) struct Deal {
     shape: WarpShape,
     kernel: Option<Kernel>,
-    /// The functions met so far: their places tell where their code is.
+    /// The functions met so far: their places decide where their code is.
     functions: Vec<String>,
     code: u64,
     /// Warps of a block of this kernel; 0 before its first.

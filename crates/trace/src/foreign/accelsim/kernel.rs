@@ -31,11 +31,11 @@ pub(super) struct Kernel {
 pub(super) struct Block {
     pub warps: Vec<Warp>,
     addresses: Vec<VirtAddr>,
-    /// Loads and stores whose addresses are not told.
+    /// Loads and stores whose addresses are not in the file.
     pub untold: u64,
 }
 
-/// What a warp did.
+/// Instructions and accesses of a warp.
 #[derive(Default)]
 pub(super) struct Warp {
     pub steps: Vec<Step>,
@@ -104,7 +104,7 @@ impl Kernel {
         while self.advance()? {
             let text = match str::from_utf8(self.lines.line()) {
                 Ok(text) => text.trim(),
-                Err(_) => return Err(self.error("this is no text")),
+                Err(_) => return Err(self.error("this is not text")),
             };
             let value = text.split_once('=').map(|(_, value)| value.trim());
             let number = || value.and_then(|value| value.parse::<u64>().ok());
@@ -146,7 +146,8 @@ impl Kernel {
                 }
                 insts if insts.starts_with("insts =") => {
                     awaits(self)?;
-                    awaited = number().ok_or_else(|| self.error(format!("'{insts}' counts no instructions")))?;
+                    awaited =
+                        number().ok_or_else(|| self.error(format!("'{insts}' is not a number of instructions")))?;
                 }
                 line => {
                     if awaited == 0 {
@@ -182,9 +183,9 @@ impl Kernel {
         };
         let address = || {
             let digits = value.strip_prefix("0x").unwrap_or(value);
-            u64::from_str_radix(digits, 16).map_err(|_| self.error(format!("'{value}' is no address")))
+            u64::from_str_radix(digits, 16).map_err(|_| self.error(format!("'{value}' is not an address")))
         };
-        let number = || value.parse::<u32>().map_err(|_| self.error(format!("'{value}' is no number")));
+        let number = || value.parse::<u32>().map_err(|_| self.error(format!("'{value}' is not a number")));
         match key {
             "-kernel name" => value.clone_into(&mut self.function),
             "-shmem base_addr" => self.shape.shared = address()?,

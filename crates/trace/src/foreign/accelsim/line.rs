@@ -11,7 +11,7 @@ const LANES: u32 = 32;
 pub(super) struct Shape {
     /// Numbers before the program counter: block and warp in versions before 3, a line of source text.
     pub before: usize,
-    /// First addresses of the windows to shared and to local memory, in generic addresses; 0 where untold.
+    /// First addresses of the windows to shared and to local memory, in generic addresses; 0 if not in the file.
     pub shared: u64,
     pub local: u64,
 }
@@ -35,7 +35,7 @@ enum Space {
 pub(super) enum Reach {
     /// To memory that is translated: a store or not, and the lanes' addresses are where they were asked to be put.
     Memory { write: bool },
-    /// To memory that the line does not tell the addresses of.
+    /// To memory whose addresses the line does not contain.
     Untold,
     /// Nowhere.
     Nowhere,
@@ -59,12 +59,12 @@ impl<'a> Words<'a> {
     fn hex(&mut self, what: &str) -> Result<u64, String> {
         let word = self.next(what)?;
         let digits = word.strip_prefix("0x").unwrap_or(word);
-        u64::from_str_radix(digits, 16).map_err(|_| format!("'{word}' is no {what}"))
+        u64::from_str_radix(digits, 16).map_err(|_| format!("'{word}' is not a valid {what}"))
     }
 
     fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.next(what)?;
-        word.parse().map_err(|_| format!("'{word}' is no {what}"))
+        word.parse().map_err(|_| format!("'{word}' is not a valid {what}"))
     }
 
     fn registers(&mut self, what: &str) -> Result<(), String> {
@@ -72,7 +72,7 @@ impl<'a> Words<'a> {
             let word = self.next("a register")?;
             if !word.starts_with('R') {
                 return Err(format!(
-                    "'{word}' is no register: is the file of a newer version, or with TOOL_TRACE_CORE=1?"
+                    "'{word}' is not a register: is the file of a newer version, or with TOOL_TRACE_CORE=1?"
                 ));
             }
         }
@@ -104,7 +104,7 @@ pub(super) fn parse(line: &str, shape: &Shape, lanes: &mut Vec<VirtAddr>) -> Res
     if let Some(word) = words.0.next()
         && word.parse::<i64>().is_err()
     {
-        return Err(format!("'{word}' is no immediate"));
+        return Err(format!("'{word}' is not an immediate"));
     }
     if let Some(word) = words.0.next() {
         return Err(format!("'{word}' is one word too many"));
@@ -149,7 +149,7 @@ fn generic(shape: &Shape, first: Option<VirtAddr>, write: bool) -> Reach {
     }
 }
 
-/// The three ways addresses are told: listed, from the first by a stride, each by its distance from the one before.
+/// The three forms of addresses: listed, from the first by a stride, each by its distance from the one before.
 fn addresses(words: &mut Words<'_>, mask: u32, lanes: &mut Vec<VirtAddr>) -> Result<(), String> {
     let on = mask.count_ones();
     let mut push = |raw: u64| {
@@ -180,7 +180,7 @@ fn addresses(words: &mut Words<'_>, mask: u32, lanes: &mut Vec<VirtAddr>) -> Res
             }
             Ok(())
         }
-        other => Err(format!("'{other}' is no way to tell addresses: 0, 1 and 2 are")),
+        other => Err(format!("'{other}' is not a form of addresses: the forms are 0, 1 and 2")),
     }
 }
 
@@ -228,8 +228,8 @@ mod tests {
         for (line, says) in [
             ("zz", "program counter"),
             ("0 1ffffffff", "mask has more"),
-            ("0 1 1 4 LDG", "no register: is the file of a newer version"),
-            ("0 1 0 LDG 0 4 3 0x0", "'3' is no way"),
+            ("0 1 1 4 LDG", "'4' is not a register: is the file of a newer version"),
+            ("0 1 0 LDG 0 4 3 0x0", "'3' is not a form"),
             ("0 1 0 LDG 0 4 1 0x100000000000000 4", "canonical"),
             ("0 5 0 LDG 0 4 1 0x1000 4", "with gaps, 00000005"),
             ("0 3 0 LDG 0 4 0 0x1000", "address is missing"),

@@ -1,7 +1,7 @@
 //! Traces of GPU kernels as Accel-Sim takes them: what its NVBit tracer wrote, grouped by thread blocks.
 //!
-//! A list (`kernelslist.g`) names a file for each kernel, in order; a kernel's file (`kernel-1.traceg`) describes it in
-//! lines that begin with `-`, and then tells its blocks, warp by warp. The format is that of accel-sim-framework:
+//! A list (`kernelslist.g`) names a file for each kernel, in order. A kernel's file (`kernel-1.traceg`) describes it in
+//! lines that begin with `-`, and then has its blocks, warp by warp. The format is that of accel-sim-framework:
 //! util/tracer_nvbit/tracer_tool/tracer_tool.cu and traces-processing/post-traces-processing.cpp write it,
 //! gpu-simulator/trace-parser/trace_parser.cc reads it.
 
@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 /// instructions come before it. A place whose warps have all ended takes the next block. The next kernel begins when
 /// all blocks have ended.
 ///
-/// Loads and stores of shared and constant memory are instructions only. Those of local memory too, for their addresses
-/// are a thread's own, and those by generic addresses if the file does not say which are whose; that something is left
-/// out is told.
+/// Loads and stores of shared and constant memory are instructions only. So are those of local memory, because their
+/// addresses are a thread's own, and those by generic addresses if the file does not state the windows. A warning
+/// reports accesses that are left out.
 pub struct AccelSimReader {
     info: TraceInfo,
     /// Files of the kernels that come, the last one first.
@@ -57,7 +57,7 @@ impl AccelSimReader {
         Ok(Self::of(&name, files, shape))
     }
 
-    /// What its files come to.
+    /// Sets the hash over its files.
     pub(crate) fn set_hash(&mut self, hash: String) {
         self.info.hash = Some(hash);
     }
@@ -104,8 +104,8 @@ impl Source for AccelSimReader {
     }
 }
 
-/// The files that a list names; or the line that is none of a list, and why. What is copied to the GPU maps nothing
-/// here.
+/// The files that a list names, or the line that does not belong into a list, and the reason. Copies to the GPU map
+/// nothing here.
 pub(crate) fn kernels_of(path: &Path, list: &str) -> Result<Vec<PathBuf>, (usize, String)> {
     let beside = path.parent().unwrap_or(Path::new(""));
     let mut files = Vec::new();

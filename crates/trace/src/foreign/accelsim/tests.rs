@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 const KERNEL: &str = include_str!("../../../../../tests/data/accel-sim/kernel-1.traceg");
 
-/// What is read, as text, and the error it ends with.
+/// The items read, as text, and the error at their end.
 fn read(text: &str, cores: u16, warps: u16) -> (String, Option<TraceError>) {
     let input = Box::new(Cursor::new(text.as_bytes().to_vec()));
     let mut reader = AccelSimReader::new(input, "k".into(), WarpShape { cores, warps });
@@ -95,9 +95,9 @@ fn what_is_wrong_has_its_line() {
             "#BEGIN_TB\n\nthread block = 1",
             "begins before the last one ended",
         ),
-        ("0x7f3000200000", "0x7f3000zz0000", "'0x7f3000zz0000' is no address"),
-        ("-enable lineinfo = 0", "-enable lineinfo = 1", "is no number"),
-        ("-accelsim tracer version = 5", "-accelsim tracer version = five", "'five' is no number"),
+        ("0x7f3000200000", "0x7f3000zz0000", "'0x7f3000zz0000' is not a valid address"),
+        ("-enable lineinfo = 0", "-enable lineinfo = 1", "is not a valid number"),
+        ("-accelsim tracer version = 5", "-accelsim tracer version = five", "'five' is not a number"),
     ];
     for (from, to, says) in cases {
         assert!(KERNEL.contains(from), "{from}");

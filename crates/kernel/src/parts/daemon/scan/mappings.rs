@@ -15,7 +15,7 @@ pub(in crate::parts::daemon) struct Cursor {
     ends: u32,
 }
 
-/// What a scan comes to next.
+/// Next step of a scan.
 pub(in crate::parts::daemon) enum Step {
     Mapping(Here),
     /// All address spaces were through: the first one is next.

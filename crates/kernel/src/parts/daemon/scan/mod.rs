@@ -1,5 +1,4 @@
-//! What daemons that scan have in common: their pace and limits, the order in which they look at memory, and promotion
-//! by copy.
+//! Code shared by daemons that scan: their pace and limits, the order in which they scan memory, and promotion by copy.
 
 pub(super) mod copy;
 pub(super) mod coverage;
