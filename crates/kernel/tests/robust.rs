@@ -167,7 +167,7 @@ proptest! {
                 // The errors are the point; what they leave behind is checked below.
                 Op::Event(pid, event) => drop(kernel.event(&mut mem, actor(pid), &event, &mut effects)),
                 Op::Fault(pid, va, access) => {
-                    drop(kernel.fault(&mut mem, actor(pid), VirtAddr::new(va), access, &mut effects));
+                    let _ = kernel.fault(&mut mem, actor(pid), VirtAddr::new(va), access, &mut effects);
                 }
                 Op::Hint(pid, va, len, order) => {
                     let range = VirtRange { start: VirtAddr::new(va), end: VirtAddr::new(va.wrapping_add(len)) };
