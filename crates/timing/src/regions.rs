@@ -158,7 +158,8 @@ mod tests {
     fn what_does_not_follow_any_more_is_forgotten() {
         let mut regions = regions(64, 3);
         pairs(&mut regions, 1, 20);
-        // Regions of the pairs are closed by as many later ones; the second one without the line is the last that brings it.
+        // Regions of the pairs are closed by as many later ones. The second one without the line is the last that
+        // brings it.
         let brought: Vec<usize> = (0..40u64).map(|n| regions.see(1, 64 * (9000 + n)).count()).collect();
         assert_eq!(brought.iter().sum::<usize>(), 17, "{brought:?}");
     }

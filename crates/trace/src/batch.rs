@@ -78,8 +78,8 @@ impl Batch {
         self.code.push(Arc::clone(code));
     }
 
-    /// As [`Batch::push_code`], for a maker that executes the same code many times: `place` is where it put `code` last,
-    /// in this batch or in another. So a batch holds each block of its maker once.
+    /// As [`Batch::push_code`], for a maker that executes the same code many times: `place` is where it put `code`
+    /// last, in this batch or in another. So a batch holds each block of its maker once.
     #[inline]
     pub fn push_code_again(&mut self, code: &Arc<Code>, place: &mut u32) {
         if !self.code.get(*place as usize).is_some_and(|there| Arc::ptr_eq(there, code)) {
