@@ -45,6 +45,7 @@ def html(outcome: Outcome) -> str:
             "edges": TOP_EDGES,
         },
         verdict=of(outcome),
+        has_freebsd=any(r.data["policy"].get("freebsd") for r in outcome.results),
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),

@@ -50,7 +50,7 @@ def show(out: Console, outcome: Outcome, whole: bool = False) -> None:
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
     verdict = of(outcome)
     _verdict(out, verdict)
-    if not verdict.steps and not whole:
+    if verdict.is_over and not whole:
         return
     first = next(iter(outcome.machines))
     _regions(out, outcome, first)
