@@ -1,6 +1,6 @@
 """What a study found, in the form reports are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,6 +78,14 @@ class Outcome:
     def partial(self) -> list[Result]:
         """Runs that did not come to their end."""
         return [r for r in self.results if not r.complete]
+
+    def alike(self, figures: Callable[[Result], object]) -> list[tuple[list[str], list[Result]]]:
+        """The machines whose figures are equal under every policy, and the results of the first of them."""
+        groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        for machine in self.machines:
+            key = tuple((r.policy, repr(figures(r))) for r in self.with_relinked(machine))
+            groups.setdefault(key, []).append(machine)
+        return [(machines, self.with_relinked(machines[0])) for machines in groups.values()]
 
     def base(self, machine: str) -> Result:
         """The baseline's result on a machine."""

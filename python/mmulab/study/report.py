@@ -15,6 +15,7 @@ from mmulab.study.places import WORTH, Region
 from mmulab.study.plan import BASELINE
 from mmulab.study.terminal import QUICK, RESIDENT
 from mmulab.study.verdict import of
+from mmulab.study.words import Words
 from mmulab.tables import BLOCKS
 from mmulab.units import show_percent
 
@@ -33,8 +34,8 @@ def html(outcome: Outcome) -> str:
     return render(
         "mmulab.study",
         "report.html.j2",
-        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE, "REMAP": REMAP},
-        o=outcome,
+        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE, "REMAP": REMAP, "o": outcome},
+        words=Words(),
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
         blocks=BLOCKS,
@@ -46,6 +47,9 @@ def html(outcome: Outcome) -> str:
         },
         verdict=of(outcome),
         has_freebsd=any(r.data["policy"].get("freebsd") for r in outcome.results),
+        memory_rows=outcome.alike(lambda r: (r.resident_peak, r.bloat, r.read_around, r.table_peak)),
+        size_rows=outcome.alike(lambda r: (sorted(r.mapped_by_size.items()), r.zero_mapped)),
+        fragmentation_rows=outcome.alike(lambda r: (r.fmfi_target, r.fmfi) if r.policy == BASELINE else None),
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),
@@ -60,7 +64,13 @@ def html(outcome: Outcome) -> str:
     )
 
 
-_PLOTS = {"misses": plots.misses, "time": plots.time, "accesses": plots.accesses, "sizes": plots.page_sizes}
+_PLOTS = {
+    "misses": plots.misses,
+    "time": plots.time,
+    "accesses": plots.accesses,
+    "residency": plots.residency,
+    "sizes": plots.page_sizes,
+}
 
 
 def _worth_a_row(regions: Sequence[Region], total: int) -> list[Region]:
