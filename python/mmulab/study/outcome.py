@@ -10,6 +10,7 @@ from mmulab.study import code, places
 from mmulab.study.code import Code
 from mmulab.study.here import Here
 from mmulab.study.instructions import Instructions
+from mmulab.study.naming import NAMELESS, asking_for_names
 from mmulab.study.plan import BASELINE
 from mmulab.study.strip import Strip, strip
 from mmulab.units import show_bytes, show_percent
@@ -136,6 +137,14 @@ class Outcome:
     def without_functions(self) -> list[tuple[str, str]]:
         """Files among the code whose functions are not known, and why."""
         return places.without_functions(self.results[0])
+
+    @cached_property
+    def nameless_code(self) -> str:
+        """How to have names of code that a run-time compiler made; empty where none is without."""
+        functions = (f for found in self.functions.values() for f in found)
+        if not any(f.name.endswith(NAMELESS) for f in functions):
+            return ""
+        return asking_for_names(p.path or p.name for found in self.programs.values() for p in found)
 
     @cached_property
     def instructions(self) -> dict[str, Instructions]:

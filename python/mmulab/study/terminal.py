@@ -204,6 +204,8 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
     _named(out, f"Functions of highest cost\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
     for path, why in outcome.without_functions[:TOP_FUNCTIONS]:
         out.print(f"[dim]Functions of {escape(path)} are not known: {escape(why)}.[/]", soft_wrap=not out.is_terminal)
+    if outcome.nameless_code:
+        out.print(f"[dim]{escape(outcome.nameless_code)}[/]\n", soft_wrap=not out.is_terminal)
 
 
 def _instructions(out: Console, outcome: Outcome, machine: str) -> None:
