@@ -61,8 +61,8 @@ def test_the_report_stands_by_itself(study_dir: Path) -> None:
     outline = _Outline()
     outline.feed(text)
     assert outline.sections == SECTIONS
-    # Five plots, and the strip of code over time.
-    assert outline.plots == 6
+    # Five plots, and the strips of code and of data over time.
+    assert outline.plots == 7
     assert outline.outside == []
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)

@@ -12,7 +12,7 @@ from mmulab.study.here import Here
 from mmulab.study.instructions import Instructions
 from mmulab.study.naming import NAMELESS, asking_for_names
 from mmulab.study.plan import BASELINE
-from mmulab.study.strip import Strip, strip
+from mmulab.study.strip import Strip, data_strip, strip
 from mmulab.units import show_bytes, show_percent
 
 
@@ -155,6 +155,11 @@ class Outcome:
     def strip(self) -> Strip | None:
         """The pages of code that ran, by part of the run."""
         return strip(self.code_windows, self.results[0]) if self.code_windows else None
+
+    @cached_property
+    def data_strip(self) -> Strip | None:
+        """The memory that data accesses used, by part of the run."""
+        return data_strip(self.code_windows, self.results[0]) if self.code_windows else None
 
     @cached_property
     def stretches(self) -> dict[str, list[places.Stretch]]:

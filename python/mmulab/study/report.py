@@ -60,6 +60,8 @@ def html(outcome: Outcome) -> str:
         jump_kinds=by_kind,
         code_strip=Markup(strip.svg(outcome.strip)) if outcome.strip else "",
         code_words=strip.words(outcome.strip) if outcome.strip else "",
+        data_strip=Markup(strip.svg(outcome.data_strip)) if outcome.data_strip else "",
+        data_words=strip.words(outcome.data_strip) if outcome.data_strip else "",
         identities=sum(1 for r in outcome.results for _ in r.identities()),
     )
 
