@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Build, Cli
 
+from mmulab import engine
 from mmulab.result import Result
 from mmulab.study import jit, symbols
 from mmulab.study.naming import asking_for_names
@@ -211,3 +212,16 @@ def test_names_of_jit_code_are_kept_with_a_recording(cli: Cli, build: Build, tmp
 def test_run_time_compilers_are_asked_for_names(programs: tuple[str, ...], said: str) -> None:
     """By the way of the program that ran; all ways, where it is none of those that are known."""
     assert asking_for_names(programs).endswith(said)
+
+
+def test_functions_have_the_source_lines_of_their_line_tables(cli: Cli, build: Build, tmp_path: Path) -> None:
+    """Of a program built with -g, also with compressed tables; one without them has no column."""
+    for flags, has_lines in ((("-g",), True), (("-g", "-gz=zlib"), True), ((), False)):
+        program = build(COMPILER, *flags)
+        offsets = engine.elf_functions(str(program), ())[0]
+        (main,) = (start for start, _, name in offsets if name == "main")
+        (found,) = symbols.sources(str(program), [main])
+        line = COMPILER.splitlines().index("int main(void) {") + 1
+        assert found.endswith(f".c:{line}") == has_lines, found
+        assert bool(found) == has_lines
+    assert symbols.sources("/nowhere/at/all", [0]) == [""]

@@ -11,7 +11,7 @@ from mmulab.study import plots, strip
 from mmulab.study.code import REMAP
 from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
-from mmulab.study.places import WORTH, Region
+from mmulab.study.places import SOURCES, WORTH, Region
 from mmulab.study.plan import BASELINE
 from mmulab.study.terminal import QUICK, RESIDENT
 from mmulab.study.verdict import of
@@ -23,7 +23,7 @@ TOP_PROGRAMS = 40
 TOP_REGIONS = 25
 # A region of a smaller share of stalls has no row, unless another page size saves in it.
 ROW = 0.001
-TOP_FUNCTIONS = 20
+TOP_FUNCTIONS = SOURCES
 TOP_STRETCHES = 10
 TOP_EDGES = 20
 
