@@ -7,7 +7,7 @@
 // if axe-core finds a serious fault, or a page is wider than the window.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -22,12 +22,21 @@ if (!out || !pages.length) {
   console.error("error: give a directory and pages\nhint: node scripts/look.mjs build/look report.html");
   process.exit(2);
 }
-const axe = readFileSync(join(out, "node_modules", "axe-core", "axe.min.js"), "utf8");
+const library = join(out, "node_modules", "axe-core", "axe.min.js");
+if (!existsSync(library)) {
+  console.error(`error: ${library}: no such file\nhint: npm install --no-save --prefix ${out} axe-core@4`);
+  process.exit(2);
+}
+const axe = readFileSync(library, "utf8");
 
 const profile = mkdtempSync(join(tmpdir(), "look-"));
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"];
 flags.push("--disable-component-update", "--disable-sync", `--user-data-dir=${profile}`, "--remote-debugging-pipe");
 const browser = spawn("chromium", [...flags, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+browser.on("error", () => {
+  console.error("error: chromium cannot be started\nhint: apt-get install chromium (Debian, Ubuntu)");
+  process.exit(2);
+});
 
 // Messages are JSON, each ended by a zero byte.
 const waiting = new Map();
