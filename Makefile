@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden wheel gallery moonshot bench lint format docs site clean
+.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench lint format docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,10 @@ wheel: $(STAMP) ## build a wheel into build/wheel, and try it outside the checko
 
 gallery: build ## study programs that people run: docs/gallery.md, and reports in build/gallery
 	$(PYTHON) scripts/gallery.py
+
+look: ## show the gallery's reports at three widths, light and dark, to axe-core (needs chromium and npm): build/look
+	npm install --silent --no-save --prefix build/look axe-core@4
+	node scripts/look.mjs build/look build/gallery/*/study/report.html
 
 moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
 	moonshot/run

@@ -2,7 +2,7 @@
 # Puts into the Python package in the directory $2 what it needs at run time besides the engine, built with cargo's profile
 # $1: the recorder's plugin, which QEMU loads by its path; the libraries that programs preload, recorded ones and those under
 # the stopwatch; the generators as a program of their own; the first program of recorded systems; and the machine, policy
-# and workload files, which an installed package has no checkout to read from.
+# and workload files and the glossary, which an installed package has no checkout to read from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,8 @@ for kind in machines policies workloads; do
     rm -rf "${lib:?}/$kind"
     cp -r "$kind" "$lib/$kind"
 done
+mkdir -p "$lib/docs"
+cp docs/glossary.md "$lib/docs/"
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
 for pair in record_plugin:record record_heap:heap try_preload:try; do
     cp "$target/$built/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"

@@ -4,21 +4,26 @@
     machines/ policies/ workloads/ ------------------------------> python/mmulab/_lib --+--> wheel
     cargo, by maturin: the engine (_core) --------------------------------------------- '
     cargo: the engine once more for each newer processor level --> python/mmulab/_lib --'
+    the wheel itself: manual pages and completion out of its commands ------------------> wheel's share/
 
 The wheel's first engine runs on every processor of its architecture. The others are chosen when mmulab is imported
 (`mmulab/_level.py`).
 """
 
+import base64
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import maturin
-from maturin import get_requires_for_build_sdist, get_requires_for_build_wheel, prepare_metadata_for_build_wheel
+from maturin import get_requires_for_build_sdist, prepare_metadata_for_build_wheel
 
 __all__ = [
     "build_editable",
@@ -38,15 +43,56 @@ NOT_IN_SDIST = ("moonshot/", ".ci/", "fuzz/", ".git")
 Settings = dict[str, Any] | None
 
 
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """What maturin needs, and what mmulab needs: its commands are imported to make their manual."""
+    text = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
+    own = [line.strip().rstrip(",")[1:-1] for line in listed.splitlines()]
+    return [*maturin.get_requires_for_build_wheel(config_settings), *own]
+
+
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
     """A wheel with all that mmulab needs at run time."""
     _run("scripts/wheel_parts.sh", "python/mmulab")
     os.environ.setdefault("RUSTFLAGS", "-C target-cpu=generic")
     try:
-        return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+        name = str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+        add_manual(Path(wheel_directory) / name)
+        return name
     finally:
         # A checkout's own build is for its processor: nothing is chosen there.
         shutil.rmtree(CHECKOUT / "python" / "mmulab" / "_lib" / "levels", ignore_errors=True)
+
+
+def add_manual(wheel: Path) -> None:
+    """Puts manual pages and completion into a wheel: those that its own commands make."""
+    with tempfile.TemporaryDirectory() as directory:
+        package, share = Path(directory) / "package", Path(directory) / "share"
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(package)
+        search = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "mmulab.cli.manual", str(share)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": search})
+        made = {str(path.relative_to(share)): path.read_bytes() for path in sorted(share.rglob("*")) if path.is_file()}
+    add_shared(wheel, made)
+
+
+def add_shared(wheel: Path, made: dict[str, bytes]) -> None:
+    """Puts files into a wheel that are installed below PREFIX/share, and lists them in its RECORD."""
+    partial = wheel.with_suffix(".part")
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as new:
+        (record,) = (name for name in old.namelist() if name.endswith(".dist-info/RECORD"))
+        rows = old.read(record).decode("utf-8")
+        for item in old.infolist():
+            if item.filename != record:
+                new.writestr(item, old.read(item.filename))
+        for name, content in made.items():
+            path = f"{record.removesuffix('.dist-info/RECORD')}.data/data/share/{name}"
+            hashed = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode("ascii").rstrip("=")
+            new.writestr(path, content)
+            rows = f"{path},sha256={hashed},{len(content)}\n{rows}"
+        new.writestr(record, rows)
+    partial.replace(wheel)
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:

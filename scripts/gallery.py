@@ -14,6 +14,8 @@ PAGE = CHECKOUT / "docs" / "gallery.md"
 OUT = CHECKOUT / "build" / "gallery"
 MARK = "<!-- verdicts: written by make gallery -->"
 END = "<!-- end of verdicts -->"
+# How the sentences of a verdict begin (mmulab/study/verdict.py).
+BEGINNINGS = ("Map ", "Move ", "Link ", "Try ", "Whether ", "Leave ", "No change ")
 # Instructions that are studied of each program.
 MOST = "300M"
 
@@ -115,12 +117,12 @@ def study(shown: Shown, mmulab: str) -> str | None:
 def first_part(summary: str) -> str:
     """The verdict of a summary, without the lines to paste: they name this computer's paths."""
     lines = summary.splitlines()
-    begin = next(at for at, line in enumerate(lines) if line.startswith(("Map ", "Move ", "Link ", "Try ", "Leave ")))
+    begin = next(at for at, line in enumerate(lines) if line.startswithBEGINNINGS))
     kept = []
     for line in lines[begin:]:
         if line.startswith(("Regions", "Functions", "machine /")):
             break
-        if not line.startswith(("  try ", "  how ", "  link ", "  kernel ", "          ")):
+        if not line.startswith(("  try ", "  how ", "  link ", "  check ", "  kernel ", "          ")):
             kept.append(line.rstrip())
     return "\n".join([lines[1], "", *kept]).strip()
 

@@ -379,6 +379,14 @@ def elf_functions(path: str, debug_roots: Sequence[str]) -> tuple[list[tuple[int
     return _core.elf_functions(path, list(debug_roots))
 
 
+def elf_source_lines(path: str, offsets: Sequence[int], debug_roots: Sequence[str]) -> list[tuple[str, int] | None]:
+    """The source lines of the code at file offsets of an ELF file: a path and a number each; None where none is known.
+
+    Raises UserError for a file that cannot be read as one.
+    """
+    return _core.elf_source_lines(path, list(offsets), list(debug_roots))
+
+
 def elf_layout(spec: Json) -> Json:
     """Where a linker would place segments."""
     return cast(Json, json.loads(_core.elf_layout(json.dumps(spec))))

@@ -34,6 +34,11 @@ def _own(kind: str) -> list[Path]:
     return [here] if here.is_dir() and here.resolve() not in [p.resolve() for p in _data(kind)] else []
 
 
+def glossary() -> Path:
+    """The glossary, whose terms reports explain."""
+    return next(p / "glossary.md" for p in _data("docs"))
+
+
 def search() -> dict[str, list[str]]:
     """Where the engine looks for the names of machines and policies."""
     return {"machines": [str(p) for p in machine_dirs()], "policies": [str(p) for p in policy_dirs()]}

@@ -327,6 +327,11 @@ class Result:
         return int(self.memory["table_bytes_peak"])
 
     @property
+    def accessed(self) -> int | None:
+        """Bytes of pages that were accessed, private ones and those of files. None if untracked."""
+        return self._if_tracked("touched_bytes")
+
+    @property
     def bloat(self) -> int | None:
         """Bytes of private memory that was resident and never touched: what page sizes cost. None if untracked."""
         return self._if_tracked("bloat_bytes")

@@ -1,8 +1,10 @@
 """Which words of a command line are the program's."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from conftest import Cli
 
 from mmulab.cli.app import split_program
 
@@ -66,3 +68,17 @@ def test_a_trace_is_no_program(line: str) -> None:
 @pytest.mark.usefixtures("here")
 def test_a_trace_and_a_program_are_both_handed_on_to_be_refused() -> None:
     assert split_program(["study", "sort", "--", "ls"]) == (["study", "sort"], ["ls"])
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "skylake-e3-1240v5", "--trace"), ("trace", "info"), ("pages", "skylake-e3-1240v5", "--trace")]
+)
+def test_a_program_given_as_a_trace_is_explained(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """An ELF file by what it is, the name of a program in PATH by what it is not."""
+    shutil.copy(str(shutil.which("true")), tmp_path / "a.out")
+    for given in ("./a.out", "true"):
+        ran = cli(*command, given)
+        assert ran.code == 2
+        assert f"{given}: a program, not a trace" in ran.err
+        assert f"hint: `mmulab study {given}`" in ran.err
+        assert "mmulab record -o" in ran.err

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Cli
+from conftest import CHECKOUT, SMALL, Cli
 
 MACHINE = "skylake-e3-1240v5"
+# A file, but neither a trace nor a program nor TOML.
+README = str(CHECKOUT / "README.md")
 
 MISTAKES = [
     (["run", "skylake", "--trace", SMALL], ["skylake", "known:", MACHINE]),
@@ -31,6 +33,56 @@ MISTAKES = [
     (["trace", "slice", SMALL, "out.mmtx", "--start", "10", "--end", "5"], ["not after"]),
     (["trace", "convert", SMALL, "/nowhere/out.mmtx"], ["/nowhere/out.mmtx"]),
     (["machines", "show", "skylake-e3-1240v6"], [MACHINE]),
+    (["run", MACHINE, "--trace", "."], [".", "directory"]),
+    (["run", MACHINE, "--trace", README], ["README.md"]),
+    (["run", MACHINE, "--trace", "mix:two-gupz"], ["two-gupz", "two-gups"]),
+    (["run", MACHINE, "--trace", SMALL, "--base-cpi", "-1"], ["--base-cpi", "-1"]),
+    (["run", MACHINE, "--trace", SMALL, "--savable", "half"], ["--savable", "half"]),
+    (["run", MACHINE, "--trace", SMALL, "--error", "1%"], ["--timing"]),
+    (["run", "sandybridge", "--trace", SMALL, "--timing"], ["core.timing"]),
+    (["run", MACHINE, "--trace", SMALL, "--hints", "absent.hints"], ["absent.hints"]),
+    (["run", MACHINE, "--trace", SMALL, "--threads", "0"], ["--threads", "0"]),
+    (["run", MACHINE, "--trace", SMALL, "--heap", "ptmalloc"], ["ptmalloc"]),
+    (["study", SMALL, "--policies", "linux-4k,linux-4k"], ["policy named twice"]),
+    (["study", SMALL, "--machines", ","], ["at least one name"]),
+    (["study", SMALL, "--here", "absent.toml"], ["absent.toml"]),
+    (["study", "--", "./absent"], ["./absent: no such program", "hint:"]),
+    (["study", "--try", SMALL], ["--try times a program"]),
+    (["explain", MACHINE, "--trace", "absent.mmt"], ["absent.mmt: no such trace"]),
+    (["sweep", "absent.toml"], ["absent.toml"]),
+    (["sweep", README], ["README.md"]),
+    (["sweep", "absent.toml", "--tls-ca", "ca.pem"], ["give all four"]),
+    (["sweep", "absent.toml", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"], ["give one of them"]),
+    (["elf", "check", "absent"], ["absent"]),
+    (["elf", "check", README], ["README.md", "ELF"]),
+    (["elf", "pad", README], ["README.md", "ELF"]),
+    (["elf", "layout", "--part", "nonsense"], ["nonsense"]),
+    (["elf", "layout"], ["hint:"]),
+    (["leshy", "absent.mmt"], ["absent.mmt: no such trace"]),
+    (["leshy", SMALL, "--sizes", "3K"], ["3K"]),
+    (["leshy", SMALL, "--method", "luck"], ["luck", "artifact"]),
+    (["try"], ["no program", "hint: mmulab try"]),
+    (["try", "--", "./absent"], ["./absent: no such program"]),
+    (["try", "--settings", "4k", "--", "true"], ["at least two", "hint:"]),
+    (["try", "--settings", "4k,9k", "--", "true"], ["'9k' is not a setting", "thp"]),
+    (["try", "--until", "200%", "--", "true"], ["200%"]),
+    (["try", "--port", "80", "--", "true"], ["--bench"]),
+    (["try", "--time", "took", "--", "true"], ["one group"]),
+    (["try", "--machine", MACHINE, "--", "true"], ["--mosaics"]),
+    (["probe", "--from", "absent.json"], ["absent.json", "probe.json"]),
+    (["probe", "--from", README], ["README.md: not JSON"]),
+    (["probe", "--repeats", "0"], ["--repeats", "0"]),
+    (["trace", "info", "absent.mmt"], ["absent.mmt: no such trace"]),
+    (["trace", "info", README], ["README.md"]),
+    (["trace", "convert", SMALL, "out.mmt", "--to", "valgrind"], ["valgrind", "champsim"]),
+    (["record"], ["no program", "hint:"]),
+    (["record", "--env", "X", "--", "true"], ["NAME=VALUE"]),
+    (["record", "--memory", "1G", "--", "true"], ["add --system"]),
+    (["record", "-o", "nowhere/x.mmt", "--", "true"], ["nowhere: no such directory"]),
+    (["reproduce", "figure-99"], ["figure-99"]),
+    (["reproduce", "leshy", "--threads", "0"], ["--threads", "0"]),
+    (["results", "query", "absent", "select 1"], ["absent"]),
+    (["workloads", "show", "memcachd"], ["memcachd", "memcached"]),
 ]
 
 

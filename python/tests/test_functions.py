@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import Build, Cli
 
+from mmulab import engine
 from mmulab.result import Result
 from mmulab.study import jit, symbols
+from mmulab.study.naming import asking_for_names
 from mmulab.study.places import functions
 
 # Two functions that nothing exports, and one that everybody sees.
@@ -189,3 +191,37 @@ def test_names_of_jit_code_are_kept_with_a_recording(cli: Cli, build: Build, tmp
     assert named["lower_half"].misses > 400
     assert named["lower_half"].known
     assert "anon (no names kept)" in {f.name for f in functions(result)}
+    hint = "Code that a run-time compiler made has no names here. To have them, record the program with "
+    assert hint not in summary
+    # The same without what the recorder kept beside it.
+    shutil.copy(out / "trace.mmt", tmp_path / "alone.mmt")
+    ran = cli("study", "alone.mmt", "--machines", "skylake-e3-1240v5", "--out", "alone", "--no-here")
+    assert ran.code == 0, ran.err
+    assert hint in (tmp_path / "alone" / "summary.txt").read_text(encoding="utf-8")
+    assert hint in (tmp_path / "alone" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("programs", "said"),
+    [
+        (("/usr/bin/node",), "record the program with node --perf-basic-prof."),
+        (("/bin/sh", "/usr/bin/python3.12"), "record the program with python -X perf (3.12 and later)."),
+        (("./own",), "node --perf-basic-prof, java -XX:+DumpPerfMapAtExit or python -X perf (3.12 and later)."),
+    ],
+)
+def test_run_time_compilers_are_asked_for_names(programs: tuple[str, ...], said: str) -> None:
+    """By the way of the program that ran; all ways, where it is none of those that are known."""
+    assert asking_for_names(programs).endswith(said)
+
+
+def test_functions_have_the_source_lines_of_their_line_tables(cli: Cli, build: Build, tmp_path: Path) -> None:
+    """Of a program built with -g, also with compressed tables; one without them has no column."""
+    for flags, has_lines in ((("-g",), True), (("-g", "-gz=zlib"), True), ((), False)):
+        program = build(COMPILER, *flags)
+        offsets = engine.elf_functions(str(program), ())[0]
+        (main,) = (start for start, _, name in offsets if name == "main")
+        (found,) = symbols.sources(str(program), [main])
+        line = COMPILER.splitlines().index("int main(void) {") + 1
+        assert found.endswith(f".c:{line}") == has_lines, found
+        assert bool(found) == has_lines
+    assert symbols.sources("/nowhere/at/all", [0]) == [""]

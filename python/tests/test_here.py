@@ -60,7 +60,9 @@ def test_why_there_is_no_comparison_is_said_and_a_trial_is_shown_beside() -> Non
     assert apart.ratio is None
     assert "Not held against a stopwatch: the recording is of a part" in apart.lines()[1]
     tried = replace(FOUND, tried={"saving": 0.25, "low": 0.2, "high": 0.3})
-    assert "Tried: 2 MB pages save 25.0 % (20.0 % to 30.0 %)." in tried.lines()
+    assert "save time: tried 25.0 % (20.0 % to 30.0 %), for 4 MB more memory" in tried.lines()[0]
+    assert tried.lines()[1] == "Without the trial: forecast 30.0 % (20.0 % to 40.0 %)."
+    assert replace(FOUND, tried={"saving": 0.0, "low": -0.005, "high": 0.005}).saves is False
     failed = replace(FOUND, tried={"saving": None, "why": "interrupted"})
     assert "Tried without result: interrupted." in failed.lines()
 

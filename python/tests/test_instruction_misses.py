@@ -12,7 +12,7 @@ from conftest import CHECKOUT, Cli
 from mmulab import engine
 from mmulab.result import Result
 from mmulab.study.instructions import CALL, UNKNOWN, WITHIN, Edge, Instructions, by_kind
-from mmulab.study.strip import ROWS, strip, svg, words
+from mmulab.study.strip import ROWS, BLOCK_BYTES, data_strip, strip, svg, words
 
 COMPILER = str(CHECKOUT / "tests" / "data" / "cc1-small.mmt")
 SKYLAKE = "skylake-e3-1240v5"
@@ -156,6 +156,30 @@ def test_the_pages_of_code_by_window(bench: Bench) -> None:
     ElementTree.fromstring(svg(drawn).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" '))
 
 
+def test_data_by_window_have_the_names_of_their_mappings(bench: Bench) -> None:
+    """The first half of the run writes to 8 MB of anonymous memory, the second to the heap: 2 MB by 2 MB."""
+    half = 1 << 20
+    mapped = f"{MAPPED}mmap 0x40000000 8M rw anon\nbrk 0x600000 0x800000\n"
+    anon = "".join(f"w {0x40000000 + n % 4 * BLOCK_BYTES:#x}\nf {A:#x} x1024\n" for n in range(half // 1024))
+    heap = f"w 0x7f0000\nf {A:#x} x1024\n" * (half // 1024)
+    path = bench.directory / "t.mmtx"
+    path.write_text(mapped + anon + heap)
+    ran = engine.run(str(path), [engine.Job(bench.machine(ONE), "linux-4k")], engine.Options(code_windows=True))
+    assert ran.code_windows is not None
+    drawn = data_strip(ran.code_windows, ran.results[0])
+    assert drawn is not None
+    count = len(drawn.pages)
+    assert drawn.pages == (4,) * (count // 2) + (1,) * (count // 2)
+    assert (drawn.total, drawn.row_bytes) == (5, BLOCK_BYTES)
+    assert [(row.name, row.offset) for row in drawn.rows] == [
+        *(("anonymous memory", 0x40000000 + n * BLOCK_BYTES) for n in range(4)),
+        ("[heap]", 0x600000),
+    ]
+    assert drawn.rows[-1].pages == (0,) * (count // 2) + (1,) * (count // 2)
+    assert "Data accesses used 5 blocks of 2 MB" in words(drawn)
+    assert 'aria-label="Memory that data accesses used, by part of the run"' in svg(drawn)
+
+
 def test_the_strip_of_a_compiler_fits_a_page() -> None:
     """Its rows have the names of its files; the drawing is some ten kilobytes and valid XML."""
     options = engine.Options(code_windows=True, profile=True, max_instructions=2_000_000)
@@ -179,5 +203,6 @@ def test_a_study_shows_all_of_it(cli: Cli) -> None:
     assert "pages of code ran" in summary
     report = (cli.cwd / "out" / "report.html").read_text()
     assert 'aria-label="Pages of code that ran, by part of the run"' in report
+    assert 'aria-label="Memory that data accesses used, by part of the run"' in report
     assert "By kind: " in report
     assert (cli.cwd / "out" / "code-windows.json").exists()

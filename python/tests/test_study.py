@@ -15,7 +15,7 @@ from mmulab.result import Result
 from mmulab.study.places import Region
 
 SECTIONS = ["regions", "functions", "instructions", "blocks", "misses", "walks", "time", "memory", "exactness"]
-SECTIONS += ["assumptions"]
+SECTIONS += ["assumptions", "words"]
 
 
 def _results(directory: Path) -> list[Result]:
@@ -61,8 +61,8 @@ def test_the_report_stands_by_itself(study_dir: Path) -> None:
     outline = _Outline()
     outline.feed(text)
     assert outline.sections == SECTIONS
-    # Four plots, and the strip of code over time.
-    assert outline.plots == 5
+    # Five plots, and the strips of code and of data over time.
+    assert outline.plots == 7
     assert outline.outside == []
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)

@@ -71,14 +71,22 @@ pub fn functions(path: &Path, debug_roots: &[PathBuf]) -> Result<Functions, ElfE
 }
 
 /// Where addresses are in the file: address, offset and bytes of each loadable segment.
-struct Places(Vec<(u64, u64, u64)>);
+pub(crate) struct Places(Vec<(u64, u64, u64)>);
 
 impl Places {
-    fn of<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Result<Self, ElfError> {
+    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Result<Self, ElfError> {
         let endian = file.endian();
         let headers = file.elf_header().program_headers(endian, file.data())?;
         let loads = headers.iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
         Ok(Self(loads.map(|h| (h.p_vaddr(endian), h.p_offset(endian), h.p_filesz(endian))).collect()))
+    }
+
+    /// The address of an offset.
+    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
+        self.0.iter().find_map(|&(address, first, bytes)| {
+            let inside = offset.checked_sub(first).filter(|inside| *inside < bytes)?;
+            address.checked_add(inside)
+        })
     }
 
     /// The offset of an address, and how many bytes of its segment follow in the file.
@@ -123,7 +131,7 @@ fn gather_debug(path: &Path, places: &Places, into: &mut Symbols) -> Result<(), 
 }
 
 /// The debug file of a build-id: `ROOT/.build-id/AB/CDEF.debug`, if it says that it has this build-id itself.
-fn debug_file(id: &[u8], roots: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn debug_file(id: &[u8], roots: &[PathBuf]) -> Option<PathBuf> {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = hex.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
     let candidates = roots.iter().map(|root| root.join(".build-id").join(first).join(format!("{rest}.debug")));

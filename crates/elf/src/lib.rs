@@ -1,7 +1,7 @@
 //! ELF files as far as address translation cares: which pages of the file are mapped where, and whether hardware that
 //! coalesces aligned groups of pages can find any in them (paper 1, section 2.3). Code that ends between two multiples
 //! of 2 MB can be padded to the next one (paper 2, section VI-A). Reports name code by the
-//! functions of a file.
+//! functions of a file and its source lines.
 
 mod file;
 mod functions;
@@ -11,6 +11,7 @@ mod pad;
 mod phase;
 mod residual;
 mod sections;
+mod source;
 
 pub use file::{ElfError, ElfFile, Segment, read};
 pub use functions::{Function, Functions, functions};
@@ -20,3 +21,4 @@ pub use pad::{PadError, PadPlan, PadRefusal, PadTarget, Padded, PaddedSegment, V
 pub use phase::{GROUPS, Groups, Phase, phase_of};
 pub use residual::{Residual, SUPERPAGE, residual_of};
 pub use sections::{CodeSection, code_sections};
+pub use source::{SourceLine, source_lines};

@@ -16,7 +16,7 @@
 //! running    which parts a description asks for
 //! check      --check: a twin without coalescing, compared after every step
 //! machine    all of that
-//! windows    the pages of code that ran, by part of the run
+//! windows    the pages of code that ran and the memory that data used, by part of the run
 //! profile    samples of TLB misses as a profile
 //! report     the result of a run
 //! ```

@@ -1,5 +1,6 @@
-//! The pages of code that a program ran, by windows of its instructions: the working set that instruction TLBs must
-//! hold, and how it changes. It depends on the trace alone, so one set of windows serves every machine.
+//! The pages of code that a program ran and the blocks of data that it accessed, by windows of its instructions: the
+//! working set that TLBs must hold, and how it changes. It depends on the trace alone, so one set of windows serves every
+//! machine.
 //!
 //! A run is divided into at most 128 windows. How long it is shows only at its end: whenever the windows are used up,
 //! each two of them become one.
@@ -10,6 +11,9 @@
 //! page 0x402          0          1   0   1        -->    1   1
 //! pages per window    1          2   0   1               2   1
 //! ```
+//!
+//! Code is kept by pages of 4 KB. Data are kept by blocks of 2 MB, of which a program has few enough that nearly every
+//! access finds its block marked: a comparison for each access, and a look-up only where that fails.
 
 use mmulab_addr::{Pid, Vpn};
 use mmulab_trace::{Batch, Event, Item};
@@ -28,6 +32,12 @@ const ROW_SHIFT: u32 = 4;
 const ROWS: usize = 2048;
 /// Pages fetched from lately. Code returns to a few pages again and again: those need no look-up.
 const RECENT: usize = 64;
+/// log2 of the pages of a block of data: 2 MB.
+const BLOCK_SHIFT: u32 = 9;
+/// Most blocks that are listed: 32 GB of data, in a megabyte of JSON.
+const BLOCKS: usize = 16384;
+/// Blocks accessed lately: without look-ups for 8 GB in a row.
+const RECENT_BLOCKS: usize = 4096;
 
 /// The windows of a run so far.
 pub struct CodeWindows {
@@ -41,9 +51,13 @@ pub struct CodeWindows {
     instructions: u64,
     /// Pages that have the bit of this window, by their last bits.
     recent: [Vpn; RECENT],
+    /// By block of data: a bit for each window in which it was accessed.
+    blocks: FxHashMap<(Pid, u64), u128>,
+    /// Blocks that have the bit of this window, by their last bits.
+    recent_blocks: Box<[u64]>,
 }
 
-/// No page is that far up.
+/// No page is that far up, and no block.
 const NOWHERE: Vpn = Vpn(u64::MAX);
 
 impl Default for CodeWindows {
@@ -55,11 +69,13 @@ impl Default for CodeWindows {
             window: 0,
             instructions: 0,
             recent: [NOWHERE; RECENT],
+            blocks: FxHashMap::default(),
+            recent_blocks: vec![NOWHERE.0; RECENT_BLOCKS].into_boxed_slice(),
         }
     }
 }
 
-/// Pages of code by window, for a report.
+/// Pages of code and blocks of data by window, for a report.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WindowsReport {
     /// Instructions of a window; the last one may have fewer.
@@ -71,6 +87,21 @@ pub struct WindowsReport {
     /// 64 KB of code each, by process and address: those with the most pages in the most windows, if there are very
     /// many.
     pub rows: Vec<WindowsRow>,
+    /// Blocks of 2 MB in which it ever accessed data.
+    pub total_blocks: u64,
+    /// 2 MB of data each, by process and address: those accessed in the most windows, if there are very many.
+    pub blocks: Vec<WindowsBlock>,
+}
+
+/// 2 MB of a process's data.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WindowsBlock {
+    /// The process.
+    pub pid: Pid,
+    /// The first address.
+    pub addr: u64,
+    /// The windows in which it was accessed, as a hexadecimal number: bit 0 is the first window's.
+    pub windows: String,
 }
 
 /// 64 KB of a process's code.
@@ -100,6 +131,11 @@ impl CodeWindows {
                     Item::Event(index) => self.event(&batch.events[index]),
                     Item::Code(_) | Item::Access(..) => {}
                 }
+            } else {
+                let block = word.va().vpn().0 >> BLOCK_SHIFT;
+                if self.recent_blocks[block as usize % RECENT_BLOCKS] != block {
+                    self.mark_block(block);
+                }
             }
         }
     }
@@ -107,6 +143,17 @@ impl CodeWindows {
     fn mark(&mut self, vpn: Vpn) {
         *self.pages.entry((self.pid, vpn)).or_default() |= 1 << self.window;
         self.recent[vpn.0 as usize % RECENT] = vpn;
+    }
+
+    fn mark_block(&mut self, block: u64) {
+        *self.blocks.entry((self.pid, block)).or_default() |= 1 << self.window;
+        self.recent_blocks[block as usize % RECENT_BLOCKS] = block;
+    }
+
+    /// Nothing has the bit of the window that begins, or of another process.
+    fn forget(&mut self) {
+        self.recent = [NOWHERE; RECENT];
+        self.recent_blocks.fill(NOWHERE.0);
     }
 
     #[inline]
@@ -121,7 +168,7 @@ impl CodeWindows {
         match *event {
             Event::Switch { pid, .. } if pid != self.pid => {
                 self.pid = pid;
-                self.recent = [NOWHERE; RECENT];
+                self.forget();
             }
             // What ran before is no part of what is looked at.
             Event::Resume => *self = Self { pid: self.pid, ..Self::default() },
@@ -132,10 +179,11 @@ impl CodeWindows {
     #[cold]
     fn next(&mut self) {
         self.instructions -= self.length;
-        self.recent = [NOWHERE; RECENT];
+        self.forget();
         self.window += 1;
         if self.window == WINDOWS {
-            self.pages.values_mut().for_each(|windows| *windows = halved(*windows));
+            let all = self.pages.values_mut().chain(self.blocks.values_mut());
+            all.for_each(|windows| *windows = halved(*windows));
             self.window /= 2;
             self.length *= 2;
         }
@@ -167,7 +215,22 @@ impl CodeWindows {
             pages,
             total_pages: self.pages.len() as u64,
             rows: rows.into_iter().map(row).collect(),
+            total_blocks: self.blocks.len() as u64,
+            blocks: self.listed_blocks(),
         }
+    }
+
+    fn listed_blocks(&self) -> Vec<WindowsBlock> {
+        let mut found: Vec<_> = self.blocks.iter().map(|(&place, &windows)| (place, windows)).collect();
+        found.sort_by(|(a, x), (b, y)| y.count_ones().cmp(&x.count_ones()).then(a.cmp(b)));
+        found.truncate(BLOCKS);
+        found.sort_by_key(|&(place, _)| place);
+        let block = |((pid, block), windows): ((Pid, u64), u128)| WindowsBlock {
+            pid,
+            addr: Vpn(block << BLOCK_SHIFT).addr().raw(),
+            windows: format!("{windows:x}"),
+        };
+        found.into_iter().map(block).collect()
     }
 }
 
@@ -217,6 +280,16 @@ mod tests {
         windows.take(&batch);
         let found = windows.report();
         assert_eq!((found.total_pages, found.rows[0].pid), (1, Pid(2)));
+    }
+
+    #[test]
+    fn data_are_kept_by_2_mb_and_window() {
+        let (read, write) = (|addr| Ref::read(VirtAddr::new(addr)), |addr| Ref::write(VirtAddr::new(addr)));
+        let first = [read(0x20_0000), write(0x3f_ffff), Ref::retire(FIRST)];
+        let found = of(first.into_iter().chain([write(0x20_0000), read(0x40_0000), Ref::retire(1)])).report();
+        let blocks: Vec<_> = found.blocks.iter().map(|s| (s.addr, s.windows.as_str())).collect();
+        assert_eq!(blocks, [(0x20_0000, "3"), (0x40_0000, "2")]);
+        assert_eq!((found.total_blocks, found.total_pages), (2, 0));
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 use crate::errors::{failure, request, user};
 use mmulab_elf::{
     ElfError, Linker, PadError, PadTarget, Part, PlacedSegment, Segment, functions, layout, libraries, pad, phase_of,
-    read, residual_of, undo,
+    read, residual_of, source_lines, undo,
 };
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -56,6 +56,17 @@ type Named = (u64, u64, Option<String>);
 pub fn elf_functions(path: PathBuf, debug_roots: Vec<PathBuf>) -> PyResult<(Vec<Named>, Option<PathBuf>)> {
     let found = functions(&path, &debug_roots).map_err(user)?;
     Ok((found.all.into_iter().map(|f| (f.start, f.end, f.name)).collect(), found.debug_file))
+}
+
+/// The source lines of code at offsets of a file: a path and a number each.
+#[pyfunction]
+pub fn elf_source_lines(
+    path: PathBuf,
+    offsets: Vec<u64>,
+    debug_roots: Vec<PathBuf>,
+) -> PyResult<Vec<Option<(String, u64)>>> {
+    let found = source_lines(&path, &offsets, &debug_roots).map_err(user)?;
+    Ok(found.into_iter().map(|line| line.map(|line| (line.file, line.line))).collect())
 }
 
 /// What `elf_layout` is asked: a file's segments, or parts.

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import rich_click as click
 
-# Files that Linux can start begin so.
-_PROGRAMS = (b"\x7fELF", b"#!")
+# How an ELF file begins, and files that Linux can start.
+ELF = b"\x7fELF"
+_PROGRAMS = (ELF, b"#!")
 
 
 def split(argv: Sequence[str], command: click.Command, takes_trace: bool) -> tuple[list[str], list[str] | None]:
@@ -58,11 +59,14 @@ def _is_program(word: str) -> bool:
     file = Path(word)
     if not file.exists():
         return ":" not in word and shutil.which(word) is not None
-    if not file.is_file():
-        return False
+    return begins_as(file, _PROGRAMS)
+
+
+def begins_as(file: Path, beginnings: tuple[bytes, ...]) -> bool:
+    """Whether a file that can be read begins with one of these."""
     try:
         with file.open("rb") as opened:
-            return opened.read(4).startswith(_PROGRAMS)
+            return opened.read(max(map(len, beginnings))).startswith(beginnings)
     except OSError:
         return False
 

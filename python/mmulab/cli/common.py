@@ -1,5 +1,6 @@
 """Options and helpers that several commands share."""
 
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import rich_click as click
 
 from mmulab import Failure, UserError, engine, sampling, units
+from mmulab.cli.argv import ELF, begins_as
 from mmulab.cli.numbers import COUNT_MAX, real_option, whole_option
 from mmulab.cli.reshape import reshape_of, reshape_options
 from mmulab.engine import Job, Options, ProgressCallback, Ran, mix_of
@@ -242,10 +244,21 @@ def _file_of(trace: str) -> str:
 
 
 def existing_trace(trace: str) -> str:
-    """Refuses a missing trace file or mix before anything else is done; `gen:` texts pass."""
+    """Refuses a missing trace file or mix, and a program, before anything else is done; `gen:` texts pass."""
     if mix_of(trace) is not None:
         find_trace(trace)
-    elif not trace.startswith("gen:") and not Path(_file_of(trace)).exists():
+        return trace
+    if trace.startswith("gen:"):
+        return trace
+    file = Path(_file_of(trace))
+    is_there = file.exists()
+    if begins_as(file, (ELF,)) if is_there else shutil.which(trace) is not None:
+        name = shlex.quote(_file_of(trace))
+        raise click.UsageError(
+            f"{trace}: a program, not a trace\nhint: `mmulab study {name}` records it and says what to do; or record "
+            f"it with `mmulab record -o {shlex.quote(file.name)}.mmt -- {name}`, and give {file.name}.mmt"
+        )
+    if not is_there:
         raise click.UsageError(
             f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
             "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them) "

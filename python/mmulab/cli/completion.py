@@ -70,12 +70,13 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     fish: mmulab completion fish > ~/.config/fish/completions/mmulab.fish
     """
+    click.echo(script(shell, ctx.find_root().command))
+
+
+def script(shell: str, root: click.Command) -> str:
+    """What makes a shell complete the commands of `root`."""
     found = get_completion_class(shell)
     assert found is not None, "SHELLS are those click knows"
-    click.echo(_source(found, ctx))
-
-
-def _source(shell: Any, ctx: click.Context) -> str:
-    made = shell(ctx.find_root().command, {}, "mmulab", ASKED_BY)
+    made = found(root, {}, "mmulab", ASKED_BY)
     # Not `source()`: for bash it runs bash to look at its version.
     return str(made.source_template % made.source_vars())

@@ -59,35 +59,17 @@ def fail(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total_instructions: int | None = None, closing: bool = True) -> Iterator[ProgressCallback]:
-    """A bar with references per second and the time left while the body runs, and one closing line if that is wanted.
+    """A line that shows how far the body is while it runs, and one closing line if that is wanted.
 
     `total_instructions` gives the share done where the work itself does not know it.
     """
     # Imported here: commands that show no progress start sooner.
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from mmulab.cli import progress as shown
 
     start = time.monotonic()
     last: dict[str, Any] = {}
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=err(),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    task = bar.add_task(what, total=None, rate="")
+    bar = shown.bar(err(), sys.stderr.isatty())
+    task = bar.add_task(what, total=None, done="", rate="")
 
     def on_progress(now: dict[str, Any]) -> None:
         last.clear()
@@ -95,18 +77,12 @@ def progress(what: str, total_instructions: int | None = None, closing: bool = T
         fraction = now.get("fraction")
         if fraction is None and total_instructions:
             fraction = min(1.0, now.get("instructions", 0) / total_instructions)
-        bar.update(task, rate=_rate(now), **({} if fraction is None else {"total": 1.0, "completed": fraction}))
+        known = {} if fraction is None else {"total": 1.0, "completed": fraction}
+        bar.update(task, done=shown.done(now), rate=shown.rate(now), **known)
 
     with bar:
         yield on_progress
     if closing and last and sys.stderr.isatty():
         seconds = time.monotonic() - start
-        say(f"{what}: {show_count(last.get('instructions', 0))} instructions in {show_seconds(seconds)}, {_rate(last)}")
-
-
-def _rate(now: dict[str, Any]) -> str:
-    refs = now.get("refs_per_s")
-    if refs:
-        return f"{show_count(refs)} refs/s"
-    instructions, elapsed = now.get("instructions"), now.get("elapsed_s")
-    return f"{show_count(instructions / elapsed)} instr/s" if instructions and elapsed else ""
+        instructions = show_count(last.get("instructions", 0))
+        say(f"{what}: {instructions} instructions in {show_seconds(seconds)}, {shown.rate(last)}")

@@ -104,28 +104,47 @@ class Here:
         return self.seconds[self.native.policy] / self.native.seconds
 
     @property
+    def tried_bounds(self) -> tuple[float, float] | None:
+        """The interval of what a stopwatch showed; None without one that came to a result."""
+        if self.tried is None or self.tried["saving"] is None:
+            return None
+        return float(self.tried["low"]), float(self.tried["high"])
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval that decides: the stopwatch's, else the forecast's."""
+        return self.tried_bounds or (self.saving - self.error, self.saving + self.error)
+
+    @property
     def saves(self) -> bool | None:
         """Whether 2 MB pages save time: also at the lower end of the interval. None: it may be so or not."""
-        low, high = self.saving - self.error, self.saving + self.error
+        low, high = self.bounds
         return False if high <= WORTH else True if low > 0 else None
 
     def said(self) -> str:
         """The forecast with its interval."""
-        low, high = self.saving - self.error, self.saving + self.error
-        return f"forecast {show_percent(self.saving)} ({show_percent(low)} to {show_percent(high)})"
+        return _with_interval("forecast", self.saving, (self.saving - self.error, self.saving + self.error))
+
+    def tried_said(self) -> str:
+        """What a stopwatch showed with its interval; empty without it."""
+        bounds = self.tried_bounds
+        return _with_interval("tried", float((self.tried or {})["saving"]), bounds) if bounds else ""
 
     def lines(self) -> list[str]:
         """What to do, and how far it can be relied on."""
         more = self.resident[POLICIES[1]] - self.resident[POLICIES[0]]
         amount = f"for {show_bytes(abs(more))} {'more' if more > 0 else 'less'}" if more else "with as much"
         memory = f"{amount} memory resident at the peak"
+        tried = self.tried_said()
+        found = tried or self.said()
         if self.saves is False:
-            first = f"On this computer, 2 MB pages gain this program nothing: {self.said()}."
+            first = f"On this computer, 2 MB pages gain this program nothing: {found}."
         elif self.saves:
-            first = f"On this computer, 2 MB pages for this program's memory save time: {self.said()}, {memory}."
+            first = f"On this computer, 2 MB pages for this program's memory save time: {found}, {memory}."
         else:
-            first = f"On this computer, 2 MB pages may save this program time, or not: {self.said()}, {memory}. Try it."
-        return [first, *self.notes()]
+            first = f"On this computer, 2 MB pages may save this program time, or not: {found}, {memory}."
+            first += "" if tried else " Try it."
+        return [first, *([f"Without the trial: {self.said()}."] if tried else []), *self.notes()]
 
     def notes(self) -> list[str]:
         """How far the forecast can be relied on."""
@@ -144,12 +163,9 @@ class Here:
             lines.append(f"Not held against a stopwatch: {self.apart}.")
         if self.tried is not None and self.tried["saving"] is None:
             lines.append(f"Tried without result: {self.tried['why']}.")
-        elif self.tried is not None:
-            interval = f"{show_percent(self.tried['low'])} to {show_percent(self.tried['high'])}"
-            lines.append(f"Tried: 2 MB pages save {show_percent(self.tried['saving'])} ({interval}).")
         published = model_error()
         lines.append(
-            f"The interval is how far forecasts were off for four of five of {published['programs']} programs "
+            f"The forecast's interval is how far forecasts were off for four of five of {published['programs']} programs "
             "(docs/results/forecast.md)."
         )
         return lines
@@ -163,6 +179,11 @@ class Here:
             "ratio": self.ratio,
             "sentences": self.lines(),
         }
+
+
+def _with_interval(source: str, saving: float, bounds: tuple[float, float]) -> str:
+    low, high = map(show_percent, bounds)
+    return f"{source} {show_percent(saving)} ({low} to {high})"
 
 
 @cache

@@ -1,33 +1,72 @@
 """Lines to paste: how a program gets larger pages on the kernel that mmulab runs on.
 
 whole program: environment --- malloc's tunables, settings of other allocators and run-time systems
-its source: ------------------ madvise
+its source: ------------------ madvise, prctl
 whole system: ---------------- sysfs, systemd
+
+`SOURCES` says where each line is documented; the report prints it below the lines.
 """
 
+import mmap
 import shlex
-from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mmulab import paths
-from mmulab.result import Result
+from mmulab.result import Result, address
 from mmulab.stopwatch.kernel import read_only_files
 from mmulab.stopwatch.settings import SETTINGS, general
 from mmulab.study.places import Region
 
 # What a line is for, or nothing where it goes with the line above; and the line.
 Line = tuple[str, str]
-# The kernel's switch for transparent huge pages of anonymous memory.
-_ENABLED = "/sys/kernel/mm/transparent_hugepage/enabled"
-# By what a mapped file is called: whose allocator it is, and what makes it ask for huge pages (jemalloc 5.3, TUNING.md;
-# HotSpot, -XX:+PrintFlagsFinal; gperftools, docs/tcmalloc.adoc; mimalloc, readme.md).
+# The kernel's switches for transparent huge pages of anonymous memory.
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_ENABLED = f"{_THP}/enabled"
+# What Linux says of the process itself.
+_STATUS = Path("/proc/self/status")
+# By what a mapped file is called: whose allocator it is, and what makes it ask for huge pages.
 _ALLOCATORS = (
     ("libjemalloc", "jemalloc", "MALLOC_CONF=thp:always,metadata_thp:auto {command}"),
     ("libjvm", "Java's heap", "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages {command}"),
     ("libtcmalloc", "gperftools, from the hugetlb pool", "TCMALLOC_MEMFS_MALLOC_PATH=/dev/hugepages/ {command}"),
     ("libmimalloc", "mimalloc", "MIMALLOC_ALLOW_LARGE_OS_PAGES=1 {command}"),
 )
+# Where a line is documented, by a part of it.
+SOURCES = (
+    ("transparent_hugepage/enabled", "Linux, admin-guide/mm/transhuge.rst"),
+    ("THP_enabled", "Linux, filesystems/proc.rst, /proc/PID/status"),
+    ("PR_SET_THP_DISABLE", "Linux manual, PR_SET_THP_DISABLE(2const)"),
+    ("MADV_HUGEPAGE", "Linux manual, madvise(2)"),
+    ("MADV_COLLAPSE", "Linux manual, madvise(2)"),
+    ("MemoryTHP=", "systemd, NEWS of version 260"),
+    ("nr_hugepages", "Linux, admin-guide/mm/hugetlbpage.rst"),
+    ("MAP_HUGETLB", "Linux manual, mmap(2)"),
+    ("glibc.malloc.hugetlb", "glibc manual, Memory Allocation Tunables"),
+    ("MALLOC_CONF", "jemalloc 5.3, TUNING.md"),
+    ("UseTransparentHugePages", "HotSpot, -XX:+PrintFlagsFinal"),
+    ("TCMALLOC_MEMFS_MALLOC_PATH", "gperftools, docs/tcmalloc.adoc"),
+    ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "mimalloc, readme.md"),
+    ("TCMalloc", "google/tcmalloc, docs/tuning.md, System-Level Optimizations"),
+    ("Go's heap", "A Guide to the Go Garbage Collector, Linux transparent huge pages"),
+    ("GODEBUG=disablethp", "Go, package runtime, Environment Variables"),
+    ("--use-largepages", "Node.js, command-line API"),
+    ("max-page-size", "GNU ld(1), -z max-page-size"),
+    ("separate-loadable-segments", "ld.lld(1)"),
+)
+# What the Go linker puts before its build information (Go, package debug/buildinfo), and where 64-bit programs of Go
+# before 1.26 have their heap (Go, runtime/malloc.go, arena hints).
+_GO_MAGIC = b"\xff Go buildinf:"
+_GO_HEAP = 0xC000000000
+# A namespace that google/tcmalloc has and gperftools does not.
+_TCMALLOC = "tcmalloc::tcmalloc_internal"
+
+
+def sources(how: Iterable[Line]) -> list[str]:
+    """Where these lines are documented, each place once."""
+    found = (source for _, line in how for part, source in SOURCES if part in line)
+    return list(dict.fromkeys(found))
 
 
 def switch() -> str:
@@ -38,25 +77,52 @@ def switch() -> str:
         "never": "no program gets any before it is switched on",
     }
     found = general()
-    return f"{_ENABLED} is [{found or 'absent'}]: {words.get(found, 'this kernel has no transparent 2 MB pages')}"
+    said = f"{_ENABLED} is [{found or 'absent'}]: {words.get(found, 'this kernel has no transparent 2 MB pages')}"
+    if found and is_disabled_here():
+        said += ". But programs that this shell starts get none: THP_enabled is 0 (prctl PR_SET_THP_DISABLE)"
+    return said
 
 
-def memory(policy: str, trace: dict[str, Any], mapped: Sequence[Region], result: Result) -> list[Line]:
-    """How a program's memory gets pages of 2 MB."""
+def is_disabled_here(status: Path | None = None) -> bool:
+    """Whether PR_SET_THP_DISABLE is set for this process, so that all that it starts have it, too."""
+    try:
+        text = (status or _STATUS).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    found = (line.partition(":") for line in text.splitlines())
+    return any(name == "THP_enabled" and value.strip() == "0" for name, _, value in found)
+
+
+def memory(
+    policy: str, trace: dict[str, Any], mapped: Sequence[Region], result: Result, functions: Collection[str] = ()
+) -> list[Line]:
+    """How a program's memory gets pages of 2 MB. `functions`: names of functions that ran."""
     command = _command(trace)
     if policy == "hugetlb-2m":
         return _grouped("how", _from_pool(command, mapped))
     if policy != "linux-thp":
         return []
-    found = [f"echo madvise | sudo tee {_ENABLED}     # first: programs may ask"] if general() == "never" else []
-    found += _asking(command, mapped, result)
-    if general() != "always":
+    if is_go(trace, result):
+        found = _of_go(command)
+    else:
+        first = f"echo madvise | sudo tee {_ENABLED}     # first: programs may ask"
+        found = [first] if general() == "never" else []
+        found += _asking(command, mapped, result, functions)
+    if general() != "always" and not any(line.startswith("echo always") for line in found):
         found.append(f"echo always | sudo tee {_ENABLED}     # every program, unasked")
     found.append("MemoryTHP=disable     # in a unit of systemd 260 and later: keeps another service off them")
-    return [("try", f"mmulab try --settings 4k,thp -- {command}"), *_grouped("how", found)]
+    check = [
+        "grep THP_enabled /proc/PID/status     # 0: switched off for the process (prctl; Linux 5.0 and later)",
+        "prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);     # clears that, in its source or in what starts it",
+    ]
+    return [
+        ("try", f"mmulab try --settings 4k,thp -- {command}"),
+        *_grouped("how", found),
+        *_grouped("check", check),
+    ]
 
 
-def _asking(command: str, mapped: Sequence[Region], result: Result) -> list[str]:
+def _asking(command: str, mapped: Sequence[Region], result: Result, functions: Collection[str]) -> list[str]:
     """How one program asks for transparent huge pages."""
     names = _files(result)
     found = [
@@ -64,11 +130,44 @@ def _asking(command: str, mapped: Sequence[Region], result: Result) -> list[str]
         for start, whose, text in _ALLOCATORS
         if any(name.startswith(start) for name in names)
     ]
+    if any(_TCMALLOC in name for name in functions):
+        # It is linked into programs, so no file names it.
+        found += [
+            f"echo always | sudo tee {_ENABLED}     # what TCMalloc is built for, and with the next two lines",
+            f"echo defer+madvise | sudo tee {_THP}/defrag     # TCMalloc",
+            f"echo 0 | sudo tee {_THP}/khugepaged/max_ptes_none     # TCMalloc",
+        ]
     if _is_malloced(mapped):
         found.append(f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {command}     # malloc asks (glibc 2.35 and later)")
     found.append("madvise(p, bytes, MADV_HUGEPAGE);     # in its source, where p is mapped")
     found.append("madvise(p, bytes, MADV_COLLAPSE);     # or once the memory is full (Linux 6.1 and later)")
     return found
+
+
+def _of_go(command: str) -> list[str]:
+    """How a Go program gets transparent huge pages: its runtime does not ask for them."""
+    found = [f"GODEBUG=disablethp=0 {command}     # 1 keeps the heap off them; 0 is the default"]
+    if general() != "always":
+        found.append(f"echo always | sudo tee {_ENABLED}     # Go's heap does not ask (Go 1.22 and later)")
+    return found
+
+
+def is_go(trace: dict[str, Any], result: Result) -> bool:
+    """Whether a program was built by Go: its file says so, or its heap lies where Go has it."""
+    if any(r.get("kind") == "anon" and address(r["start"]) == _GO_HEAP for r in result.regions):
+        return True
+    own = PurePosixPath(str(trace.get("program") or "")).name
+    files = {str(r["file"]) for r in result.regions if r.get("file")}
+    return any(_has_go_magic(Path(file)) for file in files if PurePosixPath(file).name == own)
+
+
+def _has_go_magic(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(_GO_MAGIC) >= 0
+    except (OSError, ValueError):
+        # It is not there any more, or is empty.
+        return False
 
 
 def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:

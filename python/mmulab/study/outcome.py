@@ -1,6 +1,6 @@
 """What a study found, in the form reports are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +10,9 @@ from mmulab.study import code, places
 from mmulab.study.code import Code
 from mmulab.study.here import Here
 from mmulab.study.instructions import Instructions
+from mmulab.study.naming import NAMELESS, asking_for_names
 from mmulab.study.plan import BASELINE
-from mmulab.study.strip import Strip, strip
+from mmulab.study.strip import Strip, data_strip, strip
 from mmulab.units import show_bytes, show_percent
 
 
@@ -79,6 +80,14 @@ class Outcome:
         """Runs that did not come to their end."""
         return [r for r in self.results if not r.complete]
 
+    def alike(self, figures: Callable[[Result], object]) -> list[tuple[list[str], list[Result]]]:
+        """The machines whose figures are equal under every policy, and the results of the first of them."""
+        groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        for machine in self.machines:
+            key = tuple((r.policy, repr(figures(r))) for r in self.with_relinked(machine))
+            groups.setdefault(key, []).append(machine)
+        return [(machines, self.with_relinked(machines[0])) for machines in groups.values()]
+
     def base(self, machine: str) -> Result:
         """The baseline's result on a machine."""
         return next(r for r in self.machines[machine] if r.policy == BASELINE)
@@ -130,6 +139,14 @@ class Outcome:
         return places.without_functions(self.results[0])
 
     @cached_property
+    def nameless_code(self) -> str:
+        """How to have names of code that a run-time compiler made; empty where none is without."""
+        functions = (f for found in self.functions.values() for f in found)
+        if not any(f.name.endswith(NAMELESS) for f in functions):
+            return ""
+        return asking_for_names(p.path or p.name for found in self.programs.values() for p in found)
+
+    @cached_property
     def instructions(self) -> dict[str, Instructions]:
         """Where instruction misses come from, by machine, under the baseline."""
         return {machine: Instructions(self.base(machine), self.recording) for machine in self.machines}
@@ -138,6 +155,11 @@ class Outcome:
     def strip(self) -> Strip | None:
         """The pages of code that ran, by part of the run."""
         return strip(self.code_windows, self.results[0]) if self.code_windows else None
+
+    @cached_property
+    def data_strip(self) -> Strip | None:
+        """The memory that data accesses used, by part of the run."""
+        return data_strip(self.code_windows, self.results[0]) if self.code_windows else None
 
     @cached_property
     def blocks(self) -> dict[str, list[places.Block]]:

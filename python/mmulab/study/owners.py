@@ -81,13 +81,13 @@ class Owners:
         """The region's name for people: with its program where several ran, and how many processes did if several."""
         path, shown = str(region.get("file") or ""), shown_file(region, self.first)
         name = str(region["name"]).replace(path, shown, 1) if path else str(region["name"])
-        owner, words = self.of(region), [name]
-        if folded := int(region.get("folded") or 0):
-            words.append(f"({folded:,} mappings)")
+        owner, words, counts = self.of(region), [name], []
         if region["kind"] == "unmapped":
-            return words[0]
+            return name
+        if folded := int(region.get("folded") or 0):
+            counts.append(f"{folded:,} mappings")
         if len(self.processes) > 1:
             words.append(f"of {owner.name}")
         if (count := self.processes.get(owner, 0)) > 1:
-            words.append(f"({count:,} processes)")
-        return " ".join(words)
+            counts.append(f"{count:,} processes")
+        return " ".join([*words, *([f"({', '.join(counts)})"] if counts else [])])

@@ -9,10 +9,12 @@ from mmulab.result import Result, address, covered, stall
 from mmulab.study.aliases import shown_file
 from mmulab.study.naming import CodeNames, is_dump
 from mmulab.study.owners import Owners
-from mmulab.study.symbols import lacks
+from mmulab.study.symbols import lacks, sources
 
 # Below this share of all user time a region's gain is within what the assumptions move.
 WORTH = 0.0005
+# Functions whose source lines are looked up: those of a report's table.
+SOURCES = 20
 # A page size was used in a region when it held at least this share of what was mapped there.
 USED = 0.05
 
@@ -158,6 +160,9 @@ class Function:
     cycles: int = 0
     walks: int = 0
     misses: int = 0
+    # Where in its file it begins, and the source line there; empty where that is not known.
+    start: int | None = None
+    source: str = ""
 
     def add(self, block: dict[str, Any]) -> None:
         """Counts a block of it in."""
@@ -179,12 +184,24 @@ def functions(result: Result, recording: str = "") -> list[Function]:
         what = code.at(region, int(block["pid"]), address(block["addr"]))
         key = (path, what.name)
         if key not in found:
-            found[key] = Function(what.name, path or str(region.get("name", "unmapped")), what.known)
+            found[key] = Function(what.name, path or str(region.get("name", "unmapped")), what.known, start=what.start)
         found[key].add(block)
     by_cost = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
+    _find_sources(by_cost[:SOURCES])
     rest = Function(f"all other code ({result.code['rest']['places']:,} blocks)", "", known=False)
     rest.add(result.code["rest"])
     return [*by_cost, rest] if rest.misses else by_cost
+
+
+def _find_sources(functions: Sequence[Function]) -> None:
+    """Looks the source lines of these functions up, file by file."""
+    by_file: dict[str, list[Function]] = {}
+    for function in functions:
+        if function.start is not None:
+            by_file.setdefault(function.file, []).append(function)
+    for path, own in by_file.items():
+        for function, source in zip(own, sources(path, [f.start or 0 for f in own]), strict=True):
+            function.source = source
 
 
 def without_functions(result: Result) -> list[tuple[str, str]]:

@@ -11,10 +11,11 @@ from mmulab.study import plots, strip
 from mmulab.study.code import REMAP
 from mmulab.study.instructions import by_kind
 from mmulab.study.outcome import Outcome
-from mmulab.study.places import WORTH, Region
+from mmulab.study.places import SOURCES, WORTH, Region
 from mmulab.study.plan import BASELINE
 from mmulab.study.terminal import QUICK, RESIDENT
 from mmulab.study.verdict import of
+from mmulab.study.words import Words
 from mmulab.tables import BLOCKS
 from mmulab.units import show_percent
 
@@ -22,7 +23,7 @@ TOP_PROGRAMS = 40
 TOP_REGIONS = 25
 # A region of a smaller share of stalls has no row, unless another page size saves in it.
 ROW = 0.001
-TOP_FUNCTIONS = 20
+TOP_FUNCTIONS = SOURCES
 TOP_BLOCKS = 10
 TOP_EDGES = 20
 
@@ -33,8 +34,8 @@ def html(outcome: Outcome) -> str:
     return render(
         "mmulab.study",
         "report.html.j2",
-        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE, "REMAP": REMAP},
-        o=outcome,
+        {"LEVELS": LEVELS, "LEVEL_NAMES": LEVEL_NAMES, "BASELINE": BASELINE, "REMAP": REMAP, "o": outcome},
+        words=Words(),
         plots={name: Markup(draw(outcome)) for name, draw in _PLOTS.items()},
         sizes=list(dict.fromkeys(s for r in outcome.results for s, b in r.mapped_by_size.items() if b)),
         blocks=BLOCKS,
@@ -45,6 +46,10 @@ def html(outcome: Outcome) -> str:
             "edges": TOP_EDGES,
         },
         verdict=of(outcome),
+        has_freebsd=any(r.data["policy"].get("freebsd") for r in outcome.results),
+        memory_rows=outcome.alike(lambda r: (r.resident_peak, r.bloat, r.read_around, r.table_peak)),
+        size_rows=outcome.alike(lambda r: (sorted(r.mapped_by_size.items()), r.zero_mapped)),
+        fragmentation_rows=outcome.alike(lambda r: (r.fmfi_target, r.fmfi) if r.policy == BASELINE else None),
         resident_words=RESIDENT,
         quick_words=QUICK,
         worth=show_percent(WORTH, digits=2),
@@ -55,11 +60,19 @@ def html(outcome: Outcome) -> str:
         jump_kinds=by_kind,
         code_strip=Markup(strip.svg(outcome.strip)) if outcome.strip else "",
         code_words=strip.words(outcome.strip) if outcome.strip else "",
+        data_strip=Markup(strip.svg(outcome.data_strip)) if outcome.data_strip else "",
+        data_words=strip.words(outcome.data_strip) if outcome.data_strip else "",
         identities=sum(1 for r in outcome.results for _ in r.identities()),
     )
 
 
-_PLOTS = {"misses": plots.misses, "time": plots.time, "accesses": plots.accesses, "sizes": plots.page_sizes}
+_PLOTS = {
+    "misses": plots.misses,
+    "time": plots.time,
+    "accesses": plots.accesses,
+    "residency": plots.residency,
+    "sizes": plots.page_sizes,
+}
 
 
 def _worth_a_row(regions: Sequence[Region], total: int) -> list[Region]:

@@ -1,5 +1,6 @@
-"""The pages of code that ran, window by window, as an SVG strip: rows are places of code, columns parts of the run."""
+"""Code that ran and data that were accessed, window by window, as SVG: rows are places, columns parts of the run."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 from mmulab.result import Result, address
 from mmulab.units import show_bytes, show_count
 
-# Bytes and pages of a row as the engine gives it.
-ROW_BYTES, ROW_PAGES = 64 << 10, 16
-# Rows that are drawn at most; a row stands for twice as much code until they fit.
+# Bytes of a row of code as the engine gives it, and of a page of it; of a row of data, which has no parts.
+ROW_BYTES, PAGE_BYTES = 64 << 10, 4 << 10
+BLOCK_BYTES = 2 << 20
+# Rows that are drawn at most; a row stands for twice as much until they fit.
 ROWS = 96
 # Shades, by the share of a row's pages that ran.
 SHADES = (0.25, 0.5, 0.75, 1.0)
@@ -23,7 +25,7 @@ WIDTH, LABELS, CURVE, ROW, GAP = 760, 200, 90, 6, 14
 
 @dataclass(frozen=True)
 class Row:
-    """Code of a file, or of memory without one."""
+    """A place in a file, or in memory without one, and by window how many of its parts were used."""
 
     name: str
     offset: int
@@ -32,28 +34,29 @@ class Row:
 
 @dataclass(frozen=True)
 class Strip:
-    """The code that ran, by place and by part of the run."""
+    """What was used, by place and by part of the run: pages of code, or blocks of data."""
 
     instructions: int
     pages: tuple[int, ...]
     total: int
     rows: tuple[Row, ...]
     row_bytes: int
+    part_bytes: int = PAGE_BYTES
 
     @property
     def peak(self) -> int:
-        """Pages of the window with the most."""
+        """Parts of the window with the most."""
         return max(self.pages)
 
     @property
     def mean(self) -> float:
-        """Pages of a window on average."""
+        """Parts of a window on average."""
         return sum(self.pages) / len(self.pages)
 
 
 def strip(windows: dict[str, Any], result: Result) -> Strip:
     """The strip of a run: its windows, with names by the regions of a result."""
-    found: dict[tuple[str, int], list[int]] = {}
+    found: dict[Key, list[int]] = {}
     regions = [r for r in result.regions if not r.get("vm")]
     for row in windows["rows"]:
         start = int(row["addr"])
@@ -71,14 +74,69 @@ def strip(windows: dict[str, Any], result: Result) -> Strip:
             offset = max(0, start - address(region["start"]) + int(region["offset"]))
         else:
             name, offset = str(region["name"]), start
-        key = (name, offset // ROW_BYTES)
-        # Processes that run the same code share a row: the one that ran most of it counts.
-        known = found.setdefault(key, [0] * len(row["pages"]))
-        found[key] = [max(a, b) for a, b in zip(known, row["pages"], strict=True)]
+        _put(found, (name, offset // ROW_BYTES), list(row["pages"]))
+    rows, row_bytes = _fitted(found, ROW_BYTES)
+    return Strip(int(windows["instructions"]), tuple(windows["pages"]), int(windows["total_pages"]), rows, row_bytes)
+
+
+def data_strip(windows: dict[str, Any], result: Result) -> Strip | None:
+    """The same of data, in blocks of 2 MB; None if there are none. The curve has the blocks that are listed."""
+    count = len(windows["pages"])
+    named = _names_of_blocks(windows["blocks"], result)
+    found: dict[Key, list[int]] = {}
+    pages = [0] * count
+    for block, key in zip(windows["blocks"], named, strict=True):
+        bits = int(block["windows"], 16)
+        used = [bits >> window & 1 for window in range(count)]
+        pages = [a + b for a, b in zip(pages, used, strict=True)]
+        _put(found, key, used)
+    if not found or not max(pages):
+        return None
+    rows, row_bytes = _fitted(found, BLOCK_BYTES)
+    total = int(windows["total_blocks"])
+    return Strip(int(windows["instructions"]), tuple(pages), total, rows, row_bytes, BLOCK_BYTES)
+
+
+# A name, and which row of the file or memory of that name.
+Key = tuple[str, int]
+
+
+def _names_of_blocks(blocks: list[dict[str, Any]], result: Result) -> list[Key]:
+    """By block: what lies there, by the mapping that holds most of it; the newest of those that hold as much."""
+    at = {(int(s["pid"]), int(s["addr"])): i for i, s in enumerate(blocks)}
+    starts: dict[int, list[int]] = {}
+    for pid, start in sorted(at):
+        starts.setdefault(pid, []).append(start)
+    keys: list[Key] = [("other memory", int(s["addr"]) // BLOCK_BYTES) for s in blocks]
+    most = [0] * len(blocks)
+    for region in result.regions:
+        first, end = address(region["start"]), address(region["end"])
+        own = starts.get(int(region["pid"]), []) if not region.get("vm") else []
+        for start in own[bisect_left(own, first - BLOCK_BYTES + 1) : bisect_left(own, end)]:
+            i, shared = at[int(region["pid"]), start], min(end, start + BLOCK_BYTES) - max(first, start)
+            if shared < most[i]:
+                continue
+            most[i] = shared
+            if region.get("file"):
+                name, offset = Path(str(region["file"])).name, max(0, start - first + int(region["offset"]))
+            else:
+                name, offset = str(region["name"]).replace("anon", "anonymous memory", 1), start
+            keys[i] = (name, offset // BLOCK_BYTES)
+    return keys
+
+
+def _put(found: dict[Key, list[int]], key: Key, pages: list[int]) -> None:
+    """Processes that use the same place share a row: the one that used most of it counts."""
+    known = found.setdefault(key, [0] * len(pages))
+    found[key] = [max(a, b) for a, b in zip(known, pages, strict=True)]
+
+
+def _fitted(found: dict[Key, list[int]], row_bytes: int) -> tuple[tuple[Row, ...], int]:
+    """No more rows than can be drawn, those of the names with the most first; and the bytes of one."""
     scale = 1
-    while len({(name, number // scale) for name, number in found}) > ROWS and scale < 1 << 20:
+    while len({(name, number // scale) for name, number in found}) > ROWS and scale < 1 << 40:
         scale *= 2
-    rows: dict[tuple[str, int], list[int]] = {}
+    rows: dict[Key, list[int]] = {}
     for (name, number), pages in found.items():
         known = rows.setdefault((name, number // scale), [0] * len(pages))
         rows[name, number // scale] = [a + b for a, b in zip(known, pages, strict=True)]
@@ -86,18 +144,21 @@ def strip(windows: dict[str, Any], result: Result) -> Strip:
     for (name, _), pages in rows.items():
         weight[name] = weight.get(name, 0) + sum(pages)
     order = sorted(rows, key=lambda key: (-weight[key[0]], key))
-    return Strip(
-        int(windows["instructions"]),
-        tuple(windows["pages"]),
-        int(windows["total_pages"]),
-        tuple(Row(name, number * scale * ROW_BYTES, tuple(rows[name, number])) for name, number in order),
-        scale * ROW_BYTES,
-    )
+    listed = (Row(name, number * scale * row_bytes, tuple(rows[name, number])) for name, number in order)
+    return tuple(listed), scale * row_bytes
 
 
 def svg(drawn: Strip) -> str:
     """The drawing, in the colours of the page it stands in."""
-    columns, most = len(drawn.pages), ROW_PAGES * (drawn.row_bytes // ROW_BYTES)
+    columns, most = len(drawn.pages), drawn.row_bytes // drawn.part_bytes
+    parts, label = (
+        ("pages", "Pages of code that ran")
+        if drawn.part_bytes == PAGE_BYTES
+        else (
+            f"blocks of {show_bytes(drawn.part_bytes)}",
+            "Memory that data accesses used",
+        )
+    )
     step = (WIDTH - LABELS) / columns
     height = CURVE + GAP + ROW * len(drawn.rows) + 2 * GAP
     paths: dict[float, list[str]] = {shade: [] for shade in SHADES}
@@ -118,14 +179,14 @@ def svg(drawn: Strip) -> str:
     shown = f"{show_count(drawn.instructions * columns)} instructions"
     return "".join(
         [
-            f'<svg role="img" aria-label="Pages of code that ran, by part of the run" viewBox="0 0 {WIDTH} {height}">',
+            f'<svg role="img" aria-label="{label}, by part of the run" viewBox="0 0 {WIDTH} {height}">',
             f'<polyline points="{points}" style="fill: none; stroke: var(--series-1)"/>',
-            f'<text x="0" y="{GAP}" {_TEXT}>{drawn.peak:,} pages at most</text>',
+            f'<text x="0" y="{GAP}" {_TEXT}>{drawn.peak:,} {parts} at most</text>',
             f'<text x="0" y="{CURVE}" {_TEXT}>0</text>',
             *(
-                f'<path d="{"".join(parts)}" style="fill: var(--series-0); fill-opacity: {shade}"/>'
-                for shade, parts in paths.items()
-                if parts
+                f'<path d="{"".join(path)}" style="fill: var(--series-0); fill-opacity: {shade}"/>'
+                for shade, path in paths.items()
+                if path
             ),
             *labels,
             f'<text x="{LABELS}" y="{height - 4}" {_TEXT}>0</text>',
@@ -148,9 +209,16 @@ def _runs(pages: tuple[int, ...], most: int) -> list[tuple[int, float, int]]:
 
 
 def words(drawn: Strip) -> str:
-    """What the strip shows, in a sentence."""
+    """What the strip shows, in two sentences."""
+    window = (
+        f"in a window of {show_count(drawn.instructions)} instructions {drawn.mean:,.0f} on average, {drawn.peak:,}"
+    )
+    if drawn.part_bytes == PAGE_BYTES:
+        return (
+            f"{drawn.total:,} pages of code ran ({show_bytes(drawn.total << 12)}); {window} at most. "
+            f"A row is {show_bytes(drawn.row_bytes)} of code."
+        )
     return (
-        f"{drawn.total:,} pages of code ran ({show_bytes(drawn.total << 12)}); in a window of "
-        f"{show_count(drawn.instructions)} instructions {drawn.mean:,.0f} on average, {drawn.peak:,} at most. "
-        f"A row is {show_bytes(drawn.row_bytes)} of code."
+        f"Data accesses used {drawn.total:,} blocks of {show_bytes(drawn.part_bytes)}; {window} at most. "
+        f"A row is {show_bytes(drawn.row_bytes)} of memory."
     )

@@ -6,7 +6,8 @@ The engine reads the file (`elf_functions`): symbols, those of its debug file, a
 import ctypes
 import ctypes.util
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +25,8 @@ class Named:
     name: str
     known: bool
     is_start: bool = False
+    # Where in its file the function begins; no part of what it is called.
+    start: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,18 @@ def named(path: str, offset: int) -> Named:
         return Named(f"{file}+{offset - offset % _PAGE:#x} (page)", known=False)
     start, name = functions.starts[at], functions.names[at]
     if name is None:
-        return Named(f"{file}+{start:#x}", known=False, is_start=offset == start)
-    return Named(demangle(name), known=True, is_start=offset == start)
+        return Named(f"{file}+{start:#x}", known=False, is_start=offset == start, start=start)
+    return Named(demangle(name), known=True, is_start=offset == start, start=start)
+
+
+def sources(path: str, starts: Sequence[int]) -> list[str]:
+    """The source lines at which functions of a file begin, as `gc.c:120`; empty where no line table has them."""
+    try:
+        found = engine.elf_source_lines(path, starts, DEBUG_ROOTS)
+    except UserError:
+        # As for names, the report says why nothing is known of the file.
+        return [""] * len(starts)
+    return [f"{line[0]}:{line[1]}" if line else "" for line in found]
 
 
 @lru_cache(maxsize=1)

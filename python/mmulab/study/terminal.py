@@ -50,7 +50,7 @@ def show(out: Console, outcome: Outcome, whole: bool = False) -> None:
         out.print(f"[bold yellow]PARTIAL[/] {why}", soft_wrap=True)
     verdict = of(outcome)
     _verdict(out, verdict)
-    if not verdict.steps and not whole:
+    if verdict.is_over and not whole:
         return
     first = next(iter(outcome.machines))
     _regions(out, outcome, first)
@@ -84,6 +84,8 @@ def _verdict(out: Console, verdict: Verdict) -> None:
 
 
 Column = tuple[str, Callable[[Result], str]]
+# Rows of results below a title.
+Groups = list[tuple[str, list[Result]]]
 
 
 def _machines(out: Console, outcome: Outcome) -> None:
@@ -107,30 +109,40 @@ def _machines(out: Console, outcome: Outcome) -> None:
         ("read-\naround", lambda r: _bytes_or_dash(r.read_around)),
         ("page\ntables", lambda r: show_bytes(r.table_peak)),
     ]
-    # As few tables as the width allows, with what belongs together side by side.
-    tables = [misses_and_walks]
-    for group in (time, memory):
-        together = [*tables[-1], *group]
-        if Measurement.get(out, out.options.update(width=WIDE), _machine_table(outcome, together)).maximum <= out.width:
-            tables[-1] = together
+    each: Groups = [(machine, outcome.with_relinked(machine)) for machine in outcome.machines]
+    tables = [(each, misses_and_walks)]
+    # As few tables as the width allows, with what belongs together side by side; rows that are equal for machines once.
+    alike = outcome.alike(lambda r: [show(r) for _, show in memory])
+    of_memory = each if len(alike) == len(each) else [(_title(outcome, m), rows) for m, rows in alike]
+    for groups, columns in ((each, time), (of_memory, memory)):
+        together = [*tables[-1][1], *columns]
+        wide = Measurement.get(out, out.options.update(width=WIDE), _machine_table(groups, together)).maximum
+        if groups is tables[-1][0] and wide <= out.width:
+            tables[-1] = (groups, together)
         else:
-            tables.append(group)
-    for columns in tables:
-        out.print(_machine_table(outcome, columns))
+            tables.append((groups, columns))
+    for groups, columns in tables:
+        out.print(_machine_table(groups, columns))
         if len(tables) > 1:
             out.print()
     out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]")
     out.print(f"[dim]{RESIDENT}[/]\n")
 
 
-def _machine_table(outcome: Outcome, columns: list[Column]) -> Table:
+def _title(outcome: Outcome, machines: Sequence[str]) -> str:
+    """What a group of machines is called."""
+    every = 1 < len(machines) == len(outcome.machines)
+    return "all machines" if every else ", ".join(machines)
+
+
+def _machine_table(groups: Groups, columns: list[Column]) -> Table:
     table = plain()
     table.add_column("machine / policy", no_wrap=True)
     for head, _ in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    for machine in outcome.machines:
-        table.add_row(f"[bold]{machine}[/]")
-        for r in outcome.with_relinked(machine):
+    for title, results in groups:
+        table.add_row(f"[bold]{title}[/]")
+        for r in results:
             name = f"  {r.policy}" + ("" if r.complete else " (partial)")
             table.add_row(name, *(show(r) for _, show in columns))
     return table
@@ -192,6 +204,8 @@ def _functions(out: Console, outcome: Outcome, machine: str) -> None:
     _named(out, f"Functions of highest cost\n({machine})", ("share of\nstalls", "walks", "L1 misses"), rows)
     for path, why in outcome.without_functions[:TOP_FUNCTIONS]:
         out.print(f"[dim]Functions of {escape(path)} are not known: {escape(why)}.[/]", soft_wrap=not out.is_terminal)
+    if outcome.nameless_code:
+        out.print(f"[dim]{escape(outcome.nameless_code)}[/]\n", soft_wrap=not out.is_terminal)
 
 
 def _instructions(out: Console, outcome: Outcome, machine: str) -> None:

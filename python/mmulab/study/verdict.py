@@ -2,7 +2,9 @@
 
 results --> memory: the policy that most machines choose --.
         --> code: its policy, where code costs ------------+--> steps, the largest saving first
-this computer's forecast, if there is one -----------------'
+this computer: tried, else forecast -----------------------'
+
+Nearer evidence decides: a stopwatch before a forecast, a forecast before the models of other machines.
 """
 
 from collections import Counter
@@ -37,6 +39,21 @@ class Step:
     # Lines to paste, each behind what it is for; a line without a label goes with the one above.
     how: tuple[tuple[str, str], ...]
 
+    @property
+    def grouped(self) -> list[tuple[str, list[str]]]:
+        """The rows by label: a row without one goes with the row above."""
+        found: list[tuple[str, list[str]]] = []
+        for label, text in self.rows:
+            if label or not found:
+                found.append((label, []))
+            found[-1][1].append(text)
+        return found
+
+    @property
+    def sources(self) -> list[str]:
+        """Where the lines to paste are documented."""
+        return lines.sources(self.how)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -45,13 +62,17 @@ class Verdict:
     steps: tuple[Step, ...]
     # Without a step: the sentence that says so.
     nothing: str
+    # Whether even the upper end is too little. Only then are the tables noise.
+    is_over: bool = False
 
 
 def of(outcome: Outcome) -> Verdict:
     """The verdict of a study."""
     candidates = [_memory(outcome), _code(outcome)]
     steps = sorted((step for step in candidates if step is not None), key=lambda step: step.saves, reverse=True)
-    return Verdict(tuple(steps), "" if steps else _nothing(outcome))
+    if steps:
+        return Verdict(tuple(steps), "")
+    return Verdict((), *_nothing(outcome))
 
 
 def _memory(outcome: Outcome) -> Step | None:
@@ -62,10 +83,12 @@ def _memory(outcome: Outcome) -> Step | None:
         if here.saves is False:
             return None
         policy = POLICIES[1]
-        saved = {m: _saved(outcome, m, policy) for m in outcome.machines if policy in outcome.policies}
-        rows = [("saves", f"{here.said()} on this computer"), *(("", note) for note in here.notes())]
+        saved = {m: saved_on(outcome, m, policy) for m in outcome.machines if policy in outcome.policies}
+        said = [f"{here.tried_said()} on this computer"] if here.tried_bounds else []
+        said.append(here.said() if said else f"{here.said()} on this computer")
+        rows = [("saves", said[0]), *(("", text) for text in (*said[1:], *here.notes()))]
         rows += [("models", _range(outcome, saved))] if saved else []
-        bounds = here.saving - here.error, here.saving + here.error
+        bounds = here.bounds
         small, large = (here.resident[p] for p in POLICIES)
     else:
         found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP)])
@@ -83,14 +106,18 @@ def _memory(outcome: Outcome) -> Step | None:
     do = f"Map {names} with {_pages(policy)}."
     if here is not None and here.saves is None:
         do = f"Try {_pages(policy)} for {names}: whether they save time is not certain."
-    return Step(do, bounds, tuple(rows), tuple(lines.memory(policy, outcome.trace, mapped, outcome.results[0])))
+        if here.tried_bounds:
+            do = f"Whether {_pages(policy)} for {names} save time is not certain: the trial does not decide it."
+    functions = {f.name for found in outcome.functions.values() for f in found}
+    how = lines.memory(policy, outcome.trace, mapped, outcome.results[0], functions)
+    return Step(do, bounds, tuple(rows), tuple(how))
 
 
 def _code(outcome: Outcome) -> Step | None:
     """Larger pages for code, where they save."""
     if code.REMAP not in outcome.policies:
         return None
-    saved = {m: _saved(outcome, m, code.REMAP) for m in outcome.machines}
+    saved = {m: saved_on(outcome, m, code.REMAP) for m in outcome.machines}
     linked = {machine: _saved_by(outcome.base(machine), result) for machine, result in outcome.relinked.items()}
     moved, moves = _bounds(saved), any(map(_is_worth, saved.values()))
     bounds = max(moved, _bounds(linked)) if linked else moved
@@ -115,7 +142,7 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
     """The policy that most machines choose, and what it saves on each; None where no machine gains enough."""
     chosen: Counter[str] = Counter()
     for machine in outcome.machines:
-        saved = {p: _saved(outcome, machine, p) for p in policies}
+        saved = {p: saved_on(outcome, machine, p) for p in policies}
         enough = [p for p in policies if _is_worth(saved[p])]
         if enough:
             # Of those that save about as much the first, for it asks for least.
@@ -124,10 +151,11 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
     if not chosen:
         return None
     policy = chosen.most_common(1)[0][0]
-    return policy, {m: _saved(outcome, m, policy) for m in outcome.machines}
+    return policy, {m: saved_on(outcome, m, policy) for m in outcome.machines}
 
 
-def _saved(outcome: Outcome, machine: str, policy: str) -> tuple[float, float]:
+def saved_on(outcome: Outcome, machine: str, policy: str) -> tuple[float, float]:
+    """The share of user time that a policy saves on a machine, at least and at most."""
     result = next(r for r in outcome.machines[machine] if r.policy == policy)
     return _saved_by(outcome.base(machine), result)
 
@@ -192,7 +220,9 @@ def _shares(parts: Iterable[tuple[str, float]]) -> str:
 def _named(region: Region) -> str:
     """A region's name and size. Anonymous memory has no name of its own."""
     name = region.name.replace("anon", "anonymous memory", 1) if region.kind == "anon" else region.name
-    return f"{name} ({show_bytes(region.end - region.start)})"
+    size = show_bytes(region.end - region.start)
+    # Counts of mappings and processes stand in brackets already.
+    return f"{name[:-1]}, {size})" if name.endswith((" processes)", " mappings)")) else f"{name} ({size})"
 
 
 def _gains(region: Region, policy: str) -> bool:
@@ -206,14 +236,33 @@ def _pages(policy: str) -> str:
     return f"{named[policy]} ({policy})" if policy in named else f"the pages of {policy}"
 
 
-def _nothing(outcome: Outcome) -> str:
-    """Why the page sizes should stay as they are."""
+def _nothing(outcome: Outcome) -> tuple[str, bool]:
+    """Why no step is advised, and whether even the upper end is too little."""
     others = [p for p in outcome.policies if p != BASELINE]
     if not others:
-        return f"Only {BASELINE} was run: there is nothing to compare it with."
-    if outcome.here is not None:
-        return " ".join(["Leave the pages as they are.", *outcome.here.lines()])
-    saved = [_saved(outcome, machine, policy) for machine in outcome.machines for policy in others]
-    hidden, serial = (show_percent(max(0.0, *bounds)) for bounds in zip(*saved, strict=True))
-    said = f"Leave the pages as they are: in this model, no policy saves more than {hidden} of user time"
-    return f"{said}, or {serial} if no translation overlapped with other work." if outcome.is_quick else f"{said}."
+        return f"Only {BASELINE} was run: there is nothing to compare it with.", True
+    if outcome.here is not None and outcome.here.saves is False:
+        return " ".join(["Leave the pages as they are.", *outcome.here.lines()]), True
+    saved = {(m, p): saved_on(outcome, m, p) for m in outcome.machines for p in others}
+    expected = max(0.0, *(low for low, _ in saved.values()))
+    machine, policy = max(saved, key=lambda key: saved[key][1])
+    most = max(0.0, saved[machine, policy][1])
+    alone = "if no translation overlapped with other work"
+    if most < WORTH:
+        said = f"Leave the pages as they are: in this model, every policy saves {_below(expected)} of user time"
+        if not outcome.is_quick:
+            return f"{said}.", True
+        both = f"even {alone}" if _below(expected) == _below(most) else f"and {_below(most)} {alone}"
+        return f"{said}, {both}.", True
+    given = f", {alone}" if outcome.is_quick else ""
+    return (
+        f"No change is advised: in this model, at most {show_percent(most)} of user time can be saved ({policy} on "
+        f"{machine}{given}), of which the model expects {_below(expected)}.",
+        False,
+    )
+
+
+def _below(share: float) -> str:
+    """`at most 0.7 %`, or `less than 0.1 %`: a share that rounds to nothing has no figure."""
+    shown = show_percent(share)
+    return f"less than {show_percent(0.001)}" if not share or shown.startswith("<") else f"at most {shown}"
