@@ -238,6 +238,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "that the row sums up). The misses, walks and resident bytes of all regions add up to the totals.",
     ),
     (
+        "halves",
+        "",
+        "Where the trace shows the kernel's half of address spaces (mappings that it marks as global): the costs of "
+        "references to user memory (user) and to the kernel's (kernel), as of a region. Both add up to the totals.",
+    ),
+    (
         "code",
         "",
         "With --profile: costs by block of code that was running. places: those of the highest cost, each with pid, "

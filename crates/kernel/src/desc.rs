@@ -79,8 +79,8 @@ pub struct PolicyDesc {
     /// Text, which is code mapped from files: for every kind but `freebsd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextDesc>,
-    /// What every Linux does, whatever the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache` and
-    /// `implicit_vma`, and takes no other value than the default for the rest.
+    /// What every Linux does, whatever the policy. Kind `freebsd` shares `stack_limit`, `stack_guard`, `page_cache`,
+    /// `implicit_vma` and `kernel_page`, and takes no other value than the default for the rest.
     #[serde(default)]
     pub linux: LinuxDesc,
 }

@@ -253,5 +253,9 @@ pub(crate) fn check(linux: &LinuxDesc) -> Result<(), KernelError> {
         let found = show_bytes(most.0);
         return Err(wrong("linux.largest_read", format!("must be a multiple of 4K and not 0, not {found}")));
     }
+    let kernel = linux.kernel_page;
+    if ![PageOrder::P4K, PageOrder::P2M].contains(&kernel) {
+        return Err(wrong("linux.kernel_page", format!("must be 4K or 2M, not {kernel}")));
+    }
     page_sized("implicit_vma", linux.implicit_vma, PageOrder::P1G.bytes())
 }

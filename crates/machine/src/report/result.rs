@@ -10,7 +10,7 @@ use super::{
     model::{self, Events, Model},
     perf::{PerfInput, PerfReport, perf},
     places::{Places, places},
-    regions::{ProgramReport, RegionReport, programs, regions},
+    regions::{Halves, ProgramReport, RegionReport, halves, programs, regions},
 };
 use crate::{
     count::{Cost, Counted, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
@@ -78,6 +78,9 @@ pub struct Report {
     programs: Vec<ProgramReport>,
     /// What each region of the programs' memory cost and holds.
     regions: Vec<RegionReport>,
+    /// Where the trace shows the kernel's half of address spaces: what translation cost in user space, and there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halves: Option<Halves>,
     /// With --fault-latency: how long page faults took, by kind and by the size that they mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault_latency: Option<Vec<LatencyReport>>,
@@ -287,6 +290,7 @@ pub fn report(
         members: members(machine, info),
         programs: programs(machine),
         regions: regions(machine),
+        halves: halves(machine),
         fault_latency: machine
             .state()
             .account
