@@ -34,6 +34,11 @@ pub(crate) trait Manager {
         Contiguous::default()
     }
 
+    /// Whether executable anonymous memory is code, too.
+    fn anonymous_is_code(&self) -> bool {
+        false
+    }
+
     /// Which changes of one madvise call are flushed together.
     fn advice_flush(&self) -> AdviceFlush;
 

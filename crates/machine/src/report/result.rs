@@ -301,7 +301,7 @@ pub fn report(
             .desc()
             .options
             .code_residency
-            .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency()).collect()),
+            .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency(&system.mem)).collect()),
         heat: places(&programs_run_on.kernel, &programs_run_on.tally.heat()),
         code: places(&programs_run_on.kernel, &programs_run_on.tally.code()),
         edges: programs_run_on.tally.edges().map(|found| edges(&programs_run_on.kernel, &found)),

@@ -10,6 +10,8 @@ SKYLAKE = "skylake-e3-1240v5"
 IMAGE: engine.Json = {"linker": "old", "max_page_size": "2M"}
 # What compiled code grows by in the paper's Java virtual machine.
 CODE_HEAP = "2M"
+# Compiled code is code to its kernels (section V).
+JIT = ("policy.freebsd.code.anonymous=true",)
 ALL_CLUSTERS = 32
 # Skylake's counter for the stall of fetches, on every machine under this name.
 STALL = "itlb-stall"

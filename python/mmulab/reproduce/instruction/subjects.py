@@ -13,7 +13,7 @@ from mmulab.reproduce.instruction.measured import Measured
 from mmulab.reproduce.instruction.programs import BY_RECIPE, Program
 from mmulab.reproduce.instruction.published import Stated
 from mmulab.reproduce.instruction.recordings import recorded
-from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, Setting, Variant
+from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, JIT, Setting, Variant
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Cell, Figures, Store
 from mmulab.reproduce.shared.experiment import Session
@@ -85,7 +85,7 @@ def measure(
         Cell(
             f"{subject.name}, {variant.name}, {setting.name}",
             subject.trace,
-            variant.job(setting, plan.sets),
+            variant.job(setting, (*(JIT if subject.is_java else ()), *plan.sets)),
             plan.options(subject, setting),
         )
         for variant, setting in pairs
