@@ -260,6 +260,13 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "l1i_misses add up to the total. In virtual machines those of the first one.",
     ),
     (
+        "kernel_cycles_by",
+        "cycles",
+        "With --code-residency: the kernel's cycles by what it worked for: faults, promotions (faults that made a "
+        "larger page of others, with what they read and zeroed), fork, exec, exit, and other (other calls, switches "
+        "between processes, daemons). Each lacks a fraction of a cycle; so they add up to the total but for a few.",
+    ),
+    (
         "fault_latency[]",
         "",
         "With --fault-latency: the time of page faults, a row for each kind and size mapped: faults, mean_cycles, "

@@ -89,6 +89,12 @@ def test_padding_saves_work_at_fork_and_exit(bench: Bench) -> None:
     assert kernel[PADDED].kernel < kernel[PROMOTED].kernel
     assert kernel[SHARING].kernel < kernel[PROMOTED].kernel
     assert kernel[BOTH].kernel < min(kernel[PADDED].kernel, kernel[SHARING].kernel)
+    # Sharing takes faults away; what a fork joins is the fork's work then.
+    assert kernel[SHARING].kernel_for("faults") < kernel[PROMOTED].kernel_for("faults")
+    for one in kernel.values():
+        causes = sum(one.of.kernel_by.values())
+        assert one.kernel - len(one.of.kernel_by) <= causes <= one.kernel
+        assert one.kernel_for("promotions") > 0
     entries = {setting: one.of.kernel_work["entry_write"] for setting, one in kernel.items()}
     assert entries[PADDED] < entries[PROMOTED]
     # Each process maps the residual region by one entry, where it had one for each page that it used.

@@ -13,7 +13,7 @@ use super::{
     regions::{Halves, ProgramReport, RegionReport, halves, programs, regions},
 };
 use crate::{
-    count::{Cost, Counted, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
+    count::{Cost, Counted, KernelCycles, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
     describe::{Assumption, Resolved},
     ended::{Ended, EndedReport},
     machine::Machine,
@@ -87,6 +87,9 @@ pub struct Report {
     /// With --code-residency: which clusters of 64 KiB of each 2 MiB of code are in memory at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_residency: Option<Vec<CodeWindow>>,
+    /// With --code-residency: the kernel's cycles by what it worked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_cycles_by: Option<KernelCycles>,
     /// With --profile: costs by the 2 MiB of memory that references were to.
     heat: Places,
     /// With --profile: costs by the block of code that was running.
@@ -302,6 +305,7 @@ pub fn report(
             .options
             .code_residency
             .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency(&system.mem)).collect()),
+        kernel_cycles_by: machine.desc().options.code_residency.then_some(counted.causes),
         heat: places(&programs_run_on.kernel, &programs_run_on.tally.heat()),
         code: places(&programs_run_on.kernel, &programs_run_on.tally.code()),
         edges: programs_run_on.tally.edges().map(|found| edges(&programs_run_on.kernel, &found)),
