@@ -80,14 +80,15 @@ impl Linux {
     /// The same with the pages that a policy gives text.
     ///
     /// # Errors
-    /// Pages that the table cannot have, or that a daemon would make which does not run.
+    /// Pages that the table cannot have, that a daemon would make which does not run, or of a pool that is not there.
     pub fn with_text(self, desc: &PolicyDesc, table: &TableDesc) -> Result<Self, KernelError> {
         let by = |promotion: &PromotionDesc| {
             promotion.when == PromotionTime::Daemon && promotion.by.unwrap_or_default() == DaemonKind::Khugepaged
         };
         let of_thp = desc.thp.as_ref().is_some_and(|thp| thp.khugepaged.is_some());
         let runs_khugepaged = of_thp || desc.promotion.as_ref().is_some_and(by);
-        Ok(Self { text: Text::new(desc.text.as_ref(), table, runs_khugepaged)?, ..self })
+        let pool = desc.hugetlb.as_ref().map(|pool| pool.size);
+        Ok(Self { text: Text::new(desc.text.as_ref(), table, runs_khugepaged, pool)?, ..self })
     }
 
     /// Transparent huge pages on a page table that has leaves of 2 MiB.
