@@ -417,6 +417,12 @@ class Result:
         return regions
 
     @property
+    def halves(self) -> dict[str, dict[str, int]]:
+        """Costs in user space and in the kernel's half of address spaces. Empty where the trace shows no kernel."""
+        found: dict[str, dict[str, int]] = self.data.get("halves", {})
+        return found
+
+    @property
     def code(self) -> dict[str, Any]:
         """Costs by block of code: the `places` of the highest cost, and the `rest` summed. Empty without a profile."""
         code: dict[str, Any] = self.data["code"]

@@ -238,6 +238,12 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "that the row sums up). The misses, walks and resident bytes of all regions add up to the totals.",
     ),
     (
+        "halves",
+        "",
+        "Where the trace shows the kernel's half of address spaces (mappings that it marks as global): the costs of "
+        "references to user memory (user) and to the kernel's (kernel), as of a region. Both add up to the totals.",
+    ),
+    (
         "code",
         "",
         "With --profile: costs by block of code that was running. places: those of the highest cost, each with pid, "
@@ -252,6 +258,13 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "thread ran before; null where the trace does not say: a thread's turn or a batch begins there) and costs as "
         "of a region (with --timing without stalls); rest: how many are not listed, and their costs summed. Their "
         "l1i_misses add up to the total. In virtual machines those of the first one.",
+    ),
+    (
+        "kernel_cycles_by",
+        "cycles",
+        "With --code-residency: the kernel's cycles by what it worked for: faults, promotions (faults that made a "
+        "larger page of others, with what they read and zeroed), fork, exec, exit, and other (other calls, switches "
+        "between processes, daemons). Each lacks a fraction of a cycle; so they add up to the total but for a few.",
     ),
     (
         "fault_latency[]",

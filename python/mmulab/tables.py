@@ -106,6 +106,8 @@ def print_result(out: Console, result: Result) -> None:
     out.print(table)
     out.print()
     _print_walks(out, result)
+    if result.halves:
+        _print_halves(out, result)
     if result.members:
         _print_members(out, result.members)
     if result.host is not None:
@@ -132,6 +134,25 @@ def _print_residency(out: Console, windows: list[dict[str, Any]]) -> None:
         table.add_row(str(clusters), str(sum(other >= clusters for other in whole)))
     out.print()
     out.print(table)
+
+
+def _print_halves(out: Console, result: Result) -> None:
+    """User space and the kernel's half apart."""
+    columns = {
+        "L1I misses": "l1i_misses",
+        "L1D misses": "l1d_misses",
+        "walks": "walks",
+        "cycles of walks": "walk_cycles",
+        "stall cycles": "stall_cycles",
+    }
+    table = plain()
+    table.add_column("References to memory of")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, half in (("programs", "user"), ("the kernel", "kernel")):
+        table.add_row(name, *(f"{result.halves[half][key]:,}" for key in columns.values()))
+    out.print(table)
+    out.print()
 
 
 def _print_members(out: Console, members: list[dict[str, Any]]) -> None:

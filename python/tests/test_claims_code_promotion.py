@@ -13,7 +13,16 @@ from conftest import CHECKOUT, Cli
 from mmulab import engine
 from mmulab.reproduce.instruction import chain, published
 from mmulab.reproduce.instruction.measured import Measured
-from mmulab.reproduce.instruction.setting import REAL, SMALL, STOCK, VARIANTS, Setting, promoting
+from mmulab.reproduce.instruction.setting import (
+    HASWELL,
+    REAL,
+    SMALL,
+    STOCK,
+    VARIANTS,
+    Setting,
+    Variant,
+    promoting,
+)
 from mmulab.reproduce.shared.cells import Figures, Store
 from mmulab.result import Result
 
@@ -32,9 +41,9 @@ IN_ORDER = "core.window=1"
 SMALL_CACHES = (IN_ORDER, "cache_rules.data=true", "cache.L2.size=32K", "cache.L3.size=256K")
 
 
-def measured(bench: Bench, trace: str, setting: Setting, *sets: str, **options: object) -> Measured:
+def measured(bench: Bench, trace: str, setting: Setting, *sets: str, on: Variant = REAL, **options: object) -> Measured:
     """The program under a kernel, as the experiments have it."""
-    job = REAL.job(setting, sets)
+    job = on.job(setting, sets)
     source = bench.write("trace.mmtx", trace)
     result = engine.run(source, [job], engine.Options(code_residency=True, **options)).results[0]  # type: ignore[arg-type]
     result.check()
@@ -54,6 +63,62 @@ def test_a_fault_brings_in_the_aligned_64_kb_around_it(bench: Bench) -> None:
     again = program + "".join(f"f {CODE + page * PAGE:#x}\n" for page in range(32, 48))
     assert measured(bench, again, STOCK).of.events["pages_read"] == 16
     assert measured(bench, again + f"f {CODE + 48 * PAGE:#x}\n", STOCK).of.events["pages_read"] == 32
+
+
+@claim("S1-008", "I", "448 pages are 28 clusters of 64 KB; 2 MB have 32 clusters of 16 pages")
+def test_448_pages_are_28_clusters(bench: Bench) -> None:
+    pages = Setting("448 pages", "freebsd-code-1", ('policy.freebsd.code.threshold="448 pages"',))
+    for clusters, superpages in ((27, 0), (28, 1)):
+        for setting in (pages, promoting(28)):
+            found = measured(bench, resident((clusters,)), setting)
+            assert found.superpages == superpages
+            assert found.code_pages == (SUPERPAGE // PAGE if superpages else clusters * 16)
+
+
+@claim("S1-014", "II-A", "Promotion replaces the whole lowest page table by one entry for 2 MB")
+def test_promotion_replaces_the_lowest_table_by_one_entry(bench: Bench) -> None:
+    """Of the process that touched its clusters, and of the one that maps the code later."""
+    other = "p 2.2\n" + resident((CLUSTERS,))
+    before, after = (measured(bench, resident((CLUSTERS,)) + other, setting) for setting in (SMALL, STOCK))
+    mapped = [{size: row["now"] for size, row in found.of.mapped.items() if row["now"]} for found in (before, after)]
+    assert set(mapped[0]) == {"4K"}
+    assert mapped[1] == {"2M": 2 * SUPERPAGE}
+    entries = [found.of.tables for found in (before, after)]
+    assert entries[0]["small_bytes"] - entries[1]["small_bytes"] == 2 * PAGE
+
+
+@claim("S1-018", "V", "With a threshold of 1, the first touch of 2 MB of code reads all of it and maps a superpage")
+def test_the_first_touch_is_enough_for_a_threshold_of_1(bench: Bench) -> None:
+    touch = f"mmap {CODE:#x} 4M rx file:/bin/prog+0\nf {CODE + 300 * PAGE:#x}\n"
+    found = measured(bench, touch, promoting(1))
+    assert sum(found.of.faults.values()) == found.of.events["promotions"] == found.superpages == 1
+    assert found.of.events["pages_read"] == found.code_pages == SUPERPAGE // PAGE
+    assert measured(bench, touch, promoting(2)).superpages == 0
+
+
+@claim(
+    "S1-003",
+    "I",
+    "PostgreSQL waits for translations of instructions for up to 14.9 % of its cycles",
+    "direction: more than 5 %, on code with PostgreSQL's clusters in memory",
+)
+def test_a_server_like_postgresql_waits_for_its_code(bench: Bench) -> None:
+    program = working(POSTGRES, 4000, 1300, hot=300, instructions=20)
+    found = measured(bench, program, STOCK, skip=20_000)
+    assert found.overhead > 0.05
+
+
+@claim(
+    "S1-068",
+    "VII",
+    "On Haswell, whose second level holds pages of 2 MB, superpages for hot code save 1 % to 2 % (Lavaee et al.)",
+    "direction",
+)
+def test_superpages_of_hot_code_on_haswell(bench: Bench) -> None:
+    program = working(POSTGRES, 4000, 1300, hot=300)
+    small, whole = (measured(bench, program, setting, on=HASWELL, skip=20_000) for setting in (SMALL, promoting(1)))
+    assert whole.superpages == len(POSTGRES)
+    assert whole.cycles < 0.99 * small.cycles
 
 
 @claim("S1-021", "IV, V", "Clang's 55.895 MB of code hold 27 whole regions of 2 MB; PostgreSQL's 5.953 MB hold 2")

@@ -1,6 +1,7 @@
 """Claims about padding and shared page tables (paper 2, sections I, IV and VI), on servers of several processes."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from bench import Bench
@@ -10,8 +11,10 @@ from code_programs import CODE, PAGE, SUPERPAGE, Server
 from mmulab import engine
 from mmulab.reproduce.instruction import servers
 from mmulab.reproduce.instruction.measured import Measured
+from mmulab.reproduce.instruction.programs import PERSISTENT
 from mmulab.reproduce.instruction.setting import BOTH, PADDED, PROMOTED, REAL, SHARING, STOCK, Setting
-from mmulab.reproduce.shared.cells import Figures
+from mmulab.reproduce.shared.cells import Figures, Store
+from mmulab.reproduce.shared.experiment import Session
 
 # Data in the caches, so that lines of page tables must share them; caches small enough for these programs.
 CACHES = ("cache_rules.data=true", "cache.L2.size=16K", "cache.L3.size=128K")
@@ -86,6 +89,12 @@ def test_padding_saves_work_at_fork_and_exit(bench: Bench) -> None:
     assert kernel[PADDED].kernel < kernel[PROMOTED].kernel
     assert kernel[SHARING].kernel < kernel[PROMOTED].kernel
     assert kernel[BOTH].kernel < min(kernel[PADDED].kernel, kernel[SHARING].kernel)
+    # Sharing takes faults away; what a fork joins is the fork's work then.
+    assert kernel[SHARING].kernel_for("faults") < kernel[PROMOTED].kernel_for("faults")
+    for one in kernel.values():
+        causes = sum(one.of.kernel_by.values())
+        assert one.kernel - len(one.of.kernel_by) <= causes <= one.kernel
+        assert one.kernel_for("promotions") > 0
     entries = {setting: one.of.kernel_work["entry_write"] for setting, one in kernel.items()}
     assert entries[PADDED] < entries[PROMOTED]
     # Each process maps the residual region by one entry, where it had one for each page that it used.
@@ -105,8 +114,53 @@ def test_the_share_of_translation_grows_with_clients_and_cores(bench: Bench) -> 
     assert cores[0] < cores[1]
 
 
+def test_rows_of_several_numbers_of_clients_have_names_of_their_own() -> None:
+    """A recording each, of each mode, whether both are asked for or one."""
+    plan = servers.Plan(clients=(8, 12))
+    both = servers.programs(plan)
+    assert len({program.label for program in both}) == len({(p.recipe, p.sets) for p in both}) == 4
+    one = servers.programs(replace(plan, programs=(PERSISTENT,)))
+    assert [(p.label, p.sets) for p in one] == [
+        ("PostgreSQL, persistent, 8 clients", ("clients=8",)),
+        ("PostgreSQL, persistent, 12 clients", ("clients=12",)),
+    ]
+    assert all(program.stated for program in both)
+    assert [program.label for program in servers.programs(servers.Plan())] == [
+        "PostgreSQL, reconnecting",
+        "PostgreSQL, persistent",
+    ]
+
+
+def test_the_share_of_translation_by_cores_and_hyperthreads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clients on two hyperthreads share TLBs; on two cores each has its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(servers.Plan, "options", lambda *_: engine.Options(code_residency=True))
+    source = tmp_path / "server.mmtx"
+    source.write_text(replace(SERVER, clients=2, turns=3).text())
+    plan = servers.Plan(traces=(str(source),), cores=(1, 2), timing=False)
+    outcome = servers.run(plan, Store(), Session())
+    [row] = outcome.parallel
+    assert list(row.of) == list(servers.PARALLEL)
+    assert row.of["2 hyperthreads"].overhead > row.of["2 cores"].overhead
+    [one, two] = outcome.walks
+    assert (one.cores, two.cores) == (1, 2)
+    tables = outcome.tables()
+    assert "| program | clients | 1 core | 2 cores |" in tables["share"]
+    assert f"{one.stock.overhead:.1%}".replace("%", " %") in tables["share"]
+    assert "2 hyperthreads" in tables["parallel"]
+
+
+@claim("S1-042", "VI-A", "PostgreSQL's residual region is 500 pages: 1,524 pages of code are two superpages and 500")
+@claim(
+    "S1-044",
+    "VI-A, Table V",
+    "Code from 0x400000 to 0x9f4000, data from 0xbf4000 to 0xc00000; padded, code ends at 0xa00000, and data stay",
+)
+@claim(
+    "S1-046", "VI-C", "12 pages are missing to a superpage; the 12 of the data segment are there: padding takes none"
+)
 def test_table_v_to_the_address() -> None:
-    """S1-044 and S1-046, as the page of the experiment shows them."""
+    """As the page of the experiment shows them."""
     layouts = servers.layouts()
     default, padded = layouts["default"], layouts["with padding"]
     assert (default.code_end, padded.code_end) == (0x9F4000, 0xA00000)
@@ -115,6 +169,28 @@ def test_table_v_to_the_address() -> None:
     assert default.resident == padded.resident
     assert (default.code_end - CODE) // PAGE == 1524
     assert (padded.code_end - CODE) % SUPERPAGE == 0
+    assert 2 * (SUPERPAGE // PAGE) + 500 == 1524
+    missing = (padded.code_end - default.code_end) // PAGE
+    assert missing == (default.data[1] - default.data[0]) // PAGE == 12
+
+
+@claim(
+    "S1-045",
+    "VI-A, VI-C",
+    "Padding is possible because 2 MB behind the code are free; where too little is, it is refused",
+)
+@pytest.mark.parametrize(("gap", "superpages"), [(SUPERPAGE, 3), (12 * PAGE, 3), (11 * PAGE, 2), (0, 2)])
+def test_padding_needs_a_gap_behind_the_code(gap: int, superpages: int, bench: Bench) -> None:
+    data = servers.CODE_END + gap
+    assert servers.DATA - servers.CODE_END == SUPERPAGE
+    lines = [
+        f"mmap {CODE:#x} {servers.CODE_END - CODE:#x} rx file:/bin/postgres+0",
+        f"mmap {data:#x} 48K rw file:/bin/postgres+{servers.CODE_END - CODE:#x}",
+        *(f"f {at:#x}" for at in range(CODE, servers.CODE_END, 16 * PAGE)),
+    ]
+    counts = bench.run("skylake-e3-1240v5", "\n".join(lines) + "\n", PADDED.policy)["counts"]
+    assert counts["memory"]["mapped"]["2M"]["now"] == superpages * SUPERPAGE
+    assert bool(counts["kernel"]["refusals"].get("pad_no_gap")) == (superpages == 2)
 
 
 @claim(

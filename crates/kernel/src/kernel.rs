@@ -114,7 +114,7 @@ impl Kernel {
             message: "no frame is left for the kernel itself: give more".into(),
         })?;
         manager.boot(&mut memory, &desc.policy)?;
-        let limits = Limits::new(&desc.policy.linux, manager.flush_ceiling(), manager.contiguous());
+        let limits = Limits::new(&desc.policy.linux, &desc.table, manager.flush_ceiling(), manager.contiguous());
         let allocated = memory.frames.counts();
         Ok(Self {
             shared: Shared::new(memory, limits),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! fault --> Manager::fault --> serve --+-- nothing mapped ----> populate  (the manager's)
+//!                                      |   of the kernel's half: by 2 MiB, if the policy says so
 //!                                      +-- read-only, store --> store     (the manager's)
 //!                                      '-- allowed already ---> spurious
 //! ```
@@ -31,6 +32,11 @@ pub(crate) trait Manager {
     /// The part that sets the contiguous bit of entries, if the manager has one.
     fn contiguous(&self) -> Contiguous {
         Contiguous::default()
+    }
+
+    /// Whether executable anonymous memory is code, too.
+    fn anonymous_is_code(&self) -> bool {
+        false
     }
 
     /// Which changes of one madvise call are flushed together.
@@ -131,7 +137,11 @@ pub(crate) trait Manager {
             }
             Found::Hole(room) => {
                 let guide = space.hints.for_fault(va.raw());
-                self.populate(space, cx, &Hole { span: &span, va, access, room, guide })
+                let hole = Hole { span: &span, va, access, room, guide };
+                match space.map_kernel(cx, &hole)? {
+                    Some(fault) => Ok(fault),
+                    None => self.populate(space, cx, &hole),
+                }
             }
         }
     }

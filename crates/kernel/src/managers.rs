@@ -118,6 +118,10 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.hint_sizes())
     }
 
+    fn anonymous_is_code(&self) -> bool {
+        each!(self, manager => manager.anonymous_is_code())
+    }
+
     fn hints_guide_faults(&self) -> bool {
         each!(self, manager => manager.hints_guide_faults())
     }

@@ -585,7 +585,7 @@ fn residency_of_code_is_told_by_file() {
     w.access(1, BASE + HUGE, Access::Fetch).unwrap();
     w.access(1, BASE + 4 * HUGE, Access::Read).unwrap();
     let told = |w: &World| -> Vec<(i64, u64, u64, u64, bool)> {
-        let rows = w.kernel.code_residency().into_iter();
+        let rows = w.kernel.code_residency(&w.mem).into_iter();
         rows.map(|row| (row.offset, row.mapped_pages, row.clusters, row.pages, row.is_whole)).collect()
     };
     let residual = (HUGE as i64, 20, 1, 16, false);
@@ -606,7 +606,7 @@ fn residency_counts_from_where_two_mebibytes_begin() {
     let mut w = code(|_| {});
     w.event(1, &mmap_file(BASE + 5 * CLUSTER, HUGE, Prot::RX, false, "/bin/p", CLUSTER));
     w.access(1, BASE + 5 * CLUSTER, Access::Fetch).unwrap();
-    let rows = w.kernel.code_residency();
+    let rows = w.kernel.code_residency(&w.mem);
     let told: Vec<_> = rows.iter().map(|row| (row.offset, row.mapped_pages, row.clusters)).collect();
     let begin = -4 * CLUSTER as i64;
     assert_eq!(told, [(begin, 512 - 80, 1), (begin + HUGE as i64, 80, 0)]);
@@ -626,6 +626,44 @@ fn code_superpages_are_off_alone() {
     w.access(2, BASE, Access::Fetch).unwrap();
     assert_eq!((order(&mut w, BASE), order(&mut w, 2 * BASE)), (Some(PageOrder::P4K), Some(PageOrder::P2M)));
     assert_eq!(w.walk(2, BASE, None).unwrap().order, PageOrder::P4K);
+}
+
+/// S1-M019: the rules for code hold for memory that may be executed and has no file, if the policy says so.
+#[test]
+fn anonymous_code_follows_the_threshold_and_can_be_left_on_base_pages() {
+    let rwx = Prot::RW.with(Prot::X);
+    let touched = |clusters: u64, prot: Prot, change: &dyn Fn(&mut mmulab_kernel::CodeDesc)| {
+        let mut w = code(change);
+        w.event(1, &mmap(BASE, HUGE, prot));
+        for cluster in 0..clusters {
+            w.access(1, BASE + cluster * CLUSTER, Access::Write).unwrap();
+        }
+        w
+    };
+    let early = |c: &mut mmulab_kernel::CodeDesc| (c.anonymous, c.threshold) = (true, Threshold::Clusters(18));
+    let mut w = touched(17, rwx, &early);
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P4K));
+    let told = |w: &World| -> Vec<_> {
+        let rows = w.kernel.code_residency(&w.mem).into_iter();
+        rows.map(|row| (row.file.to_string(), row.mapped_pages, row.clusters, row.pages, row.is_whole)).collect()
+    };
+    assert_eq!(told(&w), [("anon rwx".to_owned(), 512, 17, 17, false)]);
+    w.access(1, BASE + 17 * CLUSTER, Access::Fetch).unwrap();
+    assert_eq!(order(&mut w, BASE), Some(PageOrder::P2M));
+    assert_eq!((happened(&w, EventKind::PromotionFill), w.usage().private_bytes), (512 - 18, HUGE));
+    assert_eq!(told(&w), [("anon rwx".to_owned(), 512, 32, 512, true)]);
+    // Data, and a policy that says nothing of it, are as FreeBSD has them.
+    let mut data = touched(32, Prot::RW, &early);
+    assert_eq!(order(&mut data, BASE), Some(PageOrder::P4K));
+    let mut plain = touched(32, rwx, &|c| c.threshold = Threshold::Clusters(18));
+    assert_eq!((order(&mut plain, BASE), told(&plain).len()), (Some(PageOrder::P4K), 0));
+    // Code on base pages alone: data of the same size are promoted when all of them are in use.
+    for (prot, expected) in [(rwx, PageOrder::P4K), (Prot::RW, PageOrder::P2M)] {
+        let mut w = code(|c| (c.anonymous, c.superpages) = (true, false));
+        w.event(1, &mmap(BASE, HUGE, prot));
+        write_all(&mut w, 1, BASE, BASE + HUGE);
+        assert_eq!(order(&mut w, BASE), Some(expected));
+    }
 }
 
 /// S1-014, S1-M018: a promotion frees the table of base pages of each process that had one.

@@ -198,3 +198,96 @@ fn sections_that_cannot_work_are_refused_with_the_key() {
     let error = Kernel::new(&desc(freebsd, MEBIBYTES), &mut mem).err().expect("refused").to_string();
     assert!(error.contains("text"), "{error}");
 }
+
+/// Text that the program moved and then changes: each store reaches this process's own copy, under the huge page; a
+/// page that it makes writable keeps its contents, and its child does not see later stores.
+#[test]
+fn moved_text_that_is_made_writable_can_be_changed() {
+    let mut w = world("text.remap = \"whole\"");
+    text(&mut w, 1, BASE, HUGE, 0);
+    w.access(1, BASE, Access::Fetch).unwrap();
+    assert_eq!(order(&mut w, 1, BASE), Some(PageOrder::P2M));
+    assert!(w.access(1, BASE + 3 * PAGE, Access::Write).is_err(), "text is not for stores");
+    let protect = |at: u64, len: u64, prot| Event::Mprotect { addr: VirtAddr::new(at), len, prot };
+    w.event(1, &protect(BASE + 3 * PAGE, PAGE, Prot::RW.with(Prot::X)));
+    assert_eq!(w.store(1, BASE + 3 * PAGE, 7).unwrap(), [], "it is the process's own since it was moved");
+    assert_eq!(w.load(1, BASE + 3 * PAGE), Ok(7));
+    assert!(w.access(1, BASE + 2 * PAGE, Access::Write).is_err(), "the page beside it keeps its rights");
+    w.event(1, &Event::Fork { child: Pid(2), shares_memory: false });
+    assert_eq!(w.store(1, BASE + 3 * PAGE, 8).unwrap(), [FaultKind::Copy]);
+    assert_eq!((w.load(1, BASE + 3 * PAGE), w.load(2, BASE + 3 * PAGE)), (Ok(8), Ok(7)));
+    // Another process of the program moves the file's text, which nothing changed.
+    text(&mut w, 3, BASE, HUGE, 0);
+    w.access(3, BASE + 3 * PAGE, Access::Fetch).unwrap();
+    assert_eq!(w.load(3, BASE + 3 * PAGE), Ok(0));
+    // As a whole: all of it can be stored to and executed.
+    w.event(3, &protect(BASE, HUGE, Prot::RW.with(Prot::X)));
+    w.store(3, BASE + 100 * PAGE, 9).unwrap();
+    assert_eq!(order(&mut w, 3, BASE), Some(PageOrder::P2M), "one leaf with other rights");
+    for pid in 1..=3 {
+        w.event(pid, &Event::Exit { status: 0 });
+    }
+    assert_eq!(w.usage().private_bytes, 0);
+}
+
+/// A run-time compiler frees a part of its code that a huge page maps: the rest stays, on base pages, and what it maps
+/// there next is new.
+#[test]
+fn jit_code_that_is_unmapped_under_a_huge_page_goes_alone() {
+    for policy in ["fault.sizes = [\"2M\"]", "text.remap = \"whole\"\nfault.sizes = [\"2M\"]"] {
+        let mut w = world(policy);
+        let rwx = Prot::RW.with(Prot::X);
+        w.event(1, &mmap(BASE, HUGE, rwx));
+        w.store(1, BASE + 5 * PAGE, 5).unwrap();
+        w.store(1, BASE + 6 * PAGE, 6).unwrap();
+        assert_eq!(order(&mut w, 1, BASE), Some(PageOrder::P2M));
+        let unmap = Event::Munmap { addr: VirtAddr::new(BASE + 5 * PAGE), len: PAGE };
+        w.event(1, &unmap);
+        assert!(w.access(1, BASE + 5 * PAGE, Access::Fetch).is_err());
+        assert_eq!(w.load(1, BASE + 6 * PAGE), Ok(6));
+        assert_eq!(order(&mut w, 1, BASE + 6 * PAGE), Some(PageOrder::P4K));
+        w.event(1, &mmap(BASE + 5 * PAGE, PAGE, rwx));
+        assert_eq!(w.load(1, BASE + 5 * PAGE), Ok(0), "nothing of the code before");
+        w.event(1, &Event::Exit { status: 0 });
+        assert_eq!(w.usage().private_bytes, 0);
+    }
+}
+
+/// A copy on the pool's pages needs no free block of memory, and stops where the pool does.
+#[test]
+fn text_moves_onto_the_pool_as_far_as_it_goes() {
+    let policy = |pool: u64| -> PolicyDesc {
+        let text = "text.remap = \"whole\"\ntext.pool = true";
+        let pool = format!("hugetlb.size = \"2M\"\nhugetlb.pool = \"{pool}M\"\nhugetlb.applies_to = \"explicit\"");
+        toml::from_str(&format!("name = \"pool\"\nkind = \"hugetlb\"\n{text}\n{pool}")).unwrap()
+    };
+    let mut w = World::new(&desc(policy(4), MEBIBYTES), MEBIBYTES);
+    text(&mut w, 1, BASE - PAGE, 3 * HUGE + 2 * PAGE, 0);
+    assert_eq!(w.access(1, BASE + 5 * PAGE, Access::Fetch).unwrap().1, [FaultKind::TextMoved]);
+    assert_eq!((order(&mut w, 1, BASE), order(&mut w, 1, BASE + HUGE)), (Some(PageOrder::P2M), Some(PageOrder::P2M)));
+    w.access(1, BASE + 2 * HUGE, Access::Fetch).unwrap();
+    assert_eq!(order(&mut w, 1, BASE + 2 * HUGE), Some(PageOrder::P4K), "the pool has two pages");
+    assert_eq!(refused(&w, Refusal::HugetlbPoolEmpty), 1);
+    assert_eq!((w.usage().pool_used_bytes, happened(&w, EventKind::TextPagesHuge)), (2 * HUGE, 2 * 512));
+    // Another program finds the pool empty, and runs as it is.
+    text(&mut w, 2, BASE, HUGE, 0);
+    assert_eq!(w.access(2, BASE + 5 * PAGE, Access::Fetch).unwrap().1, [FaultKind::FileCached]);
+    // Data do not get what is reserved for text.
+    w.event(1, &mmap(2 * BASE, HUGE, Prot::RW));
+    w.store(1, 2 * BASE, 1).unwrap();
+    assert_eq!(order(&mut w, 1, 2 * BASE), Some(PageOrder::P4K));
+    for pid in 1..=2 {
+        w.event(pid, &Event::Exit { status: 0 });
+    }
+    assert_eq!(w.usage().pool_used_bytes, 0);
+    let refused = |change: &dyn Fn(&mut PolicyDesc)| {
+        let mut policy = policy(4);
+        change(&mut policy);
+        let mut mem = mmulab_frames::PhysMem::new(MEBIBYTES << 20);
+        Kernel::new(&desc(policy, MEBIBYTES), &mut mem).err().unwrap().to_string()
+    };
+    let without = refused(&|policy| (policy.kind, policy.hugetlb) = (mmulab_kernel::PolicyKind::Linux, None));
+    assert!(without.contains("text.pool") && without.contains("[hugetlb]"), "{without}");
+    let none = refused(&|policy| policy.text.as_mut().unwrap().remap = mmulab_kernel::Remap::None);
+    assert!(none.contains("text.pool"), "{none}");
+}

@@ -20,6 +20,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     instruction.PROMOTION,
     instruction.SWEEP,
     instruction.SERVERS,
+    instruction.EVERYTHING,
     mix.MIX_TLBS,
     mix.MIX_SETS,
     mix.GPU_TLBS,

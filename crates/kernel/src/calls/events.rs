@@ -8,7 +8,7 @@ use crate::clock::Due;
 use crate::kernel::Kernel;
 use crate::manager::Manager;
 use crate::report::counts::{EventError, EventKind};
-use crate::report::region::{Identity, Prot3, RegionKind};
+use crate::report::region::Identity;
 use crate::space::range::PageRange;
 use crate::space::vma::{Back, Vma};
 use crate::{Actor, Effects, FaultError, KernelError, WorkKind};
@@ -275,7 +275,7 @@ impl Kernel {
             end = end.min(above.start);
         }
         let all = Prot::RW.with(Prot::X);
-        let identity = Identity { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(all.bits()), origin: 0 };
+        let identity = Identity::anon(all);
         space.lay(&mut cx, PageRange { start, end }, Vma::anon(all), &identity);
         self.shared.counts.events.add(EventKind::Implicit, 1);
         Ok(())

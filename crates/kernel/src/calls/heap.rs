@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::manager::Manager;
 use crate::report::counts::{EventError, EventKind};
-use crate::report::region::{Identity, Prot3, RegionKind};
+use crate::report::region::Identity;
 use crate::space::range::PageRange;
 use crate::space::vma::Vma;
 use crate::{Effects, KernelError};
@@ -45,8 +45,7 @@ impl Kernel {
             if room < wanted.end || !fits(space) {
                 return Ok(Err(EventError::NoMemory));
             }
-            let identity =
-                Identity { kind: RegionKind::Heap, name: "[heap]".into(), prot: Prot3(Prot::RW.bits()), origin: 0 };
+            let identity = Identity::heap();
             let grown = PageRange { start: heap_end, end: room };
             space.lay(&mut cx, grown, Vma::anon(Prot::RW), &identity);
             if let Some(space) = &mut self.spaces[slot] {

@@ -19,5 +19,5 @@ pub(crate) fn identity(flags: &MapFlags, backing: &Backing, prot: Prot, start: u
             None => (RegionKind::Anon, "anon".into(), 0),
         },
     };
-    Identity { kind, name, prot: Prot3(prot.bits()), origin }
+    Identity { kind, name, prot: Prot3(prot.bits()), is_kernel: flags.global, origin }
 }

@@ -37,7 +37,8 @@ pub enum ShareTables {
     Lowest,
 }
 
-/// Code: private mappings of files that may be executed and not stored to.
+/// Code: private mappings of files that may be executed and not stored to; with `anonymous`, also private anonymous
+/// memory that may be executed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CodeDesc {
@@ -50,6 +51,11 @@ pub struct CodeDesc {
     pub strict: bool,
     /// Padding of code that is not a whole number of superpages: `none` or `kernel`. Default `none`.
     pub padding: Padding,
+    /// Whether private anonymous memory that may be executed is code as well: `superpages` and `threshold` then hold
+    /// for what run-time compilers make (paper 2, section V). What its reservation lacks is zeroed. Memory counts if it
+    /// is executable when it is touched. Default `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub anonymous: bool,
     /// Whether processes share the lowest page tables of code: none, or those of 2 MiB that show nothing else. Default
     /// `none`.
     pub share_tables: ShareTables,
@@ -66,6 +72,7 @@ impl Default for CodeDesc {
             threshold: Threshold::Clusters(32),
             strict: false,
             padding: Padding::None,
+            anonymous: false,
             share_tables: ShareTables::None,
             source: "FreeBSD 14: sys/vm/vm_fault.c; paper 2, section II-A".into(),
             assumed: BTreeMap::new(),
@@ -105,7 +112,7 @@ impl CodeDesc {
     }
 }
 
-/// Whether a mapping is code.
+/// Whether a mapping is code of a file.
 pub(super) fn is_code(vma: &Vma) -> bool {
     let shows_file = matches!(vma.back, Back::Object(..));
     shows_file && !vma.shared && vma.prot.has(Prot::X) && !vma.prot.has(Prot::W)

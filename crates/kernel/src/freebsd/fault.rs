@@ -3,7 +3,7 @@
 
 use super::Freebsd;
 use crate::manager::Manager;
-use crate::parts::traits::{Demotion, Hole, Placement, Promotion, Zeroing};
+use crate::parts::traits::{Demotion, Hole, Placement, Zeroing};
 use crate::ranges::Span;
 use crate::report::counts::FaultKind;
 use crate::space::vma::{Back, Vma};
@@ -29,10 +29,7 @@ impl Freebsd {
             self.zeroing.zero(cx, pfn, PageOrder::P4K);
             space.map_new(cx, vma, at, pfn, PageOrder::P4K, store)?;
         }
-        if !self.allows_superpages(vma) {
-            return Ok(fault);
-        }
-        self.promotion.promoted(space, cx, at, fault)
+        self.promoted(space, cx, vma, at, fault)
     }
 
     /// A store to a page mapped read-only.

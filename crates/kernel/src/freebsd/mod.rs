@@ -49,6 +49,8 @@ pub(crate) struct Freebsd {
     /// Off if the policy says so, or the page table has no leaves of 2 MiB: else contiguity is all that reservations
     /// give.
     promotion: Promotions,
+    /// The same for code that the program makes, where a threshold asks for less than all: what is missing is zeroed.
+    early: Promotions,
     zeroing: AtFault,
     demotion: AtStore,
     daemon: Option<Quicksilver>,
@@ -104,9 +106,10 @@ impl Freebsd {
             needs_accessed: desc.promotion_needs_accessed,
             takes_filled: fills,
         };
-        let promotion = match Promotions::new(how, &settings) {
-            Ok(promotion) => promotion,
-            Err((_, message)) => return wrong("promotion", message),
+        let made = |settings: &PromotionSettings| Promotions::new(how, settings);
+        let (promotion, early) = match (made(&settings), made(&PromotionSettings { threshold: 1, ..settings })) {
+            (Ok(promotion), Ok(early)) => (promotion, early),
+            (Err((_, message)), _) | (_, Err((_, message))) => return wrong("promotion", message),
         };
         let daemon = desc.daemon.as_ref().map(|daemon| Quicksilver::new(daemon, &desc.levels)).transpose();
         let daemon = match daemon {
@@ -114,7 +117,8 @@ impl Freebsd {
             Err(("", message)) => return wrong("daemon", message),
             Err((key, message)) => return wrong(&format!("daemon.{key}"), message),
         };
-        Ok(Self { desc: desc.clone(), placement: Reservation, promotion, zeroing: AtFault, demotion: AtStore, daemon })
+        let (zeroing, demotion) = (AtFault, AtStore);
+        Ok(Self { desc: desc.clone(), placement: Reservation, promotion, early, zeroing, demotion, daemon })
     }
 
     /// Whether anything becomes a page of 2 MiB.
@@ -135,6 +139,10 @@ impl Manager for Freebsd {
 
     fn flush_ceiling(&self) -> u64 {
         self.desc.flush_ceiling
+    }
+
+    fn anonymous_is_code(&self) -> bool {
+        self.desc.code.anonymous
     }
 
     /// Each mapping flushes by itself.
@@ -172,7 +180,7 @@ impl Manager for Freebsd {
         leaf: Leaf,
     ) -> Result<Fault, FaultError> {
         let fault = self.write_protected(space, cx, span, va, leaf)?;
-        self.promotion.promoted(space, cx, va.align_down(PageOrder::P4K).raw(), fault)
+        self.promoted(space, cx, &span.value, va.align_down(PageOrder::P4K).raw(), fault)
     }
 
     fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {

@@ -1,5 +1,5 @@
 //! Superpages of code: when the pages of a file that a reservation lacks are read, so that it can be promoted (paper 2,
-//! section V).
+//! section V). Of code that the program makes, they are zeroed.
 //!
 //! FreeBSD itself reads nothing only to promote, so most code stays on base pages.
 
@@ -7,18 +7,45 @@ use super::Freebsd;
 use super::code::{SUPERPAGE, ShareTables, is_code};
 use super::threshold::Threshold;
 use crate::memory::cache::ObjectId;
+use crate::parts::traits::Promotion;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, Refusal};
 use crate::space::range::PageRange;
 use crate::space::vma::Vma;
-use crate::space::{AddressSpace, Cx};
-use crate::{FaultError, Note, PageCache, WorkKind};
+use crate::space::{AddressSpace, Cx, Found};
+use crate::{Fault, FaultError, Note, PageCache, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, Pfn, VirtAddr};
 
 impl Freebsd {
     /// Whether a mapping may have superpages.
     pub(super) fn allows_superpages(&self, vma: &Vma) -> bool {
-        self.desc.code.superpages || !is_code(vma)
+        self.desc.code.superpages || !(is_code(vma) || self.counts_as_made_code(vma))
+    }
+
+    /// Whether a mapping is anonymous memory to which the rules for code apply.
+    fn counts_as_made_code(&self, vma: &Vma) -> bool {
+        self.desc.code.anonymous && vma.is_made_code()
+    }
+
+    /// A fault as large as the page is that holds `at` once promotion was tried.
+    pub(super) fn promoted(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        vma: &Vma,
+        at: u64,
+        fault: Fault,
+    ) -> Result<Fault, FaultError> {
+        if !self.allows_superpages(vma) {
+            return Ok(fault);
+        }
+        let is_early = self.counts_as_made_code(vma)
+            && match space.probe(cx.mem, VirtAddr::new(at)) {
+                Found::Leaf(leaf) => self.reaches_threshold(cx, leaf.pfn),
+                Found::Hole(_) => false,
+            };
+        let promotion = if is_early { &self.early } else { &self.promotion };
+        promotion.promoted(space, cx, at, fault)
     }
 
     /// After a fault that read a page of code at `at`, in the frame `pfn`: whether enough of its reservation is in
@@ -35,19 +62,22 @@ impl Freebsd {
             return false;
         }
         let Some(first) = page.checked_sub((at - start) >> BASE_SHIFT) else { return false };
+        self.reaches_threshold(cx, pfn) && self.read_rest(cx, id, first, start)
+    }
+
+    /// Whether enough is in memory of the reservation that holds a frame, by a threshold that asks for less than all.
+    fn reaches_threshold(&self, cx: &Cx, pfn: Pfn) -> bool {
+        let code = &self.desc.code;
         let reservations = &cx.memory.reservations;
         let (resident, all) = match code.threshold {
             Threshold::Pages(_) => (u64::from(reservations.used_in(pfn, SUPERPAGE)), SUPERPAGE.base_pages()),
             Threshold::Clusters(_) => {
                 let parts = SUPERPAGE.base_pages() / self.cluster_pages();
-                (reservations.parts_used(head, SUPERPAGE, self.cluster_pages()), parts)
+                (reservations.parts_used(pfn.align_down(SUPERPAGE), SUPERPAGE, self.cluster_pages()), parts)
             }
         };
-        if code.threshold.count() == all {
-            return false;
-        }
         let wanted = code.threshold.count() + u64::from(code.strict);
-        resident >= wanted && self.read_rest(cx, id, first, start)
+        code.threshold.count() != all && resident >= wanted
     }
 
     /// Reads what the 2 MiB of a file from page `first` on lack; false if memory ended before.

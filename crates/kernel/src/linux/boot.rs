@@ -80,14 +80,15 @@ impl Linux {
     /// The same with the pages that a policy gives text.
     ///
     /// # Errors
-    /// Pages that the table cannot have, or that a daemon would make which does not run.
+    /// Pages that the table cannot have, that a daemon would make which does not run, or of a pool that is not there.
     pub fn with_text(self, desc: &PolicyDesc, table: &TableDesc) -> Result<Self, KernelError> {
         let by = |promotion: &PromotionDesc| {
             promotion.when == PromotionTime::Daemon && promotion.by.unwrap_or_default() == DaemonKind::Khugepaged
         };
         let of_thp = desc.thp.as_ref().is_some_and(|thp| thp.khugepaged.is_some());
         let runs_khugepaged = of_thp || desc.promotion.as_ref().is_some_and(by);
-        Ok(Self { text: Text::new(desc.text.as_ref(), table, runs_khugepaged)?, ..self })
+        let pool = desc.hugetlb.as_ref().map(|pool| pool.size);
+        Ok(Self { text: Text::new(desc.text.as_ref(), table, runs_khugepaged, pool)?, ..self })
     }
 
     /// Transparent huge pages on a page table that has leaves of 2 MiB.
@@ -252,6 +253,10 @@ pub(crate) fn check(linux: &LinuxDesc) -> Result<(), KernelError> {
     if most.0 == 0 || !most.0.is_multiple_of(BASE_BYTES) {
         let found = show_bytes(most.0);
         return Err(wrong("linux.largest_read", format!("must be a multiple of 4K and not 0, not {found}")));
+    }
+    let kernel = linux.kernel_page;
+    if ![PageOrder::P4K, PageOrder::P2M].contains(&kernel) {
+        return Err(wrong("linux.kernel_page", format!("must be 4K or 2M, not {kernel}")));
     }
     page_sized("implicit_vma", linux.implicit_vma, PageOrder::P1G.bytes())
 }

@@ -240,10 +240,18 @@ pub struct LinuxDesc {
     /// The aligned span mapped around a reference if a trace has no mappings. No Linux does this. Default `2M`.
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub implicit_vma: Bytes,
+    /// The page size of the kernel's half of address spaces, which are the mappings of files that a trace marks as
+    /// `global`: `2M`, or `4K`. Page tables without leaves of 2 MiB have 4K there. Default `2M`.
+    #[serde(skip_serializing_if = "is_superpage")]
+    pub kernel_page: PageOrder,
     /// Where these values come from.
     pub source: String,
     /// Keys no source states, each with the reason for its value.
     pub assumed: BTreeMap<String, String>,
+}
+
+fn is_superpage(size: &PageOrder) -> bool {
+    *size == PageOrder::P2M
 }
 
 fn yes() -> bool {
@@ -264,6 +272,7 @@ impl Default for LinuxDesc {
             advice_flush: AdviceFlush::Mapping,
             page_cache: PageCache::Cold,
             implicit_vma: Bytes(2 << 20),
+            kernel_page: PageOrder::P2M,
             source: concat!(
                 "Linux: fault_around_bytes and prefaulted PTEs in mm/memory.c; VM_READAHEAD_PAGES in \
                  include/linux/mm.h; ",

@@ -41,6 +41,10 @@ impl Linux {
             cx.refuse(Refusal::TextTooSmall, span.start);
             return Ok(None);
         };
+        let end = self.as_far_as_pages_last(cx, start, end);
+        if start == end {
+            return Ok(None);
+        }
         cx.work(WorkKind::Syscall, CALLS);
         space.split_at(cx, start)?;
         if end > span.end {
@@ -55,7 +59,7 @@ impl Linux {
             self.read_to_copy(cx, id, from, pages);
             space.split_at(cx, at + size.bytes())?;
             let copy = self.room_for_text(cx, at)?;
-            huge += u64::from(matches!(copy, Copy::Huge(_)));
+            huge += u64::from(!matches!(copy, Copy::Base(_)));
             cx.work(WorkKind::CopyBytes, pages * BASE_BYTES);
             space.own_text(cx, &span.value, at, copy)?;
         }
@@ -96,10 +100,27 @@ impl Linux {
         }
     }
 
-    /// Cleared memory for the copy of 2M of text: a huge page, else base pages, as a fault in memory advised
-    /// MADV_HUGEPAGE gets them.
+    /// The end of what the pool has pages for, of the text from `start` to `end`, if text moves onto pages of the pool.
+    fn as_far_as_pages_last(&self, cx: &mut Cx, start: u64, end: u64) -> u64 {
+        let Some(pool) = cx.memory.pool.as_ref().filter(|_| self.text.from_pool()) else { return end };
+        let last = start + (pool.total - pool.used()) * PageOrder::P2M.bytes();
+        if last < end {
+            cx.refuse(Refusal::HugetlbPoolEmpty, last);
+        }
+        end.min(last)
+    }
+
+    /// Cleared memory for the copy of 2M of text: a page of the pool, or a huge page, else base pages, as a fault in
+    /// memory advised MADV_HUGEPAGE gets them.
     fn room_for_text(&self, cx: &mut Cx, at: u64) -> Result<Copy, FaultError> {
         let size = PageOrder::P2M;
+        if self.text.from_pool()
+            && let Some(pfn) = cx.memory.take_pooled()
+        {
+            cx.work(WorkKind::FaultEntry, 1);
+            self.zeroing.zero(cx, pfn, size);
+            return Ok(Copy::Pooled(pfn));
+        }
         if let Some(pfn) = cx.memory.take_anon(size) {
             cx.work(WorkKind::FaultEntry, 1);
             self.zeroing.zero(cx, pfn, size);

@@ -100,6 +100,9 @@ pub struct Region {
     pub file: Option<Arc<str>>,
     /// The offset in the file of `start`, in bytes.
     pub offset: u64,
+    /// Whether it is the kernel's half of address spaces: mapped by global entries.
+    #[serde(skip)]
+    pub is_kernel: bool,
     /// Memory of it that page tables map, by page size; zero pages are left out.
     pub mapped: BySize,
     /// The zero pages mapped in it, by page size: they take no memory.
@@ -253,8 +256,22 @@ pub(crate) struct Identity {
     pub kind: RegionKind,
     pub name: Arc<str>,
     pub prot: Prot3,
+    /// Whether it is mapped by global entries.
+    pub is_kernel: bool,
     /// For files: the address that offset 0 would lie at, so that only true continuations are one region.
     pub origin: u64,
+}
+
+impl Identity {
+    /// Anonymous memory without a name of its own.
+    pub fn anon(prot: Prot) -> Self {
+        Self { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(prot.bits()), is_kernel: false, origin: 0 }
+    }
+
+    /// The brk heap.
+    pub fn heap() -> Self {
+        Self { kind: RegionKind::Heap, name: "[heap]".into(), ..Self::anon(Prot::RW) }
+    }
 }
 
 /// Rights that can be ordered.

@@ -59,8 +59,8 @@ pub(crate) struct Regions {
     vacant: Vec<RegionId>,
     next: u64,
     known: BTreeMap<Key, RegionId>,
-    /// The rows that sum up unmapped regions.
-    folds: BTreeMap<(ProgramId, RegionKind, Prot3), RegionId>,
+    /// The rows that sum up unmapped regions; those of the kernel's half apart.
+    folds: BTreeMap<(ProgramId, RegionKind, Prot3, bool), RegionId>,
     /// Regions that no address space maps and that are not folded.
     gone: usize,
     programs: Vec<Program>,
@@ -141,6 +141,7 @@ impl Regions {
             prot,
             file: None,
             offset: 0,
+            is_kernel: false,
             mapped: BySize::default(),
             mapped_zero: BySize::default(),
         };
@@ -183,6 +184,7 @@ impl Regions {
         let region = self.get_mut(id);
         (region.start, region.end) = (VirtAddr::new(start), VirtAddr::new(end));
         region.first = region.start;
+        region.is_kernel = identity.is_kernel;
         if is_file {
             region.file = Some(identity.name.clone());
             region.offset = start.wrapping_sub(identity.origin);
@@ -251,8 +253,9 @@ impl Regions {
         }
         self.gone -= 1;
         let (program, kind, prot, pid) = (row.program, row.region.kind, row.region.prot, row.region.pid);
+        let is_kernel = row.region.is_kernel;
         let (mapped, zero) = (std::mem::take(&mut row.region.mapped), std::mem::take(&mut row.region.mapped_zero));
-        let key = (program, kind, Prot3(prot.bits()));
+        let key = (program, kind, Prot3(prot.bits()), is_kernel);
         let into = match self.folds.get(&key) {
             Some(&into) => into,
             None => {
@@ -264,6 +267,7 @@ impl Regions {
         };
         let sum = self.get_mut(into);
         sum.folded += 1;
+        sum.is_kernel = is_kernel;
         sum.mapped.absorb(&mapped);
         sum.mapped_zero.absorb(&zero);
         self.vacant.push(from);

@@ -4,7 +4,7 @@ use super::range::PageRange;
 use crate::FaultError;
 use crate::ranges::Piece;
 use crate::report::counts::EventError;
-use crate::report::region::{Identity, Prot3, RegionKind};
+use crate::report::region::Identity;
 use crate::space::gather::Gather;
 use crate::space::{AddressSpace, Cx};
 use mmulab_addr::{Prot, VirtAddr};
@@ -161,8 +161,7 @@ impl AddressSpace {
             cx.memory.cache.reaches(id, first + ((pages.end - pages.start) >> mmulab_addr::BASE_SHIFT));
         }
         let region = region.unwrap_or_else(|| {
-            let identity =
-                Identity { kind: RegionKind::Anon, name: "anon".into(), prot: Prot3(vma.prot.bits()), origin: 0 };
+            let identity = Identity::anon(vma.prot);
             cx.regions.place(self.program, &identity, pages.start, pages.end, cx.pid)
         });
         cx.regions.moved(region, pages.start, pages.end);

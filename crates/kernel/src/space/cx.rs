@@ -6,8 +6,9 @@ use crate::report::counts::{EventKind, KernelCounts, Refusal};
 use crate::report::region::{Mapped, RegionId};
 use crate::report::regions::Regions;
 use crate::{Effects, FaultError, LinuxDesc, Note, PageCache, Wanted, WorkKind};
-use mmulab_addr::{BASE_BYTES, Pid, VirtAddr};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pid, VirtAddr};
 use mmulab_frames::PhysMem;
+use mmulab_pagetable::TableDesc;
 
 /// The limits of a run that hold under every memory manager.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Limits {
     pub contiguous: Contiguous,
     /// The aligned span mapped around a reference if a trace contains no mappings, in bytes.
     pub implicit_vma: u64,
+    /// The page size of the kernel's half of address spaces.
+    pub kernel_page: PageOrder,
 }
 
 /// Data that all address spaces share.
@@ -37,8 +40,9 @@ pub(crate) struct Shared {
 }
 
 impl Limits {
-    /// As a policy file's `[linux]` section has them, but for what is the memory manager's.
-    pub fn new(desc: &LinuxDesc, flush_ceiling: u64, contiguous: Contiguous) -> Self {
+    /// As a policy file's `[linux]` section has them, but for what is the memory manager's. A page table without leaves
+    /// of the size that it wants for the kernel's half has base pages there.
+    pub fn new(desc: &LinuxDesc, table: &TableDesc, flush_ceiling: u64, contiguous: Contiguous) -> Self {
         Self {
             stack_limit: desc.stack_limit.0,
             stack_guard: desc.stack_guard.0,
@@ -46,6 +50,7 @@ impl Limits {
             flush_ceiling,
             contiguous,
             implicit_vma: desc.implicit_vma.0,
+            kernel_page: if table.has_leaf(desc.kernel_page) { desc.kernel_page } else { PageOrder::P4K },
         }
     }
 }

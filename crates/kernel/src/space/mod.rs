@@ -14,6 +14,7 @@ mod fork;
 pub(crate) mod gather;
 pub(crate) mod hints;
 mod join;
+mod kernel_half;
 mod layout;
 pub(crate) mod migration;
 pub(crate) mod offsets;

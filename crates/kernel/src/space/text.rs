@@ -15,6 +15,8 @@ use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot};
 pub(crate) enum Copy {
     /// A huge page.
     Huge(Pfn),
+    /// A page of the pool.
+    Pooled(Pfn),
     /// Its base pages, in order.
     Base(Vec<Pfn>),
 }
@@ -58,13 +60,14 @@ impl AddressSpace {
             anon: None,
             offsets: Offsets::default(),
             text_moved: false,
+            hugetlb: matches!(copy, Copy::Pooled(_)).then_some(PageOrder::P2M),
             ..vma.clone()
         };
         self.vmas.insert(at, end, own.clone());
         self.table.requested(PageRange { start: at, end }.range());
         let leaf = |pfn, order| Self::leaf(&own, pfn, order, own.prot, true);
         match copy {
-            Copy::Huge(pfn) => {
+            Copy::Huge(pfn) | Copy::Pooled(pfn) => {
                 let order = PageOrder::P2M;
                 self.map(cx, at, leaf(pfn, order)).inspect_err(|_| cx.memory.drop_mapping(pfn, order))
             }

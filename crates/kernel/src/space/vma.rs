@@ -70,6 +70,11 @@ impl Vma {
     pub fn is_anon(&self) -> bool {
         self.back == Back::Anon
     }
+
+    /// Whether it is memory for code that the program makes.
+    pub fn is_made_code(&self) -> bool {
+        self.is_anon() && !self.shared && !self.grows_down && self.prot.has(Prot::X)
+    }
 }
 
 impl Piece for Vma {

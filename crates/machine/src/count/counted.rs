@@ -5,7 +5,10 @@
 //! where counts begin they are noted, and the report subtracts them ([`super::Since`]). Costs by region and by place,
 //! and the counts of processes, begin anew instead. Peaks, and what memory is used for, are of the whole run.
 
-use super::{counts::Counts, host::HostCounts, shootdown::ShootdownCounts, timing::TimingReport, warps::WarpCounts};
+use super::{
+    causes::KernelCycles, counts::Counts, host::HostCounts, shootdown::ShootdownCounts, timing::TimingReport,
+    warps::WarpCounts,
+};
 use mmulab_kernel::{Kernel, KernelCounts, TableCounts};
 use mmulab_tlb::HierarchyCounts;
 use mmulab_walker::{NestedTlbCounts, WalkCounts};
@@ -41,6 +44,8 @@ pub(crate) struct HostCounted {
 pub(crate) struct Counted {
     /// The run loop's own.
     pub own: Counts,
+    /// The kernel's cycles by cause.
+    pub causes: KernelCycles,
     pub instructions: u64,
     pub base_cycles: u64,
     pub walk_queued: u64,

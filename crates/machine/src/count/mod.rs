@@ -1,5 +1,6 @@
 //! Counters of the run loop, kernels, hosts, warps and cores in time, and how a report takes their differences.
 
+mod causes;
 mod cost;
 mod counted;
 mod counts;
@@ -14,6 +15,7 @@ mod tally;
 mod timing;
 mod warps;
 
+pub use causes::KernelCycles;
 pub use cost::{Block, Cost, Missed};
 pub use counts::Counts;
 pub use edges::Edge;
@@ -24,6 +26,7 @@ pub use tally::{Place, Tally};
 pub use timing::{Sampled, TimingReport};
 pub use warps::WarpCounts;
 pub(crate) use {
+    causes::{Cause, CauseCycles},
     counted::{Counted, HostCounted, SystemCounts},
     host::HostCounts,
     processes::{ProcessCounts, Processes},

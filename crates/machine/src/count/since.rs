@@ -1,6 +1,7 @@
 //! Subtraction of counters: what was counted since an earlier moment.
 
 use super::{
+    causes::KernelCycles,
     counted::{Counted, HostCounted, SystemCounts},
     counts::Counts,
     host::HostCounts,
@@ -96,12 +97,13 @@ since! {
     WarpCounts: instructions lanes lookups port_stalls joined,
     HostCounts: exits walk_violations kernel_violations table_writes table_loads nodes_told hints_told machine_switches
         flushes shootdown_instructions shootdown_interrupts cycles,
+    KernelCycles: faults promotions fork exec exit other,
     ShootdownCounts: flushes instructions interrupts cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
     TimingReport: cycles instructions mispredicted unknown_instructions stack; sampled,
     KernelCounts: faults huge_faults refusals errors events work invalidations,
     SystemCounts: kernel tables,
     HostCounted: counts system nested_tlb walks reads,
-    Counted: own instructions base_cycles walk_queued walk_pending walk_active finished tlb walks timing warps
+    Counted: own causes instructions base_cycles walk_queued walk_pending walk_active finished tlb walks timing warps
         shootdowns systems host,
 }

@@ -6,7 +6,7 @@ use super::{
     parts::Engine,
     state::walk_context,
 };
-use crate::{ended::Ended, observe::Observe};
+use crate::{count::Cause, ended::Ended, observe::Observe};
 use mmulab_addr::{PageOrder, Pid, Tid, VirtAddr};
 use mmulab_kernel::Actor;
 use mmulab_pagetable::Invalidate;
@@ -82,7 +82,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let result = state.system.kernel.event(&mut state.system.mem, state.acting.actor, event, &mut state.effects);
         let delivered = match event {
             Event::Tick => self.deliver_daemons(obs),
-            _ => self.deliver_effects(obs),
+            _ => self.deliver_effects(Cause::of(event), obs),
         };
         self.load_context();
         if self.state.control.stop.is_asked() {

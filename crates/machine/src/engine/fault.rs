@@ -2,11 +2,13 @@
 
 use super::{below::Below, execution::Execution, parts::Engine, reach::Asker, slow_path::Pending};
 use crate::{
+    count::Cause,
     describe::Unmapped,
     ended::Ended,
     observe::{Failure, Observe},
 };
-use mmulab_kernel::{Fault, FaultError};
+use mmulab_addr::{Access, VirtAddr};
+use mmulab_kernel::{EventKind, Fault, FaultError};
 use mmulab_trace::Event;
 use mmulab_walker::WalkContext;
 
@@ -17,7 +19,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let state = &mut self.state;
         let again = Event::Switch { pid: state.acting.actor.pid, tid: state.acting.actor.tid };
         let made = state.system.kernel.event(&mut state.system.mem, state.acting.actor, &again, &mut state.effects);
-        self.deliver_effects(obs)?;
+        self.deliver_effects(Cause::Other, obs)?;
         self.load_context();
         Ok(made.ok().and(self.state.context()))
     }
@@ -25,19 +27,13 @@ impl<B: Below, X: Execution> Engine<B, X> {
     /// The kernel serves a page fault; false if it cannot and the reference is passed over.
     pub(super) fn fault<O: Observe>(&mut self, p: &mut Pending<X::Time>, obs: &mut O) -> Result<bool, Ended> {
         let (va, access, actor) = (p.va, p.access, self.state.acting.actor);
-        let state = &mut self.state;
-        let mut served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-        self.time_fault(&served);
-        self.deliver_effects(obs)?;
+        let mut served = self.serve(va, access, obs)?;
         if matches!(served, Err(FaultError::Unmapped { .. })) && self.state.control.unmapped == Unmapped::Map {
             let state = &mut self.state;
             let made = state.system.kernel.map_implicit(&mut state.system.mem, actor, va, &mut state.effects);
-            self.deliver_effects(obs)?;
+            self.deliver_effects(Cause::Other, obs)?;
             made.map_err(|e| Ended::Kernel(e.to_string()))?;
-            let state = &mut self.state;
-            served = state.system.kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-            self.time_fault(&served);
-            self.deliver_effects(obs)?;
+            served = self.serve(va, access, obs)?;
         }
         let error = match served {
             Ok(_) => {
@@ -61,6 +57,23 @@ impl<B: Below, X: Execution> Engine<B, X> {
             Unmapped::Stop => Err(Ended::Violation(error.to_string())),
             Unmapped::Auto | Unmapped::Fault | Unmapped::Map => Ok(false),
         }
+    }
+
+    /// Has the kernel work on a fault, and delivers what that asks for.
+    fn serve<O: Observe>(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+        obs: &mut O,
+    ) -> Result<Result<Fault, FaultError>, Ended> {
+        let state = &mut self.state;
+        let (actor, kernel) = (state.acting.actor, &mut state.system.kernel);
+        let before = kernel.counts().events.get(EventKind::Promotion);
+        let served = kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
+        let has_promoted = kernel.counts().events.get(EventKind::Promotion) != before;
+        self.time_fault(&served);
+        self.deliver_effects(if has_promoted { Cause::Promotion } else { Cause::Fault }, obs)?;
+        Ok(served)
     }
 
     /// Counts how long a fault took, where that is asked for: before its effects are delivered.

@@ -7,23 +7,24 @@ use super::{
     reach::{Asker, Shootdown},
     state::{Account, Hardware, State, walk_context},
 };
-use crate::{ended::Ended, observe::Observe};
+use crate::{count::Cause, ended::Ended, observe::Observe};
 use mmulab_pagetable::Invalidate;
 
 impl<B: Below, X: Execution> Engine<B, X> {
     /// Delivers the kernel's effects: invalidations to the CPUs, work to the kernel cycles, and the rest to the layer
     /// below.
-    pub(super) fn deliver_effects<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
+    pub(super) fn deliver_effects<O: Observe>(&mut self, cause: Cause, obs: &mut O) -> Result<(), Ended> {
         let asker = Asker::Cpu(self.state.acting.cpu());
-        self.deliver_effects_of(asker, obs)
+        self.deliver_effects_of(asker, cause, obs)
     }
 
     /// The same for effects of a daemon.
     pub(super) fn deliver_daemons<O: Observe>(&mut self, obs: &mut O) -> Result<(), Ended> {
-        self.deliver_effects_of(Asker::Daemon, obs)
+        self.deliver_effects_of(Asker::Daemon, Cause::Other, obs)
     }
 
-    fn deliver_effects_of<O: Observe>(&mut self, asker: Asker, obs: &mut O) -> Result<(), Ended> {
+    fn deliver_effects_of<O: Observe>(&mut self, asker: Asker, cause: Cause, obs: &mut O) -> Result<(), Ended> {
+        let before = self.state.account.kernel_cycles;
         if !self.state.effects.invalidations.is_empty() {
             let took = self.shootdown(asker);
             self.state.account.take_shootdown(&took);
@@ -32,6 +33,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let state = &mut self.state;
         state.account.kernel_cycles += state.desc.machine.costs.of(&state.effects);
         state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
+        state.account.causes.add(cause, state.account.kernel_cycles - before);
         if let Some(watch) = obs.watch() {
             watch.happened(&state.effects.notes, &state.effects.invalidations);
         }

@@ -6,7 +6,7 @@ use super::{
     parts::Engine,
 };
 use crate::{
-    count::{Cost, Walked},
+    count::{Cause, Cost, Walked},
     ended::Ended,
     observe::{Answer, Observation, Observe, Seen},
     system::System,
@@ -90,6 +90,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             is_due = leshy.is_due(now_ns);
         }
         state.account.kernel_cycles += cycles;
+        state.account.causes.add(Cause::Other, cycles);
         state.account.counts.kernel_cycles = state.account.kernel_cycles as u64;
         if is_due { self.end_epoch(now_ns, obs) } else { Ok(()) }
     }

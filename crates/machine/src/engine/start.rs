@@ -1,7 +1,11 @@
 //! The start of a machine: process 1 acts on CPU 0, and nothing has been counted.
 
 use super::{below::Below, execution::Execution, parts::Engine, state::State};
-use crate::{count::ProcessCounts, ended::MachineError, observe::NoObserver};
+use crate::{
+    count::{Cause, CauseCycles, ProcessCounts},
+    ended::MachineError,
+    observe::NoObserver,
+};
 use mmulab_addr::{Pid, Tid};
 use mmulab_kernel::Stop;
 use mmulab_trace::{Event, TraceInfo};
@@ -17,13 +21,14 @@ impl<B: Below, X: Execution> Engine<B, X> {
             let first = Event::Switch { pid: Pid(1), tid: Tid(1) };
             let state = &mut engine.state;
             state.system.kernel.event(&mut state.system.mem, state.acting.actor, &first, &mut state.effects)?;
-            engine.deliver_effects(&mut NoObserver).map_err(MachineError::Start)?;
+            engine.deliver_effects(Cause::Other, &mut NoObserver).map_err(MachineError::Start)?;
             engine.load_context();
         }
         let account = &mut engine.state.account;
         account.processes.open(0, Pid(1), &ProcessCounts::default());
         account.counts.kernel_cycles = 0;
         account.kernel_cycles = 0.0;
+        account.causes = CauseCycles::default();
         engine.state.hardware.cpus[0].pid = Some(Pid(1));
         engine.below.started();
         Ok(engine)

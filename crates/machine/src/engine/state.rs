@@ -2,7 +2,9 @@
 
 use super::reach::Shootdown;
 use crate::{
-    count::{Block, Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally},
+    count::{
+        Block, CauseCycles, Cost, Counted, Counts, FaultLatency, Missed, ProcessCounts, Processes, SystemCounts, Tally,
+    },
     cpu::{Clock, Cpu},
     describe::{Resolved, Unmapped},
     ended::{Ended, MachineError},
@@ -72,6 +74,8 @@ pub(crate) struct Account {
     pub processes: Processes,
     /// Cycles of kernel work, with fractions.
     pub kernel_cycles: f64,
+    /// The same by cause.
+    pub causes: CauseCycles,
     /// Cost of flushes that reach the TLBs of all CPUs.
     pub shootdown: Shootdown,
     /// References seen.
@@ -206,6 +210,7 @@ impl State {
         let cpus = &mut self.hardware.cpus;
         let mut all = Counted {
             own: self.account.counts,
+            causes: self.account.causes.whole(),
             shootdowns: self.desc.machine.shootdown.as_ref().map(|_| self.account.shootdown.counts),
             tlb: HierarchyCounts::of(&mut cpus.iter_mut().map(|cpu| &mut cpu.tlbs).collect::<Vec<_>>()),
             ..Counted::default()

@@ -23,6 +23,15 @@ pub(super) struct RegionReport {
     cost: Cost,
 }
 
+/// Costs by whose memory references were to: paper 2 counts user space and the kernel apart.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(super) struct Halves {
+    /// Of programs.
+    user: Cost,
+    /// Of the kernel: of mappings under global entries.
+    kernel: Cost,
+}
+
 /// A program that was run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ProgramReport {
@@ -50,6 +59,20 @@ pub(super) fn regions(machine: &Machine) -> Vec<RegionReport> {
         system.kernel.regions().into_iter().map(report).collect()
     };
     machine.systems().flat_map(of).collect()
+}
+
+/// The costs of both halves, if the trace shows the kernel's.
+pub(super) fn halves(machine: &Machine) -> Option<Halves> {
+    let mut halves = Halves::default();
+    let mut has_kernel = false;
+    for (_, system) in machine.systems() {
+        for region in system.kernel.regions() {
+            has_kernel |= region.is_kernel;
+            let half = if region.is_kernel { &mut halves.kernel } else { &mut halves.user };
+            half.add(&system.tally.region(region.id));
+        }
+    }
+    has_kernel.then_some(halves)
 }
 
 pub(super) fn programs(machine: &Machine) -> Vec<ProgramReport> {

@@ -10,10 +10,10 @@ use super::{
     model::{self, Events, Model},
     perf::{PerfInput, PerfReport, perf},
     places::{Places, places},
-    regions::{ProgramReport, RegionReport, programs, regions},
+    regions::{Halves, ProgramReport, RegionReport, halves, programs, regions},
 };
 use crate::{
-    count::{Cost, Counted, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
+    count::{Cost, Counted, KernelCycles, Place, ShootdownCounts, Tally, TimingReport, WarpCounts},
     describe::{Assumption, Resolved},
     ended::{Ended, EndedReport},
     machine::Machine,
@@ -78,12 +78,18 @@ pub struct Report {
     programs: Vec<ProgramReport>,
     /// Cost and contents of each region of the programs' memory.
     regions: Vec<RegionReport>,
+    /// Where the trace shows the kernel's half of address spaces: what translation cost in user space, and there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halves: Option<Halves>,
     /// With --fault-latency: how long page faults took, by kind and by the size that they mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault_latency: Option<Vec<LatencyReport>>,
     /// With --code-residency: which clusters of 64 KiB of each 2 MiB of code are in memory at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_residency: Option<Vec<CodeWindow>>,
+    /// With --code-residency: the kernel's cycles by what it worked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_cycles_by: Option<KernelCycles>,
     /// With --profile: costs by the 2 MiB of memory that references were to.
     heat: Places,
     /// With --profile: costs by the block of code that was running.
@@ -287,6 +293,7 @@ pub fn report(
         members: members(machine, info),
         programs: programs(machine),
         regions: regions(machine),
+        halves: halves(machine),
         fault_latency: machine
             .state()
             .account
@@ -297,7 +304,8 @@ pub fn report(
             .desc()
             .options
             .code_residency
-            .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency()).collect()),
+            .then(|| machine.systems().flat_map(|(_, system)| system.kernel.code_residency(&system.mem)).collect()),
+        kernel_cycles_by: machine.desc().options.code_residency.then_some(counted.causes),
         heat: places(&programs_run_on.kernel, &programs_run_on.tally.heat()),
         code: places(&programs_run_on.kernel, &programs_run_on.tally.code()),
         edges: programs_run_on.tally.edges().map(|found| edges(&programs_run_on.kernel, &found)),

@@ -3,16 +3,16 @@
 It is what the wait for entries that instructions hold is calibrated on, and nothing else is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mmulab.markdown import grid
-from mmulab.reproduce.instruction import published
+from mmulab.reproduce.instruction import native_chain, published
 from mmulab.reproduce.instruction.measured import Measured
 from mmulab.reproduce.instruction.setting import HASWELL, IVY_BRIDGE, REAL, SKYLAKE, ZEN, Setting, Variant
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store
-from mmulab.reproduce.shared.kinds import Whole
+from mmulab.reproduce.shared.kinds import Probe, Whole
 
 # Where the paper looks: as many superpages as the ITLB of a thread has entries, and one more.
 FITS, ONE_MORE = 8, 9
@@ -32,11 +32,17 @@ class Plan:
     """Trivial functions, each in a superpage of its own, call each other in turn (paper 2, section V-A): with 8, the
     ITLB of a Skylake thread holds all; with 9, every call misses it and hits the STLB. Beside it: a Skylake on which no
     instruction holds an entry, the second levels of Haswell and Ivy Bridge, and a Zen+ with one ITLB for all sizes.
+    With --here, the same functions are also timed on this computer, beside the core in time on its description.
 
     Example: mmulab reproduce instruction-chain
     """
 
     rounds: int = declare.option(10_000, Whole(10, 10**9), "Times that each function is called.", shown=True)
+    here: dict[str, Any] | None = declare.option(
+        None,
+        Probe(),
+        "probe.json of `mmulab probe`: also time the chain on this computer. Stop other programs meanwhile.",
+    )
     sets: tuple[str, ...] = declare.sets()
 
 
@@ -81,6 +87,7 @@ class Outcome:
     """All of it, or what there was when it was stopped."""
 
     rows: list[Row]
+    here: list[native_chain.Here] = field(default_factory=list)
     complete: bool = True
 
     def row(self, variant: Variant, superpages: int) -> Row:
@@ -93,11 +100,13 @@ class Outcome:
             "experiment": "instruction-chain",
             "complete": self.complete,
             "rows": [row.data() for row in self.rows],
+            "here": [vars(row) for row in self.here],
         }
 
     def tables(self) -> dict[str, str]:
         """As Markdown, by their names on a page."""
-        return {"chain": self._sweep(), "nine": self._nine()}
+        here = {"here": self._here()} if self.here else {}
+        return {"chain": self._sweep(), "nine": self._nine(), **here}
 
     def _sweep(self) -> str:
         counts = sorted({row.superpages for row in self.rows})
@@ -106,6 +115,22 @@ class Outcome:
             rows = {row.superpages: row for row in self.rows if row.variant == variant}
             lines.append([variant.name, *(f"{rows[n].of.misses / rows[n].calls:.2f}" for n in counts if n in rows)])
         return grid(("misses of a call, by superpages", *map(str, counts)), lines)
+
+    def _here(self) -> str:
+        """This computer: cycles of a call, by page size, timed and modelled."""
+        lines = []
+        for count in dict.fromkeys(row.superpages for row in self.here):
+            cells = []
+            for name in native_chain.SETTINGS:
+                row = next(row for row in self.here if (row.superpages, row.setting) == (count, name))
+                cells += [f"{row.timed:.1f}", f"{row.modelled:.1f}", f"{row.misses:.2f}"]
+            lines.append([str(count), *cells])
+        titles = [
+            f"{name}: {what}"
+            for name in native_chain.SETTINGS
+            for what in ("timed here", "core in time", "misses of a call")
+        ]
+        return grid(("functions, cycles of a call", *titles), lines)
 
     def _nine(self) -> str:
         paper = [
@@ -141,8 +166,9 @@ class Outcome:
 
 
 def run(plan: Plan, store: Store) -> Outcome:
-    """Every machine with every number of superpages."""
+    """Every machine with every number of superpages; this computer, if it is asked for."""
     rows: list[Row] = []
+    here: list[native_chain.Here] = []
     try:
         for variant in VARIANTS:
             for count in COUNTS:
@@ -151,6 +177,8 @@ def run(plan: Plan, store: Store) -> Outcome:
                 kept: dict[str, Figures] = {}
                 store.run([cell], kept)
                 rows.append(Row(variant, count, Measured(kept[cell.name])))
+        if plan.here is not None:
+            here = native_chain.run(plan.here, COUNTS, plan.rounds, store)
     except Stopped:
-        return Outcome(rows, complete=False)
-    return Outcome(rows)
+        return Outcome(rows, here, complete=False)
+    return Outcome(rows, here)

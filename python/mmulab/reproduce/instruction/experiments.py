@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mmulab.reproduce.instruction import chain, plots, promotion, servers, sweep
+from mmulab.reproduce.instruction import chain, everything, plots, promotion, servers, sweep
 from mmulab.reproduce.shared.cells import Figures, Store
 from mmulab.reproduce.shared.experiment import (
     FRESH,
@@ -79,4 +79,21 @@ SERVERS = Experiment(
     "running servers",
     fresh=FRESH,
     page=PLOTS,
+)
+
+PARTS = (CHAIN, PROMOTION, SWEEP, SERVERS)
+
+
+def _run_everything(plan: everything.Plan, session: Session) -> Findings:
+    return everything.run(plan, session, PARTS)
+
+
+EVERYTHING = Experiment(
+    "instruction",
+    "all of paper 2 in turn: the four experiments above",
+    "paper 2, Figures 1 to 10 and Tables II to V",
+    everything.Plan,
+    _run_everything,
+    "reproducing paper 2",
+    fresh=FRESH,
 )

@@ -28,6 +28,10 @@ class Measured:
         """Cycles of the kernel's work on memory."""
         return float(self.of.cycles["kernel"])
 
+    def kernel_for(self, cause: str) -> float:
+        """Those of them that one cause took: faults, promotions, fork, exec or exit."""
+        return float(self.of.kernel_by[cause])
+
     @property
     def stall(self) -> float:
         """Instruction address translation cycles, end to end (ICACHE_64B.IFTAG_STALL)."""

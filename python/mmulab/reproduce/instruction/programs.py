@@ -1,6 +1,6 @@
 """The programs of paper 2, each by the recipe that records what stands for it here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mmulab.reproduce.instruction.published import STATED, Stated
 
@@ -18,11 +18,22 @@ class Program:
     is_java: bool = False
     # Where files laid out anew lie, if the program maps memory of its own where they usually do.
     window: str | None = None
+    # Clients of a server, where that distinguishes it from other rows of the same name.
+    clients: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in tables here: no two recordings of a run have the same."""
+        return self.name if self.clients is None else f"{self.name}, {self.clients} clients"
 
     @property
     def stated(self) -> Stated:
         """What the paper says of it."""
         return STATED[self.name]
+
+    def with_clients(self, count: int) -> "Program":
+        """The same server with another number of clients."""
+        return replace(self, sets=(f"clients={count}",), clients=count)
 
 
 # V8 asks for memory at random addresses below 256 GB, and more.

@@ -67,6 +67,7 @@ class Row:
         return {
             "program": self.subject.name,
             "kernels": {setting.name: _figures(found) for setting, found in self.of.items()},
+            "residual_pages": residual_pages(self.stock),
             "windows": self.stock.of.code,
         }
 
@@ -170,10 +171,11 @@ class Outcome:
             stated = row.subject.stated
             stock = "–" if stated is None else str(stated.stock)
             lines.append(
-                [row.subject.name, str(len(small.code)), stock, str(small.at_least(ALL_CLUSTERS))]
+                [row.subject.name, str(len(small.code)), str(residual_pages(small))]
+                + [stock, str(small.at_least(ALL_CLUSTERS))]
                 + [str(small.at_least(clusters)) for clusters in POINTS[1:]]
             )
-        titles = ("2 MB of code", "32 clusters, paper", "32", *(f"{n} or more" for n in POINTS[1:]))
+        titles = ("2 MB of code", "residual pages", "32 clusters, paper", "32", *(f"{n} or more" for n in POINTS[1:]))
         return grid(("program", *titles), lines)
 
     def _overhead(self) -> str:
@@ -266,7 +268,7 @@ def residual_pages(found: Measured) -> int:
 def run(plan: Plan, store: Store, session: Session) -> Outcome:
     """Every program under every kernel."""
     rows: list[Row] = []
-    found, left_out = subjects(plan, PROGRAMS, session)
+    found, left_out = subjects(plan, plan.programs or PROGRAMS, session)
     try:
         for subject in found:
             of = measure(plan, subject, [(REAL, setting) for setting in SETTINGS], store)

@@ -30,7 +30,7 @@ def recorded(programs: tuple[Program, ...], work: Path, instructions: int, insta
             why = _record(program, target, instructions, install, session)
             if why is not None:
                 found.missing[program] = why
-                session.say(f"{program.name} is left out: {why}")
+                session.say(f"{program.label} is left out: {why}")
                 continue
         found.traces[program] = str(target)
     return found
@@ -38,7 +38,7 @@ def recorded(programs: tuple[Program, ...], work: Path, instructions: int, insta
 
 def _record(program: Program, target: Path, instructions: int, install: bool, session: Session) -> str | None:
     """Records it. Why it could not be, if so."""
-    session.say(f"recording {program.name} ({program.recipe}), {instructions:,} instructions")
+    session.say(f"recording {program.label} ({program.recipe}), {instructions:,} instructions")
     options = Options(instructions=instructions, may_install=install)
     progress: engine.ProgressCallback = session.on_progress or (lambda _now: None)
     try:

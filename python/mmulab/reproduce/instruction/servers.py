@@ -1,9 +1,11 @@
 """Padding and shared page tables for a server of many processes (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL,
-always with the most aggressive promotion of code."""
+always with the most aggressive promotion of code. Beside it, how much of the time FreeBSD as it is waits for
+translations of code, by clients, cores and hyperthreads (section IV)."""
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Stopped, Store
 from mmulab.reproduce.shared.experiment import Session
 from mmulab.reproduce.shared.kinds import Wholes
-from mmulab.units import show_bytes
+from mmulab.units import show_bytes, show_percent
 
 # The paper's servers run on two cores, and on one to four (section IV and Figure 9).
 CORES = 2
 CLIENTS = (10,)
 MOST_CORES, MOST_CLIENTS = 64, 200
 SETTINGS = (STOCK, *FIGURE_8)
+# Hardware threads side by side, as cores and hyperthreads of each.
+PARALLEL = {"1 thread": (1, 1), "2 hyperthreads": (1, 2), "2 cores": (2, 1), "4 cores": (4, 1)}
 # PostgreSQL as Table V has it: code, data behind it in the file, and in the address space 2 MB further on.
 CODE, CODE_END, DATA, DATA_END = 0x400000, 0x9F4000, 0xBF4000, 0xC00000
 PAGE, SUPERPAGE = 4096, 2 << 20
@@ -33,15 +37,16 @@ PAGE, SUPERPAGE = 4096, 2 << 20
 @dataclass(frozen=True)
 class Plan(Shared):
     """Padding and shared page tables for code (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL with and without
-    either, in user space and in the kernel, beside FreeBSD as it is; the cycles of an instruction page walk by cores
-    and clients; and the addresses of Table V.
+    either, in user space and in the kernel, beside FreeBSD as it is; the cycles of an instruction page walk, and the
+    share of time that fetches wait, by cores and clients; and the addresses of Table V. With --no-timing also on one
+    hardware thread, two hyperthreads, and two and four cores.
 
     Example: mmulab reproduce instruction-servers --trace tests/data/cc1-small.mmt --no-timing --cores 1,2
     """
 
     cores: tuple[int, ...] = declare.option((1, 2, 4), Wholes(MOST_CORES), "Numbers of cores for Figure 9.", shown=True)
     clients: tuple[int, ...] = declare.option(
-        CLIENTS, Wholes(MOST_CLIENTS), "Numbers of clients: a recording each, of each mode.", shown=True
+        CLIENTS, Wholes(MOST_CLIENTS), "Numbers of clients: a recording and rows for each, in each mode.", shown=True
     )
 
 
@@ -81,9 +86,12 @@ COUNTERS: Mapping[str, Callable[[Measured], float]] = {
     "stalls for memory": lambda m: m.memory_stall,
     "cycles of an instruction walk": lambda m: m.cycles_per_walk,
 }
+# What the kernel works for: the parts of its cycles that the three techniques change.
+CAUSES = ("faults", "promotions", "fork", "exec", "exit")
 # Figure 10's, as far as they are modelled, and what they are made of.
 KERNEL: Mapping[str, Callable[[Measured], float]] = {
     "kernel cycles": lambda m: m.kernel,
+    **{f"kernel cycles, {name}": partial(Measured.kernel_for, cause=name) for name in CAUSES},
     "faults": lambda m: sum(m.of.faults.values()),
     "page-table entries written": lambda m: m.of.kernel_work.get("entry_write", 0),
     "page-table frames taken and given": lambda m: m.of.kernel_work.get("table_frame", 0),
@@ -93,10 +101,12 @@ KERNEL: Mapping[str, Callable[[Measured], float]] = {
 
 @dataclass(frozen=True)
 class WalkRow:
-    """Figure 9: cycles of an instruction page walk, padded and promoted, with shared tables and without."""
+    """Figure 9: cycles of an instruction page walk, padded and promoted, with shared tables and without. Beside it,
+    FreeBSD as it is."""
 
     subject: Subject
     cores: int
+    stock: Measured
     alone: Measured
     shared: Measured
 
@@ -104,9 +114,31 @@ class WalkRow:
         """For a file."""
         return {
             "program": self.subject.name,
+            "clients": self.subject.clients,
             "cores": self.cores,
             "cycles_per_walk": {"alone": self.alone.cycles_per_walk, "shared": self.shared.cycles_per_walk},
-            "overhead": {"alone": self.alone.overhead, "shared": self.shared.overhead},
+            "overhead": {
+                "stock": self.stock.overhead,
+                "alone": self.alone.overhead,
+                "shared": self.shared.overhead,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class ParallelRow:
+    """FreeBSD as it is, by the hardware threads that run the server (section IV)."""
+
+    subject: Subject
+    of: Mapping[str, Measured]
+
+    def data(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "program": self.subject.name,
+            "clients": self.subject.clients,
+            "overhead": {name: found.overhead for name, found in self.of.items()},
+            "itlb_misses": {name: found.misses for name, found in self.of.items()},
         }
 
 
@@ -126,6 +158,7 @@ class Outcome:
 
     rows: list[Row]
     walks: list[WalkRow]
+    parallel: list[ParallelRow]
     layouts: dict[str, Layout]
     left_out: dict[str, str] = field(default_factory=dict)
     complete: bool = True
@@ -138,12 +171,20 @@ class Outcome:
             "layouts": {name: vars(layout) for name, layout in self.layouts.items()},
             "programs": [row.data() for row in self.rows],
             "walks": [row.data() for row in self.walks],
+            "parallel": [row.data() for row in self.parallel],
             **missing(self.left_out),
         }
 
     def tables(self) -> dict[str, str]:
         """As Markdown, by their names on a page."""
-        return {"layout": self._layout(), "user": self._user(), "kernel": self._kernel(), "walk": self._walks()}
+        return {
+            "layout": self._layout(),
+            "user": self._user(),
+            "kernel": self._kernel(),
+            "walk": self._walks(),
+            "share": self._shares(),
+            **({"parallel": self._parallel()} if self.parallel else {}),
+        }
 
     def _layout(self) -> str:
         """Table V."""
@@ -189,7 +230,11 @@ class Outcome:
         for row in self.rows:
             for what, count in KERNEL.items():
                 before = float(count(row.of[STOCK]))
-                ours = [f"{left(float(count(row.of[setting])), before):.1%}" for setting in FIGURE_8]
+                found = [float(count(row.of[setting])) for setting in FIGURE_8]
+                if not before and not any(found):
+                    continue
+                # What FreeBSD as it is does not do has no share of it.
+                ours = [f"{left(after, before):.1%}" if before else f"{after / 1e3:,.0f} k" for after in found]
                 if what == "kernel cycles" and row.subject.stated:
                     # The paper says it of sharing, in the reconnect mode.
                     ours[FIGURE_8.index(SHARING)] += f" ({1 - published.KERNEL_CYCLES:.1%})"
@@ -212,13 +257,37 @@ class Outcome:
         titles = ("cores", "cycles of a walk", "shared tables", "change", "ITLB stall / cycles")
         return grid(("program", *titles), lines)
 
+    def _shares(self) -> str:
+        """The share of time that fetches wait, by clients and cores (section IV)."""
+        counts = sorted({row.cores for row in self.walks})
+        lines = []
+        for subject in dict.fromkeys(row.subject for row in self.walks):
+            found = {row.cores: row.stock for row in self.walks if row.subject == subject}
+            shares = [show_percent(found[count].overhead) if count in found else "–" for count in counts]
+            lines.append([subject.name, _clients(subject), *shares])
+        titles = ("program", "clients", *(f"{n} core{'s' * (n > 1)}" for n in counts))
+        return grid(titles, lines)
+
+    def _parallel(self) -> str:
+        """The same by hardware threads."""
+        lines = [
+            [row.subject.name, _clients(row.subject), *(show_percent(found.overhead) for found in row.of.values())]
+            for row in self.parallel
+        ]
+        return grid(("program", "clients", *PARALLEL), lines)
+
+
+def _clients(subject: Subject) -> str:
+    """How many clients a server had, if its recording is one of several that differ in that."""
+    return "–" if subject.clients is None else str(subject.clients)
+
 
 def programs(plan: Plan) -> tuple[Program, ...]:
     """Both modes, with each number of clients."""
     chosen = plan.programs or (RECONNECTING, PERSISTENT)
     if plan.clients == CLIENTS:
         return chosen
-    return tuple(replace(program, sets=(f"clients={count}",)) for program in chosen for count in plan.clients)
+    return tuple(program.with_clients(count) for program in chosen for count in plan.clients)
 
 
 def layouts() -> dict[str, Layout]:
@@ -253,9 +322,11 @@ def layouts() -> dict[str, Layout]:
 
 
 def run(plan: Plan, store: Store, session: Session) -> Outcome:
-    """Every server under every kernel, on two cores; then with shared tables and without, on others."""
+    """Every server under every kernel, on two cores; then with shared tables and without, on others. In the quick model
+    also on hyperthreads, which a core in time does not have."""
     rows: list[Row] = []
     walks: list[WalkRow] = []
+    parallel: list[ParallelRow] = []
     found, left_out = subjects(plan, programs(plan), session)
     table = layouts()
     try:
@@ -263,9 +334,14 @@ def run(plan: Plan, store: Store, session: Session) -> Outcome:
             of = measure(cores(plan, CORES), subject, [(REAL, setting) for setting in SETTINGS], store)
             rows.append(Row(subject, {setting: measured for (_, setting), measured in of.items()}))
             for count in plan.cores:
-                pair = [(REAL, PADDED), (REAL, BOTH)]
-                alone, shared = measure(cores(plan, count), subject, pair, store).values()
-                walks.append(WalkRow(subject, count, alone, shared))
+                three = [(REAL, STOCK), (REAL, PADDED), (REAL, BOTH)]
+                walks.append(WalkRow(subject, count, *measure(cores(plan, count), subject, three, store).values()))
+            if not plan.timing:
+                by_threads: dict[str, Measured] = {}
+                for name, (count, threads) in PARALLEL.items():
+                    [one] = measure(cores(plan, count, threads), subject, [(REAL, STOCK)], store).values()
+                    by_threads[name] = one
+                parallel.append(ParallelRow(subject, by_threads))
     except Stopped:
-        return Outcome(rows, walks, table, left_out, complete=False)
-    return Outcome(rows, walks, table, left_out)
+        return Outcome(rows, walks, parallel, table, left_out, complete=False)
+    return Outcome(rows, walks, parallel, table, left_out)

@@ -10,6 +10,8 @@ SKYLAKE = "skylake-e3-1240v5"
 IMAGE: engine.Json = {"linker": "old", "max_page_size": "2M"}
 # What compiled code grows by in the paper's Java virtual machine.
 CODE_HEAP = "2M"
+# Compiled code is code to its kernels (section V).
+JIT = ("policy.freebsd.code.anonymous=true",)
 ALL_CLUSTERS = 32
 # Skylake's counter for the stall of fetches, on every machine under this name.
 STALL = "itlb-stall"
@@ -59,8 +61,8 @@ BOTH = Setting("padding, sharing", "freebsd-code-padded", SHARED)
 FIGURE_8 = (PROMOTED, PADDED, SHARING, BOTH)
 
 REAL = Variant("Skylake", SKYLAKE)
-# Their second levels, as paper 2 has them (sections II and VII), on a Skylake that is otherwise as it was.
-HASWELL = Variant("Haswell's STLB", SKYLAKE, ("tlb.STLB.entries=1024", "tlb.STLB.ways=8"))
-IVY_BRIDGE = Variant("Ivy Bridge's STLB", SKYLAKE, ("tlb.STLB.entries=512", "tlb.STLB.ways=4", 'tlb.STLB.sizes=["4K"]'))
+# A Skylake with another second level each, as paper 2 has them (sections II and VII).
+HASWELL = Variant("Haswell's STLB", "haswell-stlb")
+IVY_BRIDGE = Variant("Ivy Bridge's STLB", "ivybridge-stlb")
 ZEN = Variant("Zen+ (one ITLB)", "zenplus-2700x")
 VARIANTS = (REAL, HASWELL, IVY_BRIDGE, ZEN)

@@ -13,7 +13,7 @@ from mmulab.reproduce.instruction.measured import Measured
 from mmulab.reproduce.instruction.programs import BY_RECIPE, Program
 from mmulab.reproduce.instruction.published import Stated
 from mmulab.reproduce.instruction.recordings import recorded
-from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, Setting, Variant
+from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, JIT, Setting, Variant
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Cell, Figures, Store
 from mmulab.reproduce.shared.experiment import Session
@@ -32,6 +32,8 @@ class Subject:
     stated: Stated | None = None
     is_java: bool = False
     window: str | None = None
+    # Of a server, where several numbers of them are compared.
+    clients: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,15 @@ class Shared:
 
 
 def subjects(plan: Shared, programs: tuple[Program, ...], session: Session) -> tuple[list[Subject], dict[str, str]]:
-    """What is run, and why some programs are not."""
+    """What is run, of these programs, and why some are not."""
     if plan.traces:
         return [Subject(Path(trace).stem, trace) for trace in plan.traces], {}
-    found = recorded(plan.programs or programs, plan.work, plan.instructions, plan.install, session)
+    found = recorded(programs, plan.work, plan.instructions, plan.install, session)
     here = [
-        Subject(program.name, trace, program.stated, program.is_java, program.window)
+        Subject(program.label, trace, program.stated, program.is_java, program.window, program.clients)
         for program, trace in found.traces.items()
     ]
-    return here, {program.name: why for program, why in found.missing.items()}
+    return here, {program.label: why for program, why in found.missing.items()}
 
 
 def measure(
@@ -83,7 +85,7 @@ def measure(
         Cell(
             f"{subject.name}, {variant.name}, {setting.name}",
             subject.trace,
-            variant.job(setting, plan.sets),
+            variant.job(setting, (*(JIT if subject.is_java else ()), *plan.sets)),
             plan.options(subject, setting),
         )
         for variant, setting in pairs
@@ -93,9 +95,10 @@ def measure(
     return {pair: Measured(kept[cell.name]) for pair, cell in zip(pairs, cells, strict=True)}
 
 
-def cores(plan: Shared, count: int) -> Shared:
-    """The same plan on a machine with this number of cores."""
-    return replace(plan, sets=(f"core.count={count}", *plan.sets))
+def cores(plan: Shared, count: int, threads: int = 1) -> Shared:
+    """The same plan on a machine with this number of cores, and of hyperthreads on each."""
+    hyperthreads = (f"core.threads={threads}",) if threads > 1 else ()
+    return replace(plan, sets=(f"core.count={count}", *hyperthreads, *plan.sets))
 
 
 def missing(left_out: Mapping[str, str]) -> dict[str, Any]:

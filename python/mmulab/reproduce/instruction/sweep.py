@@ -168,7 +168,7 @@ class Outcome:
 def run(plan: Plan, store: Store, session: Session) -> Outcome:
     """Every program on every machine, at every step of Figure 1."""
     lines: list[Line] = []
-    found, left_out = subjects(plan, PROGRAMS, session)
+    found, left_out = subjects(plan, plan.programs or PROGRAMS, session)
     try:
         for subject in found:
             first = measure(plan, subject, [(variant, SMALL) for variant in plan.machines], store)

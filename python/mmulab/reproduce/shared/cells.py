@@ -17,7 +17,7 @@ Announce = Callable[[int, int, str, "Figures"], None]
 # What generators are called by.
 GENERATED = "gen:"
 # What is kept of a run; another number when that changes.
-FIGURES = 6
+FIGURES = 7
 
 
 class Stopped(Exception):
@@ -100,6 +100,8 @@ class Figures:
                 "resident": counts["memory"]["resident_bytes_peak"],
                 "table_bytes": counts["memory"]["table_bytes_peak"],
                 "kernel_work": counts["kernel"]["work"],
+                # With `code_residency`: the kernel's cycles by what it worked for.
+                "kernel_by": result.data.get("kernel_cycles_by", {}),
                 "fault_latency": result.fault_latency,
                 "sides": {s: result.walks(s) for s in sides},
                 "tlb": {level: result.tlb(level) for level in LEVELS},

@@ -28,6 +28,10 @@ pub struct TextDesc {
     /// Which text a program copies onto huge pages of its own, mapping by mapping, when it first executes there:
     /// `none`, `whole` 2M of a mapping, or `padded`, also the rest behind them. Default `none`.
     pub remap: Remap,
+    /// Whether these copies are made of pages of the pool, which the policy must have (kind `hugetlb`, 2M), rather than
+    /// of transparent huge pages. Text that the pool has no page for stays where it is. Default `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pool: bool,
     /// The size of the blocks that text is read into: from 8K to 2M. Absent: base pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folio: Option<PageOrder>,
@@ -44,17 +48,24 @@ pub struct TextDesc {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text {
     remap: Remap,
+    from_pool: bool,
     folio: Option<PageOrder>,
     /// Whether 2M of the page cache that lie in one block are mapped by one entry.
     maps_huge: bool,
 }
 
 impl Text {
-    /// The part that a policy describes, on a page table, and beside khugepaged if that runs.
+    /// The part that a policy describes, on a page table, beside khugepaged if that runs, and with a pool of pages of
+    /// this size, if there is one.
     ///
     /// # Errors
-    /// Sizes that the page table or the page cache cannot have; a daemon that does not run.
-    pub fn new(part: Option<&TextDesc>, table: &TableDesc, runs_khugepaged: bool) -> Result<Self, KernelError> {
+    /// Sizes that the page table or the page cache cannot have; a daemon that does not run; a pool that is not there.
+    pub fn new(
+        part: Option<&TextDesc>,
+        table: &TableDesc,
+        runs_khugepaged: bool,
+        pool: Option<PageOrder>,
+    ) -> Result<Self, KernelError> {
         let Some(part) = part else { return Ok(Self::default()) };
         let wrong = |key: &str, message: String| Err(KernelError::Description { key: format!("text.{key}"), message });
         let has_huge = table.has_leaf(PageOrder::P2M);
@@ -73,8 +84,17 @@ impl Text {
                     .into(),
             );
         }
+        if part.pool && part.remap == Remap::None {
+            return wrong("pool", "no text is copied: give remap = \"whole\", or remove it".into());
+        }
+        if part.pool && pool != Some(PageOrder::P2M) {
+            return wrong(
+                "pool",
+                "the policy has no pool of pages of 2M: add [hugetlb] with size = \"2M\" (kind hugetlb)".into(),
+            );
+        }
         let maps_huge = has_huge && (part.khugepaged || part.folio == Some(PageOrder::P2M));
-        Ok(Self { remap: part.remap, folio: part.folio, maps_huge })
+        Ok(Self { remap: part.remap, from_pool: part.pool, folio: part.folio, maps_huge })
     }
 
     /// How a program moves the text of this mapping at this access; `None`: not, or it did already.
@@ -82,6 +102,11 @@ impl Text {
     pub fn remap(self, vma: &Vma, access: Access) -> Option<Remap> {
         let moves = self.remap != Remap::None && access == Access::Fetch && is_text(vma) && !vma.text_moved;
         moves.then_some(self.remap)
+    }
+
+    /// Whether text moves onto pages of the pool.
+    pub fn from_pool(self) -> bool {
+        self.from_pool
     }
 
     /// The blocks that a page of this mapping is read into.

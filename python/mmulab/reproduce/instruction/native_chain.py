@@ -1,0 +1,84 @@
+"""The chain of functions on this computer: the same machine code in real memory, timed on base pages and on pages of
+2 MB in alternation, beside the core in time on this computer's description (S1-M025)."""
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmulab import Failure, UserError, engine, paths, probe, stopwatch
+from mmulab.forecast.case import KERNEL_TIME
+from mmulab.reproduce.shared.cells import Cell, Figures, Store, user
+from mmulab.result import write_text
+from mmulab.stopwatch import process
+
+# The stopwatch's settings, and the policies that are the same to a simulated kernel.
+SETTINGS = {"4k": "linux-4k", "thp": "linux-thp"}
+# Runs under each setting; the middle one counts.
+RUNS = 7
+# Calls of a timed run: some tens of milliseconds.
+CALLS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Here:
+    """A number of functions on this computer's pages of one size: cycles of a call, timed and modelled."""
+
+    superpages: int
+    setting: str
+    timed: float
+    modelled: float
+    # Of the modelled calls, those that missed the first level.
+    misses: float
+
+
+def run(figures: dict[str, Any], counts: Sequence[int], rounds: int, store: Store) -> list[Here]:
+    """Times and models every number of functions. `figures`: the contents of a probe.json of this computer."""
+    known = {setting.name: setting for setting in stopwatch.SETTINGS}
+    for name in SETTINGS:
+        why = known[name].missing()
+        if why is not None:
+            raise UserError(f"--here: {why}\nhint: leave --here out, or have the setting changed")
+    with tempfile.TemporaryDirectory(prefix="mmulab-chain-") as directory:
+        machine = Path(directory) / "this-computer.toml"
+        write_text(machine, probe.described({**figures, **probe.figures(figures["curves"])}).toml)
+        megahertz = float(engine.resolve(engine.Job(str(machine), "linux-4k"))["machine"]["core"]["frequency_mhz"])
+        found = []
+        for count in counts:
+            timed = _timed(count, [known[name] for name in SETTINGS], Path(directory))
+            for (name, policy), seconds in zip(SETTINGS.items(), timed, strict=True):
+                modelled = _modelled(f"{name}, {count} superpages, here", str(machine), policy, count, rounds, store)
+                calls = int(modelled.tlb["l1i"]["accesses"])
+                misses = int(modelled.tlb["l1i"]["misses"]) / calls
+                found.append(Here(count, name, seconds * megahertz * 1e6, user(modelled) / calls, misses))
+        return found
+
+
+def _timed(count: int, settings: Sequence[stopwatch.Setting], directory: Path) -> list[float]:
+    """Seconds of a call under each setting, which take turns: a load that comes and goes meets all."""
+    rounds = max(1, CALLS // count)
+    program = process.Program(
+        [str(paths.kernel()), "code-chain", f"functions={count}", f"rounds={rounds}"], time=KERNEL_TIME
+    )
+    times: list[list[float]] = [[] for _ in settings]
+    for _ in range(RUNS):
+        for setting, kept in zip(settings, times, strict=True):
+            done = process.run(program, setting, directory)
+            if done.exit_code != 0:
+                raise Failure(f"the chain of {count} functions ended with exit code {done.exit_code}: {done.stderr}")
+            kept.append(done.wall_s / (rounds * count))
+    return [statistics.median(kept) for kept in times]
+
+
+def _modelled(name: str, machine: str, policy: str, count: int, rounds: int, store: Store) -> Figures:
+    cell = Cell(
+        name,
+        f"gen:code-chain?functions={count}&rounds={rounds}",
+        engine.Job(machine, policy),
+        engine.Options(timing=True),
+    )
+    kept: dict[str, Figures] = {}
+    store.run([cell], kept)
+    return kept[name]

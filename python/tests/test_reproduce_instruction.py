@@ -1,0 +1,50 @@
+"""`mmulab reproduce instruction`: the four experiments of paper 2 in one command."""
+
+import json
+from pathlib import Path
+
+import pytest
+from code_programs import Server
+from conftest import CHECKOUT
+
+from mmulab import engine, stopwatch
+from mmulab.reproduce.instruction import chain, everything, native_chain
+from mmulab.reproduce.instruction.experiments import PARTS, SERVERS
+from mmulab.reproduce.instruction.setting import REAL
+from mmulab.reproduce.instruction.subjects import Shared
+from mmulab.reproduce.shared.cells import Store
+from mmulab.reproduce.shared.experiment import Session
+
+KNOWN = {setting.name: setting for setting in stopwatch.SETTINGS}
+
+
+def test_one_command_has_the_tables_of_all_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them as its own command makes them, and the files of all."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # A trace of text has no program headers to lay its files out anew by.
+    monkeypatch.setattr(Shared, "options", lambda *_: engine.Options(code_residency=True))
+    source = tmp_path / "server.mmtx"
+    source.write_text(Server(2, turns=1, calls=40).text())
+    plan = everything.Plan(traces=(str(source),), timing=False, rounds=20, cores=(1,), machines=(REAL,))
+    found = everything.run(plan, Session(), PARTS)
+    assert {f"{part.name}.md" for part in PARTS} <= set(found.files)
+    assert [part["experiment"] for part in found.data] == [part.name for part in PARTS]
+    alone = SERVERS.run(plan.part(SERVERS.plan), Session())
+    assert {name: found.tables[name] for name in alone.tables} == dict(alone.tables)
+    assert {"chain", "residency", "sweep", "parallel"} <= set(found.tables)
+
+
+def test_the_chain_is_timed_on_this_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base pages and pages of 2 MB take turns; what is modelled runs on the description that the probe makes."""
+    if any(KNOWN[name].missing() for name in native_chain.SETTINGS):
+        pytest.skip("no huge pages here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native_chain, "CALLS", 20_000)
+    monkeypatch.setattr(native_chain, "RUNS", 3)
+    figures = json.loads((CHECKOUT / "tests/data/probe-zen4-guest.json").read_text())
+    found = native_chain.run(figures, (8, 9), 20, Store())
+    assert [(row.superpages, row.setting) for row in found] == [(8, "4k"), (8, "thp"), (9, "4k"), (9, "thp")]
+    assert all(0 < row.timed < 10_000 and 0 < row.modelled < 10_000 for row in found)
+    table = chain.Outcome([], found).tables()["here"]
+    assert "| 9 |" in table
+    assert "thp: timed here" in table
