@@ -194,7 +194,7 @@ fn neighbours_lie_beside_each_other_whatever_the_order_of_faults() {
 }
 
 #[test]
-fn scattered_pages_lie_apart_and_take_the_last_frames_too() {
+fn scattered_pages_lie_apart_whatever_the_order_of_faults() {
     let frames_of = |pid: u32, order: fn(u64) -> u64| -> Vec<u64> {
         let mut w = World::new(&desc(parts("placement.frames = \"scattered\""), 64), 64);
         w.event(pid, &anon(BASE, 64 * PAGE));
@@ -206,18 +206,6 @@ fn scattered_pages_lie_apart_and_take_the_last_frames_too() {
     assert_eq!(found, frames_of(1, |i| 63 - i), "the order of faults does not matter");
     let other = frames_of(2, |i| i);
     assert!(found.iter().zip(&other).all(|(one, two)| one != two), "another process has other frames");
-
-    // A page in 16 of memory leaves no free block of 2 MiB; a run of pages does.
-    for (frames, is_whole) in [("scattered", false), ("buddy", true)] {
-        let policy = parts(&format!("placement.frames = \"{frames}\""));
-        let mut w = World::new(&desc(policy, 64), 64);
-        w.event(1, &anon(BASE, 80 << 20));
-        (0..1024).for_each(|page| touch(&mut w, BASE + page * PAGE, Access::Write));
-        assert_eq!(w.kernel.frames().has_block(PageOrder::P2M), is_whole, "{frames}");
-        // And both use all memory before they run out of it.
-        let end = (1024u64..).find(|page| w.access(1, BASE + page * PAGE, Access::Write).is_err());
-        assert!(end.is_some() && w.kernel.frames().free_frames() == 0, "{frames}: {end:?}");
-    }
 }
 
 /// Paper 3, section IV-B (S2-012, S2-015, S2-017): whatever the order of faults, and whoever else faults in between.
