@@ -13,6 +13,7 @@ from typing import Any
 from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
+from mmulab.reproduce.elastic import measured
 from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
@@ -113,7 +114,7 @@ class Plan:
     hints, which only the guest has.
 
     --fragmented 50,99 fragments memory as the paper's tool does, as far as what is free is what the program takes. DIR
-    gets elastic-systems.json and .md.
+    gets elastic-systems.json and .md: what was found, and beside it what the paper's authors published.
 
     Example: mmulab reproduce elastic-systems --quick
     """
@@ -142,6 +143,16 @@ class Row(Compared):
     def sizes(self) -> dict[str, int]:
         """Bytes at the end, by translation size."""
         return {size: int(mapped["now"]) for size, mapped in self.of[0].mapped.items() if mapped["now"]}
+
+    @property
+    def whole(self) -> int:
+        """Bytes that the program has at the end under 4K pages."""
+        return max(1, sum(int(mapped["now"]) for mapped in self.base[0].mapped.values()))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Translation sizes in percent of what the program has under 4K pages: more than 100 % is bloat."""
+        return {size: 100 * mapped / self.whole for size, mapped in self.sizes.items()}
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -175,11 +186,17 @@ class Outcome:
 
     def tables(self) -> dict[str, str]:
         """As Markdown, by their names on a page."""
-        return {
-            f"{self.prefix}time": self._grid(lambda row: between(row.speedups)),
-            f"{self.prefix}misses": self._grid(lambda row: f"{row.misses:.1%}"),
-            f"{self.prefix}sizes": self._grid(_shares),
+        found = {
+            "time": self._grid(lambda row: between(row.speedups)),
+            "misses": self._grid(lambda row: f"{row.misses:.1%}"),
+            "sizes": self._grid(_shares),
         }
+        here = {
+            (row.program, row.fragmented, row.system): measured.Here(row.speedups, row.misses, row.shares)
+            for row in self.rows
+        }
+        found |= measured.tables(here, virtual=bool(self.prefix))
+        return {f"{self.prefix}{name}": table for name, table in found.items()}
 
     def _grid(self, value: Callable[[Row], str]) -> str:
         names = [name for name in NAMES if any(row.system == name for row in self.rows)]
@@ -192,10 +209,7 @@ class Outcome:
 
 
 def _shares(row: Row) -> str:
-    """Translation sizes in percent of what the program has under 4K pages: more than 100 % is bloat."""
-    whole = max(1, sum(int(mapped["now"]) for mapped in row.base[0].mapped.values()))
-    shares = {size: 100 * mapped / whole for size, mapped in row.sizes.items()}
-    return ", ".join(f"{size} {share:.0f}" for size, share in shares.items() if share >= 0.5) or show_bytes(whole)
+    return measured.show_shares(row.shares) or show_bytes(row.whole)
 
 
 @dataclass(frozen=True)
