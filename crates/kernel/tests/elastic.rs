@@ -276,6 +276,20 @@ fn memory_is_compacted_for_thirty_two_mebibytes() {
     }
 }
 
+/// A profiler's hints for a process that has ended meanwhile are refused by their name.
+#[test]
+fn hints_for_a_process_that_ended_are_counted() {
+    let mut w = elastic(DAEMON, 128);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    let hints = [(VirtRange::sized(VirtAddr::new(BASE), HUGE), P2M)];
+    let rehint = |w: &mut World| w.kernel.rehint(&mut w.mem, Pid(1), &hints, &mut w.effects);
+    rehint(&mut w);
+    assert_eq!((happened(&w, EventKind::HintTaken), refused(&w, Refusal::HintEnded)), (1, 0));
+    w.event(1, &Event::Exit { status: 0 });
+    rehint(&mut w);
+    assert_eq!((happened(&w, EventKind::HintTaken), refused(&w, Refusal::HintEnded)), (1, 1));
+}
+
 /// Without hints the daemon scans from the lowest address on, in ranges of 32 MiB, and of 2 MiB behind them.
 #[test]
 fn without_hints_ranges_of_32_mebibytes_come_first() {
