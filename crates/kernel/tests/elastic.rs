@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr, VirtRange};
+use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr, VirtRange};
 use mmulab_kernel::{Effects, EventKind, Kernel, KernelDesc, KernelError, Note, Refusal};
 use mmulab_trace::{Advice, Event};
 use proptest::prelude::*;
@@ -155,6 +155,25 @@ fn a_range_whose_block_holds_what_cannot_move_moves_whole() {
     assert_eq!((happened(&w, EventKind::CoalaMovedWhole), happened(&w, EventKind::Migrated) - before), (1, 2));
     assert_eq!(happened(&w, EventKind::CoalaFilled), 510);
     assert_eq!((w.load(1, BASE + 256 * PAGE), w.load(1, BASE + 300 * PAGE)), (Ok(7), Ok(8)));
+}
+
+/// S2-021 for 32 MiB: the first page of the block lies where frames 0 to 255 are the machine's, so the range moves whole.
+#[test]
+fn a_range_of_32_mebibytes_whose_block_holds_what_cannot_move_moves_whole() {
+    let sections = format!("{}fault = {{ sizes = [\"2M\"] }}\n", DAEMON.replace("coala\"\nlinux", "buddy\"\nlinux"));
+    let mut w = elastic(&sections.replace("511 }", "511, pages_to_scan = 100000 }"), 256);
+    w.event(1, &mmap(BASE, GIANT, Prot::RW));
+    for huge in 1..4 {
+        w.store(1, BASE + huge * HUGE, huge).unwrap();
+    }
+    assert_eq!(w.frame(1, BASE + HUGE), Some(Pfn(512)), "in place for a block that begins with frame 0");
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    assert_eq!(tick(&mut w, 1), [(BASE, P32M)]);
+    assert!(lies_together(&mut w, 1, BASE, P32M));
+    assert_eq!(refused(&w, Refusal::CoalaUnmovable), 1);
+    assert_eq!((happened(&w, EventKind::CoalaMovedWhole), happened(&w, EventKind::CoalaInPlace)), (1, 0));
+    assert_eq!((happened(&w, EventKind::CoalaMoved), happened(&w, EventKind::CoalaFilled)), (3 * 512, 13 * 512));
+    assert!((1..4).all(|huge| w.load(1, BASE + huge * HUGE) == Ok(huge)));
 }
 
 /// S2-022, S2-027: the order of hints, not of addresses, and processes in turns.
