@@ -15,12 +15,12 @@ Rows = dict[tuple[int, str], systems.Row]
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """Random updates of 256 MB, by level of fragmentation and system."""
+    """Random updates of 256 MB, by level of fragmentation and system; what fragments memory is pinned."""
     store = Store(fresh=True)
     store.directory = tmp_path_factory.mktemp("kept")
     compared = tuple(systems.NAMES[name] for name in ("THP", "mTHP", "HawkEye", "CoalaPaging"))
     options = engine.Options(max_instructions=200_000)
-    plan = systems.Plan(programs=(GUPS,), systems=compared, fragmented=(0, 99), options=options)
+    plan = systems.Plan(programs=(GUPS,), systems=compared, fragmented=(0, 99), pinned=True, options=options)
     outcome = systems.run(plan, store)
     assert outcome.complete
     return {(row.fragmented, row.system): row for row in outcome.rows}

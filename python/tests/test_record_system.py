@@ -264,12 +264,17 @@ def test_real_pages_stand_beside_simulated_ones(cli: Cli) -> None:
     sizes = _sizes(cli, "skylake-e3-1240v5", SAMPLE, "--set", "memory.size=1G")
     assert abs(sizes["recorded"]["2M"] - sizes["linux-thp"]["2M"]) <= LARGE_APART
     assert abs(sizes["recorded"]["4K"] - sizes["linux-thp"]["4K"]) <= sizes["recorded"]["4K"] * SMALL_APART
-    # On Arm, with transparent pages of 64 KB: of one entry each there, of sixteen base pages that lie together here.
+    # On Arm, with transparent pages of 64 KB: of one entry each there; of sixteen base pages that lie together here, or
+    # of one entry each, too, if the simulated kernel sets the contiguous bit.
     # Memory in order: in memory as a boot leaves it, base pages of other faults lie together by chance, too.
     memory = ["--set", "memory.size=512M", "--set", "memory.aged=off"]
-    options = ["--policies", "linux-mthp", *memory, *MTHP_ONLY, "--json"]
+    options = ["--policies", "linux-mthp,linux-mthp-contpte", *memory, *MTHP_ONLY, "--json"]
     rows = cli("pages", "neoverse-n1", "--trace", ARM_SAMPLE, *options).json()
     real = {row["size"]: row["pages"] for row in rows["recorded"]}
+    with_bit = {row["size"]: row["pages"] for row in rows["linux-mthp-contpte"]}
+    assert set(with_bit) == {"4K", "64K"}
+    for size, pages in real.items():
+        assert abs(with_bit[size] - pages) <= LARGE_APART + pages * SMALL_APART
     [ours] = rows["linux-mthp"]
     assert set(real) == {"4K", "64K"}
     assert abs(real["64K"] * 16 - ours["in_blocks"]["64K"]) <= real["64K"] * 16 * SMALL_APART

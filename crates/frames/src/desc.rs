@@ -30,6 +30,16 @@ pub enum Aged {
     Used,
 }
 
+/// Whether the pages that occupy memory before the program starts may be moved to other frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HeldPages {
+    /// They may, by compaction and by daemons that need their frames: they are ordinary pages of a process.
+    Movable,
+    /// They stay where they are for the whole run, as pages that are locked for a device, or the kernel's own, do.
+    Pinned,
+}
+
 /// Memory that is occupied before the program starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -50,6 +60,10 @@ pub enum Fragment {
         /// The block size the index is for. Default `2M`.
         #[serde(default = "two_mebibytes")]
         order: PageOrder,
+        /// Whether the pages that hold the rest are `movable` or `pinned`. The tool of paper 3 holds ordinary pages of
+        /// its own process, which Linux's compaction moves. FreeBSD has none. Default `movable`.
+        #[serde(default = "movable")]
+        held: HeldPages,
     },
     /// A share of it, in chunks placed at random (memhog, paper 4 section 6).
     Memhog {
@@ -66,7 +80,23 @@ pub enum Fragment {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-least" = "1M", "x-most" = "16T"))]
         within: Option<String>,
+        /// Whether the pages that are taken are `movable` or `pinned`; no paper that uses memhog states it. Default
+        /// `pinned`: memory stays as fragmented as it was made.
+        #[serde(default = "pinned", skip_serializing_if = "is_pinned")]
+        held: HeldPages,
     },
+}
+
+fn movable() -> HeldPages {
+    HeldPages::Movable
+}
+
+fn pinned() -> HeldPages {
+    HeldPages::Pinned
+}
+
+fn is_pinned(held: &HeldPages) -> bool {
+    *held == HeldPages::Pinned
 }
 
 fn two_mebibytes() -> PageOrder {

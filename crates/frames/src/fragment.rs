@@ -1,6 +1,6 @@
 //! What occupies memory before the program starts.
 
-use crate::{Fragment, MemoryError, buddy::BLOCK_ORDER};
+use crate::{Fragment, HeldPages, MemoryError, buddy::BLOCK_ORDER};
 use mmulab_addr::{BASE_SHIFT, parse_bytes};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -24,11 +24,26 @@ fn frames_of(text: &str, key: &str) -> Result<u64, MemoryError> {
     }
 }
 
+/// Whether what occupies memory may be moved.
+pub fn is_movable(how: &Fragment) -> bool {
+    match how {
+        Fragment::None => false,
+        Fragment::Fmfi { held, .. } | Fragment::Memhog { held, .. } => *held == HeldPages::Movable,
+    }
+}
+
+/// The runs of frames from `first` up to `end` between those that are free.
+pub fn between(free: &[(u32, u32)], first: u32, end: u32) -> Vec<(u32, u32)> {
+    let starts = std::iter::once(first).chain(free.iter().map(|run| run.1));
+    let ends = free.iter().map(|run| run.0).chain(std::iter::once(end));
+    starts.zip(ends).filter(|(from, to)| from < to).collect()
+}
+
 /// The frames from `first` up to `end` that stay free.
 pub fn occupy(how: &Fragment, first: u32, end: u32, seed: u64) -> Result<Occupied, MemoryError> {
     match how {
         Fragment::None => Ok(Occupied::Nothing),
-        Fragment::Fmfi { target, free, order } => {
+        Fragment::Fmfi { target, free, order, .. } => {
             let free = frames_of(free, "free")?;
             if !(0.0..=1.0).contains(target) {
                 return Err(bad(format!("target is {target}: give a share from 0 to 1")));
@@ -38,7 +53,7 @@ pub fn occupy(how: &Fragment, first: u32, end: u32, seed: u64) -> Result<Occupie
             }
             chunks(*target, free, first, end).map(Occupied::Free)
         }
-        Fragment::Memhog { percent, chunk, within } => {
+        Fragment::Memhog { percent, chunk, within, .. } => {
             let chunk = frames_of(chunk, "chunk")?;
             let within = within.as_ref().map(|text| frames_of(text, "within")).transpose()?;
             if !(0.0..=95.0).contains(percent) {

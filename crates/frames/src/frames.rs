@@ -16,6 +16,7 @@ use crate::{
     freebsd::FreebsdFrames,
     held::Held,
     linux::LinuxFrames,
+    occupants::Occupants,
     vm_phys::{self, Pool, VmPhys},
 };
 use mmulab_addr::{PageOrder, Pfn};
@@ -44,6 +45,8 @@ pub struct Frames {
     counts: FrameCounts,
     /// What others than the program had in use when it began.
     held: Held,
+    /// Of what occupied memory when the program began, the frames that can move.
+    occupants: Occupants,
     /// Free frames that hold zeros.
     cleared: Cleared,
 }
@@ -92,9 +95,18 @@ impl Frames {
             Occupied::Nothing => vec![(RESERVED, total as u32)],
             Occupied::Free(runs) => runs,
         };
+        let mut occupants = Occupants::default();
         let kind = match allocator {
             Allocator::Linux => {
                 let mut buddy = Buddy::new(total, desc.max_order);
+                if fragment::is_movable(&desc.fragment) {
+                    let held = fragment::between(&runs, RESERVED, total as u32);
+                    held.into_iter().for_each(|(from, to)| occupants.add(from, to));
+                    for block in 0..(total as u32).div_ceil(1 << BLOCK_ORDER) {
+                        let (from, to) = (block << BLOCK_ORDER, (block + 1) << BLOCK_ORDER);
+                        buddy.own(block as usize, Mobility::Movable, occupants.within(from, to) as u16);
+                    }
+                }
                 buddy.expect(runs.len());
                 runs.into_iter().for_each(|(from, to)| buddy.free_range(from, to));
                 Kind::Linux(LinuxFrames::new(buddy, cpus, desc.pcp_batch))
@@ -105,7 +117,8 @@ impl Frames {
                 Kind::Freebsd(FreebsdFrames::new(phys, cpus, bucket))
             }
         };
-        Ok(Self { kind, total, counts: FrameCounts::default(), held: Held::default(), cleared: Cleared::default() })
+        let (held, cleared) = (Held::default(), Cleared::default());
+        Ok(Self { kind, total, counts: FrameCounts::default(), held, occupants, cleared })
     }
 
     /// Memory of a Linux that has been through something.
@@ -127,8 +140,25 @@ impl Frames {
         for list in layout.lists.iter().filter(|list| list.of_cpu) {
             linux.keep(list.order, list.mobility, &list.first);
         }
-        let held = Held::new(layout.held);
-        Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held, cleared: Cleared::default() }
+        let (held, occupants, cleared) = (Held::new(layout.held), Occupants::default(), Cleared::default());
+        Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held, occupants, cleared }
+    }
+
+    /// Whether a frame holds a page that occupied memory before the program began, and that can move: of a process that
+    /// the simulation has no page table of.
+    pub fn is_occupant(&self, pfn: Pfn) -> bool {
+        self.occupants.contains(pfn.0 as u32)
+    }
+
+    /// How many of the `frames` from `pfn` on hold such pages.
+    pub fn occupants(&self, pfn: Pfn, frames: u64) -> u64 {
+        self.occupants.within(pfn.0 as u32, (pfn.0 + frames) as u32)
+    }
+
+    /// Such a page has been moved from the frame `old` to the frame `new`, which was taken for it. Who frees `old` is
+    /// the caller's to say.
+    pub fn relocate_occupant(&mut self, old: Pfn, new: Pfn) {
+        self.occupants.relocate(old.0 as u32, new.0 as u32);
     }
 
     /// Up to `wanted` frames that follow each other, of those in use when the program began: pages of a file that was

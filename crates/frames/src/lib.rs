@@ -12,12 +12,13 @@ mod held;
 mod linux;
 mod lists;
 mod mobility;
+mod occupants;
 mod phys;
 mod rest;
 mod vm_phys;
 
 pub use counts::FrameCounts;
-pub use desc::{Aged, Fragment, MemoryDesc, MemoryError};
+pub use desc::{Aged, Fragment, HeldPages, MemoryDesc, MemoryError};
 pub use frames::{Allocator, Frames};
 pub use mobility::Mobility;
 pub use phys::PhysMem;

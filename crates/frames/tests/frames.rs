@@ -1,12 +1,20 @@
 //! The allocator's promises: blocks are aligned and disjoint, nothing is lost, fragmentation is what was asked for.
 
 use mmulab_addr::{PageOrder, Pfn};
-use mmulab_frames::{Aged, Fragment, Frames, MemoryDesc, Mobility, Rest};
+use mmulab_frames::{Aged, Fragment, Frames, HeldPages, MemoryDesc, Mobility, Rest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn frames(size: &str, fragment: Fragment) -> Frames {
     Frames::new(&MemoryDesc { fragment, ..MemoryDesc::of(size) }, 2, 7).unwrap()
+}
+
+fn fmfi(target: f64, free: &str, held: HeldPages) -> Fragment {
+    Fragment::Fmfi { target, free: free.into(), order: PageOrder::P2M, held }
+}
+
+fn memhog(percent: f64, chunk: &str, within: Option<&str>, held: HeldPages) -> Fragment {
+    Fragment::Memhog { percent, chunk: chunk.into(), within: within.map(Into::into), held }
 }
 
 /// Frames below 1 MiB are reserved.
@@ -105,16 +113,41 @@ fn the_index_of_unusable_free_space_by_hand() {
 #[test]
 fn claim_s2_033_the_fragmentation_tool_reaches_its_target() {
     for target in [0.0, 0.25, 0.5, 0.75, 0.99] {
-        let f = frames("8G", Fragment::Fmfi { target, free: "2G".into(), order: PageOrder::P2M });
+        let f = frames("8G", fmfi(target, "2G", HeldPages::Movable));
         let free = f.free_frames() as f64;
         assert!((free / (2u64 << 18) as f64 - 1.0).abs() < 0.01, "{target}: {free} frames free");
         assert!((f.fmfi(9) - target).abs() <= 0.1 * target + 1e-9, "{target}: index {}", f.fmfi(9));
     }
 }
 
+/// All that is neither free nor reserved is held by pages that can move, or by none; free memory is the same.
+#[test]
+fn what_holds_memory_can_move_or_not() {
+    let all = |f: &Frames| f.occupants(Pfn(0), f.total_frames());
+    let kinds: [&dyn Fn(HeldPages) -> Fragment; 3] =
+        [&|held| fmfi(0.99, "256M", held), &|held| memhog(60.0, "2M", None, held), &|held| {
+            memhog(50.0, "4K", Some("512M"), held)
+        }];
+    for kind in kinds {
+        let [mut movable, pinned] = [HeldPages::Movable, HeldPages::Pinned].map(|held| frames("1G", kind(held)));
+        assert_eq!(all(&movable) + movable.free_frames(), (1 << 18) - RESERVED);
+        assert_eq!((all(&pinned), pinned.free_frames()), (0, movable.free_frames()));
+        let (by_frame, total) =
+            (|f: &Frames| (0..1 << 18).filter(|&pfn| f.is_occupant(Pfn(pfn))).count() as u64, 1 << 18);
+        assert_eq!((by_frame(&movable), by_frame(&pinned)), (all(&movable), 0));
+        // One moves to a frame that was free, and leaves its own.
+        let old = (RESERVED..total).map(Pfn).find(|&pfn| movable.is_occupant(pfn)).expect("memory is held");
+        let new = movable.alloc(PageOrder::P4K, Mobility::Movable, 0).expect("memory is free");
+        let before = all(&movable);
+        movable.relocate_occupant(old, new);
+        movable.free_run(old, 1);
+        assert_eq!((movable.is_occupant(old), movable.is_occupant(new), all(&movable)), (false, true, before));
+    }
+}
+
 #[test]
 fn memhog_takes_its_share_and_repeats() {
-    let hog = |percent| frames("1G", Fragment::Memhog { percent, chunk: "2M".into(), within: None });
+    let hog = |percent| frames("1G", memhog(percent, "2M", None, HeldPages::Pinned));
     let total = (1u64 << 18) - RESERVED;
     for percent in [0.0, 20.0, 60.0] {
         let share = 1.0 - hog(percent).free_frames() as f64 / total as f64;
@@ -126,7 +159,7 @@ fn memhog_takes_its_share_and_repeats() {
 
 #[test]
 fn memhog_within_a_part_leaves_single_frames_there_and_whole_blocks_behind() {
-    let half = Fragment::Memhog { percent: 50.0, chunk: "4K".into(), within: Some("512M".into()) };
+    let half = memhog(50.0, "4K", Some("512M"), HeldPages::Pinned);
     let mut f = frames("1G", half);
     let (total, hogged) = ((1u64 << 18) - RESERVED, 1u64 << 17);
     assert_eq!(f.free_frames(), total - hogged / 2);
@@ -145,10 +178,7 @@ fn memhog_within_a_part_leaves_single_frames_there_and_whole_blocks_behind() {
 fn memhog_places_otherwise_for_each_seed() {
     // What is left, as the blocks that it is handed out in.
     let left = |seed| {
-        let desc = MemoryDesc {
-            fragment: Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None },
-            ..MemoryDesc::of("1G")
-        };
+        let desc = MemoryDesc { fragment: memhog(40.0, "2M", None, HeldPages::Pinned), ..MemoryDesc::of("1G") };
         let mut frames = Frames::new(&desc, 1, seed).unwrap();
         std::iter::from_fn(|| frames.alloc_contiguous(PageOrder::P2M)).collect::<Vec<_>>()
     };
@@ -174,7 +204,7 @@ fn impossible_memory_is_refused_with_a_remedy() {
     let refused = |desc: MemoryDesc| Frames::new(&desc, 1, 0).err().unwrap().to_string();
     assert!(refused(MemoryDesc::of("lots")).starts_with("memory.size: 'lots'"));
     assert!(refused(MemoryDesc { max_order: 14, ..MemoryDesc::of("1G") }).contains("between 9 and 13"));
-    let greedy = Fragment::Fmfi { target: 0.99, free: "900M".into(), order: PageOrder::P2M };
+    let greedy = fmfi(0.99, "900M", HeldPages::Movable);
     assert!(refused(MemoryDesc { fragment: greedy, ..MemoryDesc::of("1G") }).contains("enlarge memory.size"));
 }
 
@@ -243,7 +273,7 @@ fn aged_memory_is_whole_beyond_what_is_in_use() {
         assert!(frames.free_blocks(10) > 1500);
     }
     // What is held at random says itself which frames are free.
-    let hog = Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None };
+    let hog = memhog(40.0, "2M", None, HeldPages::Pinned);
     let free = |aged| {
         Frames::new(&MemoryDesc { aged, fragment: hog.clone(), ..MemoryDesc::of("1G") }, 1, 0).unwrap().free_frames()
     };

@@ -1,7 +1,7 @@
 //! FreeBSD's allocator: its promises, against a map of single frames, and the order in which it hands frames out.
 
 use mmulab_addr::{PageOrder, Pfn};
-use mmulab_frames::{Allocator, Fragment, Frames, MemoryDesc, Mobility};
+use mmulab_frames::{Allocator, Fragment, Frames, HeldPages, MemoryDesc, Mobility};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -80,7 +80,8 @@ fn a_block_freed_in_parts_merges_again_and_waits_at_the_tail() {
 
 #[test]
 fn fragmented_memory_has_no_large_blocks_under_freebsd_either() {
-    let fragment = Fragment::Fmfi { target: 1.0, free: "16M".into(), order: PageOrder::P2M };
+    let held = HeldPages::Movable;
+    let fragment = Fragment::Fmfi { target: 1.0, free: "16M".into(), order: PageOrder::P2M, held };
     let desc = MemoryDesc { fragment, ..MemoryDesc::of("64M") };
     let mut f = Frames::of(Allocator::Freebsd { bucket: 4 }, &desc, 1, 7).unwrap();
     assert_eq!((f.alloc(PageOrder::P2M, Mobility::Movable, 0), f.fmfi(9)), (None, 1.0));

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_frames::Fragment;
+use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{
     Defrag, EventKind, Kernel, KernelDesc, KhugepagedDesc, PolicyDesc, Refusal, ThpDesc, ThpEnabled, ThpSize,
 };
@@ -27,7 +27,8 @@ fn world(change: impl FnOnce(&mut ThpDesc)) -> World {
 /// Half of 64 MiB in small chunks: no block of 2 MiB is free, though much memory is.
 fn fragmented(change: impl FnOnce(&mut ThpDesc)) -> World {
     let mut desc: KernelDesc = desc(policy(change), 64);
-    desc.memory.fragment = Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None };
+    desc.memory.fragment =
+        Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None, held: HeldPages::Pinned };
     World::new(&desc, 64)
 }
 
@@ -287,6 +288,27 @@ fn run_until(w: &mut World, ms: u64) {
     }
 }
 
+/// Memory of which half of each 2 MiB is held by others: compaction makes a huge page of it if their pages can move.
+#[test]
+fn compaction_moves_pages_of_others_unless_they_are_pinned() {
+    for (held, is_made) in [(HeldPages::Movable, true), (HeldPages::Pinned, false)] {
+        let mut desc: KernelDesc = desc(policy(|thp| thp.defrag = Defrag::Always), 64);
+        desc.memory.fragment = Fragment::Fmfi { target: 1.0, free: "31M".into(), order: PageOrder::P2M, held };
+        let mut w = World::new(&desc, 64);
+        let occupants = |w: &World| w.kernel.frames().occupants(mmulab_addr::Pfn(0), 64 << 8);
+        let before = occupants(&w);
+        w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
+        w.access(1, BASE, Access::Write).unwrap();
+        assert_eq!((is_huge(&mut w, BASE), occupants(&w)), (is_made, before));
+        assert_eq!(
+            (happened(&w, EventKind::Compaction), refused(&w, Refusal::CompactionFailed)),
+            (1, u64::from(!is_made))
+        );
+        // The machine's own frames keep the first 2 MiB from being free; the 256 pages beside them move for nothing.
+        assert_eq!(happened(&w, EventKind::Migrated), if is_made { 512 } else { 0 });
+    }
+}
+
 /// Ingens promotes a region with one page in use while memory has huge blocks; in fragmented memory, of which half is
 /// unusable for huge pages or more, 461 of 512 pages must be in use.
 #[test]
@@ -298,7 +320,11 @@ fn ingens_asks_for_utilisation_where_memory_is_fragmented() {
     run_until(&mut w, 1000);
     assert!(is_huge(&mut w, BASE));
 
-    let mut w = with_daemon("ingens", 64, Fragment::Fmfi { target: 0.6, free: "24M".into(), order: PageOrder::P2M });
+    let mut w = with_daemon(
+        "ingens",
+        64,
+        Fragment::Fmfi { target: 0.6, free: "24M".into(), order: PageOrder::P2M, held: HeldPages::Pinned },
+    );
     w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
     store_pages(&mut w, BASE, 460);
     store_pages(&mut w, BASE + HUGE, 461);

@@ -3,7 +3,8 @@
 mod common;
 
 use common::*;
-use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr, VirtRange};
+use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr, VirtRange};
+use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{Effects, EventKind, Kernel, KernelDesc, KernelError, Note, Refusal};
 use mmulab_trace::{Advice, Event};
 use proptest::prelude::*;
@@ -157,6 +158,25 @@ fn a_range_whose_block_holds_what_cannot_move_moves_whole() {
     assert_eq!((w.load(1, BASE + 256 * PAGE), w.load(1, BASE + 300 * PAGE)), (Ok(7), Ok(8)));
 }
 
+/// S2-021 for 32 MiB: the first page of the block lies where frames 0 to 255 are the machine's, so the range moves whole.
+#[test]
+fn a_range_of_32_mebibytes_whose_block_holds_what_cannot_move_moves_whole() {
+    let sections = format!("{}fault = {{ sizes = [\"2M\"] }}\n", DAEMON.replace("coala\"\nlinux", "buddy\"\nlinux"));
+    let mut w = elastic(&sections.replace("511 }", "511, pages_to_scan = 100000 }"), 256);
+    w.event(1, &mmap(BASE, GIANT, Prot::RW));
+    for huge in 1..4 {
+        w.store(1, BASE + huge * HUGE, huge).unwrap();
+    }
+    assert_eq!(w.frame(1, BASE + HUGE), Some(Pfn(512)), "in place for a block that begins with frame 0");
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    assert_eq!(tick(&mut w, 1), [(BASE, P32M)]);
+    assert!(lies_together(&mut w, 1, BASE, P32M));
+    assert_eq!(refused(&w, Refusal::CoalaUnmovable), 1);
+    assert_eq!((happened(&w, EventKind::CoalaMovedWhole), happened(&w, EventKind::CoalaInPlace)), (1, 0));
+    assert_eq!((happened(&w, EventKind::CoalaMoved), happened(&w, EventKind::CoalaFilled)), (3 * 512, 13 * 512));
+    assert!((1..4).all(|huge| w.load(1, BASE + huge * HUGE) == Ok(huge)));
+}
+
 /// S2-022, S2-027: the order of hints, not of addresses, and processes in turns.
 #[test]
 fn hints_are_followed_in_their_order_and_processes_in_turns() {
@@ -274,6 +294,142 @@ fn memory_is_compacted_for_thirty_two_mebibytes() {
     for page in (0..pages).step_by(4) {
         assert_eq!(w.load(1, OTHER + page * PAGE), Ok(page));
     }
+}
+
+/// For a block of 32 MiB whole pages of 2 MiB move as well: eight of the lowest 32 MiB that can be empty.
+#[test]
+fn pages_of_2_mebibytes_move_for_thirty_two() {
+    let sections = format!("{}fault = {{ sizes = [\"2M\"] }}\n", DAEMON.replace("coala\"\nlinux", "buddy\"\nlinux"));
+    let mut w = elastic(&sections.replace("511 }", "511, pages_to_scan = 100000 }"), 256);
+    w.event(1, &mmap(OTHER, 256 << 20, Prot::RW));
+    let mut pages = 0;
+    while w.kernel.frames().has_block(P2M) {
+        w.store(1, OTHER + pages * HUGE, pages).unwrap();
+        pages += 1;
+    }
+    for page in (1..pages).step_by(2) {
+        w.event(1, &Event::Madvise { addr: VirtAddr::new(OTHER + page * HUGE), len: HUGE, advice: Advice::Dontneed });
+    }
+    w.event(1, &mmap(BASE, GIANT, Prot::RW));
+    w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: GIANT, advice: Advice::Nohugepage });
+    for page in 0..16 {
+        // Out of step with its frame wherever that is, so that nothing is in place.
+        w.store(1, BASE + page * HUGE + page * PAGE, page).unwrap();
+    }
+    w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: GIANT, advice: Advice::Hugepage });
+    assert!(w.kernel.frames().has_block(P2M) && !w.kernel.frames().has_block(P32M));
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    tick(&mut w, 1);
+    assert_eq!((happened(&w, EventKind::Compaction), happened(&w, EventKind::CoalaPromoted32M)), (1, 1));
+    assert!(lies_together(&mut w, 1, BASE, P32M));
+    assert_eq!(happened(&w, EventKind::Migrated) - happened(&w, EventKind::CoalaMoved), 8 * 512);
+    for page in (0..pages).step_by(2) {
+        assert_eq!(w.load(1, OTHER + page * HUGE), Ok(page));
+        assert_eq!(w.walk(1, OTHER + page * HUGE, None).map(|leaf| leaf.order), Some(P2M));
+    }
+}
+
+/// Memory of which `free` is free, in a chunk at the beginning of each 2 MiB, and the rest held by others.
+fn held(sections: &str, mebibytes: u64, free: &str, held: HeldPages) -> World {
+    let mut desc: KernelDesc = desc(parts(sections), mebibytes);
+    desc.memory.max_order = 13;
+    desc.memory.fragment = Fragment::Fmfi { target: 1.0, free: free.into(), order: P2M, held };
+    World::new(&desc, mebibytes)
+}
+
+fn occupants(w: &World) -> u64 {
+    w.kernel.frames().occupants(Pfn(0), w.kernel.frames().total_frames())
+}
+
+/// A page of others in the way of a range makes room, if it can move; if it cannot, no block of 64 KiB is free either.
+#[test]
+fn pages_of_others_make_room_for_a_range() {
+    for held_pages in [HeldPages::Movable, HeldPages::Pinned] {
+        // Of each 2 MiB eight pages are free.
+        let sections = DAEMON.replace("coala\"\nlinux", "buddy\"\nlinux");
+        let mut w = held(&sections, 64, "992K", held_pages);
+        w.event(1, &mmap(BASE, 0x10000, Prot::RW));
+        w.store(1, BASE, 1).unwrap();
+        let place = w.frame(1, BASE).unwrap().0 % 16;
+        if place != 0 {
+            // The frame that was freed last goes out next.
+            w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: PAGE, advice: Advice::Dontneed });
+            w.store(1, BASE + place * PAGE, 1).unwrap();
+        }
+        let head = w.frame(1, BASE + place * PAGE).unwrap().0 - place;
+        let before = (occupants(&w), w.usage().free_bytes);
+        hint(&mut w, 1, BASE, 0x10000, P64K);
+        let promoted = tick(&mut w, 1);
+        assert_eq!(w.load(1, BASE + place * PAGE), Ok(1));
+        if held_pages == HeldPages::Movable {
+            assert_eq!(promoted, [(BASE, P64K)]);
+            assert_eq!(w.frame(1, BASE), Some(Pfn(head)));
+            assert!(lies_together(&mut w, 1, BASE, P64K));
+            assert_eq!((happened(&w, EventKind::CoalaInPlace), happened(&w, EventKind::CoalaDisplaced)), (1, 8));
+        } else {
+            assert_eq!(promoted, []);
+            assert_eq!((refused(&w, Refusal::CoalaUnmovable), refused(&w, Refusal::CoalaNoBlock)), (1, 1));
+        }
+        assert_eq!(occupants(&w), before.0, "none of them is lost");
+        let filled = happened(&w, EventKind::CoalaFilled) * PAGE;
+        assert_eq!(w.usage().free_bytes + filled, before.1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever faults, daemons and compaction do to memory that others hold: none of their pages is lost, none of their
+    /// frames is a program's, every frame is accounted for, and the program finds what it stored.
+    #[test]
+    fn pages_of_others_are_never_lost(
+        chunk in 8u64..250,
+        stores in prop::collection::vec((0u64..4096, any::<bool>()), 1..150),
+        hints in prop::collection::vec((0u64..256, prop::sample::select(vec![P64K, P2M])), 1..12),
+    ) {
+        let free = format!("{}K", 63 * chunk * 4);
+        let mut w = held(DAEMON, 128, &free, HeldPages::Movable);
+        let all = occupants(&w);
+        w.event(1, &mmap(BASE, 16 << 20, Prot::RW));
+        for (start, size) in hints {
+            let at = (BASE + start * 0x10000) & !(size.bytes() - 1);
+            hint(&mut w, 1, at, size.bytes(), size);
+        }
+        let mut kept = std::collections::BTreeMap::new();
+        for (n, (page, ticks)) in stores.into_iter().enumerate() {
+            if w.store(1, BASE + page * PAGE, n as u64 + 1).is_err() {
+                break;
+            }
+            kept.insert(page, n as u64 + 1);
+            if ticks {
+                tick(&mut w, 1);
+            }
+        }
+        prop_assert_eq!(occupants(&w), all);
+        for (page, n) in kept {
+            prop_assert_eq!(w.load(1, BASE + page * PAGE), Ok(n));
+            let pfn = w.frame(1, BASE + page * PAGE).expect("mapped");
+            prop_assert!(!w.kernel.frames().is_occupant(pfn));
+        }
+        let usage = w.usage();
+        // Beside the program's pages and tables, the kernel has the page of zeros and the 256 frames of the machine.
+        let used = (usage.private_bytes + usage.table_bytes + usage.free_bytes) / PAGE + all + 1 + 256;
+        prop_assert_eq!(used, w.kernel.frames().total_frames());
+    }
+}
+
+/// A profiler's hints for a process that has ended meanwhile are refused by their name.
+#[test]
+fn hints_for_a_process_that_ended_are_counted() {
+    let mut w = elastic(DAEMON, 128);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    let hints = [(VirtRange::sized(VirtAddr::new(BASE), HUGE), P2M)];
+    let rehint = |w: &mut World| w.kernel.rehint(&mut w.mem, Pid(1), &hints, &mut w.effects);
+    rehint(&mut w);
+    assert_eq!((happened(&w, EventKind::HintTaken), refused(&w, Refusal::HintEnded)), (1, 0));
+    w.event(1, &Event::Exit { status: 0 });
+    rehint(&mut w);
+    assert_eq!((happened(&w, EventKind::HintTaken), refused(&w, Refusal::HintEnded)), (1, 1));
 }
 
 /// Without hints the daemon scans from the lowest address on, in ranges of 32 MiB, and of 2 MiB behind them.

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_frames::Fragment;
+use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{EventKind, FaultKind, Kernel, KernelDesc, PolicyDesc, Refusal};
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::Event;
@@ -75,7 +75,8 @@ fn loads_and_stores_move_no_text() {
 #[test]
 fn without_free_blocks_moved_text_has_base_pages() {
     let mut desc: KernelDesc = desc(parts("text.remap = \"whole\""), 64);
-    desc.memory.fragment = Fragment::Memhog { percent: 40.0, chunk: "64K".into(), within: None };
+    desc.memory.fragment =
+        Fragment::Memhog { percent: 40.0, chunk: "64K".into(), within: None, held: HeldPages::Pinned };
     let mut w = World::new(&desc, 64);
     text(&mut w, 1, BASE, HUGE, 0);
     w.access(1, BASE, Access::Fetch).unwrap();

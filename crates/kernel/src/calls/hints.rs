@@ -4,6 +4,7 @@
 use super::advice::take_hint;
 use crate::kernel::Kernel;
 use crate::manager::Manager;
+use crate::report::counts::Refusal;
 use crate::space::hints::SizeHint;
 use crate::{Effects, KernelError, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pid, VirtRange, show_bytes};
@@ -34,9 +35,14 @@ impl Kernel {
     }
 
     /// A profiler gives a process the hints of an epoch, the most urgent first, in place of all it had. Each is a
-    /// system call of the profiler's. Hints for a process that has ended are dropped.
+    /// system call of the profiler's. Hints for a process that has ended are refused.
     pub fn rehint(&mut self, mem: &mut PhysMem, pid: Pid, hints: &[(VirtRange, PageOrder)], effects: &mut Effects) {
-        let Some(slot) = self.slot(pid) else { return };
+        let Some(slot) = self.slot(pid) else {
+            for (range, _) in hints {
+                self.shared.refuse(Refusal::HintEnded, range.start.raw(), effects);
+            }
+            return;
+        };
         let (manager, space, mut cx) = self.at_work(mem, effects, slot, pid);
         space.hints.clear();
         cx.memory.work.add(WorkKind::Syscall, hints.len() as u64);

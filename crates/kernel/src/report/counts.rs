@@ -162,6 +162,8 @@ named! {
         HintSize = "hint_size" => if_any,
         /// A hint of a range in which no aligned page of its size lies.
         HintTooSmall = "hint_too_small" => if_any,
+        /// A hint for a process that has ended since the misses were sampled that it was selected by.
+        HintEnded = "hint_process_ended" => if_any,
         /// coala-khugepaged: a hint of memory that is not mapped.
         HintUnmapped = "hint_unmapped" => if_any,
         /// coala-khugepaged: a hint of memory that is a file's, or shared.

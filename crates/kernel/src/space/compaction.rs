@@ -1,5 +1,16 @@
 //! Compaction: pages move from low page blocks to free frames of high ones, until a block is free (mm/compaction.c).
+//!
+//! Blocks larger than a page block are what Elastic Translations adds (paper 3, section IV-C: compaction works for 32
+//! MiB). Whole pages of 2 MiB are moved for them, too, as long as all else can move out of their 32 MiB; and base pages
+//! may take a whole block, where none is left that is partly in use. Linux itself moves base pages only, for it makes no
+//! block larger than a page block.
+//!
+//! ```text
+//! 32 MiB    | 2M  4K..  -   2M |  -    -   2M  2M |      a page of 2 MiB goes to the highest block that is free
+//!             '-----------------------'
+//! ```
 
+use super::census::Census;
 use super::migration::{Migration, ReverseMap};
 use super::system::SystemCx;
 use crate::report::counts::{EventKind, Refusal};
@@ -54,14 +65,21 @@ impl Compaction {
         if self.migrate >= self.free {
             (self.migrate, self.free) = (0, system.shared.memory.frames.page_blocks());
         }
+        let blocks = system.shared.memory.frames.page_blocks();
         let places = ReverseMap::of(system);
+        let mut large = (order > PageOrder::P2M).then(|| LargePages::of(system, order, &places));
         let mut room: Vec<Pfn> = Vec::new();
         let mut made = false;
-        while !made && self.migrate < self.free {
+        // Whole blocks are room, too, for a block larger than they are: the scanners may meet.
+        while !made && (self.migrate < self.free || large.is_some() && self.migrate < blocks) {
             let block = self.migrate;
-            let is_movable = system.shared.memory.frames.is_movable(block);
-            if is_movable && !self.empty_block(system, block, &places, &mut room) {
-                break;
+            if system.shared.memory.frames.is_movable(block) {
+                if let Some(large) = &mut large {
+                    large.empty_block(system, block);
+                }
+                if !self.empty_block(system, block, &places, large.as_mut(), &mut room) && large.is_none() {
+                    break;
+                }
             }
             self.migrate += 1;
             made = system.shared.memory.frames.has_block(order);
@@ -73,7 +91,14 @@ impl Compaction {
     }
 
     /// Moves what can be moved out of a page block; false when there is no room left to move it to.
-    fn empty_block(&mut self, system: &mut SystemCx, block: u64, places: &ReverseMap, room: &mut Vec<Pfn>) -> bool {
+    fn empty_block(
+        &mut self,
+        system: &mut SystemCx,
+        block: u64,
+        places: &ReverseMap,
+        mut large: Option<&mut LargePages>,
+        room: &mut Vec<Pfn>,
+    ) -> bool {
         let pages = PageOrder::P2M.base_pages();
         let mut migration = Migration::new(system);
         let mut has_room = true;
@@ -83,6 +108,11 @@ impl Compaction {
                 self.free -= 1;
                 *room = system.shared.memory.frames.isolate(self.free);
             }
+            if room.is_empty()
+                && let Some(head) = large.as_mut().and_then(|large| large.take_block(system, block))
+            {
+                room.extend((head.0..head.0 + pages).rev().map(Pfn));
+            }
             let Some(new) = room.pop() else {
                 has_room = false;
                 break;
@@ -91,5 +121,56 @@ impl Compaction {
         }
         migration.finish(system);
         has_room
+    }
+}
+
+/// The pages of 2 MiB that are moved for blocks larger than they are.
+struct LargePages {
+    /// The size of the block that is wanted.
+    order: PageOrder,
+    places: ReverseMap,
+    census: Census,
+    /// The page block to look for room in next, from above.
+    room: u64,
+}
+
+impl LargePages {
+    /// As they are now; `small` knows the base pages.
+    fn of(system: &SystemCx, order: PageOrder, small: &ReverseMap) -> Self {
+        let places = ReverseMap::of_large(system, PageOrder::P2M);
+        let census = Census::of(system, order, &[small, &places]);
+        Self { order, places, census, room: system.shared.memory.frames.page_blocks() }
+    }
+
+    /// Moves the page of 2 MiB that fills a page block to another block, if there are both.
+    fn empty_block(&mut self, system: &mut SystemCx, block: u64) {
+        let old = Pfn(block << PageOrder::P2M.get());
+        if self.places.movable(&system.shared.memory, old).is_none() {
+            return;
+        }
+        let Some(new) = self.take_block(system, block) else { return };
+        let Some(here) = self.places.movable(&system.shared.memory, old) else { return };
+        let mut migration = Migration::new(system);
+        migration.copy_page(system, (old, new), PageOrder::P2M, here);
+        system.shared.memory.frames.free_run(old, PageOrder::P2M.base_pages());
+        migration.finish(system);
+    }
+
+    /// Takes the highest free block of 2 MiB in a region above that of a page block, if that region can be emptied. A
+    /// region that is wholly in use is left alone: its pages may be one translation already.
+    fn take_block(&mut self, system: &mut SystemCx, block: u64) -> Option<Pfn> {
+        let shift = self.order.get() - PageOrder::P2M.get();
+        let region = (block >> shift) as usize;
+        if !self.census.can_be_emptied(region) || self.census.free(region) == 0 {
+            return None;
+        }
+        while self.room > ((block >> shift) + 1) << shift {
+            self.room -= 1;
+            let head = Pfn(self.room << PageOrder::P2M.get());
+            if system.shared.memory.frames.take_at(head, PageOrder::P2M) {
+                return Some(head);
+            }
+        }
+        None
     }
 }

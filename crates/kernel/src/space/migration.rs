@@ -51,10 +51,21 @@ impl ReverseMap {
         Self { places, order }
     }
 
-    /// The first frames of the pages that can move, in ascending order.
+    /// The size of its pages.
+    pub fn order(&self) -> PageOrder {
+        self.order
+    }
+
+    /// The first frames of the pages of programs and files that can move, in ascending order.
     pub fn movable_frames<'a>(&'a self, memory: &'a Memory) -> impl Iterator<Item = Pfn> + 'a {
         let pages = self.places.chunk_by(|a, b| a.0 == b.0).map(|page| page[0].0);
         pages.filter(|&pfn| self.movable(memory, pfn).is_some())
+    }
+
+    /// The first frames, of the `frames` from `first` on, of all pages that can move, in ascending order.
+    pub fn movable_within(&self, memory: &Memory, first: Pfn, frames: u64) -> Vec<Pfn> {
+        let of_size = (first.0..first.0 + frames).step_by(self.order.base_pages() as usize).map(Pfn);
+        of_size.filter(|&pfn| self.movable(memory, pfn).is_some()).collect()
     }
 
     /// The places of the page that begins with a frame, if it can move: a page of a program or of a file, all of whose
@@ -63,8 +74,12 @@ impl ReverseMap {
         self.movable_now(memory, pfn, pfn)
     }
 
-    /// The same of a page that begins with `pfn` now, and began with `recorded` when the map was made.
+    /// The same of a page that begins with `pfn` now, and began with `recorded` when the map was made. A page that
+    /// occupied memory before the program began can move as well, and has no places: no simulated page table maps it.
     pub fn movable_now(&self, memory: &Memory, pfn: Pfn, recorded: Pfn) -> Option<&[(Pfn, At)]> {
+        if self.order == PageOrder::P4K && memory.frames.is_occupant(pfn) {
+            return Some(&[]);
+        }
         let from = self.places.partition_point(|p| p.0 < recorded);
         let users = self.places[from..].iter().take_while(|p| p.0 == recorded).count();
         let page = memory.pages.get(pfn);
@@ -99,10 +114,14 @@ impl Migration {
     /// to say.
     pub fn copy_page(&mut self, system: &mut SystemCx, (old, new): (Pfn, Pfn), order: PageOrder, here: &[(Pfn, At)]) {
         let memory = &mut system.shared.memory;
-        let frames = if memory.pages.is_whole(old, order) { 1 } else { order.base_pages() };
-        for i in 0..frames {
-            let page = std::mem::take(memory.pages.get_mut(Pfn(old.0 + i)));
-            *memory.pages.get_mut(Pfn(new.0 + i)) = Page { folio: 0, ..page };
+        if here.is_empty() {
+            memory.frames.relocate_occupant(old, new);
+        } else {
+            let frames = if memory.pages.is_whole(old, order) { 1 } else { order.base_pages() };
+            for i in 0..frames {
+                let page = std::mem::take(memory.pages.get_mut(Pfn(old.0 + i)));
+                *memory.pages.get_mut(Pfn(new.0 + i)) = Page { folio: 0, ..page };
+            }
         }
         memory.work.add(WorkKind::CopyBytes, order.bytes());
         self.point(system, here, new);
@@ -122,6 +141,11 @@ impl Migration {
         order: PageOrder,
     ) {
         let memory = &mut system.shared.memory;
+        for (from, to, places) in [(first, second, here), (second, first, there)] {
+            if places.is_empty() {
+                memory.frames.relocate_occupant(from, to);
+            }
+        }
         for i in 0..order.base_pages() {
             let (a, b) = (Pfn(first.0 + i), Pfn(second.0 + i));
             let (page, other) = (memory.pages.get(a), memory.pages.get(b));

@@ -4,6 +4,7 @@
 //! a folder of its own, and calls the methods of this folder.
 
 pub(crate) mod assemble;
+pub(crate) mod census;
 mod change;
 mod collapse;
 pub(crate) mod compaction;

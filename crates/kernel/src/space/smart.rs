@@ -13,6 +13,7 @@
 //! Linux's compaction goes through all of memory from below and moves whatever it meets, which for 1 GiB means to move
 //! many pages for nothing: one page that cannot move spoils a region.
 
+use super::census::Census;
 use super::migration::{Migration, ReverseMap};
 use super::system::SystemCx;
 use crate::report::counts::{EventKind, Refusal};
@@ -28,26 +29,16 @@ pub(crate) fn empty_region(system: &mut SystemCx, order: PageOrder, at: u64) -> 
         PageOrder::P4K => ReverseMap::of(system),
         large => ReverseMap::of_large(system, large),
     });
-    let memory = &system.shared.memory;
-    let free = memory.frames.free_by_region(order);
-    let region = |pfn: Pfn| (pfn.0 >> order.get()) as usize;
-    let mut movable = vec![0; free.len()];
-    for (size, map) in SIZES.iter().zip(&maps) {
-        for pfn in map.movable_frames(memory) {
-            if let Some(count) = movable.get_mut(region(pfn)) {
-                *count += size.base_pages();
-            }
-        }
-    }
-    let can_be_empty = |r: &usize| free[*r] + movable[*r] == order.base_pages() && movable[*r] > 0;
-    let source = (0..free.len()).filter(can_be_empty).max_by_key(|&r| (free[r], std::cmp::Reverse(r)));
+    let census = Census::of(system, order, &maps.each_ref());
+    let candidates = (0..census.regions()).filter(|&region| census.can_be_emptied(region));
+    let source = candidates.max_by_key(|&region| (census.free(region), std::cmp::Reverse(region)));
     let Some(source) = source else {
         system.refuse(Refusal::SmartNoRegion, at);
         return false;
     };
-    let mut targets: Vec<usize> = (0..free.len()).filter(|&r| r != source && free[r] > 0).collect();
-    targets.sort_by_key(|&r| free[r]);
-    if targets.iter().map(|&r| free[r]).sum::<u64>() < movable[source] {
+    let mut targets: Vec<usize> = (0..census.regions()).filter(|&r| r != source && census.free(r) > 0).collect();
+    targets.sort_by_key(|&r| census.free(r));
+    if targets.iter().map(|&r| census.free(r)).sum::<u64>() < census.movable(source) {
         system.refuse(Refusal::SmartNoRoom, at);
         return false;
     }
@@ -56,7 +47,8 @@ pub(crate) fn empty_region(system: &mut SystemCx, order: PageOrder, at: u64) -> 
     let mut migration = Migration::new(system);
     let mut is_empty = true;
     for (&size, map) in SIZES.iter().zip(&maps) {
-        let olds: Vec<Pfn> = map.movable_frames(&system.shared.memory).filter(|&pfn| region(pfn) == source).collect();
+        let first = Pfn((source as u64) << order.get());
+        let olds = map.movable_within(&system.shared.memory, first, order.base_pages());
         room.begin();
         for old in olds {
             let Some(here) = map.movable(&system.shared.memory, old) else { continue };

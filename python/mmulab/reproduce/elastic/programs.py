@@ -20,9 +20,16 @@ PROGRAMS = (
         "omnetpp", "gen:events?modules=200000&messages=500000&events=10M", "SPEC, 150 MiB", "an event loop like it"
     ),
     Program("streamcluster", "gen:streamcluster?points=200000", "100 MiB", "100 MB of points"),
+    Program("bfs", "gen:bfs?scale=20", "Friendster, 88 GiB", "2^20 vertices, 16 edges each"),
     Program("canneal", "gen:canneal?elements=4194304", "14 GiB", "4 M elements, 0.7 GB"),
     Program("xsbench", "gen:xsbench?size=large&particles=20k", "XL, 122 GiB", "large, 5.6 GB"),
     Program("btree", "gen:btree?elements=60M&lookups=10M", "350 M elements, 33 GiB", "60 M elements, 4.3 GB"),
+    Program(
+        "svm",
+        "gen:svm?instances=16M&features=54M&nonzeros=11&blocks=1",
+        "kdd12, 39 GiB",
+        "16 M instances, 54 M features",
+    ),
     Program("hashjoin", "gen:hashjoin?build=0&inner=268435456&outer=16M", "10^9 keys, 70 GiB", "2^28 keys, 11 GB"),
     Program("gups", "gen:gups?footprint=8G&updates=8M", "32 GiB", "8 GB"),
 )

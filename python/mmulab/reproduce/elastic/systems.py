@@ -13,6 +13,7 @@ from typing import Any
 from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
+from mmulab.reproduce.elastic import measured
 from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
@@ -34,9 +35,11 @@ SLEEPS_MS = {"scan_sleep_ms": 10_000, "alloc_sleep_ms": 60_000}
 TARGET, SLACK = 99_990, 100
 # TLB misses for each one that is sampled.
 PERIOD = 64
-# Memory beside what a program takes under 4K pages, on a fragmented machine: page tables and 32M that are not full.
-SPARE = 1.1
-# The tool of paper 3's published artifact frees chunks of 512K at the beginning of blocks of 2M.
+# Memory that the tool of paper 3's published artifact (etutils-rs, memfrag) does not take at all, beside what it frees
+# for the program; here it is as fragmented as the rest.
+UNTAKEN = 1 << 30
+# Of what it takes, it frees every other chunk of 512K. Here each block of 2M has one at its beginning, as the paper
+# says.
 CHUNK, HUGE = 512 << 10, 2 << 20
 # Blocks of 2M that the kernel takes at boot, and a few.
 BOOT_BLOCKS = 16
@@ -112,8 +115,9 @@ class Plan:
     --virtualised runs each program in a virtual machine (Figure 10): guest and host have the same policy, but for
     hints, which only the guest has.
 
-    --fragmented 50,99 fragments memory as the paper's tool does, as far as what is free is what the program takes. DIR
-    gets elastic-systems.json and .md.
+    --fragmented 50,99 fragments memory as the paper's tool does, so that what the program takes is free, and 1 GiB.
+    Compaction can move what the tool holds, unless --pinned. DIR gets elastic-systems.json and .md: what was found, and
+    beside it what the paper's authors published.
 
     Example: mmulab reproduce elastic-systems --quick
     """
@@ -124,6 +128,7 @@ class Plan:
     fragmented: tuple[int, ...] = declare.option(
         (FRESH,), Wholes(99), "Shares of free memory, in percent, that pages of 2M cannot use.", shown=True
     )
+    pinned: bool = declare.option(False, Flag(), "What fragments memory stays where it is, as if it were locked.")
     virtualised: bool = declare.option(False, Flag(), "In a virtual machine, on fresh memory, without mTHP.")
     quick: bool = declare.quick()
     sets: tuple[str, ...] = declare.sets()
@@ -142,6 +147,16 @@ class Row(Compared):
     def sizes(self) -> dict[str, int]:
         """Bytes at the end, by translation size."""
         return {size: int(mapped["now"]) for size, mapped in self.of[0].mapped.items() if mapped["now"]}
+
+    @property
+    def whole(self) -> int:
+        """Bytes that the program has at the end under 4K pages."""
+        return max(1, sum(int(mapped["now"]) for mapped in self.base[0].mapped.values()))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Translation sizes in percent of what the program has under 4K pages: more than 100 % is bloat."""
+        return {size: 100 * mapped / self.whole for size, mapped in self.sizes.items()}
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -175,11 +190,17 @@ class Outcome:
 
     def tables(self) -> dict[str, str]:
         """As Markdown, by their names on a page."""
-        return {
-            f"{self.prefix}time": self._grid(lambda row: between(row.speedups)),
-            f"{self.prefix}misses": self._grid(lambda row: f"{row.misses:.1%}"),
-            f"{self.prefix}sizes": self._grid(_shares),
+        found = {
+            "time": self._grid(lambda row: between(row.speedups)),
+            "misses": self._grid(lambda row: f"{row.misses:.1%}"),
+            "sizes": self._grid(_shares),
         }
+        here = {
+            (row.program, row.fragmented, row.system): measured.Here(row.speedups, row.misses, row.shares)
+            for row in self.rows
+        }
+        found |= measured.tables(here, virtual=bool(self.prefix))
+        return {f"{self.prefix}{name}": table for name, table in found.items()}
 
     def _grid(self, value: Callable[[Row], str]) -> str:
         names = [name for name in NAMES if any(row.system == name for row in self.rows)]
@@ -192,10 +213,7 @@ class Outcome:
 
 
 def _shares(row: Row) -> str:
-    """Translation sizes in percent of what the program has under 4K pages: more than 100 % is bloat."""
-    whole = max(1, sum(int(mapped["now"]) for mapped in row.base[0].mapped.values()))
-    shares = {size: 100 * mapped / whole for size, mapped in row.sizes.items()}
-    return ", ".join(f"{size} {share:.0f}" for size, share in shares.items() if share >= 0.5) or show_bytes(whole)
+    return measured.show_shares(row.shares) or show_bytes(row.whole)
 
 
 @dataclass(frozen=True)
@@ -224,16 +242,19 @@ class Case:
         return [Cell(self.name(system, how), self.program.trace, self.job(system, how), options) for how in BOUNDS]
 
 
-def fragmented(level: int, footprint: int) -> tuple[str, ...]:
-    """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and as the
-    paper's published tool leaves it. In larger memory the tool's chunks would be smaller, down to one page in each 2M:
-    then all frames lie in the same sets of the caches."""
+def fragmented(level: int, footprint: int, pinned: bool = False) -> tuple[str, ...]:
+    """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and what
+    the paper's published tool leaves free beside it. The pages in between can move, as the tool's, or are pinned. In
+    larger memory the tool's chunks would be smaller, down to one page in each 2M: then all frames lie in the same sets
+    of the caches."""
     if level == FRESH:
         return ()
-    free, target = math.ceil(footprint * SPARE), level / 100
+    free, target = footprint + UNTAKEN, level / 100
     blocks = free * (1 - target) / HUGE + free * target / CHUNK
     size = (math.ceil(blocks) + BOOT_BLOCKS) * HUGE
-    return (f"memory.fragment={{kind='fmfi',target={target},free='{free}',order='2M'}}", f"memory.size='{size}'")
+    held = "pinned" if pinned else "movable"
+    fragment = f"{{kind='fmfi',target={target},free='{free}',order='2M',held='{held}'}}"
+    return (f"memory.fragment={fragment}", f"memory.size='{size}'")
 
 
 def hints_of(case: Case) -> dict[str, Any]:
@@ -261,7 +282,7 @@ def run(plan: Plan, store: Store) -> Outcome:
         for program in programs:
             footprint = 0
             for level in sorted({FRESH, *plan.fragmented}):
-                case = Case(plan, program, level, options, fragmented(level, footprint))
+                case = Case(plan, program, level, options, fragmented(level, footprint, plan.pinned))
                 kept: dict[str, Figures] = {}
                 store.run(case.cells(SYSTEMS[0], None), kept)
                 base = tuple(kept[case.name(SYSTEMS[0], how)] for how in BOUNDS)

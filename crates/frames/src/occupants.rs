@@ -1,0 +1,93 @@
+//! Frames that others than the program held before it began, and that compaction may move: ordinary pages of processes
+//! that the simulation has no page tables of, such as those of a fragmentation tool. They are runs, not a description
+//! for each frame, so that they cost the host little in a memory of terabytes.
+
+use std::collections::BTreeMap;
+
+/// Runs of frames by their first one: each run's end. No two runs touch.
+#[derive(Default)]
+pub struct Occupants(BTreeMap<u32, u32>);
+
+impl Occupants {
+    /// Whether the frame is one of theirs.
+    pub fn contains(&self, pfn: u32) -> bool {
+        self.0.range(..=pfn).next_back().is_some_and(|(_, &end)| pfn < end)
+    }
+
+    /// How many of the frames from `from` up to `to` are theirs.
+    pub fn within(&self, from: u32, to: u32) -> u64 {
+        let before = self.0.range(..from).next_back();
+        let runs = before.into_iter().chain(self.0.range(from..to));
+        runs.map(|(&start, &end)| u64::from(end.min(to).saturating_sub(start.max(from)))).sum()
+    }
+
+    /// The frames from `from` up to `to` become theirs; none of them is yet.
+    pub fn add(&mut self, mut from: u32, mut to: u32) {
+        if from >= to {
+            return;
+        }
+        if let Some((&start, &end)) = self.0.range(..from).next_back()
+            && end == from
+        {
+            from = start;
+        }
+        if let Some(end) = self.0.remove(&to) {
+            to = end;
+        }
+        self.0.insert(from, to);
+    }
+
+    /// Their page in frame `old` is in frame `new` from now on, which nobody holds.
+    pub fn relocate(&mut self, old: u32, new: u32) {
+        let Some((&start, &end)) = self.0.range(..=old).next_back() else { return };
+        if old >= end {
+            return;
+        }
+        self.0.remove(&start);
+        if start < old {
+            self.0.insert(start, old);
+        }
+        if old + 1 < end {
+            self.0.insert(old + 1, end);
+        }
+        self.add(new, new + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever moves, the runs say what a set of frames would say, and no two of them touch.
+        #[test]
+        fn runs_are_a_set_of_frames(
+            begin in prop::collection::btree_set(0u32..256, 1..200),
+            moves in prop::collection::vec((0u32..256, 0u32..256), 0..100),
+            (from, to) in (0u32..256, 0u32..256),
+        ) {
+            let (mut runs, mut set) = (Occupants::default(), BTreeSet::new());
+            for pfn in begin {
+                runs.add(pfn, pfn + 1);
+                set.insert(pfn);
+            }
+            for (old, new) in moves {
+                if set.contains(&old) && !set.contains(&new) {
+                    set.remove(&old);
+                    set.insert(new);
+                    runs.relocate(old, new);
+                }
+            }
+            prop_assert!((0..256).all(|pfn| runs.contains(pfn) == set.contains(&pfn)));
+            prop_assert_eq!(runs.within(0, 256), set.len() as u64);
+            let (from, to) = (from.min(to), from.max(to));
+            prop_assert_eq!(runs.within(from, to), set.range(from..to).count() as u64);
+            let touching = runs.0.iter().zip(runs.0.iter().skip(1)).any(|(a, b)| *a.1 >= *b.0);
+            prop_assert!(!touching);
+        }
+    }
+}
