@@ -117,7 +117,7 @@ def study(shown: Shown, mmulab: str) -> str | None:
 def first_part(summary: str) -> str:
     """The verdict of a summary, without the lines to paste: they name this computer's paths."""
     lines = summary.splitlines()
-    begin = next(at for at, line in enumerate(lines) if line.startswithBEGINNINGS))
+    begin = next(at for at, line in enumerate(lines) if line.startswith(BEGINNINGS))
     kept = []
     for line in lines[begin:]:
         if line.startswith(("Regions", "Functions", "machine /")):

@@ -12,7 +12,7 @@ from conftest import CHECKOUT, Cli
 from mmulab import engine
 from mmulab.result import Result
 from mmulab.study.instructions import CALL, UNKNOWN, WITHIN, Edge, Instructions, by_kind
-from mmulab.study.strip import ROWS, BLOCK_BYTES, data_strip, strip, svg, words
+from mmulab.study.strip import BLOCK_BYTES, ROWS, data_strip, strip, svg, words
 
 COMPILER = str(CHECKOUT / "tests" / "data" / "cc1-small.mmt")
 SKYLAKE = "skylake-e3-1240v5"

@@ -68,7 +68,7 @@ def page(command: click.Command, path: tuple[str, ...]) -> str:
     lines.append(".SH EXIT STATUS")
     for status, text in EXIT_STATUS:
         lines += [".TP", f".B {status}", text]
-    others = [("mmulab",)] if len(path) > 1 else []
+    others: list[tuple[str, ...]] = [("mmulab",)] if len(path) > 1 else []
     others += [path[:-1]] if len(path) > 2 else []
     if others:
         lines += [".SH SEE ALSO", ",\n".join(f".BR {_roff('-'.join(other))} (1)" for other in others)]

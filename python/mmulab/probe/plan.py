@@ -119,7 +119,8 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.46, 0.48), bytes=idle, chains=IDLE_CHAINS))
     stepped = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
     curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.49), bytes=stepped, repeats=FEW))
-    curves.append(measure("pairs", "pairs", "2M", list(PAIRS), (0.49, 0.5), bytes=min(PAIRS_BYTES, memory), repeats=FEW))
+    paired = min(PAIRS_BYTES, memory)
+    curves.append(measure("pairs", "pairs", "2M", list(PAIRS), (0.49, 0.5), bytes=paired, repeats=FEW))
 
     near, far = list(range(16, 160, 16)), 2 * effort.density
     small = measure("pages-4k", "pages", "4K", near + grid(160, min(PAGES, memory // 6144), far), (0.5, 0.6))

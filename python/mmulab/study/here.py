@@ -165,8 +165,8 @@ class Here:
             lines.append(f"Tried without result: {self.tried['why']}.")
         published = model_error()
         lines.append(
-            f"The forecast's interval is how far forecasts were off for four of five of {published['programs']} programs "
-            "(docs/results/forecast.md)."
+            f"The forecast's interval is how far forecasts were off for four of five of {published['programs']} "
+            "programs (docs/results/forecast.md)."
         )
         return lines
 

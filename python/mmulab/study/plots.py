@@ -168,8 +168,8 @@ def _saved_interval(outcome: Outcome, result: Result) -> Interval | None:
         return None
     low, high = saved_on(outcome, result.machine, result.policy)
     if not result.is_quick:
-        tables = (outcome.base(result.machine).data.get("timing"), result.data.get("timing"))
-        error = sampling.saving_error(*tables) if all(tables) else None
+        base, other = outcome.base(result.machine).data.get("timing"), result.data.get("timing")
+        error = sampling.saving_error(base, other) if base and other else None
         low, high = low - (error or 0.0), high + (error or 0.0)
     return 100 * low, 100 * high
 

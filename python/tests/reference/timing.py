@@ -126,7 +126,7 @@ class Strides:
 
 
 class Regions:
-    """Which lines near a load's own are used after it, by instruction; those that fall on one place forget each other."""
+    """Lines near a load's own that are used after it, by instruction. Instructions on one place forget each other."""
 
     WATCHED = 16
 
