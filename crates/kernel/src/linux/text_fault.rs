@@ -102,7 +102,7 @@ impl Linux {
 
     /// The end of what the pool has pages for, of the text from `start` to `end`, if text moves onto pages of the pool.
     fn as_far_as_pages_last(&self, cx: &mut Cx, start: u64, end: u64) -> u64 {
-        let Some(pool) = cx.memory.pool.as_ref().filter(|_| self.text.from_pool()) else { return end };
+        let Some(pool) = cx.memory.pool.as_ref().filter(|_| self.text.uses_pool()) else { return end };
         let last = start + (pool.total - pool.used()) * PageOrder::P2M.bytes();
         if last < end {
             cx.refuse(Refusal::HugetlbPoolEmpty, last);
@@ -114,7 +114,7 @@ impl Linux {
     /// memory advised MADV_HUGEPAGE gets them.
     fn room_for_text(&self, cx: &mut Cx, at: u64) -> Result<Copy, FaultError> {
         let size = PageOrder::P2M;
-        if self.text.from_pool()
+        if self.text.uses_pool()
             && let Some(pfn) = cx.memory.take_pooled()
         {
             cx.work(WorkKind::FaultEntry, 1);

@@ -105,7 +105,7 @@ impl Text {
     }
 
     /// Whether text moves onto pages of the pool.
-    pub fn from_pool(self) -> bool {
+    pub fn uses_pool(self) -> bool {
         self.from_pool
     }
 
