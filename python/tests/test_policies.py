@@ -33,7 +33,7 @@ def test_the_table_says_which_policies_a_host_can_have(cli: Cli) -> None:
     rows = {row["name"]: row["virtualised"] for row in cli("policies", "--table", "--json").json()}
     assert {name for name, where in rows.items() if where == "guest"} == {"elastic-online"}
     assert set(rows.values()) == {"guest", "guest, host"}
-    for name in ("elastic-online", "elastic", "freebsd-super", "hugetlb-2m"):
+    for name in ("elastic-online", "linux-thp", "freebsd-super", "hugetlb-2m"):
         job = engine.Job("skylake-e3-1240v5", "linux-4k", ("virtual.memory.size=256M",), host_policy=name)
         if rows[name] == "guest":
             with pytest.raises(UserError, match=r'hints\.from is "leshy"'):

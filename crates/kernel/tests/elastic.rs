@@ -158,7 +158,8 @@ fn a_range_whose_block_holds_what_cannot_move_moves_whole() {
     assert_eq!((w.load(1, BASE + 256 * PAGE), w.load(1, BASE + 300 * PAGE)), (Ok(7), Ok(8)));
 }
 
-/// S2-021 for 32 MiB: the first page of the block lies where frames 0 to 255 are the machine's, so the range moves whole.
+/// S2-021 for 32 MiB: the first page of the block lies where frames 0 to 255 are the machine's, so the range moves
+/// whole.
 #[test]
 fn a_range_of_32_mebibytes_whose_block_holds_what_cannot_move_moves_whole() {
     let sections = format!("{}fault = {{ sizes = [\"2M\"] }}\n", DAEMON.replace("coala\"\nlinux", "buddy\"\nlinux"));
@@ -379,8 +380,8 @@ fn pages_of_others_make_room_for_a_range() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever faults, daemons and compaction do to memory that others hold: none of their pages is lost, none of their
-    /// frames is a program's, every frame is accounted for, and the program finds what it stored.
+    /// Whatever faults, daemons and compaction do to memory that others hold: none of their pages is lost, none of
+    /// their frames is a program's, every frame is accounted for, and the program finds what it stored.
     #[test]
     fn pages_of_others_are_never_lost(
         chunk in 8u64..250,

@@ -1,6 +1,6 @@
 //! The pages of code that a program ran and the blocks of data that it accessed, by windows of its instructions: the
-//! working set that TLBs must hold, and how it changes. It depends on the trace alone, so one set of windows serves every
-//! machine.
+//! working set that TLBs must hold, and how it changes. It depends on the trace alone, so one set of windows serves
+//! every machine.
 //!
 //! A run is divided into at most 128 windows. How long it is shows only at its end: whenever the windows are used up,
 //! each two of them become one.

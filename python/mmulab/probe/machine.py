@@ -257,7 +257,7 @@ def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
         low, high = entries["blur"] or entries["interval"]
         if low <= array["entries"] <= high:
             table.set("entries", array["entries"], f"as {base}, which agrees with the knee: {_why(entries)}")
-        else:
+        elif ways != "full" or value <= MOST_WAYS:
             # Ways must divide the entries; nobody times them.
             table.set("entries", value if ways == "full" else max(1, round(value / ways)) * ways, _why(entries))
     if array["level"] == 2:

@@ -2,8 +2,8 @@
 //!
 //! Blocks larger than a page block are what Elastic Translations adds (paper 3, section IV-C: compaction works for 32
 //! MiB). Whole pages of 2 MiB are moved for them, too, as long as all else can move out of their 32 MiB; and base pages
-//! may take a whole block, where none is left that is partly in use. Linux itself moves base pages only, for it makes no
-//! block larger than a page block.
+//! may take a whole block, where none is left that is partly in use. Linux itself moves base pages only, for it makes
+//! no block larger than a page block.
 //!
 //! ```text
 //! 32 MiB    | 2M  4K..  -   2M |  -    -   2M  2M |      a page of 2 MiB goes to the highest block that is free
