@@ -93,6 +93,34 @@ def test_all_seeds_share_one_decoding_and_count_as_the_option_does(tmp_path: Pat
     assert counts[0] != counts[1]
 
 
+@pytest.mark.parametrize("policy", ["linux-4k", "linux-thp"])
+def test_jobs_that_share_the_first_level_have_the_results_that_they_have_alone(policy: str) -> None:
+    trace = str(Path(__file__).parents[2] / "tests/data/cc1-small.mmt")
+    keys = [("tlb.STLB.entries=1536",), ("tlb.STLB.entries=96",), ("tlb.STLB.hit_cycles=40", "walker.count=1")]
+    jobs = [engine.Job(MACHINE, policy, sets) for sets in keys]
+    options = engine.Options(max_instructions=5_000_000)
+    together = engine.run(trace, jobs, options).whole()
+    alone = [engine.run(trace, [job], options).whole()[0] for job in jobs]
+    assert [result.data for result in together] == [result.data for result in alone]
+    # They differ, and not in the first level.
+    levels = [(result.counts["tlb"]["l1d"], result.counts["tlb"]["l2d"]) for result in together]
+    assert levels[0][0] == levels[1][0] and levels[0][1] != levels[1][1]
+
+
+def test_jobs_of_one_first_level_come_in_one_batch() -> None:
+    axes = {
+        "trace": TRACES[0],
+        "machine": MACHINE,
+        "first": {"key": "tlb.DTLB-4K.ways", "values": [4, 8]},
+        "second": {"key": "tlb.STLB.hit_cycles", "values": list(range(1, 21))},
+    }
+    plan = sweep.plan(sweep.parse({"axes": axes}))
+    assert len({job.first_level for job in plan.jobs}) == 2
+    given = batches(plan.jobs, 2)
+    assert [len({job.first_level for job in batch.jobs}) for batch in given] == [1, 1]
+    assert {job.key for batch in given for job in batch.jobs} == {job.key for job in plan.jobs}
+
+
 def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:
     """Not even when the sweep grows; a damaged file is run again."""
     directory = tmp_path / "out"

@@ -13,9 +13,11 @@
 //! virt       part: the host below virtual machines
 //! gpu        part: shader cores
 //! timed      part: cores in time
+//! share      part: machines that have one search of their first-level TLBs
 //! running    which parts a description asks for
 //! check      --check: a twin without coalescing, compared after every step
 //! machine    all of that
+//! group      machines that share a first level, run together
 //! windows    the pages of code that ran and the memory that data used, by part of the run
 //! profile    samples of TLB misses as a profile
 //! report     the result of a run
@@ -31,6 +33,7 @@ mod draw;
 mod ended;
 mod engine;
 mod gpu;
+mod group;
 mod interleave;
 mod leshy;
 mod machine;
@@ -42,6 +45,7 @@ mod profile;
 mod report;
 mod run;
 mod running;
+mod share;
 mod smt;
 mod system;
 mod timed;

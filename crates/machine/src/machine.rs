@@ -8,12 +8,14 @@ use crate::{
     engine::State,
     observe::Watch,
     running::Running,
+    share::Log,
     system::System,
     virt::Host,
 };
 use mmulab_addr::VirtAddr;
 use mmulab_kernel::Stop;
 use mmulab_pagetable::Leaf;
+use mmulab_tlb::HierarchyCounts;
 use mmulab_trace::{Batch, TraceInfo};
 use std::sync::Arc;
 
@@ -97,6 +99,45 @@ impl Machine {
     pub fn leaf(&self, va: VirtAddr) -> Option<Leaf> {
         let state = self.state();
         state.context()?.leaf(&state.system.mem, va)
+    }
+
+    /// What machines that have one search of the first level have in common ([`crate::share`]). `None` for a machine that
+    /// has run already, or whose first level is its own in any case.
+    pub(crate) fn first_level(&self) -> Option<String> {
+        self.running.first_level()
+    }
+
+    /// The same machine as one that leads others, or follows one.
+    pub(crate) fn in_group(self, leads: bool) -> Self {
+        Self { running: self.running.in_group(leads), checker: self.checker }
+    }
+
+    /// The log of the batch that was run, of a machine that leads; its memory comes from `used`.
+    pub(crate) fn take_log(&mut self, used: Log) -> Log {
+        self.running.take_log(used)
+    }
+
+    /// Runs a batch as its leader's log says.
+    pub(crate) fn follow(&mut self, log: &Arc<Log>, batch: &Batch) {
+        self.running.give_log(Arc::clone(log));
+        self.run(batch);
+        // The leader writes into its memory again.
+        self.running.give_log(Arc::default());
+    }
+
+    /// The run is over; `counts` are the leader's.
+    pub(crate) fn end_following(&mut self, counts: HierarchyCounts) {
+        self.running.end_following(counts);
+    }
+
+    /// By CPU: the trail of its first level.
+    pub(crate) fn trails(&self) -> impl Iterator<Item = u64> {
+        self.state().hardware.cpus.iter().map(|cpu| cpu.tlbs.trail())
+    }
+
+    /// Counts of its TLBs since it was built.
+    pub(crate) fn tlb_counts(&mut self) -> HierarchyCounts {
+        self.running.state_mut().counted().tlb
     }
 
     /// References seen so far.

@@ -1,6 +1,13 @@
 //! One decoding pass, any number of machines.
 
-use crate::{ended::Ended, machine::Machine, observe::Watch, touched::Touched, windows::CodeWindows};
+use crate::{
+    ended::Ended,
+    group::{Group, deal},
+    machine::Machine,
+    observe::Watch,
+    touched::Touched,
+    windows::CodeWindows,
+};
 use mmulab_trace::{Batch, Item, Source};
 use std::{
     collections::VecDeque,
@@ -40,12 +47,18 @@ pub struct Limits {
     pub instructions: Option<u64>,
     /// Threads that run machines; 0 means as many as the host has, or as there are machines if those are fewer.
     pub threads: usize,
+    /// Machines with the same first-level TLBs under the same kernel have these searched once. Results do not depend on
+    /// it. But some machines may have to be run again ([`Ran::again`]).
+    pub shares: bool,
 }
 
 /// What a run leaves besides its machines.
 pub struct Ran {
     /// The machines, in the order they were given.
     pub machines: Vec<Machine>,
+    /// Numbers of those that shared work and parted from the others: they have no result until they are run again,
+    /// without [`Limits::shares`].
+    pub again: Vec<usize>,
     /// Which pages the trace touched.
     pub touched: Option<Touched>,
     /// Which pages of code it ran, and when.
@@ -82,10 +95,7 @@ pub fn run(
     let count = machines.len().max(1);
     let host = thread::available_parallelism().map_or(1, usize::from);
     let workers = if limits.threads == 0 { host.min(count) } else { limits.threads.min(count) };
-    let mut shares: Vec<Vec<(usize, Machine)>> = (0..workers).map(|_| Vec::new()).collect();
-    for (index, machine) in machines.into_iter().enumerate() {
-        shares[index % workers].push((index, machine));
-    }
+    let shares = deal(machines, workers, limits.shares);
 
     let mut feed = Feed::new(limits);
     let mut ended = Ended::End;
@@ -101,15 +111,15 @@ pub fn run(
         }
     };
 
-    let mut done: Vec<(usize, Machine)> = thread::scope(|scope| {
+    let done: Vec<Group> = thread::scope(|scope| {
         let (senders, handles): (Vec<_>, Vec<_>) = shares
             .into_iter()
             .map(|mut share| {
                 let (sender, receiver) = mpsc::sync_channel::<Arc<Batch>>(DEPTH);
                 let handle = scope.spawn(move || {
                     for batch in receiver {
-                        for (_, machine) in &mut share {
-                            machine.run(&batch);
+                        for group in &mut share {
+                            group.run(&batch);
                         }
                     }
                     share
@@ -162,11 +172,18 @@ pub fn run(
         drop(senders);
         handles.into_iter().flat_map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
-    done.sort_unstable_by_key(|&(index, _)| index);
+    let mut all = Vec::new();
+    let mut again = Vec::new();
+    for (machines, parted) in done.into_iter().map(Group::end) {
+        all.extend(machines);
+        again.extend(parted);
+    }
+    all.sort_unstable_by_key(|&(index, _)| index);
+    again.sort_unstable();
     let last = report(&feed, source);
     // Once more, so that the last progress shown is what was run. It is too late to stop.
     let _ = progress(&last);
-    Ran { machines: done.into_iter().map(|(_, m)| m).collect(), touched, windows, ended, progress: last }
+    Ran { machines: all.into_iter().map(|(_, m)| m).collect(), again, touched, windows, ended, progress: last }
 }
 
 /// Counts what is fed and cuts it at the limit.

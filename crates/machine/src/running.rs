@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! description              below   execution
-//! -                        Bare    Windowed
+//! -                        Bare    Windowed, or in a group with one first level: Windowed<Leading>, Following
 //! [gpu]                    Bare    ShaderCores
 //! [core.timing], --timing  Bare    InTime
 //! [virtual]                Host    Windowed
@@ -18,11 +18,13 @@ use crate::{
     gpu::ShaderCores,
     leshy::Online,
     observe::{NoObserver, Watch, Watched},
+    share::{Following, Leading, Log, first_level},
     system::System,
     timed::InTime,
     virt::{Host, systems},
 };
 use mmulab_kernel::Stop;
+use mmulab_tlb::HierarchyCounts;
 use mmulab_trace::{Batch, TraceInfo};
 use mmulab_walker::{NestedWalker, Walker};
 use std::sync::Arc;
@@ -30,6 +32,8 @@ use std::sync::Arc;
 /// A machine of one of the kinds.
 pub(crate) enum Running {
     Plain(Box<Engine<Bare, Windowed>>),
+    Leads(Box<Engine<Bare, Windowed<Leading>>>),
+    Follows(Box<Engine<Bare, Following>>),
     ShaderCores(Box<Engine<Bare, ShaderCores>>),
     InTime(Box<Engine<Bare, InTime>>),
     Guests(Box<Engine<Host, Windowed>>),
@@ -41,6 +45,8 @@ macro_rules! engine {
     ($running:expr, $engine:ident => $body:expr) => {
         match $running {
             Running::Plain($engine) => $body,
+            Running::Leads($engine) => $body,
+            Running::Follows($engine) => $body,
             Running::ShaderCores($engine) => $body,
             Running::InTime($engine) => $body,
             Running::Guests($engine) => $body,
@@ -82,7 +88,7 @@ impl Running {
         let (system, host) = first_system(&desc)?;
         let state = State::new(Arc::clone(&desc), system, &build(machine, timing.is_some()), has_address_space)?;
         Ok(match (host, timing, gpu) {
-            (None, None, None) => Self::Plain(Engine::start(state, Bare, Windowed)?.into()),
+            (None, None, None) => Self::Plain(Engine::start(state, Bare, Windowed::default())?.into()),
             (None, None, Some(gpu)) => {
                 let cores = ShaderCores::new(machine, &gpu);
                 Self::ShaderCores(Engine::start(state, Bare, cores)?.into())
@@ -91,12 +97,56 @@ impl Running {
                 let in_time = InTime::new(&state, &timing);
                 Self::InTime(Engine::start(state, Bare, in_time)?.into())
             }
-            (Some(host), None, _) => Self::Guests(Engine::start(state, host, Windowed)?.into()),
+            (Some(host), None, _) => Self::Guests(Engine::start(state, host, Windowed::default())?.into()),
             (Some(host), Some(timing), _) => {
                 let in_time = InTime::new(&state, &timing);
                 Self::GuestsInTime(Engine::start(state, host, in_time)?.into())
             }
         })
+    }
+
+    /// The same machine before it has run anything, as one that leads others or follows one. Other kinds stay as they
+    /// are.
+    pub fn in_group(self, leads: bool) -> Self {
+        let Self::Plain(engine) = self else { return self };
+        let Engine { mut state, below, .. } = *engine;
+        state.hardware.cpus.iter_mut().for_each(|cpu| cpu.tlbs.keep_trail(!leads));
+        match leads {
+            true => Self::Leads(Engine { state, below, execution: Windowed::default() }.into()),
+            false => Self::Follows(Engine { state, below, execution: Following::default() }.into()),
+        }
+    }
+
+    /// What machines of one group have in common; `None` if it cannot be in one with others, or not any more.
+    pub fn first_level(&self) -> Option<String> {
+        match self {
+            Self::Plain(engine) if engine.state.account.references == 0 => {
+                first_level(&engine.state.desc, &engine.state.hardware.cpus[0].tlbs)
+            }
+            _ => None,
+        }
+    }
+
+    /// The log of the batch that was run; empty unless it leads.
+    pub fn take_log(&mut self, used: Log) -> Log {
+        match self {
+            Self::Leads(engine) => engine.execution.record.take(used),
+            _ => used,
+        }
+    }
+
+    /// The log of the batch that is run next, to one that follows.
+    pub fn give_log(&mut self, log: Arc<Log>) {
+        if let Self::Follows(engine) = self {
+            engine.execution.give(log);
+        }
+    }
+
+    /// The run is over; `counts` are the leader's.
+    pub fn end_following(&mut self, counts: HierarchyCounts) {
+        if let Self::Follows(engine) = self {
+            engine.execution.end(counts);
+        }
     }
 
     /// The state that all kinds have.
@@ -112,7 +162,7 @@ impl Running {
     /// The host below virtual machines.
     pub fn host(&self) -> Option<&Host> {
         match self {
-            Self::Plain(_) | Self::ShaderCores(_) | Self::InTime(_) => None,
+            Self::Plain(_) | Self::Leads(_) | Self::Follows(_) | Self::ShaderCores(_) | Self::InTime(_) => None,
             Self::Guests(engine) => Some(&engine.below),
             Self::GuestsInTime(engine) => Some(&engine.below),
         }

@@ -7,8 +7,8 @@ use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;
 use mmulab_kernel::PolicyDesc;
 use mmulab_machine::{
-    CodeWindows, Control, Ended, Followed, Limits, Machine, MachineDesc, Misses, Narrator, Options, Resolved, Touched,
-    Watch, describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
+    CodeWindows, Control, Ended, Followed, Limits, Machine, MachineDesc, Misses, Narrator, Options, Ran, Resolved,
+    Touched, Watch, describe, describe::Names, draw_tables as draw, interleave, open, report, run as run_machines,
 };
 use mmulab_reshape::{ReshapeDesc, reshape};
 use mmulab_trace::{Format, Source, Span, TraceInfo, warm_up, write_file};
@@ -64,12 +64,37 @@ impl Job {
     }
 }
 
+/// A request, its trace, and its machines.
+type Opened = (Spec, Box<dyn Source>, Vec<Machine>);
+
 impl Spec {
-    pub fn open(text: &str) -> PyResult<(Self, Box<dyn Source>, Vec<Machine>)> {
+    fn read(text: &str) -> PyResult<Self> {
         let raw: serde_json::Value = serde_json::from_str(text).map_err(request)?;
         within::<Options>(&raw["options"]).map_err(user)?;
         within::<ReshapeDesc>(&raw["reshape"]).map_err(user)?;
-        let mut spec: Self = serde_json::from_value(raw).map_err(request)?;
+        serde_json::from_value(raw).map_err(request)
+    }
+
+    pub fn open(text: &str) -> PyResult<Opened> {
+        Self::read(text)?.opened()
+    }
+
+    /// The same trace from its start, with some of the jobs.
+    fn again(text: &str, jobs: &[usize]) -> PyResult<Opened> {
+        let mut spec = Self::read(text)?;
+        let mut number = 0..;
+        spec.jobs.retain(|_| number.next().is_some_and(|number| jobs.contains(&number)));
+        spec.opened()
+    }
+
+    /// Whether the trace can be read twice: a file, or what makes its own.
+    fn can_be_read_again(&self) -> bool {
+        let is_made = |name: &str| ["gen:", "mix:"].iter().any(|of| name.starts_with(of));
+        std::iter::once(&self.trace).chain(&self.options.vms).all(|name| is_made(name) || Path::new(name).is_file())
+    }
+
+    fn opened(self) -> PyResult<Opened> {
+        let mut spec = self;
         let one = |name: &String| reshape(&spec.reshape, open(name).map_err(of_trace)?).map_err(user);
         let sources = std::iter::once(&spec.trace).chain(&spec.options.vms).map(one);
         let source = interleave(sources.collect::<PyResult<_>>()?, spec.options.quantum).map_err(user)?;
@@ -113,7 +138,8 @@ impl Spec {
 
     pub fn limits(&self) -> Limits {
         let Options { max_instructions, skip, threads, .. } = self.options;
-        Limits { instructions: max_instructions.map(|most| most.saturating_add(skip)), threads }
+        let instructions = max_instructions.map(|most| most.saturating_add(skip));
+        Limits { instructions, threads, shares: self.can_be_read_again() }
     }
 
     fn followed(&self) -> Followed {
@@ -148,15 +174,45 @@ pub fn is_checked() -> bool {
     cfg!(debug_assertions)
 }
 
-/// Runs jobs over one decoding of a trace.
-#[pyfunction]
-pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    let (spec, mut source, mut machines) = Spec::open(spec)?;
-    let mut ran = attended(py, progress.as_ref(), |desk| {
+/// Runs machines to the end of a trace, or until the user stops them.
+fn run_to_end(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    (source, mut machines): (&mut dyn Source, Vec<Machine>),
+    followed: Followed,
+    limits: Limits,
+) -> PyResult<Ran> {
+    attended(py, progress, |desk| {
         machines.iter_mut().for_each(|machine| machine.stop_with(&desk.stop));
         let on_progress = |now: &_| if desk.report(now) { Control::Continue } else { Control::Stop };
-        run_machines(source.as_mut(), machines, spec.followed(), spec.limits(), on_progress)
-    })?;
+        run_machines(source, machines, followed, limits, on_progress)
+    })
+}
+
+/// Runs jobs over one decoding of a trace. Machines with the same first level share that ([`Limits::shares`]); those
+/// that turn out to differ there are run once more by themselves.
+#[pyfunction]
+pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let request = spec;
+    let (spec, mut source, machines) = Spec::open(request)?;
+    let mut ran = run_to_end(py, progress.as_ref(), (source.as_mut(), machines), spec.followed(), spec.limits())?;
+    if !ran.again.is_empty() {
+        let (_, mut source, machines) = Spec::again(request, &ran.again)?;
+        let limits = Limits { shares: false, ..spec.limits() };
+        // Whoever stopped the run wants no other: these machines have nothing to show.
+        let machines = if ran.ended == Ended::Interrupted {
+            machines
+        } else {
+            let alone = run_to_end(py, progress.as_ref(), (source.as_mut(), machines), Followed::default(), limits)?;
+            if alone.ended == Ended::Interrupted {
+                ran.ended = alone.ended;
+            }
+            alone.machines
+        };
+        for (number, machine) in ran.again.iter().zip(machines) {
+            ran.machines[*number] = machine;
+        }
+    }
     let mut results = Vec::new();
     for machine in &mut ran.machines {
         let result = report(machine, source.info(), &ran.ended, ran.touched.as_ref()).map_err(failure)?;

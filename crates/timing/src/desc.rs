@@ -102,14 +102,18 @@ pub struct MemoryTiming {
     pub stride_distance: u16,
     /// Load instructions of which a prefetcher by region learns which lines near their own are used after them; 0 for
     /// none. It brings these lines into the second cache level. Default 0.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 4096))]
     pub regions: u16,
     /// Lines to each side of a load's line that its region has. The prefetcher does not leave a page of 4 KiB.
     /// Default 0.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 8))]
     pub region_reach: u8,
+}
+
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
 /// Assumption about code whose instructions are not known: traces of other tools, generators, old recordings. The

@@ -16,6 +16,7 @@ mod stack;
 mod stores;
 mod streams;
 mod strides;
+mod tables;
 
 pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},

@@ -11,10 +11,11 @@
 //! counts     0   0   0       0   2   0        of A's instruction: from 2 on, the line is brought when A misses
 //! ```
 
-use crate::desc::MemoryTiming;
+use crate::{
+    desc::MemoryTiming,
+    tables::{PAGE_SHIFT, place},
+};
 
-/// log2 of the lines of a page of 4 KiB, which the prefetcher does not leave: the next page may lie anywhere.
-const PAGE_SHIFT: u32 = 6;
 /// Regions that are watched at once.
 const WATCHED: usize = 16;
 /// Furthest line of a region from its first.
@@ -85,8 +86,7 @@ impl Regions {
                 return 0;
             }
         }
-        let hash = load.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = ((hash * self.loads.len() as u64) >> 32) as usize;
+        let place = place(load, self.loads.len());
         self.close(self.oldest);
         self.watched[self.oldest] = Region { place, load, line: line + 1, used: 0 };
         self.oldest = (self.oldest + 1) % WATCHED;
@@ -95,12 +95,11 @@ impl Regions {
             *known = Load { load: load + 1, ..Load::default() };
             return 0;
         }
-        let believed = known.counts.iter().enumerate().filter(|&(bit, &count)| bit != FURTHEST && count >= BELIEVED);
-        let near = believed.fold(0, |near, (bit, _)| near | 1 << bit);
         // Not beyond the page.
-        let offset = line & ((1 << PAGE_SHIFT) - 1);
-        let within = |bit: u64| (offset + bit).checked_sub(FURTHEST as u64).is_some_and(|at| at >> PAGE_SHIFT == 0);
-        (0..2 * FURTHEST as u64 + 1).filter(|&bit| within(bit)).fold(0, |all, bit| all | near & 1 << bit)
+        let offset = line as usize & ((1 << PAGE_SHIFT) - 1);
+        let is_within = |bit: usize| (offset + bit).checked_sub(FURTHEST).is_some_and(|at| at >> PAGE_SHIFT == 0);
+        let is_believed = |bit: usize| bit != FURTHEST && known.counts[bit] >= BELIEVED;
+        (0..2 * FURTHEST + 1).filter(|&bit| is_believed(bit) && is_within(bit)).fold(0, |near, bit| near | 1 << bit)
     }
 
     /// Its load learns which lines of a region were used.

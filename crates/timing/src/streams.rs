@@ -1,9 +1,7 @@
 //! A stream prefetcher: it sees a core's misses, and asks for the lines that follow, up to the end of the page.
 
-use crate::desc::MemoryTiming;
+use crate::{desc::MemoryTiming, tables::PAGE_SHIFT};
 
-/// log2 of the lines of a page of 4 KiB, which prefetchers do not leave: the next page may lie anywhere.
-const PAGE_SHIFT: u32 = 6;
 /// Steps in one direction after which a stream is believed in.
 const BELIEVED: u8 = 2;
 

@@ -10,7 +10,7 @@
 //!   |---- walk ----|---- miss ------------|----| first level
 //! ```
 
-use crate::desc::MemoryTiming;
+use crate::{desc::MemoryTiming, tables::place};
 
 /// Equal steps after which a stride is believed in.
 const BELIEVED: u64 = 2;
@@ -63,9 +63,11 @@ impl Strides {
     /// The instruction `load` asks for `line` at `at`. Its prefetch, if there was one.
     #[inline]
     pub fn see(&mut self, load: u64, line: u64, at: u64) -> Option<Prefetched> {
-        let hash = load.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = usize::try_from((hash * self.loads.len() as u64) >> 32).ok()?;
-        let stride = self.loads.get_mut(place)?;
+        if self.loads.is_empty() {
+            return None;
+        }
+        let place = place(load, self.loads.len());
+        let stride = &mut self.loads[place];
         if stride.load != load + 1 {
             *stride = Stride { load: load + 1, line, ..Stride::default() };
             return None;

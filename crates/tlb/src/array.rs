@@ -7,7 +7,7 @@ use crate::{
     CoalescingCounts, Entry, MirrorCounts, Placement, PredictorCounts,
     classes::{COALESCED, MAX_CLASSES},
     design::{Change, FillInput, Kind, Line, Looks, OwnStorage, Storage, zen},
-    key::Value,
+    key::{Value, part},
     pages::{Gone, Slot},
     predictor::Predictor,
 };
@@ -196,12 +196,17 @@ impl Array {
     ) -> (Slot, Option<Gone>) {
         match &mut self.kind {
             Kind::Pages(pages) => {
-                let held = pages.order(size);
-                let value =
-                    if held == order { value } else { value.moved(vpn.align_down(held).0 - vpn.align_down(order).0) };
+                let value = part(value, vpn, order, pages.order(size));
                 pages.put(asid, vpn, size, value, absent)
             }
             Kind::Bundles(_) | Kind::Own(_) => unreachable!("these designs are filled by `take`"),
+        }
+    }
+
+    /// An entry was written to the array that stands for this one.
+    pub fn count_fill(&mut self) {
+        if let Kind::Pages(pages) = &mut self.kind {
+            pages.count_fill();
         }
     }
 

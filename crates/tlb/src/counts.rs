@@ -95,6 +95,10 @@ pub struct ArrayCounts {
     pub evictions: u64,
     /// Entries dropped by invalidations.
     pub invalidations: u64,
+    /// Of these, entries that the same reference had brought; counted only where several hierarchies have one search of
+    /// the first level.
+    #[serde(skip)]
+    pub undone: u64,
     /// Hits by the size of the entry.
     pub hits_by_size: BTreeMap<String, u64>,
     /// Counts of a coalescing design; absent for others.

@@ -8,8 +8,10 @@ mod invalidate;
 mod lookup;
 mod predict;
 mod recent;
+mod replay;
 mod share;
 mod sum;
+mod trail;
 
 use crate::{
     ArrayDesc, Coalescing, Design, Entry, GeometryError, HierarchyDesc, Inclusion, Placement, SideCounts,
@@ -20,6 +22,9 @@ use crate::{
 use in_flight::InFlight;
 use mmulab_addr::{Access, Asid, VirtAddr, Vpn};
 use recent::{NO_PAGE, Recent};
+use trail::Trail;
+
+pub use replay::Unfinished;
 
 /// The TLBs of one core.
 pub struct Hierarchy {
@@ -50,6 +55,8 @@ pub struct Hierarchy {
     absent: [u64; 2],
     /// The instructions in flight, where they hold entries.
     in_flight: Option<Box<InFlight>>,
+    /// What was written to the first level, where several hierarchies have one search of it.
+    trail: Option<Box<Trail>>,
 }
 
 /// Where a reload comes from.
@@ -157,6 +164,7 @@ impl Hierarchy {
             absent: [NO_PAGE; 2],
             levels,
             in_flight,
+            trail: None,
         })
     }
 

@@ -48,6 +48,13 @@ pub fn vpn(key: u64) -> Vpn {
     Vpn(key >> (SIZE_BITS + ASID_BITS))
 }
 
+/// What an entry for the page of `held` that holds `vpn` says, where the page-table entry for the page of `order` says
+/// `value`.
+#[inline(always)]
+pub fn part(value: Value, vpn: Vpn, order: PageOrder, held: PageOrder) -> Value {
+    if held == order { value } else { value.moved(vpn.align_down(held).0 - vpn.align_down(order).0) }
+}
+
 /// Contents of an entry besides its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Value(u64);
@@ -79,6 +86,11 @@ impl Value {
     #[inline(always)]
     pub fn at(self, pfn: Pfn) -> Self {
         Self((self.0 & ((1 << Self::PFN_SHIFT) - 1)) | (pfn.0 << Self::PFN_SHIFT))
+    }
+
+    /// All it says, as a number.
+    pub fn bits(self) -> u64 {
+        self.0
     }
 
     /// The first frame.

@@ -136,6 +136,11 @@ impl Pages {
         each!(&mut self.store, keys => self.body.put(keys, asid, vpn, size, value, absent))
     }
 
+    /// An entry was written to the array that stands for this one.
+    pub fn count_fill(&mut self) {
+        self.body.fills += 1;
+    }
+
     /// Drops the entry at `slot`.
     pub fn drop_at(&mut self, slot: Slot) {
         each!(&mut self.store, keys => {

@@ -10,6 +10,10 @@ from mmulab.sweep.plan import SweepJob
 # Jobs of a batch, at most. Decoding costs less than one job, so that a larger batch gains little; a batch that is lost
 # is run again as a whole, and the memory of all its jobs is in use at once.
 BATCH_MAX = 16
+# The same where jobs have the same first-level TLBs: each but the first of them runs misses only.
+SHARED_MAX = 64
+# Jobs of one first level from which on a batch is of such jobs.
+ALIKE = 4
 # Batches for each of several workers, so that all have work until the end.
 ROUNDS = 2
 
@@ -47,15 +51,21 @@ class Batch:
 
 
 def batches(jobs: Sequence[SweepJob], workers: int, most: int | None = None) -> list[Batch]:
-    """The jobs in batches of at most `most`. Jobs with one hash are run once."""
+    """The jobs in batches of at most `most`. Jobs with one hash are run once, and jobs of one first level together."""
     once = list({job.key: job for job in jobs}.values())
     # All but the name of a trace is in the hash: jobs over copies of one trace share a decoding, too.
     groups: dict[str, list[SweepJob]] = {}
     for job in once:
         groups.setdefault(job.identity, []).append(job)
-    rounds = ROUNDS if workers > 1 else 1
-    size = most or min(BATCH_MAX, max(1, -(-len(once) // (workers * rounds))))
-    return [Batch(tuple(group[at : at + size])) for group in groups.values() for at in range(0, len(group), size)]
+    given = []
+    for group in groups.values():
+        group.sort(key=lambda job: job.first_level)
+        is_alike = len(group) >= ALIKE * len({job.first_level for job in group})
+        # Each batch simulates its first level anew, so that there are as few as there are workers.
+        rounds = ROUNDS if workers > 1 and not is_alike else 1
+        size = most or min(SHARED_MAX if is_alike else BATCH_MAX, max(1, -(-len(once) // (workers * rounds))))
+        given += [Batch(tuple(group[at : at + size])) for at in range(0, len(group), size)]
+    return given
 
 
 def alone(batch: Batch) -> list[Batch]:

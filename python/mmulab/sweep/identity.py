@@ -20,6 +20,23 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+def first_level(descriptions: dict[str, Any]) -> str:
+    """A hash of the first-level TLBs and the kernel whose pages they hold.
+
+    It puts jobs together that may share a search of the first level. Whether they can, the engine finds out.
+    """
+    machine = descriptions["machine"]
+    arrays = [
+        {key: value for key, value in array.items() if key not in ("source", "assumed")}
+        for array in machine["tlb"]
+        if array["level"] == 1
+    ]
+    core = {key: machine["core"].get(key) for key in ("count", "threads")}
+    rules = {key: value for key, value in machine["tlb_rules"].items() if key not in ("source", "assumed")}
+    kernel = [descriptions["policy"], machine["memory"], machine.get("table")]
+    return digest([arrays, rules, core, kernel])
+
+
 def release() -> dict[str, str]:
     """The version of mmulab, and a hash of its engine, which also distinguishes builds of one version."""
     return {"version": engine.version(), "engine": _engine()}

@@ -11,7 +11,7 @@ from mmulab.study.plan import BASELINE
 from mmulab.sweep.axes import HOST_POLICY, MACHINE, POLICY, TRACE, assignment
 from mmulab.sweep.constraint import Value
 from mmulab.sweep.file import Sweep
-from mmulab.sweep.identity import digest, release, trace_identity
+from mmulab.sweep.identity import digest, first_level, release, trace_identity
 
 # More than are run in months; fewer than fill the memory.
 COMBINATIONS_MAX = 1_000_000
@@ -29,6 +29,8 @@ class SweepJob:
     options: engine.Options
     # A hash of the descriptions with every value known.
     described: str
+    # A hash of what decides which references miss the first-level TLBs: jobs with one hash may share them.
+    first_level: str
     # The hash that the result is kept under.
     key: str
 
@@ -134,7 +136,8 @@ def _job(sweep: Sweep, values: dict[str, Value], identity: str, built: dict[str,
         # The number of threads changes no result.
         "options": {key: value for key, value in sweep.options.spec().items() if key != "threads"},
     }
-    return SweepJob(values, str(values[TRACE]), identity, job, sweep.options, described, digest(parts))
+    first = first_level(descriptions)
+    return SweepJob(values, str(values[TRACE]), identity, job, sweep.options, described, first, digest(parts))
 
 
 def _refused(sweep: Sweep, values: dict[str, Value], error: UserError) -> UserError:

@@ -221,7 +221,7 @@ fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Mach
     let rate = |build: &dyn Fn() -> Machine| {
         best(references, || {
             let mut source = open(path).unwrap();
-            let limits = Limits { instructions: None, threads: 1 };
+            let limits = Limits { threads: 1, ..Limits::default() };
             black_box(run(source.as_mut(), vec![build()], Followed::default(), limits, |_| Control::Continue));
         })
     };
@@ -262,7 +262,7 @@ fn compiler() {
     let references = open(path).unwrap().info().references.unwrap_or_default();
     let go = |machines: Vec<Machine>, touched: Option<Touched>| {
         let mut source = open(path).unwrap();
-        let limits = Limits { instructions: None, threads: 0 };
+        let limits = Limits::default();
         black_box(run(source.as_mut(), machines, Followed { touched, windows: None }, limits, |_| Control::Continue));
     };
     let plain = Options::default();
@@ -282,6 +282,23 @@ fn compiler() {
         "12 machines over it in one pass: the time of {:.1} single runs ({cores} cores)",
         12.0 * together / singly
     );
+    let many = |count: u32| {
+        let with = |n: u32| {
+            let set =
+                [format!("tlb.STLB.entries={}", 96 * (1 + n % 32)), format!("tlb.STLB.hit_cycles={}", 7 + n / 32)];
+            machine_with(MACHINE, "linux-4k", &set, &plain, true)
+        };
+        (0..count).map(with).collect::<Vec<_>>()
+    };
+    let go_shared = |machines: Vec<Machine>| {
+        let mut source = open(path).unwrap();
+        let limits = Limits { shares: true, ..Limits::default() };
+        let ran = run(source.as_mut(), machines, Followed::default(), limits, |_| Control::Continue);
+        assert!(ran.again.is_empty(), "{} machines parted", ran.again.len());
+        black_box(ran);
+    };
+    let shared = 1.0 / best(1, || go_shared(many(100)));
+    println!("100 second levels over it in one pass: the time of {:.1} single runs", shared * one / references as f64);
 }
 
 fn main() {

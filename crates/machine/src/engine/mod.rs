@@ -35,5 +35,5 @@ pub(crate) use {
     parts::Engine,
     reach::{Asker, Shootdown},
     state::{Build, Hardware, State},
-    windowed::Windowed,
+    windowed::{Passed, Record, Windowed},
 };

@@ -7,13 +7,47 @@ use super::{
     parts::Engine,
     state::State,
 };
-use crate::{cpu::Clock, describe::CoreDesc, ended::Ended, observe::Observe};
+use crate::{count::Counted, cpu::Clock, describe::CoreDesc, ended::Ended, observe::Observe};
 use mmulab_addr::{Access, Side, VirtAddr};
 use mmulab_tlb::Outcome;
 use mmulab_trace::Batch;
 
+/// Instructions and stores.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Passed {
+    pub instructions: u64,
+    pub writes: u64,
+}
+
+/// Takes note of what the first level did not finish. Words are named by their index in the batch.
+pub(crate) trait Record {
+    /// CPU `cpu` runs references from word `at` on.
+    fn begins(&mut self, _state: &mut State, _cpu: usize, _at: usize) {}
+
+    /// The first level did not finish word `at`. `passed`: since the word before that was noted, this one included.
+    fn unfinished(&mut self, _at: usize, _outcome: &Outcome, _passed: Passed, _code: VirtAddr) {}
+
+    /// Word `at`, of which that was so, is over.
+    fn finished(&mut self, _state: &mut State, _cpu: usize, _at: usize) {}
+
+    /// A control word, or the end, follows at word `at`.
+    fn ends(&mut self, _state: &mut State, _cpu: usize, _at: usize, _passed: Passed) {}
+
+    /// All was counted so far: counts begin or end here.
+    fn counted(&mut self, _all: &Counted) {}
+}
+
+/// Takes no notes.
+#[derive(Default)]
+pub(crate) struct NoRecord;
+
+impl Record for NoRecord {}
+
 /// A CPU with a window of instructions.
-pub(crate) struct Windowed;
+#[derive(Default)]
+pub(crate) struct Windowed<R = NoRecord> {
+    pub record: R,
+}
 
 impl Windowed {
     /// The clock of such a CPU.
@@ -22,7 +56,7 @@ impl Windowed {
     }
 }
 
-impl Execution for Windowed {
+impl<R: Record> Execution for Windowed<R> {
     type Time = ();
 
     /// The loop that everything else stays out of.
@@ -37,8 +71,9 @@ impl Execution for Windowed {
         let at_cpu = engine.state.acting.cpu();
         let mut asid = engine.state.asid(at_cpu);
         let holds = engine.state.hardware.cpus[at_cpu].tlbs.holds();
+        engine.execution.record.begins(&mut engine.state, at_cpu, from);
         let mut at = from;
-        let (mut instructions, mut writes) = (0u64, 0u64);
+        let mut passed = Passed::default();
         let outcome = loop {
             let Some(&word) = batch.refs.get(at) else { break Ok(()) };
             if word.is_control() {
@@ -51,8 +86,8 @@ impl Execution for Windowed {
                 _ => Access::Read,
             };
             let cpu = &mut engine.state.hardware.cpus[at_cpu];
-            instructions += u64::from(word.instructions());
-            writes += u64::from(word.is_write());
+            passed.instructions += u64::from(word.instructions());
+            passed.writes += u64::from(word.is_write());
             if access == Access::Fetch {
                 cpu.tlbs.code = va;
             }
@@ -65,7 +100,10 @@ impl Execution for Windowed {
             if !O::ACTIVE && !through_caches && matches!(outcome, Outcome::L1 { .. }) {
                 continue;
             }
-            cpu.instructions += std::mem::take(&mut instructions);
+            let since = std::mem::take(&mut passed);
+            cpu.instructions += since.instructions;
+            engine.execution.record.unfinished(at - 1, &outcome, since, cpu.tlbs.code);
+            engine.state.account.counts.writes += since.writes;
             if access == Access::Fetch {
                 engine.state.fetch_missed(batch, at - 1);
             }
@@ -75,9 +113,13 @@ impl Execution for Windowed {
             }
             // A process that had lost its ASID, or its address space, has one again.
             asid = engine.state.asid(at_cpu);
+            engine.execution.record.finished(&mut engine.state, at_cpu, at - 1);
         };
-        engine.state.hardware.cpus[at_cpu].instructions += instructions;
-        engine.state.account.counts.writes += writes;
+        engine.state.hardware.cpus[at_cpu].instructions += passed.instructions;
+        engine.state.account.counts.writes += passed.writes;
+        if outcome.is_ok() {
+            engine.execution.record.ends(&mut engine.state, at_cpu, at, passed);
+        }
         outcome.map(|()| at)
     }
 
@@ -94,5 +136,9 @@ impl Execution for Windowed {
         let now = cpu.now();
         let end = cpu.slots.schedule(now, cycles);
         WalkTime { end, waited: end - now, stall: cpu.clock.wait(now, end, side) }
+    }
+
+    fn count(&mut self, _: &State, all: &mut Counted) {
+        self.record.counted(all);
     }
 }

@@ -4,7 +4,7 @@ use super::{Hierarchy, Query, WALK, page_of, recent::NO_PAGE};
 use crate::{
     Entry, Observer,
     design::{Change, FillInput, Line},
-    key::Value,
+    key::{Value, part},
     pages::{Gone, Slot},
 };
 use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr};
@@ -151,6 +151,18 @@ impl Hierarchy {
         obs: &mut O,
     ) -> Option<(u8, Slot)> {
         let target = self.levels.of[level][q.side].takes(order)?;
+        if level == 0
+            && let Some(trail) = &mut self.trail
+        {
+            let sizes = &self.arrays[usize::from(target.array)].sizes;
+            let held = sizes[usize::from(target.size)];
+            let is_alone = held == order && sizes.iter().all(|&size| size >= held);
+            let said = (part(value, q.vpn, order, held), is_alone.then_some(order));
+            trail.filled((target.array, target.size), (q.asid, q.va), said);
+            if trail.is_elsewhere() {
+                return Some(self.filled_elsewhere(target.array, target.size));
+            }
+        }
         let array = &mut self.arrays[usize::from(target.array)];
         let (slot, gone) = array.put(q.asid, q.vpn, target.size, (value, order), absent);
         if O::ACTIVE {

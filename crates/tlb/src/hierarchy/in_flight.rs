@@ -15,8 +15,9 @@ pub(super) struct InFlight {
     holds: Vec<Option<HoldDesc>>,
     /// The largest window.
     most: u64,
-    /// Instructions that began so far.
+    /// Instructions that began so far, and that had when the last fetch looked its page up.
     begun: u64,
+    asked: u64,
     /// The page that instructions come from.
     page: u64,
     /// The pages that they came from before, each with the number of the last one; in that order.
@@ -30,7 +31,7 @@ impl InFlight {
     pub fn new(desc: &[ArrayDesc]) -> Option<Box<Self>> {
         let holds: Vec<Option<HoldDesc>> = desc.iter().map(|d| d.hold.clone()).collect();
         let most = holds.iter().flatten().map(|hold| u64::from(hold.instructions)).max()?;
-        Some(Box::new(Self { holds, most, begun: 0, page: NO_PAGE, left: Vec::new(), wait: 0 }))
+        Some(Box::new(Self { holds, most, begun: 0, asked: 0, page: NO_PAGE, left: Vec::new(), wait: 0 }))
     }
 
     /// Whether entries of array `index` are held.
@@ -46,6 +47,7 @@ impl InFlight {
 
     /// Instructions come from `page` now.
     pub fn turn(&mut self, page: u64) {
+        self.asked = self.begun;
         if page == self.page {
             return;
         }
@@ -62,12 +64,18 @@ impl InFlight {
         self.left.push((last, begun));
     }
 
-    /// A fetch hit the second level: from here on, it waits for what it replaces.
+    /// A reference missed the first level. If the second level has its page, it waits for what that replaces.
     pub fn replacing(&mut self) {
         self.wait = 0;
     }
 
-    /// An entry of array `index` was replaced.
+    /// The fetch waits so long if the second level has its page: another first level, searched for this one, said so.
+    pub fn told(&mut self, wait: u32) {
+        self.wait = wait;
+    }
+
+    /// An entry of array `index` was replaced. A walk may have brought what replaces it: then nobody waits, and the wait
+    /// is still that of a fetch whose page the second level has.
     pub fn evicted(&mut self, index: usize, gone: &Gone) {
         let Some(hold) = &self.holds[index] else { return };
         let (first, pages, tag) = (gone.vpn().0, gone.order.base_pages(), gone.asid());
@@ -75,7 +83,7 @@ impl InFlight {
             let (vpn, asid) = (page >> 16, page as u16);
             (vpn >= first && vpn - first < pages) && (tag == GLOBAL || tag.0 == asid)
         };
-        let in_flight = |&(page, at): &(u64, u64)| self.begun - at < u64::from(hold.instructions) && is_its(page);
+        let in_flight = |&(page, at): &(u64, u64)| self.asked - at < u64::from(hold.instructions) && is_its(page);
         if self.left.iter().any(in_flight) {
             self.wait = hold.cycles;
         }

@@ -10,6 +10,9 @@ impl Hierarchy {
     /// The walker has set the dirty bit of the page that holds `va`: the entries that stores use say so.
     pub fn set_dirty(&mut self, asid: Asid, va: VirtAddr) {
         self.flush_all_recent();
+        if let Some(trail) = &mut self.trail {
+            trail.dirtied(asid, va);
+        }
         for array in self.arrays.iter_mut().filter(|a| a.placement.serves(Side::Data)) {
             array.set_dirty(asid, va.vpn());
         }
@@ -18,6 +21,9 @@ impl Hierarchy {
     /// Forgets what must not be used any more.
     pub fn invalidate<O: Observer>(&mut self, what: &Invalidate, obs: &mut O) {
         self.flush_all_recent();
+        if let Some(trail) = &mut self.trail {
+            trail.dropped(what);
+        }
         for (index, array) in self.arrays.iter_mut().enumerate() {
             match *what {
                 Invalidate::Page { asid, va, order } => {

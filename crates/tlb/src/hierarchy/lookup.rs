@@ -45,11 +45,14 @@ impl Hierarchy {
             }
         }
         counts.misses += 1;
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.replacing();
+        }
         self.search_second(q, obs)
     }
 
     #[inline(always)]
-    fn search_second<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
+    pub(super) fn search_second<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
         let counts = &mut self.counts[1][q.side];
         counts.accesses += 1;
         let level = &self.levels.of[1][q.side];
@@ -66,9 +69,6 @@ impl Hierarchy {
                 self.absent = [NO_PAGE; 2];
                 if self.guesses {
                     self.learn(0, q.side, order);
-                }
-                if let Some(in_flight) = &mut self.in_flight {
-                    in_flight.replacing();
                 }
                 let first = if self.coalesces {
                     self.refill_l1(index, q, slot, (value, order), obs)

@@ -32,7 +32,8 @@ impl HierarchyCounts {
             let copies: Vec<&Array> = all.iter().map(|tlbs| &tlbs.arrays[index]).collect();
             let sides = [Side::Instruction, Side::Data].into_iter().filter(|&side| copies[0].placement.serves(side));
             let accesses = sides.map(|s| side(usize::from(copies[0].level) - 1, s).accesses).sum();
-            array(&copies, accesses)
+            let undone = all.iter().map(|tlbs| tlbs.undone(index)).sum();
+            ArrayCounts { undone, ..array(&copies, accesses) }
         };
         Self {
             l1i: side(0, Side::Instruction),
@@ -64,6 +65,7 @@ fn array(copies: &[&Array], accesses: u64) -> ArrayCounts {
         fills: traffic(0),
         evictions: traffic(1),
         invalidations: traffic(2),
+        undone: 0,
         hits_by_size: first.classes.iter().cloned().zip((0..).map(of_class)).collect(),
         coalescing: total(copies.iter().filter_map(|a| a.coalescing()), CoalescingCounts::add),
         mirroring: total(copies.iter().filter_map(|a| a.mirroring()), MirrorCounts::add),

@@ -1,0 +1,92 @@
+//! Machines in groups: a leader, and followers that have the same first level. Which machines can be in one group is
+//! read from their descriptions; whether they stay together shows as they run.
+
+use crate::{ended::Ended, machine::Machine, share::Log};
+use mmulab_trace::Batch;
+use std::{mem, sync::Arc};
+
+/// A machine, with its number among all.
+type Numbered = (usize, Machine);
+
+/// A leader and its followers; or one machine alone, which leads nobody.
+pub(crate) struct Group {
+    leader: Numbered,
+    followers: Vec<Follower>,
+    /// Of the batch before: its memory is used again.
+    log: Arc<Log>,
+}
+
+struct Follower {
+    machine: Numbered,
+    /// Its first level is not the leader's any more: what it counts since is of no use.
+    has_parted: bool,
+}
+
+impl Group {
+    /// Machines of one first level, at least one.
+    fn new(mut machines: Vec<Numbered>) -> Self {
+        let mut leader = machines.remove(0);
+        if !machines.is_empty() {
+            leader.1 = leader.1.in_group(true);
+        }
+        let follower =
+            |(index, machine): Numbered| Follower { machine: (index, machine.in_group(false)), has_parted: false };
+        Self { leader, followers: machines.into_iter().map(follower).collect(), log: Arc::default() }
+    }
+
+    /// Runs a batch: the leader first.
+    pub fn run(&mut self, batch: &Batch) {
+        let leader = &mut self.leader.1;
+        leader.run(batch);
+        if self.followers.is_empty() {
+            return;
+        }
+        let used = Arc::try_unwrap(mem::take(&mut self.log)).unwrap_or_default();
+        self.log = Arc::new(leader.take_log(used));
+        let is_interrupted = leader.ended() == Some(&Ended::Interrupted);
+        let has_ended = leader.ended().is_some() && !is_interrupted;
+        for follower in self.followers.iter_mut().filter(|follower| !follower.has_parted) {
+            let machine = &mut follower.machine.1;
+            if !has_ended {
+                machine.follow(&self.log, batch);
+            }
+            // Interrupted, both end where the leader does.
+            follower.has_parted =
+                !is_interrupted && (has_ended || machine.ended().is_some() || machine.trails().ne(leader.trails()));
+        }
+    }
+
+    /// The run is over: all machines, and the numbers of those that must be run again, alone.
+    pub fn end(self) -> (Vec<Numbered>, Vec<usize>) {
+        let Self { mut leader, followers, .. } = self;
+        let mut again = Vec::new();
+        let counts = leader.1.tlb_counts();
+        let mut all = vec![leader];
+        for Follower { mut machine, has_parted } in followers {
+            machine.1.end_following(counts.clone());
+            again.extend(has_parted.then_some(machine.0));
+            all.push(machine);
+        }
+        (all, again)
+    }
+}
+
+/// Deals machines to workers, in groups where several have the same first level and `shares` says so. A group on two
+/// workers is two groups: a leader costs less than a worker that has nothing to do.
+pub(crate) fn deal(machines: Vec<Machine>, workers: usize, shares: bool) -> Vec<Vec<Group>> {
+    let key = |machine: &Machine| if shares { machine.first_level() } else { None };
+    let mut all: Vec<_> = machines.into_iter().enumerate().map(|(index, m)| (key(&m), (index, m))).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let has_groups = all.windows(2).any(|pair| pair[0].0.is_some() && pair[0].0 == pair[1].0);
+    let most = all.len().div_ceil(workers).max(1);
+    let mut shares: Vec<Vec<(Option<String>, Vec<Numbered>)>> = (0..workers).map(|_| Vec::new()).collect();
+    for (place, (key, machine)) in all.into_iter().enumerate() {
+        let share = &mut shares[if has_groups { place / most } else { machine.0 % workers }];
+        match share.last_mut() {
+            Some((last, group)) if key.is_some() && *last == key => group.push(machine),
+            _ => share.push((key, vec![machine])),
+        }
+    }
+    let groups = |share: Vec<(_, Vec<Numbered>)>| share.into_iter().map(|(_, group)| Group::new(group)).collect();
+    shares.into_iter().map(groups).collect()
+}

@@ -1,0 +1,193 @@
+//! The trail of a first level: one number for everything that was written to it, dropped from it or changed in it, and
+//! when. Two hierarchies whose first levels are alike, and that are given the same references, answer alike as long as
+//! their trails are equal. So one of them can be searched for both.
+//!
+//! What counts is what a reference leaves behind. A second-level hit may bring an entry that the reference may not use,
+//! and the walk that follows replaces it. A hierarchy whose second level misses brings the final entry at once. Both
+//! leave the same first level, and the same trail.
+
+use super::{Hierarchy, page_of};
+use crate::{Inclusion, Placement, Probe, key::Value, pages::Slot};
+use mmulab_addr::{Asid, PageOrder, VirtAddr};
+use mmulab_assoc::Replacement;
+use mmulab_pagetable::Invalidate;
+
+/// What was done, where two things would look alike.
+const FILLED: u64 = 1;
+const DIRTIED: u64 = 2;
+const DROPPED: u64 = 3;
+const CLOSED: u64 = 4;
+const LOST: u64 = 5;
+
+/// An entry of the first level, by its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    array: u8,
+    size: u8,
+    /// Base page and ASID of the reference, which brings one page only.
+    page: u64,
+}
+
+/// A fill of the reference that runs.
+#[derive(Clone, Copy)]
+struct Fill {
+    place: Place,
+    value: Value,
+    /// The size of the page, if no smaller entry of its array can lie in it, and the entry is of all of it.
+    alone: Option<PageOrder>,
+}
+
+impl Fill {
+    fn is_of(&self, asid: Asid, va: VirtAddr, order: PageOrder) -> bool {
+        let page = |page: u64| page >> (u32::from(order.get()) + u16::BITS);
+        self.alone == Some(order)
+            && page(self.place.page) == page(page_of(asid, va))
+            && self.place.page as u16 == asid.0
+    }
+}
+
+/// The trail of one hierarchy.
+pub(super) struct Trail {
+    hash: u64,
+    /// Another hierarchy is searched for this one: nothing is written to its first level.
+    is_elsewhere: bool,
+    /// The last fill of the reference that runs: it counts once the reference is over.
+    last: Option<Fill>,
+    /// An entry that was brought and dropped again while the reference ran. A later fill of the reference takes its
+    /// place.
+    lost: Option<Place>,
+    /// By array: entries brought and dropped again while a reference ran.
+    undone: Vec<u64>,
+}
+
+impl Trail {
+    pub fn new(arrays: usize, is_elsewhere: bool) -> Self {
+        Self { hash: 0, is_elsewhere, last: None, lost: None, undone: vec![0; arrays] }
+    }
+
+    /// Another hierarchy is searched for this one.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
+    }
+
+    /// The finaliser of SplitMix64, a word at a time.
+    fn mix(&mut self, word: u64) {
+        let mut z = self.hash.wrapping_add(word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.hash = z ^ (z >> 31);
+    }
+
+    fn mix_place(&mut self, what: u64, place: Place) {
+        self.mix(what | u64::from(place.array) << 8 | u64::from(place.size) << 16);
+        self.mix(place.page);
+    }
+
+    /// What the reference has filled so far counts now.
+    fn settle(&mut self) {
+        if let Some(fill) = self.last.take() {
+            self.mix_place(FILLED, fill.place);
+            self.mix(fill.value.bits());
+        }
+        if let Some(place) = self.lost.take() {
+            self.mix_place(LOST, place);
+        }
+    }
+
+    /// The first level takes a page of `order`.
+    pub fn filled(
+        &mut self,
+        (array, size): (u8, u8),
+        (asid, va): (Asid, VirtAddr),
+        (value, alone): (Value, Option<PageOrder>),
+    ) {
+        let place = Place { array, size, page: page_of(asid, va) };
+        if self.last.is_some_and(|last| last.place != place) || self.lost.is_some_and(|lost| lost != place) {
+            self.settle();
+        }
+        self.lost = None;
+        self.last = Some(Fill { place, value, alone });
+    }
+
+    /// The entries of a page say that it is dirty.
+    pub fn dirtied(&mut self, asid: Asid, va: VirtAddr) {
+        self.mix(DIRTIED);
+        self.mix(page_of(asid, va));
+    }
+
+    /// Entries go.
+    pub fn dropped(&mut self, what: &Invalidate) {
+        // Where no smaller entry can lie in the page, nothing else goes with it: a larger one would have been found.
+        match (*what, self.last) {
+            (Invalidate::Page { asid, va, order }, Some(last)) if last.is_of(asid, va, order) => {
+                self.undone[usize::from(last.place.array)] += 1;
+                self.lost = Some(last.place);
+                self.last = None;
+            }
+            _ => self.settle(),
+        }
+        self.mix(DROPPED);
+        let words = match *what {
+            Invalidate::Page { asid, va, order } => [page_of(asid, va), u64::from(order.get())],
+            Invalidate::Range { asid, range, .. } => [page_of(asid, range.start), range.bytes()],
+            Invalidate::Asid(asid) => [u64::from(asid.0), 1 << 32],
+            Invalidate::All => [0, 1 << 33],
+        };
+        words.into_iter().for_each(|word| self.mix(word));
+    }
+
+    /// A reference is over, or a control word: `count` is how many came before.
+    fn close(&mut self, asid: Asid, count: u64) {
+        self.settle();
+        self.mix(CLOSED | u64::from(asid.0) << 8);
+        self.mix(count);
+    }
+}
+
+impl Hierarchy {
+    /// Whether what the first level does depends on references, walks and invalidations alone, and one search of it can
+    /// serve several hierarchies.
+    ///
+    /// Not so with victim arrays, inclusion, arrays that coalesce, page-size predictors, or arrays that cores have in
+    /// common. Two fills of one place leave what one fill leaves under exact LRU only.
+    pub fn can_share_first(&self, desc: &[crate::ArrayDesc], rules: &crate::HierarchyDesc) -> bool {
+        let is_simple = |d: &crate::ArrayDesc| {
+            d.replacement == Replacement::Lru && d.probe == Probe::Parallel && d.retention_cycles.is_none() && !d.shared
+        };
+        rules.inclusion == Inclusion::None
+            && !self.coalesces
+            && !self.guesses
+            && desc.iter().all(|d| d.victim_of.is_none())
+            && desc.iter().filter(|d| d.level == 1).all(is_simple)
+            && desc.iter().any(|d| d.level == 1 && d.side != Placement::Instruction)
+    }
+
+    /// Keeps a trail from now on. `is_elsewhere`: another hierarchy is searched for this one, whose first level stays
+    /// empty.
+    pub fn keep_trail(&mut self, is_elsewhere: bool) {
+        self.trail = Some(Box::new(Trail::new(self.arrays.len(), is_elsewhere)));
+    }
+
+    /// The trail so far.
+    pub fn trail(&self) -> u64 {
+        self.trail.as_ref().map_or(0, |trail| trail.hash)
+    }
+
+    /// A reference or a control word is over: `count` of them came before.
+    pub fn close_reference(&mut self, asid: Asid, count: u64) {
+        if let Some(trail) = &mut self.trail {
+            trail.close(asid, count);
+        }
+    }
+
+    /// By array: entries that were brought and dropped again while a reference ran.
+    pub(super) fn undone(&self, array: usize) -> u64 {
+        self.trail.as_ref().map_or(0, |trail| trail.undone[array])
+    }
+
+    /// The first level was filled elsewhere: what this hierarchy counts itself.
+    pub(super) fn filled_elsewhere(&mut self, array: u8, size: u8) -> (u8, Slot) {
+        self.arrays[usize::from(array)].count_fill();
+        (array, Slot { at: 0, size })
+    }
+}
