@@ -3,17 +3,24 @@
 
 use crate::{ended::Ended, machine::Machine, share::Log};
 use mmulab_trace::Batch;
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 /// A machine, with its number among all.
 type Numbered = (usize, Machine);
+
+/// Logged words and batches after which followers run: enough that a follower's TLBs and tables are in this computer's
+/// caches for most of them, and few batches are kept.
+const WORDS: usize = 1 << 14;
+const BATCHES: usize = 32;
 
 /// A leader and its followers; or one machine alone, which leads nobody.
 pub(crate) struct Group {
     leader: Numbered,
     followers: Vec<Follower>,
-    /// Of the batch before: its memory is used again.
-    log: Arc<Log>,
+    /// What the leader has run and the followers have not.
+    ahead: Vec<(Arc<Batch>, Arc<Log>)>,
+    /// Logs that are done: their memory is used again.
+    used: Vec<Log>,
 }
 
 struct Follower {
@@ -31,33 +38,48 @@ impl Group {
         }
         let follower =
             |(index, machine): Numbered| Follower { machine: (index, machine.in_group(false)), has_parted: false };
-        Self { leader, followers: machines.into_iter().map(follower).collect(), log: Arc::default() }
+        let followers = machines.into_iter().map(follower).collect();
+        Self { leader, followers, ahead: Vec::new(), used: Vec::new() }
     }
 
-    /// Runs a batch: the leader first.
-    pub fn run(&mut self, batch: &Batch) {
+    /// Runs a batch: the leader now, and the followers when there is enough for them.
+    pub fn run(&mut self, batch: &Arc<Batch>) {
         let leader = &mut self.leader.1;
         leader.run(batch);
         if self.followers.is_empty() {
             return;
         }
-        let used = Arc::try_unwrap(mem::take(&mut self.log)).unwrap_or_default();
-        self.log = Arc::new(leader.take_log(used));
-        let is_interrupted = leader.ended() == Some(&Ended::Interrupted);
-        let has_ended = leader.ended().is_some() && !is_interrupted;
-        for follower in self.followers.iter_mut().filter(|follower| !follower.has_parted) {
-            let machine = &mut follower.machine.1;
-            if !has_ended {
-                machine.follow(&self.log, batch);
-            }
-            // Interrupted, both end where the leader does.
-            follower.has_parted =
-                !is_interrupted && (has_ended || machine.ended().is_some() || machine.trails().ne(leader.trails()));
+        let log = leader.take_log(self.used.pop().unwrap_or_default());
+        self.ahead.push((Arc::clone(batch), Arc::new(log)));
+        let words: usize = self.ahead.iter().map(|(_, log)| log.entries.len()).sum();
+        if words >= WORDS || self.ahead.len() >= BATCHES || self.leader.1.ended().is_some() {
+            self.follow();
         }
     }
 
+    /// The followers run what the leader has run.
+    fn follow(&mut self) {
+        let ended = self.leader.1.ended();
+        let is_interrupted = ended == Some(&Ended::Interrupted);
+        let has_ended = ended.is_some() && !is_interrupted;
+        for follower in self.followers.iter_mut().filter(|follower| !follower.has_parted) {
+            let machine = &mut follower.machine.1;
+            for (batch, log) in &self.ahead {
+                machine.follow(log, batch);
+                // Interrupted, both end where the leader does.
+                follower.has_parted = !is_interrupted
+                    && (has_ended || machine.ended().is_some() || machine.trails().ne(log.trails.iter().copied()));
+                if follower.has_parted {
+                    break;
+                }
+            }
+        }
+        self.used.extend(self.ahead.drain(..).filter_map(|(_, log)| Arc::try_unwrap(log).ok()));
+    }
+
     /// The run is over: all machines, and the numbers of those that must be run again, alone.
-    pub fn end(self) -> (Vec<Numbered>, Vec<usize>) {
+    pub fn end(mut self) -> (Vec<Numbered>, Vec<usize>) {
+        self.follow();
         let Self { mut leader, followers, .. } = self;
         let mut again = Vec::new();
         let counts = leader.1.tlb_counts();

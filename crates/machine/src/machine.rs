@@ -114,7 +114,9 @@ impl Machine {
 
     /// The log of the batch that was run, of a machine that leads; its memory comes from `used`.
     pub(crate) fn take_log(&mut self, used: Log) -> Log {
-        self.running.take_log(used)
+        let mut log = self.running.take_log(used);
+        log.trails.extend(self.trails());
+        log
     }
 
     /// Runs a batch as its leader's log says.

@@ -27,6 +27,8 @@ pub(crate) struct Log {
     pub entries: Vec<Entry>,
     /// Counts of the leader's TLBs wherever counts began in the batch.
     pub counts: Vec<HierarchyCounts>,
+    /// By CPU: the trail of the leader's first level at the batch's end.
+    pub trails: Vec<u64>,
 }
 
 /// The leader's part of the log.
@@ -40,6 +42,7 @@ impl Leading {
     pub fn take(&mut self, mut empty: Log) -> Log {
         empty.entries.clear();
         empty.counts.clear();
+        empty.trails.clear();
         std::mem::replace(&mut self.log, empty)
     }
 }
