@@ -26,7 +26,14 @@ GENERATORS = [
 MANY_COPIES = {"mix", "colt-sa", "colt++"}
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 # Machines whose page tables have pages of sixteen entries: the others refuse policies that set the contiguous bit.
-HAVE_CONTIGUOUS = {"neoverse-n1", "tps-haswell"}
+HAVE_CONTIGUOUS = {
+    "ampereone-a192",
+    "neoverse-n1",
+    "neoverse-v1-graviton3",
+    "neoverse-v2-grace",
+    "neoverse-v2-graviton4",
+    "tps-haswell",
+}
 # Pools as large as the shipped policies' would take the host's time to boot; 1 GiB is enough for these.
 SMALL_POOL = {"hugetlb-2m": ("policy.hugetlb.pool=256M",), "hugetlb-1g": ("policy.hugetlb.pool=1G",)}
 

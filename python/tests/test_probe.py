@@ -457,7 +457,9 @@ def test_small_pages_are_small_and_every_point_has_all_repeats(live: Json) -> No
         ("GenuineIntel", 6, 0x5E, "skylake-e3-1240v5"),
         ("GenuineIntel", 6, 0x8F, "sapphirerapids-xeon8480"),
         ("GenuineIntel", 6, 0xAD, "graniterapids-xeon6985"),
-        ("GenuineIntel", 6, 0x6A, "skylake-e3-1240v5"),
+        ("GenuineIntel", 6, 0xCF, "emeraldrapids-xeon8592"),
+        ("GenuineIntel", 6, 0x6A, "icelake-xeon8380"),
+        ("GenuineIntel", 6, 0xA7, "icelake-xeon8380"),
         ("CentaurHauls", 7, 1, "skylake-e3-1240v5"),
     ],
 )
@@ -480,9 +482,31 @@ def test_a_hidden_model_is_told_by_its_instructions(extensions: list[str], name:
     assert how_near.startswith("by its AMX")
 
 
-def test_an_arm_processor_inherits_from_the_armv8_machine() -> None:
-    found, _ = nearest({"isa": "aarch64", "vendor": "Arm", "family": 0, "model": 0xD40, "name": "Neoverse V1"})
-    assert found == "neoverse-n1"
+def _l2(size: int) -> list[Json]:
+    """Caches as the kernel lists them, with a second level of this size."""
+    return [{"level": 1, "bytes": 64 << 10, "ways": 4}, {"level": 2, "bytes": size, "ways": 8}]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "part", "caches", "name", "how"),
+    [
+        ("Arm", 0xD0C, [], "neoverse-n1", "the same core"),
+        ("Arm", 0xD49, [], "neoverse-n1", "another core of the vendor"),
+        ("Arm", 0xD40, [], "neoverse-v1-graviton3", "the same core"),
+        ("Arm", 0xD4F, _l2(2 << 20), "neoverse-v2-graviton4", "the same core"),
+        ("Arm", 0xD4F, _l2(1 << 20), "neoverse-v2-grace", "the same core, with an L2 cache of 1 MB"),
+        ("Arm", 0xD4F, [], "neoverse-v2-graviton4", "the same core; its L2 cache is not known"),
+        ("Ampere", 0xAC3, [], "ampereone-a192", "the same core"),
+        ("Ampere", 0xAC4, [], "ampereone-a192", "the same core"),
+        ("Ampere", 0xAC5, [], "ampereone-a192", "another core of the vendor"),
+        ("Apple", 0x022, [], "neoverse-n1", "another vendor: no machine of Apple is shipped"),
+    ],
+)
+def test_an_arm_processor_is_known_by_its_part(vendor: str, part: int, caches: list[Json], name: str, how: str) -> None:
+    """Two processors have the same part, Neoverse V2, and other caches."""
+    found = nearest({"isa": "aarch64", "vendor": vendor, "family": 0, "model": part, "name": ""}, caches)
+    assert found == (name, how)
+    assert name in {machine["name"] for machine in engine.machines()}
 
 
 def test_points_of_a_grid_double_in_steps() -> None:

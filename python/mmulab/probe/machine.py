@@ -109,7 +109,7 @@ def described(probe: Json) -> Description:
 def _toml(probe: Json, fit: walks.Walks) -> str:
     """The text of the machine file."""
     processor = probe["system"]["processor"]
-    base, how_near = nearest(processor)
+    base, how_near = nearest(processor, probe["system"]["caches"])
     figures = {f["name"]: f for f in probe["figures"]}
     large = figures.get("large_entries", {}).get("value")
     if large is None or large < ENTRIES_EXIST:

@@ -8,7 +8,7 @@ from mmulab.probe.nearest import nearest
 # the x86 ones, with a warning.
 BY_ISA = {
     "x86-64": ("skylake-e3-1240v5", "zen3-5900x", "zen4-epyc9004", "sapphirerapids-xeon8480"),
-    "aarch64": ("neoverse-n1",),
+    "aarch64": ("neoverse-n1", "neoverse-v1-graviton3", "neoverse-v2-graviton4", "ampereone-a192"),
 }
 MOST = 4
 
@@ -19,7 +19,7 @@ def machines(isa: str | None) -> tuple[str, ...]:
     known = BY_ISA.get(isa or here["isa"], BY_ISA["x86-64"])
     if here["isa"] != (isa or here["isa"]):
         return known
-    name, _ = nearest(here)
+    name, _ = nearest(here, system.caches())
     return tuple(dict.fromkeys((name, *known)))[:MOST]
 
 
