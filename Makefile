@@ -51,7 +51,7 @@ gallery: build ## study programs that people run: docs/gallery.md, and reports i
 
 look: ## show the gallery's reports at three widths, light and dark, to axe-core (needs chromium and npm): build/look
 	npm install --silent --no-save --prefix build/look axe-core@4
-	node scripts/look.mjs build/look build/gallery/*/study/report.html
+	node scripts/look.mjs build/look docs/gallery/*.html
 
 moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
 	moonshot/run
