@@ -46,7 +46,7 @@ wheel: $(STAMP) ## build a wheel into build/wheel, and try it outside the checko
 	$(PYTHON) -m pip wheel -q --disable-pip-version-check --no-deps -w build/wheel .
 	scripts/check_wheel.sh build/wheel/mmulab-*.whl
 
-gallery: build ## study programs that people run: docs/gallery.md, and reports in build/gallery
+gallery: build ## study programs that people run: docs/gallery.md, and their reports in docs/gallery
 	$(PYTHON) scripts/gallery.py
 
 look: ## show the gallery's reports at three widths, light and dark, to axe-core (needs chromium and npm): build/look
