@@ -297,16 +297,17 @@ def first_part(summary: str) -> str:
 def main(say: Callable[[str], None] = print) -> None:
     """Studies all, and writes the page's part between its marks."""
     wanted = [word.lower() for word in sys.argv[1:]]
-    parts, missing = [], []
+    parts, missing, reports = [], [], set()
     for shown in SHOWN:
         say(shown.title)
         found = study(shown, not wanted or any(word in shown.title.lower() for word in wanted))
         if found is None:
             missing.append(shown.title)
             continue
+        reports.add(REPORTS / f"{shown.name}.html")
         link = f"[The report](gallery/{shown.name}.html)."
         parts.append(f"## {shown.title}\n\n{_filled(f'{shown.about} {link}')}\n\n```text\n{found}\n```")
-    for stale in {*REPORTS.glob("*.html")} - {REPORTS / f"{shown.name}.html" for shown in SHOWN}:
+    for stale in {*REPORTS.glob("*.html")} - reports:
         stale.unlink()
     size = sum(report.stat().st_size for report in REPORTS.glob("*.html"))
     if size > ROOM:
