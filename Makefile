@@ -46,12 +46,12 @@ wheel: $(STAMP) ## build a wheel into build/wheel, and try it outside the checko
 	$(PYTHON) -m pip wheel -q --disable-pip-version-check --no-deps -w build/wheel .
 	scripts/check_wheel.sh build/wheel/mmulab-*.whl
 
-gallery: build ## study programs that people run: docs/gallery.md, and reports in build/gallery
+gallery: build ## study programs that people run: docs/gallery.md, and their reports in docs/gallery
 	$(PYTHON) scripts/gallery.py
 
 look: ## show the gallery's reports at three widths, light and dark, to axe-core (needs chromium and npm): build/look
 	npm install --silent --no-save --prefix build/look axe-core@4
-	node scripts/look.mjs build/look build/gallery/*/study/report.html
+	node scripts/look.mjs build/look docs/gallery/*.html
 
 moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
 	moonshot/run

@@ -81,13 +81,17 @@ async function open(page, width, features, media = "") {
   await loaded;
 }
 
+// A picture of the window; `whole`: of the whole page.
 async function picture(name) {
-  const shot = await tell("Page.captureScreenshot", { captureBeyondViewport: true, format: "png" });
+  const shot = await tell("Page.captureScreenshot", { format: "png" });
   writeFileSync(join(out, `${name}.png`), Buffer.from(shot.data, "base64"));
+}
+
+async function whole(name) {
   const height = await evaluate("document.documentElement.scrollHeight");
   const clip = { x: 0, y: 0, width: await evaluate("innerWidth"), height, scale: 1 };
-  const whole = await tell("Page.captureScreenshot", { captureBeyondViewport: true, format: "png", clip });
-  writeFileSync(join(out, `${name}-whole.png`), Buffer.from(whole.data, "base64"));
+  const shot = await tell("Page.captureScreenshot", { captureBeyondViewport: true, format: "png", clip });
+  writeFileSync(join(out, `${name}-whole.png`), Buffer.from(shot.data, "base64"));
 }
 
 let failed = false;
@@ -99,8 +103,9 @@ for (const page of pages) {
     for (const scheme of SCHEMES) {
       await open(page, width, [{ name: "prefers-color-scheme", value: scheme }]);
       await picture(`${name}-${width}-${scheme}`);
-      // Closed parts are opened: a checker does not look into them.
+      // Closed parts are opened: a checker does not look into them, nor does the picture of the whole page show them.
       await evaluate("document.querySelectorAll('details').forEach((part) => (part.open = true))");
+      await whole(`${name}-${width}-${scheme}`);
       await evaluate(axe);
       const found = JSON.parse(await evaluate("axe.run().then((r) => JSON.stringify(r.violations))"));
       const serious = found.filter((fault) => SERIOUS.includes(fault.impact));
@@ -115,7 +120,7 @@ for (const page of pages) {
   }
   await open(page, 1000, [], "print");
   await evaluate("dispatchEvent(new Event('beforeprint'))");
-  await picture(`${name}-print`);
+  await whole(`${name}-print`);
 }
 await ask("Browser.close").catch(() => {});
 await new Promise((done) => browser.once("exit", done));

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from conftest import CHECKOUT
@@ -132,3 +133,17 @@ def test_each_part_that_scrolls_has_a_name_of_its_own(outcome: Outcome) -> None:
     names = re.findall(r'role="group" aria-label="([^"]+)"', html(outcome))
     assert len(names) > 10
     assert len(set(names)) == len(names)
+
+
+def test_pictures_are_short_and_keep_their_labels(outcome: Outcome) -> None:
+    """Text is in the page's fonts, and labels of few digits are not rounded with the coordinates."""
+    whole = plots._compact(
+        '<svg><defs>\n <style>*{}</style></defs><g id="a"><text style="font-size: 7px; '
+        'font-family: \'DejaVu Sans\', sans-serif; text-anchor: start" x="1.234567" y="2.0004" '
+        'transform="rotate(-0 1.2 2)">0.05432</text></g></svg>'
+    )
+    assert whole == '<svg><text style="font-size:7px;text-anchor:start" x="1.2" y="2">0.05432</text></svg>'
+    drawn = plots.misses(outcome)
+    assert "font-family" not in drawn
+    assert len(drawn) < 40_000
+    ElementTree.fromstring(drawn)

@@ -113,3 +113,16 @@ def test_the_citation_has_the_version_of_the_package() -> None:
     versions = [match[1] for match in found if match]
     assert len(versions) == 2
     assert versions[0] == versions[1]
+
+
+def test_the_gallery_is_small_and_all_linked() -> None:
+    """Its reports are files of the repository, and name no paths of the computer they were made on."""
+    reports = sorted((DOCS / "gallery").glob("*"))
+    linked = re.findall(r"\(gallery/([\w-]+\.html)\)", (DOCS / "gallery.md").read_text("utf-8"))
+    assert sorted(linked) == [report.name for report in reports]
+    assert len(linked) >= 8
+    assert sum(report.stat().st_size for report in reports) < 1_500_000
+    for report in reports:
+        text = report.read_text("utf-8")
+        assert str(CHECKOUT) not in text, report.name
+        assert re.findall(r"/(?:home|root|tmp)/[^ <]*", text) == [], report.name

@@ -210,6 +210,14 @@ def test_names_have_their_counts_and_size_in_one_pair_of_brackets() -> None:
         assert verdict._named(Region(name=name, **known, **values)) == said
 
 
+@pytest.mark.parametrize(
+    ("low", "shown"), [(-0.0003, "0.0 % to 2.5 %"), (-0.02, "−2.0 % to 2.5 %"), (0.0003, "<0.1 % to 2.5 %")]
+)
+def test_a_loss_that_rounds_to_nothing_is_shown_as_nothing(cli: Cli, low: float, shown: str) -> None:
+    """The gallery once had "−<0.1 % to 2.5 %"."""
+    assert verdict._range(_outcome(cli, GUPS), {"a": (low, 0.025)}).startswith(f"{shown} of user time on a")
+
+
 def test_a_report_has_no_empty_terms(cli: Cli, tmp_path: Path) -> None:
     """Rows without a label are further descriptions of the label above."""
     outcome = _outcome(cli, GUPS)

@@ -25,7 +25,8 @@ from mmulab.units import show_rate
 _INK = "#010203"
 _FAINT = "#040506"
 SERIES = ("#111213", "#212223", "#313233", "#414243", "#515253", "#616263", "#717273", "#818283")
-HATCHES = ("", "//", "..", "\\\\", "xx", "--", "||", "oo")
+# Of lines alone: the SVG of dots is a hundred times as long.
+HATCHES = ("", "//", "++", "\\\\", "xx", "--", "||", "/-")
 _VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--line)", **{c: f"var(--series-{i})" for i, c in enumerate(SERIES)}}
 
 _STYLE: Any = {
@@ -82,7 +83,28 @@ def _svg(figure: Figure, label: str) -> str:
         text = text.replace(colour, variable)
     # Presentation attributes do not take variables everywhere; styles do, and matplotlib writes styles.
     text = re.sub(r'font: ([\d.]+)px [^;"]*', r"font-size: \1px", text)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return _compact(text).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def _compact(svg: str) -> str:
+    """A quarter as long, and the same picture to a tenth of a point, in the page's own fonts."""
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(?<=["; ])(font-family|stroke-line(join|cap)): [^;"]*(; )?', "", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r'(?<= )(d|x|y|width|height|viewBox|transform)="[^"]*"', _rounded, svg)
+    svg = re.sub(r'style="[^"]*"', lambda style: re.sub(r'; ?(?=")|([:;]) ', r"\1", style[0]), svg)
+    # Backgrounds that are not painted.
+    svg = re.sub(r'<path d="[^"]*" style="fill:none"/>', "", svg)
+    # Each picture of a page has the same names for its groups, and nothing refers to them.
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    if "<g " not in svg:
+        svg = re.sub(r"</?g/?>", "", svg)
+    return re.sub(r">\s+<", "><", svg)
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    numbers = re.sub(r"-?\d+\.\d+", lambda n: f"{float(n[0]):.1f}".rstrip("0").rstrip("."), attribute[0])
+    return re.sub(r"\s+", " ", numbers)
 
 
 def _bars(

@@ -214,8 +214,9 @@ def words(drawn: Strip) -> str:
         f"in a window of {show_count(drawn.instructions)} instructions {drawn.mean:,.0f} on average, {drawn.peak:,}"
     )
     if drawn.part_bytes == PAGE_BYTES:
+        pages = "page" if drawn.total == 1 else "pages"
         return (
-            f"{drawn.total:,} pages of code ran ({show_bytes(drawn.total << 12)}); {window} at most. "
+            f"{drawn.total:,} {pages} of code ran ({show_bytes(drawn.total << 12)}); {window} at most. "
             f"A row is {show_bytes(drawn.row_bytes)} of code."
         )
     return (

@@ -51,6 +51,8 @@ def _functions(path: str) -> _Functions:
 
 def lacks(path: str) -> str | None:
     """Why the functions of a file are not known; None if they are."""
+    if path.startswith("gen:"):
+        return "a generator has none"
     if not Path(path).is_file():
         return "it is not there any more"
     return _functions(path).lacks

@@ -21,6 +21,8 @@ from mmulab.units import shorten, show_bytes, show_percent
 
 # A smaller saving is not worth advice, because the assumptions move it by more. A range counts by its middle.
 WORTH = 0.01
+# A smaller share rounds to 0.0 %.
+LEAST = 0.0005
 # Regions and functions that a sentence names, and how long a function's name may be there.
 NAMED = 2
 NAME_WIDTH = 40
@@ -181,6 +183,9 @@ def _bounds(saved: Saved) -> tuple[float, float]:
 def _range(outcome: Outcome, saved: Saved) -> str:
     """`2.1 % to 16 % of user time on 4 machines`, and on which of them most."""
     low, high = _bounds(saved)
+    if -LEAST < low < 0:
+        # Not `−<0.1 %`: which side of nothing it is on says nothing.
+        low = 0.0
     span = (
         show_percent(low) if show_percent(low) == show_percent(high) else f"{show_percent(low)} to {show_percent(high)}"
     )
