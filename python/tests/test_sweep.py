@@ -107,6 +107,22 @@ def test_jobs_that_share_the_first_level_have_the_results_that_they_have_alone(p
     assert levels[0][0] == levels[1][0] and levels[0][1] != levels[1][1]
 
 
+def test_a_job_that_parts_from_the_others_is_run_again(tmp_path: Path) -> None:
+    """A store that its page's rights forbid: a second level that has the page fills the first, and a walk does not."""
+    start = 0x7F0000000000
+    pages = [start + (page << 12) for page in range(81)]
+    lines = [f"mmap {start:#x} 2M r anon", *(f"r {page:#x}" for page in pages), f"w {start:#x}", f"r {start:#x}"]
+    trace = tmp_path / "forbidden.mmtx"
+    trace.write_text("\n".join(["#: isa x86-64", *lines]) + "\n")
+    jobs = [engine.Job(MACHINE, "linux-4k", (f"tlb.STLB.entries={entries}",)) for entries in (1536, 12, 768)]
+    together = engine.run(str(trace), jobs).whole()
+    alone = [engine.run(str(trace), [job]).whole()[0] for job in jobs]
+    assert [result.data for result in together] == [result.data for result in alone]
+    # The last load hits the first level where the store's second level had the page.
+    hits = [result.counts["tlb"]["l1d"]["hits"] for result in together]
+    assert hits == [1, 0, 1]
+
+
 def test_jobs_of_one_first_level_come_in_one_batch() -> None:
     axes = {
         "trace": TRACES[0],

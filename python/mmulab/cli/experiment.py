@@ -15,6 +15,7 @@ import rich_click as click
 from mmulab.cli import completion, console
 from mmulab.cli.common import (
     CONTEXT,
+    Count,
     F,
     Names,
     Numbers,
@@ -57,6 +58,20 @@ class _Probe(click.ParamType["dict[str, Any]"]):
     def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, Any]:
         """Reads it."""
         return value if isinstance(value, dict) else read_probe(Path(str(value)))
+
+
+class _Instructions(Count):
+    """A count with a least value."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Reads it."""
+        count = super().convert(value, param, ctx)
+        if count < self.least:
+            self.fail(f"'{value}' is too small: give at least {self.least:,}", param, ctx)
+        return count
 
 
 class _Among(Names):
@@ -117,6 +132,8 @@ def _option(field: "dataclasses.Field[Any]", declared: declare.Option) -> Callab
             given |= {"is_flag": True, "flag_value": gives}
         case kinds.Whole(least, most, count):
             given |= {"type": click.IntRange(least, most), "nargs": count}
+        case kinds.Instructions(least):
+            given |= {"type": _Instructions(least)}
         case kinds.Wholes(most):
             given |= {"type": Numbers(most)}
         case kinds.Names():

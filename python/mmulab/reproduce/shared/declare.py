@@ -15,12 +15,12 @@ from mmulab.reproduce.shared.kinds import (
     Directory,
     Engine,
     Flag,
+    Instructions,
     Kind,
     Machine,
     Policy,
     ThisMachine,
     Trace,
-    Whole,
 )
 
 _KEY = "option"
@@ -117,4 +117,4 @@ def work(default: str) -> Any:
 
 def at_most(default: int | None, help: str) -> Any:
     """`--max-instructions`, of experiments that time programs on this computer."""
-    return option(default, Whole(1_000_000), help, name="max-instructions", shown=default is not None)
+    return option(default, Instructions(1_000_000), help, name="max-instructions", shown=default is not None)

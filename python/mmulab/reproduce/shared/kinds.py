@@ -26,6 +26,13 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Instructions:
+    """A number of instructions, such as 300M, of at least `least`."""
+
+    least: int
+
+
+@dataclass(frozen=True)
 class Wholes:
     """Whole numbers from 0 to `most`, separated by commas."""
 
@@ -101,6 +108,7 @@ class Engine:
 Kind = (
     Flag
     | Whole
+    | Instructions
     | Wholes
     | Names
     | Among
