@@ -104,7 +104,8 @@ def test_jobs_that_share_the_first_level_have_the_results_that_they_have_alone(p
     assert [result.data for result in together] == [result.data for result in alone]
     # They differ, and not in the first level.
     levels = [(result.counts["tlb"]["l1d"], result.counts["tlb"]["l2d"]) for result in together]
-    assert levels[0][0] == levels[1][0] and levels[0][1] != levels[1][1]
+    assert levels[0][0] == levels[1][0]
+    assert levels[0][1] != levels[1][1]
 
 
 def test_a_job_that_parts_from_the_others_is_run_again(tmp_path: Path) -> None:
