@@ -7,6 +7,7 @@ from typing import Any
 
 from mmulab import UserError
 from mmulab.sweep.extras import need
+from mmulab.sweep.front import Row, front
 from mmulab.sweep.store import Store
 from mmulab.sweep.tables import JOBS, REGIONS
 
@@ -88,3 +89,16 @@ class Results:
             return [dict(zip(columns, row, strict=True)) for row in found.rows]
         rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
         return rows
+
+    def front(self, least: Sequence[str], most: Sequence[str] = (), where: str | None = None) -> list[Row]:
+        """The jobs that no other job beats, with their numbers, axes and these columns; best in the first column first.
+
+        In the columns of `least` less is better, in those of `most` more. `where`: only of these jobs.
+        """
+        columns = [*least, *most]
+        if twice := [name for number, name in enumerate(columns) if name in columns[:number]]:
+            raise UserError(f"{twice[0]} was given twice\nhint: give each column one direction")
+        if not columns:
+            raise UserError("no column was given\nhint: name at least one column, as cycles")
+        rows = self.values(list(dict.fromkeys(["job", *self.axes, *columns])), where)
+        return front(rows, columns, most)
