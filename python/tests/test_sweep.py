@@ -132,7 +132,7 @@ def test_tables_have_the_same_bytes_in_any_order_of_ending(tmp_path: Path, monke
     ended: list[str] = []
     sweep.run(plan, tmp_path / "two", workers=1, batch=1, announce=lambda _, __, batch: ended.append(batch.jobs[0].key))
     assert ended == [job.key for job in plan.jobs][::-1]
-    for name in ("results.parquet", "regions.parquet"):
+    for name in ("results.parquet", "regions.parquet", "functions.parquet"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
@@ -253,7 +253,7 @@ def test_what_a_query_asks_is_printed_in_three_forms(cli: Cli, tmp_path: Path) -
     whole = cli("results", "query", "out", "--format", "csv").out.splitlines()
     assert len(whole) == 1 + SMALL_JOBS
     listed = cli("results", "columns", "out", "--format", "json").json()
-    assert {row["table"] for row in listed} == {"jobs", "regions"}
+    assert {row["table"] for row in listed} == {"jobs", "regions", "functions"}
 
 
 @pytest.mark.parametrize(

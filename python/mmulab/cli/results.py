@@ -15,7 +15,7 @@ from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, in_place_of, print_json
 from mmulab.result import write_text
 from mmulab.sweep.front import front as pareto
-from mmulab.sweep.results import Answer
+from mmulab.sweep.results import TABLES, Answer
 from mmulab.tables import plain
 from mmulab.visible import visible
 
@@ -41,7 +41,7 @@ def results() -> None:
 @click.argument("sql", default="SELECT * FROM jobs ORDER BY job")
 @_FORMAT
 def query(directory: Path, sql: str, form: str) -> None:
-    """Print the answer to an SQL query over the tables jobs and regions of DIR. Without a query: all jobs.
+    """Print the answer to an SQL query over the tables jobs, regions and functions of DIR. Without a query: all jobs.
 
     Example: mmulab results query sweep-stlb "SELECT entries, avg(walks) FROM jobs GROUP BY entries" --format csv
     """
@@ -52,9 +52,9 @@ def query(directory: Path, sql: str, form: str) -> None:
 @_DIRECTORY
 @_FORMAT
 def columns(directory: Path, form: str) -> None:
-    """List the columns of both tables with their units and meanings."""
+    """List the columns of all tables with their units and meanings."""
     found = sweep.Results(directory)
-    rows: list[tuple[Any, ...]] = [(name, *row) for name in ("jobs", "regions") for row in found.columns(name)]
+    rows: list[tuple[Any, ...]] = [(name, *row) for name in TABLES for row in found.columns(name)]
     _print(Answer(["table", "column", "type", "unit", "meaning"], rows), form)
 
 

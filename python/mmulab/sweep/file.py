@@ -23,7 +23,7 @@ else:
 TABLES = ("name", "constraints", "axes", "set", "options", "sample")
 # Options of a run, and how each is read.
 COUNTS = ("skip", "max_instructions")
-OPTIONS = (*COUNTS, "base_cpi", "savable", "timing", "touched", "unmapped")
+OPTIONS = (*COUNTS, "base_cpi", "savable", "timing", "touched", "profile", "unmapped")
 # The key behind the axis `seed`. As a key, and not as an option of the run, all seeds share one decoding of the trace.
 SEED_KEY = "memory.seed"
 KEYED = ("key", "values", "from", "to", "step", "scale", "pick")
@@ -287,7 +287,7 @@ def _options(table: dict[str, Any], place: str) -> engine.Options:
             whole = isinstance(value, int) if key in COUNTS else isinstance(value, int | float)
             if isinstance(value, bool) or not whole or not least <= value <= most:
                 raise UserError(f"{place}.{key}: {given!r}: give a number from {least:g} to {most:g}")
-        elif key in ("timing", "touched"):
+        elif key in ("timing", "touched", "profile"):
             if not isinstance(value, bool):
                 raise UserError(f"{place}.{key}: {given!r}: give true or false")
         elif value not in ("fault", "map", "stop"):

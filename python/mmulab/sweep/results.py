@@ -1,4 +1,4 @@
-"""Results of a sweep, asked in SQL: the tables `jobs` and `regions` in DuckDB."""
+"""Results of a sweep, asked in SQL: the tables `jobs`, `regions` and `functions` in DuckDB."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from mmulab import UserError
 from mmulab.sweep.extras import need
 from mmulab.sweep.front import Row, front
 from mmulab.sweep.store import Store
-from mmulab.sweep.tables import JOBS, REGIONS
+from mmulab.sweep.tables import FUNCTIONS, JOBS, REGIONS
 
-TABLES = {"jobs": JOBS, "regions": REGIONS}
+TABLES = {"jobs": JOBS, "regions": REGIONS, "functions": FUNCTIONS}
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Results:
                 )
 
     def table(self, name: str) -> Any:
-        """A table of pyarrow: `jobs` or `regions`."""
+        """A table of pyarrow: `jobs`, `regions` or `functions`."""
         return need("pyarrow.parquet", "pyarrow", "reading results").read_table(self.directory / TABLES[name])
 
     def query(self, sql: str) -> Answer:
-        """The answer to a query over `jobs` and `regions`. It reads no other file and writes none."""
+        """The answer to a query over these tables. It reads no other file and writes none."""
         duckdb = need("duckdb", "duckdb", "a query")
         with duckdb.connect() as connection:
             for name in TABLES:
@@ -54,8 +54,8 @@ class Results:
                 message = " ".join(str(error).split())
                 raise UserError(
                     f"the query was refused: {message}\n"
-                    f"hint: tables: jobs ({', '.join(self.axes)}, cycles, walks, l2d_misses, ...) and regions; "
-                    "`mmulab results columns` lists all columns"
+                    f"hint: tables: jobs ({', '.join(self.axes)}, cycles, walks, l2d_misses, ...), regions and "
+                    "functions; `mmulab results columns` lists all columns"
                 ) from None
 
     def columns(self, name: str) -> list[tuple[str, str, str, str]]:
