@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench lint format docs site clean
+.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench lint format docs notebooks site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ format: $(STAMP) ## format all code
 
 docs: build ## write docs/reference from the code
 	.venv/bin/mmulab docs docs/reference
+
+notebooks: $(STAMP) ## execute the notebooks of docs/notebooks and keep their outputs
+	$(PYTHON) scripts/notebooks.py
 
 site: $(STAMP) ## build the documentation's site into build/site, with search: open build/site/index.html
 	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py docs)
