@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench lint format docs notebooks site clean
+.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ bench: ## print references per second: a bare loop, TLBs alone, whole machines, 
 	cargo bench -q -p mmulab-trace
 	cargo bench -q -p mmulab-reshape
 	cargo bench -q -p mmulab-workload
+
+scaling: $(STAMP) ## time a sweep on one and two workers, simulate it on many: docs/results/sweep-scaling.md
+	$(PYTHON) scripts/sweep_scaling.py
 
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check
