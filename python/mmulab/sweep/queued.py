@@ -79,7 +79,7 @@ class Queued(Cluster):
             if not self._is_alone:
                 raise
             raise Failure(
-                f"no job of the queue has been running for {LONELY / 60:g} minutes; perhaps all reached their walltime\n"
+                f"no job of the queue has been running for {LONELY / 60:g} minutes; perhaps all reached the walltime\n"
                 "hint: finished jobs of the sweep are kept; repeat the command to run the others"
             ) from None
 
