@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench lint format docs site clean
+.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ bench: ## print references per second: a bare loop, TLBs alone, whole machines, 
 	cargo bench -q -p mmulab-reshape
 	cargo bench -q -p mmulab-workload
 
+scaling: $(STAMP) ## time a sweep on one and two workers, simulate it on many: docs/results/sweep-scaling.md
+	$(PYTHON) scripts/sweep_scaling.py
+
 lint: $(STAMP) ## check format, lints and types
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 $(PARTS)
@@ -77,6 +80,9 @@ format: $(STAMP) ## format all code
 
 docs: build ## write docs/reference from the code
 	.venv/bin/mmulab docs docs/reference
+
+notebooks: $(STAMP) ## execute the notebooks of docs/notebooks and keep their outputs
+	$(PYTHON) scripts/notebooks.py
 
 site: $(STAMP) ## build the documentation's site into build/site, with search: open build/site/index.html
 	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py docs)

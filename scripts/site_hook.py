@@ -2,9 +2,11 @@
 
 mkdocs knows the files of `docs/` alone. Pages also link to ARCHITECTURE.md, to machine files and to sources of the
 checkout. The hook puts each of these files into the site, below `checkout/`: Markdown and sources as pages, others as
-they are.
+they are. Notebooks become pages with the outputs that they keep, and lie beside these pages as they are.
 """
 
+import base64
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -60,6 +62,26 @@ def _as_page(path: str) -> str:
     return f"{PLACE}/{path}" + (".md" if Path(path).suffix in SHOWN else "")
 
 
+def notebook_page(text: str, name: str) -> str:
+    """A notebook as Markdown: its texts, its code, and what that printed."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(
+            source.replace(".ipynb)", ".md)") if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
+        )
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if picture := "".join(data.get("image/svg+xml", [])):
+                encoded = base64.b64encode(picture.encode()).decode()
+                parts.append(f'<img alt="What the cell above draws" src="data:image/svg+xml;base64,{encoded}">')
+            elif shown := "".join(output.get("text", data.get("text/plain", []))).rstrip():
+                parts.append(f"```text\n{shown}\n```")
+    heading, *rest = parts
+    about = f"This page is a notebook: [download it]({name}). A test executes it and compares what it prints."
+    return "\n\n".join([heading, about, *rest]) + "\n"
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Adds the extension for lists."""
     config.markdown_extensions.append(TwoSpaces())  # type: ignore[arg-type]
@@ -67,7 +89,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """Adds what lies outside `docs/`."""
+    """Adds what lies outside `docs/`, and pages of notebooks."""
+    for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        content = notebook_page(notebook.read_text("utf-8"), notebook.name)
+        files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=content))
     found = set(DOCUMENTS)
     for file in files.documentation_pages():
         found |= set(_outside(f"docs/{file.src_uri}", file.content_string))
@@ -92,6 +117,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     def moved(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
+        # A notebook's own page has a link to the file.
+        if path.startswith("docs/notebooks/") and path.endswith(".ipynb") and not uri.startswith("notebooks/"):
+            page = path.removeprefix("docs/").removesuffix("ipynb") + "md"
+            return f"]({posixpath.relpath(page, posixpath.dirname(uri) or '.')}{link[2] or ''})"
         if (inside and path.startswith("docs/")) or not (ROOT / path).is_file():
             return link[0]
         return f"]({posixpath.relpath(_as_page(path), posixpath.dirname(uri) or '.')}{link[2] or ''})"

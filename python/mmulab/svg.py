@@ -8,15 +8,15 @@ COLOURS = ("#1f5fa8", "#c2571a", "#2e7d4f", "#8a3f8f", "#777777")
 GRID = "#dddddd"
 
 
-def start(panels: int, width: float, height: float) -> tuple[Any, Any]:
-    """A figure, and its axes in a row."""
+def start(panels: int, width: float, height: float, rows: int = 1) -> tuple[Any, Any]:
+    """A figure, and its axes by row: `panels` in each."""
     import matplotlib as mpl
 
     mpl.use("svg")
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"svg.hashsalt": "mmulab", "svg.fonttype": "none", "font.size": 9})
-    return plt.subplots(1, panels, figsize=(width, height), layout="constrained", squeeze=False)
+    return plt.subplots(rows, panels, figsize=(width, height), layout="constrained", squeeze=False)
 
 
 def finish(figure: Any, axes: Iterable[Any], legend: str = "upper left", lines: str = "y") -> str:

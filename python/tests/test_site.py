@@ -1,4 +1,4 @@
-"""The docs site: the navigation lists every page of docs/ once, and every link and anchor of a document has its target.
+"""The docs site: the navigation lists every page and notebook of docs/ once, and every link has its target.
 
 These tests read mkdocs.yml as text and do not need mkdocs. Only the strict build needs it.
 """
@@ -44,6 +44,8 @@ def _navigation() -> list[str]:
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = [path for path in _navigation() if not path.startswith("checkout/")]
     there = [path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")]
+    # scripts/site_hook.py makes pages of notebooks.
+    there += [path.relative_to(DOCS).with_suffix(".md").as_posix() for path in DOCS.glob("**/*.ipynb")]
     assert sorted(listed) == sorted(there)
 
 
@@ -100,6 +102,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (tmp_path / "checkout" / "ARCHITECTURE.html").is_file()
     index = (tmp_path / "search" / "search_index.json").read_text("utf-8")
     assert "page-walk cache" in index
+    notebook = (tmp_path / "notebooks" / "sweep.html").read_text("utf-8")
+    assert "16 jobs were run" in notebook
+    assert "data:image/svg+xml;base64," in notebook
+    assert (tmp_path / "notebooks" / "sweep.ipynb").is_file()
     # mkdocs recognised all code blocks.
     shown = (tmp_path / "scenarios" / "nested-walks.html").read_text("utf-8")
     assert "```" not in shown

@@ -15,7 +15,6 @@ from sweeps import MACHINE, SMALL, SMALL_JOBS, TRACES, kept, written
 from mmulab import UserError, engine, sweep
 from mmulab.sweep import conduct, pools, work
 from mmulab.sweep.batches import Batch, batches
-from mmulab.sweep.front import front
 from mmulab.sweep.pools import Answer, Here
 from mmulab.sweep.store import Store
 
@@ -178,7 +177,7 @@ def test_tables_have_the_same_bytes_in_any_order_of_ending(tmp_path: Path, monke
     ended: list[str] = []
     sweep.run(plan, tmp_path / "two", workers=1, batch=1, announce=lambda _, __, batch: ended.append(batch.jobs[0].key))
     assert ended == [job.key for job in plan.jobs][::-1]
-    for name in ("results.parquet", "regions.parquet"):
+    for name in ("results.parquet", "regions.parquet", "functions.parquet"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
@@ -299,7 +298,7 @@ def test_what_a_query_asks_is_printed_in_three_forms(cli: Cli, tmp_path: Path) -
     whole = cli("results", "query", "out", "--format", "csv").out.splitlines()
     assert len(whole) == 1 + SMALL_JOBS
     listed = cli("results", "columns", "out", "--format", "json").json()
-    assert {row["table"] for row in listed} == {"jobs", "regions"}
+    assert {row["table"] for row in listed} == {"jobs", "regions", "functions"}
 
 
 @pytest.mark.parametrize(
@@ -310,7 +309,13 @@ def test_what_a_query_asks_is_printed_in_three_forms(cli: Cli, tmp_path: Path) -
         (("query", "out", "COPY jobs TO 'stolen.csv'"), "the query was refused"),
         (("query", "nothing"), "nothing: not the directory of a sweep"),
         (("plot", "out", "--x", "entrie", "--y", "walks"), "did you mean entries"),
-        (("front", "out", "--x", "policy", "--y", "walks"), "policy has no numbers"),
+        (("front", "out", "--least", "policy", "--least", "walks"), "policy has no numbers"),
+        (("front", "out", "--least", "walks", "--most", "walks"), "walks was given twice"),
+        (("front", "out"), "the front of which columns?"),
+        (
+            ("front", "out", "--least", "walks", "--plot", "a.svg"),
+            "a picture of pairs needs 2 to 6 columns, not 1",
+        ),
         (("plot", "out", "--x", "entries", "--y", "walks", "--most", "x"), "give --front too"),
         (("plot", "out", "--x", "policy", "--y", "walks", "--log", "x"), "leave out --log x"),
     ],
@@ -339,21 +344,6 @@ def test_plots_are_the_same_each_time_and_have_a_series_for_each_value(cli: Cli,
     assert "Pareto front" in text
     assert "table_bytes (bytes)" in text
     assert "cycles (cycles)" not in text
-
-
-def test_the_front_holds_what_nothing_beats() -> None:
-    """Against the definition, over all grids of 3 by 3 with up to four rows."""
-    places = list(itertools.product(range(3), repeat=2))
-    for count in (1, 2, 3, 4):
-        for chosen in itertools.combinations_with_replacement(places, count):
-            rows = [{"x": x, "y": y} for x, y in chosen]
-            for most in ((), ("y",), ("x", "y")):
-                sx, sy = (-1 if name in most else 1 for name in ("x", "y"))
-                costs = [(sx * row["x"], sy * row["y"]) for row in rows]
-                beaten = [any(a <= c and b <= d and (a, b) != (c, d) for a, b in costs) for c, d in costs]
-                expected = sorted((r["x"], r["y"]) for r, lost in zip(rows, beaten, strict=True) if not lost)
-                found = front(rows, "x", "y", most)
-                assert sorted((row["x"], row["y"]) for row in found) == expected
 
 
 def test_a_dry_run_says_what_is_to_come_and_runs_nothing(cli: Cli, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ DRAWN = 'hit = { key = "tlb.STLB.hit_cycles", from = 5, to = 12 }\n'
         (f'{AXES}[options]\nmax_instructions = "many"\n', "options.max_instructions: 'many': give a number from 0"),
         (f"{AXES}[options]\nbase_cpi = 0\n", "options.base_cpi: 0: give a number from 0.01"),
         (f"{AXES}[options]\ntiming = 1\n", "options.timing: 1: give true or false"),
+        (f'{AXES}[options]\nprofile = "yes"\n', "options.profile: 'yes': give true or false"),
         (f'{AXES}[options]\nunmapped = "no"\n', "options.unmapped: 'no': give fault, map or stop"),
         (f'{AXES}[set]\n"tlb.STLB.hit" = 5\n', "sweep.toml: set: tlb.STLB.hit"),
         # Of what the engine does not know.

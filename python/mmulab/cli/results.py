@@ -15,7 +15,7 @@ from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, in_place_of, print_json
 from mmulab.result import write_text
 from mmulab.sweep.front import front as pareto
-from mmulab.sweep.results import Answer
+from mmulab.sweep.results import TABLES, Answer
 from mmulab.tables import plain
 from mmulab.visible import visible
 
@@ -29,12 +29,6 @@ _FORMAT = click.option(
     help="How to print.",
 )
 _WHERE = click.option("--where", metavar="SQL", help="Only jobs that meet this condition, as policy = 'linux-thp'.")
-_MOST = click.option(
-    "--most",
-    type=click.Choice(["x", "y"]),
-    multiple=True,
-    help="More is better in this column (less is, otherwise). Repeatable.",
-)
 
 
 @click.group(context_settings=CONTEXT)
@@ -47,7 +41,7 @@ def results() -> None:
 @click.argument("sql", default="SELECT * FROM jobs ORDER BY job")
 @_FORMAT
 def query(directory: Path, sql: str, form: str) -> None:
-    """Print the answer to an SQL query over the tables jobs and regions of DIR. Without a query: all jobs.
+    """Print the answer to an SQL query over the tables jobs, regions and functions of DIR. Without a query: all jobs.
 
     Example: mmulab results query sweep-stlb "SELECT entries, avg(walks) FROM jobs GROUP BY entries" --format csv
     """
@@ -58,27 +52,51 @@ def query(directory: Path, sql: str, form: str) -> None:
 @_DIRECTORY
 @_FORMAT
 def columns(directory: Path, form: str) -> None:
-    """List the columns of both tables with their units and meanings."""
+    """List the columns of all tables with their units and meanings."""
     found = sweep.Results(directory)
-    rows: list[tuple[Any, ...]] = [(name, *row) for name in ("jobs", "regions") for row in found.columns(name)]
+    rows: list[tuple[Any, ...]] = [(name, *row) for name in TABLES for row in found.columns(name)]
     _print(Answer(["table", "column", "type", "unit", "meaning"], rows), form)
 
 
 @results.command("front", context_settings=CONTEXT)
 @_DIRECTORY
-@click.option("--x", required=True, metavar="COLUMN", help="One column.")
-@click.option("--y", required=True, metavar="COLUMN", help="The other column.")
+@click.option("--least", metavar="COLUMN", multiple=True, help="A column in which less is better. Repeatable.")
+@click.option("--most", metavar="COLUMN", multiple=True, help="A column in which more is better. Repeatable.")
 @_WHERE
-@_MOST
 @_FORMAT
-def front(directory: Path, x: str, y: str, where: str | None, most: tuple[str, ...], form: str) -> None:
-    """List the jobs of the Pareto front: those that no other job beats in both columns.
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw every pair of the columns, with all jobs and those of the front, into this SVG file.",
+)
+def front(
+    directory: Path,
+    least: tuple[str, ...],
+    most: tuple[str, ...],
+    where: str | None,
+    form: str,
+    picture: Path | None,
+) -> None:
+    """List the jobs of the Pareto front: those that no other job beats in all columns together.
 
-    Example: mmulab results front sweep-stlb --x entries --y cycles
+    One job beats another if it is at least as good in every column and better in one.
+
+    Example: mmulab results front sweep-stlb --least cycles --least tlb_area --least energy_nj --plot front.svg
     """
+    if not least and not most:
+        raise click.UsageError("the front of which columns? Give --least or --most, or several of them")
     found = sweep.Results(directory)
-    names = list(dict.fromkeys(["job", *found.axes, x, y]))
-    rows = pareto(found.values(names, where), x, y, _best(most, x, y))
+    columns = [*least, *most]
+    rows = found.front(least, most, where)
+    if picture is not None:
+        # Imported here: matplotlib is of no use to a query.
+        from mmulab.sweep.pairs import pairs
+
+        units = {name: unit for name, _, unit, _ in found.columns("jobs")}
+        _write(picture, pairs(found.values(columns, where), columns, rows, units))
+    names = list(dict.fromkeys(["job", *found.axes, *columns]))
     _print(Answer(names, [tuple(row[name] for name in names) for row in rows]), form)
 
 
@@ -90,7 +108,12 @@ def front(directory: Path, x: str, y: str, where: str | None, most: tuple[str, .
 @click.option("--log", type=click.Choice(["x", "y"]), multiple=True, help="A logarithmic axis. Repeatable.")
 @click.option("--front", "with_front", is_flag=True, help="Draw the Pareto front of both columns, too.")
 @_WHERE
-@_MOST
+@click.option(
+    "--most",
+    type=click.Choice(["x", "y"]),
+    multiple=True,
+    help="With --front: more is better in this column (less is, otherwise). Repeatable.",
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -120,16 +143,14 @@ def plot(
     from mmulab.sweep.plots import plot as drawn
 
     units = {name: unit for name, _, unit, _ in found.columns("jobs")}
-    best = pareto(rows, x, y, _best(most, x, y)) if with_front else []
-    text = drawn(rows, x, y, by, units=units, log=log, front=best)
-    path = out or directory / f"{y}-by-{x}.svg"
+    best = pareto(rows, (x, y), [{"x": x, "y": y}[name] for name in most]) if with_front else []
+    _write(out or directory / f"{y}-by-{x}.svg", drawn(rows, x, y, by, units=units, log=log, front=best))
+
+
+def _write(path: Path, text: str) -> None:
     replaced = in_place_of(path, "the plot")
     write_text(path, text)
     console.say(f"wrote {path}{replaced}")
-
-
-def _best(most: tuple[str, ...], x: str, y: str) -> list[str]:
-    return [{"x": x, "y": y}[name] for name in most]
 
 
 def _print(answer: Answer, form: str) -> None:

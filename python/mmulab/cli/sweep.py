@@ -36,7 +36,7 @@ NAMED = 5
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     help="Processes on this computer. With 1, the command itself runs all jobs, on all processors. Default: one for "
-    "each processor.",
+    "each processor, or those of [cluster] in FILE.",
 )
 @click.option(
     "--batch",
@@ -81,6 +81,9 @@ def command(
             raise UserError("--dry-run foresees the time on this computer\nhint: leave out --scheduler")
         _foresee(plan, directory, workers, batch, as_json)
         return
+    queue = plan.sweep.queue
+    if queue is not None and scheduler is None and workers is None:
+        console.say(f"asking {queue.kind} for {queue.jobs:,} jobs; the sweep begins with the first worker")
     try:
         outcome = sweep.run(
             plan, directory, workers=workers, scheduler=scheduler, tls=tls, batch=batch, announce=_announce
@@ -109,7 +112,8 @@ def _announce(done: int, total: int, batch: Batch) -> None:
 def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int | None, as_json: bool) -> None:
     store = Store(directory)
     missing = [job for job in plan.jobs if not store.has(job.key)]
-    count = min(workers or processors(), max(1, len(missing)))
+    queue = plan.sweep.queue if workers is None else None
+    count = min(queue.total if queue else workers or processors(), max(1, len(missing)))
     given = batches(missing, count, most)
     seen = sweep.foresee(store, given, count) if given else None
     rows = []
@@ -158,6 +162,8 @@ def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int |
         f"Foreseen: {show_seconds(seen.seconds)} of simulation and {show_bytes(seen.peak_bytes)} of memory with "
         f"{count} {'workers' if count > 1 else 'worker'}"
     )
+    if queue is not None:
+        shown.print(f"With processors like those of this computer, and without the time in the queue of {queue.kind}")
     for source in seen.sources:
         shown.print(source, markup=False, soft_wrap=True)
 

@@ -171,10 +171,11 @@ class Function:
         self.misses += _misses(block)
 
 
-def functions(result: Result, recording: str = "") -> list[Function]:
+def functions(result: Result, recording: str = "", *, with_sources: bool = True) -> list[Function]:
     """The code that made the misses, by function, highest cost first; the blocks not listed one by one come last.
 
     `recording`: the trace, beside which names of code are that the program made while it ran.
+    `with_sources`: looks up the source lines of the first ones.
     """
     code = CodeNames(result, recording)
     found: dict[tuple[str, str], Function] = {}
@@ -187,7 +188,8 @@ def functions(result: Result, recording: str = "") -> list[Function]:
             found[key] = Function(what.name, path or str(region.get("name", "unmapped")), what.known, start=what.start)
         found[key].add(block)
     by_cost = sorted(found.values(), key=lambda f: (-f.cycles, -f.walks, -f.misses, f.name, f.file))
-    _find_sources(by_cost[:SOURCES])
+    if with_sources:
+        _find_sources(by_cost[:SOURCES])
     rest = Function(f"all other code ({result.code['rest']['places']:,} blocks)", "", known=False)
     rest.add(result.code["rest"])
     return [*by_cost, rest] if rest.misses else by_cost

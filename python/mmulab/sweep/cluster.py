@@ -113,7 +113,7 @@ def _lost() -> Failure:
 
 def local(workers: int) -> Cluster:
     """Worker processes on this computer, which end with this process."""
-    distributed = _distributed()
+    distributed = distributed_package()
     # Without routes the schedulers' and workers' web servers answer nothing.
     quiet = {
         "distributed.scheduler.http.routes": [],
@@ -143,7 +143,7 @@ def local(workers: int) -> Cluster:
 def existing(address: str, tls: Tls | None) -> Cluster:
     """The workers of a scheduler that runs already."""
     _refuse_open(address, tls)
-    distributed = _distributed()
+    distributed = distributed_package()
     security = None
     if tls is not None:
         security = distributed.Security(
@@ -191,7 +191,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _distributed() -> Any:
+def distributed_package() -> Any:
+    """distributed, without its own messages."""
     found = need("distributed", "distributed", "a sweep in several processes", "or run in one process with --workers 1")
     # What it says of workers that come and go is said by the sweep in its own words.
     # Loggers below these have levels of their own.

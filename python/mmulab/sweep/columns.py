@@ -125,6 +125,37 @@ REGION_COLUMNS: tuple[Column, ...] = (
     _region("resident_bytes", "int", "bytes", "memory in use at the peak", "resident", "peak"),
 )
 
+# Of each function of a job that keeps a profile (`study.places.Function`).
+FUNCTION_COLUMNS: tuple[Column, ...] = (
+    Column(
+        "function", "str", "", "name of the function; without a symbol, its file and where it begins", lambda f: f.name
+    ),
+    Column(
+        "code_file",
+        "str",
+        "",
+        "file or mapping that the code is in; empty for the sum of all other code",
+        lambda f: f.file,
+    ),
+    Column("is_named", "bool", "", "whether a symbol or the program itself names the function", lambda f: f.known),
+    Column(
+        "file_offset",
+        "int",
+        "bytes",
+        "where the function begins in its file; empty if that is not known",
+        lambda f: f.start,
+    ),
+    Column("l1_misses", "int", "misses", "misses of the L1 instruction and data TLBs while it ran", lambda f: f.misses),
+    Column("walks", "int", "walks", "page walks while it ran, for its instructions and its data", lambda f: f.walks),
+    Column(
+        "stall_cycles",
+        "int",
+        "cycles",
+        "cycles for which the core stalled on translations; modelled",
+        lambda f: f.cycles,
+    ),
+)
+
 # Of each job, from its description alone (`Areas.cells`).
 AREA = Column(
     "tlb_area",
@@ -135,4 +166,6 @@ AREA = Column(
 )
 
 # Names that no axis can have.
-RESERVED = frozenset(["job", "key", AREA.name, *(column.name for column in (*COLUMNS, *REGION_COLUMNS))])
+RESERVED = frozenset(
+    ["job", "key", AREA.name, *(column.name for column in (*COLUMNS, *REGION_COLUMNS, *FUNCTION_COLUMNS))]
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mmulab.result import Result
-from mmulab.sweep import cluster
+from mmulab.sweep import cluster, queued
 from mmulab.sweep.batches import Batch, alone, batches
 from mmulab.sweep.cluster import Tls
 from mmulab.sweep.extras import need
@@ -55,8 +55,9 @@ def run(
 ) -> Outcome:
     """Runs the jobs that `directory` (default: sweep-NAME) does not have, and writes the tables.
 
-    `workers`: processes; 1 is this one, the default is one for each processor. `scheduler`: the address of a cluster in
-    their place. `batch`: jobs that share a decoding, at most. Raises Stopped after Ctrl-C.
+    `workers`: processes; 1 is this one, the default is the sweep's `[cluster]`, and without it one for each processor.
+    `scheduler`: the address of a cluster in their place. `batch`: jobs that share a decoding, at most. Raises Stopped
+    after Ctrl-C.
     """
     need("pyarrow", "pyarrow", "results.parquet")
     store = Store(directory or f"sweep-{plan.sweep.name}")
@@ -71,7 +72,7 @@ def run(
         outcome.kept = len(plan.jobs) - len(missing)
         try:
             if missing:
-                with closing(_pool(scheduler, tls, workers, len(missing))) as pool:
+                with closing(_pool(plan, store, scheduler, tls, workers, len(missing))) as pool:
                     given = batches(missing, pool.workers, batch)
                     if isinstance(pool, cluster.Cluster):
                         pool.refuse_different(given)
@@ -84,9 +85,11 @@ def run(
     return outcome
 
 
-def _pool(scheduler: str | None, tls: Tls | None, workers: int | None, jobs: int) -> Pool:
+def _pool(plan: Plan, store: Store, scheduler: str | None, tls: Tls | None, workers: int | None, jobs: int) -> Pool:
     if scheduler is not None:
         return cluster.existing(scheduler, tls)
+    if workers is None and plan.sweep.queue is not None:
+        return queued.submitted(plan.sweep.queue, store.directory)
     count = min(workers or processors(), jobs)
     return Here() if count == 1 else cluster.local(count)
 

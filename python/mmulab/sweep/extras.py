@@ -6,15 +6,16 @@ from typing import Any
 from mmulab import UserError
 
 
-def need(module: str, package: str, serves: str, instead: str = "") -> Any:
+def need(module: str, package: str, serves: str, instead: str = "", *, extra: str = "sweep") -> Any:
     """The module, imported. Raises UserError if its package is not installed.
 
-    `serves`: what cannot be done without it. `instead`: another way to do it, as a sentence.
+    `serves`: what cannot be done without it. `instead`: another way to do it, as a sentence. `extra`: its name
+    in mmulab's package.
     """
     try:
         return import_module(module)
     except ImportError:
         way = f"; {instead}" if instead else ""
         raise UserError(
-            f"{serves} needs {package}, which is not installed\nhint: pip install 'mmulab[sweep]'{way}"
+            f"{serves} needs {package}, which is not installed\nhint: pip install 'mmulab[{extra}]'{way}"
         ) from None

@@ -13,6 +13,7 @@ from mmulab import UserError, engine, units
 from mmulab.sweep.axes import HOST_POLICY, MACHINE, OWN, POLICY, SEED, TRACE, Axis, Range, assignment
 from mmulab.sweep.columns import RESERVED
 from mmulab.sweep.constraint import Constraint, Value
+from mmulab.sweep.queue import Queue, parse_queue
 from mmulab.sweep.samples import METHODS, SOBOL_MAX, Sample
 
 if sys.version_info >= (3, 11):
@@ -20,10 +21,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TABLES = ("name", "constraints", "axes", "set", "options", "sample")
+TABLES = ("name", "constraints", "axes", "set", "options", "sample", "cluster")
 # Options of a run, and how each is read.
 COUNTS = ("skip", "max_instructions")
-OPTIONS = (*COUNTS, "base_cpi", "savable", "timing", "touched", "unmapped")
+OPTIONS = (*COUNTS, "base_cpi", "savable", "timing", "touched", "profile", "unmapped")
 # The key behind the axis `seed`. As a key, and not as an option of the run, all seeds share one decoding of the trace.
 SEED_KEY = "memory.seed"
 KEYED = ("key", "values", "from", "to", "step", "scale", "pick")
@@ -46,6 +47,8 @@ class Sweep:
     # Assignments for all jobs.
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
+    # The jobs of a batch queue that run it; None runs it on this computer.
+    queue: Queue | None = None
 
     @property
     def varied(self) -> tuple[Axis | Range, ...]:
@@ -95,6 +98,7 @@ def parse(data: dict[str, Any], place: str = "sweep", name: str = "sweep") -> Sw
             assignment(key, _value(value, f"{place}: set: {key}")) for key, value in _table(data, "set", place).items()
         ),
         options=_options(_table(data, "options", place), f"{place}: options"),
+        queue=parse_queue(_table(data, "cluster", place), f"{place}: cluster") if "cluster" in data else None,
     )
 
 
@@ -287,7 +291,7 @@ def _options(table: dict[str, Any], place: str) -> engine.Options:
             whole = isinstance(value, int) if key in COUNTS else isinstance(value, int | float)
             if isinstance(value, bool) or not whole or not least <= value <= most:
                 raise UserError(f"{place}.{key}: {given!r}: give a number from {least:g} to {most:g}")
-        elif key in ("timing", "touched"):
+        elif key in ("timing", "touched", "profile"):
             if not isinstance(value, bool):
                 raise UserError(f"{place}.{key}: {given!r}: give true or false")
         elif value not in ("fault", "map", "stop"):

@@ -58,8 +58,8 @@ def plot(
         axis.plot([r[x] for r in front], [r[y] for r in front], "-", color="#222222", linewidth=1, label="Pareto front")
     for name in log:
         getattr(axis, f"set_{name}scale")("log", base=2 if name == "x" else 10)
-    axis.set_xlabel(_label(x, units))
-    axis.set_ylabel(_label(y, units))
+    axis.set_xlabel(axis_label(x, units))
+    axis.set_ylabel(axis_label(y, units))
     return svg.finish(figure, [axis], "best", lines="both")
 
 
@@ -75,6 +75,7 @@ def _shown(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _label(column: str, units: dict[str, str] | None) -> str:
+def axis_label(column: str, units: dict[str, str] | None) -> str:
+    """A column with its unit, for an axis."""
     unit = (units or {}).get(column, "")
     return f"{column} ({unit})" if unit not in ("", column) else column

@@ -1,4 +1,4 @@
-"""Results of a sweep, asked in SQL: the tables `jobs` and `regions` in DuckDB."""
+"""Results of a sweep, asked in SQL: the tables `jobs`, `regions` and `functions` in DuckDB."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Any
 
 from mmulab import UserError
 from mmulab.sweep.extras import need
+from mmulab.sweep.front import Row, front
 from mmulab.sweep.store import Store
-from mmulab.sweep.tables import JOBS, REGIONS
+from mmulab.sweep.tables import FUNCTIONS, JOBS, REGIONS
 
-TABLES = {"jobs": JOBS, "regions": REGIONS}
+TABLES = {"jobs": JOBS, "regions": REGIONS, "functions": FUNCTIONS}
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,11 @@ class Results:
                 )
 
     def table(self, name: str) -> Any:
-        """A table of pyarrow: `jobs` or `regions`."""
+        """A table of pyarrow: `jobs`, `regions` or `functions`."""
         return need("pyarrow.parquet", "pyarrow", "reading results").read_table(self.directory / TABLES[name])
 
     def query(self, sql: str) -> Answer:
-        """The answer to a query over `jobs` and `regions`. It reads no other file and writes none."""
+        """The answer to a query over these tables. It reads no other file and writes none."""
         duckdb = need("duckdb", "duckdb", "a query")
         with duckdb.connect() as connection:
             for name in TABLES:
@@ -53,8 +54,8 @@ class Results:
                 message = " ".join(str(error).split())
                 raise UserError(
                     f"the query was refused: {message}\n"
-                    f"hint: tables: jobs ({', '.join(self.axes)}, cycles, walks, l2d_misses, ...) and regions; "
-                    "`mmulab results columns` lists all columns"
+                    f"hint: tables: jobs ({', '.join(self.axes)}, cycles, walks, l2d_misses, ...), regions and "
+                    "functions; `mmulab results columns` lists all columns"
                 ) from None
 
     def columns(self, name: str) -> list[tuple[str, str, str, str]]:
@@ -88,3 +89,16 @@ class Results:
             return [dict(zip(columns, row, strict=True)) for row in found.rows]
         rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
         return rows
+
+    def front(self, least: Sequence[str], most: Sequence[str] = (), where: str | None = None) -> list[Row]:
+        """The jobs that no other job beats, with their numbers, axes and these columns; best in the first column first.
+
+        In the columns of `least` less is better, in those of `most` more. `where`: only of these jobs.
+        """
+        columns = [*least, *most]
+        if twice := [name for number, name in enumerate(columns) if name in columns[:number]]:
+            raise UserError(f"{twice[0]} was given twice\nhint: give each column one direction")
+        if not columns:
+            raise UserError("no column was given\nhint: name at least one column, as cycles")
+        rows = self.values(list(dict.fromkeys(["job", *self.axes, *columns])), where)
+        return front(rows, columns, most)

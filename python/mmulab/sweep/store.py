@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from mmulab.sweep.plan import Plan
 
 # The layout of sweep.json; another number when that changes.
 LAYOUT = 1
+# The start of the names of directories with certificates (`queued`).
+SECRETS = ".tls-"
 
 
 class Store:
@@ -57,6 +60,9 @@ class Store:
         """Removes what a kill left half written. For the one that holds the lock."""
         for path in self.directory.glob("**/*.part"):
             path.unlink(missing_ok=True)
+        # Certificates of a batch queue's workers.
+        for path in self.directory.glob(f"{SECRETS}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def path(self, key: str) -> Path:
         """The file of a result."""

@@ -1,4 +1,4 @@
-"""Tables of a sweep as Parquet: one row for a job, and one for each region of a job.
+"""Tables of a sweep as Parquet: a row for each job, for each region of a job, and for each function of a job.
 
 Rows follow the plan, and nothing depends on the time or on the order in which jobs ended: the same sweep gives the same
 bytes.
@@ -10,23 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure
+from mmulab.study.places import functions
 from mmulab.sweep.area import Areas
-from mmulab.sweep.columns import AREA, COLUMNS, REGION_COLUMNS, Column
+from mmulab.sweep.columns import AREA, COLUMNS, FUNCTION_COLUMNS, REGION_COLUMNS, Column
 from mmulab.sweep.constraint import Value
 from mmulab.sweep.extras import need
 from mmulab.sweep.plan import SweepJob
 from mmulab.sweep.store import Store
 
-JOBS, REGIONS = "results.parquet", "regions.parquet"
+JOBS, REGIONS, FUNCTIONS = "results.parquet", "regions.parquet", "functions.parquet"
 _SERVES = "results.parquet"
 
 
 def write_tables(store: Store, jobs: Sequence[SweepJob]) -> int:
-    """Writes both tables for the jobs that are done; how many these are."""
+    """Writes the tables for the jobs that are done; how many these are.
+
+    Functions are of jobs that keep a profile. They have their names from the files of this computer, as in a study.
+    """
     arrow = need("pyarrow", "pyarrow", _SERVES)
     swept = swept_columns(jobs)
     rows: dict[str, list[Any]] = {column.name: [] for column in (*swept, *COLUMNS, AREA)}
     places: dict[str, list[Any]] = {column.name: [] for column in (*swept, *REGION_COLUMNS)}
+    code: dict[str, list[Any]] = {column.name: [] for column in (*swept, *FUNCTION_COLUMNS)}
     areas, done = Areas(), 0
     for number, job in enumerate(jobs):
         result = store.load(job.key)
@@ -40,8 +45,12 @@ def write_tables(store: Store, jobs: Sequence[SweepJob]) -> int:
         for region in result.regions:
             _append(places, swept, own)
             _append(places, REGION_COLUMNS, region)
+        for function in functions(result, job.trace, with_sources=False) if job.options.profile else ():
+            _append(code, swept, own)
+            _append(code, FUNCTION_COLUMNS, function)
     _write(arrow, store.directory / JOBS, (*swept, *COLUMNS, AREA), rows)
     _write(arrow, store.directory / REGIONS, (*swept, *REGION_COLUMNS), places)
+    _write(arrow, store.directory / FUNCTIONS, (*swept, *FUNCTION_COLUMNS), code)
     return done
 
 
