@@ -52,38 +52,42 @@ class System:
     host_sets: tuple[str, ...] = ()
 
 
-def _daemon(section: str, of: str = "policy") -> tuple[str, ...]:
+def faster(section: str, of: str = "policy") -> tuple[str, ...]:
     """The daemon of a policy's section, faster."""
     return tuple(f"{of}.{section}.{key}={ms // FASTER}" for key, ms in SLEEPS_MS.items())
 
 
-_PROMOTION = _daemon("promotion.daemon")
+PROMOTION = faster("promotion.daemon")
 # Leshy online, faster.
 ONLINE = tuple(f"policy.hints.leshy.{key}" for key in (f"epoch_us={EPOCH_US // FASTER}", "period=1", "jitter=false"))
 # Elastic Translations below virtual machines: without hints, for samples are the guests' addresses. Its daemon scans.
-_HOST = ("host_policy.promotion.serves=all", "host_policy.hints.from=none", *_daemon("promotion.daemon", "host_policy"))
+HOST_SCANS = (
+    "host_policy.promotion.serves=all",
+    "host_policy.hints.from=none",
+    *faster("promotion.daemon", "host_policy"),
+)
 SYSTEMS = (
     System(BASE, "linux-4k", host="linux-4k"),
     System(
         "THP",
         "linux-thp-khugepaged",
-        _daemon("thp.khugepaged"),
+        faster("thp.khugepaged"),
         host="linux-thp-khugepaged",
-        host_sets=_daemon("thp.khugepaged", "host_policy"),
+        host_sets=faster("thp.khugepaged", "host_policy"),
     ),
     System("mTHP", "linux-mthp"),
-    System("HawkEye", "hawkeye", _PROMOTION, host="hawkeye", host_sets=_daemon("promotion.daemon", "host_policy")),
+    System("HawkEye", "hawkeye", PROMOTION, host="hawkeye", host_sets=faster("promotion.daemon", "host_policy")),
     System("CoalaPaging", "coalapaging-bit", host="coalapaging-bit"),
     System(
         "+CoalaKhugepaged",
         "elastic",
-        (*_PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none"),
+        (*PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none"),
         host="elastic",
-        host_sets=_HOST,
+        host_sets=HOST_SCANS,
     ),
-    System("+Leshy, online", "elastic-online", (*_PROMOTION, *ONLINE), host="elastic", host_sets=_HOST),
-    System("+offline hints, daemon", "elastic", _PROMOTION, hinted=True),
-    System("+offline hints, faults", "elastic-offline", _PROMOTION, hinted=True, host="elastic", host_sets=_HOST),
+    System("+Leshy, online", "elastic-online", (*PROMOTION, *ONLINE), host="elastic", host_sets=HOST_SCANS),
+    System("+offline hints, daemon", "elastic", PROMOTION, hinted=True),
+    System("+offline hints, faults", "elastic-offline", PROMOTION, hinted=True, host="elastic", host_sets=HOST_SCANS),
 )
 NAMES = {system.name: system for system in SYSTEMS}
 # The virtual machine: as the native one. What no source states of the N1's second stage is as its first.
