@@ -33,6 +33,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     elastic.SYSTEMS,
     elastic.SAMPLING,
     elastic.MIXES,
+    elastic.BEYOND,
     TOGETHER,
     SPEEDUPS,
     FORECAST,

@@ -1,6 +1,6 @@
 """The experiments of paper 3, as commands."""
 
-from mmulab.reproduce.elastic import fault_latency, mixes, plots, samplers, sizes, systems
+from mmulab.reproduce.elastic import beyond, fault_latency, mixes, plots, samplers, sizes, systems
 from mmulab.reproduce.shared.cells import Figures
 from mmulab.reproduce.shared.experiment import (
     FRESH,
@@ -83,5 +83,17 @@ MIXES = Experiment(
     mixes.Plan,
     run_for_tables("elastic-mixes", mixes.run, _cycles),
     "running mixes",
+    page=TABLES,
+)
+
+
+BEYOND = Experiment(
+    "elastic-beyond",
+    "what Elastic Translations leave open: 1G, demotion, hints of guests, x86's coalescing, Svnapot",
+    "paper 3, sections V-A and V-B",
+    beyond.Plan,
+    run_for_tables("elastic-beyond", beyond.run, _cycles),
+    "running with hints",
+    fresh=FRESH,
     page=TABLES,
 )

@@ -12,6 +12,7 @@ from mmulab import engine
 from mmulab.leshy.profile import Selection, ask, profiled, sampling, select
 from mmulab.markdown import grid
 from mmulab.reproduce.elastic.compared import Compared
+from mmulab.reproduce.elastic.fragmentation import fragmented
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.elastic.systems import (
     EPOCH_US,
@@ -25,7 +26,6 @@ from mmulab.reproduce.elastic.systems import (
     TARGET,
     Case,
     System,
-    fragmented,
 )
 from mmulab.reproduce.elastic.systems import Plan as SystemsPlan
 from mmulab.reproduce.shared import declare

@@ -5,17 +5,17 @@ Time is a core's in time, between two bounds of dependence (`shared.bounds`). Ru
 daemons must be faster: their sleeps are divided by `FASTER`.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
-from mmulab.reproduce.elastic import measured
+from mmulab.reproduce.elastic import fragmentation, measured, scaled
 from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
+from mmulab.reproduce.elastic.fragmentation import FRESH, fragmented
 from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
@@ -35,14 +35,6 @@ SLEEPS_MS = {"scan_sleep_ms": 10_000, "alloc_sleep_ms": 60_000}
 TARGET, SLACK = 99_990, 100
 # TLB misses for each one that is sampled.
 PERIOD = 64
-# Memory that the tool of paper 3's published artifact (etutils-rs, memfrag) does not take at all, beside what it frees
-# for the program; here it is as fragmented as the rest.
-UNTAKEN = 1 << 30
-# Of what it takes, it frees every other chunk of 512K. Here each block of 2M has one at its beginning, as the paper
-# says.
-CHUNK, HUGE = 512 << 10, 2 << 20
-# Blocks of 2M that the kernel takes at boot, and a few.
-BOOT_BLOCKS = 16
 INSTRUCTIONS, QUICK_INSTRUCTIONS = 10_000_000, 300_000
 
 
@@ -60,38 +52,42 @@ class System:
     host_sets: tuple[str, ...] = ()
 
 
-def _daemon(section: str, of: str = "policy") -> tuple[str, ...]:
+def faster(section: str, of: str = "policy") -> tuple[str, ...]:
     """The daemon of a policy's section, faster."""
     return tuple(f"{of}.{section}.{key}={ms // FASTER}" for key, ms in SLEEPS_MS.items())
 
 
-_PROMOTION = _daemon("promotion.daemon")
+PROMOTION = faster("promotion.daemon")
 # Leshy online, faster.
 ONLINE = tuple(f"policy.hints.leshy.{key}" for key in (f"epoch_us={EPOCH_US // FASTER}", "period=1", "jitter=false"))
 # Elastic Translations below virtual machines: without hints, for samples are the guests' addresses. Its daemon scans.
-_HOST = ("host_policy.promotion.serves=all", "host_policy.hints.from=none", *_daemon("promotion.daemon", "host_policy"))
+HOST_SCANS = (
+    "host_policy.promotion.serves=all",
+    "host_policy.hints.from=none",
+    *faster("promotion.daemon", "host_policy"),
+)
 SYSTEMS = (
     System(BASE, "linux-4k", host="linux-4k"),
     System(
         "THP",
         "linux-thp-khugepaged",
-        _daemon("thp.khugepaged"),
+        faster("thp.khugepaged"),
         host="linux-thp-khugepaged",
-        host_sets=_daemon("thp.khugepaged", "host_policy"),
+        host_sets=faster("thp.khugepaged", "host_policy"),
     ),
     System("mTHP", "linux-mthp"),
-    System("HawkEye", "hawkeye", _PROMOTION, host="hawkeye", host_sets=_daemon("promotion.daemon", "host_policy")),
+    System("HawkEye", "hawkeye", PROMOTION, host="hawkeye", host_sets=faster("promotion.daemon", "host_policy")),
     System("CoalaPaging", "coalapaging-bit", host="coalapaging-bit"),
     System(
         "+CoalaKhugepaged",
         "elastic",
-        (*_PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none"),
+        (*PROMOTION, "policy.promotion.serves=all", "policy.hints.from=none"),
         host="elastic",
-        host_sets=_HOST,
+        host_sets=HOST_SCANS,
     ),
-    System("+Leshy, online", "elastic-online", (*_PROMOTION, *ONLINE), host="elastic", host_sets=_HOST),
-    System("+offline hints, daemon", "elastic", _PROMOTION, hinted=True),
-    System("+offline hints, faults", "elastic-offline", _PROMOTION, hinted=True, host="elastic", host_sets=_HOST),
+    System("+Leshy, online", "elastic-online", (*PROMOTION, *ONLINE), host="elastic", host_sets=HOST_SCANS),
+    System("+offline hints, daemon", "elastic", PROMOTION, hinted=True),
+    System("+offline hints, faults", "elastic-offline", PROMOTION, hinted=True, host="elastic", host_sets=HOST_SCANS),
 )
 NAMES = {system.name: system for system in SYSTEMS}
 # The virtual machine: as the native one. What no source states of the N1's second stage is as its first.
@@ -102,8 +98,6 @@ GUEST = (
     "virtual.table.levels=4",
     "virtual.cache=[{name='stage-2 walk cache',levels=[2,3,4],entries=64,ways=4,replacement='lru',hit_cycles=1}]",
 )
-# The mark of fresh memory among levels of fragmentation.
-FRESH = 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,10 @@ class Plan:
     the sizes that memory is translated by. Hints are Leshy's, of a profile of the same program under 4K.
 
     --virtualised runs each program in a virtual machine (Figure 10): guest and host have the same policy, but for
-    hints, which only the guest has.
+    hints, which only the guest has. There, --fragmented is the host's memory, the guest's, or both
+    (--fragmented-in).
+
+    --scaled has TLBs and programs a 32nd of the paper's, with its ratios of footprint to TLB reach, but no BFS.
 
     --fragmented 50,99 fragments memory as the paper's tool does, so that what the program takes is free, and 1 GiB.
     Compaction can move what the tool holds, unless --pinned. DIR gets elastic-systems.json and .md: what was found, and
@@ -129,7 +126,13 @@ class Plan:
         (FRESH,), Wholes(99), "Shares of free memory, in percent, that pages of 2M cannot use.", shown=True
     )
     pinned: bool = declare.option(False, Flag(), "What fragments memory stays where it is, as if it were locked.")
-    virtualised: bool = declare.option(False, Flag(), "In a virtual machine, on fresh memory, without mTHP.")
+    virtualised: bool = declare.option(False, Flag(), "In a virtual machine, without mTHP.")
+    fragmented_in: tuple[str, ...] = declare.option(
+        (fragmentation.BOTH,),
+        Among({name: name for name in (fragmentation.HOST, fragmentation.GUEST, fragmentation.BOTH)}),
+        "Whose memory is fragmented in a virtual machine. Default: both.",
+    )
+    scaled: bool = declare.option(False, Flag(), "TLBs and programs a 32nd of the paper's.")
     quick: bool = declare.quick()
     sets: tuple[str, ...] = declare.sets()
     options: engine.Options = declare.engine_options()
@@ -142,6 +145,13 @@ class Row(Compared):
     program: str
     fragmented: int
     system: str
+    # In a virtual machine, whose memory is fragmented.
+    where: str = ""
+
+    @property
+    def place(self) -> str:
+        """The level of fragmentation, in words."""
+        return f"{self.fragmented} %" + (f", {self.where}" if self.where else "")
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -163,6 +173,7 @@ class Row(Compared):
         return {
             "program": self.program,
             "fragmented_percent": self.fragmented,
+            "fragmented_in": self.where or None,
             "system": self.system,
             "speedup": dict(zip(BOUNDS, self.speedups, strict=True)),
             "l2_data_misses_of_4k": self.misses,
@@ -198,17 +209,18 @@ class Outcome:
         here = {
             (row.program, row.fragmented, row.system): measured.Here(row.speedups, row.misses, row.shares)
             for row in self.rows
+            if not row.where
         }
-        found |= measured.tables(here, virtual=bool(self.prefix))
+        found |= measured.tables(here, virtual="virtual" in self.prefix)
         return {f"{self.prefix}{name}": table for name, table in found.items()}
 
     def _grid(self, value: Callable[[Row], str]) -> str:
         names = [name for name in NAMES if any(row.system == name for row in self.rows)]
         lines = []
-        for place in dict.fromkeys((row.program, row.fragmented) for row in self.rows):
-            rows = {row.system: row for row in self.rows if (row.program, row.fragmented) == place}
+        for place in dict.fromkeys((row.program, row.place) for row in self.rows):
+            rows = {row.system: row for row in self.rows if (row.program, row.place) == place}
             cells = [value(rows[name]) if name in rows else "–" for name in names]
-            lines.append([place[0], f"{place[1]} %", *cells])
+            lines.append([*place, *cells])
         return grid(("program", "fragmented", *names), lines, text=1)
 
 
@@ -225,14 +237,17 @@ class Case:
     fragmented: int
     options: engine.Options
     sets: tuple[str, ...] = ()
+    where: str = ""
 
     def name(self, system: System, how: str) -> str:
-        return f"{self.program.name}, {self.fragmented} %, {system.name}, {how}"
+        where = f", {self.where}" if self.where else ""
+        return f"{self.program.name}, {self.fragmented} %{where}, {system.name}, {how}"
 
     def job(self, system: System, how: str) -> engine.Job:
         virtual = self.plan.virtualised
         below = (*GUEST, *system.host_sets) if virtual else ()
-        sets = (BLOCKS_OF_32M, *below, *self.sets, *system.sets, *self.plan.sets)
+        scale = scaled.sets(system.policy) if self.plan.scaled else ()
+        sets = (BLOCKS_OF_32M, *below, *scale, *self.sets, *system.sets, *self.plan.sets)
         return bound(engine.Job(self.plan.machine, system.policy, sets, system.host if virtual else None), how)
 
     def cells(self, system: System, hints: dict[str, Any] | None) -> list[Cell]:
@@ -242,36 +257,23 @@ class Case:
         return [Cell(self.name(system, how), self.program.trace, self.job(system, how), options) for how in BOUNDS]
 
 
-def fragmented(level: int, footprint: int, pinned: bool = False) -> tuple[str, ...]:
-    """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and what
-    the paper's published tool leaves free beside it. The pages in between can move, as the tool's, or are pinned. In
-    larger memory the tool's chunks would be smaller, down to one page in each 2M: then all frames lie in the same sets
-    of the caches."""
-    if level == FRESH:
-        return ()
-    free, target = footprint + UNTAKEN, level / 100
-    blocks = free * (1 - target) / HUGE + free * target / CHUNK
-    size = (math.ceil(blocks) + BOOT_BLOCKS) * HUGE
-    held = "pinned" if pinned else "movable"
-    fragment = f"{{kind='fmfi',target={target},free='{free}',order='2M',held='{held}'}}"
-    return (f"memory.fragment={fragment}", f"memory.size='{size}'")
-
-
 def hints_of(case: Case) -> dict[str, Any]:
     """The page sizes that Leshy selects of the program's misses under 4K."""
     options = replace(case.options, timing=False, sampling=sampling(PERIOD))
     with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
-        selection = select(profile.misses, ask(target=TARGET, slack=SLACK, method="paper"))
+        # To scale, hash join's misses need more entries than there are, as the paper's do: the artifact's 1290 of 1280.
+        method = "artifact" if case.plan.scaled else "paper"
+        selection = select(profile.misses, ask(target=TARGET, slack=SLACK, method=method))
     found: dict[str, Any] = selection.data["file"]
     return found
 
 
 def run(plan: Plan, store: Store) -> Outcome:
     """Every program under every system, at every level of fragmentation."""
-    if plan.virtualised and set(plan.fragmented) != {FRESH}:
-        raise UserError("--virtualised is for fresh memory: leave out --fragmented, or --virtualised")
-    prefix = "virtual-" if plan.virtualised else ""
-    programs = plan.programs or (QUICK if plan.quick else PROGRAMS)
+    prefix = ("virtual-" if plan.virtualised else "") + ("scaled-" if plan.scaled else "")
+    programs = plan.programs or (QUICK if plan.quick else scaled.PROGRAMS if plan.scaled else PROGRAMS)
+    if plan.scaled and plan.programs:
+        programs = _to_scale(plan.programs)
     systems = tuple(system for system in plan.systems or SYSTEMS if system.name != BASE)
     if plan.virtualised:
         systems = tuple(system for system in systems if system.host is not None)
@@ -281,8 +283,9 @@ def run(plan: Plan, store: Store) -> Outcome:
     try:
         for program in programs:
             footprint = 0
-            for level in sorted({FRESH, *plan.fragmented}):
-                case = Case(plan, program, level, options, fragmented(level, footprint, plan.pinned))
+            for level, where in _places(plan):
+                held = fragmented(level, footprint, plan.pinned, where or fragmentation.HOST)
+                case = Case(plan, program, level, options, held, where)
                 kept: dict[str, Figures] = {}
                 store.run(case.cells(SYSTEMS[0], None), kept)
                 base = tuple(kept[case.name(SYSTEMS[0], how)] for how in BOUNDS)
@@ -293,7 +296,22 @@ def run(plan: Plan, store: Store) -> Outcome:
                 for system in systems:
                     store.run(case.cells(system, hints), kept)
                     of = tuple(kept[case.name(system, how)] for how in BOUNDS)
-                    rows.append(Row(of, base, program.name, level, system.name))
+                    rows.append(Row(of, base, program.name, level, system.name, where))
     except Stopped:
         return Outcome(rows, complete=False, prefix=prefix)
     return Outcome(rows, prefix=prefix)
+
+
+def _to_scale(programs: tuple[Program, ...]) -> tuple[Program, ...]:
+    """These programs in their sizes to scale."""
+    known = {program.name: program for program in scaled.PROGRAMS}
+    if missing := [program.name for program in programs if program.name not in known]:
+        raise UserError(f"--scaled has no {missing[0]}: give of {', '.join(known)}, or leave out --scaled")
+    return tuple(known[program.name] for program in programs)
+
+
+def _places(plan: Plan) -> Iterator[tuple[int, str]]:
+    """The levels of fragmentation, fresh memory first, and in a virtual machine whose memory it is."""
+    for level in sorted({FRESH, *plan.fragmented}):
+        for where in plan.fragmented_in if plan.virtualised and level != FRESH else ("",):
+            yield level, where
