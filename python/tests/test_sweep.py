@@ -353,6 +353,8 @@ def test_a_dry_run_says_what_is_to_come_and_runs_nothing(cli: Cli, tmp_path: Pat
     told = seen.json()
     assert (told["combinations"], told["jobs"], told["kept"]) == (2 * 2 * 2 * 3, SMALL_JOBS, 0)
     assert [row["decodings"] for row in told["traces"]] == [2, 2]
+    # Of three jobs each: four are under one policy, and two under the other.
+    assert [row["first_levels"] for row in told["traces"]] == [3, 3]
     assert told["seconds"] > 0
     assert told["peak_bytes"] > 1 << 20
     assert all("measured now over its first" in source for source in told["sources"])

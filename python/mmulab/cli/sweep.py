@@ -119,12 +119,15 @@ def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int |
     rows = []
     for trace, jobs in plan.groups().items():
         keys = {job.key for job in jobs}
+        # By batch over this trace: the first levels of its jobs.
+        levels = [{job.first_level for job in batch.jobs if job.key in keys} for batch in given]
         rows.append(
             {
                 "trace": trace,
                 "jobs": len(jobs),
                 "kept": sum(job not in missing for job in jobs),
-                "decodings": sum(any(job.key in keys for job in batch.jobs) for batch in given),
+                "decodings": sum(map(bool, levels)),
+                "first_levels": sum(map(len, levels)),
             }
         )
     if as_json:
@@ -150,10 +153,10 @@ def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int |
     )
     table = plain()
     table.add_column("trace", no_wrap=True)
-    for column in ("jobs", "done", "decodings to come"):
+    for column in ("jobs", "done", "decodings to come", "first levels to come"):
         table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(str(row["trace"]), *(f"{row[key]:,}" for key in ("jobs", "kept", "decodings")))
+        table.add_row(str(row["trace"]), *(f"{row[key]:,}" for key in ("jobs", "kept", "decodings", "first_levels")))
     shown.print(table)
     if seen is None:
         shown.print("Nothing is left to run.")
