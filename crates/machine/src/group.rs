@@ -1,7 +1,8 @@
-//! Machines in groups: a leader, and followers that have the same first level. Which machines can be in one group is
+//! Machines in groups: a leader, and followers that have the same first-level TLBs, or the same of both levels. Which machines can be in one group is
 //! read from their descriptions; whether they stay together shows as they run.
 
 use crate::{ended::Ended, machine::Machine, share::Log};
+use mmulab_tlb::SharedLevels;
 use mmulab_trace::Batch;
 use std::sync::Arc;
 
@@ -30,14 +31,17 @@ struct Follower {
 }
 
 impl Group {
-    /// Machines of one first level, at least one.
+    /// Machines that have something in common, at least one.
     fn new(mut machines: Vec<Numbered>) -> Self {
+        let levels = levels(&machines);
         let mut leader = machines.remove(0);
         if !machines.is_empty() {
-            leader.1 = leader.1.in_group(true);
+            leader.1 = leader.1.in_group(levels, true);
         }
-        let follower =
-            |(index, machine): Numbered| Follower { machine: (index, machine.in_group(false)), has_parted: false };
+        let follower = |(index, machine): Numbered| Follower {
+            machine: (index, machine.in_group(levels, false)),
+            has_parted: false,
+        };
         let followers = machines.into_iter().map(follower).collect();
         Self { leader, followers, ahead: Vec::new(), used: Vec::new() }
     }
@@ -93,10 +97,19 @@ impl Group {
     }
 }
 
-/// Deals machines to workers, in groups where several have the same first level and `shares` says so. A group on two
+/// The levels that machines with something in common share: both, if all their arrays are alike.
+fn levels(machines: &[Numbered]) -> SharedLevels {
+    let text = |(_, machine): &Numbered| machine.in_common(SharedLevels::Both);
+    let first = machines.first().map(text);
+    let is_first = |machine: &Numbered| Some(text(machine)) == first;
+    if machines.iter().all(is_first) { SharedLevels::Both } else { SharedLevels::First }
+}
+
+/// Deals machines to workers, in groups where several have the same first level, or both, and `shares` says so. A group on two
 /// workers is two groups: a leader costs less than a worker that has nothing to do.
 pub(crate) fn deal(machines: Vec<Machine>, workers: usize, shares: bool) -> Vec<Vec<Group>> {
-    let key = |machine: &Machine| if shares { machine.first_level() } else { None };
+    let common = |m: &Machine| m.in_common(SharedLevels::First).or_else(|| m.in_common(SharedLevels::Both));
+    let key = |machine: &Machine| if shares { common(machine) } else { None };
     let mut all: Vec<_> = machines.into_iter().enumerate().map(|(index, m)| (key(&m), (index, m))).collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     let has_groups = all.windows(2).any(|pair| pair[0].0.is_some() && pair[0].0 == pair[1].0);

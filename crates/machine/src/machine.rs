@@ -15,7 +15,7 @@ use crate::{
 use mmulab_addr::VirtAddr;
 use mmulab_kernel::Stop;
 use mmulab_pagetable::Leaf;
-use mmulab_tlb::HierarchyCounts;
+use mmulab_tlb::{HierarchyCounts, SharedLevels};
 use mmulab_trace::{Batch, TraceInfo};
 use std::sync::Arc;
 
@@ -101,15 +101,15 @@ impl Machine {
         state.context()?.leaf(&state.system.mem, va)
     }
 
-    /// What machines that have one search of the first level have in common ([`crate::share`]). `None` for a machine that
-    /// has run already, or whose first level is its own in any case.
-    pub(crate) fn first_level(&self) -> Option<String> {
-        self.running.first_level()
+    /// What machines that have one search of these levels have in common ([`crate::share`]). `None` for a machine that
+    /// has run already, or whose levels are its own in any case.
+    pub(crate) fn in_common(&self, levels: SharedLevels) -> Option<String> {
+        self.running.in_common(levels)
     }
 
     /// The same machine as one that leads others, or follows one.
-    pub(crate) fn in_group(self, leads: bool) -> Self {
-        Self { running: self.running.in_group(leads), checker: self.checker }
+    pub(crate) fn in_group(self, levels: SharedLevels, leads: bool) -> Self {
+        Self { running: self.running.in_group(levels, leads), checker: self.checker }
     }
 
     /// The log of the batch that was run, of a machine that leads; its memory comes from `used`.

@@ -18,13 +18,13 @@ use crate::{
     gpu::ShaderCores,
     leshy::Online,
     observe::{NoObserver, Watch, Watched},
-    share::{Following, Leading, Log, first_level},
+    share::{Following, Leading, Log, in_common},
     system::System,
     timed::InTime,
     virt::{Host, systems},
 };
 use mmulab_kernel::Stop;
-use mmulab_tlb::HierarchyCounts;
+use mmulab_tlb::{HierarchyCounts, SharedLevels};
 use mmulab_trace::{Batch, TraceInfo};
 use mmulab_walker::{NestedWalker, Walker};
 use std::sync::Arc;
@@ -105,23 +105,26 @@ impl Running {
         })
     }
 
-    /// The same machine before it has run anything, as one that leads others or follows one. Other kinds stay as they
-    /// are.
-    pub fn in_group(self, leads: bool) -> Self {
+    /// The same machine before it has run anything, as one that leads others or follows one: one search of these levels
+    /// serves for all. Other kinds stay as they are.
+    pub fn in_group(self, levels: SharedLevels, leads: bool) -> Self {
         let Self::Plain(engine) = self else { return self };
         let Engine { mut state, below, .. } = *engine;
-        state.hardware.cpus.iter_mut().for_each(|cpu| cpu.tlbs.keep_trail(!leads));
+        state.hardware.cpus.iter_mut().for_each(|cpu| cpu.tlbs.keep_trail(levels, !leads));
         match leads {
-            true => Self::Leads(Engine { state, below, execution: Windowed::default() }.into()),
-            false => Self::Follows(Engine { state, below, execution: Following::default() }.into()),
+            true => {
+                let execution = Windowed { record: Leading::new(levels) };
+                Self::Leads(Engine { state, below, execution }.into())
+            }
+            false => Self::Follows(Engine { state, below, execution: Following::new(levels) }.into()),
         }
     }
 
     /// What machines of one group have in common; `None` if it cannot be in one with others, or not any more.
-    pub fn first_level(&self) -> Option<String> {
+    pub fn in_common(&self, levels: SharedLevels) -> Option<String> {
         match self {
             Self::Plain(engine) if engine.state.account.references == 0 => {
-                first_level(&engine.state.desc, &engine.state.hardware.cpus[0].tlbs)
+                in_common(&engine.state.desc, &engine.state.hardware.cpus[0].tlbs, levels)
             }
             _ => None,
         }

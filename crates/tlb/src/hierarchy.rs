@@ -25,6 +25,7 @@ use recent::{NO_PAGE, Recent};
 use trail::Trail;
 
 pub use replay::Unfinished;
+pub use trail::Levels as SharedLevels;
 
 /// The TLBs of one core.
 pub struct Hierarchy {

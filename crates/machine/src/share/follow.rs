@@ -8,13 +8,13 @@ use crate::{
     observe::Observe,
 };
 use mmulab_addr::{Access, Side, VirtAddr};
-use mmulab_tlb::HierarchyCounts;
+use mmulab_tlb::{HierarchyCounts, SharedLevels};
 use mmulab_trace::Batch;
 use std::sync::Arc;
 
-/// A CPU with a window of instructions, whose first-level TLBs another machine searches.
-#[derive(Default)]
+/// A CPU with a window of instructions, whose TLBs another machine searches: the first level, or both.
 pub(crate) struct Following {
+    levels: SharedLevels,
     log: Arc<Log>,
     /// Entries of the log, and counts in it, that are done.
     entries_done: usize,
@@ -25,6 +25,12 @@ pub(crate) struct Following {
 }
 
 impl Following {
+    /// A follower of a leader whose search of these levels serves for all.
+    pub fn new(levels: SharedLevels) -> Self {
+        let last = HierarchyCounts::default();
+        Self { levels, log: Arc::default(), entries_done: 0, counts_done: 0, last, windowed: Windowed::default() }
+    }
+
     /// The log of the batch that is run next.
     pub fn give(&mut self, log: Arc<Log>) {
         self.log = log;
@@ -71,7 +77,10 @@ impl Execution for Following {
                     (_, true) => Access::Write,
                     _ => Access::Read,
                 };
-                let outcome = cpu.tlbs.search_below(asid, word.va(), access, (why, entry.wait), obs);
+                let outcome = match entry.outcome {
+                    Some(outcome) => outcome,
+                    None => cpu.tlbs.search_below(asid, word.va(), access, (why, entry.wait), obs),
+                };
                 if access == Access::Fetch {
                     engine.state.fetch_missed(batch, entry.at);
                 }
@@ -95,7 +104,10 @@ impl Execution for Following {
 
     fn count(&mut self, _: &State, all: &mut Counted) {
         let first = self.log.counts.get(self.counts_done).unwrap_or(&self.last);
-        all.tlb.take_first_level(first);
+        match self.levels {
+            SharedLevels::First => all.tlb.take_first_level(first),
+            SharedLevels::Both => all.tlb.clone_from(first),
+        }
         self.counts_done += 1;
     }
 }

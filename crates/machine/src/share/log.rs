@@ -5,7 +5,7 @@ use crate::{
     engine::{Passed, Record, State},
 };
 use mmulab_addr::VirtAddr;
-use mmulab_tlb::{HierarchyCounts, Outcome, Unfinished};
+use mmulab_tlb::{HierarchyCounts, Outcome, SharedLevels, Unfinished};
 
 /// A word of a batch that followers run: a reference, or (`None`) a control word or the batch's end.
 #[derive(Clone, Copy)]
@@ -13,6 +13,8 @@ pub(crate) struct Entry {
     /// Its index in the batch.
     pub at: usize,
     pub why: Option<Unfinished>,
+    /// What the leader's search of both levels found, where that serves for all.
+    pub outcome: Option<Outcome>,
     /// What passed since the entry before, its own included.
     pub passed: Passed,
     /// Cycles that it waits, a fetch, if the second level has its page.
@@ -32,12 +34,17 @@ pub(crate) struct Log {
 }
 
 /// The leader's part of the log.
-#[derive(Default)]
 pub(crate) struct Leading {
+    levels: SharedLevels,
     log: Log,
 }
 
 impl Leading {
+    /// A leader whose search of these levels serves for all.
+    pub fn new(levels: SharedLevels) -> Self {
+        Self { levels, log: Log::default() }
+    }
+
     /// The log of the batch that was run; `empty` takes its place, so that its memory is used again.
     pub fn take(&mut self, mut empty: Log) -> Log {
         empty.entries.clear();
@@ -54,7 +61,8 @@ impl Record for Leading {
     }
 
     fn unfinished(&mut self, at: usize, outcome: &Outcome, passed: Passed, code: VirtAddr) {
-        self.log.entries.push(Entry { at, why: Unfinished::of(outcome), passed, wait: 0, code });
+        let found = (self.levels == SharedLevels::Both).then_some(*outcome);
+        self.log.entries.push(Entry { at, why: Unfinished::of(outcome), outcome: found, passed, wait: 0, code });
     }
 
     fn finished(&mut self, state: &mut State, cpu: usize, at: usize) {
@@ -66,7 +74,7 @@ impl Record for Leading {
 
     fn ends(&mut self, state: &mut State, cpu: usize, at: usize, passed: Passed) {
         let code = state.hardware.cpus[cpu].tlbs.code;
-        self.log.entries.push(Entry { at, why: None, passed, wait: 0, code });
+        self.log.entries.push(Entry { at, why: None, outcome: None, passed, wait: 0, code });
         self.begins(state, cpu, at);
     }
 

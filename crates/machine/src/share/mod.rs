@@ -1,5 +1,6 @@
-//! One search of the first-level TLBs for several machines. One of them, the leader, runs as it does alone and logs
-//! which references its first level did not finish. The others, the followers, run these references only.
+//! One search of the first-level TLBs for several machines, or of both levels where all arrays are alike. One machine,
+//! the leader, runs as it does alone and logs which references its first level did not finish. The others, the
+//! followers, run these references only.
 //!
 //! ```text
 //! batch --> leader (engine::Windowed<Leading>) --log--> followers (engine of Following)
@@ -7,16 +8,16 @@
 //!              '-------- trails of the first level ---------'   equal after each batch, or the follower has parted
 //! ```
 //!
-//! A follower has a kernel, page tables, a second level, walkers and caches of its own. It is right as long as its
+//! A follower has a kernel, page tables, walkers and caches of its own, and its second level. It is right as long as its
 //! kernel and its walks do to its first level what the leader's do: [`mmulab_tlb::Hierarchy`] keeps a trail of that.
 //! A follower that parts from its leader is run again, alone.
 
-mod first_level;
+mod common;
 mod follow;
 mod log;
 
 pub(crate) use {
-    first_level::first_level,
+    common::in_common,
     follow::Following,
     log::{Leading, Log},
 };

@@ -41,6 +41,14 @@ impl Hierarchy {
     /// Takes in what a walk found that `misses` second-level lookups waited for.
     #[inline(always)]
     fn fill_for<O: Observer>(&mut self, q: Query, (leaf, walked): (&Leaf, Option<&Walked>), misses: u64, obs: &mut O) {
+        if let Some(trail) = &mut self.trail
+            && !trail.is_of_first()
+        {
+            trail.walked((q.asid, q.va, q.access), leaf, walked.filter(|_| self.coalesces));
+            if trail.is_elsewhere() {
+                return;
+            }
+        }
         let value = Value::of(leaf);
         let order = leaf.order;
         let absent = self.absent[q.side] == page_of(q.asid, q.va);
@@ -153,6 +161,7 @@ impl Hierarchy {
         let target = self.levels.of[level][q.side].takes(order)?;
         if level == 0
             && let Some(trail) = &mut self.trail
+            && trail.is_of_first()
         {
             let sizes = &self.arrays[usize::from(target.array)].sizes;
             let held = sizes[usize::from(target.size)];

@@ -5,12 +5,14 @@
 //! What counts is what a reference leaves behind. A second-level hit may bring an entry that the reference may not use,
 //! and the walk that follows replaces it. A hierarchy whose second level misses brings the final entry at once. Both
 //! leave the same first level, and the same trail.
+//!
+//! Where all arrays are alike, one search serves for both levels. Then the trail has what walks found.
 
 use super::{Hierarchy, page_of};
 use crate::{Inclusion, Placement, Probe, key::Value, pages::Slot};
-use mmulab_addr::{Asid, PageOrder, VirtAddr};
+use mmulab_addr::{Access, Asid, PageOrder, VirtAddr};
 use mmulab_assoc::Replacement;
-use mmulab_pagetable::Invalidate;
+use mmulab_pagetable::{Invalidate, Leaf, Walked};
 
 /// What was done, where two things would look alike.
 const FILLED: u64 = 1;
@@ -18,6 +20,16 @@ const DIRTIED: u64 = 2;
 const DROPPED: u64 = 3;
 const CLOSED: u64 = 4;
 const LOST: u64 = 5;
+const WALKED: u64 = 6;
+
+/// The levels of which one search serves several hierarchies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Levels {
+    /// The first: second levels differ.
+    First,
+    /// Both: all arrays are alike.
+    Both,
+}
 
 /// An entry of the first level, by its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +61,7 @@ impl Fill {
 /// The trail of one hierarchy.
 pub(super) struct Trail {
     hash: u64,
+    levels: Levels,
     /// Another hierarchy is searched for this one: nothing is written to its first level.
     is_elsewhere: bool,
     /// The last fill of the reference that runs: it counts once the reference is over.
@@ -61,13 +74,29 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    pub fn new(arrays: usize, is_elsewhere: bool) -> Self {
-        Self { hash: 0, is_elsewhere, last: None, lost: None, undone: vec![0; arrays] }
+    pub fn new(arrays: usize, levels: Levels, is_elsewhere: bool) -> Self {
+        Self { hash: 0, levels, is_elsewhere, last: None, lost: None, undone: vec![0; arrays] }
     }
 
     /// Another hierarchy is searched for this one.
     pub fn is_elsewhere(&self) -> bool {
         self.is_elsewhere
+    }
+
+    /// It is about the first level alone.
+    pub fn is_of_first(&self) -> bool {
+        self.levels == Levels::First
+    }
+
+    /// A walk found this, and all arrays take from it what they want.
+    pub fn walked(&mut self, (asid, va, access): (Asid, VirtAddr, Access), leaf: &Leaf, walked: Option<&Walked>) {
+        self.mix(WALKED | (access as u64) << 8 | u64::from(leaf.order.get()) << 16);
+        self.mix(page_of(asid, va));
+        self.mix(Value::of(leaf).bits());
+        if let Some(walked) = walked {
+            self.mix(u64::from(walked.slot) | u64::from(walked.level) << 8);
+            walked.line.into_iter().for_each(|word| self.mix(word));
+        }
     }
 
     /// The finaliser of SplitMix64, a word at a time.
@@ -162,10 +191,10 @@ impl Hierarchy {
             && desc.iter().any(|d| d.level == 1 && d.side != Placement::Instruction)
     }
 
-    /// Keeps a trail from now on. `is_elsewhere`: another hierarchy is searched for this one, whose first level stays
-    /// empty.
-    pub fn keep_trail(&mut self, is_elsewhere: bool) {
-        self.trail = Some(Box::new(Trail::new(self.arrays.len(), is_elsewhere)));
+    /// Keeps a trail of these levels from now on. `is_elsewhere`: another hierarchy is searched for this one, in which
+    /// they stay empty.
+    pub fn keep_trail(&mut self, levels: Levels, is_elsewhere: bool) {
+        self.trail = Some(Box::new(Trail::new(self.arrays.len(), levels, is_elsewhere)));
     }
 
     /// The trail so far.
