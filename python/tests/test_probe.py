@@ -16,6 +16,7 @@ from conftest import CHECKOUT, Cli, Ran
 from mmulab import engine
 from mmulab.probe import described, frames, modelled, plan, report, system, walks
 from mmulab.probe.nearest import nearest
+from mmulab.units import parse_bytes
 
 Json = dict[str, Any]
 # Curves of a Zen 5 (first data TLB of 96 entries) in a virtual machine, measured beside ten compilers.
@@ -332,6 +333,26 @@ def test_a_walk_cache_that_reaches_further_than_can_be_described_is_as_large_as_
     caches = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["walker"]["cache"]
     assert caches[0]["ways"] == "full"
     assert caches[0]["entries"] == 256
+
+
+@pytest.mark.usefixtures("unfitted")
+@pytest.mark.parametrize(("knee", "size"), [(1.3e6, "32M"), (6e6, "6M")])
+def test_a_knee_of_the_nearer_cache_is_no_size_of_the_next(
+    shared: Json, tmp_path: Path, knee: float, size: str
+) -> None:
+    """A neighbour on the core leaves a step at 0.6 MB and another one at the end of the second level, 1 MB."""
+    found = json.loads(json.dumps(shared))
+    for figure in found["figures"]:
+        if figure["name"] == "l3_bytes":
+            figure |= {"value": knee, "interval": [knee, knee], "blur": None, "confidence": "high", "found": 1.0}
+        if figure["name"] == "l3_cycles":
+            figure |= {"value": 21.0, "interval": [21.0, 21.0], "confidence": "high", "found": 1.0}
+    path = tmp_path / "m.toml"
+    path.write_text(described(found).toml)
+    third = {c["name"]: c for c in engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["cache"]}["L3"]
+    assert abs((parse_bytes(third["size"]) or 0) - (parse_bytes(size) or 0)) < 0.06 * (parse_bytes(size) or 0)
+    # A step of another size than the system's is no hit of the third level, either.
+    assert third["cycles"] != 21
 
 
 def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:

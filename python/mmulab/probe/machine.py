@@ -305,7 +305,11 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
             table.set("retention_shape", _within(SHAPES, round(shape["value"], 2)), _why(shape))
     system = next((c for c in reported if c["level"] == at + 1 and c["bytes"]), None)
     probed = figure["value"] if figure is not None and _usable(figure) else None
-    if not (system and probed) or 1 / AGREES <= system["bytes"] / probed <= AGREES:
+    if probed is not None and at > 0 and _is_knee_of(at, probed, reported):
+        # The curve has a step at the end of the nearer level, where a neighbour uses a part of that: no figure of this
+        # level.
+        probed = None
+    elif not (system and probed) or 1 / AGREES <= system["bytes"] / probed <= AGREES:
         # A flat part of another size is another thing: the same cache behind the second TLB level, for example.
         _set(table, "cycles", figures.get(f"{name}_cycles"), round)
     if system and (probed is None or 1 / AGREES <= system["bytes"] / probed <= AGREES):
@@ -318,6 +322,13 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
         other = f"; the system reports {show_bytes(system['bytes'])}" if system else ""
         table.set("size", _size(max(1, round(probed / unit)) * unit), f"{_why(figure or {})}{other}")
     return table
+
+
+def _is_knee_of(level: int, probed: float, reported: list[Json]) -> bool:
+    """Whether a knee is where the system has this level end, and a larger one behind it."""
+    sizes = {cache["level"]: cache["bytes"] for cache in reported if cache["bytes"]}
+    size, behind = sizes.get(level), sizes.get(level + 1)
+    return bool(size and behind and probed <= size * AGREES and behind > size * AGREES**2)
 
 
 def _retention(figures: dict[str, Json], name: str | None) -> Json | None:
