@@ -1,6 +1,7 @@
 //! Two levels of arrays, as one core has them: what they are, and how they are built. Lookup, fill, the most recent
 //! page, prediction, invalidation and what cores share are in files of their own.
 
+mod elsewhere;
 mod fill;
 mod flush_recent;
 mod in_flight;
@@ -24,6 +25,7 @@ use mmulab_addr::{Access, Asid, VirtAddr, Vpn};
 use recent::{NO_PAGE, Recent};
 use trail::Trail;
 
+pub use crate::key::page_of;
 pub use replay::Unfinished;
 pub use trail::Levels as SharedLevels;
 
@@ -63,12 +65,6 @@ pub struct Hierarchy {
 /// Where a reload comes from.
 const SECOND_LEVEL: usize = 0;
 const WALK: usize = 1;
-
-/// A base page of an address space, as one number.
-#[inline(always)]
-pub fn page_of(asid: Asid, va: VirtAddr) -> u64 {
-    (va.vpn().0 << 16) | u64::from(asid.0)
-}
 
 /// A lookup in progress.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@
 //! | 8..64 | first frame |
 
 use crate::Entry;
-use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, Vpn};
+use mmulab_addr::{Access, Asid, PageOrder, Pfn, Prot, VirtAddr, Vpn};
 use mmulab_pagetable::Leaf;
 
 /// The ASID of global entries; no address space is given it.
@@ -28,6 +28,12 @@ const ASID_BITS: u32 = 16;
 #[inline(always)]
 pub fn key(vpn: Vpn, asid: Asid, order: PageOrder, size: usize) -> u64 {
     (vpn.align_down(order).0 << (SIZE_BITS + ASID_BITS)) | (u64::from(asid.0) << SIZE_BITS) | size as u64
+}
+
+/// A base page of an address space, as one number.
+#[inline(always)]
+pub fn page_of(asid: Asid, va: VirtAddr) -> u64 {
+    (va.vpn().0 << 16) | u64::from(asid.0)
 }
 
 /// The ASID in a key.

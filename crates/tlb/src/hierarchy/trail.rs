@@ -8,10 +8,8 @@
 //!
 //! Where all arrays are alike, one search serves for both levels. Then the trail has what walks found.
 
-use super::{Hierarchy, page_of};
-use crate::{Inclusion, Placement, Probe, key::Value, pages::Slot};
+use crate::key::{Value, page_of};
 use mmulab_addr::{Access, Asid, PageOrder, VirtAddr};
-use mmulab_assoc::Replacement;
 use mmulab_pagetable::{Invalidate, Leaf, Walked};
 
 /// What was done, where two things would look alike.
@@ -81,6 +79,16 @@ impl Trail {
     /// Another hierarchy is searched for this one.
     pub fn is_elsewhere(&self) -> bool {
         self.is_elsewhere
+    }
+
+    /// All so far, as one number.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Entries of array `array` that were brought and dropped again while a reference ran.
+    pub fn undone(&self, array: usize) -> u64 {
+        self.undone[array]
     }
 
     /// It is about the first level alone.
@@ -166,57 +174,9 @@ impl Trail {
     }
 
     /// A reference is over, or a control word: `count` is how many came before.
-    fn close(&mut self, asid: Asid, count: u64) {
+    pub fn close(&mut self, asid: Asid, count: u64) {
         self.settle();
         self.mix(CLOSED | u64::from(asid.0) << 8);
         self.mix(count);
-    }
-}
-
-impl Hierarchy {
-    /// Whether what the first level does depends on references, walks and invalidations alone, and one search of it can
-    /// serve several hierarchies.
-    ///
-    /// Not so with victim arrays, inclusion, arrays that coalesce, page-size predictors, or arrays that cores have in
-    /// common. Two fills of one place leave what one fill leaves under exact LRU only.
-    pub fn can_share_first(&self, desc: &[crate::ArrayDesc], rules: &crate::HierarchyDesc) -> bool {
-        let is_simple = |d: &crate::ArrayDesc| {
-            d.replacement == Replacement::Lru && d.probe == Probe::Parallel && d.retention_cycles.is_none() && !d.shared
-        };
-        rules.inclusion == Inclusion::None
-            && !self.coalesces
-            && !self.guesses
-            && desc.iter().all(|d| d.victim_of.is_none())
-            && desc.iter().filter(|d| d.level == 1).all(is_simple)
-            && desc.iter().any(|d| d.level == 1 && d.side != Placement::Instruction)
-    }
-
-    /// Keeps a trail of these levels from now on. `is_elsewhere`: another hierarchy is searched for this one, in which
-    /// they stay empty.
-    pub fn keep_trail(&mut self, levels: Levels, is_elsewhere: bool) {
-        self.trail = Some(Box::new(Trail::new(self.arrays.len(), levels, is_elsewhere)));
-    }
-
-    /// The trail so far.
-    pub fn trail(&self) -> u64 {
-        self.trail.as_ref().map_or(0, |trail| trail.hash)
-    }
-
-    /// A reference or a control word is over: `count` of them came before.
-    pub fn close_reference(&mut self, asid: Asid, count: u64) {
-        if let Some(trail) = &mut self.trail {
-            trail.close(asid, count);
-        }
-    }
-
-    /// By array: entries that were brought and dropped again while a reference ran.
-    pub(super) fn undone(&self, array: usize) -> u64 {
-        self.trail.as_ref().map_or(0, |trail| trail.undone[array])
-    }
-
-    /// The first level was filled elsewhere: what this hierarchy counts itself.
-    pub(super) fn filled_elsewhere(&mut self, array: u8, size: u8) -> (u8, Slot) {
-        self.arrays[usize::from(array)].count_fill();
-        (array, Slot { at: 0, size })
     }
 }
