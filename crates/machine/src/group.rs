@@ -1,5 +1,5 @@
-//! Machines in groups: a leader, and followers that have the same first-level TLBs, or the same of both levels. Which machines can be in one group is
-//! read from their descriptions; whether they stay together shows as they run.
+//! Machines in groups: a leader, and followers that have the same first-level TLBs, or the same of both levels. Which
+//! machines can be in one group is read from their descriptions; whether they stay together shows as they run.
 
 use crate::{ended::Ended, machine::Machine, share::Log};
 use mmulab_tlb::SharedLevels;
@@ -105,8 +105,8 @@ fn levels(machines: &[Numbered]) -> SharedLevels {
     if machines.iter().all(is_first) { SharedLevels::Both } else { SharedLevels::First }
 }
 
-/// Deals machines to workers, in groups where several have the same first level, or both, and `shares` says so. A group on two
-/// workers is two groups: a leader costs less than a worker that has nothing to do.
+/// Deals machines to workers, in groups where several have the same first level, or both, and `shares` says so. A group
+/// on two workers is two groups: a leader costs less than a worker that has nothing to do.
 pub(crate) fn deal(machines: Vec<Machine>, workers: usize, shares: bool) -> Vec<Vec<Group>> {
     let common = |m: &Machine| m.in_common(SharedLevels::First).or_else(|| m.in_common(SharedLevels::Both));
     let key = |machine: &Machine| if shares { common(machine) } else { None };

@@ -84,7 +84,8 @@ since! {
     CoalescingCounts: coalesced destroyed missing untouched rights_differ mixed_dirty not_contiguous misaligned,
     MirrorCounts: writes reads extended duplicates,
     PredictorCounts: guesses right wrong updates,
-    ArrayCounts: accesses hits misses fills evictions invalidations undone hits_by_size coalescing mirroring probes predictor;
+    ArrayCounts: accesses hits misses fills evictions invalidations undone hits_by_size coalescing mirroring probes
+        predictor;
         name; level; side,
     Reloads: l2_hits l2_misses,
     HierarchyCounts: l1i l1d l2i l2d reloads_i reloads_d arrays,

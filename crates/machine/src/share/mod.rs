@@ -8,8 +8,9 @@
 //!              '-------- trails of the first level ---------'   equal after each batch, or the follower has parted
 //! ```
 //!
-//! A follower has a kernel, page tables, walkers and caches of its own, and its second level. It is right as long as its
-//! kernel and its walks do to its first level what the leader's do: [`mmulab_tlb::Hierarchy`] keeps a trail of that.
+//! A follower has a kernel, page tables, walkers and caches of its own; its second level is its own, too, where arrays
+//! there differ. It is right as long as its kernel and its walks do to the shared levels what the leader's do:
+//! [`mmulab_tlb::Hierarchy`] keeps a trail of that.
 //! A follower that parts from its leader is run again, alone.
 
 mod common;

@@ -74,8 +74,8 @@ impl InFlight {
         self.wait = wait;
     }
 
-    /// An entry of array `index` was replaced. A walk may have brought what replaces it: then nobody waits, and the wait
-    /// is still that of a fetch whose page the second level has.
+    /// An entry of array `index` was replaced. A walk may have brought what replaces it: then nobody waits, and the
+    /// wait is still that of a fetch whose page the second level has.
     pub fn evicted(&mut self, index: usize, gone: &Gone) {
         let Some(hold) = &self.holds[index] else { return };
         let (first, pages, tag) = (gone.vpn().0, gone.order.base_pages(), gone.asid());
