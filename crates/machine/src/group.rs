@@ -26,24 +26,25 @@ pub(crate) struct Group {
 
 struct Follower {
     machine: Numbered,
-    /// Its first level is not the leader's any more: what it counts since is of no use.
+    /// Its shared levels are not the leader's any more: what it counts since is of no use.
     has_parted: bool,
 }
 
 impl Group {
     /// Machines that have something in common, at least one.
     fn new(mut machines: Vec<Numbered>) -> Self {
-        let levels = levels(&machines);
-        let mut leader = machines.remove(0);
-        if !machines.is_empty() {
-            leader.1 = leader.1.in_group(levels, true);
+        let alone = |leader| Self { leader, followers: Vec::new(), ahead: Vec::new(), used: Vec::new() };
+        if machines.len() == 1 {
+            return alone(machines.remove(0));
         }
+        let levels = levels(&machines);
+        let (number, leader) = machines.remove(0);
         let follower = |(index, machine): Numbered| Follower {
             machine: (index, machine.in_group(levels, false)),
             has_parted: false,
         };
         let followers = machines.into_iter().map(follower).collect();
-        Self { leader, followers, ahead: Vec::new(), used: Vec::new() }
+        Self { followers, ..alone((number, leader.in_group(levels, true))) }
     }
 
     /// Runs a batch: the leader now, and the followers when there is enough for them.
@@ -109,6 +110,8 @@ fn levels(machines: &[Numbered]) -> SharedLevels {
 /// on two workers is two groups: a leader costs less than a worker that has nothing to do.
 pub(crate) fn deal(machines: Vec<Machine>, workers: usize, shares: bool) -> Vec<Vec<Group>> {
     let common = |m: &Machine| m.in_common(SharedLevels::First).or_else(|| m.in_common(SharedLevels::Both));
+    // One machine has nobody to share with.
+    let shares = shares && machines.len() > 1;
     let key = |machine: &Machine| if shares { common(machine) } else { None };
     let mut all: Vec<_> = machines.into_iter().enumerate().map(|(index, m)| (key(&m), (index, m))).collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -110,6 +110,16 @@ impl Ref {
         self.0 & KIND == Access::Write as u64
     }
 
+    /// What a reference does.
+    #[inline(always)]
+    pub const fn access(self) -> Access {
+        match (self.is_fetch(), self.is_write()) {
+            (true, _) => Access::Fetch,
+            (_, true) => Access::Write,
+            _ => Access::Read,
+        }
+    }
+
     /// The address of a reference.
     #[inline(always)]
     pub const fn va(self) -> VirtAddr {
@@ -153,6 +163,10 @@ mod tests {
         assert_eq!(Ref::fetch(va, 31).item(), Item::Access(Access::Fetch, va, 31));
         assert_eq!(Ref::read(kernel).item(), Item::Access(Access::Read, kernel, 0));
         assert_eq!(Ref::write(va).item(), Item::Access(Access::Write, va, 0));
+        assert_eq!(
+            [Ref::fetch(va, 3), Ref::read(va), Ref::write(va)].map(Ref::access),
+            [Access::Fetch, Access::Read, Access::Write]
+        );
         assert_eq!(Ref::retire(1 << 50).item(), Item::Retire(1 << 50));
         assert_eq!(Ref::event(7).item(), Item::Event(7));
         assert_eq!(Ref::code(9).item(), Item::Code(9));

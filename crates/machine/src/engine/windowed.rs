@@ -80,11 +80,7 @@ impl<R: Record> Execution for Windowed<R> {
                 break Ok(());
             }
             let va = word.va();
-            let access = match (word.is_fetch(), word.is_write()) {
-                (true, _) => Access::Fetch,
-                (_, true) => Access::Write,
-                _ => Access::Read,
-            };
+            let access = word.access();
             let cpu = &mut engine.state.hardware.cpus[at_cpu];
             passed.instructions += u64::from(word.instructions());
             passed.writes += u64::from(word.is_write());

@@ -72,11 +72,7 @@ impl Execution for Following {
             from = entry.at + 1;
             if let Some(why) = entry.why {
                 let word = batch.refs[entry.at];
-                let access = match (word.is_fetch(), word.is_write()) {
-                    (true, _) => Access::Fetch,
-                    (_, true) => Access::Write,
-                    _ => Access::Read,
-                };
+                let access = word.access();
                 let outcome = match entry.outcome {
                     Some(outcome) => outcome,
                     None => cpu.tlbs.search_below(asid, word.va(), access, (why, entry.wait), obs),

@@ -29,7 +29,7 @@ pub(crate) struct Log {
     pub entries: Vec<Entry>,
     /// Counts of the leader's TLBs wherever counts began in the batch.
     pub counts: Vec<HierarchyCounts>,
-    /// By CPU: the trail of the leader's first level at the batch's end.
+    /// By CPU: the trail of the levels that are shared, at the batch's end.
     pub trails: Vec<u64>,
 }
 

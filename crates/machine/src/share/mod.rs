@@ -5,7 +5,7 @@
 //! ```text
 //! batch --> leader (engine::Windowed<Leading>) --log--> followers (engine of Following)
 //!              |                                            |
-//!              '-------- trails of the first level ---------'   equal after each batch, or the follower has parted
+//!              '-------- trails of the shared levels -------'   equal after each batch, or the follower has parted
 //! ```
 //!
 //! A follower has a kernel, page tables, walkers and caches of its own; its second level is its own, too, where arrays

@@ -37,10 +37,10 @@ impl Hierarchy {
         self.trail.as_ref().map_or(0, |trail| trail.hash())
     }
 
-    /// A reference or a control word is over: `count` of them came before.
-    pub fn close_reference(&mut self, asid: Asid, count: u64) {
+    /// Word `at` of a batch is over, or references begin there.
+    pub fn close_reference(&mut self, asid: Asid, at: u64) {
         if let Some(trail) = &mut self.trail {
-            trail.close(asid, count);
+            trail.close(asid, at);
         }
     }
 

@@ -52,9 +52,7 @@ impl Hierarchy {
             Unfinished::Denied => Outcome::Denied { level: 1, cycles: 0 },
         }
     }
-}
 
-impl Hierarchy {
     /// Cycles that a fetch waits, which has just brought an entry, if the entry comes from the second level: what it
     /// replaces is held.
     pub fn wait(&self) -> u32 {

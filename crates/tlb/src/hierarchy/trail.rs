@@ -131,7 +131,7 @@ impl Trail {
         }
     }
 
-    /// The first level takes a page of `order`.
+    /// The first level takes a page of the reference that runs. `alone`: as in [`Fill`].
     pub fn filled(
         &mut self,
         (array, size): (u8, u8),
@@ -173,10 +173,10 @@ impl Trail {
         words.into_iter().for_each(|word| self.mix(word));
     }
 
-    /// A reference is over, or a control word: `count` is how many came before.
-    pub fn close(&mut self, asid: Asid, count: u64) {
+    /// Word `at` of a batch is over, or references begin there.
+    pub fn close(&mut self, asid: Asid, at: u64) {
         self.settle();
         self.mix(CLOSED | u64::from(asid.0) << 8);
-        self.mix(count);
+        self.mix(at);
     }
 }
