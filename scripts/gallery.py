@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mmulab.forecast.case import free_port
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGE = CHECKOUT / "docs" / "gallery.md"
 REPORTS = CHECKOUT / "docs" / "gallery"
@@ -228,8 +230,7 @@ def _files(shown: Shown) -> Iterator[Path | None]:
 
 def _run(shown: Shown, directory: Path, files: Path) -> bool:
     """Studies it; false if it is not here."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     command = [word.replace("{dir}", str(files)).replace("{port}", port) for word in shown.command]
     options = ["--out", str(directory / "study"), "--replace", "--no-here", *shown.machines]
     if command[0].startswith("gen:"):

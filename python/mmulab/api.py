@@ -110,8 +110,7 @@ def open(name: str | Path) -> Trace:
     try:
         engine.trace_head(str(name), 1)
     except UserError as error:
-        hint = "\nhint: give a file that `mmulab trace info` reads, gen:NAME?key=value or mix:NAME"
-        raise UserError(str(error) if "\nhint:" in str(error) else f"{error}{hint}") from None
+        raise UserError(engine.unreadable(error)) from None
     return Trace(str(name))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from mmulab import _core, paths
+from mmulab import UserError, _core, paths
 from mmulab.result import Result
 
 Json = dict[str, Any]
@@ -330,6 +330,12 @@ def recorded_pages(path: str, progress: ProgressCallback | None = None) -> Json:
 def trace_length(path: str, most: int | None = None) -> int:
     """Instructions of a trace, or `most` if it has more. Reads no further than it must."""
     return _core.trace_length(trace(path), most)
+
+
+def unreadable(error: UserError) -> str:
+    """What is wrong with a trace that cannot be read, with a remedy if the error has none."""
+    remedy = "\nhint: give a file that `mmulab trace info` reads, gen:NAME?key=value or mix:NAME"
+    return str(error) if "\nhint:" in str(error) else f"{error}{remedy}"
 
 
 def trace_head(path: str, count: int) -> Json:

@@ -3,9 +3,7 @@
 import keyword
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from mmulab import UserError, engine, units
 from mmulab.sweep.axes import HOST_POLICY, MACHINE, OWN, POLICY, SEED, TRACE, Axis, Range, assignment
 from mmulab.sweep.columns import RESERVED
 from mmulab.sweep.constraint import Constraint, Value
+from mmulab.sweep.keys import only_known
 from mmulab.sweep.queue import Queue, parse_queue
 from mmulab.sweep.samples import METHODS, SOBOL_MAX, Sample
 
@@ -77,7 +76,7 @@ def read(path: str | Path) -> Sweep:
 
 def parse(data: dict[str, Any], place: str = "sweep", name: str = "sweep") -> Sweep:
     """A sweep out of what a TOML file holds. `place` stands in errors, `name` where the data have none."""
-    _known(data, TABLES, place, "a sweep file")
+    only_known(data, TABLES, place, "a sweep file")
     axes, ranges = _axes(_table(data, "axes", place), f"{place}: axes")
     sample = _sample(data, len(ranges), place)
     names = [*(axis.name for axis in axes), *(drawn.name for drawn in ranges)]
@@ -120,14 +119,6 @@ def _refuse_twice(varied: list[Axis | Range], sets: dict[str, Any], place: str) 
                     f"{place}: axes.{axis.name}: {found[key]} has a value for {key}, too\nhint: leave one of them out"
                 )
             found[key] = f"axes.{axis.name}"
-
-
-def _known(data: dict[str, Any], known: Iterable[str], place: str, what: str) -> None:
-    for key in data:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise UserError(f"{place}: {key}: {what} has no such key\nhint: {meant}keys: {', '.join(known)}")
 
 
 def _table(data: dict[str, Any], key: str, place: str) -> dict[str, Any]:
@@ -213,7 +204,7 @@ def _keyed(name: str, given: Any, place: str) -> Axis | Range:
             f"{place}: no key is named\n"
             f'hint: write {name} = {{ key = "tlb.STLB.entries", values = [...] }}; axes without a key: {", ".join(OWN)}'
         )
-    _known(given, KEYED, place, "an axis")
+    only_known(given, KEYED, place, "an axis")
     keys = given.get("key")
     keys = [keys] if isinstance(keys, str) else keys
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
@@ -265,7 +256,7 @@ def _sample(data: dict[str, Any], dimensions: int, place: str) -> Sample | None:
             )
         return None
     table, here = _table(data, "sample", place), f"{place}: sample"
-    _known(table, ("method", "points", "seed"), here, "a sample")
+    only_known(table, ("method", "points", "seed"), here, "a sample")
     if not dimensions:
         raise UserError(f"{here}: no axis is drawn\nhint: give an axis from and to, or pick; or leave [sample] out")
     method, points, seed = table.get("method", "sobol"), table.get("points"), table.get("seed", 0)
@@ -281,7 +272,7 @@ def _sample(data: dict[str, Any], dimensions: int, place: str) -> Sample | None:
 
 
 def _options(table: dict[str, Any], place: str) -> engine.Options:
-    _known(table, OPTIONS, place, "a run")
+    only_known(table, OPTIONS, place, "a run")
     fields = engine.options_schema()["properties"]
     found: dict[str, Any] = {}
     for key, given in table.items():

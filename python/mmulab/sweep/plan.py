@@ -109,9 +109,7 @@ def _found(sweep: Sweep, trace: str) -> str:
     try:
         return trace_identity(trace)
     except UserError as error:
-        remedy = "\nhint: give a file that `mmulab trace info` reads, gen:NAME?key=value or mix:NAME"
-        message = str(error) if "\nhint:" in str(error) else f"{error}{remedy}"
-        raise UserError(f"{sweep.place}: axes.trace: {message}") from None
+        raise UserError(f"{sweep.place}: axes.trace: {engine.unreadable(error)}") from None
 
 
 def _job(sweep: Sweep, values: dict[str, Value], identity: str, built: dict[str, str]) -> SweepJob:

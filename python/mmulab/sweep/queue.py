@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from mmulab import UserError, units
+from mmulab.sweep.keys import only_known
 
 KINDS = ("slurm", "pbs", "lsf")
 KEYS = ("kind", "jobs", "workers", "memory", "walltime", "queue", "account", "interface", "directives", "prologue")
@@ -40,11 +40,7 @@ class Queue:
 
 def parse_queue(table: dict[str, Any], place: str) -> Queue:
     """`[cluster]` of a sweep file. Raises UserError for what is wrong in it."""
-    for key in table:
-        if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise UserError(f"{place}: {key}: a cluster has no such key\nhint: {meant}keys: {', '.join(KEYS)}")
+    only_known(table, KEYS, place, "a cluster")
     if table.get("kind") not in KINDS:
         raise UserError(f"{place}.kind: {table.get('kind')!r}: give {', '.join(KINDS)}")
     memory = table.get("memory")
