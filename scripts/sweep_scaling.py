@@ -70,7 +70,7 @@ def _head(one: Timed, load: float) -> list[str]:
         "# Sweeps on many workers",
         "",
         "How does the time of a sweep fall with more workers? One and two workers are **timed** here. 64 and 1,024 are",
-        "**simulated**, from the costs that the timed runs have. No sweep was run on so many workers.",
+        "**simulated**, from the costs that the timed runs have. No sweep was run on more than two workers.",
         "",
         f"The timed sweep has {sum(one.jobs_per_batch)} jobs in {len(one.batches)} batches. The "
         f"computer has {processors()}",
