@@ -24,8 +24,8 @@ Graph = dict[str, set[str]]
 
 # Crates by layer, the lowest first. A crate depends only on crates of lower layers.
 LAYERS = (
-    ("addr", "assoc", "dataflow", "host", "record-heap", "try-preload", "visible"),
-    ("describe", "frames", "guest-agent", "timing", "trace"),
+    ("addr", "assoc", "dataflow", "record-heap", "try-preload", "visible"),
+    ("describe", "frames", "guest-agent", "host", "timing", "trace"),
     ("elf", "interleave", "isa", "leshy", "pagetable", "workload"),
     ("kernel", "recipe", "record", "reshape", "tlb", "walker"),
     ("energy", "record-plugin"),

@@ -7,12 +7,14 @@ mod access;
 mod address;
 mod bytes;
 mod ids;
+mod mix;
 mod order;
 
 pub use access::{Access, Prot, Side};
 pub use address::{Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 pub use bytes::Bytes;
 pub use ids::{Asid, Pid, Tid};
+pub use mix::{GOLDEN, mix};
 pub use order::{OrderError, PageOrder, parse_bytes, show_bytes};
 
 /// log2 of the base page: 4 KiB, the granule of x86-64, of RISC-V, and of the AArch64 systems modelled here.

@@ -2,6 +2,8 @@
 //!
 //! Orders of a seed stay equal, so that a repeated measurement differs only by what the computer did.
 
+use mmulab_addr::{GOLDEN, mix};
+
 /// The generator's state.
 pub struct Random(u64);
 
@@ -13,11 +15,8 @@ impl Random {
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
     }
 
     /// A number below `bound`, which is not 0. The bias is below bound / 2^64.

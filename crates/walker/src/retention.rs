@@ -7,6 +7,8 @@
 //! under replacement of the least recently used line; with a smaller one a neighbour that comes and goes displaces
 //! them.
 
+use mmulab_addr::{GOLDEN, mix};
+
 /// Values that `chance` has.
 const CHANCES: f64 = 4_294_967_296.0;
 /// Times are kept in units of 1,024 cycles.
@@ -87,10 +89,7 @@ impl Retention {
 
 /// A number that line and time decide, each value as likely as any other (the finisher of SplitMix64).
 pub fn chance(line: u64, used: u32) -> u32 {
-    let mut x = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(used);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ x >> 31) >> 32) as u32
+    (mix(line.wrapping_mul(GOLDEN) ^ u64::from(used)) >> 32) as u32
 }
 
 #[cfg(test)]

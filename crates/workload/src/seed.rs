@@ -1,18 +1,17 @@
 //! Seeds as people give them (1, 2, 3) made into numbers that have nothing in common.
 
+use mmulab_addr::GOLDEN;
+
 /// SplitMix64's output function on the state that follows `seed` (Steele, Lea and Flood, "Fast splittable pseudorandom
 /// number generators", OOPSLA 2014, with Stafford's variant 13 of the finalizer). A bijection: no two seeds meet.
 pub fn mix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mmulab_addr::mix(seed.wrapping_add(GOLDEN))
 }
 
 /// Output `n` of SplitMix64 seeded with `key`: as random as the generator, at any place at once.
 #[inline(always)]
 pub fn nth(key: u64, n: u64) -> u64 {
-    mix(key.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    mix(key.wrapping_add(n.wrapping_mul(GOLDEN)))
 }
 
 /// `random`, evenly, as a number below `bound` (Lemire, "Fast random integer generation in an interval", 2019, without

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::x86;
-use mmulab_addr::LINE_BYTES;
+use mmulab_addr::{GOLDEN, LINE_BYTES, mix};
 
 /// Words of a line.
 pub const WORDS: usize = LINE_BYTES as usize / 8;
@@ -79,10 +79,7 @@ pub type Hash = u64;
 /// slot.
 #[inline(always)]
 pub const fn hash(key: u64, way: usize) -> Hash {
-    let mut z = key.wrapping_add((way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix(key.wrapping_add((way as u64 + 1).wrapping_mul(GOLDEN)))
 }
 
 #[cfg(test)]

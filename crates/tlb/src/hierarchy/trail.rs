@@ -9,7 +9,7 @@
 //! Where all arrays are alike, one search serves for both levels. Then the trail has what walks found.
 
 use crate::key::{Value, page_of};
-use mmulab_addr::{Access, Asid, PageOrder, VirtAddr};
+use mmulab_addr::{Access, Asid, GOLDEN, PageOrder, VirtAddr, mix};
 use mmulab_pagetable::{Invalidate, Leaf, Walked};
 
 /// What was done, where two things would look alike.
@@ -107,12 +107,9 @@ impl Trail {
         }
     }
 
-    /// The finaliser of SplitMix64, a word at a time.
+    /// A word at a time.
     fn mix(&mut self, word: u64) {
-        let mut z = self.hash.wrapping_add(word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.hash = z ^ (z >> 31);
+        self.hash = mix(self.hash.wrapping_add(word).wrapping_add(GOLDEN));
     }
 
     fn mix_place(&mut self, what: u64, place: Place) {
