@@ -17,6 +17,7 @@ import pytest
 from conftest import Build, Cli
 
 from mmulab import UserError, paths, stopwatch
+from mmulab.ports import free_port
 from mmulab.stopwatch import counters, pairs, process, report, settings, sysfs
 from mmulab.stopwatch.process import Program
 
@@ -511,15 +512,8 @@ for _ in range(5):
 """
 
 
-def _free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 def test_a_server_is_timed_by_its_client_and_stopped(cli: Cli, tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     (tmp_path / "server.py").write_text(SERVER.replace("PORT", str(port)))
     (tmp_path / "client.py").write_text(CLIENT.replace("PORT", str(port)))
     args = ["try", "--settings", "4k,asis", "--pairs", "2", "--port", str(port), "--json"]

@@ -4,13 +4,13 @@ import getpass
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from mmulab import UserError, paths
+from mmulab.ports import free_port
 from mmulab.stopwatch.process import Program
 
 # What `mmulab-kernel` prints of the part that begins when its data are ready.
@@ -91,13 +91,6 @@ class Case:
         """The client of a server on `port`."""
         kind, *words = self.client
         return [sys.executable, "-I", str(_CLIENT), kind, str(port), *words, *more]
-
-
-def free_port() -> int:
-    """A port of this computer on which nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _filled(word: str, directory: Path, port: int) -> str:

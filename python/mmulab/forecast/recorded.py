@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, engine, paths
-from mmulab.forecast.case import Case, free_port
+from mmulab.forecast.case import Case
 from mmulab.forecast.timed import KNOWN
+from mmulab.ports import free_port
 
 Json = dict[str, Any]
 # Seconds that a client may take to end once its server has.

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import tempfile
@@ -17,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, UserError, engine
+from mmulab.ports import free_port
 from mmulab.stopping import as_ctrl_c
 from mmulab.units import show_bytes
 from mmulab.workloads import cache
 from mmulab.workloads.recipe import Json, Recipe
 
-LOOPBACK = "127.0.0.1"
 # The user that servers run as which refuse to serve root: in every Linux system, owning nothing.
 NOBODY = "nobody"
 # prctl(2): orphans of our descendants become our children, so that none is lost sight of.
@@ -108,18 +107,6 @@ def tail(log: Path) -> str:
     except OSError:
         return ""
     return "".join(f"\n  | {line}" for line in lines)
-
-
-def free_port(wanted: int | None) -> int:
-    """A port nobody listens on. Raises UserError if the wanted one is taken."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((LOOPBACK, wanted or 0))
-        except OSError as error:
-            raise UserError(
-                f"port {wanted} of {LOOPBACK}: {error.strerror}\nhint: leave --port out, and a free one is taken"
-            ) from error
-        return int(probe.getsockname()[1])
 
 
 def _refuses_root(recipe: Recipe) -> bool:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from mmulab import Failure, UserError, engine, guest, paths
 from mmulab.engine import ProgressCallback
+from mmulab.ports import LOOPBACK
 from mmulab.units import parse_bytes
 from mmulab.workloads import allocators, install
-from mmulab.workloads.place import LOOPBACK, Place, a_place, tail
+from mmulab.workloads.place import Place, a_place, tail
 from mmulab.workloads.recipe import Json, Recipe
 from mmulab.workloads.recorder import Recorder
 
 # How long one asking whether a server serves may take.
 ASK_S = 10.0
-# How long it may take, once a client failed, to on_progress that the server was gone because enough was recorded.
+# How long a server, of which enough was recorded, may take to be seen as gone once its client failed.
 OVER_S = 5.0
 # How long a server may take to end once it is asked to.
 END_S = 60.0

@@ -37,7 +37,7 @@ class Recorder:
         os.close(theirs)
 
     def poll(self, wait_s: float = 0.0) -> bool:
-        """Hears what there is to on_progress, waiting for it at most so long. Whether the recording is over."""
+        """Passes on what the recording tells, waiting for it at most this long. Whether the recording is over."""
         while self._answer is None and select.select([self._pipe], [], [], wait_s)[0]:
             part = os.read(self._pipe, 1 << 16)
             if not part:
