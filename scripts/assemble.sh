@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 # Cargo keeps what its profile `dev` builds under `debug`.
 built=${1/#dev/debug} package=$2
 target=${CARGO_TARGET_DIR:-target}
+parts=$target/parts
 lib=$package/_lib
 mkdir -p "$lib"
 for kind in machines policies workloads; do
@@ -18,16 +19,17 @@ done
 mkdir -p "$lib/docs"
 cp docs/glossary.md "$lib/docs/"
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
-for pair in record_plugin:record record_heap:heap try_preload:try; do
-    cp "$target/$built/libmmulab_${pair%:*}.so" "$lib/libmmulab_${pair#*:}.so.new"
-    mv "$lib/libmmulab_${pair#*:}.so.new" "$lib/libmmulab_${pair#*:}.so"
+for pair in "$target:record_plugin:record" "$parts:record_heap:heap" "$parts:try_preload:try"; do
+    IFS=: read -r from crate name <<<"$pair"
+    cp "$from/$built/libmmulab_$crate.so" "$lib/libmmulab_$name.so.new"
+    mv "$lib/libmmulab_$name.so.new" "$lib/libmmulab_$name.so"
 done
 for pair in x86_64:x86-64 aarch64:aarch64; do
-    agent=$target/${pair%:*}-unknown-linux-gnu/$built/mmulab-guest-agent
+    agent=$parts/${pair%:*}-unknown-linux-gnu/$built/mmulab-guest-agent
     if [ -e "$agent" ]; then
         cp "$agent" "$lib/mmulab-guest-agent-${pair#*:}.new"
         mv "$lib/mmulab-guest-agent-${pair#*:}.new" "$lib/mmulab-guest-agent-${pair#*:}"
     fi
 done
-cp "$target/$built/mmulab-kernel" "$lib/mmulab-kernel.new"
+cp "$parts/$built/mmulab-kernel" "$lib/mmulab-kernel.new"
 mv "$lib/mmulab-kernel.new" "$lib/mmulab-kernel"

@@ -5,8 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 profile=$1 package=$2
-cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin
-scripts/parts.sh "$profile" "$package"
+# Beside the engine, whose last crates leave a core free.
+scripts/parts.sh "$profile" &
+parts=$!
+cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin || { wait; exit 1; }
+wait "$parts"
+scripts/assemble.sh "$profile" "$package"
 # Cargo keeps what its profile `dev` builds under `debug`.
 cp "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/lib_core.so" "$package/_core.abi3.so.new"
 mv "$package/_core.abi3.so.new" "$package/_core.abi3.so"

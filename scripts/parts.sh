@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds all parts of mmulab that are not Python but the engine, with cargo's profile $1, and puts them into the Python
-# package in the directory $2.
+# Builds with cargo's profile $1 what is not Python, the engine or the recorder's plugin: what runs in recorded programs, or
+# is one, and the first program of recorded systems. Their flags differ from the engine's, so they share nothing with it
+# and have a directory of their own, in which cargo can build while it builds the engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-profile=$1 package=$2
-cargo build --profile "$profile" --quiet -p mmulab-record-plugin
-# What runs in recorded programs, or is one: QEMU must know its instructions.
+profile=$1
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/parts
+# QEMU must know their instructions.
 RUSTFLAGS="-C target-cpu=generic" cargo build --profile "$profile" --quiet \
     -p mmulab-workload -p mmulab-record-heap -p mmulab-try-preload
 # The first program of a guest that has no libraries.
@@ -15,4 +16,3 @@ if [ "$(uname -m)" = x86_64 ]; then
         --target x86_64-unknown-linux-gnu
 fi
 scripts/arm-agent.sh "$profile"
-scripts/assemble.sh "$profile" "$package"

@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 
 package=$1
 export RUSTFLAGS="-C target-cpu=generic"
-scripts/parts.sh wheel "$package"
+cargo build --profile wheel --quiet -p mmulab-record-plugin
+scripts/parts.sh wheel
+scripts/assemble.sh wheel "$package"
 rm -rf "$package/_lib/levels"
 if [ "$(uname -m)" = x86_64 ]; then
     for level in x86-64-v3 x86-64-v4; do
