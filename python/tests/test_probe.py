@@ -6,15 +6,18 @@ Processors behind virtual machines change, and neighbours are busy: no test expe
 import json
 import math
 import mmap
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import CHECKOUT, Cli, Ran
 
 from mmulab import engine
 from mmulab.probe import described, frames, modelled, plan, report, system, walks
+from mmulab.probe.machine import fragment_sets
 from mmulab.probe.nearest import nearest
 from mmulab.units import parse_bytes
 
@@ -260,9 +263,9 @@ def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path:
     path.write_text(described(scattered).toml)
     machine = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]
     fragment = machine["virtual"]["memory"]["fragment"]
-    # 64 MB of scattered frames are what is left of 160 MB.
-    assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 60, "4K")
-    assert fragment["within"] == "160M"
+    # With 39 % of frames free, groups that have some and not all have 40 %. 64 MB are what is left of 164 MB.
+    assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 61, "4K")
+    assert fragment["within"] == "164M"
     assert "64 MB filled 40% of their groups" in machine["virtual"]["memory"]["source"]
     # The host's frames are another matter.
     assert machine["memory"]["fragment"]["percent"] == 50
@@ -353,6 +356,44 @@ def test_a_knee_of_the_nearer_cache_is_no_size_of_the_next(
     assert abs((parse_bytes(third["size"]) or 0) - (parse_bytes(size) or 0)) < 0.06 * (parse_bytes(size) or 0)
     # A step of another size than the system's is no hit of the third level, either.
     assert third["cycles"] != 21
+
+
+@pytest.mark.usefixtures("unfitted")
+@pytest.mark.parametrize(
+    ("held", "ways", "confidence"), [(11, 5, "high"), (21.2, 10, "medium"), (35, 16, "high"), (11, 16, "low")]
+)
+def test_a_third_level_has_the_ways_that_loads_at_once_reach(
+    shared: Json, tmp_path: Path, held: float, ways: int, confidence: str
+) -> None:
+    """Of 16 ways of 2 MB. The second level's 1 MB are beside it, for it keeps what that one displaces."""
+    found = json.loads(json.dumps(shared))
+    found["figures"].append(
+        {
+            "name": "caches_bytes",
+            "value": held * (1 << 20),
+            "interval": [held * (1 << 20)] * 2,
+            "confidence": confidence,
+            "curve": "footprint-at-once",
+        }
+    )
+    path = tmp_path / "m.toml"
+    path.write_text(described(found).toml)
+    third = {c["name"]: c for c in engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["cache"]}["L3"]
+    assert (third["ways"], third["size"]) == (ways, f"{2 * ways}M")
+    assert ("ways that the system reports are this computer's" in third["source"]) == (ways < 16)
+
+
+@pytest.mark.parametrize("free", [0.05, 0.2, 0.5, 0.8])
+def test_free_frames_leave_groups_as_full_as_they_were_seen(free: float) -> None:
+    """Frames that are free by chance, counted as a program's pages are."""
+    drawn = np.random.default_rng(1).random(1 << 20) < free
+    seen = frames.of([int(frame) for frame in np.flatnonzero(drawn)])
+    assert seen is not None
+    (found,) = fragment_sets(seen, {"memory": {"size": "8G"}})
+    percent, within = (int(number) for number in re.findall(r'(?:percent|within) = "?(\d+)', found))
+    assert abs(percent / 100 - min(0.9, 1 - free)) < 0.011
+    # 4 GB were drawn from; at most nine tenths can be taken.
+    assert abs(within / (4096 if free > 0.1 else 4096 * free / 0.1) - 1) < 0.03
 
 
 def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:

@@ -24,6 +24,11 @@ pub enum Pattern {
     WideAdds,
     /// Every line of `x` bytes, in random order. No control.
     Footprint,
+    /// The same by `chains` chases at once: rounds so short that neighbours displace few lines meanwhile. No control.
+    FootprintAtOnce {
+        /// Chases of a round.
+        chains: u64,
+    },
     /// One line in each of `x` pages of the region's page size.
     Pages,
     /// One line in each of `x` base pages, so that eight neighbours, whose page-table entries share a line, follow each
@@ -158,7 +163,7 @@ impl CurveSpec {
         };
         match self.pattern {
             Pattern::Adds | Pattern::WideAdds => PAGE as u64,
-            Pattern::Footprint => most,
+            Pattern::Footprint | Pattern::FootprintAtOnce { .. } => most,
             Pattern::NearPages | Pattern::PageLoads => most.next_multiple_of(PER_LINE) * PAGE as u64,
             // Repeats shall meet other frames.
             Pattern::Pages if self.backing == Backing::Small => (most + most / 2) * page,
@@ -184,7 +189,9 @@ impl CurveSpec {
         }
         let many = match self.pattern {
             Pattern::Chains { .. } | Pattern::PageChains { .. } => self.xs.iter().find(|x| !CHAINS.contains(x)),
-            Pattern::Idle { ref chains, .. } => Some(chains).filter(|chains| !CHAINS.contains(chains)),
+            Pattern::Idle { ref chains, .. } | Pattern::FootprintAtOnce { ref chains } => {
+                Some(chains).filter(|chains| !CHAINS.contains(chains))
+            }
             _ => None,
         };
         if let Some(x) = many {
@@ -257,7 +264,7 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
     };
     let mut found: Vec<u64> = match spec.pattern {
         Pattern::Adds | Pattern::WideAdds => Vec::new(),
-        Pattern::Footprint => (0..(x / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Footprint | Pattern::FootprintAtOnce { .. } => (0..(x / line).max(1)).map(|i| i * line).collect(),
         Pattern::Idle { bytes, .. } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
         Pattern::Chains { bytes } | Pattern::Window { bytes } => {
             (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
@@ -316,12 +323,12 @@ fn chase(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
 
 /// The same over every line of a footprint: the fastest of some runs of whole rounds. A part of a round would meet the
 /// lines that were written last, and no lines that are as old as lines become.
-fn rounds(region: &Region, lines: &[u64], burst_us: u64) -> Took {
+fn rounds(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     if lines.len() > WHOLE_ROUND {
-        return chase(region, lines, 1, burst_us);
+        return chase(region, lines, chains, burst_us);
     }
-    let mut heads = link(region, lines, 1);
-    let round = lines.len() as u64;
+    let mut heads = link(region, lines, chains);
+    let round = lines.len() as u64 / chains;
     run(&mut heads, round);
     let tried = timed(|| run(&mut heads, round));
     let many = (burst_us as f64 * 1000.0 / tried.ns.max(1.0)) as u64 + 1;
@@ -329,7 +336,8 @@ fn rounds(region: &Region, lines: &[u64], burst_us: u64) -> Took {
     let steps = (many * round).next_multiple_of(8);
     let fastest = (0..BURSTS).map(|_| timed(|| run(&mut heads, steps))).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
     let best = fastest.unwrap_or(tried);
-    Took { ns: best.ns / steps as f64, cycles: best.cycles / steps as f64 }
+    let accesses = (steps * chains) as f64;
+    Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
 
 /// The same by another way to follow chases.
@@ -467,7 +475,8 @@ fn measure_point(
     };
     let took = match spec.pattern {
         Pattern::Idle { chains, .. } => chase_after(region, &lines, chains, point.x),
-        Pattern::Footprint => rounds(region, &lines, spec.burst_us),
+        Pattern::Footprint => rounds(region, &lines, 1, spec.burst_us),
+        Pattern::FootprintAtOnce { chains } => rounds(region, &lines, chains, spec.burst_us),
         Pattern::PageLoads => loads(region, &lines),
         Pattern::Strides { .. } => {
             chase_by(|heads, steps| run_by_one(&mut heads[0], steps), region, &lines, 1, spec.burst_us)
@@ -499,6 +508,7 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
         Pattern::Adds
         | Pattern::WideAdds
         | Pattern::Footprint
+        | Pattern::FootprintAtOnce { .. }
         | Pattern::Chains { .. }
         | Pattern::Window { .. }
         | Pattern::Strides { .. }

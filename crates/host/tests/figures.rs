@@ -101,6 +101,25 @@ fn a_cache_without_a_flat_part_is_not_made_up() {
     assert!(third.note.starts_with("the curve shows 2 caches"), "{}", third.note);
 }
 
+/// Chases at once over caches of 11 MB and of 32 MB; without a step there is nothing to tell.
+#[test]
+fn what_all_caches_hold_is_where_half_of_the_loads_at_once_go_to_memory() {
+    let at_once = |size: u64, memory: f64| {
+        let cost = move |x: u64| 4.0 + memory * missing(x, size);
+        let pattern = Pattern::FootprintAtOnce { chains: 16 };
+        figures(&[curve("footprint-at-once", pattern, &grid(2 << 20, 64 << 20, 4.0), 0.05, cost, None)])
+    };
+    for size in [11 << 20, 32 << 20] {
+        let all = at_once(size, 30.0);
+        let found = find(&all, "caches_bytes");
+        assert!((0.9..1.25).contains(&(found.value.unwrap() / size as f64)), "{found:?} of {size}");
+        assert_ne!(found.confidence, Confidence::Low);
+    }
+    let none = at_once(11 << 20, 2.0);
+    assert_eq!(find(&none, "caches_bytes").value, None);
+    assert!(find(&none, "caches_bytes").note.contains("did not become slower"));
+}
+
 #[test]
 fn both_tlb_levels_are_found_to_the_entry_or_nearly() {
     for share in [0.0, 0.03, 0.1] {

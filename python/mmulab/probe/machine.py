@@ -10,7 +10,7 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.probe import walks
-from mmulab.probe.frames import Frames
+from mmulab.probe.frames import GROUP, Frames
 from mmulab.probe.nearest import nearest
 from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
 
@@ -130,6 +130,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
     caches = [
         _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
     ]
+    _share(caches, figures, reported)
     rules = Table(machine["cache_rules"], base)
     _set(rules, "memory_cycles", _memory_latency(figures), round)
     rules.set("data", True, "a real cache holds data beside page-table lines")
@@ -324,6 +325,24 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
     return table
 
 
+def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) -> None:
+    """The ways of the last level that this computer reaches: a host may give a guest a part of them."""
+    held = figures.get("caches_bytes")
+    data = [cache for cache in caches if not cache.table.get("code")]
+    last = data[-1]
+    system = next((c for c in reported if c["level"] == len(data) and c["bytes"] and c["ways"]), None)
+    if len(data) < 2 or system is None or held is None or not _usable(held):
+        return
+    nearer = sum(parse_bytes(cache.table["size"]) or 0 for cache in data[:-1]) if last.table.get("victim") else 0
+    way = system["bytes"] // system["ways"]
+    ways = max(1, round((held["value"] - nearer) / way))
+    if ways < system["ways"] and way % LINE == 0:
+        theirs = f"{ways} of {system['ways']} ways that the system reports are this computer's"
+        why = f"{theirs}: all caches together, {_why(held)}"
+        last.set("size", _size(ways * way), why)
+        last.set("ways", ways, why)
+
+
 def _is_knee_of(level: int, probed: float, reported: list[Json]) -> bool:
     """Whether a knee is where the system has this level end, and a larger one behind it."""
     sizes = {cache["level"]: cache["bytes"] for cache in reported if cache["bytes"]}
@@ -360,10 +379,26 @@ def _fragment(frames: Frames, gigabytes: int) -> Json | None:
     """The `fragment` of memory that hands out frames as scattered as these; None where next to none are."""
     if frames.scattered <= SCATTERED * frames.pages:
         return None
-    percent = min(90, max(1, round(100 * (1 - frames.density))))
-    # So much of it is left.
-    within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (1 - percent / 100)) >> 20))
+    percent = min(90, max(1, round(100 * (1 - _free(frames.density)))))
+    free = 1 - percent / 100
+    # So much memory has as many free frames in groups that have some of theirs, and not all.
+    within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (free - free**GROUP)) >> 20))
     return {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+
+
+def _free(density: float) -> float:
+    """The share of frames that are free, each by chance, where groups that have some of them, and not all, have
+    `density` of theirs: groups without a free frame are not seen."""
+
+    def seen(free: float) -> float:
+        none, full = (1 - free) ** GROUP, free**GROUP
+        return (free - full) / (1 - none - full)
+
+    low, high = 0.001, 0.999
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if seen(middle) < density else (low, middle)
+    return high
 
 
 def fragment_sets(frames: Frames, machine: Json) -> tuple[str, ...]:

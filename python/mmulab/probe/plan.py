@@ -30,6 +30,9 @@ IDLE_US = [1, *(round(250 * 2 ** (n / 2)) for n in range(16)), 90_000, 400_000]
 IDLE_FIRST = (16 << 10, [1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120], 10)
 IDLE_SECOND = (256 << 10, [1, *(round(30 * 2 ** (n / 2)) for n in range(17))], 4)
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
+# Footprints around the end of the caches, and chases that go over them at once.
+CACHES = (2 * MB, 64 * MB)
+CACHES_CHAINS = 16
 # Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
 BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
 # Lines from one load to the next: the next line, and a line of another page.
@@ -41,7 +44,8 @@ STRIDES_BYTES = 128 * MB
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
 # Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
-CHANGING = ("add-chain", "wide-adds", "window", "idle-first", "idle-second", "idle", "walk-near-4k", "walk-near-2m")
+CHANGING = ("add-chain", "wide-adds", "footprint-at-once", "window", "idle-first", "idle-second", "idle")
+CHANGING += ("walk-near-4k", "walk-near-2m")
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
 # Repeats of a curve whose points write much memory first.
@@ -109,7 +113,9 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("wide-adds", "wide-adds", "4K", [1], (0.01, 0.02), repeats=often))
     top = min(FOOTPRINT, memory)
     footprints = grid(4096, 4 * MB, effort.density, 1024) + grid(8 * MB, top, max(1, effort.density // 2), 1024)
-    curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.3)))
+    curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.28)))
+    at_once = [x for x in grid(*CACHES, effort.density, 1024) if x <= top]
+    curves.append(measure("footprint-at-once", "footprint-at-once", "2M", at_once, (0.28, 0.3), chains=CACHES_CHAINS))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
     curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
     for name, (size, waits, times) in (("idle-first", IDLE_FIRST), ("idle-second", IDLE_SECOND)):

@@ -24,6 +24,7 @@ NAMES = {
     "l2_cycles": "  a hit",
     "l3_bytes": "third-level cache",
     "l3_cycles": "  a hit",
+    "caches_bytes": "all caches together, by loads at once",
     "memory_cycles": "memory, dependent loads",
     "memory_ns": "  the same in ns",
     "l1d_retention_cycles": "an unused line of the first-level cache stays for",

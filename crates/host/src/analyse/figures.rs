@@ -1,7 +1,7 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `memory-chains`, `window`, `idle-first`,
-//! `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`,
+//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `footprint-at-once`, `memory-chains`,
+//! `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`,
 //! `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`, `strides`, `pairs`. A figure whose curve does not
 //! show it has no value, and says why.
 
@@ -31,6 +31,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("footprint") {
         caches(curve, of("pages-4k").filter(|_| fractured), &mut all);
     }
+    all.extend(of("footprint-at-once").map(shared::caches));
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }

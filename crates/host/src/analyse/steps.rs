@@ -91,7 +91,7 @@ fn flat_parts(xs: &[f64], ys: &[f64], from: usize, to: usize, found: &mut Vec<(u
 }
 
 /// Where a monotone curve crosses `y` between two indices, `x` by logarithm.
-fn crossing(xs: &[f64], ys: &[f64], from: usize, to: usize, y: f64) -> f64 {
+pub(super) fn crossing(xs: &[f64], ys: &[f64], from: usize, to: usize, y: f64) -> f64 {
     let Some(above) = (from..=to).find(|&i| ys[i] >= y) else { return xs[to] };
     if above == from {
         return xs[from];
