@@ -222,8 +222,8 @@ def check_option(function: F) -> F:
     return click.option(
         "--check",
         type=click.Choice(["translations"]),
-        help="After every reference and event, check the TLBs and the page tables. No TLB may hold a stale translation, "
-        "and the page tables must equal those of the same run without coalescing. Several times slower.",
+        help="After every reference and event, check the TLBs and the page tables. No TLB may hold a stale "
+        "translation, and the page tables must equal those of the same run without coalescing. Several times slower.",
     )(function)
 
 

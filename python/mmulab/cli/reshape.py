@@ -64,8 +64,8 @@ _OPTIONS = [
     click.option(
         "--code-heap",
         metavar="SIZE",
-        help="Grow memory that may be executed and written by whole multiples of this (2M), and touch all of it when it "
-        "is mapped. So compiled code lies on superpages, as in paper 2's Java virtual machine.",
+        help="Grow memory that may be executed and written by whole multiples of this (2M), and touch all of it when "
+        "it is mapped. So compiled code lies on superpages, as in paper 2's Java virtual machine.",
     ),
     click.option(
         "--populate",

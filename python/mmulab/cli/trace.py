@@ -166,8 +166,8 @@ def verify(file: str, as_json: bool) -> None:
 @click.option(
     "--program-headers",
     is_flag=True,
-    help="Add what the program headers of its ELF files say, where the recording lacks it. The files must still be where "
-    "they were.",
+    help="Add what the program headers of its ELF files say, where the recording lacks it. The files must still be "
+    "where they were.",
 )
 def convert(source: str, target: Path, form: str | None, max_instructions: int | None, program_headers: bool) -> None:
     """Write SOURCE to TARGET in another format.
