@@ -13,8 +13,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "trace",
         "",
-        "What was run: name, format, program, arguments, instruction set, hash, warnings, "
-        "of a trace that was cut the instructions before it (skipped), and in `reshaped` what was changed of it.",
+        "What was run: name, format, program, arguments, instruction set, hash and warnings. skipped: of a trace that "
+        "was cut, the instructions before it. reshaped: what was changed of the trace.",
     ),
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known; in virtual machines the guests'."),
@@ -44,16 +44,16 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.arrays[]",
         "",
-        "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size; "
-        "for those that coalesce also coalescing; for `mix` and `colt++` mirroring (writes, reads, extended, "
-        "duplicates); for those searched size by size probes, and predictor where they have one.",
+        "Each TLB array: name, level, side, accesses, hits, misses, fills, evictions, invalidations, hits_by_size. "
+        "Arrays that coalesce also have coalescing; `mix` and `colt++` have mirroring (writes, reads, extended, "
+        "duplicates). Arrays that are searched size by size have probes, and predictor where they have one.",
     ),
     (
         "counts.reloads",
         "misses",
-        "What misses of l1i and l1d brought into the first level: l2_hits and l2_misses by size of the entry, "
-        "coalesced where it translates several pages of the table, no_l1_array where no first-level array takes it. "
-        "The hits add up to the second level's hits, the misses to its misses less those that ended in no translation.",
+        "What misses of l1i and l1d brought into the first level: l2_hits and l2_misses by size of the entry. "
+        "coalesced: the entry translates several pages of the table. no_l1_array: no first-level array takes it. The "
+        "hits add up to the second level's hits, the misses to its misses less those that ended in no translation.",
     ),
     (
         "counts.walks.instruction",
@@ -78,16 +78,16 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.warps",
         "",
-        "On shader cores: instructions (loads and stores, of all lanes together), lanes (addresses named), lookups "
-        "that they came to (the references), port_stalls (cycles cores were kept by lookups beyond the first), joined "
-        "(lookups that missed and waited for a walk in flight).",
+        "On shader cores: instructions (loads and stores, of all lanes together), lanes (addresses named), and lookups "
+        "(the references that they were coalesced to). port_stalls: cycles cores were kept by lookups beyond the "
+        "first. joined: lookups that missed and waited for a walk in flight.",
     ),
     ("counts.space_switches", "switches", "Changes of address space that a core's TLBs or walker noticed."),
     (
         "counts.shootdowns",
         "",
-        "Where the machine says how flushes reach other CPUs: flushes, instructions (broadcast for them), interrupts "
-        "(CPUs interrupted for them), cycles (of all this, part of the kernel's).",
+        "Where the machine says how flushes reach other CPUs: flushes, instructions (broadcast for them), and "
+        "interrupts (CPUs interrupted for them). cycles: of all this, a part of the kernel's.",
     ),
     (
         "counts.kernel",
@@ -97,35 +97,35 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.virtual",
         "",
-        "In virtual machines, the host: mode; exits (guests left for it); walk_violations and kernel_violations (its "
-        "table had nothing for a walk, or for a store of a guest's kernel); table_writes and table_loads (with shadow "
-        "tables, exits for entries a guest wrote to its tables and for tables it loaded); nodes_told (merged nodes "
-        "that guests told of); hints_told (hints of page sizes that guests handed on, if any); "
-        "machine_switches; flushes (all translations of a machine dropped, for the host changed "
-        "its table); cycles; walks of its table alone; nested_tlb; kernel and memory as of a guest; guests: kernel "
-        "and memory of each, where there are several (then counts.kernel and counts.memory are the first one's).",
+        "In virtual machines, the host: mode; exits (guests left for it); cycles; walks of its table alone; "
+        "nested_tlb; machine_switches. walk_violations and kernel_violations: its table had nothing for a walk, or for "
+        "a store of a guest's kernel. table_writes and table_loads: with shadow tables, exits for entries that a guest "
+        "wrote to its tables and for tables that it loaded. nodes_told: merged nodes that guests reported. hints_told: "
+        "hints of page sizes that guests passed on, if any. flushes: all translations of a machine dropped, because "
+        "the host changed its table. kernel and memory: as of a guest. guests: kernel and memory of each, where there "
+        "are several (then counts.kernel and counts.memory are the first one's).",
     ),
     (
         "counts.memory",
         "bytes",
         "resident_bytes (private_bytes and page_cache_bytes, each frame once), table_bytes, free_bytes, the hugetlb "
-        "pool, and the peaks; what page tables map by page size (mapped, bytes now and at the peak) in all and by "
-        "process, zero pages apart (mapped_zero): address space, not memory.",
+        "pool, and the peaks. mapped: what page tables map by page size, in bytes now and at the peak, in all and by "
+        "process. mapped_zero: the same of zero pages, which mapped leaves out. Both are address space, not memory.",
     ),
     (
         "counts.memory.tables",
         "",
         "small_bytes in tables of a frame each, node_bytes in nodes of 2 MiB or 1 GiB, unmerged_bytes that the same "
-        "mappings take without nodes; what Compendia tables did: checks, merges and unmerges by levels, "
-        "copied_entries, refusals; and what hashed ones did: grown, shrunk, kicked_lines, rehashed_lines, "
+        "mappings take without nodes. What Compendia tables did: checks, merges and unmerges by levels, "
+        "copied_entries, refusals. What hashed tables did: grown, shrunk, kicked_lines, rehashed_lines, "
         "walk_table_writes, refused_resize.",
     ),
     (
         "counts.memory.contiguity",
         "pages",
-        "Base pages, and for every page size (by_size) pages, runs of neighbours that lie in neighbouring frames, runs "
-        "by length, the average length of the run that a page is in, and base pages in whole aligned blocks; the same "
-        "by what memory is for (by_kind).",
+        "Base pages, and the rest for every page size (by_size) and by what memory is for (by_kind). It is pages, runs "
+        "of neighbours that lie in neighbouring frames, and runs by length. Then the average length of the run that a "
+        "page is in, and base pages in whole aligned blocks.",
     ),
     (
         "counts.memory.touched_bytes",
@@ -146,9 +146,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "counts.memory.fragmentation",
         "share",
-        "FMFI, the share of free memory that lies in blocks too small for an order. target: the order and index the "
-        "machine asks for, null if none. orders: of each order its block size, fmfi_at_start (before the program) and "
-        "fmfi_at_end.",
+        "FMFI, the share of free memory that lies in blocks too small for an order. target: the order and index that "
+        "the machine asks for, null if none. orders: for each order its block size, fmfi_at_start (before the program) "
+        "and fmfi_at_end.",
     ),
     (
         "per_kilo_instruction",
@@ -158,27 +158,27 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "model.method",
         "",
-        "window (a core hides what its window covers), savable (a given share of walk cycles is lost), or core-in-time "
-        "(an out-of-order core ran the program's instructions: --timing).",
+        "window (a core hides what its window covers), savable (a given share of walk cycles is lost), or "
+        "core-in-time. The last means that an out-of-order core ran the program's instructions (--timing).",
     ),
     (
         "timing",
         "",
         "With --timing, sums over all CPUs: cycles until the last instruction had retired, instructions, mispredicted "
-        "branches, and unknown_instructions, whose dependences are assumed because their code is not known.",
+        "branches, and unknown_instructions. The code of the last is not known, so their dependences are assumed.",
     ),
     (
         "timing.sampled",
         "",
-        "With --error: samples that ran in time; error, half of the 95 % interval of the cycles as a share; groups, "
+        "With --error: samples that ran in time. error: half of the 95 % interval of the cycles, as a share. groups: "
         "the instructions and cycles of neighbouring samples together.",
     ),
     (
         "timing.stack",
         "cycles",
-        "What retirement waited for; the sum is timing.cycles: work, fetch_second_level, fetch_walk, fetch_miss, "
-        "branch, second_level, walk and data (each a list by where the farthest line was: first cache level, second, "
-        "third, memory), stores (a full store queue), trap.",
+        "What retirement waited for; the sum is timing.cycles. work, fetch_second_level, fetch_walk, fetch_miss, "
+        "branch, second_level, stores (a full store queue), trap, walk and data. The last two are lists by where the "
+        "farthest line was: first cache level, second, third, memory.",
     ),
     (
         "energy.dynamic_nj",
@@ -209,78 +209,81 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "perf",
         "",
-        "What the machine's own performance counters would say, if its description names them: events, each with name "
-        "(as the source writes it), perf (its name for `perf stat`, where that differs), value, per_kilo_instruction, "
-        "and whether it is modelled; source.",
+        "What the machine's own performance counters would show, if its description names them: source and events. "
+        "Each event has name (as the source writes it), perf (its name for `perf stat`, where that differs), value, "
+        "per_kilo_instruction, and whether it is modelled.",
     ),
     (
         "members[]",
         "",
         "Where the trace is a mix, each of its members: name, trace, vm (if it has one of its own), instructions, "
-        "references, costs as of a region summed over its processes' regions, bytes mapped at the end by page size, "
-        "and modelled cycles: base, translation, kernel (while it acted), host, total. Costs of memory that no "
-        "mapping held are nobody's.",
+        "references, and bytes mapped at the end by page size. Costs are those of a region, summed over its processes' "
+        "regions. Modelled cycles are base, translation, kernel (while it acted), host, total. Costs of memory that no "
+        "mapping held belong to no member.",
     ),
     (
         "programs[]",
         "",
         "The programs that were run: vm (where there are several virtual machines), path (of the exec; empty for the "
-        "one that the trace begins with), pid (the first process that ran it), processes (how many did; a forked child "
-        "counts until it executes another program).",
+        "one that the trace begins with), pid (the first process that ran it). processes: how many ran it; a forked "
+        "child counts until it executes another program.",
     ),
     (
         "regions[]",
         "",
-        "Costs by region of a program's memory, over all its processes: vm (where there are several virtual machines), "
-        "id (the same under every policy), pid (the first process), program, name, kind, start, end, prot, "
-        "file, offset, l1i_misses, l1d_misses, walks, walk_reads, walk_cycles, stall_cycles, resident (bytes now and "
-        "at the peak), what page tables map by page size (mapped; mapped_zero: zero pages), folded (unmapped regions "
-        "that the row sums up). The misses, walks and resident bytes of all regions add up to the totals.",
+        "Costs by region of a program's memory, over all its processes. A region has vm (where there are several "
+        "virtual machines), id (the same under every policy), pid (the first process), program, name, kind, start, "
+        "end, prot, file and offset. Its costs are l1i_misses, l1d_misses, walks, walk_reads, walk_cycles and "
+        "stall_cycles. resident: bytes now and at the peak. mapped: what page tables map by page size; mapped_zero: "
+        "zero pages. folded: unmapped regions that the row sums up. The misses, walks and resident bytes of all "
+        "regions add up to the totals.",
     ),
     (
         "halves",
         "",
-        "Where the trace shows the kernel's half of address spaces (mappings that it marks as global): the costs of "
-        "references to user memory (user) and to the kernel's (kernel), as of a region. Both add up to the totals.",
+        "Where the trace shows the kernel's half of address spaces (mappings that it marks as global): costs as of a "
+        "region, by half. user: of references to user memory. kernel: of references to the kernel's. Both add up to "
+        "the totals.",
     ),
     (
         "code",
         "",
         "With --profile: costs by block of code that was running. places: those of the highest cost, each with pid, "
-        "addr, the region that it lies in and costs as of a region; rest: how many places are not listed, and their "
+        "addr, the region that it lies in and costs as of a region. rest: how many places are not listed, and their "
         "costs summed. All add up to the totals.",
     ),
     (
         "edges",
         "",
         "With --profile: misses of the first level for instructions by the jump that met them. places: those with the "
-        "most misses, each with pid, addr and region (the block that missed), from and from_region (the block that its "
-        "thread ran before; null where the trace does not say: a thread's turn or a batch begins there) and costs as "
-        "of a region (with --timing without stalls); rest: how many are not listed, and their costs summed. Their "
+        "most misses, with costs as of a region (with --timing without stalls). pid, addr and region are of the block "
+        "that missed. from and from_region are of the block that its thread ran before; null where the trace does not "
+        "say: a thread's turn or a batch begins there. rest: how many are not listed, and their costs summed. Their "
         "l1i_misses add up to the total. In virtual machines those of the first one.",
     ),
     (
         "kernel_cycles_by",
         "cycles",
-        "With --code-residency: the kernel's cycles by what it worked for: faults, promotions (faults that made a "
-        "larger page of others, with what they read and zeroed), fork, exec, exit, and other (other calls, switches "
-        "between processes, daemons). Each lacks a fraction of a cycle; so they add up to the total but for a few.",
+        "With --code-residency: the kernel's cycles by what it worked for: faults, promotions, fork, exec, exit, and "
+        "other. promotions: faults that made a larger page of others, with what they read and zeroed. other: other "
+        "calls, switches between processes, daemons. Each lacks a fraction of a cycle; so they add up to the total but "
+        "for a few.",
     ),
     (
         "fault_latency[]",
         "",
         "With --fault-latency: the time of page faults, a row for each kind and size mapped: faults, mean_cycles, "
-        "mean_us, quantiles_us, times (every time that occurred, in cycles, with the faults that took it) and parts "
-        "(mean cycles by the name of their price in the machine's costs; they add up to the mean). In virtual machines "
-        "the guests' faults, without the host's work.",
+        "mean_us, quantiles_us. times: every time that occurred, in cycles, with the faults that took it. parts: mean "
+        "cycles by the name of their price in the machine's costs; they add up to the mean. In virtual machines the "
+        "guests' faults, without the host's work.",
     ),
     (
         "code_residency[]",
         "",
         "With --code-residency: each 2 MB of a file that mappings of code show, aligned in the address space: file, "
-        "offset in the file, mapped_pages (512, or fewer where code begins or ends within), clusters of 64 KB of which "
-        "any page is in memory (of 32), pages in memory, is_whole (all of them, in one aligned block: one entry can "
-        "map it).",
+        "and offset in the file. mapped_pages: 512, or fewer where code begins or ends within. clusters: of 32 "
+        "clusters of 64 KB, those with any page in memory. pages: in memory. is_whole: all of them, in one aligned "
+        "block, so that one entry can map it.",
     ),
     ("heat", "", "With --profile: the same by the 2 MB of memory that the references were to, in each region."),
     ("exactness", "", "Which keys are counted exactly for the machine described, and which are modelled."),

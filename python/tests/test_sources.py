@@ -69,3 +69,38 @@ def test_pages_name_source_files_that_exist() -> None:
     }
     assert len(named) > 10
     assert sorted(f"{page.name}: {name}" for page, name in named if not (CHECKOUT / name).exists()) == []
+
+
+# Pages that commands write from results or from the code, and the list of changes, which quotes.
+WRITTEN = ("docs/results/", "docs/reference/", "docs/gallery.md", "CHANGELOG.md")
+# Words of a sentence at most. The aim is 25: these numbers may only fall.
+LONGEST = {"README.md": 25, "ARCHITECTURE.md": 24, "docs/questions/": 25, "docs/guide/probe.md": 31, "": 28}
+
+
+def _sentences(page: str) -> list[tuple[int, str]]:
+    """The sentences of a page's prose with their numbers of words: no code or tables; a code span is one word."""
+    text = re.sub(r"^ *(```+).*?^ *\1`*$", "\n\n", page, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(\||#| {4,}\S|\s*<).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    text = re.sub(r"``.*?``|`[^`]*`", "Code", text, flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    ends = re.compile(r"(?<=[.!?])[\"”)*\]]*\s+(?=[\"“(*\[]*[A-Z0-9]|(?:mmulab|glibc|khugepaged|jemalloc|zstd|fork)\b)")
+    found = [one for block in re.split(r"\n\s*\n", text) for one in ends.split(block)]
+    return [(sum(bool(re.search(r"\w", word)) for word in one.split()), " ".join(one.split())) for one in found]
+
+
+def test_sentences_of_written_pages_are_short() -> None:
+    """A sentence with more than 25 words mostly chains facts that a list, or two sentences, would show apart."""
+    pages = [CHECKOUT / "README.md", CHECKOUT / "ARCHITECTURE.md", *sorted(CHECKOUT.glob("docs/**/*.md"))]
+    pages = [page for page in pages if not str(page.relative_to(CHECKOUT)).startswith(WRITTEN)]
+    assert len(pages) > 100
+    said = [(str(page.relative_to(CHECKOUT)), *one) for page in pages for one in _sentences(page.read_text("utf-8"))]
+    assert len(said) > 5000
+    longest = [next(most for start, most in LONGEST.items() if one[0].startswith(start)) for one in said]
+    assert [one for one, most in zip(said, longest, strict=True) if one[1] > most] == []
+
+
+def test_a_long_sentence_is_found() -> None:
+    chain = "One fact and " + "another and " * 15 + "`code with blanks` ([a link](x.md#and-its-place))."
+    assert max(_sentences(f"# Title\n\nShort. {chain}\n\n```\n{chain}\n```\n"))[0] == 3 + 30 + 3
+    assert _sentences("One. Two (*three*). And four.\n- Five.\n")[0] == (1, "One.")

@@ -24,7 +24,7 @@ pub enum Linker {
     /// LLD as it was, and GNU ld before `-z separate-code`: the same, with 2 MB.
     Old,
     /// GNU ld with `-z separate-code`, the default on Linux since binutils 2.31: each segment begins on a page of its
-    /// own in the file, too, and code and what follows it at a multiple of the maxpagesize; 4 KB.
+    /// own in the file, too. Code and what follows it begin at a multiple of the maxpagesize, 4 KB.
     GnuSeparateCode,
 }
 

@@ -47,9 +47,9 @@ pub enum Fragment {
     /// Nothing.
     #[default]
     None,
-    /// All of it, but for `free`: small chunks at the start of 2 MiB blocks, and whole blocks until the free
-    /// memory which blocks of `order` cannot use is `target` of it (the tool of paper 3, section VI; the index is
-    /// Gorman and Whitcroft's).
+    /// All of it, but for `free`: small chunks at the start of 2 MiB blocks, and whole blocks. Then `target` is the
+    /// share of free memory that blocks of `order` cannot use. (The tool is that of paper 3, section VI; the index is
+    /// Gorman and Whitcroft's.)
     Fmfi {
         /// The share of free memory that is to be unusable for blocks of `order`.
         #[schemars(range(min = 0.0, max = 1.0))]

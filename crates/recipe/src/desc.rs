@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A workload: a real program, how to get it, how to start and drive it, which part of it is recorded, and what that
-/// stands for.
+/// A workload: a real program, how to get, start and drive it, which part of it is recorded, and what that stands for.
 ///
-/// In commands, inputs and variables `{work}` is a directory made for this run and removed after it, `{files}` a copy
-/// of the files the recipe brings, `{cache}` where what was fetched is kept, `{port}` a free port on the loopback
-/// interface, and `{NAME}` the value of a parameter. A brace that is meant as such is written twice.
+/// Commands, inputs and variables may contain names in braces. `{work}` is a directory made for this run and removed
+/// after it. `{files}` is a copy of the recipe's files, and `{cache}` the directory of fetched files. `{port}` is a
+/// free port on the loopback interface, and `{NAME}` the value of a parameter. A brace that is meant as such is written
+/// twice.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -220,8 +220,8 @@ pub struct Record {
     /// QEMU's CPU model, for programs that trip over emulated extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Record a whole system that runs it, its kernel too: the program, `server.ready` and `server.drive` run there,
-    /// and what is left out is counted from the first client on.
+    /// Record a whole system that runs it, its kernel too. The program, `server.ready` and `server.drive` run there.
+    /// What is left out is counted from the first client on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
 }

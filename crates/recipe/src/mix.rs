@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Several workloads that run beside each other: their references are told in turns. Each core has a queue of members,
-/// and the cores take a turn each; the next turn on a core is the next member's of its queue.
+/// and the cores take a turn each. The next turn on a core goes to the next member of its queue.
 ///
 /// Each key but `member` can be set like a parameter (`mix:NAME?quantum=10k`), and counts and cores may name parameters
 /// in braces.

@@ -23,8 +23,9 @@ pub struct ReshapeDesc {
     /// Fault in the program's private writable memory before it runs, as MAP_POPULATE does. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub populate: bool,
-    /// Unit by which memory that may be executed and written (as for compiled code) grows: whole multiples of this size
-    /// within the program's reservation, all of it accessed when it is mapped. Default: as it was recorded.
+    /// Unit by which memory that may be executed and written grows, as for compiled code. It grows by whole multiples
+    /// of this size within the program's reservation, all of it accessed when it is mapped. Default: as it was
+    /// recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "4K", "x-most" = "1G", "x-power-of-two" = true))]
     pub code_heap: Option<Bytes>,

@@ -38,8 +38,8 @@ pub struct TimingDesc {
     /// Cycles from a store's data to a load that takes them out of the store queue.
     #[schemars(range(min = 0, max = 10000))]
     pub forward_cycles: u32,
-    /// Cycles until a register is ready that an access changes by a constant, such as the stack pointer of a push: 0
-    /// where the front end keeps count of it.
+    /// Cycles until a register is ready that an access changes by a constant, such as the stack pointer of a push. 0:
+    /// the front end keeps count of it.
     #[schemars(range(min = 0, max = 10000))]
     pub bump_cycles: u32,
     /// How branches are predicted.
@@ -69,7 +69,7 @@ pub enum Predictor {
     /// Every branch is predicted.
     Perfect,
     /// Hashed perceptrons (Tarjan and Skadron, ACM TACO 2005) for conditional branches, the last target by recent
-    /// history for indirect ones; returns and direct branches are predicted.
+    /// history for indirect ones. Returns and direct branches are predicted.
     #[default]
     Perceptron,
 }

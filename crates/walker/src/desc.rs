@@ -15,7 +15,7 @@ pub struct WalkCacheDesc {
     /// Its name in reports; unique in the machine.
     pub name: String,
     /// The levels whose entries it holds, counted from the leaves: 2 is the PMD (PDE) level, 3 the PUD (PDPTE), 4 the
-    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of cuckoo walk tables (it is a cuckoo walk cache): 4 is
+    /// PGD (PML4E). Of an elastic cuckoo table it holds lines of cuckoo walk tables (it is a cuckoo walk cache). 4 is
     /// the one to pages of 4 KiB, 5 to those of 2 MiB, 6 to those of 1 GiB.
     #[schemars(inner(range(min = 1, max = 6)))]
     pub levels: Vec<u8>,
@@ -106,19 +106,19 @@ pub struct CacheDesc {
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
-    /// Whether it takes the lines that the level before evicts, in place of the lines that it missed itself (a victim
-    /// cache, as the third level of AMD's Zen is). Default false.
+    /// Whether it takes the lines that the level before evicts, in place of the lines that it missed itself. Such a
+    /// victim cache is the third level of AMD's Zen. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub victim: bool,
-    /// Time after which 1/e (37 %) of the unused lines are left, in cycles: for a level that other programs share and
-    /// fill, on other cores, or on another hardware thread of this one. A victim cache has the lines that are displaced
-    /// before it. Only a core in time (`--timing`) knows how long ago a use was; without one lines stay. Default: only
-    /// the level's own lines displace each other.
+    /// Time after which 1/e (37 %) of the unused lines are left, in cycles. It is for a level that other programs share
+    /// and fill, on other cores, or on another hardware thread of this one. A victim cache has the lines that are
+    /// displaced before it. Only a core in time (`--timing`) knows how long ago a use was; without one lines stay.
+    /// Default: only the level's own lines displace each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
     /// How alike the times are that unused lines stay: the shape of a Weibull distribution. 1 is exponential, as under
-    /// random replacement; under LRU lines go at about the same age, and it is larger; where neighbours come and go it
+    /// random replacement. Under LRU lines go at about the same age, and it is larger. Where neighbours come and go it
     /// is smaller. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.2, max = 20))]

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A cache of whole translations from guest-physical to host-physical addresses, which walks of two dimensions ask
-/// before they read the host's table (Bhargava and others, *Accelerating Two-Dimensional Page Walks for Virtualized
-/// Systems*, ASPLOS 2008, section 4: the nested TLB).
+/// A cache of whole translations from guest-physical to host-physical addresses, which two-dimensional walks search
+/// before they read the host's table. It is the nested TLB of Bhargava and others (*Accelerating Two-Dimensional Page
+/// Walks for Virtualized Systems*, ASPLOS 2008, section 4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NestedTlbDesc {

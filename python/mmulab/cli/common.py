@@ -222,8 +222,8 @@ def check_option(function: F) -> F:
     return click.option(
         "--check",
         type=click.Choice(["translations"]),
-        help="After every reference and event, check that no TLB holds a stale translation and that the page tables "
-        "equal those of the same run without coalescing. Several times slower.",
+        help="After every reference and event, check the TLBs and the page tables. No TLB may hold a stale "
+        "translation, and the page tables must equal those of the same run without coalescing. Several times slower.",
     )(function)
 
 
@@ -261,7 +261,7 @@ def existing_trace(trace: str) -> str:
     if not is_there:
         raise click.UsageError(
             f"{trace}: no such trace\nhint: record one with `mmulab record -o FILE -- PROGRAM ARGS...`, "
-            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators` lists them) "
-            "or a mix such as mix:two-gups (`mmulab workloads` lists them)"
+            "or use a generator such as 'gen:gups?footprint=1G' (`mmulab generators`), "
+            "or a mix such as mix:two-gups (`mmulab workloads`)"
         )
     return trace

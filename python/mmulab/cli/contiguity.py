@@ -42,7 +42,7 @@ def command(
     """Run a trace on MACHINE and report the lengths of runs of pages that are contiguous in virtual and physical
     memory.
 
-    Average contiguity is the length of the run that a page is in, over all pages of a size: 1.5 for runs of 1, 1 and 2.
+    Average contiguity is the length of a page's run, averaged over all pages of a size: 1.5 for runs of 1, 1 and 2.
 
     Example: mmulab contiguity haswell-mix-baseline --trace prog.mmt --memhog 0,20,40,60,80
     """

@@ -24,8 +24,8 @@ _FLAGS = {"r": 4, "w": 2, "x": 1, "-": 0}
 def elf() -> None:
     """Say which pages of a program's file hardware can coalesce, where a linker would place them, and pad its code.
 
-    A segment that is misaligned with the file shares no aligned group of pages with it:
-    then neither PTE coalescing nor superpages can work for it, however contiguous the memory is.
+    A segment that is misaligned with the file shares no aligned group of pages with it. Then neither PTE coalescing nor
+    superpages can work for it, however contiguous the memory is.
     """
 
 

@@ -1,7 +1,7 @@
 """A group whose commands are imported when they are asked for.
 
-`mmulab --version` and each command pay for the imports of what they need, and not for numpy, the ELF reader and the
-papers' experiments of all other commands.
+`mmulab --version` and each command import only what they need, and not numpy, the ELF reader and the papers'
+experiments of all other commands.
 """
 
 from importlib import import_module

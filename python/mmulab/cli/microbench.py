@@ -58,9 +58,9 @@ def microbench(
 ) -> None:
     """Run PROGRAM over every group of pages of a region on MACHINE, sampling the TLB's counters after each word.
 
-    An operation is r, w or i (load, store, INVLPG) with the number of a page in its group; a word is operations between
-    blanks, done to one group after another; words stand between colons. MACHINE is a name that `mmulab machines` lists,
-    a TOML file, or `live`: this computer, if it is an AMD Zen with performance counters.
+    An operation is r, w or i (load, store, INVLPG) with the number of a page in its group. A word is operations between
+    blanks, done to one group after another. Colons separate words. MACHINE is a name that `mmulab machines` lists, a
+    TOML file, or `live`: this computer, if it is an AMD Zen with performance counters.
 
     Example: mmulab microbench zen3-5900x "r0: r1: r2: r3: r0"
     """

@@ -61,9 +61,9 @@ def command(
     """Compare the pages that Linux gave a recorded program with those that simulated kernels give it on MACHINE.
 
     The trace must contain the physical frames of its pages: record it with --system --user-only. Memory is as a boot
-    leaves it, and files are in it before the program starts, as they were then, unless memory.aged and
-    policy.linux.page_cache are set. Average contiguity is the length of the run that a page is in, over all pages of a
-    size; blocks of 64K are aligned in both memories.
+    leaves it, unless memory.aged is set. Files are in it before the program starts, as they were then, unless
+    policy.linux.page_cache is set. Average contiguity is the length of a page's run, averaged over all pages of a size.
+    Blocks of 64K are aligned in both memories.
 
     Example: mmulab pages skylake-e3-1240v5 --trace prog.mmt --set memory.size=1G
     """

@@ -64,8 +64,8 @@ _OPTIONS = [
     click.option(
         "--code-heap",
         metavar="SIZE",
-        help="Have memory that may be executed and written grow by whole multiples of this (2M), and touch all of it "
-        "when it is mapped: compiled code on superpages, as paper 2's Java virtual machine has it.",
+        help="Grow memory that may be executed and written by whole multiples of this (2M), and touch all of it when "
+        "it is mapped. So compiled code lies on superpages, as in paper 2's Java virtual machine.",
     ),
     click.option(
         "--populate",

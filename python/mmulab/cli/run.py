@@ -52,8 +52,8 @@ from mmulab.tables import print_perf, print_result
     "--misses",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also write the references that the TLBs did not serve to FILE (.mmt or .mmtx): a trace to walk again, "
-    "without TLBs, under other page tables.",
+    help="Also write the references that missed the TLBs to FILE (.mmt or .mmtx): a trace to walk again, without TLBs, "
+    "under other page tables.",
 )
 @click.option(
     "--hints",

@@ -30,9 +30,9 @@ _to = click.option(
 def trace() -> None:
     """Look at, check, convert and cut traces.
 
-    FILE is a native trace (.mmt), a text trace (.mmtx), a trace of ChampSim, DynamoRIO (drmemtrace's view tool),
-    Valgrind (lackey) or Accel-Sim (kernelslist.g, .traceg), each also packed with gzip, xz or zstd, or
-    gen:NAME?key=value. accel-sim:FILE?cores=16&warps=32 says how many cores thread blocks are dealt to.
+    FILE is a native trace (.mmt), a text trace (.mmtx), or a trace of ChampSim, DynamoRIO (drmemtrace's view tool),
+    Valgrind (lackey) or Accel-Sim (kernelslist.g, .traceg). Each may be packed with gzip, xz or zstd.
+    gen:NAME?key=value is a generator. accel-sim:FILE?cores=16&warps=32 assigns thread blocks to 16 cores of 32 warps.
     """
 
 
@@ -166,14 +166,14 @@ def verify(file: str, as_json: bool) -> None:
 @click.option(
     "--program-headers",
     is_flag=True,
-    help="Add what the program headers of its ELF files say, where the recording lacks it: read from the files, which "
-    "must still be where they were.",
+    help="Add what the program headers of its ELF files say, where the recording lacks it. The files must still be "
+    "where they were.",
 )
 def convert(source: str, target: Path, form: str | None, max_instructions: int | None, program_headers: bool) -> None:
     """Write SOURCE to TARGET in another format.
 
-    Native (.mmt) is small and fast, text (.mmtx) is for people, champsim is for ChampSim; a name that ends in .gz,
-    .xz or .zst packs the latter two. What a format cannot hold is told.
+    Native (.mmt) is small and fast, text (.mmtx) is for people, champsim is for ChampSim. A name that ends in .gz, .xz
+    or .zst packs the latter two. What a format cannot hold is told.
 
     Example: mmulab trace convert 600.perlbench_s-210B.champsimtrace.xz perlbench.mmt --max-instructions 100M
     """
@@ -188,8 +188,8 @@ def convert(source: str, target: Path, form: str | None, max_instructions: int |
 def reshape(source: str, target: Path, form: str | None, **others: Any) -> None:
     """Write SOURCE to TARGET as it would be had the program been made otherwise.
 
-    Its ELF files are laid out as a linker would with that maxpagesize, and loaded as Linux loads them; its heap is kept
-    by another allocator; references and what happens to memory follow. `run`, `explain` and `study` take the same
+    Its ELF files are laid out as a linker would with that maxpagesize, and loaded as Linux loads them. Another
+    allocator keeps its heap. References and changes of memory follow. `run`, `explain` and `study` take the same
     options.
 
     Example: mmulab trace reshape prog.mmt prog-2m.mmt --max-page-size 2M

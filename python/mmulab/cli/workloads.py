@@ -251,7 +251,7 @@ def default_output(name: str, sets: Sequence[str], allocator: str | None) -> Pat
 def workloads_check(name: str, sets: tuple[str, ...], no_install: bool, as_json: bool, **taken: Any) -> None:
     """Record a short part of a workload and see whether its pages are what its recipe expects.
 
-    One that is generated is compared with a recording of the same algorithm as a program of its own; of a mix, all
+    One that is generated is compared with a recording of the same algorithm as a program of its own. Of a mix, all
     members must be there.
     """
     recipe = Recipe.load(name, sets)

@@ -19,8 +19,8 @@ pub enum Padding {
     #[default]
     #[serde(rename = "none")]
     None,
-    /// The kernel extends the mapping to the next multiple of 2 MiB, with the pages of the file that follow, and with
-    /// pages of zeros behind its end (paper 2, section VI-A).
+    /// The kernel extends the mapping to the next multiple of 2 MiB. It has the pages of the file that follow, and
+    /// pages of zeros behind the file's end (paper 2, section VI-A).
     #[serde(rename = "kernel")]
     Kernel,
 }
@@ -45,7 +45,7 @@ pub struct CodeDesc {
     /// Whether code is mapped by pages of 2 MiB at all. Default `true`.
     pub superpages: bool,
     /// How much of a reservation must be in memory, at a fault that reads, for the rest to be read and the whole to be
-    /// promoted: clusters, or pages as in "448 pages". Default: all, for which nothing is read.
+    /// promoted. It is a number of clusters, or of pages as in "448 pages". Default: all, for which nothing is read.
     pub threshold: Threshold,
     /// Whether more than `threshold` is asked for, which paper 2 says in one place and not in others. Default `false`.
     pub strict: bool,

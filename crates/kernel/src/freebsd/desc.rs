@@ -19,8 +19,8 @@ pub struct FreebsdDesc {
     pub levels: Vec<PageOrder>,
     /// Whether 512 base pages become one of 2 MiB (`vm.pmap.superpages_enabled`). Default `true`.
     pub promotion: bool,
-    /// Pages of a reservation in use that are enough to promote it: 512 asks for all; fewer, for anonymous memory, zero
-    /// and map the others first (Quicksilver: 64; paper 1, section 7). Default 512.
+    /// Pages of a reservation in use that are enough to promote it. 512 asks for all. With fewer, for anonymous memory,
+    /// the others are zeroed and mapped first (Quicksilver: 64; paper 1, section 7). Default 512.
     #[schemars(range(min = 1, max = 512))]
     pub promotion_threshold: u32,
     /// Whether every page must have been accessed before promotion. Default `false`; `true` before FreeBSD 14

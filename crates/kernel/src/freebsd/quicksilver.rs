@@ -45,7 +45,7 @@ pub struct QuicksilverDesc {
     /// How long it sleeps between two scans, in milliseconds of simulated time (`wakeup_frequency`). Default 1000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub sleep_ms: u64,
-    /// Pages of a reservation in use from which on the daemon zeroes the others (`pop_threshold`); the next fault in
+    /// Pages of a reservation in use from which on the daemon zeroes the others (`pop_threshold`). The next fault in
     /// the reservation then maps all of it as one page. Absent: it fills none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 511))]

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub struct FaultDesc {
     /// Sizes from 8K on, each tried if no larger one was mapped; a base page comes last. A size that the page table has
     /// a leaf for is one page; any other, up to 2M, is mapped as base pages that lie together. Sizes above 2M must be
-    /// leaves: up to 32M they need blocks of the allocator (`memory.max_order = 13` for 32M); larger ones, such as 1G,
+    /// leaves. Up to 32M they need blocks of the allocator (`memory.max_order = 13` for 32M). Larger ones, such as 1G,
     /// take free blocks that lie together, as an allocator that keeps track of such places would. Default: none.
     pub sizes: Vec<PageOrder>,
     /// Which mappings get them: `always` any, `madvise` those advised MADV_HUGEPAGE, `never` none. Default `always`.

@@ -157,8 +157,8 @@ named! {
         QuicksilverUnmovable = "quicksilver_unmovable" => if_any,
         /// A hint of a page size, which this policy ignores.
         HintIgnored = "hint_ignored" => if_any,
-        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB (or 1 GiB, if the policy takes it), or that the
-        /// page table cannot map.
+        /// A hint of a size that is not 4 KiB, 64 KiB, 2 MiB or 32 MiB, or that the page table cannot map. 1 GiB is
+        /// allowed if the policy takes it.
         HintSize = "hint_size" => if_any,
         /// A hint of a range in which no aligned page of its size lies.
         HintTooSmall = "hint_too_small" => if_any,

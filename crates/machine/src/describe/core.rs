@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreDesc {
-    /// Cores, each with its own TLBs and walker, but for what is `shared`; threads are pinned to their CPUs round-robin
+    /// Cores, each with its own TLBs and walker, but for what is `shared`. Threads are pinned to their CPUs round-robin
     /// in order of creation, warps by their number.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1024))]

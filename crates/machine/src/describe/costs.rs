@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Cycles the kernel needs for one unit of each kind of its work. Kept apart from user time in every report.
 ///
-/// The defaults are orders of magnitude for a core of about 3.5 GHz, not measurements of a particular machine; each is
+/// The defaults are orders of magnitude for a core of about 3.5 GHz, not measurements of a particular machine. Each is
 /// repeated as an assumption beside the results it enters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

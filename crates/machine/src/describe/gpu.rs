@@ -33,8 +33,8 @@ pub struct GpuDesc {
     /// Lanes of a warp.
     #[schemars(range(min = 1, max = 64))]
     pub lanes: u8,
-    /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, one for more is refused;
-    /// threads of any other trace are warps: thread T runs on core T / warps, modulo `core.count`.
+    /// Warps that a core has at once. A trace of warps for fewer leaves the others idle, and one for more is refused.
+    /// Threads of any other trace are warps: thread T runs on core T / warps, modulo `core.count`.
     #[schemars(range(min = 1, max = 1024))]
     pub warps: u16,
     /// The unit of a warp instruction's addresses that one lookup serves: `page`, `line` or `lane`. Default `page`.

@@ -22,11 +22,11 @@ pub enum Mode {
     #[default]
     Nested,
     /// The host keeps a table of its own for each address space of a guest, straight from guest-virtual to
-    /// host-physical, and the walker reads that alone.
+    /// host-physical. The walker reads only this table.
     Shadow,
 }
 
-/// Virtual machines: the programs run in guests, each with a kernel, a policy and memory of its own, and the machine's
+/// Virtual machines: the programs run in guests, each with a kernel, a policy and memory of its own. The machine's
 /// memory and page table are the host's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,18 +47,18 @@ pub struct VirtualDesc {
     /// the leaf is used.
     #[serde(default)]
     pub cache: Vec<WalkCacheDesc>,
-    /// Guests report to the host each 2 MiB node that their page tables merge levels in, and the host advises a huge
-    /// page for it (as `madvise` does): only then can hardware keep the place of a whole node. The policy of the host
-    /// must take advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
+    /// Guests report to the host each 2 MiB node that their page tables merge levels in. The host advises a huge page
+    /// for it (as `madvise` does). Only then can hardware keep the place of a whole node. The policy of the host must
+    /// take advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
-    /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each
+    /// Guests pass hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work. Each
     /// block of memory that a guest's kernel made because of a hint becomes a hint of its size for the host, at its
     /// guest-physical address. It takes a policy of the host that goes by such hints, such as `elastic`. Default
     /// `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hints: bool,
-    /// Cycles of a VM exit and of the way back: each violation of the host's table, and each trap of a host with shadow
+    /// Cycles of a VM exit and of the return. Each violation of the host's table, and each trap of a host with shadow
     /// tables, costs them besides the host's work. Default 2000.
     #[serde(default = "exit_cycles")]
     #[schemars(range(min = 0.0, max = 1e7))]

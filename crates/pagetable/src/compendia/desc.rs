@@ -61,7 +61,7 @@ pub enum Marks {
     #[default]
     IgnoredBits,
     /// Bit 7, which marks large pages elsewhere, is set. The low bits of the frame index, zero in a target aligned to 2
-    /// MiB, have H, O and T as bits 13, 14 and 15; bit 16 marks copies of leaves (the alternative of section 4.2).
+    /// MiB, have H, O and T as bits 13, 14 and 15. Bit 16 marks copies of leaves (the alternative of section 4.2).
     FrameIndex,
 }
 
@@ -77,23 +77,23 @@ pub struct CompendiaDesc {
     /// Whether `merge` must be exceeded, not only reached: the paper says "when an eighth are non-zero" in section 4.1
     /// and "over 12.5%" in section 6.3. Default false.
     pub strict: bool,
-    /// The levels whose tables may be merged with their children: 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD
+    /// The levels whose tables may be merged with their children. 2 merges PMD and PTE, 3 PUD and PMD, 4 PGD and PUD
     /// (P4D and PUD with five levels), 5 PGD and P4D. Default all.
     #[schemars(inner(range(min = 2, max = 5)))]
     pub merge_levels: Vec<u8>,
     /// Whether a node points directly to the node after the next, where that is one (paper 5, figure 11b). Default
     /// true; false walks through three nodes there (figure 11a).
     pub direct: bool,
-    /// The level whose tables may be merged with their children and those of these, into nodes of 1 GiB: 3 merges PUD,
+    /// The level whose tables may be merged with their children and grandchildren, into nodes of 1 GiB. 3 merges PUD,
     /// PMD and PTE, 4 PGD, PUD and PMD (P4D, PUD and PMD with five levels), 5 PGD, P4D and PUD. It happens once as many
     /// of a table's children as `merge` says are merged with theirs, and is undone when as few as `unmerge` says would
     /// be. Default none (paper 5, section 4.1, leaves it to the future).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = 5))]
     pub merge_three: Option<u8>,
-    /// A mapping that is asked for at once and is at least so large counts as if it were in use: tables of which it
-    /// covers as much as `merge` says are merged with their first child that gains by it (paper 5, section 4.1: "when a
-    /// large contiguous block is requested all at once"). Default none: what is in use decides.
+    /// A mapping that is asked for at once and has at least this size counts as if it were in use. If it covers as much
+    /// of a table as `merge` says, the table is merged with its first child that gains by it. (Paper 5, section 4.1:
+    /// "when a large contiguous block is requested all at once".) Default none: what is in use decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "0", "x-most" = "64T"))]
     pub request: Option<Bytes>,

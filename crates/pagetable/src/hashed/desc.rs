@@ -63,8 +63,8 @@ pub struct CuckooDesc {
     /// It is halved, down to `lines`, once less than so much of it is used; 0 never. At most half of `grow`. Default
     /// 0.2.
     pub shrink: Part,
-    /// Lines that each new one moves while a table is resized. Default 2: with 1, a table that is doubled is not
-    /// done when it is time to double it again, and the rest is moved in one go.
+    /// Lines that each new one moves while a table is resized. Default 2: with 1, a table is not yet doubled when it is
+    /// time to double it again, and the rest is moved in one go.
     #[schemars(range(min = 1, max = 64))]
     pub moves: u8,
     /// Lines that one more can push aside before it is tried anew, and then the table resized. Default 32.
@@ -81,7 +81,7 @@ pub struct CuckooDesc {
         extend("x-power-of-two" = true, "x-formerly" = "guide_lines")
     )]
     pub walk_table_lines: u32,
-    /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512; 1 insists on
+    /// Pieces of memory that a way may consist of where no block holds it whole: a power of two up to 512. 1 insists on
     /// one block, as published. Default 512.
     #[schemars(range(min = 1, max = 512), extend("x-power-of-two" = true))]
     pub pieces: u16,

@@ -19,7 +19,7 @@ pub enum HeapDesc {
 }
 
 /// References that the recorded allocator makes to its own records, as a chunk's size before it or a list through free
-/// chunks: loads and stores in mappings, or in the brk heap, that have, or had, objects, but in no object.
+/// chunks. They are loads and stores in mappings, or in the brk heap, that have, or had, objects, but in no object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bookkeeping {

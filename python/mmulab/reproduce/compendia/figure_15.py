@@ -98,10 +98,10 @@ def cell(way: Way, footprint: int, updates: int) -> Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Entries that a walk reads for random updates of 16 MiB to 256 GiB (paper 5, figure 15): by 4 KiB and by huge
-    pages, with tables merged and not; on the machine itself, and in a virtual one whose guest, host or both merge.
-    Beside each figure stands the closed form of docs/results/gups-curve.md. It takes some ten minutes, and 3 GB of
-    memory.
+    """Entries that a walk reads for random updates of 16 MiB to 256 GiB (paper 5, figure 15). Pages are of 4 KiB or
+    huge, with tables merged and not. Runs are on the machine itself, and in a virtual one whose guest, host or both
+    merge. Beside each figure stands the closed form of docs/results/gups-curve.md. It takes some ten minutes, and 3 GB
+    of memory.
 
     Each run is kept: one that was stopped goes on where it was. DIR gets compendia-figure-15.md, .json and .svg.
 

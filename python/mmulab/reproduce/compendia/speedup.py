@@ -108,9 +108,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What merging is worth (paper 5, figures 14, 16 and 17): entries a walk reads before and after, natively and in
-    a virtual machine, over counterparts of the paper's programs; the gain projected by the paper's method, with walks'
-    share of time from a simulated core, and that core's own gain.
+    """What merging is worth (paper 5, figures 14, 16 and 17). Entries that a walk reads before and after, natively and
+    in a virtual machine, over counterparts of the paper's programs. The gain by the paper's method, with walks' share
+    of time from a simulated core, beside that core's own gain.
 
     DIR gets compendia-speedup.md, .json and .svg.
 

@@ -33,9 +33,9 @@ WORKLOADS = (FEW_UPDATES, *only("random updates", "graph search", "hash join", "
 
 @dataclass(frozen=True)
 class Plan:
-    """From how many children on page tables should be merged (paper 5, section 6.1): never, always, and from 1/16 to
-    7/8, over updates, graph search, a hash join, a B-tree and a compiler, if there is a recording. Misses of a program
-    are taken once, and walked again under every threshold.
+    """From how many children on page tables should be merged (paper 5, section 6.1). The thresholds are never, always,
+    and 1/16 to 7/8. The programs are updates, graph search, a hash join, a B-tree and, if there is a recording, a
+    compiler. Misses of a program are taken once, and walked again under every threshold.
 
     DIR gets compendia-thresholds.md, .json and .svg.
 

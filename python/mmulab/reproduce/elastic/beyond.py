@@ -135,8 +135,8 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What paper 3 leaves open, in a few runs each: hints of 1G, demotion of cold memory, a guest's hints for its host,
-    CoalaPaging below TLBs that coalesce by themselves (Zen 3, Zen 5), and RISC-V's Svnapot. Time and TLB misses against
+    """What paper 3 leaves open, in a few runs each. Hints of 1G, demotion of cold memory, a guest's hints for its host,
+    and RISC-V's Svnapot. CoalaPaging below TLBs that coalesce by themselves (Zen 3, Zen 5). Time and TLB misses against
     4K, translation sizes, kernel time. The N1's TLBs and its programs are to scale (elastic-systems --scaled).
 
     DIR gets elastic-beyond.json and .md.

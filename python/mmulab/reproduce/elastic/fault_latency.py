@@ -77,9 +77,9 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How long page faults take (paper 3, Figure 15): first touches of 4K, 64K, 2M and 32M in random order, under the
-    policies that the paper compares and with memory cleared ahead. Each fault is priced by what the kernel did in it:
-    the result is the distribution for each policy, and what it is made of.
+    """How long page faults take (paper 3, Figure 15). Pages of 4K, 64K, 2M and 32M are first accessed in random order,
+    under the policies that the paper compares, and with memory cleared ahead. Each fault is priced by what the kernel
+    did in it: the result is the distribution for each policy, and what it is made of.
 
     DIR gets elastic-fault-latency.md, .json and .svg.
 

@@ -43,7 +43,7 @@ ONLINE = "TLB misses, online"
 
 @dataclass(frozen=True)
 class Plan:
-    """Sampling of TLB misses against accessed bits (paper 3, Figure 13), with half of the free memory fragmented; and
+    """Sampling of TLB misses against accessed bits (paper 3, Figure 13), with half of the free memory fragmented. Also
     sizes selected online against those of an earlier run. Time against 4K, TLB misses, hinted memory.
 
     DIR gets elastic-sampling.json and .md.

@@ -38,9 +38,9 @@ RERUN = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What each page size is worth by itself (paper 3, Figure 2): all private memory in pages of 64K, 2M, 32M or 1G,
-    out of a pool that is reserved at boot (hugetlb), against base pages; natively and in a virtual machine. In that,
-    guest and host have pools of the same size. Time is a core's in time.
+    """What each page size is worth by itself (paper 3, Figure 2). All private memory is in pages of 64K, 2M, 32M or 1G,
+    out of a pool that is reserved at boot (hugetlb), or in base pages. Runs are native, and in a virtual machine. In
+    that, guest and host have pools of the same size. Time is a core's in time.
 
     DIR gets elastic-sizes.json and .md.
 

@@ -31,8 +31,8 @@ SETTINGS = (SMALL, *BY_CLUSTERS.values())
 
 @dataclass(frozen=True)
 class Plan(Shared):
-    """Superpages for code from several thresholds on (paper 2, Figures 1 to 4 and 7, Tables II to IV), on Skylake: how
-    much of each 2 MB of code is in memory, the share of time that fetches wait for translations, and cycles, walks,
+    """Superpages for code from several thresholds on (paper 2, Figures 1 to 4 and 7, Tables II to IV), on Skylake. How
+    much of each 2 MB of code is in memory, and the share of time that fetches wait for translations. Cycles, walks,
     memory and kernel work with thresholds of 28, 27, 18, 16 and 1 of 32 clusters.
 
     Programs are recorded by their recipes, once, and kept in the directory of --work.

@@ -36,10 +36,10 @@ PAGE, SUPERPAGE = 4096, 2 << 20
 
 @dataclass(frozen=True)
 class Plan(Shared):
-    """Padding and shared page tables for code (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL with and without
-    either, in user space and in the kernel, beside FreeBSD as it is; the cycles of an instruction page walk, and the
-    share of time that fetches wait, by cores and clients; and the addresses of Table V. With --no-timing also on one
-    hardware thread, two hyperthreads, and two and four cores.
+    """Padding and shared page tables for code (paper 2, Figures 8, 9 and 10, Table V). PostgreSQL runs with and without
+    either, in user space and in the kernel, beside FreeBSD as it is. Reported are the cycles of an instruction page
+    walk, and the share of time that fetches wait, by cores and clients. The addresses of Table V follow. With
+    --no-timing also on one hardware thread, two hyperthreads, and two and four cores.
 
     Example: mmulab reproduce instruction-servers --trace tests/data/cc1-small.mmt --no-timing --cores 1,2
     """

@@ -26,9 +26,9 @@ BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 @dataclass(frozen=True)
 class Plan(Shared):
-    """More and more superpages of code (paper 2, Figures 5 and 6), for Clang and MySQL: one more threshold for each
-    number of clusters that some 2 MB of code has in memory. On Skylake, with the second levels of Haswell and Ivy
-    Bridge in its place, and on a Zen+, whose ITLB has one array for all sizes.
+    """More and more superpages of code (paper 2, Figures 5 and 6), for Clang and MySQL. There is a threshold for each
+    number of clusters that some 2 MB of code has in memory. Runs are on Skylake, also with the second levels of Haswell
+    and Ivy Bridge, and on a Zen+, whose ITLB has one array for all sizes.
 
     Example: mmulab reproduce instruction-sweep --trace tests/data/cc1-small.mmt --no-timing
     """

@@ -72,8 +72,9 @@ PROGRAMS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """Page sizes selected from sampled TLB misses (paper 3, section IV-D): by the heuristic of the paper's published
-    artifact, by Algorithm 1, and by integer programming, with the entries of the TLB and 99.99 % of the misses.
+    """Page sizes selected from sampled TLB misses (paper 3, section IV-D). The methods are the heuristic of the paper's
+    published artifact, Algorithm 1, and integer programming. The goal is 99.99 % of the misses in the entries of the
+    TLB.
 
     DIR gets leshy.json and .md.
 

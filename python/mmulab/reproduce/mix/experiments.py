@@ -26,8 +26,9 @@ def walks(figures: Figures) -> str:
 
 @dataclass(frozen=True)
 class Designs:
-    """Designs for all page sizes, in the area of a machine's split TLBs: with pages of one size only, with those that
-    Linux finds beside a program that holds 0 to 80 % of memory, and in virtual machines (paper 4, Figures 9 to 18).
+    """Designs for all page sizes, in the area of a machine's split TLBs (paper 4, Figures 9 to 18). Pages have one size
+    only, or those that Linux finds beside a program that holds 0 to 80 % of memory. Runs are native, and in virtual
+    machines.
 
     Without --trace, programs stand for the paper's: 80 GB of memory, 1 M instructions of each (--max-instructions),
     some ten minutes. Each run is kept: one that was stopped goes on where it was. DIR gets mix-tlbs.md, .json and

@@ -159,9 +159,9 @@ class Row(outcome.Row[Program, Cell]):
 
 @dataclass(frozen=True)
 class Plan:
-    """Designs for all page sizes on shader cores, in the area of split TLBs (paper 4, Figures 9, 11 and 14 to 17):
-    Rodinia's programs with pages of 4 KB, of 2 MB, and with those that Linux finds beside a program that holds 0, 20
-    or 60 % of memory. Memory is 8 GB and programs are of 1 to 2 GB. It takes a quarter of an hour, and 4 GB of memory.
+    """Designs for all page sizes on shader cores, in the area of split TLBs (paper 4, Figures 9, 11 and 14 to 17).
+    Rodinia's programs have pages of 4 KB, of 2 MB, or those that Linux finds beside a program that holds 0, 20 or 60 %
+    of memory. Memory is 8 GB and programs are of 1 to 2 GB. It takes a quarter of an hour, and 4 GB of memory.
 
     DIR gets gpu-tlbs.json and .md, plots of Figures 13 and 16, and a file for each program.
 

@@ -23,8 +23,8 @@ REFERENCES = 2_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Groups of 16 KB against groups of 32 KB on one machine (paper 1, section 5.4): what sparsely used code and
-    densely used data make of each, and from which share of pages touched on the larger ones win.
+    """Groups of 16 KB against groups of 32 KB on one machine (paper 1, section 5.4). What sparsely used code and
+    densely used data gain from each, and from which share of accessed pages on the larger ones win.
 
     DIR gets sizes.txt and sizes.json.
 

@@ -31,8 +31,8 @@ AGED = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The evaluation tables of paper 1 for a trace: 23 counters of the DTLB, the ITLB and cycles, under Linux and
-    FreeBSD, with and without reservations and superpages, on a 5900X and a 2700X.
+    """The evaluation tables of paper 1 for a trace. They have 23 counters of the DTLB, the ITLB and cycles, under Linux
+    and FreeBSD, with and without reservations and superpages, on a 5900X and a 2700X.
 
     Memory is as a used Linux leaves it unless --set memory.aged=off or memory.fragment... says otherwise. DIR gets
     table.txt, table.csv, table.json, table.html and results/*.json.

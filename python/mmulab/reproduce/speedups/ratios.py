@@ -139,8 +139,8 @@ class Plan:
     """Times that others measured on a Neoverse N1, a Ryzen 5900X and a 2700X under several page sizes, beside times of
     mmulab's cores.
 
-    Each program is a generator of the same algorithm, mostly with a smaller input: 40 M instructions of it
-    (--max-instructions), by samples, after its memory is there. Takes about ten minutes of one core. DIR gets
+    Each program is a generator of the same algorithm, mostly with a smaller input. 40 M instructions of it
+    (--max-instructions) run by samples, after its memory is there. Takes about ten minutes of one core. DIR gets
     speedups.json and .md.
 
     Example: mmulab reproduce speedups --programs gups,btree

@@ -37,8 +37,8 @@ PROGRAMS = {case.name: case for case in CASES if not case.client}
 
 @dataclass(frozen=True)
 class Plan:
-    """Time programs on this computer under mosaics of 2 MB and 4 KB pages, fit a model to each program (Mosmodel), and
-    say how far it is off for mosaics that it was not fitted to.
+    """Time programs on this computer under mosaics of 2 MB and 4 KB pages, and fit a model to each program (Mosmodel).
+    The table shows how far the model is off for mosaics that it was not fitted to.
 
     Stop other programs meanwhile. Recordings take some GB of disk. DIR gets mosaics.json and .md.
 

@@ -60,8 +60,9 @@ MEMORY = "memory.size=16G"
 
 @dataclass(frozen=True)
 class Plan:
-    """Coalescing TLBs in the area of split ones, over page tables with levels merged, not merged and with RISC-V's
-    contiguous bit, under kernels that keep memory together in one way or another: what no paper shows, on one machine.
+    """Coalescing TLBs in the area of split ones, on one machine, over several page tables and kernels. The tables have
+    levels merged, not merged, or RISC-V's contiguous bit. The kernels keep memory together in different ways. No paper
+    shows these combinations.
 
     Without --trace, programs stand for paper 4's, 1 M instructions of each (--max-instructions) after their memory is
     there: some minutes. All is against the split TLBs over the radix table under the same kernel; memory is 16 GB

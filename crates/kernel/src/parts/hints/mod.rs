@@ -51,16 +51,16 @@ impl Hints for HintGivers {
 pub struct HintsDesc {
     /// Source of the hints: `madvise`, `none`, `page-sizes` or `leshy`. Default `madvise`.
     pub from: HintSource,
-    /// Whether faults go by hints of page sizes, once a process has any: inside a hinted range they aim for its size,
+    /// Whether faults go by hints of page sizes, once a process has any. Inside a hinted range they aim for its size;
     /// elsewhere they map base pages. For `from = "page-sizes"` only. Default `false`: only the daemon goes by them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_faults: bool,
-    /// Whether hints may name 1G, where the page table has such pages: the daemon then copies what is there into a free
+    /// Whether hints may name 1G, where the page table has such pages. The daemon then copies what is there into a free
     /// GiB, or one that smart compaction makes. For `from = "page-sizes"` only. Default `false`: the sizes of paper 3.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub giant: bool,
-    /// Whether a hint takes apart larger pages than it names in its range, when its turn comes with the daemon: a hint
-    /// of 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
+    /// Whether a hint splits larger pages than it names in its range, when its turn comes with the daemon. For example,
+    /// a hint of 4K makes base pages of a page of 2M. For `promotion.by = "coala-khugepaged"` only. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub demote: bool,
     /// The profiler. For `from = "leshy"` only.

@@ -4,9 +4,9 @@
 use super::prelude::*;
 use crate::seed::{mix, nth};
 
-/// Rodinia's bfs: a thread for each node asks whether its node is of the level that is being done, and looks at its
-/// neighbours; then each asks whether its node is of the next level (kernel.cu, kernel2.cu). The graph is random, as
-/// Rodinia's graphgen makes it; a byte a node is kept.
+/// Rodinia's bfs: a thread for each node asks whether its node is of the present level, and looks at its neighbours.
+/// Then each asks whether its node is of the next level (kernel.cu, kernel2.cu). The graph is random, as Rodinia's
+/// graphgen makes it; a byte a node is kept.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GpuBfsDesc {

@@ -4,7 +4,7 @@
 
 use super::prelude::*;
 
-/// Rodinia's hotspot: the temperature of a chip, step by step on a grid of cells; blocks of 16 x 16 with a border that
+/// Rodinia's hotspot: the temperature of a chip, step by step on a grid of cells. Blocks of 16 x 16 have a border that
 /// shrinks with each step done without going back to memory (hotspot.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

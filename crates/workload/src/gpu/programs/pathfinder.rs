@@ -4,7 +4,7 @@
 
 use super::prelude::*;
 
-/// Rodinia's pathfinder: the cheapest way down a wall, row by row; a block of 256 columns with a border that shrinks
+/// Rodinia's pathfinder: the cheapest way down a wall, row by row. A block of 256 columns has a border that shrinks
 /// with each row done without going back to memory (pathfinder.cu).
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
