@@ -12,12 +12,17 @@ from typing import Any
 
 import pytest
 from bench import Bench
+from forked import SECONDS, Ended, Forks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A program small enough for any test: 2000 rounds of a fetch, a load and a store.
 SMALL = "gen:gups?footprint=1M&updates=2000"
+# No colour on a wide terminal.
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "120"}
 # Compiles C with options; the program.
 Build = Callable[..., Path]
+# Started by the first command of this worker.
+_forks: Forks | None = None
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: programs under test would inherit this, and hear no Ctrl-C.
@@ -40,6 +45,24 @@ class Ran:
         return json.loads(self.out)
 
 
+def _ran(words: list[str], cwd: Path, env: dict[str, str]) -> Ended | subprocess.CompletedProcess[str]:
+    """Runs the command: as a fork if that is the same, else with an interpreter of its own."""
+    global _forks
+    if _forks is None:
+        _forks = Forks({**os.environ, **PLAIN})
+    if _forks.takes(env):
+        return _forks.run(words, cwd, env)
+    return subprocess.run(
+        [sys.executable, "-m", "mmulab", *words],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
 class Cli:
     """Runs `mmulab` as a user does, in a directory of its own."""
 
@@ -49,15 +72,7 @@ class Cli:
 
     def __call__(self, *args: str | Path, **env: str) -> Ran:
         """Runs it without colour on a wide terminal."""
-        ran = subprocess.run(
-            [sys.executable, "-m", "mmulab", *map(str, args)],
-            cwd=self.cwd,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **env},
-            capture_output=True,
-            text=True,
-            timeout=1800,
-            check=False,
-        )
+        ran = _ran([*map(str, args)], self.cwd, {**os.environ, **PLAIN, **env})
         assert "Traceback" not in ran.stderr or env.get("MMULAB_TRACEBACK"), ran.stderr
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 

@@ -18,6 +18,7 @@ from mmulab import UserError, engine
 from mmulab.forecast import Case, cases, client, compare, modelled, page, recorded, scores
 from mmulab.forecast.modelled import Model
 from mmulab.ports import free_port
+from mmulab.probe import walks
 from mmulab.reproduce.shared.kinds import among
 from mmulab.stopwatch import Limits
 
@@ -231,7 +232,9 @@ def test_a_program_is_timed_and_modelled_and_kept(cli: Cli) -> None:
     assert again == one
 
 
-def test_frames_of_the_program_enter_its_machine(tmp_path: Path) -> None:
+def test_frames_of_the_program_enter_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The search for the walks that fit best takes most of the time of a description, and has its own tests.
+    monkeypatch.setattr(walks, "find", lambda _timed, _write: walks.Walks())
     found = json.loads((CHECKOUT / "tests" / "data" / "probe-zen4-guest.json").read_text())
     case = cases.CASES[0]
     model = Model("zen4-epyc9004")
