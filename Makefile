@@ -6,10 +6,10 @@ STAMP := .venv/.ready
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
+.PHONY: help bootstrap build demo checked test test-long golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 bootstrap: ## check the tools mmulab is built with; as root on Debian, install missing ones
 	@scripts/bootstrap.sh
@@ -38,6 +38,9 @@ checked: $(STAMP) ## build into checked/ a package that checks its arithmetic an
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+test-long: checked ## run the tests that `make test` has a short sample of: pages of the guide as they stand (10 minutes)
+	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n auto --maxprocesses 4
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py

@@ -5,16 +5,41 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import CHECKOUT, Cli
+from conftest import CHECKOUT, Cli, Ran
+
+from mmulab.cli.app import invoke
+from mmulab.reproduce.compendia import speedup, thresholds
+from mmulab.reproduce.mix import gpu
+from mmulab.reproduce.pte_coalescing import group_size
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]
 QUESTIONS = sorted((CHECKOUT / "docs" / "questions").glob("*.md"))
 RECORDS = shutil.which(f"qemu-{platform.machine()}") is not None
 # What a page's commands take for granted, and counts for a program that is done in a moment.
 SMALLER = {"3G": "40k", "3500M": "60k", "500M": "20k", "100M": "20k"}
+# Commands that take long, by their first words, and what the suite adds to them. `make test-long` runs them as they
+# stand.
+LESS = {
+    ("probe",): ["--from", str(CHECKOUT / "tests" / "data" / "probe-zen4-guest.json")],
+    ("reproduce", "elastic-fault-latency"): ["--touches", "1000"],
+    ("reproduce", "compendia-figure-15"): ["--updates", "500"],
+    ("reproduce", "together"): ["--max-instructions", "10k"],
+    ("reproduce", "leshy"): ["--seconds", "1"],
+}
+# Some have no option for it: the module, and the values that the suite gives its names.
+PATCHED = {
+    ("reproduce", "pte-coalescing-group-size"): (
+        group_size,
+        {"REFERENCES": 20_000, "DENSE": ("gen:gups?footprint=16M&updates=20k",), "SHARES": (0.5, 1.0)},
+    ),
+    ("reproduce", "gpu-tlbs"): (gpu, {"QUICK_INSTRUCTIONS": 10_000}),
+    ("reproduce", "compendia-thresholds"): (thresholds, {"QUICK_INSTRUCTIONS": 2000}),
+    ("reproduce", "compendia-speedup"): (speedup, {"QUICK_INSTRUCTIONS": 2000}),
+}
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,17 +90,59 @@ def _write_files(page: Path, directory: Path) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run(prepared: Cli, tmp_path: Path, page: Path) -> None:
-    """In their order, in one directory."""
+def _less(words: list[str]) -> list[str]:
+    """A command with what the suite adds to it."""
+    return [*words, *next((more for first, more in LESS.items() if tuple(words[: len(first)]) == first), [])]
+
+
+def _takes_long(words: list[str]) -> bool:
+    """Whether the suite runs less of a command than a page shows."""
+    return _less(words) != words or tuple(words[:2]) in PATCHED
+
+
+def _run_page(prepared: Cli, tmp_path: Path, page: Path, run: Callable[[list[str]], Ran]) -> None:
+    """Runs the commands of a page in their order, in one directory."""
     _write_files(page, tmp_path)
     for words in _commands(page):
         words = [SMALLER.get(word, word) for word in words]
         output = words.index(">") if ">" in words else None
-        ran = prepared(*words[:output])
+        ran = run(words[:output])
         assert ran.code == 0, f"mmulab {shlex.join(words)}\n{ran.err}"
         if output is not None:
             (tmp_path / words[output + 1]).write_text(ran.out)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(
+    prepared: Cli,
+    tmp_path: Path,
+    page: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those that take long with smaller inputs."""
+
+    def run(words: list[str]) -> Ran:
+        if tuple(words[:2]) not in PATCHED:
+            return prepared(*_less(words))
+        module, values = PATCHED[words[0], words[1]]
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            for name, value in values.items():
+                patch.setattr(module, name, value)
+            code = invoke(words)
+        return Ran(code, *capsys.readouterr())
+
+    _run_page(prepared, tmp_path, page, run)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(map(_takes_long, _commands(page)))], ids=lambda page: page.stem
+)
+def test_the_commands_of_a_page_run_as_they_stand(prepared: Cli, tmp_path: Path, page: Path) -> None:
+    """Also those that take long, with the inputs that the page gives them."""
+    _run_page(prepared, tmp_path, page, lambda words: prepared(*words))
 
 
 def _answers(text: str) -> list[tuple[str, list[str]]]:

@@ -259,7 +259,7 @@ def test_what_is_no_hint_file_is_refused(text: str, what: str, cli: Cli) -> None
 
 def test_the_experiment_compares_three_methods(cli: Cli) -> None:
     """Each row's best selection is between the bound and the heuristics'."""
-    ran = cli("reproduce", "leshy", "--quick", "--seconds", "5", "--json")
+    ran = cli("reproduce", "leshy", "--quick", "--seconds", "1", "--json")
     assert ran.code == 0, ran.err
     for row in ran.json():
         found = row["methods"]["optimum"]
