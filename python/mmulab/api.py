@@ -53,13 +53,18 @@ class Trace:
         *,
         sets: Iterable[str] = (),
         options: Options = _PLAIN,
+        adviser: object | None = None,
     ) -> list[Result]:
         """The result under each policy, over one decoding of the trace. `sets`: assignments, as `--set` takes them.
 
-        Raises Failure if the sums of a result do not come out.
+        `adviser`: an object whose method `fault` chooses page sizes, or whose method `tick` promotes memory, or both
+        (`mmulab.advised`; two that are ready: `mmulab.advisers`). It is asked under one policy of Linux.
+
+        Raises Failure if the sums of a result do not come out; what the adviser raises, with the results until then in
+        the attribute `results`; and UserError, with the same, for an answer that cannot be obeyed.
         """
         jobs = [Job(machine, policy, tuple(sets)) for policy in policies]
-        results = engine.run(self.name, jobs, options).whole()
+        results = engine.run(self.name, jobs, options, adviser=adviser).whole()
         for result in results:
             result.check()
         return results

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mmulab import UserError, _core, paths
+from mmulab.advised import Bridge
 from mmulab.result import Result
 
 Json = dict[str, Any]
@@ -137,10 +138,27 @@ def _as_json(progress: ProgressCallback | None) -> Callable[[str], None] | None:
     return None if progress is None else lambda text: progress(json.loads(text))
 
 
-def run(name: str, jobs: Sequence[Job], options: Options = Options(), progress: ProgressCallback | None = None) -> Ran:
-    """Runs every job over one decoding of the trace `name`."""
-    answer = json.loads(_core.run(_spec(name, jobs, options), _as_json(progress)))
-    return Ran([Result(r) for r in answer["results"]], answer.get("decode", {}), answer.get("code_windows"))
+def run(
+    name: str,
+    jobs: Sequence[Job],
+    options: Options = Options(),
+    progress: ProgressCallback | None = None,
+    adviser: object | None = None,
+) -> Ran:
+    """Runs every job over one decoding of the trace `name`.
+
+    `adviser`: whoever advises the kernel of the only job about page sizes (`mmulab.advised`). An exception that it
+    raises, or the UserError for an answer that cannot be obeyed, has in its attribute `results` what was counted.
+    """
+    asked = None if adviser is None else Bridge(adviser)
+    named = None if asked is None else (asked.name, asked)
+    answer = json.loads(_core.run(_spec(name, jobs, options), _as_json(progress), named))
+    ran = Ran([Result(r) for r in answer["results"]], answer.get("decode", {}), answer.get("code_windows"))
+    if asked is not None and any(result.ended == "adviser" for result in ran.results):
+        error = asked.raised or UserError(f"{asked.name}: {ran.results[0].ended_message}")
+        vars(error)["results"] = ran.results
+        raise error
+    return ran
 
 
 def misses(

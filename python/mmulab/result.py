@@ -161,6 +161,8 @@ class Result:
         host = (self.data.get("host_policy") or {}).get("name")
         if host not in (None, HOST_POLICY):
             found.append(f"host {host}")
+        if adviser := self.data.get("adviser"):
+            found.append(f"adviser {adviser}")
         options = self.data["options"]
         found += [f"{key}={options[key]}" for key in OPTIONS if options.get(key) is not None]
         if options.get("unmapped", "auto") != "auto":
@@ -191,6 +193,8 @@ class Result:
         """A short hash of everything that was run on everything: equal for results of the same description only."""
         of = {key: self.data.get(key) for key in ("machine", "policy", "host_policy", "options")}
         run = {**of, "trace": self.trace_identity, "reshaped": self.changed}
+        if adviser := self.data.get("adviser"):
+            run["adviser"] = adviser
         return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:SLUG_HASH]
 
     @property

@@ -19,6 +19,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("machine", "", "The machine's description, every value known."),
     ("policy", "", "The policy's description, every value known; in virtual machines the guests'."),
     ("host_policy", "", "In virtual machines: the host's policy."),
+    ("adviser", "", "With an adviser (guide: Advise page sizes in Python): the module and the name of its class."),
     ("options", "", "The options of the run, but for the number of threads: no result depends on it."),
     ("set", "", "The assignments made with --set."),
     ("complete", "", "Whether all that was asked for was run."),
@@ -26,7 +27,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "ended.reason",
         "",
         "end, limit, interrupted, trace-damaged, trace-end-damaged (after the last reference), out-of-memory, "
-        "segfault, stuck, no-place, unsound, kernel or too-much: why the run ended.",
+        "segfault, stuck, no-place, unsound, kernel, adviser or too-much: why the run ended.",
     ),
     ("ended.message", "", "The same in words; empty at the end of the trace."),
     (

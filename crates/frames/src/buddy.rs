@@ -318,13 +318,19 @@ impl Buddy {
         best
     }
 
+    /// The lowest aligned run of wholly free largest blocks that makes up `order`: its first frame.
+    pub fn find_run(&self, order: u8) -> Option<u64> {
+        let (step, run) = (1u64 << self.max_order, 1u64 << order);
+        (0..self.frames / run).map(|i| i * run).find(|&start| {
+            (start..start + run).step_by(step as usize).all(|pfn| self.is_free(pfn as u32, self.max_order))
+        })
+    }
+
     /// The lowest aligned run of wholly free largest blocks that makes up `order`, taken (as `alloc_contig_pages` finds
     /// gigantic pages).
     pub fn take_run(&mut self, order: u8) -> Option<u32> {
         let (step, run) = (1u64 << self.max_order, 1u64 << order);
-        let start = (0..self.frames / run).map(|i| i * run).find(|&start| {
-            (start..start + run).step_by(step as usize).all(|pfn| self.is_free(pfn as u32, self.max_order))
-        })?;
+        let start = self.find_run(order)?;
         for pfn in (start..start + run).step_by(step as usize) {
             self.lists.remove(pfn as u32);
         }

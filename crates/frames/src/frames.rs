@@ -294,6 +294,15 @@ impl Frames {
         (order.get()..=self.max_order()).any(|o| self.free_blocks(o) > 0)
     }
 
+    /// Whether [`Self::take_run`], or a block for smaller orders, would find one of `order`, per-CPU lists left out.
+    pub fn has_block_or_run(&self, order: PageOrder) -> bool {
+        match &self.kind {
+            Kind::Linux(linux) if order.get() > self.max_order() => linux.buddy.find_run(order.get()).is_some(),
+            Kind::Freebsd(bsd) if order.get() > self.max_order() => bsd.phys.find_run(order.get()).is_some(),
+            Kind::Linux(_) | Kind::Freebsd(_) => self.has_block(order),
+        }
+    }
+
     /// Page blocks, the units of compaction: 2 MiB each. None where the allocator has no compaction (FreeBSD's).
     pub fn page_blocks(&self) -> u64 {
         match &self.kind {

@@ -121,13 +121,18 @@ impl VmPhys {
         self.lists.push_tail(Self::list(order, pool), pfn);
     }
 
+    /// The lowest aligned run of wholly free largest blocks that makes up `order`: its first frame.
+    pub fn find_run(&self, order: u8) -> Option<u64> {
+        let (step, run) = (1u64 << MAX_ORDER, 1u64 << order);
+        let whole = |pfn: u64| self.lists.of(pfn as u32).is_some_and(|list| list / POOLS == usize::from(MAX_ORDER));
+        let mut starts = (0..self.frames / run).map(|i| i * run);
+        starts.find(|&s| (s..s + run).step_by(step as usize).all(whole))
+    }
+
     /// The lowest aligned run of wholly free largest blocks that makes up `order`, taken (`vm_phys_alloc_contig`).
     pub fn take_run(&mut self, order: u8) -> Option<u32> {
         let (step, run) = (1u64 << MAX_ORDER, 1u64 << order);
-        let whole =
-            |lists: &Lists, pfn: u64| lists.of(pfn as u32).is_some_and(|list| list / POOLS == usize::from(MAX_ORDER));
-        let mut starts = (0..self.frames / run).map(|i| i * run);
-        let start = starts.find(|&s| (s..s + run).step_by(step as usize).all(|pfn| whole(&self.lists, pfn)))?;
+        let start = self.find_run(order)?;
         for pfn in (start..start + run).step_by(step as usize) {
             self.lists.remove(pfn as u32);
         }

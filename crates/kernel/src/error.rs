@@ -1,6 +1,7 @@
 //! Kernel errors: page faults that kill the program (SIGSEGV, out of memory), and reasons why a kernel cannot start
 //! or continue. Messages name the process and the address, or the key of the description.
 
+use crate::adviser::Sizes;
 use mmulab_addr::{PageOrder, Pid, VirtAddr};
 use thiserror::Error;
 
@@ -44,6 +45,26 @@ pub enum FaultError {
         /// The address.
         va: VirtAddr,
     },
+    /// The adviser wants a size that cannot be mapped.
+    #[error("the adviser asked for a page of {size} at {va} of process {pid}: the sizes there are {sizes}")]
+    Advised {
+        /// The process.
+        pid: Pid,
+        /// The address.
+        va: VirtAddr,
+        /// The size requested.
+        size: PageOrder,
+        /// The sizes that can be mapped there.
+        sizes: Sizes,
+    },
+    /// The adviser itself failed.
+    #[error("the adviser failed at the fault at {va} of process {pid}")]
+    Adviser {
+        /// The process.
+        pid: Pid,
+        /// The address.
+        va: VirtAddr,
+    },
     /// Frames ran out (SIGBUS or the OOM killer).
     #[error(
         "out of memory: {wanted} for {va} of process {pid}, with {free_frames} frames free: give the machine more \
@@ -81,6 +102,9 @@ pub enum KernelError {
     /// Frames ran out while an event was obeyed.
     #[error(transparent)]
     OutOfMemory(#[from] FaultError),
+    /// The adviser failed at a tick, or asked for what cannot be done.
+    #[error("{0}")]
+    Adviser(String),
     /// Too many processes or files for the simulation's numbering.
     #[error("more than {limit} {what} in one run")]
     TooMany {

@@ -7,6 +7,7 @@
 //! page fault  --> Kernel::fault --> Manager::fault (manager.rs) --------'
 //! ```
 
+use crate::adviser::Adviser;
 use crate::asids::Asids;
 use crate::clock::Due;
 use crate::manager::Manager;
@@ -400,6 +401,16 @@ impl Kernel {
         if self.shared.memory.cache.is_memory(id) && !is_used() {
             self.shared.memory.forget(id);
         }
+    }
+
+    /// Has an adviser asked from now on.
+    ///
+    /// # Errors
+    /// A policy whose memory manager asks none.
+    pub fn advise(&mut self, adviser: Box<dyn Adviser>) -> Result<(), KernelError> {
+        self.manager.take_adviser(adviser.advises())?;
+        self.shared.adviser = Some(adviser);
+        Ok(())
     }
 
     /// Events that take long end when this is asked for.

@@ -4,6 +4,7 @@
 //! returns the translations to drop and the work that it did ([`Effects`]). It never sees a TLB and takes no time: both
 //! are the machine's. It behaves like Linux, as written down in `docs/concepts/kernel.md`.
 
+mod adviser;
 mod asids;
 mod calls;
 mod clock;
@@ -22,6 +23,7 @@ mod report;
 mod space;
 mod stop;
 
+pub use adviser::{Adviser, Advises, Asked, Mapping, PageRun, ProcessView, Promotion, Raised, Sizes, View};
 pub use desc::{KernelDesc, PolicyDesc, PolicyKind};
 pub use effects::{Actor, Effects, Fault, HintedBlock, Note, Stored, Work};
 pub use error::{FaultError, KernelError, Wanted};

@@ -2,6 +2,7 @@
 //!
 //! This is the only file that knows of both: each call of [`Manager`] is dispatched here, statically.
 
+use crate::adviser::Advises;
 use crate::clock::Due;
 use crate::desc::{KernelDesc, PolicyDesc, PolicyKind};
 use crate::freebsd::Freebsd;
@@ -37,8 +38,9 @@ impl MemoryManager {
     pub fn new(desc: &KernelDesc) -> Result<Self, KernelError> {
         let (table, memory, desc) = (&desc.table, &desc.memory, &desc.policy);
         only_sections_of_kind(desc)?;
-        let linux =
-            |linux: Linux| -> Result<Self, KernelError> { Ok(Self::Linux(Box::new(linux.with_text(desc, table)?))) };
+        let linux = |linux: Linux| -> Result<Self, KernelError> {
+            Ok(Self::Linux(Box::new(linux.with_text(desc, table)?.with_advice(desc, table))))
+        };
         let manager = match desc.kind {
             PolicyKind::Freebsd => {
                 check_freebsd(&desc.linux)?;
@@ -62,6 +64,25 @@ impl MemoryManager {
         // FreeBSD reads a part of this section, too.
         check(&desc.linux)?;
         Ok(manager)
+    }
+
+    /// Takes an adviser that wants to be asked this.
+    ///
+    /// # Errors
+    /// The manager cannot have one.
+    pub fn take_adviser(&mut self, advises: Advises) -> Result<(), KernelError> {
+        match self {
+            Self::Linux(linux) => {
+                if advises.ticks {
+                    linux.tick_every(advises.period_ms);
+                }
+                Ok(())
+            }
+            Self::Freebsd(_) => Err(KernelError::Description {
+                key: "kind".into(),
+                message: "an adviser is asked by Linux: take a policy of a kind that is not \"freebsd\"".into(),
+            }),
+        }
     }
 
     /// Sets aside at boot what the manager keeps for itself.

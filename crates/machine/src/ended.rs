@@ -3,7 +3,7 @@
 
 use mmulab_addr::{Access, VirtAddr};
 use mmulab_describe::DescribeError;
-use mmulab_kernel::KernelError;
+use mmulab_kernel::{FaultError, KernelError};
 use mmulab_tlb::GeometryError;
 use mmulab_trace::TraceError;
 use schemars::JsonSchema;
@@ -40,6 +40,8 @@ pub enum Ended {
     Unsound(String),
     /// The kernel could not go on.
     Kernel(String),
+    /// The adviser failed, or asked for what cannot be done.
+    Adviser(String),
     /// The trace needs more memory of the host than a file may.
     TooMuch(String),
 }
@@ -48,7 +50,7 @@ pub enum Ended {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EndedReport {
     /// `end`, `limit`, `interrupted`, `trace-damaged`, `trace-end-damaged`, `out-of-memory`, `segfault`, `stuck`,
-    /// `no-place`, `unsound`, `kernel` or `too-much`.
+    /// `no-place`, `unsound`, `kernel`, `adviser` or `too-much`.
     pub reason: &'static str,
     /// The event and the remedy; empty for `end`.
     pub message: String,
@@ -63,6 +65,21 @@ impl Ended {
     /// A trace that could not be read further.
     pub(crate) fn of_trace(error: &TraceError) -> Self {
         if error.is_after_all() { Self::EndDamaged(error.to_string()) } else { Self::TraceDamaged(error.to_string()) }
+    }
+
+    /// The kernel could not go on, on its own account or its adviser's.
+    pub(crate) fn of_kernel(error: &KernelError) -> Self {
+        match error {
+            KernelError::Adviser(_)
+            | KernelError::OutOfMemory(FaultError::Advised { .. } | FaultError::Adviser { .. }) => {
+                Self::Adviser(error.to_string())
+            }
+            KernelError::Description { .. }
+            | KernelError::Memory(_)
+            | KernelError::Table(_)
+            | KernelError::OutOfMemory(_)
+            | KernelError::TooMany { .. } => Self::Kernel(error.to_string()),
+        }
     }
 
     /// In the form results carry it.
@@ -83,6 +100,7 @@ impl Ended {
             Self::NoPlace(m) => ("no-place", format!("{m}; figures cover what came before")),
             Self::Unsound(m) => ("unsound", format!("{m}: please report this with the trace and the description")),
             Self::Kernel(m) => ("kernel", m.clone()),
+            Self::Adviser(m) => ("adviser", m.clone()),
             Self::TooMuch(m) => ("too-much", format!("{m}; figures cover what came before")),
         };
         EndedReport { reason, message }

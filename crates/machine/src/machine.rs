@@ -13,7 +13,7 @@ use crate::{
     virt::Host,
 };
 use mmulab_addr::VirtAddr;
-use mmulab_kernel::Stop;
+use mmulab_kernel::{Adviser, KernelError, Stop};
 use mmulab_pagetable::Leaf;
 use mmulab_tlb::{HierarchyCounts, SharedLevels};
 use mmulab_trace::{Batch, TraceInfo};
@@ -77,6 +77,27 @@ impl Machine {
     /// The trace is over: shows an observer what walks in flight bring.
     pub fn complete_walks(&mut self, watch: &mut dyn Watch) {
         self.running.complete_walks(Some(watch));
+    }
+
+    /// Has an adviser asked about page sizes, from before the run on.
+    ///
+    /// # Errors
+    /// A machine whose kernel asks none: with virtual machines, with `--check`, or under a policy of FreeBSD.
+    pub fn advise(&mut self, adviser: Box<dyn Adviser>) -> Result<(), MachineError> {
+        let wrong = |key: &str, message: &str| {
+            MachineError::Kernel(KernelError::Description { key: key.into(), message: message.into() })
+        };
+        if self.host().is_some() {
+            return Err(wrong("virtual", "an adviser is asked by one kernel: take a machine without virtual machines"));
+        }
+        if self.checker.is_some() {
+            return Err(wrong(
+                "check",
+                "an adviser is asked once at each fault, and a check runs each twice: leave it out",
+            ));
+        }
+        self.running.state_mut().system.kernel.advise(adviser)?;
+        Ok(())
     }
 
     /// Ends within an event that takes long, and after any, once this is asked for.

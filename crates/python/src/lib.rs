@@ -1,5 +1,6 @@
 //! The Python binding: JSON in, JSON out. Nothing is computed here.
 
+mod adviser;
 mod area;
 mod attend;
 mod elf;

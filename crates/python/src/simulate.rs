@@ -2,6 +2,7 @@
 //! trace, and machines with their policies; the result is JSON. All machines of one `run` share one decoding of the
 //! trace. Further functions return the JSON schemas, and the lists of machines, policies and generators.
 
+use crate::adviser::PyAdviser;
 use crate::attend::{Desk, attended};
 use crate::errors::{failure, of_trace, request, user};
 use mmulab_describe::within;
@@ -31,6 +32,9 @@ pub struct Spec {
     pub options: Options,
     #[serde(default)]
     reshape: ReshapeDesc,
+    /// The name of whoever advises the kernel, which no text can bring.
+    #[serde(skip)]
+    adviser: Option<String>,
 }
 
 /// One machine under one policy.
@@ -117,6 +121,7 @@ impl Spec {
                 alone(&resolved)?;
             }
             let resolved = if of_misses { resolved.without_tlbs() } else { resolved };
+            let resolved = Resolved { adviser: spec.adviser.clone(), ..resolved };
             let mut machine = Machine::new(Arc::new(resolved), with_space).map_err(user)?;
             machine.take(source.info()).map_err(user)?;
             Ok(machine)
@@ -189,12 +194,33 @@ fn run_to_end(
     })
 }
 
+/// A request of one job, whose machine asks an adviser.
+fn advised(py: Python<'_>, request: &str, (name, adviser): (String, Py<PyAny>)) -> PyResult<Opened> {
+    let spec = Spec { adviser: Some(name), ..Spec::read(request)? };
+    let (spec, source, mut machines) = spec.opened()?;
+    let [machine] = machines.as_mut_slice() else {
+        return Err(user("an adviser is asked by one machine under one policy: run the others apart"));
+    };
+    machine.advise(Box::new(PyAdviser::new(py, adviser)?)).map_err(user)?;
+    Ok((spec, source, machines))
+}
+
 /// Runs jobs over one decoding of a trace. Machines with the same first level share that ([`Limits::shares`]); those
-/// that turn out to differ there are run once more by themselves.
+/// that turn out to differ there are run once more by themselves. `adviser`: an object of `mmulab.advised` with its
+/// name, for one job.
 #[pyfunction]
-pub fn run(py: Python<'_>, spec: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+#[pyo3(signature = (spec, progress, adviser=None))]
+pub fn run(
+    py: Python<'_>,
+    spec: &str,
+    progress: Option<Py<PyAny>>,
+    adviser: Option<(String, Py<PyAny>)>,
+) -> PyResult<String> {
     let request = spec;
-    let (spec, mut source, machines) = Spec::open(request)?;
+    let (spec, mut source, machines) = match adviser {
+        None => Spec::open(request)?,
+        Some(adviser) => advised(py, request, adviser)?,
+    };
     let mut ran = run_to_end(py, progress.as_ref(), (source.as_mut(), machines), spec.followed(), spec.limits())?;
     if !ran.again.is_empty() {
         let (_, mut source, machines) = Spec::again(request, &ran.again)?;

@@ -1,6 +1,7 @@
 //! Linux put together of the parts that a policy file describes.
 
 use super::Linux;
+use super::advised::Advice;
 use super::desc::{Defrag, HugeZeroWrite, HugetlbDesc, LinuxDesc, ThpDesc, ThpEnabled};
 use crate::KernelError;
 use crate::desc::PolicyDesc;
@@ -74,6 +75,7 @@ impl Linux {
             compaction: Compaction::default(),
             daemon: None,
             text: Text::default(),
+            advice: Advice::default(),
         }
     }
 

@@ -42,7 +42,7 @@ impl Linux {
     }
 
     /// Maps a page or a block of one size, if its frames can be had.
-    fn map_size(
+    pub(super) fn map_size(
         &self,
         space: &mut AddressSpace,
         cx: &mut Cx,

@@ -4,6 +4,7 @@
 //! each function. `docs/concepts/kernel.md` says what is modelled of them and what is not.
 
 mod advice;
+mod advised;
 pub(crate) mod boot;
 pub(crate) mod desc;
 mod fault;
@@ -11,6 +12,7 @@ mod file_fault;
 mod text_fault;
 
 use crate::clock::Due;
+use crate::desc::PolicyDesc;
 use crate::manager::Manager;
 use crate::parts::contiguous::Contiguous;
 use crate::parts::daemon::Daemons;
@@ -31,10 +33,11 @@ use crate::space::system::SystemCx;
 use crate::space::vma::{Back, HugeAdvice, Vma};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{Fault, FaultError, KernelError};
+use advised::Advice;
 use desc::{AdviceFlush, Defrag, LinuxDesc};
 use mmulab_addr::{Access, PageOrder, VirtAddr};
 use mmulab_frames::Allocator;
-use mmulab_pagetable::Leaf;
+use mmulab_pagetable::{Leaf, TableDesc};
 
 /// Linux, put together of parts.
 pub(crate) struct Linux {
@@ -61,6 +64,8 @@ pub(crate) struct Linux {
     daemon: Option<Daemons>,
     /// Which pages text gets.
     text: Text,
+    /// What an adviser may choose from.
+    advice: Advice,
 }
 
 impl Manager for Linux {
@@ -97,6 +102,11 @@ impl Manager for Linux {
     }
 
     fn populate(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
+        if cx.adviser.is_some()
+            && let Some(fault) = self.by_advice(space, cx, hole)?
+        {
+            return Ok(fault);
+        }
         if let Some(fault) = self.map_larger(space, cx, hole)? {
             return Ok(fault);
         }
@@ -175,7 +185,7 @@ impl Manager for Linux {
     #[inline]
     fn wakes_at(&self) -> Option<u64> {
         let daemon = self.daemon.as_ref().map(Daemon::wakes_at);
-        [daemon, self.zeroing.wakes_at()].into_iter().flatten().min()
+        [daemon, self.zeroing.wakes_at(), self.advice.wakes_at()].into_iter().flatten().min()
     }
 
     fn wake(&mut self, system: &mut SystemCx, due: Due) -> Result<(), KernelError> {
@@ -187,11 +197,24 @@ impl Manager for Linux {
         {
             daemon.wake(system, &mut self.compaction, now)?;
         }
+        if let Some(now) = self.advice.wakes_at().and_then(|wake| due.runs(wake)) {
+            self.tick(system, now)?;
+        }
         Ok(())
     }
 }
 
 impl Linux {
+    /// The same as one that can have an adviser, under this policy and on this page table.
+    pub fn with_advice(self, desc: &PolicyDesc, table: &TableDesc) -> Self {
+        Self { advice: Advice::new(desc, table), ..self }
+    }
+
+    /// An adviser wants ticks.
+    pub fn tick_every(&mut self, period_ms: Option<u64>) {
+        self.advice.tick_every(period_ms);
+    }
+
     /// Whether a fault in a mapping with this advice compacts memory itself when no block is free.
     fn compacts(&self, advice: HugeAdvice) -> bool {
         match self.defrag {

@@ -383,6 +383,11 @@ impl Memory {
         self.huge_zero
     }
 
+    /// Whether the huge zero page is there.
+    pub fn has_huge_zero(&self) -> bool {
+        self.huge_zero.is_some()
+    }
+
     /// Whether a mapped frame is part of a zero page.
     #[inline]
     pub fn is_zero(&self, pfn: Pfn) -> bool {

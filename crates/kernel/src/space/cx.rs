@@ -1,5 +1,6 @@
 //! Context for work on address spaces: memory, counters, effects.
 
+use crate::adviser::Adviser;
 use crate::memory::Memory;
 use crate::parts::contiguous::Contiguous;
 use crate::report::counts::{EventKind, KernelCounts, Refusal};
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// Pages mapped in all page tables.
     pub mapped: Mapped,
     pub counts: KernelCounts,
+    /// Whoever advises the manager, if anybody does.
+    pub adviser: Option<Box<dyn Adviser>>,
 }
 
 impl Limits {
@@ -58,7 +61,14 @@ impl Limits {
 impl Shared {
     /// As at boot.
     pub fn new(memory: Memory, limits: Limits) -> Self {
-        Self { memory, limits, regions: Regions::new(), mapped: Mapped::default(), counts: KernelCounts::default() }
+        Self {
+            memory,
+            limits,
+            regions: Regions::new(),
+            mapped: Mapped::default(),
+            counts: KernelCounts::default(),
+            adviser: None,
+        }
     }
 
     /// Folds the regions that are gone. One of which a private page is left, which none should be, is kept.
@@ -81,6 +91,7 @@ impl Shared {
             regions: &mut self.regions,
             mapped: &mut self.mapped,
             counts: &mut self.counts,
+            adviser: &mut self.adviser,
             effects,
             pid,
         }
@@ -103,6 +114,7 @@ pub(crate) struct Cx<'a> {
     pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
     pub limits: &'a Limits,
+    pub adviser: &'a mut Option<Box<dyn Adviser>>,
     pub effects: &'a mut Effects,
     pub pid: Pid,
 }

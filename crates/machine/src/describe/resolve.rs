@@ -31,6 +31,9 @@ pub struct Resolved {
     /// The policy of the host, where there are virtual machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_policy: Option<PolicyDesc>,
+    /// Whoever advised the kernel about page sizes in this run, if anybody did: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adviser: Option<String>,
     /// The options.
     pub options: Options,
     /// The assignments that were made.
@@ -172,7 +175,15 @@ pub fn resolve(
                 .into(),
         });
     }
-    Ok(Resolved { machine, policy, host_policy, options: options.clone(), set: set.to_vec(), assumptions })
+    Ok(Resolved {
+        machine,
+        policy,
+        host_policy,
+        adviser: None,
+        options: options.clone(),
+        set: set.to_vec(),
+        assumptions,
+    })
 }
 
 impl Resolved {

@@ -27,7 +27,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         let result = state.system.kernel.run_daemons(&mut state.system.mem, now_ns, &mut state.effects);
         let delivered = self.deliver_daemons(obs);
         self.load_context();
-        result.map_err(|e| Ended::Kernel(e.to_string()))?;
+        result.map_err(|e| Ended::of_kernel(&e))?;
         delivered
     }
 

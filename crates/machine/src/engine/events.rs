@@ -89,7 +89,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             // The event may be half obeyed.
             return Err(Ended::Interrupted);
         }
-        result.map_err(|e| Ended::Kernel(e.to_string()))?;
+        result.map_err(|e| Ended::of_kernel(&e))?;
         delivered
     }
 

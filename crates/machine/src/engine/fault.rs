@@ -32,7 +32,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
             let state = &mut self.state;
             let made = state.system.kernel.map_implicit(&mut state.system.mem, actor, va, &mut state.effects);
             self.deliver_effects(Cause::Other, obs)?;
-            made.map_err(|e| Ended::Kernel(e.to_string()))?;
+            made.map_err(|e| Ended::of_kernel(&e))?;
             served = self.serve(va, access, obs)?;
         }
         let error = match served {
@@ -48,6 +48,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
                 p.seen.failed = Some(Failure::OutOfMemory);
                 return Err(Ended::OutOfMemory(self.below.out_of_memory(&error)));
             }
+            FaultError::Advised { .. } | FaultError::Adviser { .. } => return Err(Ended::Adviser(error.to_string())),
             FaultError::Unmapped { .. } => (Failure::Unmapped, &mut counts.unmapped),
             FaultError::Protection { .. } => (Failure::Forbidden, &mut counts.forbidden),
         };

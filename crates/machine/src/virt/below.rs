@@ -132,7 +132,10 @@ impl Below for Host {
                  free: give it more (virtual.memory.size), or less fragmentation",
                 self.at()
             ),
-            FaultError::Unmapped { .. } | FaultError::Protection { .. } => error.to_string(),
+            FaultError::Unmapped { .. }
+            | FaultError::Protection { .. }
+            | FaultError::Advised { .. }
+            | FaultError::Adviser { .. } => error.to_string(),
         }
     }
 
