@@ -44,8 +44,10 @@ STRIDES_BYTES = 128 * MB
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
 # Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
-CHANGING = ("add-chain", "wide-adds", "footprint-at-once", "window", "idle-first", "idle-second", "idle")
-CHANGING += ("walk-near-4k", "walk-near-2m")
+CHANGING = {"add-chain", "wide-adds", "footprint-at-once", "window", "idle-first", "idle-second", "idle"} | {
+    "walk-near-4k",
+    "walk-near-2m",
+}
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
 # Repeats of a curve whose points write much memory first.

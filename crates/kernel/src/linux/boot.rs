@@ -1,7 +1,7 @@
 //! Linux put together of the parts that a policy file describes.
 
 use super::Linux;
-use super::advised::Advice;
+use super::adviser::Advice;
 use super::desc::{Defrag, HugeZeroWrite, HugetlbDesc, LinuxDesc, ThpDesc, ThpEnabled};
 use crate::KernelError;
 use crate::desc::PolicyDesc;

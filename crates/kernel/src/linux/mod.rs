@@ -5,6 +5,7 @@
 
 mod advice;
 mod advised;
+mod adviser;
 pub(crate) mod boot;
 pub(crate) mod desc;
 mod fault;
@@ -33,7 +34,7 @@ use crate::space::system::SystemCx;
 use crate::space::vma::{Back, HugeAdvice, Vma};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{Fault, FaultError, KernelError};
-use advised::Advice;
+use adviser::Advice;
 use desc::{AdviceFlush, Defrag, LinuxDesc};
 use mmulab_addr::{Access, PageOrder, VirtAddr};
 use mmulab_frames::Allocator;
