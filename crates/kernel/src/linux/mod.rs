@@ -98,10 +98,15 @@ impl Manager for Linux {
 
     fn populate(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
         if let Some(fault) = self.map_larger(space, cx, hole)? {
+            Self::hand_on(space, cx, hole.span, hole.va);
             return Ok(fault);
         }
         match hole.span.value.back {
-            Back::Anon => self.map_anon(space, cx, hole),
+            Back::Anon => {
+                let fault = self.map_anon(space, cx, hole)?;
+                Self::hand_on(space, cx, hole.span, hole.va);
+                Ok(fault)
+            }
             Back::Object(..) => match self.move_text(space, cx, hole)? {
                 Some(fault) => Ok(fault),
                 None => self.map_object(space, cx, hole),
@@ -117,7 +122,9 @@ impl Manager for Linux {
         va: VirtAddr,
         leaf: Leaf,
     ) -> Result<Fault, FaultError> {
-        self.write_protected(space, cx, span, va, leaf)
+        let fault = self.write_protected(space, cx, span, va, leaf)?;
+        Self::hand_on(space, cx, span, va);
+        Ok(fault)
     }
 
     fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
@@ -192,6 +199,15 @@ impl Manager for Linux {
 }
 
 impl Linux {
+    /// Hands a hint on that the fault at `va` went by, if its block is whole now. Hints are for private anonymous
+    /// memory that no pool supplies.
+    #[inline]
+    fn hand_on(space: &AddressSpace, cx: &mut Cx, span: &Span<Vma>, va: VirtAddr) {
+        if span.value.is_anon() && span.value.hugetlb.is_none() {
+            space.hand_on_completed(cx, va);
+        }
+    }
+
     /// Whether a fault in a mapping with this advice compacts memory itself when no block is free.
     fn compacts(&self, advice: HugeAdvice) -> bool {
         match self.defrag {

@@ -5,6 +5,7 @@ use crate::parts::contiguous::Contiguous;
 use crate::report::counts::{EventKind, KernelCounts, Refusal};
 use crate::report::region::{Mapped, RegionId};
 use crate::report::regions::Regions;
+use crate::space::hints::HandedOn;
 use crate::{Effects, FaultError, LinuxDesc, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pid, VirtAddr};
 use mmulab_frames::PhysMem;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// Pages mapped in all page tables.
     pub mapped: Mapped,
     pub counts: KernelCounts,
+    /// Hints of page sizes that the machine below was told of.
+    pub handed_on: HandedOn,
 }
 
 impl Limits {
@@ -58,7 +61,14 @@ impl Limits {
 impl Shared {
     /// As at boot.
     pub fn new(memory: Memory, limits: Limits) -> Self {
-        Self { memory, limits, regions: Regions::new(), mapped: Mapped::default(), counts: KernelCounts::default() }
+        Self {
+            memory,
+            limits,
+            regions: Regions::new(),
+            mapped: Mapped::default(),
+            counts: KernelCounts::default(),
+            handed_on: HandedOn::default(),
+        }
     }
 
     /// Folds the regions that are gone. One of which a private page is left, which none should be, is kept.
@@ -81,6 +91,7 @@ impl Shared {
             regions: &mut self.regions,
             mapped: &mut self.mapped,
             counts: &mut self.counts,
+            handed_on: &mut self.handed_on,
             effects,
             pid,
         }
@@ -102,6 +113,7 @@ pub(crate) struct Cx<'a> {
     pub regions: &'a mut Regions,
     pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
+    pub handed_on: &'a mut HandedOn,
     pub limits: &'a Limits,
     pub effects: &'a mut Effects,
     pub pid: Pid,

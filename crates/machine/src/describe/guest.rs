@@ -53,7 +53,7 @@ pub struct VirtualDesc {
     #[serde(default)]
     pub advise_nodes: bool,
     /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each
-    /// block of memory that a guest's kernel made because of a hint becomes a hint of its size for the host, at its
+    /// block of memory that lies together in the guest as a hint asks becomes a hint of its size for the host, at its
     /// guest-physical address. It takes a policy of the host that goes by such hints, such as `elastic`. Default
     /// `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
