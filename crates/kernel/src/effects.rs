@@ -49,8 +49,7 @@ pub struct Stored {
     pub is_node: bool,
 }
 
-/// A block of memory that came to lie together because a hint of its size asked for it. A guest's kernel can hand the
-/// hint on to its host.
+/// A block of memory that lies together as a hint of its size asks. A guest's kernel can hand the hint on to its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HintedBlock {
     /// Its first frame.
@@ -73,7 +72,7 @@ pub struct Effects {
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
-    /// Blocks that hints of page sizes have brought about, in order.
+    /// Blocks that lie together now as hints of page sizes ask, in order. What the host has heard of before is left out.
     pub hinted: Vec<HintedBlock>,
     /// Regions that are gone. Their costs so far go to the rows that sum them up.
     pub folded: Vec<Fold>,

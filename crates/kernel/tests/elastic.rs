@@ -653,3 +653,99 @@ fn a_hint_of_a_smaller_size_takes_pages_apart() {
         assert_eq!(happened(&w, EventKind::HintDemoted), times, "nothing is left to take apart");
     }
 }
+
+/// The hints that the last event or fault handed on: first frame and size of each block.
+fn handed_on(w: &mut World) -> Vec<(u64, PageOrder)> {
+    std::mem::take(&mut w.effects.hinted).iter().map(|block| (block.first.0, block.size)).collect()
+}
+
+/// A hint of 32M, which no fault maps at once, is handed on by the fault that completes its block. The daemon finds the
+/// block made, and hands nothing on a second time.
+#[test]
+fn a_hint_that_faults_follow_step_by_step_is_handed_on() {
+    let mut w = elastic(&format!("{}hints.at_faults = true\nfault = {{ sizes = [\"2M\"] }}\n", DAEMON), 256);
+    w.event(1, &mmap(BASE, 2 * GIANT, Prot::RW));
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    // The middle comes last, so that no end says what is missing.
+    for huge in (0..16).filter(|huge| *huge != 7) {
+        w.store(1, BASE + huge * HUGE, huge).unwrap();
+        assert_eq!(handed_on(&mut w), [], "{huge}");
+    }
+    w.store(1, BASE + 7 * HUGE, 7).unwrap();
+    let head = w.frame(1, BASE).unwrap();
+    assert!(lies_together(&mut w, 1, BASE, P32M));
+    assert_eq!(handed_on(&mut w), [(head.0, P32M)]);
+    tick(&mut w, 1);
+    assert_eq!(handed_on(&mut w), [], "the host has it");
+    // Memory that no hint names.
+    w.store(1, BASE + GIANT, 1).unwrap();
+    assert_eq!(handed_on(&mut w), []);
+}
+
+/// Where hints do not guide faults, the daemon hands on the blocks that it finds made as a hint asks.
+#[test]
+fn a_block_that_the_daemon_finds_made_is_handed_on() {
+    let mut w = elastic(&format!("{DAEMON}fault = {{ sizes = [\"2M\"] }}\n"), 256);
+    w.event(1, &mmap(BASE, GIANT, Prot::RW));
+    for huge in 0..16 {
+        w.store(1, BASE + huge * HUGE, huge).unwrap();
+    }
+    tick(&mut w, 1);
+    assert_eq!(handed_on(&mut w), [], "no hint");
+    let head = w.frame(1, BASE).unwrap().0;
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    assert_eq!((tick(&mut w, 1), handed_on(&mut w)), (vec![], vec![(head, P32M)]));
+    tick(&mut w, 1);
+    assert_eq!(handed_on(&mut w), []);
+    // The host would forget its hint for one of another size.
+    hint(&mut w, 1, BASE, HUGE, P2M);
+    tick(&mut w, 1);
+    assert_eq!(handed_on(&mut w), [(head, P2M)]);
+    hint(&mut w, 1, BASE, GIANT, P32M);
+    tick(&mut w, 1);
+    assert_eq!(handed_on(&mut w), [(head, P32M)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever order pages come and go in, a fault hands a hint on if its block lies together after it and the host
+    /// does not have the hint: the model looks at every page of the block.
+    #[test]
+    fn hints_are_handed_on_when_their_blocks_are_whole(
+        steps in prop::collection::vec(
+            (0u64..40, prop::sample::select(vec!["store", "store", "store", "load", "drop"])),
+            0..250,
+        ),
+        zero_page in any::<bool>(),
+    ) {
+        let sections = DAEMON.replace("linux.zero_page = false", &format!("linux.zero_page = {zero_page}"));
+        let mut w = elastic(&format!("{sections}hints.at_faults = true\nfault = {{ sizes = [\"2M\"] }}\n"), 128);
+        w.event(1, &mmap(BASE, 1 << 20, Prot::RW));
+        // The third block has no hint.
+        hint(&mut w, 1, BASE, 2 * P64K.bytes(), P64K);
+        let mut host = std::collections::BTreeSet::new();
+        // Both blocks fill up, in another order than that of their addresses. A page without a hint would take a frame
+        // between theirs.
+        let fill = (0..32).map(|page| (page * 11 % 32, "store"));
+        for (page, what) in fill.chain(steps) {
+            let at = BASE + page * PAGE;
+            match what {
+                "store" => drop(w.store(1, at, page).unwrap()),
+                "load" => drop(w.load(1, at).unwrap()),
+                _ => w.event(1, &Event::Madvise { addr: VirtAddr::new(at), len: PAGE, advice: Advice::Dontneed }),
+            }
+            let told = handed_on(&mut w);
+            let block = BASE + page / 16 * P64K.bytes();
+            let mut expected = vec![];
+            if what != "drop" && page < 32 && lies_together(&mut w, 1, block, P64K) {
+                let head = w.frame(1, block).unwrap().0;
+                if host.insert(head) {
+                    expected.push((head, P64K));
+                }
+            }
+            prop_assert_eq!(told, expected, "{} {}", what, page);
+        }
+        prop_assert!(host.len() >= 2, "both blocks were whole once");
+    }
+}

@@ -7,7 +7,7 @@ use crate::ranges::Span;
 use crate::report::counts::{FaultKind, Refusal};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx};
-use crate::{Fault, FaultError, HintedBlock, Wanted, WorkKind};
+use crate::{Fault, FaultError, Wanted, WorkKind};
 use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
@@ -72,9 +72,6 @@ impl Linux {
         match span.value.back {
             Back::Anon => self.zeroing.zero(cx, pfn, order),
             Back::Object(..) => cx.work(WorkKind::CopyBytes, order.bytes()),
-        }
-        if hole.guide == Some(order) && supply == Supply::Frames {
-            cx.effects.hinted.push(HintedBlock { first: pfn, size: order });
         }
         if size.is_leaf() {
             space.map_new(cx, &span.value, at, pfn, order, is_store)?;

@@ -109,10 +109,15 @@ impl Manager for Linux {
             return Ok(fault);
         }
         if let Some(fault) = self.map_larger(space, cx, hole)? {
+            Self::hand_on(space, cx, hole.span, hole.va);
             return Ok(fault);
         }
         match hole.span.value.back {
-            Back::Anon => self.map_anon(space, cx, hole),
+            Back::Anon => {
+                let fault = self.map_anon(space, cx, hole)?;
+                Self::hand_on(space, cx, hole.span, hole.va);
+                Ok(fault)
+            }
             Back::Object(..) => match self.move_text(space, cx, hole)? {
                 Some(fault) => Ok(fault),
                 None => self.map_object(space, cx, hole),
@@ -128,7 +133,9 @@ impl Manager for Linux {
         va: VirtAddr,
         leaf: Leaf,
     ) -> Result<Fault, FaultError> {
-        self.write_protected(space, cx, span, va, leaf)
+        let fault = self.write_protected(space, cx, span, va, leaf)?;
+        Self::hand_on(space, cx, span, va);
+        Ok(fault)
     }
 
     fn free(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
@@ -206,6 +213,7 @@ impl Manager for Linux {
 }
 
 impl Linux {
+<<<<<<< HEAD
     /// The same as one that can have an adviser, under this policy and on this page table.
     pub fn with_advice(self, desc: &PolicyDesc, table: &TableDesc) -> Self {
         Self { advice: Advice::new(desc, table), ..self }
@@ -214,6 +222,15 @@ impl Linux {
     /// An adviser wants ticks.
     pub fn tick_every(&mut self, period_ms: Option<u64>) {
         self.advice.tick_every(period_ms);
+=======
+    /// Hands a hint on that the fault at `va` went by, if its block is whole now. Hints are for private anonymous
+    /// memory that no pool supplies.
+    #[inline]
+    fn hand_on(space: &AddressSpace, cx: &mut Cx, span: &Span<Vma>, va: VirtAddr) {
+        if span.value.is_anon() && span.value.hugetlb.is_none() {
+            space.hand_on_completed(cx, va);
+        }
+>>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
     }
 
     /// Whether a fault in a mapping with this advice compacts memory itself when no block is free.

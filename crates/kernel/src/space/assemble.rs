@@ -18,7 +18,7 @@ use super::vma::Vma;
 use super::{AddressSpace, Cx, Found, Gather};
 use crate::memory::pages::Use;
 use crate::report::counts::{EventKind, Refusal};
-use crate::{FaultError, HintedBlock, Note, WorkKind};
+use crate::{FaultError, Note, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr};
 use mmulab_frames::Mobility;
 use mmulab_pagetable::Leaf;
@@ -70,14 +70,6 @@ impl Range {
     /// Whether a frame lies in the block from `head` on.
     fn holds(&self, head: Pfn, pfn: Pfn) -> bool {
         pfn.0.wrapping_sub(head.0) < self.pages()
-    }
-
-    /// Has the machine know of the block that this range came to lie in, if hints asked for it.
-    pub fn tell_hinted(&self, system: &mut SystemCx, head: Pfn) {
-        let is_hinted = system.spaces[self.slot].as_ref().is_some_and(|space| !space.hints.is_empty());
-        if is_hinted {
-            system.effects.hinted.push(HintedBlock { first: head, size: self.order });
-        }
     }
 
     /// The pieces of the range. Pages of other sizes than base pages and those of 2 MiB are split first; `None` if a

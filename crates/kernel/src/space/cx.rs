@@ -6,6 +6,7 @@ use crate::parts::contiguous::Contiguous;
 use crate::report::counts::{EventKind, KernelCounts, Refusal};
 use crate::report::region::{Mapped, RegionId};
 use crate::report::regions::Regions;
+use crate::space::hints::HandedOn;
 use crate::{Effects, FaultError, LinuxDesc, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pid, VirtAddr};
 use mmulab_frames::PhysMem;
@@ -38,8 +39,13 @@ pub(crate) struct Shared {
     /// Pages mapped in all page tables.
     pub mapped: Mapped,
     pub counts: KernelCounts,
+<<<<<<< HEAD
     /// Whoever advises the manager, if anybody does.
     pub adviser: Option<Box<dyn Adviser>>,
+=======
+    /// Hints of page sizes that the machine below was told of.
+    pub handed_on: HandedOn,
+>>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
 }
 
 impl Limits {
@@ -67,7 +73,11 @@ impl Shared {
             regions: Regions::new(),
             mapped: Mapped::default(),
             counts: KernelCounts::default(),
+<<<<<<< HEAD
             adviser: None,
+=======
+            handed_on: HandedOn::default(),
+>>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
         }
     }
 
@@ -91,7 +101,11 @@ impl Shared {
             regions: &mut self.regions,
             mapped: &mut self.mapped,
             counts: &mut self.counts,
+<<<<<<< HEAD
             adviser: &mut self.adviser,
+=======
+            handed_on: &mut self.handed_on,
+>>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
             effects,
             pid,
         }
@@ -113,6 +127,7 @@ pub(crate) struct Cx<'a> {
     pub regions: &'a mut Regions,
     pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
+    pub handed_on: &'a mut HandedOn,
     pub limits: &'a Limits,
     pub adviser: &'a mut Option<Box<dyn Adviser>>,
     pub effects: &'a mut Effects,

@@ -8,7 +8,8 @@
 //!                                                                                has hints guide faults
 //! ```
 
-use mmulab_addr::{PageOrder, VirtAddr};
+use crate::HintedBlock;
+use mmulab_addr::{PageOrder, Pfn, VirtAddr};
 use std::collections::BTreeMap;
 
 /// A range and the size that its memory should be translated by.
@@ -96,6 +97,30 @@ impl SizeHints {
     }
 }
 
+/// The hints that the host has of this kernel's memory, by their first frame. As in the host, a later hint takes the
+/// place of those that it touches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HandedOn(BTreeMap<Pfn, PageOrder>);
+
+impl HandedOn {
+    /// Notes a block of frames and its hint; whether the host does not have it yet.
+    pub fn add(&mut self, block: HintedBlock) -> bool {
+        let HintedBlock { first, size } = block;
+        if self.0.get(&first) == Some(&size) {
+            return false;
+        }
+        // Blocks are aligned to their sizes: they hold one another, or do not touch.
+        let inside: Vec<Pfn> = self.0.range(first..Pfn(first.0 + size.base_pages())).map(|(&pfn, _)| pfn).collect();
+        let below = self.0.range(..first).next_back();
+        let around = below.filter(|(pfn, order)| pfn.0 + order.base_pages() > first.0).map(|(&pfn, _)| pfn);
+        for pfn in inside.into_iter().chain(around) {
+            self.0.remove(&pfn);
+        }
+        self.0.insert(first, size);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +155,18 @@ mod tests {
         );
         assert_eq!((at(8 * M), at(9 * M), at(0)), (Some(PageOrder::P64K), Some(PageOrder::P4K), Some(PageOrder::P4K)));
         assert_eq!(SizeHints::default().for_fault(0), None);
+    }
+
+    #[test]
+    fn a_hint_is_handed_on_again_only_once_another_took_its_place() {
+        let mut host = HandedOn::default();
+        let mut add = |first: u64, size| host.add(HintedBlock { first: Pfn(first), size });
+        let (small, huge) = (PageOrder::P64K, PageOrder::P2M);
+        assert!(add(512, huge) && !add(512, huge));
+        assert!(add(0, small) && !add(0, small) && !add(512, huge), "they do not touch");
+        // A part of the block gets another size, so the host forgets the whole.
+        assert!(add(528, small) && add(512, huge));
+        assert!(add(528, small), "the block took its place");
+        assert!(add(512, small) && !add(528, small));
     }
 }

@@ -13,6 +13,7 @@ mod edit;
 mod fold;
 mod fork;
 pub(crate) mod gather;
+pub(crate) mod handing_on;
 pub(crate) mod hints;
 mod join;
 mod kernel_half;

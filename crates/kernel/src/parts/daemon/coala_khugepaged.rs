@@ -21,6 +21,7 @@ use super::scan::copy::{free_block, take_giant};
 use super::scan::limits::Limits;
 use super::scan::linear::Linear;
 use super::scan::pace::{Pace, Scan};
+use crate::KernelError;
 use crate::parts::part::{Part, Wrong};
 use crate::parts::settings::{DaemonSettings, Served};
 use crate::parts::traits::{Daemon, Declare, Declares};
@@ -30,7 +31,6 @@ use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Found};
-use crate::{HintedBlock, KernelError};
 use mmulab_addr::{PageOrder, VirtAddr};
 use mmulab_frames::Mobility;
 use std::collections::BTreeMap;
@@ -247,10 +247,10 @@ impl CoalaKhugepaged {
             return self.look_at_giant(system, slot, &span.value, start);
         }
         let range = Range { slot, vma: span.value, start, order };
-        let Some(survey) = range.survey(system)? else { return Ok(Looked::Already) };
+        let Some(survey) = range.survey(system)? else { return Ok(already(system, slot, start, order)) };
         let anchor = range.anchor(system, &survey);
         if anchor.is_some_and(|head| range.is_assembled(&survey, head)) {
-            return Ok(Looked::Already);
+            return Ok(already(system, slot, start, order));
         }
         let (space, mut cx) = system.at(slot);
         if !self.limits.is_worth(space, &mut cx, start, order) {
@@ -265,7 +265,7 @@ impl CoalaKhugepaged {
             match range.promote_in_place(system, survey, head)? {
                 Ok(()) => {
                     system.shared.counts.events.add(promoted, 1);
-                    range.tell_hinted(system, head);
+                    hand_on(system, slot, start, order);
                     return Ok(Looked::Done);
                 }
                 Err(why) => system.refuse(why, start),
@@ -282,11 +282,11 @@ impl CoalaKhugepaged {
         };
         let Some(survey) = range.survey(system)? else {
             system.shared.memory.frames.free_run(head, order.base_pages());
-            return Ok(Looked::Already);
+            return Ok(already(system, slot, start, order));
         };
         range.promote_whole(system, survey, head)?;
         system.shared.counts.events.add(promoted, 1);
-        range.tell_hinted(system, head);
+        hand_on(system, slot, start, order);
         Ok(Looked::Done)
     }
 
@@ -301,7 +301,7 @@ impl CoalaKhugepaged {
         let order = PageOrder::P1G;
         let (space, mut cx) = system.at(slot);
         if matches!(space.probe(cx.mem, VirtAddr::new(start)), Found::Leaf(leaf) if leaf.order >= order) {
-            return Ok(Looked::Already);
+            return Ok(already(system, slot, start, order));
         }
         if !self.limits.is_worth(space, &mut cx, start, order) {
             return Ok(Looked::Done);
@@ -310,8 +310,24 @@ impl CoalaKhugepaged {
         let (space, mut cx) = system.at(slot);
         space.collapse_onto(&mut cx, vma, start, head, order)?;
         cx.counts.events.add(EventKind::CoalaPromoted1G, 1);
-        system.effects.hinted.push(HintedBlock { first: head, size: order });
+        hand_on(system, slot, start, order);
         Ok(Looked::Done)
+    }
+}
+
+/// A range lies together already: faults may have made it page by page.
+fn already(system: &mut SystemCx, slot: usize, start: u64, order: PageOrder) -> Looked {
+    hand_on(system, slot, start, order);
+    Looked::Already
+}
+
+/// Hands on the hint that a range goes by, if hints asked for it and its pages lie together.
+fn hand_on(system: &mut SystemCx, slot: usize, start: u64, order: PageOrder) {
+    let (space, mut cx) = system.at(slot);
+    if !space.hints.is_empty()
+        && let Some(head) = space.block_of(&cx, VirtAddr::new(start), order)
+    {
+        cx.hand_on(head, order);
     }
 }
 
