@@ -2,8 +2,8 @@
 //!
 //! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `footprint-at-once`, `memory-chains`,
 //! `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`,
-//! `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`, `strides`, `pairs`. A
-//! figure whose curve does not show it has no value, and says why.
+//! `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`, `strides`, `pairs`.
+//! A figure whose curve does not show it has no value, and says why.
 
 use super::{
     figure::{Confidence, Figure, Found, Take, WHOLE, Wanted, figure},

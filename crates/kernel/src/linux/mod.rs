@@ -106,6 +106,7 @@ impl Manager for Linux {
         if cx.adviser.is_some()
             && let Some(fault) = self.by_advice(space, cx, hole)?
         {
+            Self::hand_on(space, cx, hole.span, hole.va);
             return Ok(fault);
         }
         if let Some(fault) = self.map_larger(space, cx, hole)? {
@@ -213,7 +214,6 @@ impl Manager for Linux {
 }
 
 impl Linux {
-<<<<<<< HEAD
     /// The same as one that can have an adviser, under this policy and on this page table.
     pub fn with_advice(self, desc: &PolicyDesc, table: &TableDesc) -> Self {
         Self { advice: Advice::new(desc, table), ..self }
@@ -222,7 +222,8 @@ impl Linux {
     /// An adviser wants ticks.
     pub fn tick_every(&mut self, period_ms: Option<u64>) {
         self.advice.tick_every(period_ms);
-=======
+    }
+
     /// Hands a hint on that the fault at `va` went by, if its block is whole now. Hints are for private anonymous
     /// memory that no pool supplies.
     #[inline]
@@ -230,7 +231,6 @@ impl Linux {
         if span.value.is_anon() && span.value.hugetlb.is_none() {
             space.hand_on_completed(cx, va);
         }
->>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
     }
 
     /// Whether a fault in a mapping with this advice compacts memory itself when no block is free.

@@ -39,13 +39,10 @@ pub(crate) struct Shared {
     /// Pages mapped in all page tables.
     pub mapped: Mapped,
     pub counts: KernelCounts,
-<<<<<<< HEAD
     /// Whoever advises the manager, if anybody does.
     pub adviser: Option<Box<dyn Adviser>>,
-=======
     /// Hints of page sizes that the machine below was told of.
     pub handed_on: HandedOn,
->>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
 }
 
 impl Limits {
@@ -73,11 +70,8 @@ impl Shared {
             regions: Regions::new(),
             mapped: Mapped::default(),
             counts: KernelCounts::default(),
-<<<<<<< HEAD
             adviser: None,
-=======
             handed_on: HandedOn::default(),
->>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
         }
     }
 
@@ -101,11 +95,8 @@ impl Shared {
             regions: &mut self.regions,
             mapped: &mut self.mapped,
             counts: &mut self.counts,
-<<<<<<< HEAD
             adviser: &mut self.adviser,
-=======
             handed_on: &mut self.handed_on,
->>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
             effects,
             pid,
         }

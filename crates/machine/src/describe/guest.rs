@@ -52,13 +52,8 @@ pub struct VirtualDesc {
     /// take advice, such as `linux-thp-madvise`. Default `false`: no hypervisor has such a call.
     #[serde(default)]
     pub advise_nodes: bool,
-<<<<<<< HEAD
-    /// Guests pass hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work. Each
-    /// block of memory that a guest's kernel made because of a hint becomes a hint of its size for the host, at its
-=======
-    /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work: each
+    /// Guests hand hints of page sizes on to the host, which paper 3 (Elastic Translations) names as future work. Each
     /// block of memory that lies together in the guest as a hint asks becomes a hint of its size for the host, at its
->>>>>>> 095d404e6194f58ee3dda477a2588dda44817404
     /// guest-physical address. It takes a policy of the host that goes by such hints, such as `elastic`. Default
     /// `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
