@@ -58,6 +58,13 @@ def test_a_guest_hints_spare_its_host_work(store: Store) -> None:
     assert told.kernel < 0.8 * scanned.kernel
 
 
+def test_a_guest_hands_on_hints_of_32m_that_faults_of_2m_follow(store: Store) -> None:
+    rows = answer(store, "guest-hints", program=1)
+    none, told = rows["host without hints"], rows["guest's hints"]
+    assert told.misses < 0.05 < 0.9 < none.misses
+    assert told.speedups[0] > none.speedups[0] + 1
+
+
 def test_coalescing_tlbs_gain_by_placement_and_others_do_not(store: Store) -> None:
     rows = answer(store, "coalescing-zen3", instructions=1_000_000)
     assert rows["CoalaPaging, 64K"].misses < 0.5
