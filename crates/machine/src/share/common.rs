@@ -7,8 +7,9 @@ use serde_json::json;
 
 /// The text for these levels; `None` if they cannot be simulated apart from the rest.
 ///
-/// An adviser has a state of its own. References that go through the caches need each hit, and threads of a core have arrays in common. What else a plain
-/// machine may have is left to the trail ([`super`]), such as daemons that wake by the machine's clock.
+/// An adviser has a state of its own. References that go through the caches need each hit, and threads of a core have
+/// arrays in common. What else a plain machine may have is left to the trail ([`super`]), such as daemons that wake by
+/// the machine's clock.
 pub(crate) fn in_common(desc: &Resolved, tlbs: &Hierarchy, levels: SharedLevels) -> Option<String> {
     let m = &desc.machine;
     let is_plain =
