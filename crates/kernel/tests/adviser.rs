@@ -78,15 +78,23 @@ fn sizes_are_offered_where_they_fit_are_empty_and_have_a_block() {
     assert_eq!(w.walk(1, BASE + HUGE, None).unwrap().order, PageOrder::P2M, "the policy's own choice");
 }
 
+/// The policy takes what it can get, so it shows what could be had.
 #[test]
 fn no_size_is_offered_without_a_free_block() {
     let mut desc = desc(PolicyDesc::linux_thp(), 64);
     desc.memory.fragment =
         Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None, held: HeldPages::Pinned };
     let (mut w, script) = advised(&desc, 64);
-    w.event(1, &mmap(BASE, HUGE, Prot::RW));
-    fault(&mut w, BASE, Access::Write).unwrap();
-    assert_eq!(script.lock().unwrap().asked[0].sizes, sizes(&[PageOrder::P4K]));
+    w.event(1, &mmap(BASE, 32 * HUGE, Prot::RW));
+    let mut refused = 0;
+    for n in 0..24 {
+        let order = fault(&mut w, BASE + n * HUGE, Access::Write).unwrap();
+        let sizes = script.lock().unwrap().asked.last().unwrap().sizes;
+        assert_eq!(sizes.has(PageOrder::P2M), order == PageOrder::P2M, "range {n}: {sizes}");
+        refused += u64::from(order == PageOrder::P4K);
+    }
+    assert!(refused > 0);
+    assert_eq!(w.kernel.counts().refusals.get(Refusal::ThpNoBlock), refused);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! An adviser in Python: an object of `mmulab.advised`, which calls the user's. Sizes pass as text, all else as
-//! numbers.
-//! The object keeps the exception that its user's raised; here only the fact of it counts.
+//! numbers. The object keeps the exception that its user's raised; here only the fact of it counts.
 
 use mmulab_addr::{Access, PageOrder, Pid, VirtAddr};
 use mmulab_kernel::{Adviser, Advises, Asked, Mapping, Promotion, Raised, RegionKind, Sizes, View};
