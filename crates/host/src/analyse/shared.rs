@@ -61,6 +61,32 @@ pub(super) fn adds(curve: &Curve) -> Figure {
     figure(wanted, &|take| Some((1.0 / take.trimmed(&curve.points.first()?.cycles), None)))
 }
 
+/// Memory costs at least this many times what the caches behind the second level do.
+const LEAST_FACTOR: f64 = 2.0;
+
+/// The figure `caches_bytes`: the footprint from which on half of the loads that the second level misses go to memory.
+///
+/// A chase alone over some megabytes takes as long as neighbours need to displace its lines, so its curve shows their
+/// haste. Many chases at once go round in a tenth of that time: their curve shows how much the caches can hold for this
+/// computer. A host may give a guest a part of the ways (AMD PQoS, Intel CAT), which no table of the system tells.
+pub(super) fn caches(curve: &Curve) -> Figure {
+    let largest = curve.points.last().map_or(0, |p| p.x);
+    let wanted = Wanted {
+        name: "caches_bytes".into(),
+        unit: "bytes",
+        curve,
+        note: "all levels together: half of the loads behind the second level go to memory".into(),
+        missing: format!("loads did not become slower up to {largest} bytes"),
+    };
+    figure(wanted, &|take| {
+        let costs: Vec<f64> = curve.points.iter().map(|p| take.quiet(&p.cycles)).collect();
+        let (xs, costs) = (xs(curve), monotone(&costs));
+        let (first, last) = (costs.first()?, costs.last()?);
+        let at = |share: f64| crossing(&xs, &costs, 0, costs.len() - 1, first + (last - first) * share);
+        (*last >= LEAST_FACTOR * first).then(|| (at(0.5), Some([at(0.1), at(0.9)])))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,30 +117,4 @@ mod tests {
         assert!((found / 213.0 - 1.0).abs() < 0.1, "{found}");
         assert_eq!(window(&curve(0.0, (1e4, 1e4))).value, None);
     }
-}
-
-/// Memory costs at least this many times what the caches behind the second level do.
-const LEAST_FACTOR: f64 = 2.0;
-
-/// The figure `caches_bytes`: the footprint from which on half of the loads that the second level misses go to memory.
-///
-/// A chase alone over some megabytes takes as long as neighbours need to displace its lines, so its curve shows their
-/// haste. Many chases at once go round in a tenth of that time: their curve shows how much the caches can hold for this
-/// computer. A host may give a guest a part of the ways (AMD PQoS, Intel CAT), which no table of the system tells.
-pub(super) fn caches(curve: &Curve) -> Figure {
-    let largest = curve.points.last().map_or(0, |p| p.x);
-    let wanted = Wanted {
-        name: "caches_bytes".into(),
-        unit: "bytes",
-        curve,
-        note: "all levels together: half of the loads behind the second level go to memory".into(),
-        missing: format!("loads did not become slower up to {largest} bytes"),
-    };
-    figure(wanted, &|take| {
-        let costs: Vec<f64> = curve.points.iter().map(|p| take.quiet(&p.cycles)).collect();
-        let (xs, costs) = (xs(curve), monotone(&costs));
-        let (first, last) = (costs.first()?, costs.last()?);
-        let at = |share: f64| crossing(&xs, &costs, 0, costs.len() - 1, first + (last - first) * share);
-        (*last >= LEAST_FACTOR * first).then(|| (at(0.5), Some([at(0.1), at(0.9)])))
-    })
 }
