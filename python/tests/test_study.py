@@ -164,12 +164,12 @@ import sys
 from mmulab import _core
 from mmulab.cli import main
 run = _core.run
-def reporting(spec, on_progress):
+def reporting(spec, on_progress, *more):
     def told(text):
         sys.stderr.write("at work\\n")
         sys.stderr.flush()
         return on_progress(text)
-    return run(spec, told)
+    return run(spec, told, *more)
 _core.run = reporting
 main()
 """
