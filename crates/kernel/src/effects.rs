@@ -72,8 +72,8 @@ pub struct Effects {
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
-    /// Blocks that lie together now as hints of page sizes ask, in order. What the host has heard of before is left
-    /// out.
+    /// Blocks that lie together now as hints of page sizes ask, in order, if [`crate::Kernel::tell_hinted`] asked for
+    /// them. What the host has heard of before is left out.
     pub hinted: Vec<HintedBlock>,
     /// Regions that are gone. Their costs so far go to the rows that sum them up.
     pub folded: Vec<Fold>,

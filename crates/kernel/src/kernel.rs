@@ -20,7 +20,7 @@ use crate::report::region::{Region, RegionId};
 use crate::report::regions::{Program, ProgramId};
 use crate::report::tally::Name;
 use crate::space::cx::{Limits, Shared};
-use crate::space::hints::SizeHint;
+use crate::space::hints::{HandedOn, SizeHint};
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::{AddressSpace, Cx, Gather};
@@ -169,6 +169,11 @@ impl Kernel {
     /// From now on, [`Effects::touched`] lists the memory that the kernel itself stored to: a host must back it then.
     pub fn tell_touched(&mut self) {
         self.shared.memory.touched = Some(Vec::new());
+    }
+
+    /// From now on, [`Effects::hinted`] lists the blocks that came to lie together as hints of page sizes ask.
+    pub fn tell_hinted(&mut self) {
+        self.shared.handed_on = Some(HandedOn::default());
     }
 
     /// Serves a page fault of `actor` at `va`. After `Ok`, the page table allows the access.

@@ -664,6 +664,7 @@ fn handed_on(w: &mut World) -> Vec<(u64, PageOrder)> {
 #[test]
 fn a_hint_that_faults_follow_step_by_step_is_handed_on() {
     let mut w = elastic(&format!("{}hints.at_faults = true\nfault = {{ sizes = [\"2M\"] }}\n", DAEMON), 256);
+    w.kernel.tell_hinted();
     w.event(1, &mmap(BASE, 2 * GIANT, Prot::RW));
     hint(&mut w, 1, BASE, GIANT, P32M);
     // The middle comes last, so that no end says what is missing.
@@ -686,6 +687,7 @@ fn a_hint_that_faults_follow_step_by_step_is_handed_on() {
 #[test]
 fn a_block_that_the_daemon_finds_made_is_handed_on() {
     let mut w = elastic(&format!("{DAEMON}fault = {{ sizes = [\"2M\"] }}\n"), 256);
+    w.kernel.tell_hinted();
     w.event(1, &mmap(BASE, GIANT, Prot::RW));
     for huge in 0..16 {
         w.store(1, BASE + huge * HUGE, huge).unwrap();
@@ -721,6 +723,7 @@ proptest! {
     ) {
         let sections = DAEMON.replace("linux.zero_page = false", &format!("linux.zero_page = {zero_page}"));
         let mut w = elastic(&format!("{sections}hints.at_faults = true\nfault = {{ sizes = [\"2M\"] }}\n"), 128);
+        w.kernel.tell_hinted();
         w.event(1, &mmap(BASE, 1 << 20, Prot::RW));
         // The third block has no hint.
         hint(&mut w, 1, BASE, 2 * P64K.bytes(), P64K);

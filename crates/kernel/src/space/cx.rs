@@ -41,8 +41,9 @@ pub(crate) struct Shared {
     pub counts: KernelCounts,
     /// Whoever advises the manager, if anybody does.
     pub adviser: Option<Box<dyn Adviser>>,
-    /// Hints of page sizes that the machine below was told of.
-    pub handed_on: HandedOn,
+    /// Hints of page sizes that the machine below was told of, if it wants to be
+    /// ([`tell_hinted`](crate::Kernel::tell_hinted)).
+    pub handed_on: Option<HandedOn>,
 }
 
 impl Limits {
@@ -71,7 +72,7 @@ impl Shared {
             mapped: Mapped::default(),
             counts: KernelCounts::default(),
             adviser: None,
-            handed_on: HandedOn::default(),
+            handed_on: None,
         }
     }
 
@@ -118,7 +119,7 @@ pub(crate) struct Cx<'a> {
     pub regions: &'a mut Regions,
     pub mapped: &'a mut Mapped,
     pub counts: &'a mut KernelCounts,
-    pub handed_on: &'a mut HandedOn,
+    pub handed_on: &'a mut Option<HandedOn>,
     pub limits: &'a Limits,
     pub adviser: &'a mut Option<Box<dyn Adviser>>,
     pub effects: &'a mut Effects,

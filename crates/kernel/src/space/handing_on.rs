@@ -15,10 +15,10 @@ use crate::HintedBlock;
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr};
 
 impl Cx<'_> {
-    /// Has the machine know that a block lies together as a hint asked, once.
+    /// Has a machine that wants to be told know that a block lies together as a hint asked, once.
     pub fn hand_on(&mut self, first: Pfn, size: PageOrder) {
         let block = HintedBlock { first, size };
-        if self.handed_on.add(block) {
+        if self.handed_on.as_mut().is_some_and(|told| told.add(block)) {
             self.effects.hinted.push(block);
         }
     }
@@ -28,6 +28,9 @@ impl AddressSpace {
     /// Hands the hint that guides faults at `va` on, if a fault there completed its block.
     #[inline]
     pub fn hand_on_completed(&self, cx: &mut Cx, va: VirtAddr) {
+        if cx.handed_on.is_none() {
+            return;
+        }
         let size = self.hints.for_fault(va.raw()).filter(|size| *size > PageOrder::P4K);
         if let Some(size) = size
             && let Some(head) = self.block_of(cx, va, size)

@@ -179,7 +179,7 @@ impl Below for Host {
         {
             watch.trapped_table_writes(trapped);
         }
-        if self.takes_hints && !state.effects.hinted.is_empty() {
+        if !state.effects.hinted.is_empty() {
             let hinted = std::mem::take(&mut state.effects.hinted);
             let told = self.hint_all(state, &hinted, obs);
             state.effects.hinted = hinted;

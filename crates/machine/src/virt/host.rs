@@ -59,8 +59,6 @@ pub(crate) struct Host {
     pub(super) shadow_stale: Vec<Invalidate>,
     /// Guests report where the merged nodes of their tables are, and the host advises huge pages for them.
     advises_nodes: bool,
-    /// Guests hand hints of page sizes on.
-    pub(super) takes_hints: bool,
 }
 
 impl Host {
@@ -95,7 +93,6 @@ impl Host {
             shadows: (guest.mode == Mode::Shadow).then(|| Shadows::new(machine.table.clone())),
             shadow_stale: Vec::new(),
             advises_nodes: guest.advise_nodes,
-            takes_hints: guest.hints,
         };
         // Shadow tables are found by tag alone: without tags, no two address spaces of a guest may be in use at once.
         let one_at_a_time = tags.is_none() && guest.mode == Mode::Shadow;
@@ -112,6 +109,9 @@ impl Host {
             let mut parked =
                 System::new(&of_guest, Tally::new(&desc.options), Online::new(desc)).map_err(MachineError::Guest)?;
             parked.kernel.tell_touched();
+            if guest.hints {
+                parked.kernel.tell_hinted();
+            }
             let context = host.start(vm, parked.mem.frames() * PageOrder::P4K.bytes()).map_err(MachineError::Host)?;
             let bytes = parked.mem.frames() * PageOrder::P4K.bytes();
             host.guests.push(Guest { context, bytes, tags: BTreeSet::new(), parked: Some(parked) });

@@ -324,7 +324,8 @@ fn already(system: &mut SystemCx, slot: usize, start: u64, order: PageOrder) -> 
 /// Hands on the hint that a range goes by, if hints asked for it and its pages lie together.
 fn hand_on(system: &mut SystemCx, slot: usize, start: u64, order: PageOrder) {
     let (space, mut cx) = system.at(slot);
-    if !space.hints.is_empty()
+    if cx.handed_on.is_some()
+        && !space.hints.is_empty()
         && let Some(head) = space.block_of(&cx, VirtAddr::new(start), order)
     {
         cx.hand_on(head, order);
