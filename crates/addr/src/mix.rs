@@ -1,7 +1,7 @@
 //! SplitMix64's output function: numbers that have nothing in common out of numbers that follow each other. Hashes,
 //! seeds and random choices of the engine need one that is the same on every computer and in every version.
 
-/// What SplitMix64 adds from one output to the next: the golden ratio as a 64-bit fraction.
+/// The golden ratio as a 64-bit fraction: SplitMix64 adds it from one output to the next.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The output of SplitMix64 for a state (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",

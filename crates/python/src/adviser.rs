@@ -1,9 +1,10 @@
 //! An adviser in Python: an object of `mmulab.advised`, which calls the user's. Sizes pass as text, all else as
 //! numbers. The object keeps the exception that its user's raised; here only the fact of it counts.
 
-use mmulab_addr::{Access, PageOrder, Pid, VirtAddr};
-use mmulab_kernel::{Adviser, Advises, Asked, Mapping, Promotion, Raised, RegionKind, Sizes, View};
+use mmulab_addr::{PageOrder, Pid, VirtAddr};
+use mmulab_kernel::{Adviser, Advises, Asked, Mapping, Promotion, Raised, Sizes, View};
 use pyo3::prelude::*;
+use serde::Serialize;
 
 /// Calls the methods `fault` and `tick` of an object.
 pub struct PyAdviser {
@@ -12,7 +13,7 @@ pub struct PyAdviser {
 }
 
 /// A mapping: the first address and the one after the last, kind, name, advice.
-type MappingParts<'a> = (u64, u64, &'static str, &'a str, Option<&'static str>);
+type MappingParts<'a> = (u64, u64, String, &'a str, Option<&'static str>);
 
 /// A process: its number, its mappings, and runs of pages: address, size, number.
 type ProcessParts<'a> = (u32, Vec<MappingParts<'a>>, Vec<(u64, String, u64)>);
@@ -36,8 +37,7 @@ impl Adviser for PyAdviser {
 
     fn fault(&mut self, asked: &Asked) -> Result<Option<PageOrder>, Raised> {
         let answer = Python::attach(|py| {
-            let parts =
-                (asked.va.raw(), access(asked.access), asked.pid.0, mapping(&asked.mapping), sizes(asked.sizes));
+            let parts = (asked.va.raw(), word(asked.access), asked.pid.0, mapping(&asked.mapping), sizes(asked.sizes));
             self.object.call_method1(py, "fault", parts)?.extract::<Option<String>>(py)
         });
         match answer.map_err(|_| Raised)? {
@@ -69,7 +69,7 @@ impl Adviser for PyAdviser {
 }
 
 fn mapping(of: &Mapping) -> MappingParts<'_> {
-    (of.start.raw(), of.end.raw(), kind(of.kind), &of.name, of.advice)
+    (of.start.raw(), of.end.raw(), word(of.kind), &of.name, of.advice)
 }
 
 fn sizes(of: Sizes) -> Vec<String> {
@@ -77,22 +77,6 @@ fn sizes(of: Sizes) -> Vec<String> {
 }
 
 /// The word that results have for it.
-fn kind(of: RegionKind) -> &'static str {
-    match of {
-        RegionKind::Unmapped => "unmapped",
-        RegionKind::File => "file",
-        RegionKind::Anon => "anon",
-        RegionKind::Shared => "shared",
-        RegionKind::Heap => "heap",
-        RegionKind::Stack => "stack",
-        RegionKind::Special => "special",
-    }
-}
-
-fn access(of: Access) -> &'static str {
-    match of {
-        Access::Read => "read",
-        Access::Write => "write",
-        Access::Fetch => "fetch",
-    }
+fn word(of: impl Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

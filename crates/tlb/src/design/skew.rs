@@ -13,7 +13,7 @@ use crate::{
     key::{GLOBAL, Value},
     pages::Slot,
 };
-use mmulab_addr::{Asid, PageOrder, Vpn};
+use mmulab_addr::{Asid, GOLDEN, PageOrder, Vpn};
 use mmulab_assoc::Replacement;
 
 pub const ABOUT: About = About {
@@ -78,10 +78,6 @@ pub struct Entries {
     invalidations: u64,
 }
 
-/// Multiplied with a page number, one odd constant a way, and the upper bits taken: Fibonacci hashing (Knuth, The Art
-/// of Computer Programming vol. 3, section 6.4), with the golden ratio of 64 bits.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl Entries {
     /// An array of `sets` entries a way, `ways` for each of `sizes`.
     pub fn new(sizes: &[PageOrder], sets: usize, ways: usize) -> Self {
@@ -106,6 +102,8 @@ impl Entries {
         let turn = (vpn.0 >> self.sizes[self.sizes.len() - 1].get()) as usize;
         let way = (size + turn) % self.sizes.len() * self.ways + way;
         let page = vpn.0 >> self.sizes[size].get();
+        // One odd constant a way, and the upper bits: Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3,
+        // section 6.4).
         let hash = page.wrapping_mul(GOLDEN.wrapping_mul(2 * way as u64 + 1));
         // Multiply-shift to any number of sets.
         let set = ((u128::from(hash) * u128::from(self.sets)) >> 64) as usize;
