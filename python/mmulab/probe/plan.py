@@ -44,7 +44,14 @@ STRIDES_BYTES = 128 * MB
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
 # Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
-CHANGING = {"add-chain", "wide-adds", "footprint-at-once", "window", "idle-first", "idle-second", "idle"} | {
+CHANGING = {
+    "add-chain",
+    "wide-adds",
+    "footprint-at-once",
+    "window",
+    "idle-first",
+    "idle-second",
+    "idle",
     "walk-near-4k",
     "walk-near-2m",
 }
