@@ -39,7 +39,7 @@ test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-test-long: checked ## run the tests that `make test` has a short sample of: pages of the guide as they stand (10 minutes)
+test-long: checked ## run the tests that `make test` has a short sample of: pages of the guide as they stand (4 minutes)
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n auto --maxprocesses 4
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
