@@ -166,7 +166,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "timing",
         "",
         "With --timing, sums over all CPUs: cycles until the last instruction had retired, instructions, mispredicted "
-        "branches, and unknown_instructions. The code of the last is not known, so their dependences are assumed.",
+        "branches, and unknown_instructions. The code of the last is not known, so their dependences are assumed. "
+        "software_prefetches: prefetch instructions of the program, where there are any. No trace has their "
+        "addresses, so the lines that they bring come later in the model.",
     ),
     (
         "timing.sampled",

@@ -55,6 +55,12 @@ def test_a_model_that_misses_the_unchanged_program_is_not_trusted() -> None:
     assert replace(FOUND, native=Native(0.7, 0.7, 0.7, "linux-thp")).ratio == pytest.approx(1.0)
 
 
+def test_software_prefetches_which_no_recording_has_are_said() -> None:
+    assert not any("prefetches" in line for line in replace(FOUND, prefetches=5e-5).lines())
+    (said,) = (line for line in replace(FOUND, prefetches=0.0123).lines() if "prefetches" in line)
+    assert said.startswith("In 1000 instructions the program has 12 software prefetches.")
+
+
 def test_why_there_is_no_comparison_is_said_and_a_trial_is_shown_beside() -> None:
     apart = replace(FOUND, native=None, apart="the recording is of a part of the program")
     assert apart.ratio is None

@@ -311,6 +311,17 @@ def test_code_is_decoded_as_the_trace_says(bench: Bench) -> None:
     assert unknown == [0, 1]
 
 
+def test_prefetches_of_the_program_are_counted_for_no_trace_has_their_addresses(bench: Bench) -> None:
+    """`prefetcht0 [rax]` of x86-64 and `prfm pldl1keep, [x0]` of AArch64, five times each; then a no-operation."""
+    for isa, prefetch, other in (("x86-64", "0f1808", "0f1f00"), ("aarch64", "000080f9", "1f2003d5")):
+        block = f"#: isa {isa}\nmmap {CODE:#x} 64K rwx anon populate\ncode n=1 x={{}}\n" + f"f {CODE:#x} x1\n" * 5
+        counted, none = (
+            bench.run("zen3-5900x", block.format(code), timing=True)["timing"] for code in (prefetch, other)
+        )
+        assert (counted["software_prefetches"], counted["unknown_instructions"]) == (5, 0)
+        assert "software_prefetches" not in none
+
+
 def test_machines_and_traces_without_what_timing_needs_are_refused(cli: Cli) -> None:
     """Each with what is missing and what to do."""
     ran = cli("run", "sandybridge", "--trace", "gen:gups?footprint=1M&updates=10", "--timing")

@@ -35,14 +35,15 @@ impl Capstones {
             let decoded = read.ok().and_then(|insns| {
                 let insn = insns.iter().next()?;
                 let inst = if is_arm { arm(&capstone, insn) } else { risc_v(&capstone, insn) };
-                Some((inst?, insn.len()))
+                Some((inst?, insn.len(), is_arm && insn.mnemonic().is_some_and(is_prefetch)))
             });
             // Lengths are known without the instruction: 4 bytes, or on RISC-V 2 where the lowest bits are not both
             // set.
             let length = if is_arm || bytes[at] & 3 == 3 { 4 } else { 2 };
             match decoded {
-                Some((inst, length)) => {
+                Some((inst, length, prefetches)) => {
                     out.insts.push(inst);
+                    out.prefetches += u32::from(prefetches);
                     out.lengths.push(length as u8);
                     at += length;
                 }
@@ -55,6 +56,12 @@ impl Capstones {
             }
         }
     }
+}
+
+/// Whether an instruction of Arm asks for a line for later. RISC-V's prefetches (Zicbop) are encoded as `ori` with the
+/// destination `x0`; the library reads them as that.
+fn is_prefetch(name: &str) -> bool {
+    matches!(name, "prfm" | "prfum")
 }
 
 fn arm(capstone: &Capstone, insn: &Insn) -> Option<Inst> {

@@ -12,6 +12,8 @@ pub struct Decoded {
     pub lengths: Vec<u8>,
     /// Instructions that the decoder does not know, or whose bytes are missing.
     pub unknown: u32,
+    /// Instructions by which the program asks for a line that it will use: software prefetches.
+    pub prefetches: u32,
 }
 
 /// What stands for an instruction that is not known.

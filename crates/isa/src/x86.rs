@@ -31,6 +31,7 @@ impl X86 {
                 return;
             }
             out.insts.push(self.inst(&instruction));
+            out.prefetches += u32::from(is_prefetch(&instruction));
             out.lengths.push(instruction.len() as u8);
         }
     }
@@ -115,6 +116,15 @@ fn branch(i: &Instruction) -> Branch {
     }
 }
 
+/// Whether it asks for a line for later. Code prefetches, whose address is relative to the instruction, are left out.
+fn is_prefetch(i: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(
+        i.mnemonic(),
+        M::Prefetch | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 | M::Prefetchnta | M::Prefetchw | M::Prefetchwt1
+    )
+}
+
 fn class(i: &Instruction, sources: &Regs, results: &Regs) -> Class {
     use Mnemonic as M;
     if branch(i) != Branch::None {
@@ -123,6 +133,9 @@ fn class(i: &Instruction, sources: &Regs, results: &Regs) -> Class {
     let has_memory = (0..i.op_count()).any(|op| i.op_kind(op) == OpKind::Memory);
     if i.has_lock_prefix() || i.mnemonic() == M::Xchg && has_memory {
         return Class::Atomic;
+    }
+    if is_prefetch(i) {
+        return Class::Move;
     }
     match i.mnemonic() {
         M::Syscall | M::Sysenter | M::Int | M::Int3 | M::Into | M::Cpuid | M::Mfence | M::Lfence | M::Serialize => {
@@ -155,11 +168,6 @@ fn class(i: &Instruction, sources: &Regs, results: &Regs) -> Class {
         | M::Nop
         | M::Endbr64
         | M::Endbr32
-        | M::Prefetcht0
-        | M::Prefetcht1
-        | M::Prefetcht2
-        | M::Prefetchnta
-        | M::Prefetchw
         | M::Leave => {
             // Eight- and sixteen-bit moves merge, which takes an adder.
             let merges = results.as_slice().iter().any(|r| r.is_int() && sources.contains(*r)) && !has_memory;
@@ -251,6 +259,17 @@ mod tests {
         // lea rax, [rbx+rcx]: no memory is accessed, so base and index are sources.
         let lea = one(&[0x48, 0x8d, 0x04, 0x0b]);
         assert_eq!((lea.class, lea.address, lea.sources), (Class::Int, Regs::default(), regs([RBX, RCX])));
+    }
+
+    #[test]
+    fn prefetches_are_counted_apart_from_loads() {
+        // prefetcht0 [rax]; prefetchnta [rsp+8]; prefetchw [rbx]; nop [rax]; mov rax, [rax]
+        let bytes = [
+            0x0f, 0x18, 0x08, 0x0f, 0x18, 0x44, 0x24, 0x08, 0x0f, 0x0d, 0x0b, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x00,
+        ];
+        let decoded = Decoder::new(Isa::X86_64).decode(0x40_1000, &bytes, 5);
+        assert_eq!((decoded.prefetches, decoded.unknown), (3, 0));
+        assert!(decoded.insts[..3].iter().all(|inst| inst.class == Class::Move && inst.results == Regs::default()));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use recent::{NO_PAGE, Recent};
 use trail::Trail;
 
 pub use crate::key::page_of;
+pub use recent::RecentPages;
 pub use replay::Unfinished;
 pub use trail::Levels as SharedLevels;
 

@@ -30,5 +30,5 @@ pub use desc::{
 pub use design::{About, Cost, Design, Reads, Widths};
 pub use entry::{Entry, Outcome};
 pub use error::GeometryError;
-pub use hierarchy::{Hierarchy, SharedLevels, Unfinished, page_of};
+pub use hierarchy::{Hierarchy, RecentPages, SharedLevels, Unfinished, page_of};
 pub use observer::{NoObserver, Observer};

@@ -72,5 +72,6 @@ def _figures(result: Result, mhz: float, whole: int) -> Json:
         "seconds": timing["cycles"] * share / mhz / 1e6,
         "instructions": timing["instructions"],
         "unknown_instructions": timing["unknown_instructions"],
+        "software_prefetches": timing.get("software_prefetches", 0),
         "stack": timing["stack"],
     }

@@ -40,6 +40,8 @@ NARROW = 0.03
 SHORTEST_S = 0.02
 # Where modelled and timed seconds of the unchanged program differ by more than this factor, the model does not fit.
 AGREES = 1.25
+# Fewer software prefetches than one in 10,000 instructions can hide few misses.
+PREFETCHES = 1e-4
 # Smaller shares are not worth a change.
 WORTH = 0.01
 
@@ -84,6 +86,8 @@ class Here:
     apart: str | None
     # A stopwatch's saving, if the study tried it: `saving`, `low`, `high`; or `saving` null and `why`.
     tried: Json | None = None
+    # Prefetch instructions of the program, as a share of its instructions: no recording has their addresses.
+    prefetches: float = 0.0
 
     @property
     def saving(self) -> float:
@@ -161,6 +165,11 @@ class Here:
                 lines.append(f"The unchanged program: {beside}.")
         elif self.apart is not None:
             lines.append(f"Not held against a stopwatch: {self.apart}.")
+        if self.prefetches >= PREFETCHES:
+            lines.append(
+                f"In 1000 instructions the program has {1000 * self.prefetches:.2g} software prefetches. A recording "
+                "does not have their addresses, so the program waits less for memory than the model says."
+            )
         if self.tried is not None and self.tried["saving"] is None:
             lines.append(f"Tried without result: {self.tried['why']}.")
         published = model_error()
@@ -261,6 +270,7 @@ def forecast(
         sampled=sampling.saving_error(*timing) or 0.0,
         native=time,
         apart=apart,
+        prefetches=timing[0].get("software_prefetches", 0) / max(1, timing[0]["instructions"]),
     )
 
 

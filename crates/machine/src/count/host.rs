@@ -1,6 +1,7 @@
 //! Counters of the host below virtual machines: VM exits and their causes, host page faults, switches between virtual
 //! machines, flushes and host cycles. These counters show the cost of virtualization beside the guest's own work.
 
+use super::zero::is_zero;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,10 +35,4 @@ pub(crate) struct HostCounts {
     pub shootdown_interrupts: u64,
     /// Cycles of the host's kernel work and of leaving guests.
     pub cycles: u64,
-}
-
-/// Leaves a counter out of results of machines that do not have what it counts.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }

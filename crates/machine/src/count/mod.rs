@@ -14,6 +14,7 @@ mod since;
 mod tally;
 mod timing;
 mod warps;
+mod zero;
 
 pub use causes::KernelCycles;
 pub use cost::{Block, Cost, Missed};

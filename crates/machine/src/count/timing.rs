@@ -1,5 +1,6 @@
 //! Figures of cores in time: cycles, instructions and the stack of cycles, measured or estimated from samples.
 
+use super::zero::is_zero;
 use mmulab_timing::Stack;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,6 +16,10 @@ pub struct TimingReport {
     pub mispredicted: u64,
     /// Instructions whose dependences are assumed, for their code is not known.
     pub unknown_instructions: u64,
+    /// Software prefetches among them. QEMU does not report their addresses, so they bring no line here.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    pub software_prefetches: u64,
     /// Where the cycles went.
     pub stack: Stack,
     /// Of a run by samples: what they came to, of the first core. All of the above is estimated then; counts are not.

@@ -7,16 +7,65 @@ use super::{
     parts::Engine,
     state::State,
 };
-use crate::{count::Counted, cpu::Clock, describe::CoreDesc, ended::Ended, observe::Observe};
-use mmulab_addr::{Access, Side, VirtAddr};
+use crate::{
+    count::Counted,
+    cpu::{Clock, Cpu},
+    describe::CoreDesc,
+    ended::Ended,
+    observe::Observe,
+};
+use mmulab_addr::{Access, Asid, Side, VirtAddr};
 use mmulab_tlb::Outcome;
-use mmulab_trace::Batch;
+use mmulab_trace::{Batch, Ref};
 
 /// Instructions and stores.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Passed {
     pub instructions: u64,
     pub writes: u64,
+}
+
+impl Passed {
+    /// These, too.
+    fn add(&mut self, more: Self) {
+        self.instructions += more.instructions;
+        self.writes += more.writes;
+    }
+}
+
+/// References that follow each other and that the most recent pages answer. All that they change is counts, so they are
+/// counted together.
+struct RecentRun {
+    references: usize,
+    passed: Passed,
+}
+
+impl RecentRun {
+    /// The run that `coming` begins with.
+    #[inline(always)]
+    fn of(cpu: &mut Cpu, asid: Asid, coming: &[Ref]) -> Self {
+        let pages = cpu.tlbs.recent_pages(asid);
+        let (mut fetches, mut passed) = (0, Passed::default());
+        let mut code = None;
+        let ends = |word: &Ref| word.is_control() || !pages.answer(word.va(), word.access());
+        let mut references = 0;
+        for word in coming {
+            if ends(word) {
+                break;
+            }
+            references += 1;
+            passed.instructions += u64::from(word.instructions());
+            passed.writes += u64::from(word.is_write());
+            if word.is_fetch() {
+                fetches += 1;
+                code = Some(word.va());
+            }
+        }
+        cpu.tlbs.used_recent(fetches, references as u64 - fetches);
+        cpu.tlbs.begin(passed.instructions);
+        cpu.tlbs.code = code.unwrap_or(cpu.tlbs.code);
+        Self { references, passed }
+    }
 }
 
 /// Takes note of what the first level did not finish. Words are named by their index in the batch.
@@ -71,6 +120,8 @@ impl<R: Record> Execution for Windowed<R> {
         let at_cpu = engine.state.acting.cpu();
         let mut asid = engine.state.asid(at_cpu);
         let holds = engine.state.hardware.cpus[at_cpu].tlbs.holds();
+        // A hit of the first level changes nothing but counts.
+        let hits_end_there = !O::ACTIVE && !through_caches;
         engine.execution.record.begins(&mut engine.state, at_cpu, from);
         let mut at = from;
         let mut passed = Passed::default();
@@ -82,6 +133,13 @@ impl<R: Record> Execution for Windowed<R> {
             let va = word.va();
             let access = word.access();
             let cpu = &mut engine.state.hardware.cpus[at_cpu];
+            if hits_end_there && cpu.tlbs.is_recent(asid, va, access) {
+                let run = RecentRun::of(cpu, asid, &batch.refs[at..]);
+                passed.add(run.passed);
+                engine.state.account.references += run.references as u64;
+                at += run.references;
+                continue;
+            }
             passed.instructions += u64::from(word.instructions());
             passed.writes += u64::from(word.is_write());
             if access == Access::Fetch {
@@ -89,11 +147,15 @@ impl<R: Record> Execution for Windowed<R> {
             }
             at += 1;
             engine.state.account.references += 1;
-            let outcome = cpu.tlbs.access(asid, va, access, obs);
+            let outcome = if hits_end_there {
+                cpu.tlbs.search(asid, va, access, obs)
+            } else {
+                cpu.tlbs.access(asid, va, access, obs)
+            };
             if holds {
                 cpu.tlbs.begin(u64::from(word.instructions()));
             }
-            if !O::ACTIVE && !through_caches && matches!(outcome, Outcome::L1 { .. }) {
+            if hits_end_there && matches!(outcome, Outcome::L1 { .. }) {
                 continue;
             }
             let since = std::mem::take(&mut passed);

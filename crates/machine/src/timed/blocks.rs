@@ -26,6 +26,7 @@ pub(super) struct Blocks {
     /// Of words that no code is known of.
     plain: FxHashMap<Plain, Block>,
     unknown: u64,
+    prefetches: u64,
 }
 
 struct Known {
@@ -34,23 +35,26 @@ struct Known {
     _code: Arc<Code>,
     /// Instructions of it whose dependences are assumed.
     unknown: u32,
+    /// Software prefetches in it, whose addresses no trace has.
+    prefetches: u32,
 }
 
 impl Known {
     fn new(decoder: &mut Decoder, assumed: Unknown, code: &Arc<Code>) -> Self {
         let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
-        let (insts, unknown) = match &code.body {
-            Body::Flow(insts) => (insts.to_vec(), 0),
+        let (insts, unknown, prefetches) = match &code.body {
+            Body::Flow(insts) => (insts.to_vec(), 0, 0),
             Body::Bytes(bytes) => {
                 let decoded = decoder.decode(0, bytes, code.instructions);
-                (decoded.insts, decoded.unknown)
+                (decoded.insts, decoded.unknown, decoded.prefetches)
             }
             Body::Unknown => {
                 let loads = |at: usize| code.ops.iter().any(|op| usize::from(op.instruction) == at && !op.store);
-                (assume(assumed, code.instructions, loads), code.instructions)
+                (assume(assumed, code.instructions, loads), code.instructions, 0)
             }
         };
-        Self { block: Block::new(&insts, u64::from(code.bytes), accesses), _code: Arc::clone(code), unknown }
+        let block = Block::new(&insts, u64::from(code.bytes), accesses);
+        Self { block, _code: Arc::clone(code), unknown, prefetches }
     }
 }
 
@@ -93,6 +97,7 @@ impl Blocks {
             last_flow: None,
             plain: FxHashMap::default(),
             unknown: 0,
+            prefetches: 0,
         }
     }
 
@@ -120,6 +125,11 @@ impl Blocks {
         self.unknown
     }
 
+    /// Software prefetches run so far.
+    pub fn prefetches(&self) -> u64 {
+        self.prefetches
+    }
+
     /// `count` instructions are run of which nothing is known, but for what the maker of the trace says of its loads.
     pub fn idle(&mut self, count: u64) {
         self.unknown += if self.declared { 0 } else { count };
@@ -134,6 +144,7 @@ impl Blocks {
         };
         let known = &self.known[number as usize];
         self.unknown += u64::from(known.unknown);
+        self.prefetches += u64::from(known.prefetches);
         &known.block
     }
 

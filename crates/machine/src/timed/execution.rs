@@ -1,6 +1,7 @@
 //! Execution in time: what the slow path notes on a reference's timeline, and the figures of a result.
 
 use super::{
+    blocks::Blocks,
     cpu::CpuInTime,
     sampling::Mark,
     timeline::{InTime, Timeline},
@@ -75,13 +76,14 @@ impl Execution for InTime {
     }
 
     fn count(&mut self, _: &State, all: &mut Counted) {
-        all.timing = self.kept.as_ref().map(|kept| sum(&kept.cpus, kept.common.blocks.unknown()));
+        all.timing = self.kept.as_ref().map(|kept| sum(&kept.cpus, &kept.common.blocks));
     }
 }
 
-/// The sums over all CPUs; `unknown` instructions were run whose dependences are assumed.
-fn sum(cpus: &[CpuInTime], unknown: u64) -> TimingReport {
-    let mut all = TimingReport { unknown_instructions: unknown, ..TimingReport::default() };
+/// The sums over all CPUs, which have run `blocks`.
+fn sum(cpus: &[CpuInTime], blocks: &Blocks) -> TimingReport {
+    let (unknown_instructions, software_prefetches) = (blocks.unknown(), blocks.prefetches());
+    let mut all = TimingReport { unknown_instructions, software_prefetches, ..TimingReport::default() };
     let mut in_time = 0;
     for CpuInTime { core, sampling, .. } in cpus {
         let figures = match sampling {
@@ -99,7 +101,9 @@ fn sum(cpus: &[CpuInTime], unknown: u64) -> TimingReport {
     }
     if all.sampled.is_some() && in_time > 0 {
         let share = all.instructions as f64 / in_time as f64;
-        all.unknown_instructions = (all.unknown_instructions as f64 * share) as u64;
+        for count in [&mut all.unknown_instructions, &mut all.software_prefetches] {
+            *count = (*count as f64 * share) as u64;
+        }
     }
     all
 }

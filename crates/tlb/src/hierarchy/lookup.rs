@@ -8,9 +8,8 @@ impl Hierarchy {
     /// Looks a reference up. `asid` is not 0, the tag that global entries carry.
     #[inline(always)]
     pub fn access<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
-        let side = access.side() as usize;
-        let recent = &mut self.recent[side];
-        if recent.page == page_of(asid, va) && recent.value.ready(access) {
+        if self.is_recent(asid, va, access) {
+            let recent = &mut self.recent[access.side() as usize];
             recent.run += 1;
             return Outcome::L1 { entry: recent.value.entry(va.vpn(), recent.order) };
         }
@@ -19,7 +18,7 @@ impl Hierarchy {
 
     /// A lookup that the most recent page does not answer. Not inlined: the caller's loop stays small.
     #[inline(never)]
-    fn search<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
+    pub fn search<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
         let q = Query::new(asid, va, access);
         // Until the lookup has an answer there is no most recent page: what it touches comes before the old one.
         self.flush_recent_for(q.side);
