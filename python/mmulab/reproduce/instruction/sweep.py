@@ -65,8 +65,8 @@ class Line:
 
     @property
     def is_interior(self) -> bool:
-        """Whether the minimum lies between the ends: with fewer superpages and with all of them there is more stall, by
-        more than a hundredth of what there is without any."""
+        """Whether the minimum lies between the ends. The stall is higher with fewer superpages and with all of them, by
+        more than a hundredth of the stall without any."""
         first, last, least = self.points[0].of.stall, self.points[-1].of.stall, self.best.of.stall
         return min(first, last) - least > CLEARLY * first
 
