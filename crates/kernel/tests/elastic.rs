@@ -380,8 +380,8 @@ fn pages_of_others_make_room_for_a_range() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever faults, daemons and compaction do to memory that others hold: none of their pages is lost, none of
-    /// their frames is a program's, every frame is accounted for, and the program finds what it stored.
+    /// Whatever faults, daemons and compaction do to memory that others hold, none of their pages is lost, and none of
+    /// their frames is a program's. Every frame is accounted for, and the program finds what it stored.
     #[test]
     fn pages_of_others_are_never_lost(
         chunk in 8u64..250,
@@ -516,8 +516,8 @@ fn hints_are_loaded_ahead_of_the_program() {
     }
 }
 
-/// S2-019: within the reach of the TLBs, base pages that come to lie together in 64 KiB; beyond it, pages of 2 MiB that
-/// come to lie together in 32 MiB; and smaller ones where no block is free.
+/// S2-019: within the reach of the TLBs, base pages come to lie together in 64 KiB. Beyond it, pages of 2 MiB come to
+/// lie together in 32 MiB, and pages are smaller if no block is free.
 #[test]
 fn the_size_of_a_mapping_chooses_between_base_pages_and_huge_ones() {
     let sections = "placement.frames = \"coala\"\nfault = { sizes = [\"2M\"], reach = \"80M\" }";
@@ -712,7 +712,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever order pages come and go in, a fault hands a hint on if its block lies together after it and the host
-    /// does not have the hint: the model looks at every page of the block.
+    /// does not have the hint. The model looks at every page of the block.
     #[test]
     fn hints_are_handed_on_when_their_blocks_are_whole(
         steps in prop::collection::vec(

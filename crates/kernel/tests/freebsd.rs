@@ -454,8 +454,8 @@ fn a_forked_child_gets_reservations_of_its_own() {
     assert_eq!(w.usage().reserved_bytes, 0);
 }
 
-/// CHANGELOG number 25: where memory was full, reading a cluster reclaimed the very page that had faulted, which nobody
-/// mapped yet, and gave its frame to a page beside it.
+/// CHANGELOG number 25: if memory was full, reading a cluster reclaimed the very page that had faulted, because no
+/// process mapped it yet. The frame went to a page beside it.
 #[test]
 fn a_page_that_faulted_stays_while_its_cluster_is_read() {
     // Some of these leave memory full in the middle of a cluster.

@@ -206,7 +206,7 @@ fn a_split_huge_zero_page_is_the_small_one_512_times() {
     }
 }
 
-/// CHANGELOG number 13: before Linux 6.16 each mapping that MADV_DONTNEED or MADV_FREE meets is flushed by itself, from
+/// CHANGELOG number 13: before Linux 6.16 each mapping that MADV_DONTNEED or MADV_FREE meets is flushed by itself. From
 /// then on the whole call is (one range, from the first page to the last).
 #[test]
 fn advice_over_several_mappings_flushes_each_or_the_call() {

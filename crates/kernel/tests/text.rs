@@ -200,7 +200,7 @@ fn sections_that_cannot_work_are_refused_with_the_key() {
     assert!(error.contains("text"), "{error}");
 }
 
-/// Text that the program moved and then changes: each store reaches this process's own copy, under the huge page; a
+/// Text that the program moved and then changes. Each store reaches this process's own copy, under the huge page. A
 /// page that it makes writable keeps its contents, and its child does not see later stores.
 #[test]
 fn moved_text_that_is_made_writable_can_be_changed() {

@@ -1,6 +1,6 @@
-//! Daemon *trident*: promotion to the largest size that memory has room for, 1 GiB or 2 MiB (Ram, Panwar and Basu,
-//! *Trident: Harnessing Architectural Resources for All Page Sizes in x86 Processors*, MICRO 2021; paper 3, Table II:
-//! "migrate to largest size possible, fallback on failure").
+//! Daemon *trident*: promotion to the largest size that memory has room for, 1 GiB or 2 MiB. Sources: Ram, Panwar and
+//! Basu, *Trident: Harnessing Architectural Resources for All Page Sizes in x86 Processors*, MICRO 2021. Paper 3, Table
+//! II: "migrate to largest size possible, fallback on failure".
 //!
 //! ```text
 //! it scans as khugepaged does --> an aligned 1 GiB lies in the mapping, and passes the limits?

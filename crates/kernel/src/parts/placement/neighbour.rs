@@ -1,7 +1,7 @@
 //! Placement *neighbour*: a page gets the frame beside its neighbour's, so that mappings grow in runs of frames.
 //!
 //! This is the best-effort contiguity of CA paging (Alverti and others, "Enhancing and Exploiting Contiguity for Fast
-//! Memory Virtualization", ISCA 2020), without its offsets by mapping: the page table alone leads to the neighbour, as
+//! Memory Virtualization", ISCA 2020), without its offsets by mapping. The page table alone leads to the neighbour, as
 //! in Elastic Translations' CoalaPaging. Nothing is reserved, so others may take the frame first.
 //!
 //! ```text
