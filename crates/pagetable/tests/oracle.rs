@@ -220,7 +220,7 @@ proptest! {
 }
 
 /// Pages that fill a group of entries become one page and come apart again, for every size of every kind of table that
-/// takes several entries; a swapped frame, a page out of place and a missing one keep them apart.
+/// takes several entries. A swapped frame, a page out of place and a missing one keep them apart.
 #[test]
 fn entries_are_joined_where_they_map_the_parts_of_a_page() {
     let mut joined = 0;
@@ -262,8 +262,8 @@ fn entries_are_joined_where_they_map_the_parts_of_a_page() {
     assert!(joined > 5, "64K and 32M of Armv8, 64K of RISC-V, and tailored sizes");
 }
 
-/// A page of every size of every kind of table, beside another of the same size: hardware finds it from each of its
-/// entries, and whichever entry a store goes through, the kernel sees the page dirty, and its neighbour clean.
+/// A page of every size of every kind of table, beside another of the same size. Hardware finds it from each of its
+/// entries. Whichever entry a store goes through, the kernel sees the page dirty, and its neighbour clean.
 #[test]
 fn hardware_finds_every_size_through_each_of_its_entries() {
     for desc in every_kind().into_iter().chain([tps_with_copies()]) {

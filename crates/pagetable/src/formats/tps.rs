@@ -1,6 +1,6 @@
 //! Tailored page sizes: x86-64's tree with pages of any power of two from 4 KiB to 1 GiB (Guvenilir and Patt, *Tailored
-//! Page Sizes*, ISCA 2020). A page between two leaf sizes takes neighbouring entries of one table: the first is the
-//! *true PTE*, the others are *alias PTEs*, which contain the page's size and lead to it.
+//! Page Sizes*, ISCA 2020). A page between two leaf sizes takes neighbouring entries of one table. The first is the
+//! *true PTE*. The others are *alias PTEs*, which contain the page's size and lead to the true PTE.
 //!
 //! ```text
 //! bit      63   52   51..12                     10      9   8   7    6   5   2    1    0
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn sizes_are_in_the_low_bits_of_the_frame_number() {
-        // P, RW, US, A, D and XD, as of a page of 4 KiB, then T, and the size of 2, 4, 8, 16 entries: 1, 10, 100, 1000.
+        // P, RW, US, A, D and XD, as of a page of 4 KiB; then T, and the size. 2, 4, 8 and 16 entries are 1, 10, 100
+        // and 1000.
         let page = 0x8000_0000_c000_0067;
         assert_eq!(TpsEntries::leaf(&leaf(0)), page);
         for (order, size) in [(1, 0x1000), (2, 0x2000), (3, 0x4000), (4, 0x8000), (8, 0x8_0000)] {

@@ -159,8 +159,8 @@ impl Search {
         self.group
     }
 
-    /// First the ways that the cuckoo walk tables name, then, if the page was not there, all others: what caches have
-    /// of the cuckoo walk tables may be out of date.
+    /// First the ways that the cuckoo walk tables name. If the page was not there, all others follow, because the
+    /// caches' copies of the cuckoo walk tables may be out of date.
     fn next_cuckoo(&mut self, mem: &PhysMem) {
         while self.rounds < 2 && self.group.is_empty() {
             let all = self.rounds > 0;
