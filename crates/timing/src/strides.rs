@@ -1,7 +1,7 @@
 //! A prefetcher by instruction: it follows loads whose addresses differ by a constant distance, over the ends of pages
 //! too.
 //!
-//! What it fetches is what the load will ask for, only sooner. So it needs no cache or TLB of its own: a load that it
+//! What it fetches is what the load will ask for, only sooner. So it needs no cache or TLB of its own. A load that it
 //! follows begins its walk and its miss when the load some steps before it was made, and waits for what is left of
 //! them.
 //!
