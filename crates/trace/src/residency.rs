@@ -1,9 +1,9 @@
 //! The pages that a program used before a cut: what a copy or a recording that begins later must use again.
 //!
 //! A cut trace holds the events that came before it. Without the references between them, no simulated kernel would
-//! know which pages were in memory, accessed and written. So each page is referred to again: once for every kind of use
-//! that its page table does not show yet, and before the next event, because the event may change what a use does.
-//! These references retire no instructions; [`Event::Resume`] ends them.
+//! know which pages were in memory, accessed and written. So each page is referred to again, once for every kind of use
+//! that its page table does not show yet. That happens before the next event, because the event may change what a use
+//! does. These references retire no instructions; [`Event::Resume`] ends them.
 
 use crate::{Advice, Event};
 use mmulab_addr::{Access, BASE_BYTES, Pid, Tid, VirtAddr};
