@@ -17,13 +17,13 @@ pub struct Ranks {
     high: f64,
     /// From which integral on the ranks below [`LISTED`] are accepted.
     listed: [f64; LISTED],
-    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused: the density is nearly a straight
-    /// line there, and twice the first term of the series of what it is not is more than all of them.
+    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused. The density is nearly a straight
+    /// line there. Twice the first term of the series of its deviation is more than all terms.
     bend: f64,
 }
 
-/// Ranks whose acceptance is listed: a draw is of one of them, or of one so flat that it hardly ever needs an integral,
-/// for an exponent of 10 from 176 on.
+/// Ranks whose acceptance is listed. A draw is of one of them, or of one so flat that it hardly ever needs an integral
+/// (for an exponent of 10, from 176 on).
 const LISTED: usize = 256;
 const LAST: f64 = (LISTED - 1) as f64;
 /// How near to 1 an exponent needs care for small numbers.

@@ -53,8 +53,8 @@ impl Describe for BtreeDesc {
 }
 
 /// The BTree benchmark of Achermann et al., "Mitosis: Transparently self-replicating page-tables for large-memory
-/// machines", ASPLOS 2020 (`mitosis-workload-btree`): a node is a record of 56 bytes that points at its keys and its
-/// pointers, each in cache lines of their own; keys are searched one after another; leaves point at records of 32
+/// machines", ASPLOS 2020 (`mitosis-workload-btree`). A node is a record of 56 bytes that points at its keys and its
+/// pointers, each in cache lines of their own. Keys are searched one after another. Leaves point at records of 32
 /// bytes. Every second number is a key (`CONFIG_DEFAULT_KEY_STRIDE`).
 ///
 /// The benchmark inserts its keys in order, which leaves nodes half full; this tree is loaded full, leaves first.
