@@ -2,8 +2,8 @@
 //!
 //! The curve is first made monotone (pool adjacent violators; Barlow and others, 1972), for a larger footprint never
 //! has lower latency: a dip is noise. A flat part rises by at most [`FLAT`] over at least [`WIDE`] of `x`. A knee lies
-//! where the latency is half way between two flat parts, for there half of the accesses miss; its blur is from where a
-//! tenth of them miss to where nine tenths do.
+//! where the latency is half way between two flat parts, because half of the accesses miss there. Its blur is from
+//! where a tenth of them miss to where nine tenths do.
 
 /// Most that a flat part may rise, as a factor.
 const FLAT: f64 = 1.3;
