@@ -1,9 +1,9 @@
-//! Holds memory in pieces at random, so that what is left for programs is as fragmented as was asked for: the paper's
-//! memhog (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
+//! Holds memory in pieces at random, so that the memory left for programs is as fragmented as was asked for. It is the
+//! paper's memhog (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
 //!
-//! All that is free is taken first, a page at a time; then it is looked where each page lies, pieces are chosen among
-//! the frames, and the rest is given back. What is held stays where it is: it is locked, and compaction is told to
-//! leave it alone.
+//! It first takes all free memory, a page at a time. Then it reads the frame of each page, chooses pieces among the
+//! frames, and gives the rest back. The held pages stay where they are: they are locked, and compaction is set to leave
+//! them alone.
 
 use crate::{
     plan::Memhog,
