@@ -80,6 +80,8 @@ LONGEST = {
     "docs/questions/": 25,
     "docs/guide/probe.md": 31,
     "docs/results/performance.md": 36,
+    "docs/results/forecast": 28,
+    "docs/results/": 25,
     "": 28,
 }
 # The same for comments and docstrings.
