@@ -21,7 +21,7 @@ GENERATORS = [
     "gen:zipf?footprint=64M&references=600",
     "gen:pointer-chase?footprint=16M&references=600",
 ]
-# Designs whose narration does not show which entry hits. An entry may have several pages, each of which is shown; or a
+# Designs whose narration does not show which entry hits. An entry may have several pages, each of which is shown. A
 # page may lie in several sets, or be found in another entry than its last.
 MANY_COPIES = {"mix", "colt-sa", "colt++"}
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"

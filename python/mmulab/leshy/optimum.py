@@ -7,9 +7,9 @@ the target, and the entries of each budget.
 A bin around a single smaller one covers the same misses with more bytes. Where both count against the same entries,
 it is never needed, and has no variable.
 
-What is found comes with a bound that no selection can be below: the solver's, or that of prices for entries and misses
-(`crates/leshy/src/bound.rs`), whichever is higher. Of the solver's selection, of that at the best prices and of the
-heuristics' the least is the answer.
+The selection comes with a bound that no selection can be below. It is the solver's bound, or that of prices for entries
+and misses (`crates/leshy/src/bound.rs`), whichever is higher. Of the solver's selection, of that at the best prices and
+of the heuristics' the least is the answer.
 """
 
 from itertools import pairwise

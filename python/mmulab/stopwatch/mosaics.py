@@ -6,7 +6,7 @@ data in the result, so that a simulator can take the same ones. Address randomis
 keep their addresses.
 
 Parts are offsets in a pool (crates/try-preload/src/mosaic.rs). The pool has malloc's heap, then all mappings of 2 MB
-and more in the order in which the program makes them, each in blocks of 2 MB.
+and more in the order in which the program makes them. Each is in blocks of 2 MB.
 """
 
 import random

@@ -21,7 +21,7 @@ HOST, GUEST, BOTH = "host", "guest", "both"
 def fragmented(level: int, footprint: int, pinned: bool = False, where: str = HOST) -> tuple[str, ...]:
     """Memory whose free part lies to `level` percent in chunks of 512K. As much is free as the program takes, and what
     the paper's published tool leaves free beside it. The pages in between can move, as the tool's, or are pinned. In
-    larger memory the tool's chunks would be smaller, down to one page in each 2M: then all frames lie in the same sets
+    larger memory the tool's chunks would be smaller, down to one page in each 2M. Then all frames lie in the same sets
     of the caches. `where`: of the machine, of its virtual machine, or of both. A guest's compaction touches memory that
     no program of it has, so below a fragmented guest all of the guest's memory has room."""
     if level == FRESH:

@@ -1,8 +1,8 @@
 """More and more superpages of code (paper 2, Figures 5 and 6).
 
 Regions are promoted one by one, in the order of how much of them is in memory, which is the order of thresholds. On an
-ITLB with entries of its own for superpages the stall of fetches has a minimum at few superpages; on one for all sizes
-it has none.
+ITLB with entries of its own for superpages the stall of fetches has a minimum at few superpages. On an ITLB for all
+sizes it has none.
 """
 
 from dataclasses import dataclass, field

@@ -23,9 +23,9 @@ from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 from mmulab.units import toml_value
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
-# The format as the machine has it, and with levels merged; and RISC-V's, whose entries say which sixteen base pages
-# make one of 64 KiB (Svnapot). The last is for the kernels of Elastic Translations, and for TLBs that hold that size
-# beside base pages.
+# The format as the machine has it, and with levels merged; and RISC-V's. Entries of the last say which sixteen base
+# pages make one of 64 KiB (Svnapot). RISC-V's is for the kernels of Elastic Translations, and for TLBs that hold that
+# size beside base pages.
 RADIX, SVNAPOT = "radix", "svnapot"
 TABLES = {
     RADIX: (),
