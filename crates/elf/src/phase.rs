@@ -1,6 +1,6 @@
 //! Alignment of ELF segments with groups of pages. A group can become one translation only if its pages have the same
-//! place in an aligned group of the file and in an aligned group of memory. For each group size, the analysis gives
-//! the misalignment in pages and the number of groups that can be coalesced.
+//! place in two aligned groups: of the file and of memory. For each group size, the analysis gives the misalignment in
+//! pages and the number of groups that can be coalesced.
 
 use crate::Segment;
 use mmulab_addr::{BASE_SHIFT, PageOrder};

@@ -20,8 +20,8 @@ pub struct Takes {
     pub leakage_mw: f64,
 }
 
-/// Reading one set of an array, in pJ. The parts are decoding, the ends of the bit lines for each bit of the set, and
-/// the bit lines for each set that they run past.
+/// Reading one set of an array, in pJ. The parts are decoding, for each bit of the set the ends of the bit lines, and
+/// the bit lines for each set that they pass.
 const READ: (f64, f64, f64) = (0.172, 0.006_33, 0.000_028);
 /// Writing it, in pJ.
 const WRITE: (f64, f64, f64) = (0.646, 0.006_35, 0.000_041_9);
@@ -72,8 +72,8 @@ pub fn cache(bytes: u64) -> Takes {
     }
 }
 
-/// A line of 64 bytes from memory: eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as
-/// others quote it); 2 nJ each. Memory's standing power is not translation's.
+/// A line of 64 bytes from memory is eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as
+/// others quote it). Here each takes 2 nJ. Memory's standing power is not translation's.
 pub const MEMORY: Takes = Takes { read_pj: 16_000.0, write_pj: 16_000.0, leakage_mw: 0.0 };
 
 #[cfg(test)]

@@ -287,9 +287,9 @@ impl Buddy {
         true
     }
 
-    /// The first run of movable free blocks of the largest size that has `wanted` frames, from the block of `rover` on
-    /// and round the end of memory. If no run has as many, the largest one. Gives its first frame, and its frames up to
-    /// `wanted` in whole blocks.
+    /// The first run of movable free blocks of the largest size that has `wanted` frames. The search goes from the
+    /// block of `rover` on and round the end of memory. If no run has as many, the largest one. Gives its first frame,
+    /// and its frames up to `wanted` in whole blocks.
     pub fn next_fit(&self, wanted: u64, rover: u64) -> Option<(u64, u64)> {
         let step = 1u64 << self.max_order;
         let blocks = self.frames / step;

@@ -1,6 +1,6 @@
-//! The frame allocator of a simulated kernel: one interface over the allocators of Linux and FreeBSD, with counters
-//! and fragmentation figures (free blocks by order, FMFI). The contiguity of free memory decides the page sizes that
-//! a policy can use, so both allocators follow the real ones.
+//! The frame allocator of a simulated kernel: one interface over the allocators of Linux and FreeBSD. It has counters
+//! and fragmentation figures (free blocks by order, FMFI). The contiguity of free memory decides the page sizes that a
+//! policy can use, so both allocators follow the real ones.
 //!
 //! ```text
 //! alloc, free --> Frames --+--> LinuxFrames     per-CPU page lists --> Buddy, by mobility
@@ -144,8 +144,8 @@ impl Frames {
         Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held, occupants, cleared }
     }
 
-    /// Whether a frame holds a page that occupied memory before the program began, and that can move: of a process that
-    /// the simulation has no page table of.
+    /// Whether a frame holds a page that occupied memory before the program began, and that can move. It is a page of a
+    /// process without a page table in the simulation.
     pub fn is_occupant(&self, pfn: Pfn) -> bool {
         self.occupants.contains(pfn.0 as u32)
     }

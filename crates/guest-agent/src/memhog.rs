@@ -24,7 +24,7 @@ const WATERMARK: &str = "/proc/sys/vm/min_free_kbytes";
 /// Memory of each zone that others must leave to it.
 const RESERVES: &str = "/proc/sys/vm/lowmem_reserve_ratio";
 const NO_RESERVES: &str = "0 0 0 0 0";
-/// How much a CPU keeps of what is given back, as one part in N of a zone: next to nothing, so that free pages
+/// How much a CPU keeps of the pages given back, as one part in N of a zone. It is next to nothing, so that free pages
 /// meet.
 const KEPT: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const NONE_KEPT: &str = "1000000";

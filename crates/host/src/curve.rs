@@ -1,7 +1,7 @@
 //! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases.
 //!
 //! Every point is measured `repeats` times, each time over lines chosen anew. If the curve needs one, a control stands
-//! beside it: as many lines packed into few pages, so that the difference is the cost of translation.
+//! beside it. It has as many lines packed into few pages, so that the difference is the cost of translation.
 
 use crate::{
     Backing, HostError,

@@ -116,8 +116,8 @@ fn frequency(curve: &Curve) -> Figure {
     figure(wanted, &|take| Some((1000.0 / take.median(&curve.points[0].ns), None)))
 }
 
-/// A level that costs at least this share of the largest footprint's latency is memory, in the reach of one TLB level
-/// or of the next. Caches of processors are faster by more.
+/// A level that costs at least this share of the largest footprint's latency is memory, within the reach of some TLB
+/// level. Caches of processors are faster by more.
 const MEMORY_SHARE: f64 = 0.5;
 
 /// Caches only, and the knee at the end of each. `pages`: the curve over the pages that the TLBs hold.

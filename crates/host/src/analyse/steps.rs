@@ -130,7 +130,7 @@ pub fn steps(xs: &[f64], ys: &[f64]) -> Steps {
     Steps { levels, knees }
 }
 
-/// The knee behind the last level where nothing flat follows it: costs beyond it may rise without end, as page tables
+/// The knee behind the last level where nothing flat follows it. Costs beyond it may rise without end, as page tables
 /// leave one cache after the other. At twice the `x` at which the curve leaves the level nearly every access misses, so
 /// the cost there stands for the next level. None where the curve ends before, or does not rise.
 pub fn departure(xs: &[f64], ys: &[f64], level: &Level) -> Option<(Knee, f64)> {
