@@ -1,5 +1,5 @@
-//! A prefetcher by region: it learns of a load instruction which lines near the one that it asks for are used after it,
-//! and brings these with it.
+//! A prefetcher by region. It learns of a load instruction which lines near the one that it asks for are used after it.
+//! It brings these lines with it.
 //!
 //! Processors have it under this name (AMD Software Optimization Guide for Zen 4, 57647, "hardware prefetchers": L1
 //! Region). How theirs learns is not published. The rules here are those of spatial memory streaming (Somogyi and

@@ -13,7 +13,7 @@ use mmulab_addr::{Access, VirtAddr};
 ///
 /// A fetch stands for the execution of a translation block that begins there. It touches the page, and retires the
 /// block's instructions. Blocks longer than 31 are followed by a retire word. A block or an access that crosses a page
-/// boundary is two references, the second with the first address of the second page and no instructions.
+/// boundary is two references. The second has the first address of the second page and no instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Ref(u64);

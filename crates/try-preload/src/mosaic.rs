@@ -10,7 +10,7 @@
 //!
 //! A mapping takes as many blocks as its length rounded up, so that the pool is the same whatever addresses the
 //! mappings get. A last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole
-//! heap at its first allocation (tunable `top_pad`), so that it can be advised before the program stores to it.
+//! heap at its first allocation (tunable `top_pad`). So the heap can be advised before the program stores to it.
 
 use crate::{
     advice::{HUGE, LEAST, advise},

@@ -2,7 +2,7 @@
 //! also checks that the page tables equal those of the same run without coalescing.
 //!
 //! It is outside the engine. It runs each batch one item at a time, on the machine and on a twin whose TLBs hold single
-//! pages, and compares the arrays and the memory. A machine without it pays one test a batch.
+//! pages. It compares the arrays and the memory. A machine without it pays one test a batch.
 
 use super::{
     compare::{differ, same, sweep},

@@ -62,8 +62,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The host of the described machine, with guests that have no memory yet but what their kernels wrote; and the
-    /// system of the first of them, which runs.
+    /// The host of the described machine, and the system of the first of its guests, which runs. Guests have no memory
+    /// yet but what their kernels wrote.
     pub fn new(desc: &Resolved, guest: &VirtualDesc, policy: &PolicyDesc) -> Result<(Self, System), MachineError> {
         let machine = &desc.machine;
         let count = desc.options.vms.len() + 1;

@@ -1,5 +1,5 @@
 //! Shadow tables. For each address space of a guest, the host keeps a table from the program's addresses to its own
-//! frames, and the walker reads this table alone. Sources: Adams and Agesen, *A Comparison of Software and Hardware
+//! frames. The walker reads this table alone. Sources: Adams and Agesen, *A Comparison of Software and Hardware
 //! Techniques for x86 Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst.
 //!
 //! An entry is made when a walk does not find it. This is a VM exit. The host reads the guest's table and its own, and

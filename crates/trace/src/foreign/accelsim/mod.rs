@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// it. A place whose warps have all ended takes the next block. The next kernel begins when all blocks have ended.
 ///
 /// Loads and stores of shared and constant memory are instructions only. So are those of local memory, because their
-/// addresses are a thread's own, and those by generic addresses if the file does not state the windows. A warning
+/// addresses are a thread's own. Those by generic addresses are too, if the file does not state the windows. A warning
 /// reports accesses that are left out.
 pub struct AccelSimReader {
     info: TraceInfo,
