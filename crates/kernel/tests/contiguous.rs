@@ -105,8 +105,8 @@ proptest! {
         prop_assert_eq!(w.usage().mapped.bytes(P64K), RANGE);
     }
 
-    /// S2-002, S2-003, S2-004: sixteen pages have any frames and rights. They have the bit if and only if each frame
-    /// follows the one before, the first is a multiple of sixteen, and all rights are equal.
+    /// S2-002, S2-003, S2-004: sixteen pages have any frames and rights. They have the bit if and only if the first is
+    /// a multiple of sixteen, each follows the one before, and all rights are equal.
     #[test]
     fn the_bit_is_set_where_sixteen_entries_qualify_and_nowhere_else(
         swaps in prop::collection::vec((0..16u64, 0..16u64), 0..3),

@@ -408,7 +408,7 @@ fn ranger_brings_the_pages_of_two_processes_together() {
     };
     assert!(together(&mut w, 1) < 100, "scattered at first");
     w.event(1, &Event::Tick);
-    // The lowest anchor, that of the first process, begins with frame 0: Linux's own frames, and free ones among page
+    // The lowest anchor, that of the first process, begins with frame 0. Linux's own frames, and free ones among page
     // tables, keep some of its pages away. The second anchor is all movable.
     let misplaced = (0..pages).filter(|i| w.frame(1, BASE + i * PAGE).unwrap().0 != *i).count() as u64;
     assert!((256..2000).contains(&misplaced), "{misplaced}");

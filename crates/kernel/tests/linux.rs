@@ -163,8 +163,8 @@ fn a_store_to_the_huge_zero_page_makes_a_huge_page_or_splits_it() {
     }
 }
 
-/// CHANGELOG number 11: `__split_huge_zero_page_pmd` maps the one small zero page 512 times, whatever splits it: a
-/// store, a hole, rights, or the loss of all rights.
+/// CHANGELOG number 11: `__split_huge_zero_page_pmd` maps the one small zero page 512 times, whatever splits it. It may
+/// be a store, a hole, rights, or the loss of all rights.
 #[test]
 fn a_split_huge_zero_page_is_the_small_one_512_times() {
     type Split = fn(&mut World);

@@ -231,8 +231,8 @@ fn moved_text_that_is_made_writable_can_be_changed() {
     assert_eq!(w.usage().private_bytes, 0);
 }
 
-/// A run-time compiler frees a part of its code that a huge page maps: the rest stays, on base pages, and what it maps
-/// there next is new.
+/// A run-time compiler frees a part of its code that a huge page maps. The rest stays, on base pages, and the next
+/// mapping there is new.
 #[test]
 fn jit_code_that_is_unmapped_under_a_huge_page_goes_alone() {
     for policy in ["fault.sizes = [\"2M\"]", "text.remap = \"whole\"\nfault.sizes = [\"2M\"]"] {

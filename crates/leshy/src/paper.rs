@@ -37,8 +37,8 @@ pub fn paper(bins: &Bins, goal: &Goal) -> Result<Selection, LeshyError> {
     Ok(made)
 }
 
-/// Chooses free bins of the smallest size below `below` that reach `wanted` with at most `bytes` bytes, and
-/// replaces them by smaller ones where it can. Returns their level; nothing is chosen if there is none.
+/// Chooses free bins of the smallest size below `below` that reach `wanted` with at most `bytes` bytes, and replaces
+/// them by smaller ones if possible. Returns their level; nothing is chosen if there is none.
 fn fill(board: &mut Board, below: usize, wanted: u64, bytes: u64) -> Option<usize> {
     for level in 0..below {
         let mut covered = board.covered();

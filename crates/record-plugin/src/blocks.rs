@@ -1,4 +1,4 @@
-//! Translated blocks. A block that is translated again with the same bytes keeps its number; with other bytes (code
+//! Translated blocks. A block that is translated again with the same bytes keeps its number. With other bytes (code
 //! made at run time) it gets a new one.
 
 use crate::{session, slots};

@@ -123,8 +123,8 @@ mod tests {
         Regions::new(&MemoryTiming { regions, region_reach, ..MemoryTiming::default() })
     }
 
-    /// Pairs of lines by two loads, the second one `further` than the first: how many lines were brought in the last
-    /// of 100 rounds, and which.
+    /// Pairs of lines by two loads, the second `further` than the first: how many lines were brought in the last of 100
+    /// rounds, and which.
     fn pairs(regions: &mut Regions, further: i64, offset: u64) -> Vec<i64> {
         let mut last = Vec::new();
         for n in 0..100u64 {

@@ -3,7 +3,7 @@
 use mmulab_addr::GOLDEN;
 
 /// SplitMix64's output function on the state that follows `seed` (Steele, Lea and Flood, "Fast splittable pseudorandom
-/// number generators", OOPSLA 2014, with Stafford's variant 13 of the finalizer). A bijection: no two seeds meet.
+/// number generators", OOPSLA 2014). It has Stafford's variant 13 of the finalizer. A bijection: no two seeds meet.
 pub fn mix(seed: u64) -> u64 {
     mmulab_addr::mix(seed.wrapping_add(GOLDEN))
 }
@@ -127,7 +127,7 @@ mod tests {
     fn looks_random(name: &str, first: impl Fn(u64) -> Vec<u64>) {
         let all: Vec<Vec<u64>> = (0..16).map(first).collect();
         for (seed, one) in all.iter().enumerate() {
-            // 256 references to 2^16 pages: half a repetition is expected, and a few of HPCC's shift register, whose
+            // 256 references to 2^16 pages. Half a repetition is expected, and a few of HPCC's shift register, whose
             // next value is the last one moved by a bit. Each quarter of the pages holds 64.
             let unique: std::collections::BTreeSet<_> = one.iter().collect();
             assert!(unique.len() >= 240, "{name}, seed {seed}: {} pages in 256 references", unique.len());

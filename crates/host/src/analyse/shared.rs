@@ -14,8 +14,8 @@ const LEAST_RISE: f64 = 1.4;
 
 /// The figure `window`: instructions that are in flight with a load that waits for memory.
 ///
-/// If another program's hardware thread takes half of the window at times, the mean time of a pair rises in steps, at
-/// each size of the window. The work of a program while it waits goes with the window, so its time goes with the
+/// If another program's hardware thread takes half of the window at times, the mean time of a pair rises in steps. Each
+/// step is a size of the window. The work of a program while it waits goes with the window, so its time goes with the
 /// inverse. The figure is the harmonic mean of the sizes.
 pub(super) fn window(curve: &Curve) -> Figure {
     let wanted = Wanted {

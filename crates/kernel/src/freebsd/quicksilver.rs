@@ -1,6 +1,6 @@
-//! Quicksilver's daemon on FreeBSD's reservations (Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage
+//! Quicksilver's daemon on FreeBSD's reservations. Sources: Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage
 //! Management Mechanisms and Policies*, USENIX ATC 2020; the published kernel, github.com/rice-systems/quicksilver,
-//! `vm_reserv_asyncpromo` in sys/vm/vm_reserv.c).
+//! `vm_reserv_asyncpromo` in sys/vm/vm_reserv.c.
 //!
 //! ```text
 //! queue of partly used reservations     changed longest ago [ r | r | r | .. | r ] changed last

@@ -1,5 +1,5 @@
-//! Faults on text that gets larger pages: code that a program moves onto huge pages of its own, and text of the page
-//! cache that lies in blocks.
+//! Faults on text that gets larger pages. This is code that a program moves onto huge pages of its own, and text of the
+//! page cache that lies in blocks.
 //!
 //! ```text
 //! first fetch from a mapping --> move_text --> whole 2M read, copied, mapped in place of the file

@@ -1,10 +1,10 @@
 //! The pieces of a program's memory that reports speak of.
 //!
 //! A region is memory that the program asked for in one piece. It is a mapping of a file with its rights, the brk heap,
-//! a stack, or an anonymous mapping with those that were put beside it. Later mprotect and madvise calls do not divide
-//! it. All processes that run one program share its regions, because advice about a mapping concerns the program.
-//! Regions depend on the trace's events alone, so their numbers are the same under every policy and on every machine,
-//! and results can be compared region by region.
+//! a stack, or an anonymous mapping and its neighbours. Later mprotect and madvise calls do not divide it. All
+//! processes that run one program share its regions, because advice about a mapping concerns the program. Regions
+//! depend on the trace's events alone, so their numbers are the same under every policy and on every machine. So
+//! results can be compared region by region.
 
 use crate::ranges::{Piece, RangeMap};
 use mmulab_addr::{PageOrder, Pid, Prot, VirtAddr};

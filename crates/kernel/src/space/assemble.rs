@@ -174,7 +174,7 @@ impl Range {
         Ok(Ok(()))
     }
 
-    /// Promotes the range in a fresh block, which was taken for it and begins at `head`: every page moves there, or is
+    /// Promotes the range in a fresh block, which was taken for it and begins at `head`. Every page moves there, or is
     /// copied if it is shared.
     ///
     /// # Errors

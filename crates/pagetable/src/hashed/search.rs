@@ -15,7 +15,8 @@ const MAX_READS: usize = SIZES * (MAX_WAYS + 2);
 /// One line that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// The level of its table: 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, 4 to 6 for their cuckoo walk tables.
+    /// The level of its table. It is 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, and 4 to 6 for their cuckoo walk
+    /// tables.
     pub level: u8,
     /// The line.
     pub line: PhysAddr,

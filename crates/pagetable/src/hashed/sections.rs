@@ -36,8 +36,8 @@ pub fn encode(lines: [u32; SIZES], way: Option<usize>) -> u8 {
     bits | (way.unwrap_or(0) as u8) << 3
 }
 
-/// Numbers of lines, by size, in each section of the sizes from 2 MiB on; and numbers of lines of smaller pages in each
-/// page of those sizes.
+/// Numbers of lines, by size, in each section of the sizes from 2 MiB on. Then numbers of lines of smaller pages in
+/// each page of those sizes.
 #[derive(Debug, Default)]
 pub struct Sections {
     lines: [FxHashMap<u64, [u32; SIZES]>; SPANS],

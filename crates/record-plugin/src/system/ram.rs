@@ -1,5 +1,6 @@
-//! The guest's memory, which is a part of QEMU's, and the guest's page tables. Sources: Intel SDM volume 3, 4.5 (four
-//! levels: the launcher turns five off); Arm Architecture Reference Manual, D8 (base pages of 4 KB and four levels).
+//! The guest's memory, which is a part of QEMU's, and the guest's page tables. Intel SDM volume 3, 4.5, has four
+//! levels: the launcher turns five off. The Arm Architecture Reference Manual, D8, has base pages of 4 KB and four
+//! levels.
 
 use super::arch::Arch;
 use mmulab_addr::PageOrder;

@@ -188,7 +188,7 @@ impl Btree {
 
 impl Algorithm for Btree {
     fn loads(&self) -> Option<Loads> {
-        // Each level's node is loaded from the pointers of the level above, whose place is in that node's record; its
+        // Each level's node is loaded from the pointers of the level above, whose place is in that node's record. Its
         // keys lie where the record says. Which key ends a search is a branch. Lookups begin at the root and wait for
         // nothing. The root's record is one line: that its pointers wait for its first field takes no time.
         const NODE: u8 = 1;

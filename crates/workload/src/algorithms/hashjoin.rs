@@ -54,10 +54,10 @@ impl Describe for HashJoinDesc {
     }
 }
 
-/// The no-partitioning join of Balkesen et al., "Main-memory hash joins on multi-core CPUs: Tuning to the underlying
-/// hardware", ICDE 2013 (NPO, on one thread, tuples of 16 bytes). Buckets have two tuples and a chain for more, and as
-/// many buckets as hold the inner relation exactly. The hash is the key's low bits. Keys of the inner relation are
-/// unique and dense, in random order; those of the outer one are random ones of them.
+/// The no-partitioning join (NPO), on one thread, with tuples of 16 bytes. Source: Balkesen et al., "Main-memory hash
+/// joins on multi-core CPUs: Tuning to the underlying hardware", ICDE 2013. Buckets have two tuples and a chain for
+/// more, and as many buckets as hold the inner relation exactly. The hash is the key's low bits. Keys of the inner
+/// relation are unique and dense, in random order; those of the outer one are random ones of them.
 #[derive(Clone)]
 pub struct HashJoin {
     layout: Layout,

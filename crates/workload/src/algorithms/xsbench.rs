@@ -319,11 +319,11 @@ impl XsBench {
 
 impl Algorithm for XsBench {
     fn loads(&self) -> Option<Loads> {
-        // Each step of the search compares what it loaded, and that selects the next one: without a branch, or by one
-        // that goes either way as often. So it waits. With this wait a run was as long as that of a recording with its
-        // mispredicted branches (0.98 of its cycles, at a window of as many rounds). A nuclide's index waits for the
-        // search and for its number, its gridpoints for the index; nuclides do not wait for each other. The next energy
-        // is drawn by what the sums came to, so lookups do.
+        // Each step of the search compares what it loaded, and that selects the next one. It does so without a branch,
+        // or by one that goes either way as often. So it waits. With this wait a run was as long as that of a recording
+        // with its mispredicted branches. It had 0.98 of its cycles, at a window of as many rounds. A nuclide's index
+        // waits for the search and for its number, its gridpoints for the index; nuclides do not wait for each other.
+        // The next energy is drawn by what the sums came to, so lookups do.
         const PLACE: u8 = 1;
         const ENERGY: u8 = 2;
         const NUCLIDE: u8 = 3;

@@ -1,6 +1,6 @@
-//! Daemon *ranger*: pages of a mapping brought into frames that follow each other (Yan, Lustig, Nellans and
+//! Daemon *ranger*: pages of a mapping brought into frames that follow each other. Sources: Yan, Lustig, Nellans and
 //! Bhattacharjee, *Translation Ranger*, ISCA 2019; the published kernel,
-//! github.com/ysarch-lab/translation_ranger_isca_2019, mm/mem_defrag.c).
+//! github.com/ysarch-lab/translation_ranger_isca_2019, mm/mem_defrag.c.
 //!
 //! ```text
 //! mapping   [ 0 | 1 | 2 | 3 | 4 | ... ]       the anchor: page 0 belongs into frame A, page i into A + i

@@ -42,8 +42,8 @@ pub(crate) struct Trident {
     /// Whether it makes room when none is free.
     defrag: bool,
     cursor: Cursor,
-    /// Up to here the scan goes by 2 MiB, because 1 GiB could not be had: the serial number of the address space, and
-    /// the address.
+    /// Up to here the scan goes by 2 MiB, because 1 GiB could not be had. It is the serial number of the address space,
+    /// and the address.
     huge_until: (u64, u64),
     /// Whether smart compaction failed since it woke.
     failed: bool,
