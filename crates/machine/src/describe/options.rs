@@ -26,9 +26,9 @@ pub enum Check {
     /// Nothing: full speed.
     #[default]
     None,
-    /// After every reference and event, check that each translation in a TLB agrees with the tables. Also check that
-    /// the tables are those of the same run with TLBs that do not coalesce. Takes some times as long, more if the
-    /// kernel acts often.
+    /// After every reference and event: no TLB holds a translation that the tables do not bear out, and the tables are
+    /// those of the same run with TLBs that do not coalesce. Takes some times as long, more where the kernel acts
+    /// often.
     Translations,
 }
 
