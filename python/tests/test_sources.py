@@ -124,10 +124,11 @@ def test_sentences_of_written_pages_are_short() -> None:
 def _comments(path: Path) -> list[str]:
     """The comments of a source file, lines that follow each other as one text, and the docstrings of Python."""
     text = path.read_text(encoding="utf-8")
-    texts, last = [], None
+    texts: list[list[str]] = []
+    last: str | None = None
     for line in text.splitlines():
         found = re.match(r"\s*(//[/!]?|#)(?: (.*))?$", line)
-        mark = found and found.group(1)
+        mark = found.group(1) if found else None
         if found and mark == last:
             texts[-1].append(found.group(2) or "")
         elif found:
