@@ -1,6 +1,6 @@
 """Holds what the engine counts and times against what it counted before: `make golden` compares, `--write` accepts.
 
-Every machine runs under every policy over small traces of every kind, and the hash of each whole result is kept in
+Every machine runs under every policy over small traces of every kind. The hash of each whole result is kept in
 tests/golden.txt, a line each. A change that is to change no result leaves the file as it is. A change that mends a
 defect changes lines, and its commit says which and why.
 """

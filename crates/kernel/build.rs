@@ -1,4 +1,4 @@
-//! Lists the parts that memory managers are put together of, so that a part is one file: each file of a folder of
+//! Lists the parts that memory managers are put together of, so that a part is one file. Each file of a folder of
 //! `src/parts` is a part, and nothing else has to name it.
 //!
 //! ```text

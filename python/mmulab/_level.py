@@ -1,6 +1,6 @@
 """Which build of the engine is loaded: the best for this processor.
 
-A wheel holds an engine for any x86-64 and two for newer levels of the architecture, as the psABI names them: x86-64-v3
+A wheel holds an engine for any x86-64 and two for newer levels of the architecture. The psABI names them x86-64-v3
 (AVX2) and x86-64-v4 (AVX-512). TLB searches compare all tags of a set at once with them. A checkout's build is for the
 processor at hand, and there is nothing to choose.
 """

@@ -60,8 +60,8 @@ class Trace:
         `adviser`: an object whose method `fault` chooses page sizes, or whose method `tick` promotes memory, or both
         (`mmulab.advised`; two that are ready: `mmulab.advisers`). It is asked under one policy of Linux.
 
-        Raises Failure if the sums of a result do not come out; what the adviser raises, with the results until then in
-        the attribute `results`; and UserError, with the same, for an answer that cannot be obeyed.
+        Raises Failure if the sums of a result do not come out. Raises what the adviser raises, and UserError for an
+        answer that cannot be obeyed; both have the results until then in the attribute `results`.
         """
         jobs = [Job(machine, policy, tuple(sets)) for policy in policies]
         results = engine.run(self.name, jobs, options, adviser=adviser).whole()

@@ -1,7 +1,7 @@
 """What of mmulab works on this computer, and what to install or allow for the rest.
 
 Each check looks at one thing that a command needs. A check that fails names the command that does without, and the
-remedy; only those of the main job (recording and the engine's data) make `mmulab doctor` fail.
+remedy. Only checks of the main job (recording and the engine's data) make `mmulab doctor` fail.
 """
 
 import os

@@ -97,8 +97,8 @@ def options(
     user_only: bool = False,
     directory: str | None = None,
 ) -> dict[str, Any]:
-    """What the engine takes as `system`: `tune` are files of the guest's kernel and what is written to them; of what is
-    free, `memhog` percent are held in chunks of `memhog_chunk` bytes at random places."""
+    """The value that the engine takes as `system`. `tune` are files of the guest's kernel and the text that is written
+    to them. `memhog` percent of the free memory are held in chunks of `memhog_chunk` bytes at random places."""
     spec = {
         "kernel": str(vmlinuz),
         "agent": str(paths.guest_agent(isa)),

@@ -31,8 +31,8 @@ def resident(clusters: Sequence[int]) -> str:
 def working(
     clusters: Sequence[int], calls: int, data_pages: int, hot: int = 24, instructions: int = 100, loads: int = 2
 ) -> str:
-    """The same program at work: in turn a fetch of one of its hot pages (a number in each 2 MB, in the clusters that it
-    touches), of a number of instructions, and loads of its pages of data."""
+    """The same program at work. In turn, it fetches `instructions` instructions from one of its hot pages, and loads
+    from `loads` of its pages of data. Each 2 MB has `hot` hot pages, in the clusters that the program touches."""
     random = Random(7)
     lines = [resident(clusters).rstrip("\n"), f"mmap {DATA:#x} {data_pages * 12}K rw anon"]
     lines += [f"w {DATA + page * DATA_STEP:#x}" for page in range(data_pages)]

@@ -218,8 +218,8 @@ def test_a_change_of_one_huge_page_takes_32_mib_apart(change: str, bench: Bench)
     "exactly; the entries themselves are looked at in crates/kernel (tests/contiguous.rs)",
 )
 def test_a_store_through_one_entry_makes_the_range_dirty(bench: Bench) -> None:
-    # Sixteen clean pages: loads, and MADV_FREE. A store to page 7 sets D in its entry. munmap of page 15 takes the
-    # range apart, and then a store to page 3 finds its entry dirty: no walk to set D.
+    # Sixteen clean pages: loads, and MADV_FREE. A store to page 7 sets D in its entry. An munmap of page 15 takes the
+    # range apart. Then a store to page 3 finds its entry dirty: no walk to set D.
     clean = small(every_page(BASE, 64 * K, "r")) + f"madvise {BASE:#x} 64K free\n"
     apart = f"munmap {BASE + 60 * K:#x} 4K\nr {BASE + 12 * K:#x}\nw {BASE + 12 * K:#x}\n"
     updates = {

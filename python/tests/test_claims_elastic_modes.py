@@ -1,5 +1,8 @@
-"""Claims of paper 3 about page sizes forced (section III), virtual machines (VII-B), where hints are made (V-A) and
-programs that run at once (VII-E), on small programs."""
+"""Claims of paper 3, on small programs.
+
+They are about page sizes forced (section III), virtual machines (VII-B), where hints are made (V-A) and programs that
+run at once (VII-E).
+"""
 
 from pathlib import Path
 

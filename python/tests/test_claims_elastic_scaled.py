@@ -1,5 +1,8 @@
-"""Claims of paper 3's evaluation (section VII), by their numbers, to scale: TLBs and programs a 32nd of the paper's, so
-that footprints have the paper's ratios to TLB reach. Percentages of statements are the paper's; the others are ours."""
+"""Claims of paper 3's evaluation (section VII), by their numbers, to scale.
+
+TLBs and programs are a 32nd of the paper's, so that footprints have the paper's ratios to TLB reach. Percentages of
+statements are the paper's; the others are ours.
+"""
 
 import json
 from collections.abc import Iterator

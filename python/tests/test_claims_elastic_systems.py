@@ -1,5 +1,7 @@
-"""Claims about systems beside each other (paper 3, section VII), by their numbers: a small program on fresh memory, and
-on memory of which 99 % of what is free is of no use to pages of 2M."""
+"""Claims about systems beside each other (paper 3, section VII), by their numbers.
+
+A small program runs on fresh memory, and on memory of whose free part 99 % is of no use to pages of 2M.
+"""
 
 import pytest
 from claims import claim

@@ -237,8 +237,8 @@ def test_words_of_the_microbenchmark() -> None:
     four, one = microbench.run("r0: r1: r2: r3", job), microbench.run("r0 r1 r2 r3", job)
     assert [s["text"] for s in four.samples] == ["r0", "r1", "r2", "r3"]
     assert [s["text"] for s in one.samples] == ["r0 r1 r2 r3"]
-    # Page by page of each group in turn, each touch misses; the order shows in what the first level still has: in one
-    # word a second round over the group's pages finds them there, in words of their own it does not.
+    # Page by page of each group in turn, each touch misses. The order shows in what the first level still has. In one
+    # word, a second round over the group's pages finds them there. In words of their own, it does not.
     again = microbench.run("r0 r1 r2 r0 r1 r2", job).samples[0]
     apart = microbench.run("r0: r1: r2: r0: r1: r2", job).samples
     assert sum(again[name] for name in microbench.COUNTERS) == 3 * 512

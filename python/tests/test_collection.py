@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conftest import CHECKOUT
 
-# Python that collects the tests. `clock`: seconds that are added to the time; `turned`: whether directories list their
+# Python that collects the tests. `clock` is the seconds that are added to the time. If `turned`, directories list their
 # files in the other order, to another user of a machine with one processor.
 COLLECT = """
 import os, sys, time

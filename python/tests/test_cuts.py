@@ -15,7 +15,7 @@ MACHINE = "zen3-5900x"
 OLD_CUT = CHECKOUT / "tests" / "data" / "cc1-small.mmt"
 MB = 1 << 20
 
-# Stores to each page of 256 MB, of which 192 MB stay mapped; loads from 16 MB that it never stored to; has 200 objects
+# Stores to each page of 256 MB, of which 192 MB stay mapped. Loads from 16 MB that it never stored to. Has 200 objects
 # of its allocator. From then on it reads one page.
 FILLS = """
 #include <stdlib.h>

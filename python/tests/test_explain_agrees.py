@@ -21,8 +21,8 @@ GENERATORS = [
     "gen:zipf?footprint=64M&references=600",
     "gen:pointer-chase?footprint=16M&references=600",
 ]
-# Where an entry may have several pages, each of which is told; where a page may lie in several sets, or be found in
-# another entry than its last: which one hits is not told.
+# Designs whose narration does not show which entry hits. An entry may have several pages, each of which is shown. A
+# page may lie in several sets, or be found in another entry than its last.
 MANY_COPIES = {"mix", "colt-sa", "colt++"}
 COMPILER = Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt"
 # Machines whose page tables have pages of sixteen entries: the others refuse policies that set the contiguous bit.

@@ -1,5 +1,7 @@
-"""`moonshot/`, which builds a kernel and is run by hand: its files are there and say their licence, its hooks parse,
-and its comparison finds the differences that it is for."""
+"""`moonshot/`, which builds a kernel and is run by hand.
+
+Its files exist and state their licence, its hooks parse, and its comparison finds the differences that it is for.
+"""
 
 import importlib.util
 import re

@@ -264,9 +264,9 @@ def test_real_pages_stand_beside_simulated_ones(cli: Cli) -> None:
     sizes = _sizes(cli, "skylake-e3-1240v5", SAMPLE, "--set", "memory.size=1G")
     assert abs(sizes["recorded"]["2M"] - sizes["linux-thp"]["2M"]) <= LARGE_APART
     assert abs(sizes["recorded"]["4K"] - sizes["linux-thp"]["4K"]) <= sizes["recorded"]["4K"] * SMALL_APART
-    # On Arm, with transparent pages of 64 KB: of one entry each there; of sixteen base pages that lie together here, or
-    # of one entry each, too, if the simulated kernel sets the contiguous bit.
-    # Memory in order: in memory as a boot leaves it, base pages of other faults lie together by chance, too.
+    # On Arm, with transparent pages of 64 KB. There, each has one entry. Here, each has sixteen base pages that lie
+    # together or, if the simulated kernel sets the contiguous bit, one entry, too. Memory in order: in memory as a boot
+    # leaves it, base pages of other faults lie together by chance, too.
     memory = ["--set", "memory.size=512M", "--set", "memory.aged=off"]
     options = ["--policies", "linux-mthp,linux-mthp-contpte", *memory, *MTHP_ONLY, "--json"]
     rows = cli("pages", "neoverse-n1", "--trace", ARM_SAMPLE, *options).json()

@@ -42,7 +42,8 @@ def test_with_costs_neither_the_command_nor_a_worker_does_two_things_at_once(
 
 
 def test_a_schedule_worked_out_by_hand() -> None:
-    """Two workers A and B, batches of 4, 1, 2 seconds; 1 second to send a batch, 1 to keep the result of its only job.
+    """Two workers A and B, and batches of 4, 1, 2 seconds. Sending a batch takes 1 second, and keeping the result of
+    its only job 1.
 
     Sent to A at 0 to 1 and to B at 1 to 2. B is back at 3: the third is sent at 3 to 4, the result of the second kept
     until 5. A is back at 5: kept until 6. B is back at 6: kept until 7.

@@ -1,7 +1,7 @@
 //! The words every room shares: addresses, page numbers, page orders, kinds of access, who acts.
 //!
-//! A page order is a run-time value, never a type per size: this field has 16 KiB, 64 KiB, 32 MiB and any power
-//! of two between. All page numbers count 4 KiB base pages; larger pages are aligned runs of them.
+//! A page order is a run-time value, never a type per size. This field has 16 KiB, 64 KiB, 32 MiB and any power of two
+//! between. All page numbers count 4 KiB base pages; larger pages are aligned runs of them.
 
 mod access;
 mod address;

@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{borrow::Cow, fmt, str::FromStr};
 
-/// The size of a page as a power of two of base pages: order 0 is 4 KiB, 9 is 2 MiB, 18 is 1 GiB.
+/// The size of a page as a power of two of base pages. Order 0 is 4 KiB, 9 is 2 MiB, 18 is 1 GiB.
 ///
 /// Written in descriptions as a size: `"4K"`, `"64K"`, `"2M"`, `"1G"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

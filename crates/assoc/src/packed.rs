@@ -1,5 +1,5 @@
-//! True-LRU sets of up to 16 ways, at a speed near that of a bare loop: tags four to a vector, the order of use one
-//! word. They do as [`crate::Sets`] does; the tests hold both against lists.
+//! True-LRU sets of up to 16 ways, at a speed near that of a bare loop. Tags are four to a vector, and the order of use
+//! is one word. They do as [`crate::Sets`] does; the tests hold both against lists.
 
 use crate::{
     EMPTY,

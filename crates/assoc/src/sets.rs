@@ -1,5 +1,5 @@
 //! Set-associative storage for every number of ways and every replacement policy. The keys of a set lie side by side
-//! and are padded to a fixed stride, so that a search compares several ways at once and needs no branch per way.
+//! and are padded to a fixed stride. So a search compares several ways at once and needs no branch per way.
 //!
 //! ```text
 //!          |<------------------- stride of set 0 ------------------->|<-- set 1

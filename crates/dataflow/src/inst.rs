@@ -13,8 +13,8 @@ impl Regs {
     /// Most registers kept.
     pub const CAPACITY: usize = 6;
 
-    /// Adds a register, once. [`Reg::NONE`] is not added. False if there was no room: no instruction of the three
-    /// instruction sets reads or writes more in one role, but for those that save or restore whole register files.
+    /// Adds a register, once. [`Reg::NONE`] is not added. False if there was no room. In the three instruction sets,
+    /// only instructions that save or restore whole register files read or write more registers in one role.
     pub fn push(&mut self, reg: Reg) -> bool {
         if !reg.is_some() || self.as_slice().contains(&reg) {
             return true;

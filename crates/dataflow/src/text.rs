@@ -1,7 +1,8 @@
 //! Instructions as words of text: `int >i3 i1 flags`, `move >i0 @i1 !i1`.
 //!
-//! The first word is the class, or the kind of a branch. Then come the registers, each alone where it is read, behind
-//! `>` where it is written, behind `@` where it is part of an address, behind `!` where it is changed by a constant.
+//! The first word is the class, or the kind of a branch. Then come the registers. A register that is read stands alone.
+//! `>` stands before one that is written, `@` before a part of an address, and `!` before one that is changed by a
+//! constant.
 
 use crate::{Branch, Class, Inst, Reg, Regs};
 use std::fmt;

@@ -128,9 +128,9 @@ fn with_hint(message: &str) -> String {
     }
 }
 
-/// The known word nearest to `given`, unless none is near: as a whole, or else by one of its parts, as `thp` is near to
-/// `linux-thp` and `zen4` to `zen3-5900x`. Of equally near words one that begins with `given` counts first, then the
-/// shortest.
+/// The known word nearest to `given`, unless none is near. A word is near as a whole, or else by one of its parts, as
+/// `thp` is near to `linux-thp` and `zen4` to `zen3-5900x`. Of equally near words one that begins with `given` counts
+/// first, then the shortest.
 pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     let distance = |word: &str| strsim::damerau_levenshtein(&given, &word.to_lowercase());
@@ -150,8 +150,8 @@ pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<
 /// Letters of a part of a name for each that may differ.
 const PART_LETTERS: usize = 4;
 
-/// Applies one `--set key=value` to `table`: keys are dotted, entries of lists are named by their `name`
-/// (`tlb.STLB.entries=2048`); a value is a number, a boolean, a list in TOML, or else a text. After an error the table
+/// Applies one `--set key=value` to `table`. Keys are dotted, and entries of lists are named by their `name`
+/// (`tlb.STLB.entries=2048`). A value is a number, a boolean, a list in TOML, or else a text. After an error the table
 /// is not to be used.
 pub fn set(table: &mut Table, assignment: &str) -> Result<(), DescribeError> {
     let wrong = |message: String| DescribeError::Malformed { place: format!("--set {assignment}"), message };

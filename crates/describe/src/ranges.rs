@@ -183,8 +183,8 @@ fn name_of<T: Tree>(entry: &T) -> Option<String> {
     })
 }
 
-/// Whether a value may be meant as this one of several alternatives: its tag is the alternative's, if that has one, and
-/// its type, if that is stated.
+/// Whether a value may be meant as this one of several alternatives. Its tag must be the alternative's, if that has
+/// one, and its type, if that is stated.
 fn is_meant<T: Tree>(schema: &Json, node: &Node<'_, T>) -> bool {
     match (&schema["properties"], node) {
         (Json::Object(fields), Node::Table(entries)) => fields.iter().all(|(key, field)| {

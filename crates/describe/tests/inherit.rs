@@ -194,7 +194,7 @@ fn what_a_file_must_say_itself_is_missed() {
     assert!(dir.refused("new", &[]).contains("missing field `name`"));
 }
 
-/// A former name of a key is read like its name of today: in a file, in one that inherits, and by `--set`; its range
+/// A former name of a key is read like its name of today, in a file, in one that inherits, and by `--set`. Its range
 /// holds.
 #[test]
 fn former_names_are_read() {

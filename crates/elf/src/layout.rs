@@ -103,8 +103,8 @@ pub enum LayoutError {
     TooLarge,
 }
 
-/// Where `linker` would place `parts`, the first at address 0 and offset 0: each segment's address modulo maxpagesize
-/// equals its offset modulo maxpagesize (S0-M048), and segments of different rights share no page of memory.
+/// Where `linker` would place `parts`, the first at address 0 and offset 0. Each segment's address modulo maxpagesize
+/// equals its offset modulo maxpagesize (S0-M048). Segments of different rights share no page of memory.
 ///
 /// # Errors
 /// A maxpagesize that cannot be, or parts that contradict themselves.

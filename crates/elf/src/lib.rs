@@ -1,7 +1,7 @@
-//! ELF files as far as address translation cares: which pages of the file are mapped where, and whether hardware that
-//! coalesces aligned groups of pages can find any in them (paper 1, section 2.3). Code that ends between two multiples
-//! of 2 MB can be padded to the next one (paper 2, section VI-A). Reports name code by the
-//! functions of a file and its source lines.
+//! ELF files as far as they concern address translation. The results are the places where the pages of the file are
+//! mapped. They also show whether hardware that coalesces aligned groups of pages finds any in them (paper 1, section
+//! 2.3). Code that ends between two multiples of 2 MB can be padded to the next one (paper 2, section VI-A). Reports
+//! name code by the functions of a file and its source lines.
 
 mod file;
 mod functions;

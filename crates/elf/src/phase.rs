@@ -1,13 +1,13 @@
 //! Alignment of ELF segments with groups of pages. A group can become one translation only if its pages have the same
-//! place in an aligned group of the file and in an aligned group of memory. For each group size, the analysis gives
-//! the misalignment in pages and the number of groups that can be coalesced.
+//! place in two aligned groups: of the file and of memory. For each group size, the analysis gives the misalignment in
+//! pages and the number of groups that can be coalesced.
 
 use crate::Segment;
 use mmulab_addr::{BASE_SHIFT, PageOrder};
 use serde::Serialize;
 
-/// The groups hardware or an operating system may make one translation of: 16 KB (Zen 2 and later), 32 KB (Zen+ and
-/// before), 64 KB, and 2 MB superpages (S0-M050).
+/// The groups that hardware or an operating system may translate by one entry. They are 16 KB (Zen 2 and later), 32 KB
+/// (Zen+ and before), 64 KB, and 2 MB superpages (S0-M050).
 pub const GROUPS: [PageOrder; 4] = [PageOrder::P16K, PageOrder::P32K, PageOrder::P64K, PageOrder::P2M];
 
 /// How a segment stands to groups of one size.

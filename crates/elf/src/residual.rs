@@ -1,6 +1,6 @@
 //! Residual code: the base pages of a code segment that no whole superpage covers. Code is rarely a whole number of
-//! superpages, so nearly every program has some, and each of its pages needs a TLB entry of its own (paper 2, section
-//! VI-A).
+//! superpages, so nearly every program has residual code. Each of its pages needs a TLB entry of its own (paper 2,
+//! section VI-A).
 //!
 //! ```text
 //!  0x400000    0x600000    0x800000       0x9f4000 0xa00000             0xbf4000

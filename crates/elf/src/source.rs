@@ -4,8 +4,8 @@
 //! offset --segments--> address --units whose ranges hold it--> line program: the row that begins at or before it
 //! ```
 //!
-//! A study asks for the functions of highest cost, a few dozen of each file, so that only the line programs of their
-//! units are run.
+//! A study asks for the functions of highest cost, a few dozen of each file. So only the line programs of their units
+//! are run.
 
 use crate::{
     ElfError,

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 /// Cells that a bit takes which can be searched: ten transistors for a plain one's six.
 const SEARCHED_CELL: f64 = 10.0 / 6.0;
-/// Cells of one bit of a comparator (Mulder, Quach and Flynn, An Area Model for On-Chip Memories and its Application,
-/// JSSC 1991: as large as six).
+/// Cells of one bit of a comparator: as large as six. Source: Mulder, Quach and Flynn, An Area Model for On-Chip
+/// Memories and its Application, JSSC 1991.
 const COMPARATOR_CELLS: f64 = 6.0;
-/// What ports beyond the first add to a cell's side: a word line and two bit lines each widen it by about a third (the
-/// same paper: cells grow with the square of their ports).
+/// The part of a cell's side that each port beyond the first adds. A word line and two bit lines each widen the cell by
+/// about a third. In the same paper, cells grow with the square of their ports.
 const PORT_SIDE: f64 = 1.0 / 3.0;
 /// Ports of a first level's array on the data side: two loads and a store a cycle (paper 4's Haswell).
 const FIRST_LEVEL_PORTS: u32 = 3;

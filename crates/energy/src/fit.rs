@@ -13,8 +13,8 @@ use thiserror::Error;
 const WAYS: RangeInclusive<u32> = 4..=8;
 /// Of each size of a skewed array: the paper's example has 2 (section 5.1).
 const SKEWED_WAYS: RangeInclusive<u32> = 2..=4;
-/// Entries of the predictors of hash-rehash and skewed arrays: those of the paper's reference [10] have 128 of a bit
-/// each; 512 entries for three sizes are what it scales to.
+/// Entries of the predictors of hash-rehash and skewed arrays. Those of the paper's reference [10] have 128 entries of
+/// a bit each. Scaled to three sizes, that makes 512 entries.
 const PREDICTOR_ENTRIES: u32 = 512;
 
 /// What to make of a machine's arrays.

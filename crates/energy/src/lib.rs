@@ -1,6 +1,6 @@
-//! What translation takes in energy and in area: counts of a run times what one access of each structure takes, and the
-//! bits that structures are made of. All of it is modelled; `docs/concepts/energy.md` has the formulas and their
-//! sources.
+//! Energy and area of translation. Energy is the counts of a run times the energy of one access of each structure. Area
+//! follows from the bits that structures are made of. All of it is modelled; `docs/concepts/energy.md` has the formulas
+//! and their sources.
 
 mod area;
 mod bits;

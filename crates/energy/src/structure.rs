@@ -1,9 +1,13 @@
-//! Energy of one access and leakage, by what a structure is made of: formulas fitted to what CACTI 7.0 says of
-//! structures at 32 nm (`scripts/cacti.py` asks it, and fits). Of the 90 arrays of sets (32 to 512 sets of 2 to 8 ways,
-//! entries of 88 to 168 bits) the formulas for reads are off by 12 % (root mean square; at most 26 %), for writes by 15
-//! % (47 %), for leakage by 10 % (24 %); of the 39 fully associative ones (4 to 256 entries) by 11 % (26 %), 12 % (21
-//! %) and 8 % (16 %): CACTI changes an array's layout from size to size, and a formula does not. Smaller arrays than
-//! these CACTI refuses to lay out.
+//! Energy of one access and leakage, by the parts of a structure. The formulas are fitted to the output of CACTI 7.0
+//! for structures at 32 nm (`scripts/cacti.py` asks CACTI, and fits).
+//!
+//! The errors are root mean squares, with the largest error in brackets. CACTI changes an array's layout from size to
+//! size, and a formula does not. CACTI refuses to lay out smaller arrays than these.
+//!
+//! | arrays | reads | writes | leakage |
+//! |---|---|---|---|
+//! | 90 of sets (32 to 512 sets of 2 to 8 ways, entries of 88 to 168 bits) | 12 % (26 %) | 15 % (47 %) | 10 % (24 %) |
+//! | 39 fully associative (4 to 256 entries) | 11 % (26 %) | 12 % (21 %) | 8 % (16 %) |
 
 /// What one structure takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,8 +20,8 @@ pub struct Takes {
     pub leakage_mw: f64,
 }
 
-/// Reading one set of an array: decoding, then for each bit of the set the ends of its bit lines, and for each set that
-/// these run past; in pJ.
+/// Reading one set of an array, in pJ. The parts are decoding, for each bit of the set the ends of the bit lines, and
+/// the bit lines for each set that they pass.
 const READ: (f64, f64, f64) = (0.172, 0.006_33, 0.000_028);
 /// Writing it, in pJ.
 const WRITE: (f64, f64, f64) = (0.646, 0.006_35, 0.000_041_9);
@@ -68,8 +72,8 @@ pub fn cache(bytes: u64) -> Takes {
     }
 }
 
-/// A line of 64 bytes from memory: eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as
-/// others quote it); 2 nJ each. Memory's standing power is not translation's.
+/// A line of 64 bytes from memory is eight words of 1.3 to 2.6 nJ (Horowitz, Computing's Energy Problem, ISSCC 2014, as
+/// others quote it). Here each takes 2 nJ. Memory's standing power is not translation's.
 pub const MEMORY: Takes = Takes { read_pj: 16_000.0, write_pj: 16_000.0, leakage_mw: 0.0 };
 
 #[cfg(test)]

@@ -264,8 +264,8 @@ impl Buddy {
         out
     }
 
-    /// Takes the block of `order` at `pfn` out of the movable free block that holds it, whose other parts go to the
-    /// tails of their lists; false if it is not free.
+    /// Takes the block of `order` at `pfn` out of the movable free block that holds it. The other parts go to the tails
+    /// of their lists. False if the block is not free.
     pub fn take_at(&mut self, pfn: u32, order: u8, counts: &mut FrameCounts) -> bool {
         let holder = (order..=self.max_order).map(|o| (pfn & !((1 << o) - 1), o));
         let Some((mut start, from)) = holder.into_iter().find(|&(start, o)| self.is_free(start, o)) else {
@@ -287,9 +287,9 @@ impl Buddy {
         true
     }
 
-    /// The first run of movable free blocks of the largest size, from the block of `rover` on and round the end of
-    /// memory, that has `wanted` frames; if none has, the largest one. Its first frame, and its frames up to `wanted`
-    /// in whole blocks.
+    /// The first run of movable free blocks of the largest size that has `wanted` frames. The search goes from the
+    /// block of `rover` on and round the end of memory. If no run has as many, the largest one. Gives its first frame,
+    /// and its frames up to `wanted` in whole blocks.
     pub fn next_fit(&self, wanted: u64, rover: u64) -> Option<(u64, u64)> {
         let step = 1u64 << self.max_order;
         let blocks = self.frames / step;

@@ -167,8 +167,8 @@ impl MemoryDesc {
         }
     }
 
-    /// Adds to what is assumed how memory comes to be as it is: of a machine of another size, with more processors,
-    /// after other work, it is not known.
+    /// Adds the state of memory to the assumptions. For a machine of another size, with more processors, or after other
+    /// work, it is not known.
     pub fn say_aged(&mut self) {
         let after = match self.aged {
             Aged::Off => return,

@@ -1,6 +1,6 @@
-//! The frame allocator of a simulated kernel: one interface over the allocators of Linux and FreeBSD, with counters
-//! and fragmentation figures (free blocks by order, FMFI). The contiguity of free memory decides the page sizes that
-//! a policy can use, so both allocators follow the real ones.
+//! The frame allocator of a simulated kernel: one interface over the allocators of Linux and FreeBSD. It has counters
+//! and fragmentation figures (free blocks by order, FMFI). The contiguity of free memory decides the page sizes that a
+//! policy can use, so both allocators follow the real ones.
 //!
 //! ```text
 //! alloc, free --> Frames --+--> LinuxFrames     per-CPU page lists --> Buddy, by mobility
@@ -144,8 +144,8 @@ impl Frames {
         Self { kind: Kind::Linux(linux), total, counts: FrameCounts::default(), held, occupants, cleared }
     }
 
-    /// Whether a frame holds a page that occupied memory before the program began, and that can move: of a process that
-    /// the simulation has no page table of.
+    /// Whether a frame holds a page that occupied memory before the program began, and that can move. It is a page of a
+    /// process without a page table in the simulation.
     pub fn is_occupant(&self, pfn: Pfn) -> bool {
         self.occupants.contains(pfn.0 as u32)
     }
@@ -222,8 +222,8 @@ impl Frames {
     }
 
     /// The next region of free blocks of the largest size with `wanted` frames, from `rover` on and round the end of
-    /// memory; if none has, the largest; its first frame and its frames. None where no such block is free, and in
-    /// FreeBSD's memory.
+    /// memory. If no region has as many, the largest. Gives its first frame and its number of frames. None if no block
+    /// of this size is free, and in FreeBSD's memory.
     pub fn next_fit(&self, wanted: u64, rover: Pfn) -> Option<(Pfn, u64)> {
         let Kind::Linux(linux) = &self.kind else { return None };
         linux.buddy.next_fit(wanted, rover.0).map(|(first, frames)| (Pfn(first), frames))
@@ -393,9 +393,9 @@ impl Frames {
         free
     }
 
-    /// The share of free memory that lies in blocks too small for `order`: the unusable free space index of Gorman and
-    /// Whitcroft ("The what, the why and the where to of anti-fragmentation", 2006), which papers on huge pages call
-    /// FMFI. 0 when every free frame is usable, 1 when none is or nothing is free.
+    /// The share of free memory that lies in blocks too small for `order`. It is the unusable free space index of
+    /// Gorman and Whitcroft ("The what, the why and the where to of anti-fragmentation", 2006). Papers on huge pages
+    /// call it FMFI. 0 when every free frame is usable, 1 when none is or nothing is free.
     pub fn fmfi(&self, order: u8) -> f64 {
         let free = self.free_in_blocks();
         if free == 0 {

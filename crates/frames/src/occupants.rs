@@ -1,6 +1,6 @@
-//! Frames that others than the program held before it began, and that compaction may move: ordinary pages of processes
-//! that the simulation has no page tables of, such as those of a fragmentation tool. They are runs, not a description
-//! for each frame, so that they cost the host little in a memory of terabytes.
+//! Frames that others than the program held before it began, and that compaction may move. They are ordinary pages of
+//! processes without page tables in the simulation, for example those of a fragmentation tool. They are runs, not a
+//! description for each frame, so that they cost the host little in a memory of terabytes.
 
 use std::collections::BTreeMap;
 

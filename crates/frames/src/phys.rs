@@ -18,8 +18,8 @@ const LEAF_SHIFT: u32 = 9;
 /// The contents of physical memory, kept only for frames something was written to: page tables. A frame never
 /// written reads as zeros, as a kernel hands it out.
 ///
-/// Two array steps lead from a frame number to its bytes, so hardware models can afford to read it on every walk:
-/// 1 TiB needs a directory of 4 MiB, filled as it is used.
+/// Two array steps lead from a frame number to its bytes, so hardware models can afford to read it on every walk. 1 TiB
+/// needs a directory of 4 MiB, filled as it is used.
 pub struct PhysMem {
     frames: u64,
     /// By frame number / 512: where its leaf lies in `leaves`, plus one.

@@ -73,8 +73,8 @@ impl VmPhys {
         }
     }
 
-    /// Takes a block: the first of the smallest order of its own pool that has one, else the first of the largest order
-    /// of any pool (`vm_phys_alloc_freelist_pages`).
+    /// Takes the first block of the smallest order of its own pool that has one. Otherwise it takes the first block of
+    /// the largest order of any pool (`vm_phys_alloc_freelist_pages`).
     pub fn take(&mut self, order: u8, pool: Pool, counts: &mut FrameCounts) -> Option<u32> {
         let has = |lists: &Lists, o: u8, p: Pool| lists.length(Self::list(o, p)) != 0;
         let own = (order..=MAX_ORDER).find(|&o| has(&self.lists, o, pool)).map(|o| (o, pool));

@@ -1,5 +1,5 @@
-//! The first program of a system that `mmulab record --system` records: it prepares the system, runs what is to be
-//! recorded, and tells the recorder, outside, which process is which and what each has mapped when it begins.
+//! The first program of a system that `mmulab record --system` records. It prepares the system and runs the programs to
+//! be recorded. It reports to the recorder, outside, which process is which, and the mappings of each when it begins.
 //!
 //! What it does itself is left out of the recording: it tells the recorder by a message at once that it is who it is.
 

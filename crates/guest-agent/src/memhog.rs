@@ -1,9 +1,9 @@
-//! Holds memory in pieces at random, so that what is left for programs is as fragmented as was asked for: the paper's
-//! memhog (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
+//! Holds memory in pieces at random, so that the memory left for programs is as fragmented as was asked for. It is the
+//! paper's memhog (paper 4, section 6), placed as `memory.fragment` of a simulated machine places it.
 //!
-//! All that is free is taken first, a page at a time; then it is looked where each page lies, pieces are chosen among
-//! the frames, and the rest is given back. What is held stays where it is: it is locked, and compaction is told to
-//! leave it alone.
+//! It first takes all free memory, a page at a time. Then it reads the frame of each page, chooses pieces among the
+//! frames, and gives the rest back. The held pages stay where they are: they are locked, and compaction is set to leave
+//! them alone.
 
 use crate::{
     plan::Memhog,
@@ -24,7 +24,7 @@ const WATERMARK: &str = "/proc/sys/vm/min_free_kbytes";
 /// Memory of each zone that others must leave to it.
 const RESERVES: &str = "/proc/sys/vm/lowmem_reserve_ratio";
 const NO_RESERVES: &str = "0 0 0 0 0";
-/// How much a CPU keeps of what is given back, as one part in N of a zone: next to nothing, so that free pages
+/// How much a CPU keeps of the pages given back, as one part in N of a zone. It is next to nothing, so that free pages
 /// meet.
 const KEPT: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const NONE_KEPT: &str = "1000000";

@@ -1,5 +1,5 @@
-//! What is to be done in the guest, as the launcher wrote it: records that end with the byte 0x1e, of fields that end
-//! with 0x1f.
+//! The work to be done in the guest, as the launcher wrote it. It has records that end with the byte 0x1e, of fields
+//! that end with 0x1f.
 
 /// What is to be done.
 #[derive(Default, Debug, PartialEq, Eq)]

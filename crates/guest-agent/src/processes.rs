@@ -17,8 +17,8 @@ pub fn others() -> Vec<u32> {
     pids
 }
 
-/// What there is to tell of the process `pid`: a page of its own and the frame it is in, by which the recorder finds
-/// the address space; its program; its open files; its mappings.
+/// The report on the process `pid`: its program, its open files and its mappings. It also has one page of the process
+/// and its frame, by which the recorder finds the address space.
 pub fn describe(pid: u32) -> String {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut out = String::new();

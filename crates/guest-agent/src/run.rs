@@ -1,5 +1,5 @@
 //! Runs the program, and what drives it if it serves. Programs are followed by ptrace(2), stopped only when they
-//! execute another program, so that the recorder is told what is mapped before the first instruction runs.
+//! execute another program. So the recorder gets the mappings before the first instruction runs.
 
 use crate::{bell, plan::Plan, processes};
 use mmulab_visible::visible;

@@ -2,7 +2,8 @@
 //!
 //! The clock is the thread's CPU time, which leaves out the time in which another program of this system had the CPU.
 //! What a hypervisor takes away stays in it. Cycles come from a chain of dependent adds, one a cycle on every processor
-//! of the two instruction sets, run before and after each burst: a frequency that moves between bursts cancels out.
+//! of the two instruction sets. It runs before and after each burst, so that a frequency that moves between bursts
+//! cancels out.
 
 use crate::HostError;
 use std::time::Instant;

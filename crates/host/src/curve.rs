@@ -1,7 +1,7 @@
 //! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases.
 //!
-//! Every point is measured `repeats` times, each time over lines chosen anew, with a control beside it where the curve
-//! needs one: as many lines packed into few pages, so that the difference is what translation costs.
+//! Every point is measured `repeats` times, each time over lines chosen anew. If the curve needs one, a control stands
+//! beside it. It has as many lines packed into few pages, so that the difference is the cost of translation.
 
 use crate::{
     Backing, HostError,
@@ -367,8 +367,8 @@ fn chase_by(
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
 
-/// Measures loads of `lines` that do not wait for each other: the mean of some rounds, for walkers and queues that are
-/// shared with another hardware thread are what the loads contend for.
+/// Measures loads of `lines` that do not wait for each other. The result is the mean of some rounds, because the loads
+/// contend for walkers and queues that are shared with another hardware thread.
 fn loads(region: &Region, lines: &[u64]) -> Took {
     load(region, lines);
     let took = timed(|| (0..ROUNDS).for_each(|_| load(region, lines)));

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! While a load waits for memory, a core goes on until its window (the reorder buffer) is full. Load `b` runs beside
-//! load `a` if it is in the window with it, so the time of a pair doubles where N outgrows the window (Henry Wong,
+//! load `a` if both are in the window. So the time of a pair doubles where N outgrows the window (Henry Wong,
 //! "Measuring Reorder Buffer Capacity", 2013). A window that another hardware thread shares is smaller at some times
 //! than at others.
 
@@ -41,8 +41,8 @@ fn follow<const EIGHTS: usize>(heads: &mut [*const usize; 2], steps: u64) {
     *heads = [a, b];
 }
 
-/// Eights of adds that wait for no load: half with general registers, half with vector registers, so that neither file
-/// of physical registers is full before the window is.
+/// Eights of adds that wait for no load. Half use general registers, half vector registers, so that neither file of
+/// physical registers is full before the window is.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn fill<const EIGHTS: usize>() {

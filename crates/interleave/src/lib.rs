@@ -1,6 +1,6 @@
-//! Several traces told in turns, as programs that run beside each other on one machine: each a process (or several) of
-//! it, or each in a virtual machine of its own. The turns follow from the description alone, so a mix is as
-//! deterministic as its members, and what it tells does not depend on the batches that they come in.
+//! Several traces interleaved in turns, as programs that run beside each other on one machine. Each is a process (or
+//! several) of it, or has a virtual machine of its own. The turns follow from the description alone, so a mix is as
+//! deterministic as its members. Its contents do not depend on the batches that they come in.
 
 mod desc;
 mod lane;

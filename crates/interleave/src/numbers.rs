@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const PID_BITS: u32 = 24;
 /// Virtual machines that there can be.
 pub const MACHINES_MAX: usize = 1 << (32 - PID_BITS);
-/// Numbers that each member has for its processes, and for its threads, where all are processes of one machine: member
-/// `n` (from 0) has those from `n * NUMBERS` on, of which the first is nobody's.
+/// Numbers that each member has for its processes, and for its threads, if all are processes of one machine. Member `n`
+/// (from 0) has those from `n * NUMBERS` on; the first of them is not used.
 pub const NUMBERS: u32 = 10_000;
 /// Members that one machine can have.
 pub const MEMBERS_MAX: usize = ((1 << PID_BITS) / NUMBERS) as usize;

@@ -52,8 +52,8 @@ struct Mix {
 
 /// `parts` in turns, under the name `name`.
 ///
-/// Processes and threads are told from those of other members by their numbers: member `n` (from 0) has those from
-/// `n * NUMBERS` on, or, where each has a machine of its own, the machine's number is above their [`PID_BITS`] bits.
+/// Numbers distinguish processes and threads from those of other members. Member `n` (from 0) has those from
+/// `n * NUMBERS` on. If each member has a machine of its own, the machine's number is above their [`PID_BITS`] bits.
 ///
 /// # Errors
 /// Nothing to mix, too much, or traces that do not go together.

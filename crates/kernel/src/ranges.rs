@@ -30,8 +30,8 @@ impl<T> Span<T> {
     }
 }
 
-/// A sorted list of ranges. A look-up tries the range of the last one first, which faults and misses mostly hit,
-/// then searches by halves; changes move the tail of the list, some kilobytes even for thousands of mappings.
+/// A sorted list of ranges. A look-up first tries the range of the last look-up, which faults and misses mostly hit,
+/// and then searches by halves. Changes move the tail of the list, some kilobytes even for thousands of mappings.
 #[derive(Clone, Debug)]
 pub struct RangeMap<T> {
     spans: Vec<Span<T>>,

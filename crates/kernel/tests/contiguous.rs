@@ -1,5 +1,5 @@
-//! The contiguous bit (paper 3, Elastic Translations, section IV-A): where it is set, what clears it, and that the
-//! pages of a range with the bit stay pages of their own.
+//! The contiguous bit (paper 3, Elastic Translations, section IV-A): where it is set, and what clears it. The pages of
+//! a range with the bit stay pages of their own.
 
 mod common;
 
@@ -78,8 +78,9 @@ fn of_range(sent: &[Invalidate], base: u64, bytes: u64) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S2-005, S2-007 and the claim of CoalaPaging: in any order of faults there is no bit up to the fifteenth, and
-    /// after the sixteenth all entries have it, over sixteen frames that follow each other from a multiple of 16.
+    /// S2-005, S2-007 and the claim of CoalaPaging: in any order of faults no entry has the bit up to the fifteenth
+    /// fault. After the sixteenth all entries have it, over sixteen frames that follow each other from a multiple of
+    /// 16.
     #[test]
     fn any_order_of_sixteen_faults_ends_in_one_translation(
         order in Just((0..16u64).collect::<Vec<_>>()).prop_shuffle(), riscv: bool,
@@ -104,8 +105,8 @@ proptest! {
         prop_assert_eq!(w.usage().mapped.bytes(P64K), RANGE);
     }
 
-    /// S2-002, S2-003, S2-004: sixteen pages whose frames and rights are anyhow have the bit if and only if each frame
-    /// follows the one before, the first is a multiple of sixteen, and all rights are equal.
+    /// S2-002, S2-003, S2-004: sixteen pages have any frames and rights. They have the bit if and only if the first is
+    /// a multiple of sixteen, each follows the one before, and all rights are equal.
     #[test]
     fn the_bit_is_set_where_sixteen_entries_qualify_and_nowhere_else(
         swaps in prop::collection::vec((0..16u64, 0..16u64), 0..3),
@@ -269,8 +270,8 @@ fn a_page_allocated_whole_is_split() {
     assert_eq!(sizes[1], Some(PageOrder::P4K));
 }
 
-/// Linux 6.9: the bit is for pages that were allocated together. Sixteen pages that happen to lie together have none; a
-/// block of 64 KiB or more has it, for each of its ranges, and a page that was copied breaks its range for good.
+/// Linux 6.9: the bit is for pages that were allocated together. Sixteen pages that happen to lie together do not have
+/// it. A block of 64 KiB or more has it, for each of its ranges. A page that was copied breaks its range for good.
 #[test]
 fn folios_have_the_bit_and_nothing_else() {
     let mut w = world("contiguous.bit = \"folio\"\nplacement.frames = \"coala\"\nlinux.zero_page = false", 64);
@@ -338,8 +339,8 @@ fn the_kernel_ors_accessed_and_dirty_bits() {
     assert!((0..15).all(|page| bits(&mut w, page) == (true, true)), "each page of the range counts as dirty");
 }
 
-/// S2-013, S2-017, S2-028: sixteen pages of 2 MiB, faulted in any order by two programs in turn, translate as 32 MiB;
-/// what concerns one of them clears the bit, and flushes once.
+/// S2-013, S2-017, S2-028: sixteen pages of 2 MiB, faulted in any order by two programs in turn, translate as 32 MiB.
+/// An operation on one of them clears the bit, and flushes once.
 #[test]
 fn sixteen_huge_pages_translate_as_32_mib() {
     let mut w = world(&format!("{COALA}fault.sizes = [\"2M\"]\n"), 256);

@@ -309,8 +309,8 @@ fn compaction_moves_pages_of_others_unless_they_are_pinned() {
     }
 }
 
-/// Ingens promotes a region with one page in use while memory has huge blocks; in fragmented memory, of which half is
-/// unusable for huge pages or more, 461 of 512 pages must be in use.
+/// Ingens promotes a region with one page in use while memory has huge blocks. In fragmented memory, half or more of
+/// which is unusable for huge pages, 461 of 512 pages must be in use.
 #[test]
 fn ingens_asks_for_utilisation_where_memory_is_fragmented() {
     let mut w = with_daemon("ingens", 64, Fragment::None);
@@ -336,7 +336,7 @@ fn ingens_asks_for_utilisation_where_memory_is_fragmented() {
 }
 
 /// Of three regions the one with most pages accessed within a second goes first, though it is the last in the address
-/// space, and no region goes before accessed bits were looked at.
+/// space. No region goes before accessed bits were looked at.
 #[test]
 fn hawkeye_promotes_what_is_accessed_most_first() {
     let mut w = with_daemon("hawkeye", 64, Fragment::None);
@@ -387,7 +387,7 @@ fn by_daemon(by: &str, more: &str) -> PolicyDesc {
 }
 
 /// Translation Ranger (S2-M023): pages that are scattered over memory come to follow each other, whoever had their
-/// frames before; every store is still there, and nothing is left to do afterwards.
+/// frames before. Every store is still there, and nothing is left to do afterwards.
 #[test]
 fn ranger_brings_the_pages_of_two_processes_together() {
     let policy = by_daemon("ranger", ", smallest_mapping = \"64K\", daemon.pages_to_scan = 100000");
@@ -408,7 +408,7 @@ fn ranger_brings_the_pages_of_two_processes_together() {
     };
     assert!(together(&mut w, 1) < 100, "scattered at first");
     w.event(1, &Event::Tick);
-    // The lowest anchor, that of the first process, begins with frame 0: Linux's own frames, and free ones among page
+    // The lowest anchor, that of the first process, begins with frame 0. Linux's own frames, and free ones among page
     // tables, keep some of its pages away. The second anchor is all movable.
     let misplaced = (0..pages).filter(|i| w.frame(1, BASE + i * PAGE).unwrap().0 != *i).count() as u64;
     assert!((256..2000).contains(&misplaced), "{misplaced}");

@@ -201,7 +201,7 @@ fn hints_are_followed_in_their_order_and_processes_in_turns() {
     assert_eq!(&seen[..6], [5, 0, 1, 5, 2, 1], "process 1 and 2 in turns, each in the order of its hints");
 }
 
-/// S2-056: a hot spot at the end of the address space; with a budget of one region a scan, hints come to it first, the
+/// S2-056: a hot spot at the end of the address space. With a budget of one region a scan, hints come to it first, the
 /// linear scan last.
 #[test]
 fn a_hot_tail_is_promoted_first_with_hints_and_last_without() {
@@ -342,7 +342,7 @@ fn occupants(w: &World) -> u64 {
     w.kernel.frames().occupants(Pfn(0), w.kernel.frames().total_frames())
 }
 
-/// A page of others in the way of a range makes room, if it can move; if it cannot, no block of 64 KiB is free either.
+/// A page of others in the way of a range makes room, if it can move. If it cannot, no block of 64 KiB is free either.
 #[test]
 fn pages_of_others_make_room_for_a_range() {
     for held_pages in [HeldPages::Movable, HeldPages::Pinned] {
@@ -380,8 +380,8 @@ fn pages_of_others_make_room_for_a_range() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever faults, daemons and compaction do to memory that others hold: none of their pages is lost, none of
-    /// their frames is a program's, every frame is accounted for, and the program finds what it stored.
+    /// Whatever faults, daemons and compaction do to memory that others hold, none of their pages is lost, and none of
+    /// their frames is a program's. Every frame is accounted for, and the program finds what it stored.
     #[test]
     fn pages_of_others_are_never_lost(
         chunk in 8u64..250,
@@ -516,8 +516,8 @@ fn hints_are_loaded_ahead_of_the_program() {
     }
 }
 
-/// S2-019: within the reach of the TLBs, base pages that come to lie together in 64 KiB; beyond it, pages of 2 MiB that
-/// come to lie together in 32 MiB; and smaller ones where no block is free.
+/// S2-019: within the reach of the TLBs, base pages come to lie together in 64 KiB. Beyond it, pages of 2 MiB come to
+/// lie together in 32 MiB, and pages are smaller if no block is free.
 #[test]
 fn the_size_of_a_mapping_chooses_between_base_pages_and_huge_ones() {
     let sections = "placement.frames = \"coala\"\nfault = { sizes = [\"2M\"], reach = \"80M\" }";
@@ -596,8 +596,8 @@ fn contradictions_name_the_key() {
     assert_eq!(key(copy), "promotion.how");
 }
 
-/// Hints of 1 GiB (left open by paper 3, section VI): refused unless the policy takes them; else what is there is
-/// copied into a free GiB.
+/// Hints of 1 GiB (left open by paper 3, section VI) are refused unless the policy sets `giant`. With `giant`, the
+/// mapped pages are copied into a free GiB.
 #[test]
 fn a_hint_of_a_gibibyte_is_taken_where_the_policy_says_so() {
     for giant in [false, true] {
@@ -711,8 +711,8 @@ fn a_block_that_the_daemon_finds_made_is_handed_on() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever order pages come and go in, a fault hands a hint on if its block lies together after it and the host
-    /// does not have the hint: the model looks at every page of the block.
+    /// Pages come and go in any order. A fault hands a hint on if its block lies together after it and the host does
+    /// not have the hint. The model looks at every page of the block.
     #[test]
     fn hints_are_handed_on_when_their_blocks_are_whole(
         steps in prop::collection::vec(

@@ -63,8 +63,8 @@ fn the_first_fault_reserves_two_mebibytes_and_maps_a_page() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S0-045: pages and frames agree modulo 512 in any order of first touches, in a heap that grows under way and
-    /// never reaches 2 MiB, and in mappings.
+    /// S0-045: pages and frames agree modulo 512 in any order of first touches. This holds in mappings, and in a heap
+    /// that grows under way and never reaches 2 MiB.
     #[test]
     fn pages_and_frames_agree_in_any_order(
         touches in prop::collection::vec((0u64..1200, any::<bool>()), 1..200),
@@ -356,7 +356,7 @@ fn quicksilver(f: &mut FreebsdDesc, fill_threshold: Option<u32>, inactive_ms: Op
     f.daemon = Some(QuicksilverDesc { fill_threshold, inactive_ms, ..QuicksilverDesc::default() });
 }
 
-/// Quicksilver, asynchronous: below the threshold nothing happens; from it on the daemon zeroes the rest, and the next
+/// Quicksilver, asynchronous. Below the threshold nothing happens. From it on the daemon zeroes the rest, and the next
 /// fault maps one page, of clean and dirty pages alike.
 #[test]
 fn quicksilvers_daemon_fills_from_its_threshold_on() {
@@ -396,7 +396,7 @@ fn what_quicksilver_filled_is_shared_by_fork() {
     assert_eq!((order(&mut w, BASE), happened(&w, EventKind::Promotion)), (Some(PageOrder::P4K), 0));
 }
 
-/// A reservation that has not changed for the time given is emptied, and its block of 2 MiB is free again; one that
+/// A reservation that has not changed for the time given is emptied, and its block of 2 MiB is free again. One that
 /// changed since stays.
 #[test]
 fn quicksilvers_daemon_empties_what_is_out_of_use() {
@@ -454,8 +454,8 @@ fn a_forked_child_gets_reservations_of_its_own() {
     assert_eq!(w.usage().reserved_bytes, 0);
 }
 
-/// CHANGELOG number 25: where memory was full, reading a cluster reclaimed the very page that had faulted, which nobody
-/// mapped yet, and gave its frame to a page beside it.
+/// CHANGELOG number 25: if memory was full, reading a cluster reclaimed the very page that had faulted, because no
+/// process mapped it yet. The frame went to a page beside it.
 #[test]
 fn a_page_that_faulted_stays_while_its_cluster_is_read() {
     // Some of these leave memory full in the middle of a cluster.
@@ -546,8 +546,8 @@ const CLUSTER: u64 = 64 << 10;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S1-008, S1-018, S1-M013: in any order of first touches, 2 MiB of code is whole after as many clusters as the
-    /// threshold says, and not before. `strict` asks for one more. Pages count sixteen to a cluster.
+    /// S1-008, S1-018, S1-M013: in any order of first touches, 2 MiB of code is whole as soon as it has as many
+    /// clusters as the threshold. `strict` asks for one more. Pages count sixteen to a cluster.
     #[test]
     fn code_is_whole_from_its_threshold_on(
         order_of_touch in Just((0u64..32).collect::<Vec<_>>()).prop_shuffle(),

@@ -163,8 +163,8 @@ fn a_store_to_the_huge_zero_page_makes_a_huge_page_or_splits_it() {
     }
 }
 
-/// CHANGELOG number 11: `__split_huge_zero_page_pmd` maps the one small zero page 512 times, whatever splits it: a
-/// store, a hole, rights, or the loss of all rights.
+/// CHANGELOG number 11: `__split_huge_zero_page_pmd` maps the one small zero page 512 times, whatever splits it. It may
+/// be a store, a hole, rights, or the loss of all rights.
 #[test]
 fn a_split_huge_zero_page_is_the_small_one_512_times() {
     type Split = fn(&mut World);
@@ -206,7 +206,7 @@ fn a_split_huge_zero_page_is_the_small_one_512_times() {
     }
 }
 
-/// CHANGELOG number 13: before Linux 6.16 each mapping that MADV_DONTNEED or MADV_FREE meets is flushed by itself, from
+/// CHANGELOG number 13: before Linux 6.16 each mapping that MADV_DONTNEED or MADV_FREE meets is flushed by itself. From
 /// then on the whole call is (one range, from the first page to the last).
 #[test]
 fn advice_over_several_mappings_flushes_each_or_the_call() {

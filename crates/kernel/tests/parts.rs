@@ -423,7 +423,7 @@ fn a_daemon_drops_file_pages_between_the_watermarks() {
     assert_eq!((lowest, wakes, dropped), (0, 0, 1024), "used up to the last frame");
     let with_daemon = run("reclaim.when = \"watermarks\"");
     // A fault takes a frame, and at times one more for a table; the daemon begins before the next fault. So it begins
-    // at 158 or 159 frames and frees 33 or 34, 31 times; then it finds what is left of the 1024, then nothing.
+    // at 158 or 159 frames and frees 33 or 34, 31 times. Then it finds what is left of the 1024, then nothing.
     assert!((158..160).contains(&with_daemon.0), "{with_daemon:?}");
     assert!((32..=33).contains(&with_daemon.1), "{with_daemon:?}");
     assert_eq!((with_daemon.2, with_daemon.3), (1024, stored), "all of it is dropped in the end, and all memory used");

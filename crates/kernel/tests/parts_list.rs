@@ -28,7 +28,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
     stems.filter(|stem| stem != "mod").collect()
 }
 
-/// A list holds a part for each file of the folder; each has a name of its own that reads back, and is in the schema.
+/// A list holds a part for each file of the folder. Each has a name of its own that reads back, and is in the schema.
 fn holds<K: Copy + Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema>(folder: &str, all: &[K]) {
     // `AtStore` for `at_store`: compared in small letters, without what separates words.
     let parts: BTreeSet<String> = all.iter().map(|kind| format!("{kind:?}").to_lowercase()).collect();

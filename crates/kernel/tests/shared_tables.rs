@@ -56,8 +56,8 @@ fn one_copy_of_a_librarys_tables_serves_all_processes() {
     }
 }
 
-/// S1-M034, S1-M039: a second process finds what the first had mapped without a fault: when it maps the library, when
-/// it is forked, and, if the table came later, by one fault for all pages.
+/// S1-M034, S1-M039: a second process finds what the first had mapped without a fault when it maps the library, and
+/// when it is forked. If the table came later, it takes one fault for all pages.
 #[test]
 fn tables_are_joined_by_mmap_by_fork_and_by_a_fault() {
     let mut w = world(ShareTables::Lowest);
@@ -231,7 +231,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Programs see the same with shared tables as without, in any order of mprotect, stores, unmaps, forks, execs and
-    /// exits, with no stale translation; and nothing is left when all have exited.
+    /// exits. No translation is stale, and nothing is left when all have exited.
     #[test]
     fn programs_cannot_tell_that_tables_are_shared(ops in prop::collection::vec(op(), 1..160)) {
         let (mut shared, mut alone) = (world(ShareTables::Lowest), world(ShareTables::None));

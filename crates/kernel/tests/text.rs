@@ -200,7 +200,7 @@ fn sections_that_cannot_work_are_refused_with_the_key() {
     assert!(error.contains("text"), "{error}");
 }
 
-/// Text that the program moved and then changes: each store reaches this process's own copy, under the huge page; a
+/// Text that the program moved and then changes. Each store reaches this process's own copy, under the huge page. A
 /// page that it makes writable keeps its contents, and its child does not see later stores.
 #[test]
 fn moved_text_that_is_made_writable_can_be_changed() {
@@ -231,8 +231,8 @@ fn moved_text_that_is_made_writable_can_be_changed() {
     assert_eq!(w.usage().private_bytes, 0);
 }
 
-/// A run-time compiler frees a part of its code that a huge page maps: the rest stays, on base pages, and what it maps
-/// there next is new.
+/// A run-time compiler frees a part of its code that a huge page maps. The rest stays, on base pages, and the next
+/// mapping there is new.
 #[test]
 fn jit_code_that_is_unmapped_under_a_huge_page_goes_alone() {
     for policy in ["fault.sizes = [\"2M\"]", "text.remap = \"whole\"\nfault.sizes = [\"2M\"]"] {

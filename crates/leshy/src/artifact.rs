@@ -4,7 +4,7 @@
 //!    is the largest size, and N becomes the number of entries that reach the target.
 //! 2. If the start size is the smallest size of all, the program needs no larger pages.
 //! 3. Otherwise, entries of the start size are given up one by one, the coldest first. The entries that are free then
-//!    go to bins of the next smaller size that no entry covers, and what is left of them to bins of the size below
+//!    go to bins of the next smaller size that no entry covers. The rest of the entries go to bins of the size below
 //!    that. Of all numbers of start-size entries that still reach the target, the smallest wins.
 //!
 //! Entries of which only one 4 KiB page was sampled are left to the smaller sizes. As in the artifact, a refill takes

@@ -1,5 +1,5 @@
-//! Bins: the sampled pages put together by every page size. They nest, so they are kept as a tree: the bins of one
-//! level in the order of their addresses, and for each the range of bins of the level below that lie in it.
+//! Bins: the sampled pages put together by every page size. They nest, so they are kept as a tree. The bins of one
+//! level are in the order of their addresses. Each has the range of bins of the level below that lie in it.
 
 use crate::{
     goal::{LeshyError, Weight},

@@ -1,10 +1,10 @@
 //! A bound on Equation 1 of the paper, bytes that no selection can be below, and a selection near it.
 //!
 //! Give a price to each TLB entry, and a price to each miss covered. A selection that is best for its bytes and these
-//! prices is found bin by bin: a bin is mapped whole, or by what is best for the bins in it, or not at all. What that
-//! best selection costs, less the prices of the entries there are, plus those of the misses to cover, is below the
-//! bytes of every selection that meets the constraints (Lagrangian relaxation). So any prices give a bound; they are
-//! moved to where it is highest. The bins nest, so the highest bound is that of the linear program.
+//! prices is found bin by bin. A bin is mapped whole, or by the best selection of the bins in it, or not at all. Take
+//! the cost of that best selection, less the prices of all entries of the TLB, plus those of the misses to cover. It is
+//! below the bytes of every selection that meets the constraints (Lagrangian relaxation). So any prices give a bound;
+//! they are moved to where it is highest. The bins nest, so the highest bound is that of the linear program.
 //!
 //! Where the best selection at some prices meets the constraints, it is a selection like any other. The one with the
 //! fewest bytes is kept, and its coldest entries are replaced by smaller ones as in Algorithm 1.

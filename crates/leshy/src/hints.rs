@@ -1,6 +1,6 @@
 //! Hint files: a selection of page sizes that a later run of the program applies.
 //!
-//! A hint names the mapping it lies in and the offset there, not an address alone: under address-space layout
+//! A hint names the mapping it lies in and the offset there, not an address alone. Under address-space layout
 //! randomisation a mapping has another address in every run. Mappings of one program that look alike are numbered in
 //! the order in which the program made them.
 

@@ -1,5 +1,5 @@
-//! Leshy: which parts of a program's memory should have which page size, so that a TLB of N entries covers most of the
-//! program's TLB misses (paper 3, section IV-D).
+//! Leshy selects a page size for each part of a program's memory (paper 3, section IV-D). A TLB of N entries then
+//! covers most of the program's TLB misses.
 //!
 //! ```text
 //! profile     samples of TLB misses, summed up by 4 KiB page

@@ -1,9 +1,9 @@
 //! Algorithm 1 of paper 3, as its text says it.
 //!
 //! The printed listing cannot be run as it stands. Its lines 4 to 6 aggregate misses before the loop over the misses,
-//! and sort a bin for each miss. Lines 8 to 13 never test the limit of N entries and go on after a size that succeeds,
-//! so that the largest size always wins. Line 15 runs while the target is covered, and does not say which entry is
-//! substituted; it would end with a selection that misses the target. The text says what is meant, and this file
+//! and sort a bin for each miss. Lines 8 to 13 never test the limit of N entries and go on after a size that succeeds.
+//! So the largest size always wins. Line 15 runs while the target is covered, and does not say which entry is
+//! substituted. It would end with a selection that misses the target. The text says what is meant, and this file
 //! follows it:
 //!
 //! 1. The *initial size* is the smallest size of which at most N entries, hottest first, reach the target.
@@ -37,8 +37,8 @@ pub fn paper(bins: &Bins, goal: &Goal) -> Result<Selection, LeshyError> {
     Ok(made)
 }
 
-/// Chooses free bins of the smallest size below `below` that reach `wanted` with at most `bytes` bytes, and
-/// replaces them by smaller ones where it can. Returns their level; nothing is chosen if there is none.
+/// Chooses free bins of the smallest size below `below` that reach `wanted` with at most `bytes` bytes, and replaces
+/// them by smaller ones if possible. Returns their level; nothing is chosen if there is none.
 fn fill(board: &mut Board, below: usize, wanted: u64, bytes: u64) -> Option<usize> {
     for level in 0..below {
         let mut covered = board.covered();

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
     /// Its number: the address divided by 4096. The pages of several address spaces have numbers that differ above
-    /// every bit of a page number, so that no bin holds pages of two spaces.
+    /// every bit of a page number. So no bin holds pages of two spaces.
     pub number: u64,
     /// Samples.
     pub misses: u64,

@@ -6,8 +6,8 @@ use mmulab_trace::{Source, TraceError};
 /// Default number of references that each machine's programs make before it is the next one's turn.
 const QUANTUM: u64 = 100_000;
 
-/// One trace as it is, or several in turns of `quantum` references (default 100,000), each in a virtual machine of its
-/// own, until all have ended.
+/// One trace as it is, or several in turns of `quantum` references (default 100,000) until all have ended. Each has a
+/// virtual machine of its own.
 ///
 /// # Errors
 /// More traces than there can be machines, or some that do not go together.

@@ -1,5 +1,6 @@
-//! Leshy while programs run (`hints.from = "leshy"`): samples of TLB misses by epochs, and the page sizes selected from
-//! the last two of them (paper 3, section IV-D; method and figures of its published artifact).
+//! Leshy while programs run (`hints.from = "leshy"`). It samples TLB misses by epochs, and selects page sizes from the
+//! samples of the last two. The source is paper 3, section IV-D; method and figures are those of its published
+//! artifact.
 //!
 //! ```text
 //! references that walk --every period--> samples of this epoch --end of the epoch--> selection --> Kernel::rehint

@@ -1,8 +1,8 @@
-//! A trace of the references that a machine's TLBs did not serve, as BadgerTrap makes it of a live system (Gandhi and
+//! A trace of the references that a machine's TLBs did not serve. BadgerTrap makes one of a live system (Gandhi and
 //! others, ACM SIGARCH Computer Architecture News 42(2), 2014; paper 5, section 5).
 //!
-//! What walkers do depends on the walks alone, so the misses of one run, walked again without TLBs, give the walk
-//! counts of the full run: under the same tables the same, under others what those would have given behind the same
+//! The counts of walkers depend on the walks alone. So the misses of one run, walked again without TLBs, give the walk
+//! counts of the full run. Under other tables they give the counts of a full run with these tables behind the same
 //! TLBs.
 
 use crate::{

@@ -17,7 +17,7 @@ const MIX: &str = "mix:";
 /// The same of a file of thread blocks.
 const WARPS: &str = "accel-sim:";
 
-/// Opens whatever a user names as a trace: a file of any format that is read, `gen:NAME?key=value`,
+/// Opens a trace by the name that a user gives. It is a file of any format that is read, `gen:NAME?key=value`,
 /// `accel-sim:FILE?cores=N&warps=N`, or `mix:` with the JSON of a [`MixDesc`].
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-//! The pages of code that a program ran and the blocks of data that it accessed, by windows of its instructions: the
-//! working set that TLBs must hold, and how it changes. It depends on the trace alone, so one set of windows serves
-//! every machine.
+//! The pages of code that a program ran and the blocks of data that it accessed, by windows of its instructions. They
+//! show the working set that TLBs must hold, and how it changes. They depend on the trace alone, so one set of windows
+//! serves every machine.
 //!
 //! A run is divided into at most 128 windows. How long it is shows only at its end: whenever the windows are used up,
 //! each two of them become one.
@@ -12,8 +12,8 @@
 //! pages per window    1          2   0   1               2   1
 //! ```
 //!
-//! Code is kept by pages of 4 KB. Data are kept by blocks of 2 MB, of which a program has few enough that nearly every
-//! access finds its block marked: a comparison for each access, and a look-up only where that fails.
+//! Code is kept by pages of 4 KB. Data are kept by blocks of 2 MB. A program has so few of them that nearly every
+//! access finds its block marked. So an access takes a comparison, and a look-up only if the comparison fails.
 
 use mmulab_addr::{Pid, Vpn};
 use mmulab_trace::{Batch, Event, Item};

@@ -1,5 +1,5 @@
-//! Runs of which the first part is not counted: what is left out is left out of every counter, and a trace that was cut
-//! there ends with the same page tables as the whole one.
+//! Runs of which the first part is not counted. Every counter leaves this part out, and a trace that was cut there ends
+//! with the same page tables as the whole one.
 
 mod common;
 

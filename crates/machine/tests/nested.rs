@@ -1,5 +1,5 @@
-//! Virtual machines: whatever a program does, combined translations are those of the guest's table over the host's,
-//! after every reference and every event; and how runs end that cannot go on.
+//! Virtual machines. Whatever a program does, combined translations are those of the guest's table over the host's,
+//! after every reference and every event. Other tests show how runs end that cannot go on.
 
 use mmulab_addr::{Prot, VirtAddr};
 use mmulab_machine::{Machine, Options, describe, describe::Check, interleave, report};

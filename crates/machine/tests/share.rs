@@ -1,5 +1,5 @@
-//! Machines with one search of the first level: each has the result, to the last byte, that it has alone; and those
-//! that part from the others are named.
+//! Machines with one search of the first level. Each has the result, to the last byte, that it has alone. Machines that
+//! part from the others are named.
 
 mod common;
 
@@ -86,7 +86,7 @@ fn random_programs_have_the_results_they_have_alone() {
             }
         }
         // A comparison of machines that all parted would show nothing. A copy of a 2 MB page on a write leaves base
-        // pages: a first level that had the page from the second one has lost an entry that others still have.
+        // pages. Then a first level that had the page from the second level has lost an entry that others still have.
         let least = if policy == "linux-4k" { runs } else { runs / 2 };
         assert!(stayed >= least, "{policy}: {stayed} of {runs} shared their first level to the end");
     }

@@ -1,5 +1,5 @@
-//! Hardware threads: with everything in common they are one CPU, with an array for each they are cores; and nobody uses
-//! what is stale, whoever changed it.
+//! Hardware threads: with everything in common they are one CPU, with an array for each they are cores. No thread uses
+//! a stale translation, whichever thread changed the table.
 
 use mmulab_addr::{Pid, Prot, Tid, VirtAddr};
 use mmulab_machine::{Ended, Machine, Options, describe, describe::Check, report};

@@ -1,5 +1,5 @@
-//! The microbenchmark of paper 1 (section 3.1): short programs over every group of pages of a region, with the counters
-//! of L1 DTLB misses sampled after each word, on a simulated machine or on the one it runs on.
+//! The microbenchmark of paper 1 (section 3.1). Short programs go over every group of pages of a region, and the
+//! counters of L1 DTLB misses are sampled after each word. It runs on a simulated machine or on the computer itself.
 //!
 //! [`Program`] is the language, [`Plan`] what is repeated and over which region, [`run`] the benchmark itself, over any
 //! [`Target`]: [`Simulated`] or [`Live`].

@@ -1,7 +1,7 @@
 //! The benchmark on the processor it runs on: AMD Zen under Linux, with the same counters the paper used.
 //!
-//! Zen's event 0x45 is "L1 DTLB misses", by what was reloaded and whether the L2 had it (Linux,
-//! `tools/perf/pmu-events/arch/x86/amdzen1` to `amdzen4`, `ls_l1_d_tlb_miss`; paper 1, Table 2).
+//! Zen's event 0x45 is "L1 DTLB misses", by what was reloaded and whether the L2 had it. Sources: Linux,
+//! `tools/perf/pmu-events/arch/x86/amdzen1` to `amdzen4`, `ls_l1_d_tlb_miss`; paper 1, Table 2.
 
 use crate::{Counted, Kind, PageState, Plan, Target, TargetError};
 use mmulab_addr::{BASE_BYTES, PageOrder};

@@ -129,8 +129,8 @@ impl Flush {
         }
     }
 
-    /// Leaves stale translations in place, because of `why`: they can do no harm, or are covered by a flush that the
-    /// caller sends for several edits together.
+    /// Leaves stale translations in place, because of `why`: they can do no harm, or the caller sends one flush for
+    /// several edits.
     pub fn lazy(self, why: &'static str) {
         debug_assert!(!why.is_empty());
     }

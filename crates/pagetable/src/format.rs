@@ -208,7 +208,7 @@ impl Format {
         each_format!(self, Format, f => f.skipped())
     }
 
-    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does; `None`
+    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does. `None`
     /// if the entry leads to another one of its own table.
     #[inline(always)]
     pub fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {

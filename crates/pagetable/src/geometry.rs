@@ -1,4 +1,4 @@
-//! The shape that all trees of tables share: 512 entries of 8 bytes in a frame of 4 KiB, so that each level of the tree
+//! The shape that all trees of tables share: 512 entries of 8 bytes in a frame of 4 KiB. So each level of the tree
 //! translates 9 bits of the address (Intel SDM vol. 3A, section 4.5; the same in Sv39 to Sv57 and with Arm's 4 KiB
 //! granule). Levels count from the leaves.
 //!
@@ -51,8 +51,8 @@ pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     Step { level: levels, covers: covers(levels), entry: entry(root, levels, va), rights: Rights::ALL }
 }
 
-/// Meaning of the bits of the entry at `step` for `va`: a page with the rights that all levels grant, or the entry to
-/// read in the table that they point to.
+/// Meaning of the bits of the entry at `step` for `va`. It is a page with the rights that all levels grant, or the
+/// entry to read in the table that the bits point to.
 #[inline(always)]
 pub fn next<E: Entries>(bits: u64, step: Step, va: VirtAddr) -> Next {
     match E::decode(bits, step.level) {

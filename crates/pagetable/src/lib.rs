@@ -1,9 +1,9 @@
 //! Translation tables as bytes in simulated frames.
 //!
 //! Two faces. The kernel edits a [`Table`]; every edit that could leave a stale translation returns a [`Flush`] that
-//! must be delivered. Hardware sees only a [`Format`] and a [`Root`]: it asks where the first entry lies, reads
-//! that entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state
-//! but the bytes.
+//! must be delivered. Hardware sees only a [`Format`] and a [`Root`]. It asks where the first entry lies, reads that
+//! entry's line from [`mmulab_frames::PhysMem`], and asks what the entry's bits mean. The two never share state but the
+//! bytes.
 //!
 //! Tables are walked in one of two ways. A tree is descended, an entry at a time: [`Format::start`] and
 //! [`Format::next`]. A hashed table is searched by groups of reads, each made at once: [`Search`]. [`Format::find`]

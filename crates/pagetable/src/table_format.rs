@@ -130,7 +130,7 @@ pub trait TableFormat: Copy {
         Self::Entries::frame_of_alike(bits, leaf, order)
     }
 
-    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does; `None`
+    /// The form in which a walk cache keeps an entry that points to a table, and the level under which it does. `None`
     /// if the entry leads to another one of its own table.
     #[inline(always)]
     fn kept(self, bits: u64, level: u8) -> Option<(u64, u8)> {

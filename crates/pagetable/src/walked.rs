@@ -2,8 +2,8 @@
 
 use crate::{Format, Leaf};
 
-/// Result of a finished walk for the TLBs: the leaf, and the line of entries that it was read from, for designs that
-/// look at neighbours.
+/// Result of a finished walk for the TLBs. It has the leaf and, for designs that look at neighbours, the line of
+/// entries that it was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// The translation.

@@ -71,7 +71,8 @@ fn a_walk_without_caches_reads_all_ways_of_the_sizes_there_are() {
     assert_eq!(b.walk(5), [1, 1, 1, 2, 2, 2]);
     b.map(1 << 30, P1G);
     assert_eq!(b.walk((1 << 30) + 77), [1, 1, 1, 2, 2, 2, 3, 3, 3]);
-    // 3 x 1 MiB for each size, 2 x 256 KiB for each of two cuckoo walk tables, a list for each way, and the registers.
+    // 3 x 1 MiB for each size, and 2 x 256 KiB for each of two cuckoo walk tables. Also a list for each way, and the
+    // registers.
     let lists = 3 * 3 + 2 * 2;
     assert_eq!(b.table.table_frames(), 3 * 768 + 2 * 128 + lists + 1);
 }

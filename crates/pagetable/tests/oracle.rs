@@ -219,8 +219,8 @@ proptest! {
     }
 }
 
-/// Pages that fill a group of entries become one page and come apart again, for every size of every kind of table that
-/// takes several entries; a swapped frame, a page out of place and a missing one keep them apart.
+/// Pages that fill a group of entries become one page and come apart again. This holds for every size of every kind of
+/// table that takes several entries. A swapped frame, a page out of place and a missing one keep them apart.
 #[test]
 fn entries_are_joined_where_they_map_the_parts_of_a_page() {
     let mut joined = 0;
@@ -262,8 +262,8 @@ fn entries_are_joined_where_they_map_the_parts_of_a_page() {
     assert!(joined > 5, "64K and 32M of Armv8, 64K of RISC-V, and tailored sizes");
 }
 
-/// A page of every size of every kind of table, beside another of the same size: hardware finds it from each of its
-/// entries, and whichever entry a store goes through, the kernel sees the page dirty, and its neighbour clean.
+/// A page of every size of every kind of table, beside another of the same size. Hardware finds it from each of its
+/// entries. Whichever entry a store goes through, the kernel sees the page dirty, and its neighbour clean.
 #[test]
 fn hardware_finds_every_size_through_each_of_its_entries() {
     for desc in every_kind().into_iter().chain([tps_with_copies()]) {
@@ -297,8 +297,8 @@ fn hardware_finds_every_size_through_each_of_its_entries() {
     }
 }
 
-/// Programs' addresses and the kernel's differ in bits that no level of a walk looks at: which register the walk begins
-/// with tells them apart (Arm ARM, D8.1).
+/// Programs' addresses and the kernel's differ in bits that no level of a walk looks at. The register with which the
+/// walk begins distinguishes them (Arm ARM, D8.1).
 #[test]
 fn arm_has_a_tree_for_each_half() {
     let desc = TableDesc::new(TableKind::Arm, 4).unwrap();
@@ -354,7 +354,7 @@ fn running_out_of_frames_is_an_error_and_harms_nothing() {
     assert_eq!(table.lookup(&mem, Vpn(0)).map(|(first, _)| first), Some(Vpn(0)));
 }
 
-/// A walk of a tailored page reads the true PTE after an alias, and sets the dirty bit there: aliases stay as the
+/// A walk of a tailored page reads the true PTE after an alias, and sets the dirty bit there. Aliases stay as the
 /// kernel wrote them. Copies are read once, and marked where they are read.
 #[test]
 fn an_alias_pte_costs_a_read_and_is_never_marked() {

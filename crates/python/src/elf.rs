@@ -1,6 +1,6 @@
-//! Python binding of the ELF analysis. One function shows how the segments of a program and its libraries lie
-//! relative to aligned groups of pages; one computes where a linker would place them; one pads code to whole
-//! superpages, or takes that back. All return JSON.
+//! Python binding of the ELF analysis. One function shows how the segments of a program and its libraries lie relative
+//! to aligned groups of pages. One computes where a linker would place them. One pads code to whole superpages, or
+//! takes that back. All return JSON.
 
 use crate::errors::{failure, request, user};
 use mmulab_elf::{

@@ -8,8 +8,8 @@ use std::{fmt::Display, io::ErrorKind};
 create_exception!(_core, UserError, PyException, "A mistake in what was asked for: the exit code is 2.");
 create_exception!(_core, Failure, PyException, "Something that should have worked did not: the exit code is 1.");
 
-/// An error about a trace: a failure of what it holds, wherever it shows; the user's mistake if what was named cannot
-/// be a trace, is not there, or cannot be done.
+/// An error about a trace. It is a failure if the contents are wrong, wherever that shows. It is the user's mistake if
+/// the named file cannot be a trace or does not exist, or if the request cannot be met.
 pub fn of_trace(error: TraceError) -> PyErr {
     let is_mistake = match &error.kind {
         TraceErrorKind::Foreign(_) | TraceErrorKind::Request(_) => true,

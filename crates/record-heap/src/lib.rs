@@ -1,8 +1,8 @@
-//! Preloaded into a program that is recorded, this library stands before the program's allocator, whichever that is,
-//! and tells the recorder of each object that is given out or back. It keeps nothing and allocates nothing.
+//! This library is preloaded into a program that is recorded. It stands before the program's allocator, whichever that
+//! is, and reports to the recorder each object that is given out or back. It keeps nothing and allocates nothing.
 //!
-//! An object is told when the allocator has returned, and its end before the allocator is called: so that of two
-//! threads that have the same memory one after the other, the first one's end is told first. What the allocator itself
+//! An object is reported when the allocator has returned, and its end before the allocator is called. So if two threads
+//! have the same memory one after the other, the end of the first object is reported first. What the allocator itself
 //! does in between (zeroing for calloc, copying for realloc, its own records) is outside of any object.
 
 mod next;

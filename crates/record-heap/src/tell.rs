@@ -1,5 +1,5 @@
-//! Tells the recorder, by a system call that is none: no registers change but those the calling convention gives up,
-//! errno stays as it is, and no memory is touched.
+//! Reports to the recorder by a system call with a number that no system call has. Only the registers that the calling
+//! convention gives up change, errno stays as it is, and no memory is touched.
 
 #[path = "../../record/src/heap.rs"]
 mod heap;

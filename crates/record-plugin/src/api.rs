@@ -1,5 +1,5 @@
-//! The part of QEMU's plugin API that recording needs: prototypes after QEMU's documentation of its plugin interface
-//! (docs/devel/tcg-plugins), looked up in the running QEMU so that one library serves all versions.
+//! The part of QEMU's plugin API that recording needs. The prototypes follow QEMU's documentation of its plugin
+//! interface (docs/devel/tcg-plugins). They are looked up in the running QEMU, so that one library serves all versions.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 

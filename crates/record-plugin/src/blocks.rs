@@ -1,4 +1,4 @@
-//! Translated blocks. A block that is translated again with the same bytes keeps its number; with other bytes (code
+//! Translated blocks. A block that is translated again with the same bytes keeps its number. With other bytes (code
 //! made at run time) it gets a new one.
 
 use crate::{session, slots};
@@ -43,8 +43,8 @@ pub fn number(start: u64, instructions: u32, bytes: &[u8]) -> u32 {
         let next = arena.slot(slot).next.load(Ordering::Relaxed);
         let mut after = next;
         for word in words::definition(start, instructions, bytes) {
-            // SAFETY: the slot's buffer is written under the lock held here only, and has room: a definition takes
-            // fewer words than are left in a buffer that is not full.
+            // SAFETY: the slot's buffer is written under the lock held here only. It has room: a definition takes fewer
+            // words than are left in a buffer that is not full.
             unsafe { *arena.words().add(after as usize) = word };
             after += 1;
         }

@@ -330,8 +330,8 @@ fn borrows(call: Call, flags: u64) -> bool {
     call == Call::Vfork || call == Call::Clone && flags & CLONE_VM != 0
 }
 
-/// Waits as Linux has the maker wait. QEMU gives the new process a copy of the memory and lets both run, so that the
-/// maker could change, in the trace, what the other still uses.
+/// Waits as Linux has the maker wait. QEMU gives the new process a copy of the memory and lets both run. So the maker
+/// could change, in the trace, memory that the other still uses.
 fn await_vfork(child: &Image, host_pid: u32) {
     let Some(session) = session::current() else { return };
     while !session.arena.wait_for_leaving(child.number, Duration::from_millis(10)) && !child_ended(host_pid) {}

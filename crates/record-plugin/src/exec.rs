@@ -1,4 +1,4 @@
-//! A program that the recorded one becomes is run under QEMU with this plugin, too: left alone, QEMU would run it on
+//! A program that the recorded one becomes is run under QEMU with this plugin, too. Left alone, QEMU would run it on
 //! the real processor, unseen.
 
 use crate::{

@@ -1,8 +1,8 @@
 //! What a process hands to the QEMU that it is about to become: the shared memory, the plugin, and its root directory.
 //!
 //! The program may have changed its user or its root directory, or used up its descriptors. So nothing relies on a
-//! path: files come from the launcher's door, and a process outside whose root QEMU lies leaves that root for the
-//! moment of the start, if it may; the plugin goes back in before the program begins.
+//! path. Files come from the launcher's door. If QEMU lies outside the root of a process, the process leaves its root
+//! for the moment of the start, if it may. The plugin goes back in before the program begins.
 
 use crate::{room::Room, session::Session};
 use mmulab_record::{Handed, Keys, arena::Arena, ask};

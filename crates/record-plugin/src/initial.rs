@@ -24,8 +24,8 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
 
-/// Most that QEMU maps for a program beside its files and its stack: two tables of at most a page each, or a page of
-/// code. What may lie behind is the program's, which begins to map.
+/// The most that QEMU maps for a program beside its files and its stack. It is two tables of at most a page each, or a
+/// page of code. What may lie behind is the program's, which begins to map.
 const EMULATORS_MAX: u64 = 2 * BASE_BYTES;
 
 /// What is mapped is told by others, when there is anything to tell.
@@ -162,7 +162,7 @@ fn last_end(events: &[Event]) -> Option<u64> {
         Event::Mmap { addr, len, .. } => Some(addr.raw() + len),
         _ => None,
     };
-    // QEMU lays out the program, the stack, then the interpreter, each in the first gap above the one before; programs
+    // QEMU lays out the program, the stack, then the interpreter, each in the first gap above the one before. Programs
     // linked to an address lie wherever that is.
     events.iter().filter_map(mapped).max()
 }

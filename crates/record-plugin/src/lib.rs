@@ -1,7 +1,7 @@
-//! The plugin that QEMU loads to record a program: it writes each block's execution and each access as one word to
-//! memory shared with the launcher, and tells the launcher of the system calls that matter.
+//! The plugin that QEMU loads to record a program. It writes each block's execution and each access as one word to
+//! memory shared with the launcher. It also reports to the launcher the system calls that matter.
 //!
-//! It does as little as it can. The program's threads run it at every block and every access; nothing in it outlives a
+//! It does as little as it can. The program's threads run it at every block and every access. Nothing in it outlives a
 //! fork, needs a thread of its own, or is lost when a signal ends the process.
 
 mod api;

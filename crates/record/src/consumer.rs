@@ -412,8 +412,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Reports a program that the image was last seen to begin and that was not recorded, if any: one outside the
-    /// emulator, or one that never came to run.
+    /// Reports a program that the image was last seen to begin and that was not recorded, if any. It ran outside the
+    /// emulator, or never came to run.
     fn unseen_end(&mut self, number: u32, image: &mut Recorded) -> io::Result<bool> {
         let pid = image.image.pid;
         let coming = self.coming.values().filter(|(_, before)| *before == number).map(|(path, _)| path.clone());

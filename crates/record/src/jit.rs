@@ -1,5 +1,5 @@
-//! Names of code that a recorded program makes while it runs, kept beside the trace: run-time compilers write them to
-//! perf maps (`/tmp/perf-PID.map`) and jitdump files (`jit-PID.dump`) when they are asked to.
+//! Names of code that a recorded program makes while it runs, kept beside the trace. If asked, run-time compilers write
+//! them to perf maps (`/tmp/perf-PID.map`) and jitdump files (`jit-PID.dump`).
 //!
 //! ```text
 //! /tmp/perf-HOST.map                       --.

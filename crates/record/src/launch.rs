@@ -239,8 +239,8 @@ fn report(
     }
 }
 
-/// Has what the program writes to its standard output appear on the launcher's standard error, or nowhere: the
-/// launcher's standard output is for its own data (tables, JSON), which would be spoilt.
+/// Sends the program's standard output to the launcher's standard error, or nowhere. The launcher's standard output is
+/// for its own data (tables, JSON), which would be spoilt.
 fn said_aside(mut command: Command, options: &RecordOptions) -> std::io::Result<Command> {
     command.stdout(match options.quiet {
         true => Stdio::null(),

@@ -1,9 +1,9 @@
-//! How a program is recorded: QEMU runs it with a plugin that writes what it does to shared memory, and the launcher
-//! here takes it from there and writes a trace.
+//! How a program is recorded. QEMU runs it with a plugin, which writes the program's executions and accesses to shared
+//! memory. The launcher here takes them from there and writes a trace.
 //!
 //! The plugin ([`mmulab-record-plugin`](../mmulab_record_plugin)) does as little as it can: the program waits for it.
-//! Everything that can fail, or must outlive the program, is on this side: compression, the file, the order of
-//! processes, what a dead process left behind.
+//! Everything that can fail, or must outlive the program, is on this side. That is compression, the file, the order of
+//! processes, and the remains of a dead process.
 
 mod consumer;
 mod door;

@@ -7,8 +7,8 @@
 //! | 4..8 | | its instruction's index in the block | |
 //! | 8..64 | the block's number | its address | for the next access: index, and log2 of its bytes at 16 |
 //!
-//! A recording of a whole system has pairs of words for the place of a page: a note with bit 63 set, the frame at 8 and
-//! log2 of the page's base pages at 56; then the page's address as an access has it.
+//! A recording of a whole system has pairs of words for the place of a page. The first is a note with bit 63 set, the
+//! frame at 8 and log2 of the page's base pages at 56. The second is the page's address as an access has it.
 //!
 //! A user's addresses have 56 bits at most (half of a 57-bit address space), so nothing is lost. Instructions from the
 //! 16th on, and accesses of 64 bytes and more, have a note before them.

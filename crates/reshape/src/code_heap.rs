@@ -1,4 +1,4 @@
-//! A program whose run-time system has its compiled code in larger pieces: memory that may be executed and written
+//! A program whose run-time system has its compiled code in larger pieces. Memory that may be executed and written
 //! grows by whole multiples of a size, and all of a piece is touched when it is mapped. So paper 2 changed the Java
 //! virtual machine (section V), whose compiled code is then mapped by superpages.
 //!

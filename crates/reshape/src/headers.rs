@@ -8,8 +8,8 @@ use mmulab_trace::{Backing, Batch, Event, Item, Source, TraceInfo};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// `source` with what the program headers of its ELF files say, as a recorder tells it, for recordings that lack it.
-/// The files are read from where they were when it was recorded; one whose code the recording maps otherwise than its
-/// headers say ends the trace with an error. Files that are gone are in the warnings.
+/// The files are read from where they were when it was recorded. A file whose code the recording maps otherwise than
+/// its headers say ends the trace with an error. Files that are gone are in the warnings.
 pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
     Box::new(Rewritten::new(source, WithHeaders::default()))
 }

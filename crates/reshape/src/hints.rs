@@ -1,10 +1,10 @@
-//! A program with hints of page sizes, as if a profiler had given them to the kernel by the extended madvise(2) of
-//! Elastic Translations (paper 3, section IV-D) when the program mapped the memory.
+//! A program with hints of page sizes. It looks as if a profiler had given them to the kernel when the program mapped
+//! the memory. The call is the extended madvise(2) of Elastic Translations (paper 3, section IV-D).
 //!
-//! Hints name mappings ([`mmulab_leshy::Mapping`]). When the program makes one, its hints are known by address, and
-//! are advised just before it: so memory that is populated as it is mapped has them. The kernel keeps hints in the
-//! order of arrival, and a hint that comes again moves to the end. So all hints of a process that are known are advised
-//! again with each further mapping: the order of the file, most important first, is the kernel's.
+//! Hints name mappings ([`mmulab_leshy::Mapping`]). When the program makes one, its hints are known by address, and are
+//! advised just before it. So memory that is populated as it is mapped has them. The kernel keeps hints in the order of
+//! arrival, and a hint that comes again moves to the end. So all hints of a process that are known are advised again
+//! with each further mapping. The order of the file, most important first, is the kernel's.
 
 use crate::{
     error::ReshapeError,

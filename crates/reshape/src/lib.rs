@@ -1,6 +1,6 @@
-//! A recording as it would be had the program been made otherwise: linked by another linker, with its functions in
-//! another order, with another heap allocator, with its memory there from the start, or with advice on it. What comes
-//! out is a trace like any other; machines and kernels know nothing of it.
+//! A recording as it would be had the program been made otherwise. The program is linked by another linker, or its
+//! functions are in another order. Or it has another heap allocator, its memory from the start, or advice on it. What
+//! comes out is a trace like any other; machines and kernels know nothing of it.
 
 mod code_heap;
 mod desc;

@@ -1,6 +1,5 @@
-//! A program whose memory was there before it ran: every private, writable, anonymous mapping is made with all its
-//! pages (MAP_POPULATE), so that no first touch is among what is measured. What a program does not touch takes memory
-//! then, too.
+//! A program whose memory was populated before it ran. Every private, writable, anonymous mapping is made with all its
+//! pages (MAP_POPULATE), so that no first touch is measured. Pages that a program does not touch take memory then, too.
 
 use crate::rewrite::{Refused, Rewrite, Rewritten};
 use mmulab_addr::Prot;

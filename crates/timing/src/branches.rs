@@ -1,5 +1,6 @@
 //! Branch prediction by hashed perceptrons (Tarjan and Skadron, "Merging path and gshare indexing in perceptron branch
-//! prediction", ACM TACO 2(3), 2005), and targets of indirect branches by their last target under recent history.
+//! prediction", ACM TACO 2(3), 2005). Targets of indirect branches are predicted by their last target under recent
+//! history.
 
 use mmulab_dataflow::Branch;
 

@@ -1,5 +1,5 @@
-//! A prefetcher by region: it learns of a load instruction which lines near the one that it asks for are used after it,
-//! and brings these with it.
+//! A prefetcher by region. It learns of a load instruction which lines near the one that it asks for are used after it.
+//! It brings these lines with it.
 //!
 //! Processors have it under this name (AMD Software Optimization Guide for Zen 4, 57647, "hardware prefetchers": L1
 //! Region). How theirs learns is not published. The rules here are those of spatial memory streaming (Somogyi and
@@ -123,8 +123,8 @@ mod tests {
         Regions::new(&MemoryTiming { regions, region_reach, ..MemoryTiming::default() })
     }
 
-    /// Pairs of lines by two loads, the second one `further` than the first: how many lines were brought in the last
-    /// of 100 rounds, and which.
+    /// Pairs of lines by two loads, the second `further` than the first: how many lines were brought in the last of 100
+    /// rounds, and which.
     fn pairs(regions: &mut Regions, further: i64, offset: u64) -> Vec<i64> {
         let mut last = Vec::new();
         for n in 0..100u64 {

@@ -9,7 +9,7 @@ const USED_BITS: u32 = 8;
 /// The units of a kind.
 ///
 /// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it: the cycle, and units used. An
-/// instruction whose cycle falls on an entry kept for a later one finds its units free, and leaves no trace: so an
+/// instruction whose cycle falls on an entry kept for a later one finds its units free, and leaves no trace. So an
 /// instruction that issues thousands of cycles before another costs no search.
 #[derive(Clone, Debug)]
 pub struct Slots {

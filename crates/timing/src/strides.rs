@@ -1,9 +1,8 @@
 //! A prefetcher by instruction: it follows loads whose addresses differ by a constant distance, over the ends of pages
 //! too.
 //!
-//! What it fetches is what the load will ask for, only sooner. So it needs no cache or TLB of its own: a load that it
-//! follows begins its walk and its miss when the load some steps before it was made, and waits for what is left of
-//! them.
+//! What it fetches is what the load will ask for, only sooner. So it needs no cache or TLB of its own. A load that it
+//! follows begins its walk and its miss when the load some steps before it was made. It waits for what is left of them.
 //!
 //! ```text
 //! load n-3    load n-2    load n-1    load n         (3 steps ahead)

@@ -24,8 +24,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// References a source aims to put in one batch: 128 KiB of words, which stays in a core's second-level cache
-    /// while several machines run over it.
+    /// References a source aims to put in one batch. These are 128 KiB of words, which stay in a core's second-level
+    /// cache while several machines run over them.
     pub const TARGET: usize = 16 * 1024;
 
     /// Empties it, keeping the memory.

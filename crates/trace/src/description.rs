@@ -1,4 +1,4 @@
-//! Metadata of a trace at its start and at its end, in any format: every source has them, and mmulab's own format keeps
+//! Metadata of a trace at its start and at its end, in any format. Every source has them, and mmulab's own format keeps
 //! them as JSON.
 
 use crate::Isa;

@@ -2,7 +2,7 @@
 //!
 //! Everything that produces references (a recording, another tool's trace, a generator) is a [`Source`]; everything
 //! that consumes them takes [`Batch`]es. A batch is a flat array of packed [`Ref`]s with the rare address-space
-//! [`Event`]s beside it, so that the simulator's loop reads one word per reference.
+//! [`Event`]s beside it. So the simulator's loop reads one word per reference.
 
 mod batch;
 mod code;

@@ -11,9 +11,9 @@ use mmulab_addr::{Access, VirtAddr};
 /// | 2..7 | fetch: instructions in the block (0..=31) | 0 retire, 1 event, 2 code |
 /// | 7..64 | virtual address (57 bits) | count or index |
 ///
-/// A fetch stands for the execution of a translation block that begins there: it touches the page, and retires the
-/// block's instructions; blocks longer than 31 are followed by a retire word. A block or an access that crosses a page
-/// boundary is two references, the second with the first address of the second page and no instructions.
+/// A fetch stands for the execution of a translation block that begins there. It touches the page, and retires the
+/// block's instructions. Blocks longer than 31 are followed by a retire word. A block or an access that crosses a page
+/// boundary is two references. The second has the first address of the second page and no instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Ref(u64);

@@ -1,9 +1,9 @@
 //! The pages that a program used before a cut: what a copy or a recording that begins later must use again.
 //!
 //! A cut trace holds the events that came before it. Without the references between them, no simulated kernel would
-//! know which pages were in memory, accessed and written. So each page is referred to again: once for every kind of use
-//! that its page table does not show yet, and before the next event, because the event may change what a use does.
-//! These references retire no instructions; [`Event::Resume`] ends them.
+//! know which pages were in memory, accessed and written. So each page is referred to again, once for every kind of use
+//! that its page table does not show yet. That happens before the next event, because the event may change what a use
+//! does. These references retire no instructions; [`Event::Resume`] ends them.
 
 use crate::{Advice, Event};
 use mmulab_addr::{Access, BASE_BYTES, Pid, Tid, VirtAddr};
@@ -100,7 +100,7 @@ impl Log {
         }
     }
 
-    /// The pages from `start` up to `end` go. New uses of 512 aligned pages that go together are lost; other uses are
+    /// The pages from `start` up to `end` go. New uses of 512 aligned pages that go together are lost. Other uses are
     /// passed on first, because their neighbours may be in memory through them.
     fn lose(&mut self, start: u64, end: u64, tell: &mut impl FnMut(VirtAddr, Access)) {
         self.forget(start.next_multiple_of(SPAN), end / SPAN * SPAN);
@@ -115,7 +115,7 @@ impl Log {
     }
 
     /// Passes new uses to `tell`. Spans follow in the order in which the program came to them. In a span whose first
-    /// use was a store, stores come first, else loads and fetches: the first use decides whether a huge page is made.
+    /// use was a store, stores come first, else loads and fetches. The first use decides whether a huge page is made.
     fn tell(&mut self, tell: &mut impl FnMut(VirtAddr, Access)) {
         for number in std::mem::take(&mut self.listed) {
             let Some(span) = self.spans.get_mut(&number) else { continue };

@@ -7,8 +7,8 @@ use mmulab_trace::{
 };
 use std::{io::Cursor, sync::Arc};
 
-/// Two executions of a block of 40 instructions that crosses a page, with other code at the same start in between; then
-/// an access that no code makes.
+/// Two executions of a block of 40 instructions that crosses a page, with other code at the same start in between. Then
+/// follows an access that no code makes.
 fn batch() -> Batch {
     let op = |instruction, store, size_shift| Op { instruction, store, size_shift };
     let block =

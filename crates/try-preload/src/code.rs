@@ -1,7 +1,7 @@
 //! The program's code, moved onto anonymous huge pages at its own addresses.
 //!
 //! The kernel gives file pages of most file systems base pages. A copy of the code in anonymous memory can have huge
-//! ones: it is made beside the code, and mremap then puts it in the code's place in one step. The bytes at each address
+//! ones. It is made beside the code, and mremap then puts it in the code's place in one step. The bytes at each address
 //! stay the same, so that code may even be running there. Only whole aligned 2 MB of a mapping are moved.
 
 use crate::advice::HUGE;

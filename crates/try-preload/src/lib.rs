@@ -2,12 +2,16 @@
 //! sizes.
 //!
 //! It does so as a program of this user could do itself, by madvise and mremap, and nothing of it reaches other
-//! programs. `MMULAB_TRY` lists what to do, separated by commas: `anon` advises huge pages for anonymous memory that
-//! the program maps, `hugetlb` takes these mappings from the pool of huge pages while there are some, `code` moves the
-//! program's code onto anonymous huge pages, `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says, and
-//! `pool` only reports where that memory is. Memory of glibc's malloc is glibc's to advise: the stopwatch sets its
-//! tunable. `MMULAB_TRY_REPORT` names a directory in which a file per process says that the library was there, and what
-//! it did.
+//! programs. `MMULAB_TRY` is a list of these words, separated by commas:
+//!
+//! - `anon` advises huge pages for anonymous memory that the program maps;
+//! - `hugetlb` takes these mappings from the pool of huge pages while it has some;
+//! - `code` moves the program's code onto anonymous huge pages;
+//! - `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says;
+//! - `pool` only reports where that memory is.
+//!
+//! Memory of glibc's malloc is glibc's to advise: the stopwatch sets its tunable. `MMULAB_TRY_REPORT` names a directory
+//! in which a file per process says that the library was there, and what it did.
 
 mod advice;
 mod code;

@@ -1,7 +1,7 @@
 //! A mosaic: chosen parts of a program's anonymous memory in 2 MB pages, all other anonymous memory in base pages.
 //!
-//! Parts are offsets in a *pool*: the memory of all these mappings, one behind the other in the order in which the
-//! program makes them, each counted in whole blocks of 2 MB from its first 2 MB boundary.
+//! Parts are offsets in a *pool*. The pool is the memory of all these mappings, one behind the other in the order in
+//! which the program makes them. Each counts in whole blocks of 2 MB from its first 2 MB boundary.
 //!
 //! ```text
 //! mappings   |  heap          |      | first mapping of 5 MB |        | second |
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A mapping takes as many blocks as its length rounded up, so that the pool is the same whatever addresses the
-//! mappings get; a last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole
-//! heap at its first allocation (tunable `top_pad`), so that it can be advised before the program stores to it.
+//! mappings get. A last block that does not fit (4 above) has no page. The stopwatch has glibc's malloc take its whole
+//! heap at its first allocation (tunable `top_pad`). So the heap can be advised before the program stores to it.
 
 use crate::{
     advice::{HUGE, LEAST, advise},
@@ -51,8 +51,8 @@ pub fn begin(parts: Option<&str>, report: Option<CString>) {
     }
 }
 
-/// The mapping that malloc's first memory lies in: glibc's heap. A recorded program may have no room for a large one at
-/// its program break, and then glibc maps it elsewhere by a call that this library does not see.
+/// The mapping that malloc's first memory lies in: glibc's heap. A recorded program may have no room for a large heap
+/// at its program break. Then glibc maps the heap elsewhere by a call that this library does not see.
 fn heap() -> Option<(usize, usize)> {
     // Malloc takes its heap when it is first asked for memory.
     // SAFETY: an object that is given back.

@@ -63,7 +63,7 @@ pub enum Sharing {
     /// Each takes the next ones when it is its turn, as with OpenMP's `schedule(dynamic)`.
     Turns,
     /// From round `after` on, all begin a phase of `each` rounds together, and each has an interval of it, as with
-    /// OpenMP's `schedule(static)`; rounds before are taken in turns. Only for algorithms that seek.
+    /// OpenMP's `schedule(static)`. Rounds before are taken in turns. Only for algorithms that seek.
     Intervals {
         /// Rounds taken in turns.
         after: u64,

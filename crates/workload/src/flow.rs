@@ -1,4 +1,4 @@
-//! Which loads of a generator wait for which: each access of a block of code names the values that its address is made
+//! Which loads of a generator wait for which. Each access of a block of code names the values that its address is made
 //! of, and the value that it loads.
 //!
 //! ```text

@@ -10,8 +10,8 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// A [`Source`] of what an algorithm does.
 ///
 /// The parts of an algorithm that seeks are ranges of its rounds: one after another they are the whole. Parts of others
-/// take turns of [`Part::TURN`] rounds, and each also does the rounds of the others, silently, for what these leave
-/// behind: merged by turns they are the whole. So no part depends on when another one runs.
+/// take turns of [`Part::TURN`] rounds. Each also does the rounds of the others, silently, because these leave data
+/// behind. Merged by turns they are the whole. So no part depends on when another one runs.
 pub struct Generator<A> {
     info: TraceInfo,
     program: Program<A>,

@@ -139,9 +139,8 @@ mod tests {
 
     #[test]
     fn degrees_are_as_uneven_as_the_initiator_says() {
-        // The share of edges from the first half of the vertices, before they are shuffled, is A + B at each level, so
-        // the sum of all vertices' squared shares is ((A+B)^2 + (C+D)^2)^scale: about 1/46 of 1 at scale 8... here by
-        // degree.
+        // The share of edges from the first half of the vertices, before they are shuffled, is A + B at each level. So
+        // the sum of all vertices' squared shares is ((A+B)^2 + (C+D)^2)^scale, here by degree.
         let graph = Kronecker::new(10, 64, 5).unwrap();
         let mut degrees = vec![0f64; 1024];
         (0..graph.edges).for_each(|i| degrees[graph.edge(i).0 as usize] += 1.0);

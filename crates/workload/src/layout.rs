@@ -11,8 +11,8 @@ pub const DATA: u64 = 0x10_0000_0000;
 pub const CODE: u64 = 0x40_0000;
 /// Bytes from one block of code to the next.
 pub const SITE_BYTES: u64 = 64;
-/// Between arrays, so that they are mappings of their own, as those of a program that maps large arrays with guard
-/// pages; also what arrays of less than 1 GiB are aligned to.
+/// The gap between arrays. It makes them mappings of their own, as those of a program that maps large arrays with guard
+/// pages. Arrays of less than 1 GiB are also aligned to it.
 const GAP: u64 = 2 << 20;
 const GIB: u64 = 1 << 30;
 /// No array may end above it: the lower half of 48-bit addresses, with room for a stack and libraries.

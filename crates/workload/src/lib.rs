@@ -1,8 +1,8 @@
 //! Generators: known algorithms at work, without their data.
 //!
-//! `gen:NAME?key=value&key=value` is usable wherever a trace is. An [`Algorithm`] is written once for every [`Memory`]:
-//! the one of the generator, which emits each reference and computes what data would hold, and real memory, in which it
-//! runs as a program of its own ([`run_native`]). The same text gives the same references everywhere.
+//! `gen:NAME?key=value&key=value` is usable wherever a trace is. An [`Algorithm`] is written once for every [`Memory`].
+//! The generator's memory emits each reference and computes what data would hold. In real memory, the algorithm runs as
+//! a program of its own ([`run_native`]). The same text gives the same references everywhere.
 
 mod algorithm;
 mod algorithms;

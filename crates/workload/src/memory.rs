@@ -233,8 +233,8 @@ pub trait Memory {
     /// The block of code `site` (0..=63) runs: its instructions up to its next jump.
     fn block(&mut self, site: u64, instructions: u32);
 
-    /// Loads element `index`. `value` says what it is where memory has no contents: a function of seed and index, or
-    /// anything at all where the algorithm's further way does not depend on it.
+    /// Loads element `index`. `value` gives it if memory has no contents. It is a function of seed and index, or
+    /// anything at all if the algorithm's further way does not depend on it.
     fn load<T: Word>(&mut self, array: Array<T>, index: u64, value: impl FnOnce() -> T) -> T;
 
     /// Stores to element `index` what `value` says; no later way depends on it, so that it need not be computed.

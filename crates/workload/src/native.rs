@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// A page that is unmapped when the data are ready and the algorithm begins: a recording tells of it, so that a reader
-/// knows which references are the algorithm's.
+/// A page that is unmapped when the data are ready and the algorithm begins. A recording contains this event, so that a
+/// reader knows which references are the algorithm's.
 pub const GATE: u64 = 0xf_ffe0_0000;
 const GATE_BYTES: usize = 4096;
 

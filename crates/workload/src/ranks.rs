@@ -17,13 +17,13 @@ pub struct Ranks {
     high: f64,
     /// From which integral on the ranks below [`LISTED`] are accepted.
     listed: [f64; LISTED],
-    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused: the density is nearly a straight
-    /// line there, and twice the first term of the series of what it is not is more than all of them.
+    /// Above 16 (s + 1), less than `bend` / k^2 of what rounds to rank k is refused. The density is nearly a straight
+    /// line there. Twice the first term of the series of its deviation is more than all terms.
     bend: f64,
 }
 
-/// Ranks whose acceptance is listed: a draw is of one of them, or of one so flat that it hardly ever needs an integral,
-/// for an exponent of 10 from 176 on.
+/// Ranks whose acceptance is listed. A draw is of one of them, or of one so flat that it hardly ever needs an integral.
+/// For an exponent of 10, that is from 176 on.
 const LISTED: usize = 256;
 const LAST: f64 = (LISTED - 1) as f64;
 /// How near to 1 an exponent needs care for small numbers.
@@ -195,7 +195,8 @@ fn ln(x: f64) -> f64 {
     e * std::f64::consts::LN_2 + s * (even + s2 * odd)
 }
 
-/// e to the power of `x`, but for some 1e-14 of it; what is too small or too large is 2 to the power of -1022 or 1023.
+/// e to the power of `x`, but for some 1e-14 of it. Values that are too small or too large are 2 to the power of -1022
+/// or 1023.
 #[inline(always)]
 fn exp(x: f64) -> f64 {
     // x = k ln 2 + r; adding and taking away 1.5 * 2^52 rounds to a whole number, which is then in the low bits.

@@ -3,7 +3,7 @@
 use mmulab_addr::GOLDEN;
 
 /// SplitMix64's output function on the state that follows `seed` (Steele, Lea and Flood, "Fast splittable pseudorandom
-/// number generators", OOPSLA 2014, with Stafford's variant 13 of the finalizer). A bijection: no two seeds meet.
+/// number generators", OOPSLA 2014). It has Stafford's variant 13 of the finalizer. A bijection: no two seeds meet.
 pub fn mix(seed: u64) -> u64 {
     mmulab_addr::mix(seed.wrapping_add(GOLDEN))
 }
@@ -39,8 +39,8 @@ pub const fn inverse(odd: u64) -> u64 {
     found
 }
 
-/// A permutation of the numbers below a power of two, with its inverse, in no memory: multiplications by odd numbers
-/// and shifts folded in, each of which can be undone.
+/// A permutation of the numbers below a power of two, with its inverse, in no memory. It multiplies by odd numbers and
+/// folds shifts in, each of which can be undone.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     mask: u64,
@@ -127,8 +127,8 @@ mod tests {
     fn looks_random(name: &str, first: impl Fn(u64) -> Vec<u64>) {
         let all: Vec<Vec<u64>> = (0..16).map(first).collect();
         for (seed, one) in all.iter().enumerate() {
-            // 256 references to 2^16 pages: half a repetition is expected, a few of HPCC's shift register, whose next
-            // value is the last one moved by a bit; and each quarter of the pages holds 64.
+            // 256 references to 2^16 pages. Half a repetition is expected, and a few of HPCC's shift register, whose
+            // next value is the last one moved by a bit. Each quarter of the pages holds 64.
             let unique: std::collections::BTreeSet<_> = one.iter().collect();
             assert!(unique.len() >= 240, "{name}, seed {seed}: {} pages in 256 references", unique.len());
             for quarter in 0..4 {

@@ -204,8 +204,9 @@ fn is_gate(event: &Event) -> bool {
 
 /// Holds `recording`, made of `mmulab-kernel` with the same keys, against the generator that `text` names.
 ///
-/// A recording tells what one thread did in order, but not what came between that of others: the threads of a generator
-/// are each held against the one that did most alike. They are kept in memory, 16 bytes a load or store.
+/// A recording has the references of one thread in order, but not the order between threads. So each thread of a
+/// generator is compared with the recorded thread that did most alike. They are kept in memory, 16 bytes a load or
+/// store.
 ///
 /// # Errors
 /// A trace that cannot be read, or a recording of something else.

@@ -70,8 +70,8 @@ fn unit(said: &str) -> &'static str {
 
 #[test]
 fn the_ends_of_ranges_are_taken_or_refused_in_words() {
-    // Each alone and, as far as they go together, all at once: what a generator prepares at its start neither overflows
-    // nor takes the memory that it would have the program take.
+    // Each alone and, as far as they go together, all at once. The preparations of a generator at its start do not
+    // overflow. They do not take the memory that it would have the program take.
     let all = keys();
     for key in &all {
         for end in [&key.least, &key.most] {

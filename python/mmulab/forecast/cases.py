@@ -1,8 +1,8 @@
 """The programs: from nothing to save to much, bound by computing, by latency and by bandwidth.
 
-Most kernels divide a process's time into user and kernel mode by ticks of 4 ms. Of a run of 100 ms, a tenth of it in
-the kernel, the user time then scatters by 7 % even where nothing else does, and of one of 700 ms by 3 %. So programs
-that do not print their time take half a second or more.
+Most kernels divide a process's time into user and kernel mode by ticks of 4 ms. If a run of 100 ms spends a tenth in
+the kernel, its user time then scatters by 7 % even if nothing else does. That of a run of 700 ms scatters by 3 %. So
+programs that do not print their time take half a second or more.
 """
 
 from mmulab.forecast.case import Case

@@ -2,9 +2,9 @@
 
     client.py redis|memcached PORT KEYS REQUESTS BYTES [--end]
 
-Requests and answers have fixed lengths, so that the client does next to nothing beside the server, and an answer of
-another length (a key that is missing, an error) is noticed. With --end it has the server end. It stands alone, for it
-is run as a program.
+Requests and answers have fixed lengths, so that the client does next to nothing beside the server. It notices an answer
+of another length (a missing key, an error). With --end it has the server end. It stands alone, for it is run as a
+program.
 """
 
 import itertools

@@ -51,8 +51,8 @@ def frames(case: Case, directory: Path) -> Json | None:
 
 
 def run(case: Case, directory: Path, names: tuple[str, ...], limits: stopwatch.Limits, system: bool) -> Json:
-    """By setting: `seconds` (the median), `spread` (the middle half, as a share), what it `saves` beside `BASE`, and
-    which of the limits ended the alternation (`stopped`). Which time counts: `Case.time_key`.
+    """By setting: `seconds` (the median), `spread` (the middle half, as a share), and what it `saves` beside `BASE`.
+    `stopped` is the limit that ended the alternation. Which time counts: `Case.time_key`.
     """
     found = stopwatch.measure(case.program(directory), stopwatch.find(names, system), limits, system)
     if found["ended"] == "interrupted":

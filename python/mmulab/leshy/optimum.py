@@ -1,15 +1,15 @@
 """The exact optimum of Equation 1 of paper 3, by integer programming (HiGHS, through scipy).
 
 A variable for each bin says whether it is selected. The bins nest, so that two overlap exactly if one is around the
-other: for each bin of the smallest size, at most one of the bins around it is selected. The other constraints are the
-target, and the entries of each budget.
+other. So for each bin of the smallest size, at most one of the bins around it is selected. The other constraints are
+the target, and the entries of each budget.
 
 A bin around a single smaller one covers the same misses with more bytes. Where both count against the same entries,
 it is never needed, and has no variable.
 
-What is found comes with a bound that no selection can be below: the solver's, or that of prices for entries and misses
-(`crates/leshy/src/bound.rs`), whichever is higher. Of the solver's selection, of that at the best prices and of the
-heuristics' the least is the answer.
+The selection comes with a bound that no selection can be below. It is the solver's bound, or that of prices for entries
+and misses (`crates/leshy/src/bound.rs`), whichever is higher. Of the solver's selection, of that at the best prices and
+of the heuristics' the least is the answer.
 """
 
 from itertools import pairwise

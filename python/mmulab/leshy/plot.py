@@ -1,7 +1,7 @@
 """Heat maps of an address space (Figures 3 and 7 of paper 3): TLB misses and accessed bits by 2 MiB, with hints.
 
-Mapped memory is a small part of an address space, so bins without samples are left out, and bins that are neighbours
-in the plot may be far apart. A line stands where addresses jump by more than a gigabyte.
+Mapped memory is a small part of an address space, so bins without samples are left out. Bins that are neighbours in the
+plot may be far apart. A line stands where addresses jump by more than a gigabyte.
 """
 
 from itertools import pairwise

@@ -1,7 +1,7 @@
 """The polynomial in second-level hits, walks and cycles of walks that fits timed mosaics best, and its error.
 
-Mosmodel takes a polynomial of the third degree, of which Lasso keeps few terms. Of few mosaics a smaller degree may
-tell more, so the degree is chosen as Lasso's weight is: by mosaics held back among those that are fitted to. The
+Mosmodel takes a polynomial of the third degree, of which Lasso keeps few terms. For few mosaics a smaller degree may
+fit better. So the degree is chosen as Lasso's weight is, by mosaics held back among those that are fitted to. The
 model's error is what it is off by for a mosaic that was held back from all of this. Each is in turn, but for the first
 two, base pages only and 2 MB pages only, which bound the others. A straight line through these two is what linear
 models before Mosmodel were made of.

@@ -1,8 +1,9 @@
 """Where the kernel puts base pages: how many of their frames lie scattered, and how densely.
 
 Walks read page-table entries by the cache line, eight pages each, and a hypervisor's entries by the guest's frames. So
-scattered frames cost more lines. A kernel hands out what is left of broken blocks first, and whole blocks after that: a
-small program may get scattered frames where a large one gets few. Only root sees frame numbers (/proc/self/pagemap).
+scattered frames cost more lines. A kernel hands out what is left of broken blocks first, and whole blocks after that.
+So a small program may get scattered frames where a large one gets few. Only root sees frame numbers
+(/proc/self/pagemap).
 """
 
 import contextlib

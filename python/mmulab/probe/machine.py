@@ -387,8 +387,8 @@ def _fragment(frames: Frames, gigabytes: int) -> Json | None:
 
 
 def _free(density: float) -> float:
-    """The share of frames that are free, each by chance, where groups that have some of them, and not all, have
-    `density` of theirs: groups without a free frame are not seen."""
+    """The share of frames that are free, if each frame is free by chance. In groups with some free frames, but not all,
+    the share is `density`. Groups without a free frame are not seen."""
 
     def seen(free: float) -> float:
         none, full = (1 - free) ** GROUP, free**GROUP

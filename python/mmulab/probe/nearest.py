@@ -7,8 +7,9 @@ Arm's instruction set are MIDR_EL1's.
 from collections.abc import Sequence
 from typing import Any
 
-# Intel models of family 6 (Intel SDM volume 4, table 2-1): before Skylake; Ice Lake servers, then Ice, Tiger and Rocket
-# Lake clients; Sapphire Rapids, Alder and Raptor Lake; Emerald Rapids; Granite Rapids.
+# Intel models of family 6 (Intel SDM volume 4, table 2-1). The first two sets are before Skylake. Sunny Cove: Ice Lake
+# servers, then Ice, Tiger and Rocket Lake clients. Golden Cove: Sapphire Rapids, Alder and Raptor Lake. Redwood Cove:
+# Granite Rapids.
 _SANDY_BRIDGE = {0x2A, 0x2D, 0x3A, 0x3E}
 _HASWELL = {0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56}
 _SUNNY_COVE = {0x6A, 0x6C, 0x7D, 0x7E, 0x8C, 0x8D, 0xA7}

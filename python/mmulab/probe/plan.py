@@ -25,8 +25,8 @@ IDLE_BYTES = 4 * MB
 IDLE_CHAINS = 8
 # Microseconds for which its lines are left alone.
 IDLE_US = [1, *(round(250 * 2 ** (n / 2)) for n in range(16)), 90_000, 400_000]
-# The same for lines of the first level and of the second, which another hardware thread displaces sooner: footprint,
-# waits, and how many times the repeats of others. Their chases are short.
+# The same for lines of the first level and of the second, which another hardware thread displaces sooner. Each has
+# footprint, waits, and how many times the repeats of others. Their chases are short.
 IDLE_FIRST = (16 << 10, [1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120], 10)
 IDLE_SECOND = (256 << 10, [1, *(round(30 * 2 ** (n / 2)) for n in range(17))], 4)
 CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)

@@ -1,8 +1,8 @@
 """Walks of the description held against walks of the computer: the simulator runs the chases that were timed.
 
 No figure tells whether a walk cache holds entries of level 2, nor what a walk takes besides its reads. Both are found
-by trying. Of the descriptions that differ in the first, the one is taken whose chases come nearest to the timed ones;
-the second is its mean distance from them. The programs that a forecast is made for have no part in that.
+by trying. Descriptions differ in the first, and the one is taken whose chases come nearest to the timed ones. The
+second is its mean distance from them. The programs that a forecast is made for have no part in that.
 """
 
 import tempfile

@@ -1,8 +1,7 @@
 """Programs timed natively under several page settings, in alternation.
 
-`settings` says what each setting is and whether it can be had; `process` runs a program once; `pairs` alternates and
-compares; `mosaics` lays out a heap in parts; `sysfs` changes settings of the system, where that is asked for, and puts
-them back.
+`settings` says what each setting is and whether it can be had. `process` runs a program once; `pairs` alternates and
+compares; `mosaics` lays out a heap in parts. If asked, `sysfs` changes settings of the system, and puts them back.
 """
 
 from mmulab.stopwatch import mosaics

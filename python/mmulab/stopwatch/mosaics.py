@@ -1,11 +1,12 @@
 """Mosaics: layouts of a program's anonymous memory, 2 MB pages for chosen parts and base pages for the rest.
 
-A program timed under many mosaics shows how its time depends on where the large pages lie (Agbarya, Yaniv, Gandhi and
-Tsafrir, "Predicting Execution Times With Partial Simulations", MICRO 2020). The layouts are data in the result, so that
-a simulator can take the same ones. Address randomisation is off in these runs, so the parts keep their addresses.
+A program timed under many mosaics shows how its time depends on the places of the large pages. The method is from
+Agbarya, Yaniv, Gandhi and Tsafrir, "Predicting Execution Times With Partial Simulations" (MICRO 2020). The layouts are
+data in the result, so that a simulator can take the same ones. Address randomisation is off in these runs, so the parts
+keep their addresses.
 
-Parts are offsets in a pool: malloc's heap, then all mappings of 2 MB and more in the order in which the program makes
-them, each in blocks of 2 MB (crates/try-preload/src/mosaic.rs).
+Parts are offsets in a pool (crates/try-preload/src/mosaic.rs). The pool has malloc's heap, then all mappings of 2 MB
+and more in the order in which the program makes them. Each is in blocks of 2 MB.
 """
 
 import random

@@ -22,9 +22,9 @@ from mmulab.stopwatch.sysfs import Borrowed
 Json = dict[str, Any]
 # Fewest pairs of which something is said: six of six have one sign by chance in 3 % of cases, five of five in 6 %.
 FEWEST = 6
-# Fewest pairs after which a narrow interval ends the alternation. Simulated (log-normal noise of 1 to 8 %, with and
-# without bursts of neighbours): of intervals of runs that may end after 6 pairs 86 to 94 % hold the true saving, of
-# runs that may end after 10, 91 to 94 %.
+# Fewest pairs after which a narrow interval ends the alternation. It was simulated, with log-normal noise of 1 to 8 %,
+# with and without bursts of neighbours. Of the intervals of runs that may end after 6 pairs, 86 to 94 % hold the true
+# saving; after 10 pairs, 91 to 94 %.
 SETTLED = 10
 RESAMPLES = 4000
 # A run of less cannot be timed: starting a process alone takes a millisecond or more.

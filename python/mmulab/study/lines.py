@@ -55,8 +55,8 @@ SOURCES = (
     ("max-page-size", "GNU ld(1), -z max-page-size"),
     ("separate-loadable-segments", "ld.lld(1)"),
 )
-# What the Go linker puts before its build information (Go, package debug/buildinfo), and where 64-bit programs of Go
-# before 1.26 have their heap (Go, runtime/malloc.go, arena hints).
+# The bytes that the Go linker puts before its build information (Go, package debug/buildinfo). Then the place of the
+# heap in 64-bit programs of Go before 1.26 (Go, runtime/malloc.go, arena hints).
 _GO_MAGIC = b"\xff Go buildinf:"
 _GO_HEAP = 0xC000000000
 # A namespace that google/tcmalloc has and gperftools does not.

@@ -10,8 +10,8 @@ from mmulab.study.symbols import Named, named
 
 # Ends the name of code that a program made and of which it kept no names.
 NAMELESS = " (no names kept)"
-# What asks a run-time compiler for names, by the program that has it (Node.js, command-line API; JDK 17 and later,
-# -XX:+DumpPerfMapAtExit; Python 3.12, "Python support for the Linux perf profiler").
+# The option that asks a run-time compiler for names, by the program that has the compiler. Sources: Node.js,
+# command-line API; JDK 17 and later, -XX:+DumpPerfMapAtExit; Python 3.12, "Python support for the Linux perf profiler".
 ASKING = {
     "node": "node --perf-basic-prof",
     "java": "java -XX:+DumpPerfMapAtExit",

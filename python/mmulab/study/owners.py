@@ -1,7 +1,7 @@
 """Whose memory a region is: the program that mapped it, however many processes run that program.
 
 Advice about a mapping concerns a program, not one of its processes. So a study has one row for each mapping of a
-program, and names the program wherever a trace has several: shells and launchers are programs of their own.
+program. It names the program if a trace has several: shells and launchers are programs of their own.
 """
 
 from dataclasses import dataclass

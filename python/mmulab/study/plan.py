@@ -34,8 +34,9 @@ class Plan:
         options: engine.Options,
         isa: str | None = None,
     ) -> "Plan":
-        """A plan out of what the user gave: `all` means all there are, of policies all that each machine can run; the
-        baseline is always among them. `isa`: the program's instruction set, for the machines if none are named."""
+        """A plan out of what the user gave: `all` means all there are; of policies, all that each machine can run. The
+        baseline is always among the policies. `isa`: the program's instruction set, for the machines if none are
+        named."""
         chosen = _all(machines, engine.machines, defaults.machines(isa))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
         if policies == ("all",):

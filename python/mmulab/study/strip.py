@@ -9,7 +9,8 @@ from typing import Any
 from mmulab.result import Result, address
 from mmulab.units import show_bytes, show_count
 
-# Bytes of a row of code as the engine gives it, and of a page of it; of a row of data, which has no parts.
+# Bytes of a row of code as the engine gives it, and of a page of it. The third are those of a row of data, which has no
+# parts.
 ROW_BYTES, PAGE_BYTES = 64 << 10, 4 << 10
 BLOCK_BYTES = 2 << 20
 # Rows that are drawn at most; a row stands for twice as much until they fit.

@@ -7,8 +7,8 @@ from typing import Any
 from mmulab.sweep.identity import digest, release
 from mmulab.sweep.plan import SweepJob
 
-# Jobs of a batch, at most. Decoding costs less than one job, so that a larger batch gains little; a batch that is lost
-# is run again as a whole, and the memory of all its jobs is in use at once.
+# Jobs of a batch, at most. Decoding costs less than one job, so that a larger batch gains little. A lost batch is run
+# again as a whole, and the memory of all its jobs is in use at once.
 BATCH_MAX = 16
 # The same where jobs have the same first-level TLBs: each but the first of them runs misses only.
 SHARED_MAX = 64

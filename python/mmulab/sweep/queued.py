@@ -1,8 +1,8 @@
 """Workers as jobs of a batch queue (Slurm, PBS, LSF): `[cluster]` of a sweep file, by dask-jobqueue.
 
 The command is the scheduler, and submits jobs that start workers. They connect by TLS with certificates that are made
-for this sweep: these lie in its directory, readable by the user alone, and go when it ends. So the directory must be on
-a file system that the computers share.
+for this sweep. The certificates lie in its directory, readable by the user alone, and go when it ends. So the directory
+must be on a file system that the computers share.
 """
 
 import logging

@@ -2,9 +2,9 @@
 
     plan --> start of the workers --> [command: sends a batch, keeps its results] <--> workers --> tables
 
-The command is one server: sending a batch (with all that passes between two batches of a worker) and keeping results
-take its time one after the other. Workers run batches at once, and each gets the next batch of the list when it is
-free (list scheduling: Graham, Bell System Technical Journal 45, 1966).
+The command is one server. It sends a batch (with all that passes between two batches of a worker) and keeps results one
+after the other. Workers run batches at once, and each gets the next batch of the list when it is free. This is list
+scheduling (Graham, Bell System Technical Journal 45, 1966).
 """
 
 import heapq

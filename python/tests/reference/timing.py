@@ -1,7 +1,7 @@
 """A naive model of a core in time, by the rules of docs/concepts/timing.md: lists and dictionaries, one rule a line.
 
-It takes TLB misses, walks and physical addresses from what `explain` says of the same trace, for these do not depend on
-time, and works out all times itself.
+It takes TLB misses, walks and physical addresses from the output of `explain` for the same trace, because they do not
+depend on time. It works out all times itself.
 """
 
 from dataclasses import dataclass, field

@@ -97,8 +97,8 @@ class Tlbs:
         self.arrays = [Array(desc, place, on) for place, desc in enumerate(machine["tlb"], 1)]
         self.inclusive = machine["tlb_rules"]["inclusion"] == "inclusive"
         self.line = line
-        # Instructions that began, each page with the number of its last one, the page that they come from now, and
-        # what the fetch in flight waits for.
+        # Instructions that began, and each page with the number of its last one. Then the page that they come from now,
+        # and the wait of the fetch in flight.
         self.begun = 0
         self.last: dict[tuple[int, int], int] = {}
         self.page: tuple[int, int] | None = None

@@ -1,6 +1,5 @@
-//! `mmulab elf pad`: a program's code padded to the next multiple of 2 MB, so that its residual region can be a
-//! superpage (paper 2, section VI-A, by the file: mechanisms S1-M027, S1-M029, S1-M030); and its undoing, byte for
-//! byte.
+//! `mmulab elf pad` pads a program's code to the next multiple of 2 MB, so that its residual region can be a superpage.
+//! It can undo this, byte for byte. Source: paper 2, section VI-A, by the file (mechanisms S1-M027, S1-M029, S1-M030).
 //!
 //! ```text
 //! file --Headers--> plan --> three fields of a program header, no-ops, Record --verify--> written beside, renamed

@@ -7,9 +7,9 @@
 //!            ^ file pages 0 to 1523          ^ 1524..                        ^ 1524 to 1535: mapped twice
 //! ```
 //!
-//! The fill is whatever the file has behind the code: the pages of its data, which the loader maps twice then,
-//! privately and writable as data, and executable as a part of the code. So padding needs no memory that the program
-//! would not need anyway (paper 2, section VI-A; mechanism S1-M029). Where the file ends before, no-ops are appended.
+//! The fill is the part of the file behind the code: the pages of its data. The loader then maps these twice: privately
+//! and writable as data, and executable as a part of the code. So padding needs no memory that the program would not
+//! need anyway (paper 2, section VI-A; mechanism S1-M029). Where the file ends before, no-ops are appended.
 
 use super::{
     headers::{Fields, Headers},

@@ -1,5 +1,5 @@
-//! Replacement of a file by another: written beside it, checked, and renamed. Nothing is ever half written, and a
-//! program that runs goes on with the file that it was started from (writing into that would fail with ETXTBSY).
+//! Replacement of a file by another: written beside it, checked, and renamed. Nothing is ever half written. A program
+//! that runs goes on with the file that it was started from (writing into that would fail with ETXTBSY).
 
 use super::refusal::{PadError, PadRefusal};
 use std::{

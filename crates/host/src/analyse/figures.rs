@@ -116,8 +116,8 @@ fn frequency(curve: &Curve) -> Figure {
     figure(wanted, &|take| Some((1000.0 / take.median(&curve.points[0].ns), None)))
 }
 
-/// A level that costs at least this share of the largest footprint's latency is memory, in the reach of one TLB level
-/// or of the next: caches of processors are faster by more.
+/// A level that costs at least this share of the largest footprint's latency is memory, within the reach of some TLB
+/// level. Caches of processors are faster by more.
 const MEMORY_SHARE: f64 = 0.5;
 
 /// Caches only, and the knee at the end of each. `pages`: the curve over the pages that the TLBs hold.
@@ -177,8 +177,8 @@ fn caches(curve: &Curve, pages: Option<&Curve>, all: &mut Vec<Figure>) {
     all.push(figure(wanted, &|take| Some((take.median(&last.ns), None))));
 }
 
-/// How many run at once: the cost alone over the cost of one among many, which is the third lowest of all numbers of
-/// chases, so that one lucky point decides nothing.
+/// How many run at once: the cost alone over the cost of one among many. The latter is the third lowest of all numbers
+/// of chases, so that one lucky point decides nothing.
 fn overlap(curve: &Curve, name: &str, what: &str, cost: impl Fn(&Point, &Take) -> f64) -> Figure {
     let costs = |take: &Take| -> Vec<f64> { curve.points.iter().map(|p| cost(p, take)).collect() };
     let among = |costs: &[f64]| {

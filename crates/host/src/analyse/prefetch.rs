@@ -1,6 +1,6 @@
-//! What prefetchers do for a chase: no load can begin before the one before it is done, so that any load faster than
-//! memory was brought ahead. The curve `strides` has equal steps. The curve `pairs` has lines in random order, each
-//! followed by another one near it.
+//! The effect of prefetchers on a chase. No load can begin before the one before it is done, so that any load faster
+//! than memory was brought ahead. The curve `strides` has equal steps. The curve `pairs` has lines in random order,
+//! each followed by another one near it.
 
 use super::figure::{Figure, Take, Wanted, figure};
 use crate::curve::{Curve, Point};

@@ -1,10 +1,10 @@
-//! How long a line stays in a cache that neighbours use too, and how far memory is without walks, by the curves
+//! How long a line stays in a cache that neighbours use too, and how far memory is without walks. The curves are
 //! `idle-first`, `idle-second` and `idle`.
 //!
-//! A round of a chase costs more the longer its lines were left alone: programs on other hardware threads of the core
-//! displace lines of its own caches, those on other cores lines of the last one. The share of lines that a level has
-//! left at age `t` is a Weibull distribution, `exp(-(t / scale)^shape)`. What a level lost waits in the next one, and
-//! is lost there by the distribution of that one from then on:
+//! A round of a chase costs more the longer its lines were left alone. Programs on other hardware threads of the core
+//! displace lines of its own caches, and those on other cores displace lines of the last one. The share of lines that a
+//! level has left at age `t` is a Weibull distribution, `exp(-(t / scale)^shape)`. What a level lost waits in the next
+//! one, and is lost there by the distribution of that one from then on:
 //!
 //! ```text
 //! mean cost at age t = near + (next - near) * lost(t) + (further - next) * lost after that(t)
@@ -92,7 +92,7 @@ pub(super) fn figures_of(left: &Left) -> [Figure; 2] {
 }
 
 /// The figure `memory_alone_cycles`: what a load takes whose line was left alone longest. Its footprint is within the
-/// reach of the TLBs, so that no walk is in it, as walks are in a chase over all of a large footprint.
+/// reach of the TLBs, so that no walk is in it. A chase over all of a large footprint has walks.
 pub(super) fn memory_alone(curve: &Curve) -> Figure {
     let Pattern::Idle { chains, .. } = curve.pattern else { unreachable!("the curve `idle` has this pattern") };
     let wanted = Wanted {

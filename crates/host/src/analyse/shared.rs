@@ -1,5 +1,5 @@
-//! What others leave of a core and of the caches, by the curves `window`, `wide-adds` and `footprint-at-once`: figures
-//! of how the computer is now, on average, not of how it was built.
+//! The share of a core and of the caches that others leave, by the curves `window`, `wide-adds` and
+//! `footprint-at-once`. The figures are averages of the present state of the computer, not of how it was built.
 
 use super::{
     figure::{Figure, Take, Wanted, figure},
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::curve::{Curve, Point};
 
-/// The largest number of instructions between loads must make a pair at least this much slower than the smallest one,
-/// as loads that do not run at once do.
+/// The largest number of instructions between loads must make a pair slower than the smallest number does, by at least
+/// this factor. Loads that do not run at once do so.
 const LEAST_RISE: f64 = 1.4;
 
 /// The figure `window`: instructions that are in flight with a load that waits for memory.
 ///
-/// Where a hardware thread of somebody else takes half of the window at times, the mean time of a pair rises in steps,
-/// at each size that the window has. What a program gets done while it waits goes with the window, so its time goes
-/// with the inverse: the figure is the harmonic mean of the sizes.
+/// If another program's hardware thread takes half of the window at times, the mean time of a pair rises in steps. Each
+/// step is a size of the window. The work of a program while it waits goes with the window, so its time goes with the
+/// inverse. The figure is the harmonic mean of the sizes.
 pub(super) fn window(curve: &Curve) -> Figure {
     let wanted = Wanted {
         name: "window".into(),
@@ -33,7 +33,7 @@ pub(super) fn window(curve: &Curve) -> Figure {
 
 fn harmonic(curve: &Curve, take: &Take) -> Option<f64> {
     // The instructions between take time themselves. They run beside the loads while they are in the window, and behind
-    // them otherwise: half of their time is a fair share on both sides.
+    // them otherwise. Half of their time is a fair share on both sides.
     let own = |p: &Point| p.x as f64 / WIDTH;
     let costs: Vec<f64> = curve.points.iter().map(|p| (take.trimmed(&p.cycles) - own(p)).max(1.0)).collect();
     let costs = monotone(&costs);

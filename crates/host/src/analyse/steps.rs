@@ -2,8 +2,8 @@
 //!
 //! The curve is first made monotone (pool adjacent violators; Barlow and others, 1972), for a larger footprint never
 //! has lower latency: a dip is noise. A flat part rises by at most [`FLAT`] over at least [`WIDE`] of `x`. A knee lies
-//! where the latency is half way between two flat parts, for there half of the accesses miss; its blur is from where a
-//! tenth of them miss to where nine tenths do.
+//! where the latency is half way between two flat parts, because half of the accesses miss there. Its blur is from
+//! where a tenth of them miss to where nine tenths do.
 
 /// Most that a flat part may rise, as a factor.
 const FLAT: f64 = 1.3;
@@ -130,7 +130,7 @@ pub fn steps(xs: &[f64], ys: &[f64]) -> Steps {
     Steps { levels, knees }
 }
 
-/// The knee behind the last level where nothing flat follows it: costs beyond it may rise without end, as page tables
+/// The knee behind the last level where nothing flat follows it. Costs beyond it may rise without end, as page tables
 /// leave one cache after the other. At twice the `x` at which the curve leaves the level nearly every access misses, so
 /// the cost there stands for the next level. None where the curve ends before, or does not rise.
 pub fn departure(xs: &[f64], ys: &[f64], level: &Level) -> Option<(Knee, f64)> {

@@ -243,8 +243,8 @@ impl Kernel {
         Ok(advise(manager, space, &mut cx, pages, advice)?)
     }
 
-    /// Maps the aligned span around `va` that no event mapped, for traces that contain no mappings: anonymous, with all
-    /// rights, as far as it is free.
+    /// Maps the aligned span around `va` that no event mapped, for traces that contain no mappings. The memory is
+    /// anonymous, with all rights, as far as the span is free.
     ///
     /// # Errors
     /// An address the page table cannot translate, or no frame for a page table.

@@ -1,5 +1,5 @@
-//! Hints of page sizes that are loaded ahead of a run, for a process that need not exist yet: what a profiler found out
-//! about a program before (paper 3, section IV-D, "When offline profiling is an option").
+//! Hints of page sizes that are loaded ahead of a run, for a process that need not exist yet. A profiler found them in
+//! an earlier run (paper 3, section IV-D, "When offline profiling is an option").
 
 use super::advice::take_hint;
 use crate::kernel::Kernel;
@@ -15,8 +15,8 @@ impl Kernel {
     /// that the process runs, and for those that it starts later. Hints loaded first are the most urgent ones.
     ///
     /// # Errors
-    /// The policy does not listen to hints of page sizes, or not of this one; a range that is not of whole pages, or in
-    /// which no aligned page of the size lies.
+    /// The policy does not listen to hints of page sizes, or not of this one. The range is not of whole pages, or no
+    /// aligned page of the size lies in it.
     pub fn hint(
         &mut self,
         mem: &mut PhysMem,

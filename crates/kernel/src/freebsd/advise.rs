@@ -10,8 +10,8 @@ use mmulab_pagetable::Leaf;
 
 impl Freebsd {
     /// The contents of the range may go. The pages stay until memory is short, which this kernel never waits for, but
-    /// they look untouched: A and D are cleared. A superpage that the range meets is demoted, and the last page of it
-    /// in the range is taken out of the page table, so that its next touch faults and tries promotion again.
+    /// they look untouched: A and D are cleared. A superpage that the range meets is demoted. Its last page in the
+    /// range is taken out of the page table. So the next touch of that page faults and tries promotion again.
     pub(super) fn advise_free(
         &self,
         space: &mut AddressSpace,

@@ -1,6 +1,6 @@
-//! The section `[freebsd.code]`: when code gets superpages, how it is padded, and which of its page tables are shared
-//! (Zhou, Dong, Cox and Dwarkadas, "On the Impact of Instruction Address Translation Overhead", paper 2, sections V and
-//! VI).
+//! The section `[freebsd.code]`: when code gets superpages, how it is padded, and which of its page tables are shared.
+//! The source is paper 2, sections V and VI (Zhou, Dong, Cox and Dwarkadas, "On the Impact of Instruction Address
+//! Translation Overhead").
 
 use super::threshold::Threshold;
 use crate::space::vma::{Back, Vma};

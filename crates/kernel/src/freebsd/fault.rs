@@ -55,8 +55,8 @@ impl Freebsd {
         Ok(Fault::of(FaultKind::Copy, leaf.order))
     }
 
-    /// A page of the mapping's own that is in memory and was taken out of the page table alone (`pmap_advise` takes one
-    /// of a superpage it breaks): it is put back.
+    /// Puts back a page of the mapping's own that is in memory and was only taken out of the page table. `pmap_advise`
+    /// takes one out of a superpage that it breaks.
     fn put_back(space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at: u64, store: bool) -> Result<bool, FaultError> {
         let vpn = VirtAddr::new(at).vpn();
         let Some(mut leaf) = space.hidden.remove(&vpn) else { return Ok(false) };

@@ -94,7 +94,8 @@ impl Freebsd {
     }
 
     /// The frame of a page, and the pages read if it was not in memory. The frame has one more user (`vm_page_xbusy`),
-    /// which the caller passes on or drops: the next step may take the last frames, and the page may not be mapped yet.
+    /// which the caller passes on or drops. The user keeps the page, which may not be mapped yet, if the next step
+    /// takes the last frames.
     fn find_or_read(
         &self,
         cx: &mut Cx,
@@ -138,8 +139,8 @@ impl Freebsd {
         Ok((pfn, (cx.limits.page_cache == PageCache::Cold).then_some(window)))
     }
 
-    /// Maps what is in memory around `at`, in an outward spiral, up to the first page that is not (`vm_fault_prefault`,
-    /// `pmap_enter_quick`): without the right to store, and without A.
+    /// Maps the pages in memory around `at`, in an outward spiral, up to the first page that is not in memory
+    /// (`vm_fault_prefault`, `pmap_enter_quick`). Entries have no right to store, and A is clear.
     fn prefault(
         &self,
         space: &mut AddressSpace,

@@ -1,5 +1,5 @@
-//! Padding of code by the kernel (paper 2, section VI-A): the mapping of code that is no whole number of superpages is
-//! extended to the next multiple of 2 MiB, where the address space behind it is free.
+//! Padding of code by the kernel (paper 2, section VI-A). If the address space behind it is free, a mapping of code
+//! grows to the next multiple of 2 MiB, a whole number of superpages.
 //!
 //! ```text
 //!   0x400000                0x800000        0x9f4000  0xa00000               0xbf4000 0xc00000

@@ -48,8 +48,8 @@ impl Freebsd {
         promotion.promoted(space, cx, at, fault)
     }
 
-    /// After a fault that read a page of code at `at`, in the frame `pfn`: whether enough of its reservation is in
-    /// memory, and the rest was read, so that it can be mapped as a whole.
+    /// After a fault that read a page of code at `at`, in the frame `pfn`: whether its reservation can be mapped as a
+    /// whole. That needs enough of it in memory, and the rest read.
     pub(super) fn completes(&self, cx: &mut Cx, span: &Span<Vma>, id: ObjectId, page: u64, at: u64, pfn: Pfn) -> bool {
         let code = &self.desc.code;
         if !code.superpages || !self.has_superpages() || !is_code(&span.value) {

@@ -1,6 +1,6 @@
-//! Quicksilver's daemon on FreeBSD's reservations (Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage
+//! Quicksilver's daemon on FreeBSD's reservations. Sources: Zhu, Cox and Rixner, *A Comprehensive Analysis of Superpage
 //! Management Mechanisms and Policies*, USENIX ATC 2020; the published kernel, github.com/rice-systems/quicksilver,
-//! `vm_reserv_asyncpromo` in sys/vm/vm_reserv.c).
+//! `vm_reserv_asyncpromo` in sys/vm/vm_reserv.c.
 //!
 //! ```text
 //! queue of partly used reservations     changed longest ago [ r | r | r | .. | r ] changed last
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The kernel of the simulator learns the time at wakes only. A reservation therefore counts as unchanged for 5 s if it
-//! has not changed since a wake that lies 5 s back: its age is known to within one sleep.
+//! has not changed since a wake that lies 5 s back. Its age is known to within one sleep.
 
 use crate::KernelError;
 use crate::clock::ns_of_ms;
@@ -228,8 +228,8 @@ impl Quicksilver {
         }
     }
 
-    /// Moves every used page of a reservation to a free frame (`vm_page_reclaim_run`), which frees its block; false if
-    /// one of them cannot move, or there are too few free frames.
+    /// Moves every used page of a reservation to a free frame (`vm_page_reclaim_run`), which frees its block. False if
+    /// one of the pages cannot move, or too few frames are free.
     fn evict(system: &mut SystemCx, reserved: &Partial, places: &ReverseMap) -> bool {
         let memory = &mut system.shared.memory;
         let used = memory.reservations.used_frames(reserved.base, reserved.order);

@@ -59,8 +59,8 @@ impl Linux {
         }
     }
 
-    /// The sizes larger than a base page that can be mapped at a fault: those that the policy would map itself, and
-    /// every other leaf of the page table, as far as they lie in the mapping, are empty and have free frames.
+    /// The sizes larger than a base page that can be mapped at a fault. These are the sizes that the policy would map
+    /// itself, and every other leaf of the page table. Their pages lie in the mapping, are empty and have free frames.
     fn choices(&self, space: &AddressSpace, cx: &Cx, hole: &Hole) -> Vec<Choice> {
         let is_empty = |start, end| space.next_leaf(cx.mem, start, end).is_none();
         let has_frames = |order: PageOrder, supply| match supply {

@@ -1,5 +1,5 @@
-//! Faults on text that gets larger pages: code that a program moves onto huge pages of its own, and text of the page
-//! cache that lies in blocks.
+//! Faults on text that gets larger pages. This is code that a program moves onto huge pages of its own, and text of the
+//! page cache that lies in blocks.
 //!
 //! ```text
 //! first fetch from a mapping --> move_text --> whole 2M read, copied, mapped in place of the file
@@ -110,8 +110,8 @@ impl Linux {
         end.min(last)
     }
 
-    /// Cleared memory for the copy of 2M of text: a page of the pool, or a huge page, else base pages, as a fault in
-    /// memory advised MADV_HUGEPAGE gets them.
+    /// Cleared memory for the copy of 2M of text. It is a page of the pool, or a huge page, else base pages, as a fault
+    /// in memory advised MADV_HUGEPAGE gets them.
     fn room_for_text(&self, cx: &mut Cx, at: u64) -> Result<Copy, FaultError> {
         let size = PageOrder::P2M;
         if self.text.uses_pool()
@@ -140,8 +140,8 @@ impl Linux {
         Ok(Copy::Base(pages))
     }
 
-    /// Reads text around a page that is not in memory, in aligned blocks of `size`, as far as the file goes; and, of
-    /// blocks below 2M, as far as the mapping does. Gives the pages read.
+    /// Reads text around a page that is not in memory, in aligned blocks of `size`, as far as the file goes. Blocks
+    /// below 2M are read only as far as the mapping goes. Gives the pages read.
     ///
     /// `do_sync_mmap_readahead` in mm/filemap.c asks for blocks below 2M for VM_EXEC (`exec_folio_order`), and for 2M
     /// for VM_HUGEPAGE; tmpfs with huge=always has those of 2M.
@@ -176,8 +176,8 @@ impl Linux {
         read as u32
     }
 
-    /// Maps the 2M around a fault by one entry, if they lie in one block of the page cache, and mapping and file agree
-    /// modulo 2M (`filemap_map_pmd`, `do_set_pmd` in mm/memory.c).
+    /// Maps the 2M around a fault by one entry (`filemap_map_pmd`, `do_set_pmd` in mm/memory.c). They must lie in one
+    /// block of the page cache, and mapping and file must agree modulo 2M.
     pub(super) fn map_whole(
         &self,
         space: &mut AddressSpace,

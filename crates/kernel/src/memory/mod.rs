@@ -167,8 +167,8 @@ impl Memory {
         is_taken
     }
 
-    /// The block of `order` that begins `offset` frames into a free block of size `whole`, whose other frames go back
-    /// as `rest` says; nothing if no such block is free.
+    /// The block of `order` that begins `offset` frames into a free block of size `whole`. The other frames go back as
+    /// `rest` says. `None` if no block of size `whole` is free.
     pub fn take_anon_within(&mut self, whole: PageOrder, offset: u64, order: PageOrder, rest: Rest) -> Option<Pfn> {
         if !self.frames.has_block(whole) {
             return None;
@@ -272,9 +272,9 @@ impl Memory {
         Some(head)
     }
 
-    /// Brings the pages of a file from `first` on into one free block of this size, reading those that are not in
-    /// memory: the block, and the pages read. `None` if one of them has other users than the cache, or if no block is
-    /// free.
+    /// Brings the pages of a file from `first` on into one free block of this size, and reads those that are not in
+    /// memory. Returns the block, and the number of pages read. `None` if one of them has other users than the cache,
+    /// or if no block is free.
     pub fn gather_cached(&mut self, id: ObjectId, first: u64, order: PageOrder) -> Option<(Pfn, u64)> {
         let pages = first..first + order.base_pages();
         let is_used = |page: u64| self.cache.get(id, page).is_some_and(|pfn| self.pages.get(pfn).refs != 1);
@@ -309,8 +309,8 @@ impl Memory {
         (1..order.base_pages()).all(follows).then_some(head)
     }
 
-    /// The same of a file that was in memory before the program began. Where memory is aged, its pages lie among the
-    /// frames that were in use then, together as far as a guest's did; else in the frames that are next.
+    /// The same of a file that was in memory before the program began. If memory is aged, its pages lie among the
+    /// frames that were in use then, together as far as a guest's did. Otherwise they lie in the next frames.
     pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
         if self.cache.placed(id, page).is_none() {
             let (first, wanted) = self.cache.unplaced_around(id, page);

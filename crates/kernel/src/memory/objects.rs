@@ -8,7 +8,7 @@ const SHOWN: u32 = 1 << 31;
 
 /// The object of a mapping, and which of its pages the mapping begins with.
 ///
-/// Pages are counted so that a page's number and its frame's agree within a reservation: an object has a *colour*,
+/// Pages are counted so that a page's number and its frame's agree within a reservation. An object has a *colour*,
 /// which is added to the page's place in it (`VM_RESERV_INDEX` in sys/vm/vm_reserv.c). For anonymous memory the sum is
 /// the virtual page number at which the page was first mapped (`vm_object_color` in `vm_fault_allocate`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! Reservations: aligned blocks of which an object's pages are taken, each at its own place (sys/vm/vm_reserv.c).
 //!
-//! A reservation is *partially populated* while some of its pages are in use; those wait in a queue, the one populated
-//! or depopulated longest ago first. It is *full* when all are. It is freed when none is, and *broken* when memory is
-//! wanted: its unused pages go to the allocator and its used ones become ordinary.
+//! A reservation is *partially populated* while some of its pages are in use. These reservations wait in a queue, the
+//! one populated or depopulated longest ago first. It is *full* when all are. It is freed when none is, and *broken*
+//! when memory is wanted: its unused pages go to the allocator and its used ones become ordinary.
 
 use crate::report::counts::Refusal;
 use mmulab_addr::{PageOrder, Pfn};

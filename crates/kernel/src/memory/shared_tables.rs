@@ -1,5 +1,5 @@
-//! Page tables that several address spaces point to, by what of a file they map: the list that FreeBSD with shared page
-//! tables would hang off a file's `vm_object` (paper 2, section VI-B).
+//! Page tables that several address spaces point to, by the part of a file that they map. FreeBSD with shared page
+//! tables would hang this list off a file's `vm_object` (paper 2, section VI-B).
 
 use super::cache::ObjectId;
 use mmulab_addr::{Pfn, Prot};

@@ -1,5 +1,5 @@
-//! The macro that makes what follows from the list of a kind's parts, the same for every kind: their modules, the enum
-//! of their names in policy files, and the enum of the part of a run.
+//! The macro that makes three things from the list of a kind's parts, the same for every kind. They are the parts'
+//! modules, the enum of their names in policy files, and the enum of the part of a run.
 //!
 //! A folder of parts includes its list, which `build.rs` writes, and hands it to this macro:
 //!

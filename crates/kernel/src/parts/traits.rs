@@ -292,7 +292,7 @@ pub(crate) trait Hints {
         false
     }
 
-    /// Whether the kernel of a host can use them: whether they are about the host's own processes, which are virtual
+    /// Whether the kernel of a host can use them. It can if they are about the host's own processes, which are virtual
     /// machines, and not about the programs in these.
     fn serves_hosts(&self) -> bool {
         true

@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn runs_end_where_frames_or_rights_do() {
-        // Pages 1 to 3 in frames 7, 8, 9, of which the last cannot be written; page 5 in frame 10; a page of 2 MB.
+        // Pages 1 to 3 in frames 7, 8, 9, of which the last cannot be written. Page 5 in frame 10; a page of 2 MB.
         let found = counted(
             "mmap 0x1000 64K rw anon\nmprotect 0x3000 4K r\nmmap 0x200000 2M rw anon\nframes 0x1000 0x7000 4K x3\n\
              frames 0x5000 0xa000 4K\nframes 0x200000 0x400000 2M\nframes 0xffff888000000000 0x0 4K\n",

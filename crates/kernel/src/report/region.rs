@@ -1,9 +1,9 @@
 //! The pieces of a program's memory that reports speak of.
 //!
-//! A region is what the program asked for in one piece: a mapping of a file with its rights, the brk heap, a stack,
-//! an anonymous mapping with those that were put beside it. Later mprotect and madvise calls do not divide it. All
+//! A region is memory that the program asked for in one piece. It is a mapping of a file with its rights, the brk heap,
+//! a stack, or an anonymous mapping and its neighbours. Later mprotect and madvise calls do not divide it. All
 //! processes that run one program share its regions, because advice about a mapping concerns the program. Regions
-//! depend on the trace's events alone, so their numbers are the same under every policy and on every machine, and
+//! depend on the trace's events alone, so their numbers are the same under every policy and on every machine. So
 //! results can be compared region by region.
 
 use crate::ranges::{Piece, RangeMap};

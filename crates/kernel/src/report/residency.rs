@@ -1,5 +1,5 @@
-//! Which parts of code are in memory: for each 2 MiB of a file that mappings of code show, the clusters of 64 KiB that
-//! the page cache holds. A threshold of clusters decides over superpages of code (paper 2, Figure 1).
+//! Which parts of code are in memory. For each 2 MiB of a file that mappings of code show, it has the clusters of 64
+//! KiB that the page cache holds. A threshold of clusters decides over superpages of code (paper 2, Figure 1).
 //!
 //! ```text
 //!   file      | 2 MiB                          | 2 MiB                          |

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Orders of the aligned blocks of base pages that are counted: 8K to 1M, the sizes that Linux gives between base pages
+/// Orders of the aligned blocks of base pages that are counted: 8K to 1M. Linux gives these sizes between base pages
 /// and huge ones (Documentation/admin-guide/mm/transhuge.rst, multi-size THP; 8K for files only).
 const BLOCKS: std::ops::RangeInclusive<u8> = 1..=8;
 const BLOCK_COUNT: usize = 8;
@@ -184,8 +184,8 @@ mod tests {
         assert!(of.in_blocks.is_empty());
     }
 
-    /// Pages 14 to 47 in frames 30 to 63 have two whole blocks of 16 (from 16 and 32 on), four of 8, eight of 4 and all
-    /// of 2; the same pages in frames 31 to 64 have none of any.
+    /// Pages 14 to 47 in frames 30 to 63 have whole blocks. Of 16 pages they have two (from 16 and 32 on), of 8 four,
+    /// of 4 eight, and of 2 all. The same pages in frames 31 to 64 have none of any.
     #[test]
     fn whole_aligned_blocks_are_counted() {
         let mut runs = Runs::default();

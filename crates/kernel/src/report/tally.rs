@@ -16,8 +16,8 @@ pub trait Name: Copy + 'static {
     fn name(self) -> &'static str;
     /// Its meaning.
     fn about(self) -> &'static str;
-    /// Whether results have it even if it is 0. Counters of parts that few policies have are left out then, so that
-    /// results of the others stay what they were before there was the part.
+    /// Whether results have it even if it is 0. Counters of parts that few policies have are left out then. So results
+    /// of the other policies stay as they were without the part.
     fn is_always_written(self) -> bool;
 }
 

@@ -1,6 +1,6 @@
-//! Pages of an aligned range brought to their own places in an aligned block of frames, so that larger translations can
-//! cover them: the promotion of partially contiguous ranges of Elastic Translations (paper 3, section IV-C and Figure
-//! 6).
+//! Pages of an aligned range are brought to their own places in an aligned block of frames, so that larger translations
+//! can cover them. This is Elastic Translations' promotion of partially contiguous ranges (paper 3, section IV-C and
+//! Figure 6).
 //!
 //! ```text
 //! range    page 0   page 1   page 2   page 3   ...      the block is the one in which most pages lie in place already
@@ -174,7 +174,7 @@ impl Range {
         Ok(Ok(()))
     }
 
-    /// Promotes the range in a fresh block, which was taken for it and begins at `head`: every page moves there, or is
+    /// Promotes the range in a fresh block, which was taken for it and begins at `head`. Every page moves there, or is
     /// copied if it is shared.
     ///
     /// # Errors
@@ -203,8 +203,8 @@ impl Range {
         Ok(())
     }
 
-    /// Takes the frames that pages of the range are to come to, as far as they are free; the others, but for those that
-    /// pages of the range leave themselves.
+    /// Takes the frames that pages of the range are to come to, as far as they are free. Returns the others, but for
+    /// those that pages of the range leave themselves.
     fn claim(&self, system: &mut SystemCx, survey: &Survey, head: Pfn, claimed: &mut Claimed) -> Vec<Pfn> {
         let own: BTreeMap<Pfn, PageOrder> =
             survey.0.iter().filter_map(|p| p.leaf.map(|leaf| (leaf.pfn, p.order))).collect();

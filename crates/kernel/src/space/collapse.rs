@@ -25,8 +25,8 @@ impl AddressSpace {
         Ok(true)
     }
 
-    /// Copies what is mapped of the aligned `order` at `at` into the block of frames at `pfn`, which was taken for it,
-    /// zeroes the rest, and maps one page.
+    /// Copies the mapped pages of the aligned `order` at `at` into the block of frames at `pfn`, which was taken for
+    /// it. Zeroes the rest of the block, and maps it as one page.
     ///
     /// # Errors
     /// Frames for page tables ran out.

@@ -1,9 +1,9 @@
 //! Compaction: pages move from low page blocks to free frames of high ones, until a block is free (mm/compaction.c).
 //!
 //! Blocks larger than a page block are what Elastic Translations adds (paper 3, section IV-C: compaction works for 32
-//! MiB). Whole pages of 2 MiB are moved for them, too, as long as all else can move out of their 32 MiB; and base pages
-//! may take a whole block, where none is left that is partly in use. Linux itself moves base pages only, for it makes
-//! no block larger than a page block.
+//! MiB). Whole pages of 2 MiB are moved for them, too, as long as all else can move out of their 32 MiB. Base pages may
+//! take a whole block, if no block is left that is partly in use. Linux itself moves base pages only, for it makes no
+//! block larger than a page block.
 //!
 //! ```text
 //! 32 MiB    | 2M  4K..  -   2M |  -    -   2M  2M |      a page of 2 MiB goes to the highest block that is free

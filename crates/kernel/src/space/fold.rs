@@ -1,5 +1,5 @@
-//! Folded ranges: sixteen neighbouring entries with the contiguous bit, which translate as one page of sixteen times
-//! the size while their pages stay sixteen (paper 3, Elastic Translations, section IV-A and Figure 4).
+//! Folded ranges: sixteen neighbouring entries with the contiguous bit. They translate as one page of sixteen times the
+//! size while their pages stay sixteen (paper 3, Elastic Translations, section IV-A and Figure 4).
 //!
 //! ```text
 //! map, set, widen, split --> refold: do all sixteen entries qualify?   no: they stay as they are
@@ -12,7 +12,7 @@
 //!                            flushed once, and the entries are written without the bit
 //! ```
 //!
-//! A leaf of the table is folded if it is larger than the page it shows: that page is one of sixteen with users of
+//! A leaf of the table is folded if it is larger than the page it shows. That page is one of sixteen with users of
 //! their own, unlike a page of 64 KiB that was allocated whole. Only this file distinguishes the two:
 //! - Work on a whole leaf treats it as any other leaf.
 //! - Work that keeps, moves, shares or releases pages asks [`AddressSpace::pages_of`], and a look at one page

@@ -7,8 +7,8 @@ use mmulab_pagetable::{Flush, Invalidate};
 
 /// The addresses whose translations must be dropped before the operation ends.
 ///
-/// As `flush_tlb_mm_range` in arch/x86/mm/tlb.c: the range runs from the first to the last changed entry, and when it
-/// holds more pages, of the smallest size changed, than the ceiling, the whole address space is flushed.
+/// As `flush_tlb_mm_range` in arch/x86/mm/tlb.c: the range runs from the first to the last changed entry. If it holds
+/// more pages than the ceiling, the whole address space is flushed. Pages count in the smallest size changed.
 #[derive(Debug, Default)]
 pub struct Gather {
     touched: Option<(u64, u64, PageOrder)>,

@@ -1,6 +1,6 @@
 //! Hints that a guest's kernel hands on to its host: the blocks of memory that came to lie together as hints of page
-//! sizes asked. The paper (3, section V-B) leaves such an interface open; here a host gets the hint once its block is
-//! whole, because only then has the whole block a place in the guest's memory.
+//! sizes asked. The paper (3, section V-B) leaves this interface open. Here a host gets the hint once its block is
+//! whole, because only then the whole block has a place in the guest's memory.
 //!
 //! ```text
 //! a fault of the hinted size --.

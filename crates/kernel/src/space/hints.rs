@@ -80,8 +80,8 @@ impl SizeHints {
         self.in_order.range(number..).next().map(|(&number, &hint)| (number, hint))
     }
 
-    /// The size that a fault at `va` should aim for, a base page where no hint is; `None` if no hint guides faults in
-    /// this address space, and the policy chooses by itself.
+    /// The size that a fault at `va` should aim for: a base page if no hint covers `va`. `None` if no hint guides
+    /// faults in this address space, and the policy chooses by itself.
     #[inline]
     pub fn for_fault(&self, va: u64) -> Option<PageOrder> {
         if !self.guides_faults || self.is_empty() {

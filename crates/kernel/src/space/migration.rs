@@ -68,8 +68,8 @@ impl ReverseMap {
         of_size.filter(|&pfn| self.movable(memory, pfn).is_some()).collect()
     }
 
-    /// The places of the page that begins with a frame, if it can move: a page of a program or of a file, all of whose
-    /// users are known.
+    /// The places of the page that begins with a frame, if the page can move. It can if it is a page of a program or of
+    /// a file, and all its users are known.
     pub fn movable(&self, memory: &Memory, pfn: Pfn) -> Option<&[(Pfn, At)]> {
         self.movable_now(memory, pfn, pfn)
     }

@@ -1,7 +1,7 @@
 //! Address spaces: mappings, the page table behind them, and operations on it that every memory manager uses.
 //!
 //! No method here knows which memory manager runs. A manager's work on an address space is a method of the manager, in
-//! a folder of its own, and calls the methods of this folder.
+//! a folder of its own. It calls the methods of this folder.
 
 pub(crate) mod assemble;
 pub(crate) mod census;

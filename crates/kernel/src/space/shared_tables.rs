@@ -13,8 +13,9 @@
 //! - Who unmaps all of it, or exits, lets go of it and looks at no entry.
 //!
 //! Each page is counted once as mapped by the table, not by each process. Pages count as mapped by a process and its
-//! regions when these point to the table, and at each of their own faults that maps a page in it. Hardware finds
-//! entries that others add without a fault, so until the next fault the kernel does not count them.
+//! regions when these point to the table. Pages that come to the table later count at the process's next fault of its
+//! own that maps a page in it. Hardware finds entries that others add without a fault, so until the next fault the
+//! kernel does not count them.
 
 use super::vma::{Back, Vma};
 use super::window::Window;
@@ -138,8 +139,8 @@ impl AddressSpace {
         }
     }
 
-    /// Gives this address space a table of its own before an entry of the table around `va` changes for it alone: a
-    /// copy, unless no other address space points to the table.
+    /// Gives this address space a table of its own before an entry of the table around `va` changes for it alone. The
+    /// table is a copy, unless no other address space points to the original.
     ///
     /// # Errors
     /// No frame for the copy.

@@ -10,8 +10,8 @@
 //!                                                        emptied, whatever its share
 //! ```
 //!
-//! Linux's compaction goes through all of memory from below and moves whatever it meets, which for 1 GiB means to move
-//! many pages for nothing: one page that cannot move spoils a region.
+//! Linux's compaction goes through all of memory from below and moves whatever it meets. For 1 GiB it would move many
+//! pages for nothing, because one page that cannot move spoils a region.
 
 use super::census::Census;
 use super::migration::{Migration, ReverseMap};

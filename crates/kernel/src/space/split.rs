@@ -43,8 +43,8 @@ impl AddressSpace {
         }
     }
 
-    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames; the huge zero page by as
-    /// many leaves of the one small zero page; a folded range by its pages.
+    /// Replaces a large leaf at `va` by the leaves one level below it, of the same frames. The huge zero page becomes
+    /// as many leaves of the one small zero page. A folded range becomes its pages.
     pub fn split(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
         if self.unfold(cx, va, leaf)? {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Text in an address space: file mappings that become pages of the process's own at the same addresses, and entries of
-//! the page cache taken out, so that its pages can move.
+//! Text in an address space. File mappings become pages of the process's own at the same addresses. Entries of the page
+//! cache are taken out of the table, so that its pages can move.
 
 use super::range::PageRange;
 use super::vma::{Back, HugeAdvice, Vma};
@@ -22,8 +22,8 @@ pub(crate) enum Copy {
 }
 
 impl AddressSpace {
-    /// Whether nothing is lost if a range is mapped over: nothing is mapped there, or gaps of the same file, which the
-    /// dynamic linker keeps without rights between a library's segments.
+    /// Whether nothing is lost if a range is mapped over. The range has no mappings, or gaps of the same file, which
+    /// the dynamic linker keeps without rights between a library's segments.
     pub(crate) fn is_unused(&self, id: ObjectId, start: u64, end: u64) -> bool {
         let is_gap = |vma: &Vma| vma.prot == Prot::NONE && matches!(vma.back, Back::Object(of, _) if of == id);
         self.is_canonical(end - 1) && self.vmas.over(start, end).all(|span| is_gap(&span.value))
@@ -42,7 +42,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Replaces the 2 MiB of text at `at`, as `vma` maps it, by a copy in memory of the process's own: what mremap does
+    /// Replaces the 2 MiB of text at `at`, as `vma` maps it, by a copy in memory of the process's own. So does mremap
     /// when it puts a copy in the place of the original. No page lies across the ends of the 2 MiB.
     ///
     /// # Errors
@@ -78,8 +78,8 @@ impl AddressSpace {
         }
     }
 
-    /// Takes the page cache's pages `from..to` of a file out of the table, wherever they are mapped, and leaves those
-    /// that are the process's own (`try_to_unmap` and `retract_page_tables` in mm/khugepaged.c, `collapse_file`).
+    /// Takes the page cache's pages `from..to` of a file out of the table, wherever they are mapped. Leaves pages that
+    /// are the process's own (`try_to_unmap` and `retract_page_tables` in mm/khugepaged.c, `collapse_file`).
     ///
     /// # Errors
     /// Frames for page tables ran out.

@@ -1,5 +1,5 @@
-//! A lowest page table that an address space shares with others: 2 MiB of its addresses, what of a file they show, and
-//! which of its entries the address space counts as mapped.
+//! A lowest page table that an address space shares with others, for 2 MiB of its addresses. It has the part of a file
+//! that they show, and the entries that the address space counts as mapped.
 
 use crate::memory::shared_tables::Mapping;
 

@@ -1,8 +1,8 @@
 //! A processor without limits, and a program whose memory has contents, to judge the kernel by.
 //!
 //! The kernel moves frames, not bytes. Here each base frame holds one number, stores write it, and the kernel's copies
-//! are repeated on it, so that a frame freed too early, shared wrongly or not copied shows as a wrong number. The
-//! processor has a TLB that never forgets by itself, so that a flush not sent shows as a stale translation.
+//! are repeated on it. So a frame freed too early, shared wrongly or not copied shows as a wrong number. The processor
+//! has a TLB that never forgets by itself, so that a flush not sent shows as a stale translation.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 

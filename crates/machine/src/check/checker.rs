@@ -1,8 +1,8 @@
-//! The checking mode (`--check`): after every reference and event, it checks that no TLB holds a stale translation and
-//! that the page tables equal those of the same run without coalescing.
+//! The checking mode (`--check`). After every reference and event, it checks that no TLB holds a stale translation. It
+//! also checks that the page tables equal those of the same run without coalescing.
 //!
 //! It is outside the engine. It runs each batch one item at a time, on the machine and on a twin whose TLBs hold single
-//! pages, and compares the arrays and the memory. A machine without it pays one test a batch.
+//! pages. It compares the arrays and the memory. A machine without it pays one test a batch.
 
 use super::{
     compare::{differ, same, sweep},

@@ -86,7 +86,7 @@ pub(super) fn sound(tables: Tables, entry: &Entry) -> Result<(), String> {
         if leaf.translate(va) != entry.translate(va) {
             return Err(format!("{va} is at {}, the entry says {}", leaf.translate(va), entry.translate(va)));
         }
-        // A store through a clean entry reads the table again, and faults there if the right is gone: kernels take the
+        // A store through a clean entry reads the table again, and faults there if the right is gone. Kernels take the
         // right from clean pages without a flush (FreeBSD, before it promotes them).
         let usable = if entry.dirty { entry.prot } else { entry.prot.without(Prot::W) };
         let excess = Prot::from_bits(usable.bits() & !leaf.prot.bits());

@@ -1,6 +1,6 @@
-//! Tests of the checking mode. A checked run must count the same events as an unchecked run. After a test changes a
-//! page-table entry behind the kernel's back, the check must end the run and name the stale translation or the lost
-//! bit.
+//! Tests of the checking mode. A checked run must count the same events as an unchecked run. A test changes a
+//! page-table entry behind the kernel's back. Then the check must end the run and name the stale translation or the
+//! lost bit.
 
 use crate::{
     describe::{self, Check, Options, Unmapped},
@@ -114,7 +114,7 @@ fn what_the_table_does_not_bear_out_is_found() {
 }
 
 /// S2-009: sixteen base pages with the contiguous bit share an entry of the TLB. A kernel that takes the bit away to
-/// unmap one of them, and does not flush, leaves an entry that still translates it: the check finds that. A kernel that
+/// unmap one of them, and does not flush, leaves an entry that still translates it. The check finds that. A kernel that
 /// flushes passes.
 #[test]
 fn a_contiguous_range_that_is_taken_apart_without_a_flush_is_found() {

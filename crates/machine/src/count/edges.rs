@@ -6,8 +6,8 @@ use mmulab_addr::Pid;
 use mmulab_kernel::RegionId;
 use rustc_hash::FxHashMap;
 
-/// A jump from one block to another. Without a block that it came from, where the trace does not say: a thread's
-/// turn, or a part of the trace that is decoded at once, begins with the missing block.
+/// A jump from one block to another. `from` is absent if the trace does not give it. Then a thread's turn, or a part of
+/// the trace that is decoded at once, begins with the missing block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// The process.

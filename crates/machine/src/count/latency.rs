@@ -1,5 +1,5 @@
-//! How long page faults took, by what they needed and by the size of page that they mapped: every time that occurred,
-//! with how often, and what it was made of.
+//! How long page faults took, by what they needed and by the size of page that they mapped. For every time that
+//! occurred, it counts how often, and keeps the parts of the time.
 //!
 //! A fault's time is what the machine's cost table charges for the kernel's work in it. The distribution is exact: the
 //! times of a run are few, because they are sums of few prices.

@@ -4,8 +4,8 @@ use mmulab_addr::Side;
 
 /// Time of one CPU, in whole cycles.
 ///
-/// The model, stated in full in `docs/concepts/cost-model.md`: a fetch waits for its translation; a load or store lets
-/// the core go on for up to `window` instructions, so of a latency that ends at `end` the core stalls for
+/// `docs/concepts/cost-model.md` states the model in full. A fetch waits for its translation. A load or store lets the
+/// core go on for up to `window` instructions. So of a latency that ends at `end`, the core stalls for
 /// `end - now - window * CPI` cycles, if that is positive.
 #[derive(Clone, Debug)]
 pub struct Clock {

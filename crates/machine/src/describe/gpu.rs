@@ -1,5 +1,5 @@
-//! The `[gpu]` table of a machine file: shader cores, the warps and lanes of a core, and the coalescing of a warp
-//! instruction's addresses into TLB lookups.
+//! The `[gpu]` table of a machine file. It has shader cores, the warps and lanes of a core, and the coalescing of a
+//! warp instruction's addresses into lookups.
 //!
 //! ```text
 //! merge   address bits dropped    one lookup per

@@ -1,5 +1,5 @@
-//! The `[virtual]` table of a machine file: guest memory, guest page table, translation mode, nested TLB, page-walk
-//! caches of the host's table, and the cost of a VM exit.
+//! The `[virtual]` table of a machine file. It has guest memory, guest page table, translation mode, nested TLB,
+//! page-walk caches of the host's table, and the cost of a VM exit.
 //!
 //! ```text
 //! mode     page walk

@@ -106,7 +106,7 @@ impl ShootdownDesc {
             (Reach::Broadcast, Invalidate::Range { range, stride, .. }) => range.bytes().div_ceil(stride.bytes()),
             (Reach::BroadcastRange, Invalidate::Range { range, stride, .. }) => {
                 // As `__flush_tlb_range_op` in Linux's arch/arm64/include/asm/tlbflush.h: one instruction names up to
-                // 32 units of 2^(5 * scale + 1) base pages; a last odd page takes one of its own.
+                // 32 units of 2^(5 * scale + 1) base pages. A last odd page takes one of its own.
                 let pages = range.bytes().div_ceil(mmulab_addr::BASE_BYTES);
                 if range.bytes() <= stride.bytes() {
                     return 1;

@@ -156,8 +156,8 @@ impl Execution for ShaderCores {
         self.warps[usize::from(slot.cpu)].act(slot.number);
     }
 
-    /// All cores' TLBs and walks are more than the nearest caches hold, and by the time that a core's turn comes they
-    /// have gone from there.
+    /// The nearest caches cannot hold all cores' TLBs and walks. By the time that a core's turn comes, its own have
+    /// gone from there.
     #[inline]
     fn prefetch(&self, _: &State, next: Tid) {
         if let Ok(slot) = self.placement.place(next) {

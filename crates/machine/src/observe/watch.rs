@@ -1,5 +1,5 @@
-//! Observers of a run. [`Watch`] is what users of the engine implement; the engine itself is generic over [`Observe`],
-//! so that a run without an observer compiles to code that knows nothing of them.
+//! Observers of a run. Users of the engine implement [`Watch`]. The engine itself is generic over [`Observe`], so that
+//! a run without an observer compiles to code that knows nothing of observers.
 
 use super::observation::{Observation, WalkEnd};
 use mmulab_kernel::Note;

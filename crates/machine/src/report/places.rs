@@ -6,8 +6,8 @@ use mmulab_kernel::Kernel;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Places that are listed: half of the 16,400 blocks of code in which 1 G instructions of clang miss, and 16 GiB of
-/// memory by 2 MiB, in results of a few megabytes at most.
+/// Places that are listed. That is half of the 16,400 blocks of code in which 1 G instructions of clang miss, and 16
+/// GiB of memory by 2 MiB. Results then have a few megabytes at most.
 pub(super) const LISTED: usize = 8192;
 
 /// Costs by place.

@@ -9,9 +9,8 @@
 //! ```
 //!
 //! A follower has a kernel, page tables, walkers and caches of its own; its second level is its own, too, where arrays
-//! there differ. It is right as long as its kernel and its walks do to the shared levels what the leader's do:
-//! [`mmulab_tlb::Hierarchy`] keeps a trail of that.
-//! A follower that parts from its leader is run again, alone.
+//! there differ. It is right as long as its kernel and its walks do to the shared levels what the leader's do.
+//! [`mmulab_tlb::Hierarchy`] keeps a trail of that. A follower that parts from its leader is run again, alone.
 
 mod common;
 mod follow;

@@ -1,5 +1,5 @@
-//! What goes from one CPU to the next when another one acts: what the threads of a core have in common, and what all
-//! cores have in common. Lookups, walks and invalidations find both in the record of the CPU that acts.
+//! The parts that go from one CPU to the next when another one acts. Some are shared by the threads of a core, others
+//! by all cores. Lookups, walks and invalidations find both in the record of the CPU that acts.
 
 use super::siblings::Siblings;
 use crate::{cpu::Cpu, describe::MachineDesc};

@@ -1,8 +1,8 @@
 //! Hardware threads: CPUs that have a core in common, but for the arrays that each thread has of its own.
 //!
-//! Every CPU has a record of its own ([`crate::cpu::Cpu`]). What the threads of a core have in common lies in the
-//! record of the one that acted last, and goes to the one that acts next; the others' is empty meanwhile. So a lookup
-//! finds everything in one place, and threads cost nothing where there is one to a core.
+//! Every CPU has a record of its own ([`crate::cpu::Cpu`]). The parts that the threads of a core share lie in the
+//! record of the thread that acted last. They go to the thread that acts next, and are empty in the other records
+//! meanwhile. So a lookup finds everything in one place, and threads cost nothing where there is one to a core.
 
 /// Which CPU's record has what the threads of each core have in common.
 pub(super) struct Siblings {

@@ -1,6 +1,6 @@
 //! A program on another hardware thread of the core: it displaces entries of TLBs and walk caches, at random and all
-//! the time. Nothing else is known of it, and nothing else of it is modelled here; what it takes of caches is in
-//! `mmulab_walker`, and what it takes of the window and of units stands in `core.timing`.
+//! the time. Nothing else is known of it, and nothing else of it is modelled here. Its share of the caches is in
+//! `mmulab_walker`, and its share of the window and of units is in `core.timing`.
 
 use crate::{cpu::Cpu, describe::MachineDesc, observe::Observe};
 use mmulab_walker::chance;

@@ -53,7 +53,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         self.at
     }
 
-    /// Serves the words up to the next block or control word, at one time and without a core: TLBs, page tables and
+    /// Serves the words up to the next block or control word, at one time and without a core. TLBs, page tables and
     /// caches stay in use.
     pub(super) fn pass(&mut self, now: u64) -> Result<(), Ended> {
         let from = self.at;
@@ -237,7 +237,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
         }
     }
 
-    /// The next word, if it is an access of this kind: not so where an access was left out of the trace on its way
+    /// The next word, if it is an access of this kind. It is not if an access was left out of the trace on its way
     /// here.
     #[inline(always)]
     fn word(&mut self, store: bool) -> Option<Ref> {

@@ -1,12 +1,12 @@
-//! Time by samples: short intervals of a run are run in time, and stand for all of it (Wunderlich, Wenisch, Falsafi and
-//! Hoe, "SMARTS", ISCA 2003).
+//! Time by samples: short intervals of a run are run in time, and stand for all of it. Source: Wunderlich, Wenisch,
+//! Falsafi and Hoe, "SMARTS", ISCA 2003.
 //!
 //! ```text
 //! |<------------------------- period ------------------------->|
 //! | passed: TLBs, walk caches, caches, page tables stay warm | warm | length |  passed ...
 //! ```
 //!
-//! Between samples references still go through TLBs, page tables and caches, so all counts are exact and samples begin
+//! Between samples references still go through TLBs, page tables and caches. So all counts are exact, and samples begin
 //! with what a whole run would have left there. What only the core has (its queues, its branch predictor) warms up for
 //! `warm` instructions that run in time and are not measured.
 

@@ -62,8 +62,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The host of the described machine, with guests that have no memory yet but what their kernels wrote; and the
-    /// system of the first of them, which runs.
+    /// The host of the described machine, and the system of the first of its guests, which runs. Guests have no memory
+    /// yet but what their kernels wrote.
     pub fn new(desc: &Resolved, guest: &VirtualDesc, policy: &PolicyDesc) -> Result<(Self, System), MachineError> {
         let machine = &desc.machine;
         let count = desc.options.vms.len() + 1;
@@ -287,8 +287,8 @@ impl Host {
         advised.map_err(|e| Ended::Kernel(format!("the host: {e}")))
     }
 
-    /// The guest that runs hands a hint of a page size on, which is an exit: the host takes it as a hint for the memory
-    /// of the machine.
+    /// The guest that runs hands a hint of a page size on, which is a VM exit. The host takes it as a hint for the
+    /// memory of the machine.
     pub fn hint(&mut self, block: &HintedBlock, cpu: u16) -> Result<(), Ended> {
         self.counts.exits += 1;
         self.counts.hints_told += 1;
@@ -299,8 +299,8 @@ impl Host {
         hinted.map_err(|e| Ended::Kernel(format!("the host: {e}")))
     }
 
-    /// What the kernel of the guest that runs did to its tables, which shadow tables are made of: the host has them
-    /// write-protected, so each entry written is a VM exit. Returns how many.
+    /// Counts the VM exits for the entries that the kernel of the running guest wrote to its tables. Shadow tables are
+    /// made of these tables, so the host has them write-protected. Returns how many exits.
     pub fn trap_table_writes(&mut self, work: &[mmulab_kernel::Work]) -> u64 {
         if self.shadows.is_none() {
             return 0;
@@ -326,9 +326,9 @@ impl Host {
         }
     }
 
-    /// Changes in the host's tables have made translations stale: the host invalidates all that was made with the table
-    /// of the machine concerned (Linux's `kvm_flush_remote_tlbs` after an MMU notifier, by INVEPT: Intel SDM vol. 3C,
-    /// section 29.4.3.1). Returns the tags under which that may be held.
+    /// Changes in the host's tables have made translations stale. The host invalidates all translations that were made
+    /// with the table of the machine concerned. This is Linux's `kvm_flush_remote_tlbs` after an MMU notifier, by
+    /// INVEPT (Intel SDM vol. 3C, section 29.4.3.1). Returns the tags under which TLBs may hold such translations.
     pub fn stale_tags(&mut self) -> Vec<Asid> {
         let mut stale = Vec::new();
         for what in &self.effects.invalidations {

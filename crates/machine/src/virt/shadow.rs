@@ -1,14 +1,14 @@
-//! Shadow tables: the host keeps, for each address space of a guest, a table straight from the program's addresses to
-//! its own frames, and the walker reads that alone (Adams and Agesen, *A Comparison of Software and Hardware Techniques
-//! for x86 Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst).
+//! Shadow tables. For each address space of a guest, the host keeps a table from the program's addresses to its own
+//! frames. The walker reads this table alone. Sources: Adams and Agesen, *A Comparison of Software and Hardware
+//! Techniques for x86 Virtualization*, ASPLOS 2006, section 4; Linux, Documentation/virt/kvm/x86/mmu.rst.
 //!
-//! An entry is made when a walk does not find it. This is a VM exit: the host reads the guest's table and its own, sets
-//! the accessed and dirty bits of both as the processor would, and maps the smaller of both pages. An entry lets stores
-//! through only once both pages are dirty, so that the first store to a clean page is an exit too. Entries go with the
-//! guest's own invalidations, each of which is an exit. The host has the guest's tables write-protected, as the VMM of
-//! that paper ("tracing"): each entry that the guest's kernel writes is an exit, and so is each table that it loads
-//! into the base register. The walks that fail find what was written. Linux lets guests write to last-level tables
-//! until the next invalidation ("unsync" pages), and so has fewer exits.
+//! An entry is made when a walk does not find it. This is a VM exit. The host reads the guest's table and its own, and
+//! sets the accessed and dirty bits of both as the processor would. It maps the smaller of both pages. An entry lets
+//! stores through only once both pages are dirty, so that the first store to a clean page is an exit too. Entries go
+//! with the guest's own invalidations, each of which is an exit. The host has the guest's tables write-protected, as
+//! the VMM of that paper ("tracing"). Each entry that the guest's kernel writes is an exit, and so is each table that
+//! it loads into the base register. The walks that fail find the new entries. Linux lets guests write to last-level
+//! tables until the next invalidation ("unsync" pages), and so has fewer exits.
 
 use super::host::Host;
 use crate::ended::Ended;

@@ -17,9 +17,8 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// Tags for this number of machines, on TLBs whose ASIDs have `bits` bits. Where both together need more
-    /// than there is room for, guests have fewer tags; without any bits a guest has one, and a change of machine
-    /// flushes.
+    /// Tags for this number of machines, on TLBs whose ASIDs have `bits` bits. If both together need more bits, guests
+    /// have fewer tags. Without any bits a guest has one, and a change of machine flushes.
     pub fn new(machines: usize, bits: u8) -> Self {
         let of_machines = machines.next_power_of_two().trailing_zeros() as u8;
         Self { guest_bits: bits.min(u16::BITS as u8 - of_machines) }

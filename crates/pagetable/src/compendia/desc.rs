@@ -1,6 +1,6 @@
-//! Parameters of Compendia page tables (paper 5): at which occupancy levels merge into a node of 2 MiB or 1 GiB, when
-//! a node is unmerged, and which bits of an entry mark a pointer to a node. Occupancy is a fraction of the 512
-//! entries of a table; all comparisons are exact.
+//! Parameters of Compendia page tables (paper 5). They set at which occupancies levels merge into a node of 2 MiB or 1
+//! GiB, and when a node is unmerged. They also set which bits of an entry mark a pointer to a node. Occupancy is a
+//! fraction of the 512 entries of a table; all comparisons are exact.
 
 use mmulab_addr::{Bytes, VirtRange};
 use schemars::JsonSchema;

@@ -1,9 +1,9 @@
 //! Entries as hardware reads them: x86-64 entries with two more bits (paper 5, section 4.2 and figure 7).
 //!
-//! The paper puts H and O into "the currently ignored region" and names no bits; here they are the lowest two of bits
-//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19), and T, of
-//! nodes of three levels, is the next. The base register carries them in the same place. This file knows entries with
-//! the marks there; [`Marks`] turns those that have them elsewhere into such.
+//! The paper puts H and O into "the currently ignored region" and names no bits. Here they are the lowest two of bits
+//! 62..52, which x86-64 ignores in entries that point to tables (Intel SDM vol. 3A, table 4-14 to 4-19). T, of nodes of
+//! three levels, is the next bit. The base register carries them in the same place. This file knows entries with the
+//! marks there; [`Marks`] turns those that have them elsewhere into such.
 //!
 //! ```text
 //! bit      63   62..55   54  53  52   51..12    11..8   7   6   5   4..0
@@ -31,8 +31,8 @@ pub const H: u64 = 1 << 52;
 /// entry. In a leaf: one of 512 copies of the leaf of the level above.
 pub const O: u64 = 1 << 53;
 
-/// With H or O: the node is of 1 GiB and merges three levels, so that 9 bits more of the address choose the entry, and
-/// one level more is passed over. With O in a leaf: one of 262,144 copies of the leaf two levels above.
+/// With H or O: the node is of 1 GiB and merges three levels. So 9 bits more of the address choose the entry, and the
+/// walk skips one level more. With O in a leaf: one of 262,144 copies of the leaf two levels above.
 pub const T: u64 = 1 << 54;
 /// All of them.
 const MARKS: u64 = H | O | T;
@@ -125,8 +125,8 @@ pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
 }
 
 /// The form in which a walk cache keeps an entry of `level`, and the level under which it does. A pointer with O is the
-/// same for all of the node it points to: it is kept like the entry with H of the level above, so that the next walk
-/// into the node needs one access wherever it goes (paper 5, section 4.4.2, figure 10).
+/// same for all of the node it points to. It is kept like the entry with H of the level above. So the next walk into
+/// any part of the node needs one access (paper 5, section 4.4.2, figure 10).
 #[inline(always)]
 pub fn kept(marks: Marks, bits: u64, level: u8) -> (u64, u8) {
     let known = marks.read(bits);

@@ -12,8 +12,8 @@ impl MergedTree {
     /// reasons were. Returns the highest level at which tables were moved.
     ///
     /// A decision depends on the table's entries, and on which tables below are merged. So it is made when an entry
-    /// comes or goes or points elsewhere, never for changes to PTEs (paper 5, section 4.1), and from the leaves up,
-    /// which prefers merges close to them (section 4.4.1).
+    /// comes or goes or points elsewhere, never for changes to PTEs (paper 5, section 4.1). Decisions are made from the
+    /// leaves up, which prefers merges close to them (section 4.4.1).
     pub(super) fn decide(
         &mut self,
         mem: &mut PhysMem,
@@ -115,8 +115,8 @@ impl MergedTree {
         written + self.told_above(mem, frames, id)
     }
 
-    /// Writes the entries that lead to a table that was just merged: its entries in its parent's node, if that is
-    /// merged, too, else only the pointer to it. Returns the number of words written.
+    /// Writes the entries that lead to a table that was just merged. These are its entries in its parent's node, if the
+    /// parent is merged, too; else only the pointer to the table. Returns the number of words written.
     pub(super) fn told_above(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, id: Id) -> u64 {
         let mut written = 0;
         if self.tree.in_parent(id) {

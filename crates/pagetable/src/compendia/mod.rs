@@ -2,8 +2,8 @@
 //!
 //! A table of 4 KiB translates 9 bits. Two levels of tables, merged, are one node of 262,144 entries that translates 18
 //! bits in one access, and just fills a huge page. Three merged levels are a node of 1 GiB that translates 27 bits. The
-//! entries are in [`entry`], the time of merges in [`desc`], the kernel's tree of its tables in [`tree`], its writes in
-//! [`write`], and merging in [`merge`] and, for three levels, in [`three`].
+//! entries are in [`entry`], and the time of merges in [`desc`]. The kernel's tree of its tables is in [`tree`], and
+//! its writes are in [`write`]. Merging is in [`merge`] and, for three levels, in [`three`].
 
 mod desc;
 pub mod entry;

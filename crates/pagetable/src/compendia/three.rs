@@ -1,8 +1,8 @@
 //! Merging a table with its children and theirs into a node of 1 GiB: what paper 5, section 4.1, leaves to future
 //! systems.
 //!
-//! Its 512 parts of 2 MiB are what the middle tables would be merged into, so that these are merged tables like others,
-//! whose node is only not theirs.
+//! Each of its 512 parts of 2 MiB is the node that a middle table would be merged into. So the middle tables are merged
+//! tables like others, but their nodes are parts of the larger node.
 
 use super::table::MergedTree;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE};

@@ -68,9 +68,9 @@ impl Node {
         self.tables - self.idle
     }
 
-    /// Whether its parent gains nothing by being merged with it. Who goes through a merged table has skipped a level
-    /// there, and skips no second one but on the way to a merged table further down (paper 5, section 4.4.3). Of a
-    /// giant all is reached at once.
+    /// Whether its parent gains nothing by being merged with it. A walk through a merged table has skipped a level
+    /// there. It skips a second one only on the way to a merged table further down (paper 5, section 4.4.3). All of a
+    /// giant is reached at once.
     pub fn is_idle(&self) -> bool {
         self.giant.is_some() || (self.block.is_some() && self.merged == 0)
     }

@@ -1,5 +1,5 @@
 //! Armv8: VMSAv8-64 stage 1 with 4 KiB granule (Arm Architecture Reference Manual for A-profile, section D8.3,
-//! "VMSAv8-64 descriptors"), with the Contiguous bit (D8.7.1) and hardware updates of access flag and dirty state
+//! "VMSAv8-64 descriptors"). It has the Contiguous bit (D8.7.1) and hardware updates of access flag and dirty state
 //! (FEAT_HAFDBS, D8.5). Levels are counted from the leaves, so level 1 here is Arm's level 3.
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! The list of page-table formats, a file each. A row makes the format's variants of `Format`, `Table` and `TableKind`,
-//! its name and documentation in the schema, its own table of parameters in `TableDesc` (in braces, if it has one), and
-//! static dispatch.
+//! and its name and documentation in the schema. It also makes static dispatch and, for a format with parameters (in
+//! braces), their table in `TableDesc`.
 //!
 //! To add a format: write its file, name it below as a module, and add a row. See docs/contributing/page-table.md.
 

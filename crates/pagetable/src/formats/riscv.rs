@@ -1,5 +1,5 @@
-//! RISC-V: Sv39, Sv48 and Sv57 (The RISC-V Instruction Set Manual, Volume II, sections "Sv39", "Sv48" and "Sv57"), with
-//! 64 KiB leaves (extension Svnapot) and accessed and dirty bits that hardware sets (extension Svadu).
+//! RISC-V: Sv39, Sv48 and Sv57 (The RISC-V Instruction Set Manual, Volume II, sections "Sv39", "Sv48" and "Sv57"). It
+//! has 64 KiB leaves (extension Svnapot), and accessed and dirty bits that hardware sets (extension Svadu).
 //!
 //! ```text
 //! bit    63   62..54     53..10          9..8      7   6   5   4   3   2   1   0

@@ -1,6 +1,6 @@
-//! Tailored page sizes: x86-64's tree with pages of any power of two from 4 KiB to 1 GiB (Guvenilir and Patt, *Tailored
-//! Page Sizes*, ISCA 2020). A page between two leaf sizes takes neighbouring entries of one table: the first is the
-//! *true PTE*, the others are *alias PTEs*, which contain the page's size and lead to it.
+//! Tailored page sizes: x86-64's tree with pages of any power of two from 4 KiB to 1 GiB. Source: Guvenilir and Patt,
+//! *Tailored Page Sizes*, ISCA 2020. A page between two leaf sizes takes neighbouring entries of one table. The first
+//! is the *true PTE*. The others are *alias PTEs*, which contain the page's size and lead to the true PTE.
 //!
 //! ```text
 //! bit      63   52   51..12                     10      9   8   7    6   5   2    1    0
@@ -12,10 +12,10 @@
 //! level 1 table    [16] true 64K   [17] alias   [18] alias ... [31] alias     walk for page 18: reads [18], then [16]
 //! ```
 //!
-//! The paper marks a tailored page in a bit of its own (T) and keeps the size in frame bits that alignment leaves
-//! free, as RISC-V's Svnapot does. T and Alias are here bits that x86-64 ignores: an assumption. A walk that reads an
-//! alias knows the size, and so where the true PTE is: one more read. With `aliases = "copy"` aliases are full copies
-//! of the true PTE. Then no walk reads twice, and the kernel writes all copies when rights change.
+//! The paper marks a tailored page in a bit of its own (T). It keeps the size in frame bits that alignment leaves free,
+//! as RISC-V's Svnapot does. T and Alias are here bits that x86-64 ignores: an assumption. A walk that reads an alias
+//! knows the size, and so where the true PTE is: one more read. With `aliases = "copy"` aliases are full copies of the
+//! true PTE. Then no walk reads twice, and the kernel writes all copies when rights change.
 //!
 //! Accessed and dirty bits are those of the true PTE. Copies have bits of their own; the kernel takes a page for
 //! accessed or dirty if one of its entries is.
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn sizes_are_in_the_low_bits_of_the_frame_number() {
-        // P, RW, US, A, D and XD, as of a page of 4 KiB, then T, and the size of 2, 4, 8, 16 entries: 1, 10, 100, 1000.
+        // P, RW, US, A, D and XD, as of a page of 4 KiB; then T, and the size. 2, 4, 8 and 16 entries are 1, 10, 100
+        // and 1000.
         let page = 0x8000_0000_c000_0067;
         assert_eq!(TpsEntries::leaf(&leaf(0)), page);
         for (order, size) in [(1, 0x1000), (2, 0x2000), (3, 0x4000), (4, 0x8000), (8, 0x8_0000)] {

@@ -1,9 +1,9 @@
 //! Elastic cuckoo hashing (Skarlatos and others, ASPLOS 2020, section 4).
 //!
-//! A line has one place in each way. A new line goes to its place in a way chosen at random; the line there is pushed
+//! A line has one place in each way. A new line goes to its place in a way chosen at random. The line there is pushed
 //! to its place in another way, and so on until one finds its place empty. A table that fills is resized a step at a
-//! time: each new line moves some old lines to the ways of the new size. A pointer for each way marks the progress, so
-//! that a line has one place in each way at all times, and the number of reads of a lookup does not change.
+//! time: each new line moves some old lines to the ways of the new size. A pointer for each way marks the progress. So
+//! a line has one place in each way at all times, and the number of reads of a lookup does not change.
 
 use super::line::WORDS;
 use super::store::{Store, put, shift};

@@ -1,5 +1,5 @@
 //! Parameters of hashed page tables: elastic cuckoo tables and tables with open addressing. Each description has the
-//! initial size, the load factors at which a table grows or shrinks, and a check with a remedy for every wrong value.
+//! initial size, and the load factors at which a table grows or shrinks. A check has a remedy for every wrong value.
 //! The key `walk_tables` names the page sizes that have a cuckoo walk table (CWT).
 
 use super::registers::MAX_PIECES;

@@ -74,9 +74,9 @@ impl Kind {
 /// A hash of a line's number.
 pub type Hash = u64;
 
-/// The hash of line number `key` for `way`: SplitMix64's output function over a sequence that begins at the number
-/// (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014). Its low bits choose the
-/// slot.
+/// The hash of line number `key` for `way`. It is SplitMix64's output function over a sequence that begins at the
+/// number (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014). Its low bits choose
+/// the slot.
 #[inline(always)]
 pub const fn hash(key: u64, way: usize) -> Hash {
     mix(key.wrapping_add((way as u64 + 1).wrapping_mul(GOLDEN)))

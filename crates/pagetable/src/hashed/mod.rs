@@ -1,6 +1,6 @@
 //! Page tables that are found by hashing: elastic cuckoo tables and an open-addressing table.
 //!
-//! Both keep *lines*: the eight entries of neighbouring pages in 64 bytes, with the number of the group in bits of the
+//! Both keep *lines*: the eight entries of neighbouring pages in 64 bytes. The number of the group is in bits of the
 //! entries that x86-64 ignores ([`line`]). Each page size has a table, and each table is one or several *ways* of lines
 //! ([`store`]). Registers hold the places and sizes of the ways; they are loaded from one frame ([`registers`]).
 //! Hardware makes its reads in groups, at once ([`search`]). The cuckoo table also has *cuckoo walk tables*, which

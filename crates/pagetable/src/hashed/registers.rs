@@ -2,8 +2,8 @@
 //! of a resize.
 //!
 //! It is kept in one frame, which the base register points to, and loaded with it. A way is one block of memory, or
-//! several pieces of equal size, whose frames are in a list (Stojkovic and others, *Memory-Efficient Hashed Page
-//! Tables*, HPCA 2023, keep such lists in the processor too).
+//! several pieces of equal size, whose frames are in a list. Stojkovic and others, *Memory-Efficient Hashed Page
+//! Tables* (HPCA 2023), keep these lists in the processor too.
 
 use super::layout::{SIZES, TABLES};
 use super::line::{WORDS, hash};
@@ -89,8 +89,8 @@ impl Registers {
         PhysAddr(Pfn(piece).addr().0 + (slot & ((1 << shape.piece) - 1)) * LINE_BYTES)
     }
 
-    /// The one place in `way` where line number `key` can be: among the lines that were moved already if its old place
-    /// is (Skarlatos and others, ASPLOS 2020, section 4.2: the rehashing pointer).
+    /// The one place in `way` where line number `key` can be. If its old place is among those that were moved already,
+    /// so is the line (Skarlatos and others, ASPLOS 2020, section 4.2: the rehashing pointer).
     #[inline]
     pub fn home(&self, mem: &PhysMem, key: u64, way: usize) -> PhysAddr {
         let hash = hash(key, way);

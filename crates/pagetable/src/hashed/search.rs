@@ -15,7 +15,8 @@ const MAX_READS: usize = SIZES * (MAX_WAYS + 2);
 /// One line that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// The level of its table: 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, 4 to 6 for their cuckoo walk tables.
+    /// The level of its table. It is 1 to 3 for pages of 4 KiB, 2 MiB and 1 GiB, and 4 to 6 for their cuckoo walk
+    /// tables.
     pub level: u8,
     /// The line.
     pub line: PhysAddr,
@@ -159,8 +160,8 @@ impl Search {
         self.group
     }
 
-    /// First the ways that the cuckoo walk tables name, then, if the page was not there, all others: what caches have
-    /// of the cuckoo walk tables may be out of date.
+    /// First the ways that the cuckoo walk tables name. If the page was not there, all others follow, because the
+    /// caches' copies of the cuckoo walk tables may be out of date.
     fn next_cuckoo(&mut self, mem: &PhysMem) {
         while self.rounds < 2 && self.group.is_empty() {
             let all = self.rounds > 0;

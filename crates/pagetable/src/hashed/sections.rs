@@ -36,7 +36,7 @@ pub fn encode(lines: [u32; SIZES], way: Option<usize>) -> u8 {
     bits | (way.unwrap_or(0) as u8) << 3
 }
 
-/// How many lines of each size there are in each section of the sizes from 2 MiB on, and how many of smaller pages in
+/// Numbers of lines, by size, in each section of the sizes from 2 MiB on. Then numbers of lines of smaller pages in
 /// each page of those sizes.
 #[derive(Debug, Default)]
 pub struct Sections {

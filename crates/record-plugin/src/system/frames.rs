@@ -1,7 +1,7 @@
 //! Which frame each page lies in, told when it is first seen there.
 //!
-//! A small table remembers translations as a TLB does, and forgets them when the guest drops its own: on a load of CR3
-//! or CR4 and on INVLPG. So it is wrong about a page's frame only where real hardware might be.
+//! A small table keeps translations as a TLB does. It drops them when the guest drops its own, on a load of CR3 or CR4
+//! and on INVLPG. So it is wrong about a page's frame only where real hardware might be.
 
 use super::ram::Extent;
 use rustc_hash::FxHashMap;

@@ -8,8 +8,8 @@ use std::{
 };
 
 const PROMPT: &[u8] = b"(qemu) ";
-/// The bits beside say what tag translations have and whether to keep them (CR3), or the tag alone (TTBR0_EL1): no part
-/// of the root's address, which has no more than 48 bits on the machines that are emulated.
+/// The root's address, which has no more than 48 bits on the machines that are emulated. The other bits are the tag of
+/// translations and whether to keep them (CR3), or the tag alone (TTBR0_EL1).
 const ROOT: u64 = 0x0000_ffff_ffff_f000;
 
 /// A connection. The thread that asks is the one whose register it is, between two blocks, so the answer holds.

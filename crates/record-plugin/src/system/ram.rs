@@ -1,6 +1,6 @@
-//! The guest's memory, which is a part of QEMU's, and what the guest's page tables say of it (Intel SDM volume 3, 4.5,
-//! four levels: the launcher turns five off; Arm Architecture Reference Manual, D8, base pages of 4 KB and four
-//! levels).
+//! The guest's memory, which is a part of QEMU's, and the guest's page tables. Intel SDM volume 3, 4.5, has four
+//! levels: the launcher turns five off. The Arm Architecture Reference Manual, D8, has base pages of 4 KB and four
+//! levels.
 
 use super::arch::Arch;
 use mmulab_addr::PageOrder;
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(large, Extent { address: 0x60_0000, pfn: 0x400, order: 9, count: 1 });
     }
 
-    /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, a
-    /// block of 2 MB; and the kernel's half, under a root of its own.
+    /// Sixteen pages at 0x1_0000 that lie together from frame 0x40020 on, one at 0x2_0000, one that cannot be read, and
+    /// a block of 2 MB. The kernel's half has a root of its own.
     #[test]
     fn arm_tables_tell_of_pages_that_are_kept_as_one() {
         const TABLE: u64 = PRESENT | NO_BLOCK;

@@ -60,9 +60,9 @@ pub enum Recorded {
     All,
     /// All but references to programs' memory.
     Kernel,
-    /// All but references to the kernel's memory. Some come while programs run: QEMU calls for the last instruction of
-    /// a program, if that has its accesses made by a function of QEMU's, when such a function serves the kernel
-    /// (XSAVE).
+    /// All but references to the kernel's memory. Some come while programs run. If a function of QEMU's (XSAVE) makes
+    /// the accesses of a program's last instruction, QEMU calls for that instruction when the function serves the
+    /// kernel.
     Programs,
 }
 

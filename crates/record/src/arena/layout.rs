@@ -102,7 +102,7 @@ pub struct Slot {
 /// Words of a buffer: 256 KiB, which stays in a core's second-level cache on its way.
 pub const BUFFER_WORDS: u64 = 32 * 1024;
 /// Words a thread writes before it takes another buffer. The rest leaves room for the accesses of one block, so that
-/// buffers end between blocks (a block with more accesses is written in two pieces).
+/// buffers end between blocks. A block with more accesses is written in two pieces.
 pub const FULL_WORDS: u64 = BUFFER_WORDS - 1024;
 /// Bytes that a message may have: one buffer's.
 pub const MESSAGE_BYTES: usize = BUFFER_WORDS as usize * 8;

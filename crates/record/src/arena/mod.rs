@@ -1,7 +1,7 @@
 //! The memory that the launcher and all recorded processes share: what the programs did, on its way into the trace.
 //!
-//! It is a memory file of the launcher's, so what a process has written is still there when a signal ends it, and
-//! nothing of the recorder's needs to run on in a process that forks or dies. Its parts:
+//! It is a memory file of the launcher's, so the words of a process are still there when a signal ends it. No part of
+//! the recorder needs to run on in a process that forks or dies. Its parts:
 //!
 //! - a header of counters, with the settings as JSON;
 //! - a ring of descriptors, which the launcher takes in the order they were given: that order is the trace's;

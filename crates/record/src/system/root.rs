@@ -1,5 +1,5 @@
-//! The guest's file system: its first program, the plan for it, the programs to run and what they are linked with, and
-//! the files that were asked for.
+//! The guest's file system. It has its first program, the plan for it, the programs to run, their libraries, and the
+//! files that were asked for.
 
 use super::{SystemOptions, Thp, cpio::Archive};
 use crate::{RecordError, RecordOptions, elf};

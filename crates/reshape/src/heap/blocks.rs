@@ -1,5 +1,6 @@
-//! As V8's heap in Node.js: objects lie in *blocks* below 2 MiB, each a mapping of its own that is aligned to more than
-//! it has. So FreeBSD reserves 2 MiB for each block, and no block ever fills them; Linux has no place for a huge page.
+//! As V8's heap in Node.js: objects lie in *blocks* below 2 MiB. Each is a mapping of its own that is aligned to more
+//! than it has. So FreeBSD reserves 2 MiB for each block, and no block ever fills them; Linux has no place for a huge
+//! page.
 //!
 //! Within blocks the smallest free place that serves is taken. A block without objects is unmapped. Objects too large
 //! for a block have a mapping of their own. Objects are not moved, as V8's collector does.

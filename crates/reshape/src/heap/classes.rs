@@ -1,5 +1,5 @@
-//! jemalloc's size classes: four to each doubling, 16 bytes apart up to 128 (jemalloc(3), "Implementation notes"; its
-//! class of 8 bytes is left out, as C's malloc aligns to 16 where more than 8 were asked for).
+//! Size classes of jemalloc: four to each doubling, 16 bytes apart up to 128 (jemalloc(3), "Implementation notes"). Its
+//! class of 8 bytes is left out, because C's malloc aligns to 16 if more than 8 were asked for.
 
 use mmulab_addr::BASE_BYTES;
 

@@ -6,8 +6,8 @@ const STEPS: usize = 200;
 /// Bits behind the binary point of the curve (SMOOTHSTEP_BFP).
 const POINT: u32 = 24;
 
-/// How many unused pages may be kept: those that became unused a while ago ever fewer, along a smooth step from all to
-/// none (jemalloc's decay.c; its jitter of the moments is left out).
+/// How many unused pages may be kept. Ever fewer of those that became unused a while ago may, along a smooth step from
+/// all to none (jemalloc's decay.c). Its jitter of the moments is left out.
 #[derive(Clone, Debug)]
 pub struct Decay {
     /// Nanoseconds of a step.

@@ -103,8 +103,8 @@ pub struct BlocksDesc {
     pub window: Bytes,
 }
 
-/// Where the heap lies: 64 GiB. That is above programs that are linked to a fixed place and what they ask brk for,
-/// below what QEMU maps (from 0x4000000000 on) and what images laid out anew are given, and far below what Linux maps.
+/// Where the heap lies: 64 GiB. That is above programs that are linked to a fixed place and their brk heaps. It is
+/// below QEMU's mappings (from 0x4000000000 on) and the images laid out anew, and far below Linux's mappings.
 const WINDOW: Bytes = Bytes(0x10_0000_0000);
 /// Bytes of the window.
 pub const WINDOW_BYTES: u64 = 128 << 30;

@@ -1,7 +1,7 @@
 //! As glibc's malloc with one arena and without its caches of small chunks (tcache and fastbins).
 //!
 //! A *chunk* is an object with 16 bytes before it, in multiples of 16, 32 at least. Free chunks are joined with their
-//! neighbours at once; the smallest that serves is taken, then the end of the heap, which grows as by brk. Large
+//! neighbours at once. The smallest that serves is taken, then the end of the heap, which grows as by brk. Large
 //! objects are mapped by themselves. Where the heap's end is free for long enough, it shrinks. MADV_FREE is not used.
 
 use super::{

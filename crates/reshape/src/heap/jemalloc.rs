@@ -1,9 +1,10 @@
 //! As jemalloc 5 with one arena and no caches of threads (narenas:1, tcache:false, cache_oblivious:false, retain:true).
 //!
-//! Small objects lie in *slabs*, runs of pages parted into regions of one size class: the lowest free region of the
-//! lowest slab that has one. Larger ones have runs of pages of their own. Runs that are given back are *dirty*; they
-//! are used first, and in time the oldest are told to the system with MADV_FREE (decay.rs). These are used next; then
-//! what was mapped and never used; and then memory is mapped, each time one size class more. Nothing is ever unmapped.
+//! Small objects lie in *slabs*, runs of pages parted into regions of one size class. An object gets the lowest free
+//! region of the lowest slab that has one. Larger ones have runs of pages of their own. Runs that are given back are
+//! *dirty*; they are used first, and in time the oldest are told to the system with MADV_FREE (decay.rs). These are
+//! used next; then what was mapped and never used; and then memory is mapped, each time one size class more. Nothing is
+//! ever unmapped.
 
 use super::{
     classes,

@@ -1,7 +1,7 @@
 //! A recording as it would be under another heap allocator. Each object gets a place from a modelled allocator, in a
-//! window of addresses that the recorded program does not use; references inside it move there with it, and the
-//! modelled allocator's own calls of the system are told between them. What is no object stays where it is: the
-//! recorded allocator's records among it, what it zeroes and copies before it returns, and the memory it had from the
+//! window of addresses that the recorded program does not use. References inside it move there with it, and the
+//! modelled allocator's own system calls stand between them. Memory that is not an object stays where it is. That is
+//! the recorded allocator's records, the memory it zeroes and copies before it returns, and the memory it had from the
 //! system.
 
 mod allocator;

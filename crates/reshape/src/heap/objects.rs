@@ -55,8 +55,8 @@ pub enum Found {
     Elsewhere,
 }
 
-/// Which object an address of the recording belongs to: a table of pages for each GiB that has objects, and of granules
-/// for each page that no object has alone. A look costs the same however many objects there are.
+/// Which object an address of the recording belongs to. Each GiB that has objects has a table of pages, and each page
+/// that no object has alone has a table of granules. A look costs the same however many objects there are.
 #[derive(Clone, Debug)]
 pub struct Objects {
     regions: FxHashMap<u64, u32>,

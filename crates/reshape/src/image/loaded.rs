@@ -45,8 +45,8 @@ impl Loaded {
         *self.file.path == *path && self.file.shown(start.wrapping_sub(self.bias), offset).is_some()
     }
 
-    /// Tells a mapping of the file. What it covers of other segments' places is left to their own mappings: ld.so maps
-    /// the whole place with the first segment, and the others over it.
+    /// Tells a mapping of the file. What it covers of other segments' places is left to their own mappings. The dynamic
+    /// linker maps the whole place with the first segment, and the others over it.
     pub fn map_file(&mut self, event: &Event, out: &mut Vec<Event>) {
         let Event::Mmap { addr, len, prot, flags, backing: Backing::File { offset, .. } } = event else { return };
         let (start, end) = page_range(*addr, *len);

@@ -1,8 +1,8 @@
 //! Programs as another linker would have laid them out (paper 1, section 2.3; S0-M046, S0-M048, S0-M049).
 //!
-//! Each ELF file whose code is mapped is placed anew: its segments as the linker would have laid them out with its
+//! Each ELF file whose code is mapped is placed anew. Its segments are as the linker would have laid them out with its
 //! maxpagesize, at a load address that is a multiple of it. A recorded address of a segment's byte becomes the new
-//! address of the same byte. What happens to recorded pages happens to the pages that now hold their bytes; a page that
+//! address of the same byte. What happens to recorded pages happens to the pages that now hold their bytes. A page that
 //! holds parts of two has the rights of both. Whatever belongs to no ELF file stays where it was.
 
 mod anew;

@@ -251,8 +251,8 @@ impl Space {
         Ok(())
     }
 
-    /// Where a file of `reach` bytes is loaded that was at `first`: a multiple of maxpagesize, as Linux's loader and
-    /// ld.so choose it; and as far into 2 MiB as it was, as far as that allows.
+    /// Where a file of `reach` bytes is loaded that was at `first`. It is a multiple of maxpagesize, as Linux's loader
+    /// and ld.so choose it. As far as that allows, it is as far into 2 MiB as it was.
     fn place(&self, first: u64, reach: u64, max_page_size: u64) -> Option<u64> {
         const SUPER: u64 = 2 << 20;
         let step = max_page_size.max(SUPER);

@@ -1,6 +1,6 @@
 //! Call-chain clustering (C3): an order of functions in which callers stand beside what they call most, and the hottest
-//! code comes first (Ottoni and Maher, Optimizing Function Placement for Large-Scale Data-Center Applications, CGO
-//! 2017).
+//! code comes first. Source: Ottoni and Maher, Optimizing Function Placement for Large-Scale Data-Center Applications,
+//! CGO 2017.
 //!
 //! ```text
 //! hottest first:   is its most likely caller in another cluster?   does the sum fit?   is it dense enough?
@@ -8,8 +8,9 @@
 //! in the end:      clusters by density, densest first; what never ran stays as it was
 //! ```
 
-/// The most bytes of a cluster, the loss of density that a merge may bring, and the least share of a function's calls
-/// that its most likely caller must have: those of LLVM's linker (lld/ELF/CallGraphSort.cpp), which names the paper.
+/// The most bytes of a cluster, and the loss of density that a merge may bring. The third is the least share of a
+/// function's calls that its most likely caller must have. They are those of LLVM's linker (lld/ELF/CallGraphSort.cpp),
+/// which names the paper.
 pub const CLUSTER_BYTES: u64 = 1 << 20;
 const DENSITY_LOSS: u128 = 8;
 const LEAST_SHARE: u64 = 10;

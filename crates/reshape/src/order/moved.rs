@@ -1,5 +1,5 @@
-//! A recording as it would be had its functions been linked in another order: each fetch, load and store of code goes
-//! to where its byte is then. Mappings, and all other memory, stay as they were.
+//! A recording as it would be had its functions been linked in another order. Each fetch, load and store of code goes
+//! to the new place of its byte. Mappings, and all other memory, stay as they were.
 
 use super::{
     code::{CodeMaps, Place},

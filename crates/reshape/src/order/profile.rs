@@ -1,5 +1,5 @@
 //! What a recording's code calls: instructions by function, and calls by caller and callee. A call is seen as it is
-//! executed: a block at the first byte of a function runs, and the thread's block before it was another function's. (So
+//! executed. A block at the first byte of a function runs, and the thread's block before it was another function's. (So
 //! a jump at the end of a function counts as a call; a call of itself does not.)
 
 use super::{

@@ -1,5 +1,5 @@
-//! Programs linked anew, against a model that knows of every page what is mapped there and of every byte which byte of
-//! which segment it is.
+//! Programs linked anew, compared with a model. The model knows the mapping of every page, and for every byte the
+//! segment and its place there.
 
 mod cases;
 mod model;

@@ -1,5 +1,5 @@
-//! Opening of trace files: the first bytes of a file select decompression and reader, and the file name decides only
-//! where the content fits no format. Users therefore need neither options nor file extensions for most traces.
+//! Opening of trace files. The first bytes of a file select decompression and reader. The file name decides only if the
+//! content fits no format. Users therefore need neither options nor file extensions for most traces.
 //!
 //! ```text
 //! file -- native magic --------------------------------------------------> NativeReader

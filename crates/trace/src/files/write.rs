@@ -37,8 +37,8 @@ pub struct Written {
 
 /// Writes `span` of `source` to the file at `target`, packed as its name says (`.gz`, `.xz`, `.zst`).
 ///
-/// The file appears under its name when it is whole, or when the source ended early: then it is valid and says so
-/// itself (native, text), or is left out (ChampSim's format, which cannot say it).
+/// The file appears under its name when it is whole. If the source ended early, the file is valid and says so itself
+/// (native, text), or is left out (ChampSim's format, which cannot say it).
 ///
 /// # Errors
 /// The target is the source, cannot be made, or cannot be written to its end; nothing of it remains then.

@@ -13,9 +13,9 @@ use crate::{Batch, Item, Source, TraceError, TraceErrorKind, TraceInfo, full_rea
 use mmulab_addr::{Access, VirtAddr};
 use std::io::{self, BufRead, Write};
 
-/// Bytes of a record: `input_instr` of ChampSim's inc/trace_instruction.h. Little-endian: the instruction's address (8
-/// bytes), is_branch and branch_taken (1 each), 2 destination and 4 source registers (1 each), 2 destination and 4
-/// source memory addresses (8 each, 0 for none).
+/// Bytes of a record: `input_instr` of ChampSim's inc/trace_instruction.h, little-endian. The fields are the
+/// instruction's address (8 bytes), is_branch and branch_taken (1 each), and 2 destination and 4 source registers (1
+/// each). Then follow 2 destination and 4 source memory addresses (8 each, 0 for none).
 const RECORD: usize = 64;
 const STORES: usize = 2;
 const LOADS: usize = 4;

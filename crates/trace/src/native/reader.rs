@@ -373,8 +373,8 @@ impl NativeReader {
         }
     }
 
-    /// Whether it is a recording that begins in the middle of its program without the pages in use: it has events of
-    /// system calls, or of objects, before the first instruction.
+    /// Whether it is a recording that begins in the middle of its program without the pages in use. Its sign is events
+    /// of system calls, or of objects, before the first instruction.
     fn is_old_cut(&mut self) -> bool {
         let is_recording = self.description.source.starts_with("qemu") && self.info.has_address_space;
         if !is_recording || self.info.skipped.is_some() || self.input.seek(SeekFrom::Start(self.first)).is_err() {

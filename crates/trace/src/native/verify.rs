@@ -13,9 +13,9 @@ use std::io::{Read, Seek, SeekFrom};
 const MAX_PROBLEMS: usize = 20;
 
 impl NativeReader {
-    /// Checks every chunk: its checksum, that the index tells the same of it, and, up to the first problem, that it
-    /// decodes to as many instructions and references as it says. `on_progress` gets the share done, and false from it
-    /// ends the work early.
+    /// Checks every chunk: its checksum, and that the index agrees with it. Up to the first problem, it also checks
+    /// that the chunk decodes to as many instructions and references as it says. `on_progress` gets the share done, and
+    /// false from it ends the work early.
     pub(super) fn check(&mut self, on_progress: &mut dyn FnMut(Option<f64>) -> bool) -> Verified {
         let mut found = Verified { checksums: true, problems: self.wrong_at_end(), ..Verified::default() };
         let cut = found.problems.len();

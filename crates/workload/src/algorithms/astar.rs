@@ -48,10 +48,10 @@ impl Describe for AstarDesc {
     }
 }
 
-/// A* on a grid of cells with four neighbours (Hart, Nilsson and Raphael, "A formal basis for the heuristic
-/// determination of minimum cost paths", 1968), as astar of SPEC CPU2006 searches its maps: a heap of cells by their
-/// way so far and the Manhattan distance left; for each cell the number of the search that saw it, so that nothing is
-/// cleared, and the way to it.
+/// A* on a grid of cells with four neighbours, as astar of SPEC CPU2006 searches its maps. The algorithm is from Hart,
+/// Nilsson and Raphael, "A formal basis for the heuristic determination of minimum cost paths", 1968. A heap has the
+/// cells by their way so far and the Manhattan distance left. Each cell has the way to it, and the number of the search
+/// that saw it, so that nothing is cleared.
 #[derive(Clone)]
 pub struct Astar {
     layout: Layout,

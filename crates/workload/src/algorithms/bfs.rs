@@ -54,9 +54,9 @@ impl Describe for BfsDesc {
 }
 
 /// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012;
-/// `bfs.cc`) on one thread: from the queue's vertices to their neighbours while the frontier is small, and from
-/// vertices without a parent to any neighbour in the frontier while it is large. The graph is that of Graph500, without
-/// double edges and loops.
+/// `bfs.cc`), on one thread. While the frontier is small, it goes from the queue's vertices to their neighbours. While
+/// it is large, it goes from vertices without a parent to any neighbour in the frontier. The graph is that of Graph500,
+/// without double edges and loops.
 #[derive(Clone)]
 pub struct Bfs {
     layout: Layout,

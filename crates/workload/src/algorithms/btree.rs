@@ -53,8 +53,8 @@ impl Describe for BtreeDesc {
 }
 
 /// The BTree benchmark of Achermann et al., "Mitosis: Transparently self-replicating page-tables for large-memory
-/// machines", ASPLOS 2020 (`mitosis-workload-btree`): a node is a record of 56 bytes that points at its keys and its
-/// pointers, each in cache lines of their own; keys are searched one after another; leaves point at records of 32
+/// machines", ASPLOS 2020 (`mitosis-workload-btree`). A node is a record of 56 bytes that points at its keys and its
+/// pointers, each in cache lines of their own. Keys are searched one after another. Leaves point at records of 32
 /// bytes. Every second number is a key (`CONFIG_DEFAULT_KEY_STRIDE`).
 ///
 /// The benchmark inserts its keys in order, which leaves nodes half full; this tree is loaded full, leaves first.
@@ -188,7 +188,7 @@ impl Btree {
 
 impl Algorithm for Btree {
     fn loads(&self) -> Option<Loads> {
-        // Each level's node is loaded from the pointers of the level above, whose place is in that node's record; its
+        // Each level's node is loaded from the pointers of the level above, whose place is in that node's record. Its
         // keys lie where the record says. Which key ends a search is a branch. Lookups begin at the root and wait for
         // nothing. The root's record is one line: that its pointers wait for its first field takes no time.
         const NODE: u8 = 1;

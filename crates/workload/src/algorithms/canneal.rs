@@ -56,10 +56,10 @@ impl Describe for CannealDesc {
     }
 }
 
-/// canneal of PARSEC (Bienia et al., "The PARSEC benchmark suite", PACT 2008; `annealer_thread.cpp`, one thread): two
-/// random elements, the cost of their nets where they are and where the other is, by Manhattan distance; better swaps
-/// are made, and worse ones while it is hot. An element holds vectors of pointers to those it has nets with, a pointer
-/// to its location, and its name; a location is two numbers.
+/// Canneal of PARSEC (Bienia et al., "The PARSEC benchmark suite", PACT 2008; `annealer_thread.cpp`, one thread). It
+/// takes two random elements, and the cost of their nets at their own places and at each other's, by Manhattan
+/// distance. Better swaps are made, and worse ones while it is hot. An element holds vectors of pointers to those it
+/// has nets with, a pointer to its location, and its name; a location is two numbers.
 ///
 /// Nets are permutations of the elements, so that each has as many in as out, and where they come from can be told.
 #[derive(Clone)]

@@ -49,10 +49,9 @@ impl Describe for CodeChainDesc {
     }
 }
 
-/// The microbenchmark of the paper on instruction address translation, section V-A: trivial functions that do nothing
-/// but increment a local variable and go on to the next one, mapped into different but back-to-back superpages, at
-/// incrementally higher offsets, so that the cache holds them all and the TLB may not. Offsets begin anew where a page
-/// ends.
+/// The microbenchmark of the paper on instruction address translation, section V-A. Trivial functions increment a local
+/// variable and go on to the next function. They lie in different but back-to-back superpages, at incrementally higher
+/// offsets, so that the cache holds them all and the TLB may not. Offsets begin anew where a page ends.
 #[derive(Clone)]
 pub struct CodeChain {
     layout: Layout,

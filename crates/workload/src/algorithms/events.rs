@@ -49,9 +49,9 @@ impl Describe for EventsDesc {
     }
 }
 
-/// A simulator like omnetpp of SPEC CPU (Varga and Hornig, "An overview of the OMNeT++ simulation environment", 2008):
-/// the future events are a binary heap of messages by their time of arrival; the first is taken out, its module's state
-/// changes, the message is freed, and a new one, from a list of free ones, goes through a gate of the module to the
+/// A simulator like omnetpp of SPEC CPU (Varga and Hornig, "An overview of the OMNeT++ simulation environment", 2008).
+/// The future events are a binary heap of messages by their time of arrival. The first is taken out, its module's state
+/// changes, and the message is freed. A new one, from a list of free messages, goes through a gate of the module to the
 /// next.
 #[derive(Clone)]
 pub struct Events {

@@ -51,7 +51,7 @@ impl Describe for FreqMineDesc {
 }
 
 /// FP-growth (Han, Pei and Yin, "Mining frequent patterns without candidate generation", SIGMOD 2000), as freqmine of
-/// PARSEC does it: items are counted, then each transaction's frequent items go down the tree from the most frequent
+/// PARSEC does it. Items are counted. Then each transaction's frequent items go down the tree from the most frequent
 /// on, and nodes of an item are linked. Mining follows an item's links and from each node its ancestors: what is found
 /// there with it often enough is a frequent pair. Larger sets would be mined the same way in smaller trees of what was
 /// found; this stops at pairs.

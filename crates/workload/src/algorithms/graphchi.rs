@@ -64,9 +64,9 @@ impl Describe for GraphChiDesc {
 }
 
 /// Parallel sliding windows (Kyrola, Blelloch and Guestrin, "GraphChi: Large-scale graph computation on just a PC",
-/// OSDI 2012, sections 3 and 4): shard `s` holds the edges into interval `s`, by their source. For each interval its
-/// whole shard and the window of every other shard that comes from it are parsed; vertices get pointers to the values
-/// of their edges there; each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped
+/// OSDI 2012, sections 3 and 4). Shard `s` holds the edges into interval `s`, by their source. For each interval its
+/// whole shard and the window of every other shard that comes from it are parsed. Vertices get pointers to the values
+/// of their edges there. Each vertex sums its in-edges and writes its out-edges. Shards lie in memory whole, as mapped
 /// files do, and are parsed where they lie: GraphChi reads them into buffers that it uses again.
 #[derive(Clone)]
 pub struct GraphChi {
@@ -323,8 +323,9 @@ impl GraphChi {
 
 impl Algorithm for GraphChi {
     fn loads(&self) -> Option<Loads> {
-        // Edges come in order. Where one is noted waits for its ends and for how many were noted there; what a vertex
-        // reads or writes waits for where its edges begin, and an edge's value for the pointer to it.
+        // Edges come in order. The place where one is noted waits for its ends and for the number that were noted
+        // there. The reads and writes of a vertex wait for the place where its edges begin, and an edge's value waits
+        // for the pointer to it.
         const SOURCE: u8 = 1;
         const TARGET: u8 = 2;
         const FIRST: u8 = 3;

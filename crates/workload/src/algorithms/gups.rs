@@ -64,9 +64,9 @@ const WORD: u64 = 8;
 impl Gups {
     /// `footprint` bytes (a power of two), `updates` updates, beginning at a place in the sequence that `seed` chooses.
     ///
-    /// HPCC itself begins at its first value, 1: a register with few bits set, which for millions of steps stays so far
-    /// from random that updates come back to the same pages. Any place is as much the benchmark as that one: its
-    /// own streams begin all over the sequence.
+    /// HPCC itself begins at its first value, 1: a register with few bits set. For millions of steps it stays so far
+    /// from random that updates come back to the same pages. Any place is as much the benchmark as that one: its own
+    /// streams begin all over the sequence.
     pub fn new(footprint: u64, updates: u64, seed: u64) -> Self {
         let mut layout = Layout::default();
         let table = layout.array(footprint / WORD);

@@ -54,10 +54,10 @@ impl Describe for HashJoinDesc {
     }
 }
 
-/// The no-partitioning join of Balkesen et al., "Main-memory hash joins on multi-core CPUs: Tuning to the underlying
-/// hardware", ICDE 2013 (NPO, on one thread, tuples of 16 bytes): buckets of two tuples with a chain for more, as many
-/// as hold the inner relation exactly; the hash is the key's low bits. Keys of the inner relation are unique and dense,
-/// in random order; those of the outer one are random ones of them.
+/// The no-partitioning join (NPO), on one thread, with tuples of 16 bytes. Source: Balkesen et al., "Main-memory hash
+/// joins on multi-core CPUs: Tuning to the underlying hardware", ICDE 2013. Buckets have two tuples and a chain for
+/// more, and as many buckets as hold the inner relation exactly. The hash is the key's low bits. Keys of the inner
+/// relation are unique and dense, in random order; those of the outer one are random ones of them.
 #[derive(Clone)]
 pub struct HashJoin {
     layout: Layout,
@@ -158,7 +158,7 @@ impl HashJoin {
 
 impl Algorithm for HashJoin {
     fn loads(&self) -> Option<Loads> {
-        // A tuple's key gives its bucket, and tuples are read in sequence: all that is in a bucket waits for the key
+        // A tuple's key gives its bucket, and tuples are read in sequence. So everything in a bucket waits for the key
         // alone, and no tuple waits for another. Where a tuple is put also waits for the bucket's count.
         const KEY: u8 = 1;
         const COUNT: u8 = 2;

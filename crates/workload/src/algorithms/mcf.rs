@@ -55,12 +55,12 @@ impl Describe for McfDesc {
 
 /// The network simplex of mcf (Löbel, "Solving large-scale real-world minimum-cost flow problems by a network simplex
 /// method", 1996; SPEC CPU2000 to 2017, `pbeampp.c`): multiple partial pricing. Arcs are looked at in groups, one of
-/// each few hundred in turn; those whose reduced cost violates their bound go to a basket; the worst one of it enters.
-/// Then the cycle it closes is found by walking up from both of its ends, and the potentials of what hangs below are
-/// changed.
+/// each few hundred in turn. Arcs whose reduced cost violates their bound go to a basket, and the worst one of it
+/// enters. Then the cycle it closes is found by walking up from both of its ends, and the potentials of what hangs
+/// below are changed.
 ///
-/// The tree of nodes is given, by a function, and stays as it is: pivots change potentials and where arcs are at (their
-/// bound or the basis), and not who is whose parent.
+/// The tree of nodes is given, by a function, and stays as it is. Pivots change potentials and the place of arcs (their
+/// bound or the basis), but not the parents of nodes.
 #[derive(Clone)]
 pub struct Mcf {
     layout: Layout,

@@ -48,8 +48,8 @@ impl Describe for PageRankDesc {
     }
 }
 
-/// PageRank as GAPBS does it (Beamer, Asanović and Patterson, "The GAP benchmark suite", 2015; `pr.cc`, pull, Jacobi):
-/// each pass first divides every score by the degree, then sums what neighbours give. The number of passes is given,
+/// PageRank as GAPBS does it (Beamer, Asanović and Patterson, "The GAP benchmark suite", 2015; `pr.cc`, pull, Jacobi).
+/// Each pass first divides every score by the degree, then sums what neighbours give. The number of passes is given,
 /// and not found by the error, as runs that are compared do.
 #[derive(Clone)]
 pub struct PageRank {

@@ -91,8 +91,8 @@ impl Rows {
     }
 }
 
-/// A hash index with as many buckets as keys, of which each finds its own: a bucket points at a node with the key,
-/// which points at the row (DBx1000's `index_hash.cpp`: headers and nodes of 24 bytes).
+/// A hash index with as many buckets as keys; each key has its own. A bucket points at a node with the key, which
+/// points at the row (DBx1000's `index_hash.cpp`: headers and nodes of 24 bytes).
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
     heads: Array<u64>,

@@ -48,8 +48,8 @@ impl Describe for StreamClusterDesc {
     }
 }
 
-/// `pgain` of PARSEC's streamcluster (Bienia et al., "The PARSEC benchmark suite", PACT 2008), on one thread: the
-/// distance of every point to a random one; points nearer to it than to their centre are counted for it, others for
+/// `pgain` of PARSEC's streamcluster (Bienia et al., "The PARSEC benchmark suite", PACT 2008), on one thread. It takes
+/// the distance of every point to a random one. Points nearer to it than to their centre are counted for it, others for
 /// what their centre would lose. When that pays for a new centre, a second pass assigns the points anew. A point is a
 /// record of weight, a pointer to its coordinates, its centre and its cost.
 ///

@@ -64,12 +64,13 @@ impl Describe for SvmDesc {
     }
 }
 
-/// Dual coordinate descent for the L2-loss linear SVM (Hsieh et al., "A dual coordinate descent method for large-scale
-/// linear SVM", ICML 2008, algorithm 1, C = 1), over blocks of instances that are worked on several times while they
-/// are in memory (Yu, Hsieh, Chang and Lin, "Large linear classification when data cannot fit in memory", KDD 2010,
-/// algorithm 1). An instance is an array of LIBLINEAR's `feature_node`: index and value, in the order of the index.
+/// Dual coordinate descent for the L2-loss linear SVM. Source: Hsieh et al., "A dual coordinate descent method for
+/// large-scale linear SVM", ICML 2008, algorithm 1, C = 1. It goes over blocks of instances, and works on each several
+/// times while it is in memory. The blocks are from Yu, Hsieh, Chang and Lin, "Large linear classification when data
+/// cannot fit in memory", KDD 2010, algorithm 1. An instance is an array of LIBLINEAR's `feature_node`: index and
+/// value, in the order of the index.
 ///
-/// Instances have the same number of features, each in a band of its own: low numbers are as much more frequent as
+/// Instances have the same number of features, each in a band of its own. Low numbers are as much more frequent as
 /// bands are narrower there, as words of a language are.
 #[derive(Clone)]
 pub struct Svm {
@@ -161,7 +162,7 @@ impl Svm {
 
 impl Algorithm for Svm {
     fn loads(&self) -> Option<Loads> {
-        // An instance's features are read in sequence from where it begins; a weight waits for its feature's number,
+        // An instance's features are read in sequence from where it begins. A weight waits for its feature's number,
         // and weights do not wait for each other.
         const FIRST: u8 = 1;
         const FEATURE: u8 = 2;

@@ -48,9 +48,9 @@ impl Describe for TpccDesc {
     }
 }
 
-/// The two transactions of TPC-C (standard specification, revision 5.11) that DBx1000 has (Yu et al., "Staring into the
-/// abyss: An evaluation of concurrency control with one thousand cores", VLDB 2014; `tpcc_txn.cpp`), with the
-/// insertions of the specification. Rows are as long as their columns (clause 1.3), populations as clause 1.2 says.
+/// The two transactions of TPC-C (standard specification, revision 5.11) that DBx1000 has, with the insertions of the
+/// specification. DBx1000: Yu et al., "Staring into the abyss: An evaluation of concurrency control with one thousand
+/// cores", VLDB 2014; `tpcc_txn.cpp`. Rows are as long as their columns (clause 1.3), populations as clause 1.2 says.
 ///
 /// Three customers of a district share each last name; the specification gives the first thousand customers one each
 /// and the rest random ones. New rows go behind the last, so rows of transactions follow in the order they were made.
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(ordered + paid, 500);
         assert!((200..300).contains(&paid), "{paid} payments");
         assert!((9 * ordered..11 * ordered).contains(&lines), "{lines} lines of {ordered} orders");
-        // Each order took a number of its district, each line some of a stock, each payment went to a warehouse: what
-        // the rows' words hold beyond what they held at first.
+        // Each order took a number of its district, each line some of a stock, and each payment went to a warehouse.
+        // The rows' words grew by that much.
         let mut grown = |rows: Rows, count: u64, byte: u64| -> u64 {
             (0..count)
                 .map(|row| {

@@ -74,13 +74,13 @@ impl Describe for XsBenchDesc {
 }
 
 /// XSBench (Tramm et al., "XSBench: The development and verification of a performance abstraction for Monte Carlo
-/// reactor analysis", PHYSOR 2014; version 20, `-m history -G unionized`): for a random energy and material, a binary
-/// search in the energies of all nuclides, then for each nuclide of the material its index there and the two gridpoints
-/// around.
+/// reactor analysis", PHYSOR 2014; version 20, `-m history -G unionized`). For a random energy and material, it makes a
+/// binary search in the energies of all nuclides. Then, for each nuclide of the material, it reads its index there and
+/// the two gridpoints around.
 ///
-/// In the benchmark a nuclide's energies are random and sorted; here one lies in each of as many equal intervals, at a
-/// place within it that no other nuclide has, so that every energy, and the union's, can be told without sorting. The
-/// searches and the spread of places over all arrays are the same; neighbours in a grid are a little more regular.
+/// In the benchmark a nuclide's energies are random and sorted. Here one lies in each of as many equal intervals, at a
+/// place within it that no other nuclide has. So every energy, and the union's, is known without sorting. The searches
+/// and the spread of places over all arrays are the same; neighbours in a grid are a little more regular.
 #[derive(Clone)]
 pub struct XsBench {
     layout: Layout,
@@ -319,11 +319,11 @@ impl XsBench {
 
 impl Algorithm for XsBench {
     fn loads(&self) -> Option<Loads> {
-        // Each step of the search compares what it loaded, and that selects the next one: without a branch, or by one
-        // that goes either way as often. So it waits, which made a run as long as that of a recording with its
-        // mispredicted branches (0.98 of its cycles, at a window of as many rounds). A nuclide's index waits for the
-        // search and for its number, its gridpoints for the index; nuclides do not wait for each other. The next
-        // energy is drawn by what the sums came to, so lookups do.
+        // Each step of the search compares what it loaded, and that selects the next one. It does so without a branch,
+        // or by one that goes either way as often. So it waits. With this wait a run was as long as that of a recording
+        // with its mispredicted branches. It had 0.98 of its cycles, at a window of as many rounds. A nuclide's index
+        // waits for the search and for its number, its gridpoints for the index; nuclides do not wait for each other.
+        // The next energy is drawn by what the sums came to, so lookups do.
         const PLACE: u8 = 1;
         const ENERGY: u8 = 2;
         const NUCLIDE: u8 = 3;

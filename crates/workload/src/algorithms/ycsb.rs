@@ -96,14 +96,14 @@ const MIXES: [Mix; 6] = [
     mix_of("F", Operation::Read, Operation::Modify, 50),
 ];
 
-/// YCSB over a table like DBx1000's (Yu et al., "Staring into the abyss", VLDB 2014): a bucket of the hash index points
-/// at a chain of nodes with key and row; a row has ten fields of 100 bytes, all read, or one changed; copies move 32
+/// YCSB over a table like DBx1000's (Yu et al., "Staring into the abyss", VLDB 2014). A bucket of the hash index points
+/// at a chain of nodes with key and row. A row has ten fields of 100 bytes, all read, or one changed; copies move 32
 /// bytes at once. Buckets hold two keys where the table is full. Scans go through an array of keys in the order of
 /// their hashes, as YCSB names its keys, found by binary search.
 ///
 /// Keys are drawn by the Zipf distribution and scattered (`ScrambledZipfianGenerator`; the draw itself is exact here,
 /// and not YCSB's approximation). Insertions are one of each 20 operations, at a random place among them, and not one
-/// in 20 on the average, so that how many came before is known at any place.
+/// in 20 on the average. So the number that came before is known at any place.
 #[derive(Clone)]
 pub struct Ycsb {
     layout: Layout,

@@ -30,7 +30,7 @@ struct Running {
 }
 
 /// A GPU program's references, launch by launch. A launch's blocks go to the first place free, core by core, so that
-/// cores have equally many; a place is as many warps as a block has. Every warp on every core makes a step by turns,
+/// cores have equally many. A place is as many warps as a block has. Every warp on every core makes a step by turns,
 /// and a place whose warps have all ended takes the next block. The next launch begins when all have ended.
 pub struct Schedule<G: Grid> {
     info: TraceInfo,

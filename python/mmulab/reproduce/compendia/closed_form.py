@@ -35,12 +35,12 @@ def misses(footprint: int, reach: int) -> tuple[float, float]:
 def nested(footprint: int, guest_reach: int, host_reach: int, frame_of_table: int | None = PMD) -> float:
     """The same of a walk in two dimensions, its own cache of as many entries in each.
 
-    `frame_of_table` is how much of the program one page of the host tells the place of, once it holds a part of the
-    guest's last table: a table of 4 KiB those 2 MiB that it maps. None where it is the whole node.
+    `frame_of_table` is how much of the program is mapped by the part of the guest's last table that one page of the
+    host holds. A table of 4 KiB maps 2 MiB. None if a page holds the whole node.
     """
     m, q = misses(footprint, guest_reach)
-    # The guest's last entry has to be looked for whenever the walk cache does not know its place: on every miss, and
-    # where nodes lie scattered, whenever the entry kept was followed to another frame of the node.
+    # The walk looks for the guest's last entry whenever the walk cache does not know its place. That is on every miss
+    # and, if nodes lie scattered, whenever the kept entry was followed to another frame of the node.
     scattered = frame_of_table is not None and frame_of_table < guest_reach
     if scattered:
         frames = guest_reach / (frame_of_table or guest_reach)

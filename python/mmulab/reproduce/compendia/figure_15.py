@@ -1,5 +1,7 @@
-"""Random updates of tables of 16 MiB to 256 GiB (paper 5, figure 15): natively and in a virtual machine, by pages
-of 4 KiB and by huge ones, with page tables merged and not, in either dimension."""
+"""Random updates of tables of 16 MiB to 256 GiB (paper 5, figure 15), natively and in a virtual machine.
+
+Pages are of 4 KiB or huge, and page tables are merged or not, in either dimension.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
-"""What merging is worth for each program (paper 5, figures 14, 16 and 17): entries a walk reads, and the gain projected
-from them by the paper's method (section 5), beside the gain of a core in time.
+"""The gain of merged page tables for each program (paper 5, figures 14, 16 and 17).
+
+It counts the entries that a walk reads, and projects the gain from them by the paper's method (section 5). Beside it
+stands the gain of a core in time.
 
 The core is run twice for each program, between which the truth lies (`mmulab.reproduce.shared.bounds`)."""
 

@@ -1,5 +1,7 @@
-"""From how many children on page tables should be merged (paper 5, section 6.1): each program's misses are taken once,
-and walked again under every threshold."""
+"""The number of children from which page tables should be merged (paper 5, section 6.1).
+
+Each program's misses are taken once, and walked again under every threshold.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,8 @@
-"""What paper 3 leaves open (sections V-A and V-B) and the engine has: 1G, demotion, a guest's hints for its host,
-CoalaPaging below x86's coalescing, and Svnapot. Each question has a few runs that differ in one thing."""
+"""Parts that paper 3 leaves open (sections V-A and V-B) and the engine has.
+
+They are 1G, demotion, a guest's hints for its host, CoalaPaging below x86's coalescing, and Svnapot. Each question has
+a few runs that differ in one thing.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,5 +1,7 @@
-"""How long page faults take, by policy and size (paper 3, section VII-F and Figure 15): first touches in random order,
-each fault priced by what the kernel did in it."""
+"""How long page faults take, by policy and size (paper 3, section VII-F and Figure 15).
+
+A program touches pages for the first time, in random order. Each fault is priced by the work of the kernel in it.
+"""
 
 from dataclasses import dataclass
 from typing import Any

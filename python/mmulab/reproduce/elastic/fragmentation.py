@@ -3,7 +3,7 @@
 import math
 
 # Memory that the tool of paper 3's published artifact (etutils-rs, memfrag) does not take at all, beside what it frees
-# for the program; here it is as fragmented as the rest.
+# for the program. Here this memory is as fragmented as the rest.
 UNTAKEN = 1 << 30
 # Of what it takes, it frees every other chunk of 512K. Here each block of 2M has one at its beginning, as the paper
 # says.
@@ -19,9 +19,9 @@ HOST, GUEST, BOTH = "host", "guest", "both"
 
 
 def fragmented(level: int, footprint: int, pinned: bool = False, where: str = HOST) -> tuple[str, ...]:
-    """Memory of which `level` percent of what is free lies in chunks of 512K: as much as the program takes, and what
+    """Memory whose free part lies to `level` percent in chunks of 512K. As much is free as the program takes, and what
     the paper's published tool leaves free beside it. The pages in between can move, as the tool's, or are pinned. In
-    larger memory the tool's chunks would be smaller, down to one page in each 2M: then all frames lie in the same sets
+    larger memory the tool's chunks would be smaller, down to one page in each 2M. Then all frames lie in the same sets
     of the caches. `where`: of the machine, of its virtual machine, or of both. A guest's compaction touches memory that
     no program of it has, so below a fragmented guest all of the guest's memory has room."""
     if level == FRESH:

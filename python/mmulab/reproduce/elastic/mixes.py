@@ -1,5 +1,6 @@
-"""Programs that run at once on one machine (paper 3, Figure 14): what each gains by THP and by Elastic Translations
-over base pages, where all of them take frames in turns.
+"""Programs that run at once on one machine (paper 3, Figure 14), and take frames in turns.
+
+The result is the gain of each over base pages, by THP and by Elastic Translations.
 
 Each program has a core of its own, and its memory comes by faults while all run: so CoalaPaging must keep their blocks
 apart. A core's clock while a program acts is that program's time.

@@ -1,5 +1,6 @@
-"""What page sizes are selected from (paper 3, Figure 13): sampled TLB misses or accessed bits, of an earlier run; and
-samples of the run itself (online against offline). Memory is half fragmented.
+"""Page sizes selected from sampled TLB misses or from accessed bits (paper 3, Figure 13).
+
+The samples are of an earlier run (offline), or of the run itself (online). Memory is half fragmented.
 
 Both profiles are of the same run under base pages. The selections obey the same heuristic with the same entries, and
 drive faults and the daemon of `elastic-offline`.

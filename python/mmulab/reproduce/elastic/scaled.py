@@ -1,5 +1,6 @@
-"""The systems of paper 3 to scale: TLBs and programs a 32nd of the paper's, so that a run of seconds has the paper's
-ratios of footprint to TLB reach, which decide what a page size is worth.
+"""The systems of paper 3 to scale: TLBs and programs a 32nd of the paper's.
+
+So a run of seconds has the paper's ratios of footprint to TLB reach, which decide what a page size is worth.
 
 Page sizes are as they are, and so is what is free beside a program in fragmented memory: 32 blocks of 32M.
 """

@@ -1,5 +1,7 @@
-"""What each page size is worth by itself (paper 3, Figure 2): pools of 64K, 2M, 32M and 1G under all private memory,
-against base pages, natively and in a virtual machine."""
+"""What each page size is worth by itself (paper 3, Figure 2), natively and in a virtual machine.
+
+Pools of 64K, 2M, 32M and 1G under all private memory are compared with base pages.
+"""
 
 import math
 from dataclasses import dataclass, replace

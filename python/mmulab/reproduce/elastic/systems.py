@@ -1,5 +1,7 @@
-"""The systems that paper 3 compares, on one machine: time, TLB misses and translation sizes of each program under each
-(Figures 8, 9, 11 and 12), on fresh and on fragmented memory; and in a virtual machine (Figure 10).
+"""The systems that paper 3 compares, on one machine (Figures 8 to 12).
+
+The results are time, TLB misses and translation sizes of each program under each system. Memory is fresh or fragmented
+(Figures 8, 9, 11 and 12), or that of a virtual machine (Figure 10).
 
 Time is a core's in time, between two bounds of dependence (`shared.bounds`). Runs are short beside the paper's, so that
 daemons must be faster: their sleeps are divided by `FASTER`.

@@ -30,10 +30,10 @@ COUNTS = (1, 2, 4, 7, 8, 9, 10, 12, 16, 24, 32)
 @dataclass(frozen=True)
 class Plan:
     """Trivial functions, each in a superpage of its own, call each other in turn (paper 2, section V-A). With 8, the
-    ITLB of a Skylake thread holds all. With 9, every call misses it and hits the STLB. Three cases stand beside it: a
-    Skylake on which no instruction holds an entry; the second levels of Haswell and Ivy Bridge; a Zen+ with one ITLB
-    for all sizes. With --here, the same functions are also timed on this computer, beside the core in time on its
-    description.
+    ITLB of a Skylake thread holds all. With 9, every call misses it and hits the STLB. Three cases stand beside it.
+    They are a Skylake on which no instruction holds an entry, the second levels of Haswell and Ivy Bridge, and a Zen+
+    with one ITLB for all sizes. With --here, the same functions are also timed on this computer, beside the core in
+    time on its description.
 
     Example: mmulab reproduce instruction-chain
     """

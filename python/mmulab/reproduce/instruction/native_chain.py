@@ -1,5 +1,7 @@
-"""The chain of functions on this computer: the same machine code in real memory, timed on base pages and on pages of
-2 MB in alternation, beside the core in time on this computer's description (S1-M025)."""
+"""The chain of functions on this computer (S1-M025), beside the core in time on this computer's description.
+
+The same machine code runs in real memory, timed on base pages and on pages of 2 MB in alternation.
+"""
 
 import statistics
 import tempfile

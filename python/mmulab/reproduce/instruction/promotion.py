@@ -1,7 +1,7 @@
 """Promotion of code under several thresholds: paper 2's Figures 1, 2, 3, 4 and 7, and its Tables II, III and IV.
 
-A threshold is how many of the 32 clusters of 64 KB of 2 MB of code must be in memory, at a fault that reads, for the
-kernel to read the others and map the whole by one entry. FreeBSD itself reads nothing only to promote.
+2 MB of code have 32 clusters of 64 KB. If at least a threshold of them is in memory at a fault that reads, the kernel
+reads the others. It then maps the whole by one entry. FreeBSD itself reads nothing only to promote.
 """
 
 from collections.abc import Callable, Mapping

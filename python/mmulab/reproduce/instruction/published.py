@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Section V-A: cycles of an ITLB miss with 9 superpages of code, of an STLB hit as Intel states it, and how many times
-# as long the chain of 9 functions takes as that of 8.
+# Section V-A: cycles of an ITLB miss with 9 superpages of code, and of an STLB hit as Intel states it. The last is how
+# many times as long the chain of 9 functions takes as that of 8.
 MISS_CYCLES, HIT_CYCLES, SLOWER = 28.7, 7, 5.0
 # Its share of the time is "more than" this.
 MISS_SHARE = 0.70

@@ -1,6 +1,8 @@
-"""Padding and shared page tables for a server of many processes (paper 2, Figures 8, 9 and 10, Table V): PostgreSQL,
-always with the most aggressive promotion of code. Beside it, how much of the time FreeBSD as it is waits for
-translations of code, by clients, cores and hyperthreads (section IV)."""
+"""Padding and shared page tables for a server of many processes (paper 2, Figures 8, 9 and 10, Table V).
+
+The server is PostgreSQL, always with the most aggressive promotion of code. Beside it stands how much of the time
+FreeBSD as it is waits for translations of code, by clients, cores and hyperthreads (section IV).
+"""
 
 import tempfile
 from collections.abc import Callable, Mapping

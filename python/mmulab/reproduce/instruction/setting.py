@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mmulab import engine
 
 SKYLAKE = "skylake-e3-1240v5"
-# Programs as FreeBSD 11.2's linkers laid them out: segments one after another, 2 MB apart in the address space, so that
+# Programs as FreeBSD 11.2's linkers laid them out: segments one after another, 2 MB apart in the address space. So
 # pages of code are aligned with the file (paper 2, Table V).
 IMAGE: engine.Json = {"linker": "old", "max_page_size": "2M"}
 # What compiled code grows by in the paper's Java virtual machine.

@@ -1,8 +1,8 @@
 """More and more superpages of code (paper 2, Figures 5 and 6).
 
 Regions are promoted one by one, in the order of how much of them is in memory, which is the order of thresholds. On an
-ITLB with entries of its own for superpages the stall of fetches has a minimum at few superpages; on one for all sizes
-it has none.
+ITLB with entries of its own for superpages the stall of fetches has a minimum at few superpages. On an ITLB for all
+sizes it has none.
 """
 
 from dataclasses import dataclass, field
@@ -65,8 +65,8 @@ class Line:
 
     @property
     def is_interior(self) -> bool:
-        """Whether the minimum lies between the ends: with fewer superpages and with all of them there is more stall, by
-        more than a hundredth of what there is without any."""
+        """Whether the minimum lies between the ends. The stall is higher with fewer superpages and with all of them, by
+        more than a hundredth of the stall without any."""
         first, last, least = self.points[0].of.stall, self.points[-1].of.stall, self.best.of.stall
         return min(first, last) - least > CLEARLY * first
 

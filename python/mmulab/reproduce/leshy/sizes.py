@@ -1,7 +1,7 @@
 """How near the heuristics of Elastic Translations (paper 3, section IV-D) come to the best selection of page sizes.
 
-Each program is profiled on a machine. From the profile, page sizes are selected by the published artifact's heuristic,
-by the paper's Algorithm 1 and by integer programming, with the entries of the machine's TLB.
+Each program is profiled on a machine. From the profile, three methods select page sizes, with the entries of the
+machine's TLB. They are the published artifact's heuristic, the paper's Algorithm 1 and integer programming.
 """
 
 from dataclasses import dataclass

@@ -31,8 +31,8 @@ from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 
 # The split TLBs, whose arrays for several sizes look for all of them at once: what a second probe costs in turn.
 ONE_PROBE = "split-parallel"
-# By name: as `machines fit` knows it, and the bundle limits of MIX. "16-128" superpages offset mirrors (section 4.2);
-# 512 are what the nine tag bits that a superpage spares can tell as a length (section 4.1: "it could use more bits").
+# By name: as `machines fit` knows it, and the bundle limits of MIX. "16-128" superpages offset mirrors (section 4.2).
+# 512 is the largest length in the nine tag bits that a superpage does not need (section 4.1: "it could use more bits").
 DESIGNS: dict[str, tuple[str, tuple[int, int]]] = {
     SPLIT: (SPLIT, engine.MIX_GROUPS),
     ONE_PROBE: (SPLIT, engine.MIX_GROUPS),

@@ -28,8 +28,8 @@ def crossover_of_entries(small: int = SMALL, large: int = LARGE) -> float:
 def crossover_of_hits(small: int = SMALL, large: int = LARGE) -> float:
     """The share touched above which large groups save more misses of a TLB much smaller than the region.
 
-    An entry of g pages is referred to g times as often as one of a single page; the hits of a small LRU array grow with
-    the squares of those rates: p + (g − 1) p^g of each group size, equal where 3 p^4 = 7 p^8.
+    An entry of g pages is referred to g times as often as one of a single page. The hits of a small LRU array grow with
+    the squares of these rates: p + (g − 1) p^g for a group size g. Two sizes are equal where 3 p^4 = 7 p^8.
     """
     return float(((small - 1) / (large - 1)) ** (1 / (large - small)))
 
@@ -38,7 +38,7 @@ def misses(p: float, group: int, pages: int, capacity: int) -> float:
     """The share of references that miss an LRU array of `capacity` entries over a region of `pages`.
 
     Che, Tung and Wang's approximation (IEEE JSAC 20(7), 2002): an entry referred to at rate r is held with probability
-    1 − exp(−r t), and t is such that the probabilities add up to the capacity.
+    1 − exp(−r t). The probabilities of all entries add up to the capacity, which gives t.
     """
     whole = coalesced(p, group)
     # Rates in references to each page: how many entries there are of each, and how often each is referred to.

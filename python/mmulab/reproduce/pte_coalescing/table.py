@@ -14,8 +14,8 @@ from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.kinds import Choice, Heap, Trace
 from mmulab.result import Result
 
-# What makes a recorded program one built for FreeBSD: linked by LLD with the maxpagesize paper 1 chose (section 4.1),
-# its heap that of FreeBSD's malloc.
+# Changes that make a recorded program one built for FreeBSD. It is linked by LLD with the maxpagesize paper 1 chose
+# (section 4.1), and its heap is that of FreeBSD's malloc.
 FREEBSD_IMAGE = {"linker": "lld", "max_page_size": "2M"}
 FREEBSD_HEAP = {"kind": "jemalloc"}
 

@@ -1,8 +1,9 @@
 """Times that others measured on hardware, held against modelled ones: which page size is faster, and by how much.
 
 The data are published ratios of two times (`data/speedups.csv`, each with its source). Programs are generators of the
-same algorithms, most of them with smaller inputs. Of a generator that does not say how its loads depend on each other,
-two times are modelled, between which the truth lies: no load waits for another, and each waits for the one before.
+same algorithms, most of them with smaller inputs. If a generator does not say how its loads depend on each other, two
+times are modelled, and the truth lies between them. In one no load waits for another; in the other each waits for the
+one before.
 """
 
 import csv

@@ -23,8 +23,9 @@ from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, user
 from mmulab.units import toml_value
 
 DESIGNS = (SPLIT, "zen", "mix", "mix-merged", "mix+colt")
-# The format as the machine has it, and with levels merged; and RISC-V's, whose entries say which sixteen base pages
-# make one of 64 KiB (Svnapot): for the kernels of Elastic Translations, and TLBs that hold that size beside base pages.
+# The format as the machine has it, and with levels merged; and RISC-V's. Entries of the last say which sixteen base
+# pages make one of 64 KiB (Svnapot). RISC-V's is for the kernels of Elastic Translations, and for TLBs that hold that
+# size beside base pages.
 RADIX, SVNAPOT = "radix", "svnapot"
 TABLES = {
     RADIX: (),
@@ -39,9 +40,9 @@ ELASTIC = (
     "policy.promotion.serves=all",
     "policy.hints.from=madvise",
 )
-# What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside; 2 MiB mapped, and so beside a program that
-# holds most of memory; 64 KiB by faults of base pages; 32 MiB by faults of 2 MiB and a daemon. Each a policy, and what
-# is set.
+# For each kernel, its policy and assignments. What lies together: nothing by design; 64 KiB a fault; 2 MiB set aside.
+# Then 2 MiB mapped, and the same beside a program that holds most of memory. Then 64 KiB by faults of base pages; and
+# 32 MiB by faults of 2 MiB and a daemon, alone and beside such a program.
 KERNELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "linux-4k": ("linux-4k", ()),
     "linux-mthp-64k": ("linux-mthp", ("policy.thp.sizes.2M=never",)),

@@ -1,5 +1,5 @@
 //! Contiguous bit *folio*: Linux from 6.9 on sets it for base pages that were allocated together, in a folio of 64 KiB
-//! or more (`__contpte_try_fold` in arch/arm64/mm/contpte.c asks that the sixteen pages lie within one folio). Such are
+//! or more. `__contpte_try_fold` in arch/arm64/mm/contpte.c asks that the sixteen pages lie within one folio. These are
 //! the blocks of mTHP, and the base pages of a huge page whose mapping was split. Blocks are aligned to their size, so
 //! that sixteen neighbouring frames of blocks of that size or more are of one block.
 

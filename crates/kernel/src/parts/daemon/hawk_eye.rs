@@ -1,5 +1,5 @@
-//! Daemon *hawkeye*: promotion by access coverage (Panwar, Bansal and Gopinath, *HawkEye: Efficient Fine-grained OS
-//! Support for Huge Pages*, ASPLOS 2019, sections 3.3 and 3.4, the variant HawkEye-G).
+//! Daemon *hawkeye*: promotion by access coverage, the variant HawkEye-G. Source: Panwar, Bansal and Gopinath,
+//! *HawkEye: Efficient Fine-grained OS Support for Huge Pages*, ASPLOS 2019, sections 3.3 and 3.4.
 //!
 //! ```text
 //! every 30 s   accessed bits of base pages are cleared; 1 s later those set again are counted, by region

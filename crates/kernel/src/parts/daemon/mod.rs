@@ -1,6 +1,6 @@
 //! The daemons that make larger pages on simulated time, a file each. The list of the files makes the key of policy
-//! files, its text in the schema and the enum of the daemon of a run (`parts/list.rs`). Code shared by daemons that
-//! scan is in `scan/`.
+//! files, its text in the schema and the enum of a run's part (`parts/list.rs`). Code shared by daemons that scan is in
+//! `scan/`.
 
 mod scan;
 

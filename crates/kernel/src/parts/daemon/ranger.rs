@@ -1,6 +1,6 @@
-//! Daemon *ranger*: pages of a mapping brought into frames that follow each other (Yan, Lustig, Nellans and
+//! Daemon *ranger*: pages of a mapping brought into frames that follow each other. Sources: Yan, Lustig, Nellans and
 //! Bhattacharjee, *Translation Ranger*, ISCA 2019; the published kernel,
-//! github.com/ysarch-lab/translation_ranger_isca_2019, mm/mem_defrag.c).
+//! github.com/ysarch-lab/translation_ranger_isca_2019, mm/mem_defrag.c.
 //!
 //! ```text
 //! mapping   [ 0 | 1 | 2 | 3 | 4 | ... ]       the anchor: page 0 belongs into frame A, page i into A + i
@@ -15,8 +15,8 @@
 //! become one page in place (`mem_defrag_promote_thp`). Pages of 2 MiB move and change places as a whole. Mappings
 //! below 10 MiB are left alone (`defrag_size_threshold`).
 //!
-//! The published kernel keeps the anchors of one process apart from each other alone, so that those of two processes
-//! may coincide, and their pages change places at each scan. Here all anchors are kept apart.
+//! The published kernel keeps only the anchors of one process apart from each other. Those of two processes may
+//! coincide, and then their pages change places at each scan. Here all anchors are kept apart.
 
 use super::scan::limits::Limits;
 use super::scan::mappings::{Cursor, Here, Step};
@@ -218,8 +218,8 @@ fn promote(system: &mut SystemCx, slot: usize, vma: &Vma, anchor: Anchor, start:
     Ok(space.join(&mut cx, start, whole)?)
 }
 
-/// Brings the pages of a range of a mapping to their places, as far as that can be; whether every page of it is there
-/// and in its place.
+/// Brings the pages of a range of a mapping to their places, as far as possible. Returns whether every page of the
+/// range is in memory and in its place.
 fn defragment(system: &mut SystemCx, places: &mut Places, slot: usize, anchor: Anchor, (from, to): (u64, u64)) -> bool {
     let mut is_complete = true;
     let mut migration = Migration::new(system);

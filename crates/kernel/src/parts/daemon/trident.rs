@@ -1,6 +1,6 @@
-//! Daemon *trident*: promotion to the largest size that memory has room for, 1 GiB or 2 MiB (Ram, Panwar and Basu,
-//! *Trident: Harnessing Architectural Resources for All Page Sizes in x86 Processors*, MICRO 2021; paper 3, Table II:
-//! "migrate to largest size possible, fallback on failure").
+//! Daemon *trident*: promotion to the largest size that memory has room for, 1 GiB or 2 MiB. Sources: Ram, Panwar and
+//! Basu, *Trident: Harnessing Architectural Resources for All Page Sizes in x86 Processors*, MICRO 2021. Paper 3, Table
+//! II: "migrate to largest size possible, fallback on failure".
 //!
 //! ```text
 //! it scans as khugepaged does --> an aligned 1 GiB lies in the mapping, and passes the limits?
@@ -42,8 +42,8 @@ pub(crate) struct Trident {
     /// Whether it makes room when none is free.
     defrag: bool,
     cursor: Cursor,
-    /// Up to here the scan goes by 2 MiB, because 1 GiB could not be had: the serial number of the address space, and
-    /// the address.
+    /// Up to here the scan goes by 2 MiB, because 1 GiB could not be had. It is the serial number of the address space,
+    /// and the address.
     huge_until: (u64, u64),
     /// Whether smart compaction failed since it woke.
     failed: bool,

@@ -1,6 +1,6 @@
-//! Demotion *at a store*: a store to a larger page that is mapped read-only takes it apart, so that each base page has
-//! a dirty bit of its own (FreeBSD: `pmap_enter` in sys/amd64/amd64/pmap.c; Navarro and others, OSDI 2002,
-//! section 5.3).
+//! Demotion *at a store*: a store to a larger page that is mapped read-only takes it apart. Then each base page has a
+//! dirty bit of its own. Sources: FreeBSD, `pmap_enter` in sys/amd64/amd64/pmap.c; Navarro and others, OSDI 2002,
+//! section 5.3.
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Demotion;

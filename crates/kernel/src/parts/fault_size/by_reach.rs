@@ -1,5 +1,6 @@
-//! Fault size *by reach*: a mapping that pages of 64 KiB can cover within the reach of the TLBs gets base pages, which
-//! the placement puts together to 64 KiB; a larger mapping gets the sizes that `[fault]` lists (paper 3, section IV-D).
+//! Fault size *by reach*: a mapping that pages of 64 KiB can cover within the reach of the TLBs gets base pages. The
+//! placement puts these together to 64 KiB. A larger mapping gets the sizes that `[fault]` lists (paper 3, section
+//! IV-D).
 //!
 //! The 64 KiB are not mapped at once: "CoalaPaging attempts to opportunistically create 64KiB translations via base
 //! 4KiB fault-time allocations".

@@ -1,5 +1,5 @@
-//! Fault size *listed*: a fault in private anonymous memory maps the largest of the sizes that `[fault]` lists which
-//! lies inside the mapping, is empty and has a free block.
+//! Fault size *listed*: a fault in private anonymous memory maps the largest possible of the sizes that `[fault]`
+//! lists. A page of that size must lie inside the mapping, be empty and have a free block.
 
 use crate::linux::desc::ThpEnabled;
 use crate::parts::part::{Part, Wrong};

@@ -1,5 +1,5 @@
 //! The fault-size parts, a file each. The list of the files makes the key of policy files, its text in the schema and
-//! the enum of the part of a run (`parts/list.rs`).
+//! the enum of a run's part (`parts/list.rs`).
 
 use crate::parts::list::kind;
 use crate::parts::settings::FaultSettings;

@@ -10,8 +10,8 @@ use crate::parts::traits::{Candidate, FaultSize, Hole, MapSize, Supply};
 use crate::report::counts::Refusal;
 use mmulab_addr::show_bytes;
 
-/// Huge pages from a pool: MAP_HUGETLB mappings, and the aligned part of every mapping of the kinds `applies_to` names,
-/// as if the program had been linked with libhugetlbfs.
+/// Huge pages from a pool. They serve MAP_HUGETLB mappings, and the aligned part of every mapping of the kinds
+/// `applies_to` names, as if the program had been linked with libhugetlbfs.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     size: MapSize,

@@ -11,9 +11,9 @@ use mmulab_addr::{Access, PageOrder};
 /// The smallest huge page: order 2 (`THP_ORDERS_ALL_ANON` in include/linux/huge_mm.h).
 const SMALLEST: PageOrder = PageOrder::new(2);
 
-/// Transparent huge pages: 2 MiB at the first fault in an aligned region of private anonymous memory, where
-/// `do_huge_pmd_anonymous_page` in mm/huge_memory.c and `thp_vma_allowable_order` allow it; else the largest mTHP size
-/// that is enabled, fits, is empty and has a free block (`alloc_anon_folio` in mm/memory.c).
+/// Transparent huge pages. The first fault in an aligned region of private anonymous memory maps 2 MiB, if
+/// `do_huge_pmd_anonymous_page` in mm/huge_memory.c and `thp_vma_allowable_order` allow it. Otherwise it maps the
+/// largest mTHP size that is enabled, fits, is empty and has a free block (`alloc_anon_folio` in mm/memory.c).
 #[derive(Clone, Debug)]
 pub(crate) struct Thp {
     /// The leaf of 2 MiB.

@@ -1,5 +1,5 @@
-//! Hints *of Leshy*: a profiler samples TLB misses while the program runs, selects page sizes at the end of every
-//! epoch, and gives them to the kernel (paper 3, section IV-D, online). The machine has the TLBs, and so the sampler.
+//! Hints *of Leshy*: a profiler samples TLB misses while the program runs. At the end of every epoch it selects page
+//! sizes, and gives them to the kernel (paper 3, section IV-D, online). The machine has the TLBs, and so the sampler.
 //! The kernel takes the hints as if the profiler had called madvise(2).
 
 use crate::parts::part::{Part, Wrong};

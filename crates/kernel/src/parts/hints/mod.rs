@@ -1,5 +1,5 @@
 //! The parts that give hints about larger pages, a file each. The list of the files makes the key of policy files, its
-//! text in the schema and the enum of the part of a run (`parts/list.rs`).
+//! text in the schema and the enum of a run's part (`parts/list.rs`).
 
 use crate::parts::list::kind;
 use crate::parts::traits::Hints;

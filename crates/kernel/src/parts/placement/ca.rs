@@ -1,6 +1,6 @@
-//! Placement *ca*: contiguity-aware paging (Alverti and others, "Enhancing and Exploiting Contiguity for Fast Memory
-//! Virtualization", ISCA 2020, and the published kernel, github.com/cslab-ntua/contiguity-isca2020: `capaging_` in
-//! mm/mempolicy.c and mm/page_alloc.c).
+//! Placement *ca*: contiguity-aware paging. Sources: Alverti and others, "Enhancing and Exploiting Contiguity for Fast
+//! Memory Virtualization", ISCA 2020, and the published kernel (github.com/cslab-ntua/contiguity-isca2020: `capaging_`
+//! in mm/mempolicy.c and mm/page_alloc.c).
 //!
 //! ```text
 //! mapping   [ . . . . . . . . | . . . . . . ]      page - offset = frame

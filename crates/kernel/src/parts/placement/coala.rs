@@ -1,6 +1,6 @@
 //! Placement *coala*: CoalaPaging, the coalescing-aware placement of Elastic Translations (paper 3, section IV-B and
-//! Figure 5). Sixteen pages of an aligned range get sixteen frames of an aligned block, fault by fault, so that one
-//! entry of hardware can translate them: 16 base pages are 64 KiB, 16 huge pages 32 MiB.
+//! Figure 5). Sixteen pages of an aligned range get sixteen frames of an aligned block, fault by fault. So one entry of
+//! hardware can translate them: 16 base pages are 64 KiB, 16 huge pages 32 MiB.
 //!
 //! ```text
 //! entries of the range   [ . | . | . | ? | . | . | A | . | ... ]     ?: the fault   A: an entry that is populated

@@ -1,8 +1,8 @@
 //! Placement *neighbour*: a page gets the frame beside its neighbour's, so that mappings grow in runs of frames.
 //!
-//! This is the best-effort contiguity of CA paging (Alverti and others, "Enhancing and Exploiting Contiguity for Fast
-//! Memory Virtualization", ISCA 2020), without its offsets by mapping: the page table alone leads to the neighbour, as
-//! in Elastic Translations' CoalaPaging. Nothing is reserved, so others may take the frame first.
+//! This is the best-effort contiguity of CA paging, without its offsets by mapping. CA paging: Alverti and others,
+//! "Enhancing and Exploiting Contiguity for Fast Memory Virtualization", ISCA 2020. The page table alone leads to the
+//! neighbour, as in Elastic Translations' CoalaPaging. Nothing is reserved, so others may take the frame first.
 //!
 //! ```text
 //! pages    n-1   n   n+1           1. the frame above that of page n-1, or below that of page n+1

@@ -1,5 +1,5 @@
-//! Placement *reservation*: a page gets its own place in an aligned block that is reserved for its surroundings, as in
-//! FreeBSD (sys/vm/vm_reserv.c) and in Navarro and others, "Practical, transparent operating system support for
+//! Placement *reservation*: a page gets its own place in an aligned block that is reserved for its surroundings.
+//! Sources: FreeBSD (sys/vm/vm_reserv.c); Navarro and others, "Practical, transparent operating system support for
 //! superpages" (OSDI 2002).
 
 use crate::memory::cache::ObjectId;
@@ -120,8 +120,9 @@ impl Reservation {
         }
     }
 
-    /// Where a page of a mapping's own belongs. The mapping gets its object with its first page, as long as it is then;
-    /// what two address spaces share since a fork gets a shadow object each (`vm_object_shadow`).
+    /// Where a page of a mapping's own belongs. The mapping gets its object with its first page; the object is as long
+    /// as the mapping is then. Memory that two address spaces share since a fork gets a shadow object in each
+    /// (`vm_object_shadow`).
     fn own_place(space: &mut AddressSpace, cx: &mut Cx, span: &Span<Vma>, at: u64) -> Place {
         let objects = &mut cx.memory.objects;
         let kept = span.value.anon.filter(|a| !objects.is_shared(a.object));

@@ -1,5 +1,6 @@
 //! Promotion *in place*: the base pages of a reservation that agree become one larger page, at the fault that completes
-//! them (`pmap_promote_pde` in sys/amd64/amd64/pmap.c, and for 64 KiB `pmap_promote_l3c` in sys/arm64/arm64/pmap.c).
+//! them. FreeBSD: `pmap_promote_pde` in sys/amd64/amd64/pmap.c, and for 64 KiB `pmap_promote_l3c` in
+//! sys/arm64/arm64/pmap.c.
 
 use crate::memory::pages::{Page, Use};
 use crate::parts::part::{Part, Wrong};
@@ -71,9 +72,9 @@ impl Promotion for InPlace {
 impl InPlace {
     /// The superpage that the base pages from `start` make, if all are mapped in order and agree in everything.
     ///
-    /// Pages that may be stored to and are clean lose that right first, whatever comes of it: so a store to one faults,
-    /// and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again before it sets
-    /// D.
+    /// Pages that may be stored to and are clean lose that right first, whether promotion succeeds or not. So a store
+    /// to one faults, and promotion is tried again when it is dirty. No flush is owed: hardware reads the entry again
+    /// before it sets D.
     fn agree(&self, space: &mut AddressSpace, cx: &mut Cx, start: u64, head: Pfn) -> Result<Leaf, Refusal> {
         let pages = self.size.base_pages();
         let mut first: Option<Leaf> = None;
@@ -131,8 +132,8 @@ impl InPlace {
         Ok(whole)
     }
 
-    /// The larger page that the mapped base pages from `start` are part of, all of them the mapping's own and at their
-    /// places; how many there are, and the object that they belong to.
+    /// The larger page that the mapped base pages from `start` are part of, how many they are, and their object. All of
+    /// them must be the mapping's own and at their places.
     fn whole_of(&self, space: &AddressSpace, cx: &Cx, start: u64, head: Pfn) -> Result<(Leaf, u64, u32), Refusal> {
         let Some(span) = space.vmas.find(start) else { return Err(Refusal::PromoteOutsideVma) };
         if !span.value.is_anon() {

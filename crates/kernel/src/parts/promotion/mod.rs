@@ -1,5 +1,5 @@
 //! The parts that promote at faults, a file each. The list of the files makes the key of policy files, its text in the
-//! schema and the enum of the part of a run (`parts/list.rs`). A daemon that promotes is a part of another kind, for it
+//! schema and the enum of a run's part (`parts/list.rs`). A daemon that promotes is a part of another kind, for it
 //! works on the whole system.
 
 use crate::FaultError;

@@ -7,8 +7,8 @@
 //!     padded       |=============|=============|=========|  and what lies behind the text becomes part of it
 //! ```
 //!
-//! hugify, Intel's iodlr (`large_page-c`) and Chromium's large text do the first: they copy whole, aligned 2M of the
-//! text to anonymous memory with MADV_HUGEPAGE and put the copy in its place by mremap. BOLT's `--hugify` rounds the
+//! Hugify, Intel's iodlr (`large_page-c`) and Chromium's large text do the first. They copy whole, aligned 2M of the
+//! text to anonymous memory with MADV_HUGEPAGE, and put the copy in its place by mremap. BOLT's `--hugify` rounds the
 //! end up, for its linker leaves the rest of that 2M free.
 
 use crate::ranges::Span;

@@ -1,5 +1,5 @@
-//! Zeroing *ahead*: a daemon clears free memory at a limited rate, on simulated time, and a fault clears only what the
-//! daemon had not come to (Panwar, Bansal and Gopinath, "HawkEye", ASPLOS 2019, section 3.1).
+//! Zeroing *ahead*: a daemon clears free memory at a limited rate, on simulated time. A fault clears only memory that
+//! the daemon has not cleared (Panwar, Bansal and Gopinath, "HawkEye", ASPLOS 2019, section 3.1).
 //!
 //! The daemon begins with blocks of 2 MiB and more, in the order of allocation. A frame that is freed counts as not
 //! cleared. The allocator does not prefer cleared blocks, and frames in per-CPU lists wait there uncleared. The

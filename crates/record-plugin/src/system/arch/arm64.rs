@@ -1,5 +1,5 @@
-//! 64-bit Arm: instructions by which a Linux kernel can be followed from outside, found by their bits (Arm Architecture
-//! Reference Manual, C6.2), and where its kernel keeps what (arch/arm64/kernel/entry.S).
+//! 64-bit Arm: the instructions by which a Linux kernel can be followed from outside, found by their bits (Arm
+//! Architecture Reference Manual, C6.2). Also the places where its kernel keeps registers (arch/arm64/kernel/entry.S).
 
 use super::{Found, Load};
 

@@ -1,5 +1,5 @@
-//! What differs between instruction sets: by which instructions the kernel is followed, where it saves a program's
-//! registers, and how calls are numbered. x86-64's numbers are used for both.
+//! The differences between instruction sets. They are the instructions by which the kernel is followed, the places
+//! where it saves a program's registers, and the numbers of calls. The numbers of x86-64 are used for both.
 
 mod arm64;
 mod found;

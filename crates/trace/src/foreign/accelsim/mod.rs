@@ -19,14 +19,13 @@ use std::path::{Path, PathBuf};
 
 /// Reads Accel-Sim's traces.
 ///
-/// A kernel's blocks are dealt to the cores in the order of the file: one to each core, then a second one to each,
-/// while a core has places; a place is as many warps as a block has. Every warp of every core makes a step by turns,
-/// those in the same place of all cores one after another: a step is one load or store of global memory, and what
-/// instructions come before it. A place whose warps have all ended takes the next block. The next kernel begins when
-/// all blocks have ended.
+/// A kernel's blocks are dealt to the cores in the order of the file. Each core gets one, then a second one, while it
+/// has places. A place is as many warps as a block has. Every warp of every core makes a step by turns, those in the
+/// same place of all cores one after another. A step is one load or store of global memory, and the instructions before
+/// it. A place whose warps have all ended takes the next block. The next kernel begins when all blocks have ended.
 ///
 /// Loads and stores of shared and constant memory are instructions only. So are those of local memory, because their
-/// addresses are a thread's own, and those by generic addresses if the file does not state the windows. A warning
+/// addresses are a thread's own. Those by generic addresses are too, if the file does not state the windows. A warning
 /// reports accesses that are left out.
 pub struct AccelSimReader {
     info: TraceInfo,

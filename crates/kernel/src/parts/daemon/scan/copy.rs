@@ -11,8 +11,8 @@ use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
 use mmulab_addr::{PageOrder, Pfn};
 
-/// Copies the base pages of a region into a huge page, if they are worth it: those from an address on, in a mapping of
-/// the address space in a slot.
+/// Copies the base pages of a region into a huge page, if they are worth it. The region is given by its first address,
+/// and the slot of its address space.
 ///
 /// # Errors
 /// Frames for page tables ran out.

@@ -1,5 +1,5 @@
-//! Access coverage: of each region of 2 MiB, how many base pages were accessed of late, and buckets of regions alike
-//! (Panwar, Bansal and Gopinath, *HawkEye*, ASPLOS 2019, section 3.3, its `access_map`).
+//! Access coverage: how many base pages of each region of 2 MiB were accessed of late, and buckets of regions with like
+//! counts. It is the `access_map` of Panwar, Bansal and Gopinath, *HawkEye*, ASPLOS 2019, section 3.3.
 //!
 //! ```text
 //! bucket 9   [ region, region ]           450 to 512 pages accessed

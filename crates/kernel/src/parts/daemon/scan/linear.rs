@@ -1,5 +1,5 @@
-//! The linear scan: address space after address space, in the order in which they were made, and each from its lowest
-//! address on (`khugepaged_scan_mm_slot` in mm/khugepaged.c). Regions that pass the limits are copied into huge pages.
+//! The linear scan: address space after address space, in the order of their making, and each from its lowest address
+//! on (`khugepaged_scan_mm_slot` in mm/khugepaged.c). Regions that pass the limits are copied into huge pages.
 
 use super::copy::copy_to_huge;
 use super::limits::Limits;

@@ -1,5 +1,5 @@
-//! The order in which a scan looks at memory: address space after address space, as they were made, and in each from
-//! the lowest mapping up. A scan goes on where the last one ended.
+//! The order in which a scan looks at memory. It takes the address spaces as they were made, and each from the lowest
+//! mapping up. A scan goes on where the last one ended.
 
 use crate::ranges::Span;
 use crate::space::AddressSpace;

@@ -1,5 +1,5 @@
-//! The pace of a daemon that makes larger pages: how much it looks at each time it wakes, how long it sleeps then, and
-//! how long when no block could be had (`khugepaged_do_scan` in mm/khugepaged.c).
+//! The pace of a daemon that makes larger pages: how many pages it looks at each time it wakes, and how long it sleeps
+//! then. It sleeps for another time if it could get no block (`khugepaged_do_scan` in mm/khugepaged.c).
 
 use crate::clock::ns_of_ms;
 use crate::linux::desc::KhugepagedDesc;

@@ -1,6 +1,6 @@
-//! khugepaged on text: pages of the page cache brought into one block of 2 MiB, which the next fault of each process
-//! maps by one entry (`hpage_collapse_scan_file` and `collapse_file` in mm/khugepaged.c, for kernels that have
-//! CONFIG_READ_ONLY_THP_FOR_FS).
+//! Khugepaged on text. It brings pages of the page cache into one block of 2 MiB, which the next fault of each process
+//! maps by one entry. Linux: `hpage_collapse_scan_file` and `collapse_file` in mm/khugepaged.c, for kernels that have
+//! CONFIG_READ_ONLY_THP_FOR_FS.
 
 use super::copy::free_block;
 use super::limits::Limits;
