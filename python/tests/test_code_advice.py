@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import CHECKOUT, Cli
 
 from mmulab.stopwatch import kernel
 from mmulab.study import code, lines
@@ -115,6 +115,22 @@ def test_a_kernel_s_configuration_is_read_where_it_is(tmp_path: Path) -> None:
     configuration = kernel.configuration([plain])
     assert configuration is not None
     assert configuration.has("CONFIG_TRANSPARENT_HUGEPAGE")
+
+
+def test_code_is_linked_anew_on_a_machine_of_ones_own(cli: Cli, tmp_path: Path) -> None:
+    """Its file is what is run, whatever name stands in it: the study failed here, and was lost."""
+    text = (CHECKOUT / "machines" / f"{MACHINE}.toml").read_text(encoding="utf-8")
+    (tmp_path / "own.toml").write_text(text.replace(f'name = "{MACHINE}"', 'name = "mine"'))
+    lines_of = [
+        "image /bin/odd r:0x400000+0x1000:0x0+0x1000:4K rx:0x401000+0x1fe000:0x1000+0x1fe000:4K",
+        "mmap 0x400000 4K r file:/bin/odd+0",
+        "mmap 0x401000 0x1fe000 rx file:/bin/odd+0x1000",
+        *_fetches(0x401000, 0x1FE000),
+    ]
+    (tmp_path / "a.mmtx").write_text("\n".join(lines_of) + "\n")
+    ran = cli("study", "a.mmtx", "--machines", "own.toml", "--out", "out")
+    assert ran.code == 0, ran.err
+    assert len([*(tmp_path / "out" / "relinked").glob("mine--linux-code-relinked*.json")]) == 1
 
 
 def _policies(directory: Path) -> set[tuple[str, str]]:

@@ -140,7 +140,9 @@ def study(
         resolved["trace"] = plan.trace
     outcome = _run(plan, others["error"])
     stopped: list[Result] = []
-    if (relinked := plan.relinked(outcome.to_relink)) and relinked.machines:
+    # A machine of the user's own is known by its file, not by the name that stands in its results.
+    given = dict(zip(outcome.machines, plan.machines, strict=True))
+    if (relinked := plan.relinked([given[machine] for machine in outcome.to_relink])) and relinked.machines:
         stopped = _relink(outcome, _results(relinked, others["error"], "running the program linked at 2 MB").results)
     if described is not None:
         argv = program if program and not no_time else None
