@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import CHECKOUT, Cli
 
 from mmulab.stopwatch import kernel
-from mmulab.study import code
+from mmulab.study import code, lines
 from mmulab.study.places import Region
 
 MACHINE = "skylake-e3-1240v5"
@@ -115,3 +115,78 @@ def test_a_kernel_s_configuration_is_read_where_it_is(tmp_path: Path) -> None:
     configuration = kernel.configuration([plain])
     assert configuration is not None
     assert configuration.has("CONFIG_TRANSPARENT_HUGEPAGE")
+
+
+def test_code_is_linked_anew_on_a_machine_of_ones_own(cli: Cli, tmp_path: Path) -> None:
+    """Its file is what is run, whatever name stands in it: the study failed here, and was lost."""
+    text = (CHECKOUT / "machines" / f"{MACHINE}.toml").read_text(encoding="utf-8")
+    (tmp_path / "own.toml").write_text(text.replace(f'name = "{MACHINE}"', 'name = "mine"'))
+    lines_of = [
+        "image /bin/odd r:0x400000+0x1000:0x0+0x1000:4K rx:0x401000+0x1fe000:0x1000+0x1fe000:4K",
+        "mmap 0x400000 4K r file:/bin/odd+0",
+        "mmap 0x401000 0x1fe000 rx file:/bin/odd+0x1000",
+        *_fetches(0x401000, 0x1FE000),
+    ]
+    (tmp_path / "a.mmtx").write_text("\n".join(lines_of) + "\n")
+    ran = cli("study", "a.mmtx", "--machines", "own.toml", "--out", "out")
+    assert ran.code == 0, ran.err
+    assert len([*(tmp_path / "out" / "relinked").glob("mine--linux-code-relinked*.json")]) == 1
+
+
+def _policies(directory: Path) -> set[tuple[str, str]]:
+    """The folder and the policy of each result."""
+    found = [(path.parent.name, json.loads(path.read_text())) for path in directory.glob("re*/*.json")]
+    return {(folder, result["policy"]["name"]) for folder, result in found}
+
+
+def test_pages_of_files_are_run_on_request_and_named_without(cli: Cli, tmp_path: Path) -> None:
+    """A text of 4 MB that is misaligned with its file by a page: pages of the file help only if it is linked anew."""
+    lines_of = [
+        "image /bin/off r:0x400000+0x1000:0x0+0x1000:4K rx:0x402000+0x400000:0x1000+0x400000:4K "
+        "rw:0x900000+0x1000:0x401000+0x1000:4K",
+        "mmap 0x400000 4K r file:/bin/off+0",
+        "mmap 0x402000 0x400000 rx file:/bin/off+0x1000",
+        "mmap 0x900000 4K rw file:/bin/off+0x401000",
+        *_fetches(0x402000, 4 * MB),
+    ]
+    out, directory = _study(cli, tmp_path, lines_of)
+    assert "not run" in out
+    assert "linux-code-khugepaged and linux-code-tmpfs: pages that processes share; --code runs them" in out
+    assert not {policy for _, policy in _policies(directory)} & {*code.FILES}
+    out, directory = _study(cli, tmp_path, lines_of, "--code", "--replace")
+    assert _policies(directory) >= {(folder, policy) for folder in ("results", "relinked") for policy in code.FILES}
+    assert "not run" not in out
+    assert "  linux-code-tmpfs, linked at 2M" in out
+    said = " ".join(out.split())
+    tmpfs = said.partition(" tmpfs saves ")[2].partition("(linux-code-tmpfs).")[0]
+    assert "; 0.0 % of mapped code is on 2 MB pages; if it is linked at 2 MB," in tmpfs
+    # The last 4 KB of code and the text before it are no whole 2 MB.
+    share = float(tmpfs.rpartition(" % of code on 2 MB pages")[0].split()[-1])
+    assert share > 50
+    assert "sudo mount -t tmpfs -o huge=always tmpfs /mnt/huge" in out
+    # khugepaged comes every 10 s, and this is over before.
+    khugepaged = said.partition(" khugepaged saves ")[2].partition("(linux-code-khugepaged).")[0]
+    assert khugepaged.count("0.0 % of") >= 2
+    assert "Debian" not in said
+    assert "filesystems/tmpfs.rst" in (directory / "report.html").read_text()
+
+
+def test_data_are_never_advised_what_is_for_code(cli: Cli, tmp_path: Path) -> None:
+    """linux-code-khugepaged gives data 2 MB pages, too; the advice for data is linux-thp all the same."""
+    lines_of = ["mmap 0x400000 4K rx file:/bin/x+0", "mmap 0x10000000 64M rw anon"]
+    lines_of += [f"f 0x400000 x4\nw {0x10000000 + i * 7919 % 16384 * 4096:#x}" for i in range(8000)]
+    out, directory = _study(cli, tmp_path, lines_of, "--code")
+    assert ("results", "linux-code-khugepaged") in _policies(directory)
+    assert "transparent 2 MB pages (linux-thp)" in out
+    assert "pages of linux-code" not in out
+
+
+def test_what_tmpfs_needs_is_read_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its switch: absent, deny, or one that a mount's own option overrides."""
+    setting = tmp_path / "shmem_enabled"
+    monkeypatch.setattr(lines, "_SHMEM", str(setting))
+    assert "is absent" in lines.about_tmpfs()
+    setting.write_text("always within_size advise never [deny] force\n")
+    assert "is [deny], so no tmpfs has huge pages" in lines.about_tmpfs()
+    setting.write_text("always within_size advise [never] deny force\n")
+    assert "This kernel has such pages" in lines.about_tmpfs()

@@ -16,6 +16,8 @@ pub struct Mapping {
     pub start: usize,
     pub end: usize,
     pub rights: String,
+    /// Where in its file it begins.
+    pub offset: usize,
     pub name: String,
 }
 
@@ -29,9 +31,10 @@ impl Mapping {
         let mut words = line.split_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let rights = words.next()?.to_owned();
-        let name = words.skip(3).collect::<Vec<_>>().join(" ");
+        let offset = words.next()?;
+        let name = words.skip(2).collect::<Vec<_>>().join(" ");
         let number = |text| usize::from_str_radix(text, 16).ok();
-        Some(Self { start: number(start)?, end: number(end)?, rights, name })
+        Some(Self { start: number(start)?, end: number(end)?, rights, offset: number(offset)?, name })
     }
 }
 
@@ -50,26 +53,53 @@ pub struct Moved {
     pub moved: usize,
     /// Of that, mapped by huge pages.
     pub huge: usize,
+    /// Each mapping of code, as it was before.
+    pub texts: Vec<Text>,
+}
+
+/// A mapping of code, and what was moved of it.
+pub struct Text {
+    pub mapping: Mapping,
+    /// The first address that was moved.
+    pub from: usize,
+    /// For each 2 MB that were moved, whether one huge page maps them.
+    pub huge: Vec<bool>,
+}
+
+impl Text {
+    /// For the report: addresses, offset in the file, first address moved, `H` (huge page) or `b` (base pages) for
+    /// each 2 MB moved or `-` where none was, and the file.
+    pub fn line(&self) -> String {
+        let Mapping { start, end, offset, name, .. } = &self.mapping;
+        let mut pages: String = self.huge.iter().map(|&huge| if huge { 'H' } else { 'b' }).collect();
+        if pages.is_empty() {
+            pages.push('-');
+        }
+        format!("text_{start:x} {start:x}-{end:x} {offset:x} {:x} {pages} {name}", self.from)
+    }
 }
 
 /// Moves all code of the program and its libraries.
 pub fn move_code() -> Moved {
     let mut all = Moved::default();
     let mut places = Vec::new();
-    for one in mappings().into_iter().filter(|m| m.rights == "r-xp" && m.name.starts_with('/')) {
-        all.code += one.bytes();
-        let (start, end) = (one.start.next_multiple_of(HUGE), one.end / HUGE * HUGE);
-        if start < end && replace(start, end - start).is_some() {
+    for mapping in mappings().into_iter().filter(|m| m.rights == "r-xp" && m.name.starts_with('/')) {
+        all.code += mapping.bytes();
+        let (start, end) = (mapping.start.next_multiple_of(HUGE), mapping.end / HUGE * HUGE);
+        let huge = if start < end { replace(start, end - start) } else { None };
+        if huge.is_some() {
             all.moved += end - start;
             places.push((start, end));
         }
+        all.texts.push(Text { mapping, from: start, huge: huge.unwrap_or_default() });
     }
     all.huge = huge_bytes(&places);
     all
 }
 
-/// Replaces aligned code by a copy on huge pages. None where the system refuses: the code is then as it was.
-fn replace(start: usize, bytes: usize) -> Option<()> {
+/// Replaces aligned code by a copy on huge pages, and says of each 2 MB whether one huge page maps them. None where the
+/// system refuses: the code is then as it was.
+fn replace(start: usize, bytes: usize) -> Option<Vec<bool>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let room = bytes + HUGE;
@@ -81,9 +111,12 @@ fn replace(start: usize, bytes: usize) -> Option<()> {
         }
         let copy = (raw as usize).next_multiple_of(HUGE) as *mut c_void;
         libc::madvise(copy, bytes, libc::MADV_HUGEPAGE);
+        let blocks = (0..bytes / HUGE).map(|at| copy.cast::<u8>().add(at * HUGE));
+        let at_once: Vec<bool> = blocks.clone().map(|block| comes_whole(block)).collect();
         std::ptr::copy_nonoverlapping(start as *const u8, copy.cast::<u8>(), bytes);
         // Where the system's setting gives no huge page at the fault, this still may.
-        libc::madvise(copy, bytes, MADV_COLLAPSE);
+        let collapsed = |block: *mut u8| libc::madvise(block.cast(), HUGE, MADV_COLLAPSE) == 0;
+        let huge = blocks.zip(at_once).map(|(block, whole)| collapsed(block) || whole).collect();
         let ready = libc::mprotect(copy, bytes, libc::PROT_READ | libc::PROT_EXEC) == 0;
         let to = start as *mut c_void;
         let done = ready
@@ -99,7 +132,31 @@ fn replace(start: usize, bytes: usize) -> Option<()> {
         if tail > 0 {
             libc::munmap((copy as usize + bytes) as *mut c_void, tail);
         }
-        done.then_some(())
+        done.then_some(huge)
+    }
+}
+
+/// Whether the first store to new memory of 2 MB maps all of it: then a store to its end makes no fault.
+///
+/// # Safety
+/// The 2 MB may be stored to, and were not touched yet.
+unsafe fn comes_whole(block: *mut u8) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        block.write_volatile(0);
+        let before = faults();
+        block.add(HUGE - 1).write_volatile(0);
+        faults() == before
+    }
+}
+
+/// Page faults of this thread that read no file.
+fn faults() -> i64 {
+    // SAFETY: a structure of numbers, which the call fills.
+    unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut used);
+        used.ru_minflt
     }
 }
 

@@ -147,6 +147,9 @@ extern "C" fn begin() {
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let _ = writeln!(text, "program {}", program.display());
         let _ = writeln!(text, "code_bytes {}\ncode_moved {}\ncode_huge {}", moved.code, moved.moved, moved.huge);
+        for one in &moved.texts {
+            let _ = writeln!(text, "{}", one.line());
+        }
         // A directory that is gone is the stopwatch's loss, not the program's.
         let _ = std::fs::write(report, text);
     }

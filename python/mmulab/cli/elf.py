@@ -1,4 +1,5 @@
-"""`mmulab elf`: whether the pages of a program's file can be coalesced where they are mapped; padding of code."""
+"""`mmulab elf`: whether the pages of a program's file can be coalesced where they are mapped; padding of code; names of
+moved code for profilers."""
 
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 import rich_click as click
 from rich.table import Table
 
-from mmulab import UserError, engine
+from mmulab import UserError, engine, perf_map
 from mmulab.cli import console
 from mmulab.cli.common import CONTEXT, print_json
 from mmulab.units import parse_bytes, show_bytes
@@ -22,7 +23,8 @@ _FLAGS = {"r": 4, "w": 2, "x": 1, "-": 0}
 
 @click.group(context_settings=CONTEXT)
 def elf() -> None:
-    """Say which pages of a program's file hardware can coalesce, where a linker would place them, and pad its code.
+    """Say which pages of a program's file hardware can coalesce, where a linker would place them, pad its code, and
+    name moved code for profilers.
 
     A segment that is misaligned with the file shares no aligned group of pages with it. Then neither PTE coalescing nor
     superpages can work for it, however contiguous the memory is.
@@ -180,6 +182,39 @@ def _unpadded(done: Json) -> list[str]:
 def _sizes(done: Json) -> str:
     where = done["written"] or f"{done['path']} (nothing was written)"
     return f"{where}: {done['bytes_before']:,} bytes -> {done['bytes_after']:,} bytes"
+
+
+@elf.command("perf-map", context_settings=CONTEXT)
+@click.argument("pid", type=click.IntRange(1))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Add the names to this file. Default: /tmp/perf-PID.map, where perf looks for them.",
+)
+@_JSON
+def names_for_perf(pid: int, out: Path | None, as_json: bool) -> None:
+    """Name the functions of process PID's code that was moved onto anonymous memory, for perf.
+
+    Such code (mmulab try, hugify, iodlr) shows no file in /proc/PID/maps, so that perf has no names for it. The names
+    are added to the process's perf map. What its run-time compiler wrote there stays.
+
+    Example: mmulab elf perf-map $(pidof my-server)
+    """
+    done = perf_map.of_process(pid, out)
+    if as_json:
+        moved = [vars(one) for one in done.moved]
+        print_json({"path": str(done.path), "functions": done.functions, "added": done.added, "moved": moved})
+        return
+    size = sum(one.end - one.start for one in done.moved)
+    files = sorted({Path(one.file).name for one in done.moved})
+    console.out().print(
+        f"{done.path}: {_count(done.added, 'function')} added, of {show_bytes(size)} moved code of {', '.join(files)}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if not done.functions:
+        console.warn("nothing shows the functions of this code: neither symbols nor unwind tables (packed, perhaps)")
 
 
 @elf.command(context_settings=CONTEXT)

@@ -62,6 +62,13 @@ class TakesTraceOrProgram(TakesProgram):
     help=f"Names or TOML files, or 'all' that each machine can run. Default: {', '.join(DEFAULT_POLICIES)}.",
     shell_complete=completion.policies,
 )
+@click.option(
+    "--code",
+    "files",
+    is_flag=True,
+    help="Also run khugepaged on files of code, and code in a tmpfs with huge pages (linux-code-khugepaged, "
+    "linux-code-tmpfs): pages that processes share.",
+)
 @set_option
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: study-PROGRAM, numbered."
@@ -88,6 +95,7 @@ def study(
     trace: str | None,
     machines: tuple[str, ...] | None,
     policies: tuple[str, ...] | None,
+    files: bool,
     sets: tuple[str, ...],
     out: Path | None,
     replace: bool,
@@ -118,7 +126,8 @@ def study(
         raise click.UsageError("--try times the program\nhint: leave out --no-time")
     described = _described_here(here, no_here, tries, program)
     options = options_of(others, touched=True, profile=True, code_windows=True)
-    plan = Plan.make(trace or "", machines, policies, sets, options, None if machines else _isa(trace, program, others))
+    isa = None if machines else _isa(trace, program, others)
+    plan = Plan.make(trace or "", machines, policies, sets, options, isa, files)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     replaces = refuse_loss(out, resolved, replace)
     directory = choose(out, _name(trace, program))
@@ -131,7 +140,9 @@ def study(
         resolved["trace"] = plan.trace
     outcome = _run(plan, others["error"])
     stopped: list[Result] = []
-    if (relinked := plan.relinked(outcome.to_relink)) and relinked.machines:
+    # A machine of the user's own is known by its file, not by the name that stands in its results.
+    given = dict(zip(outcome.machines, plan.machines, strict=True))
+    if (relinked := plan.relinked([given[machine] for machine in outcome.to_relink])) and relinked.machines:
         stopped = _relink(outcome, _results(relinked, others["error"], "running the program linked at 2 MB").results)
     if described is not None:
         argv = program if program and not no_time else None
@@ -145,7 +156,7 @@ def study(
     _write(directory, outcome, resolved)
     if as_json:
         told = {"here": outcome.here.data()} if outcome.here else {}
-        every = [*outcome.results, *outcome.relinked.values()]
+        every = [*outcome.results, *(r for results in outcome.relinked.values() for r in results)]
         print_json({"results": [r.data for r in every], **told})
     else:
         _show(console.out(), outcome)
@@ -260,8 +271,9 @@ def _write(directory: Path, outcome: Outcome, resolved: dict[str, Any]) -> None:
     # Imported here: the plots' library takes half a second that no other command should pay.
     from mmulab.study.report import html
 
+    linked = [r for found in outcome.relinked.values() for r in found]
     # A linked program is another trace, so that its results are not to be compared with the others.
-    for place, results in (("results", outcome.results), ("relinked", [*outcome.relinked.values()])):
+    for place, results in (("results", outcome.results), ("relinked", linked)):
         written = {result.save(directory / place).path for result in results}
         # Of a study that was here before: what is not of this one would be compared with it.
         for stale in {*(directory / place).glob("*.json")} - written:

@@ -9,7 +9,7 @@ from typing import Any
 
 import rich_click as click
 
-from mmulab import Failure, engine, mosmodel, paths, stopwatch
+from mmulab import Failure, UserError, engine, mosmodel, paths, perf_map, stopwatch
 from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Names, Partial, Percent, existing_program, print_json
 from mmulab.cli.mosaics import Ask, Asked, model, show
@@ -91,6 +91,13 @@ class Pattern(click.ParamType["re.Pattern[str]"]):
     "the number of seconds.",
 )
 @click.option("--stdin", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The program's input.")
+@click.option(
+    "--perf-map",
+    "maps",
+    is_flag=True,
+    help="After each run whose code was moved, add the names of its functions to /tmp/perf-PID.map, for a perf that "
+    "watched it.",
+)
 @click.option("--system", is_flag=True, help="Change the system's settings where needed, and put them back (root).")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of the table.")
@@ -108,6 +115,7 @@ def command(
     port: int | None,
     time_in: re.Pattern[str] | None,
     stdin: Path | None,
+    maps: bool,
     system: bool,
     out: Path | None,
     as_json: bool,
@@ -134,6 +142,8 @@ def command(
         )
     if mosaics is None and (machine is not None or asked or no_model):
         raise click.UsageError("--machine, --forecast and --no-model are about mosaics\nhint: give --mosaics N")
+    if maps and not any("code" in s.preload for s in stopwatch.SETTINGS if s.name in settings and mosaics is None):
+        raise click.UsageError("--perf-map names code that was moved\nhint: give code or thp+code with --settings")
     what = Program(program, stdin, bench, port, time_in)
     ask = None
     if mosaics is not None and mosaics >= mosmodel.FEWEST and not no_model:
@@ -149,12 +159,23 @@ def command(
         stopwatch.find(("4k", "thp"), system)
         pool = stopwatch.mosaics.pool(what)
         chosen = stopwatch.mosaics.settings(pool, mosaics)
+    unnamed: list[str] = []
     with console.progress("timing", closing=False) as on_progress:
 
         def after(done: int, _state: Json) -> None:
             on_progress({"fraction": done / pairs})
 
-        found = stopwatch.measure(what, chosen, stopwatch.Limits(pairs, until), system, after)
+        def name(report: Json) -> None:
+            try:
+                if maps:
+                    perf_map.of_report(report)
+            except (UserError, Failure) as error:
+                # What was timed is kept whatever happens to names.
+                unnamed.append(str(error).splitlines()[0])
+
+        found = stopwatch.measure(what, chosen, stopwatch.Limits(pairs, until), system, after, name)
+    for text in dict.fromkeys(unnamed):
+        console.warn(f"--perf-map: {text}")
     about = {
         "schema": SCHEMA,
         "version": engine.version(),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mmulab import Failure
-from mmulab.stopwatch import mosaics
+from mmulab.stopwatch import mosaics, moved
 from mmulab.stopwatch.counters import Counters
 from mmulab.stopwatch.process import Program, Run, reported, run
 from mmulab.stopwatch.settings import Setting, faulted_by_size
@@ -110,7 +110,8 @@ def _in_force(samples: list[dict[str, int]], reports: list[Json]) -> Json:
     main = max(reports, key=lambda r: int(r.get("code_moved", 0)), default={})
     code = {key: main.get(key, 0) for key in ("code_bytes", "code_moved", "code_huge")}
     pool = [[s.offset, s.start, s.end] for s in mosaics.largest(reports)]
-    return {"bytes": largest, "preloaded": bool(reports), **code, "pool": pool}
+    sections = moved.coverage(moved.texts(main)) if code["code_moved"] else []
+    return {"bytes": largest, "preloaded": bool(reports), **code, "code_sections": sections, "pool": pool}
 
 
 def measure(
@@ -119,10 +120,12 @@ def measure(
     limits: Limits,
     system: bool = False,
     progress: Callable[[int, Json], None] = lambda _done, _state: None,
+    each: Callable[[Json], object] = lambda _report: None,
 ) -> Json:
     """Times the program. What was measured up to an interruption or the program's failure is returned, with `ended`.
 
-    `stopped` says which of the limits ended it: `interval`, `pairs` or `seconds`.
+    `stopped` says which of the limits ended it: `interval`, `pairs` or `seconds`. `each` gets what the preloaded
+    library wrote of each process, when its run is over.
     """
     found: list[Json] = [_empty(setting) for setting in settings]
     result: Json = {"ended": "complete", "settings": found, "comparisons": []}
@@ -138,11 +141,11 @@ def measure(
                 samples: list[dict[str, int]] = []
                 before = vmstat()
                 _once(program, setting, borrowed, reports, samples)
-                one["in_force"] = _in_force(samples, reported(reports))
+                one["in_force"] = _in_force(samples, _handed_on(reports, each))
                 if setting.size_kb is not None:
                     key = f"mthp_{setting.size_kb}k"
                     one["in_force"]["pages_of_size"] = vmstat().get(key, 0) - before.get(key, 0)
-            _alternate(program, settings, limits, found, borrowed, reports, progress, result)
+            _alternate(program, settings, limits, found, borrowed, reports, progress, result, each)
         except KeyboardInterrupt:
             result["ended"] = "interrupted"
         except ProgramFailed as failed:
@@ -155,6 +158,13 @@ def measure(
             said = {"setting": other["name"], "baseline": found[0]["name"], "verdict": verdict(base, comparison)}
             result["comparisons"].append({**said, **comparison})
     return result
+
+
+def _handed_on(reports: Path, each: Callable[[Json], object]) -> list[Json]:
+    found = reported(reports)
+    for report in found:
+        each(report)
+    return found
 
 
 def _empty(setting: Setting) -> Json:
@@ -199,6 +209,7 @@ def _alternate(
     reports: Path,
     progress: Callable[[int, Json], None],
     result: Json,
+    each: Callable[[Json], object],
 ) -> None:
     begun = time.monotonic()
     result["stopped"] = "pairs"
@@ -209,7 +220,7 @@ def _alternate(
             before = vmstat()
             done = _once(program, settings[at], borrowed, reports)
             events = {key: count - before.get(key, 0) for key, count in vmstat().items()}
-            reported(reports)
+            _handed_on(reports, each)
             kept = {key: getattr(done, key) for key in (*TIMES, "minor_faults", "peak_bytes", "exit_code")}
             found[at]["runs"].append({**kept, "counts": done.counts, "vmstat": events})
         widths = _widths(found, limits.time)

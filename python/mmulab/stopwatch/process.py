@@ -264,10 +264,10 @@ def pages_of(pid: int) -> dict[str, int]:
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:
-    """What the preloaded library wrote, a dictionary for each process; files are removed."""
+    """What the preloaded library wrote, a dictionary for each process, with its number; files are removed."""
     found = []
     for path in sorted(directory.iterdir()):
         words = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line)
-        found.append({k: int(v) if v.isdecimal() else v for k, v in words.items()})
+        found.append({"pid": int(path.name), **{k: int(v) if v.isdecimal() else v for k, v in words.items()}})
         path.unlink()
     return found

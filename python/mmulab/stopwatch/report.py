@@ -1,9 +1,11 @@
 """What the stopwatch found, as text: times, pages in force, and one sentence a comparison."""
 
 import statistics
+from pathlib import PurePosixPath
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mmulab.tables import plain
@@ -89,6 +91,29 @@ def pages(one: Json) -> str:
     return f"{one['name']}: {text}"
 
 
+def sections(one: Json) -> Table | None:
+    """How much of each section of code lies on 2 MB pages: of the files of which something was moved."""
+    rows = one["in_force"].get("code_sections", [])
+    files = {row["file"] for row in rows if row["moved"]}
+    if not files:
+        return None
+    table = plain()
+    table.add_column(f"code under {one['name']}", no_wrap=True)
+    table.add_column("section", no_wrap=True)
+    for name in ("bytes", "moved", "on 2 MB pages", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        if row["file"] in files:
+            sizes = (show_bytes(row[key]) for key in ("bytes", "moved", "huge"))
+            name = PurePosixPath(row["file"]).name
+            table.add_row(escape(name), escape(row["section"]), *sizes, show_percent(row["huge"] / row["bytes"]))
+    others = {row["file"] for row in rows} - files
+    if others:
+        rest = sum(row["bytes"] for row in rows if row["file"] in others)
+        table.add_row(f"{len(others)} other files", "", show_bytes(rest), "0 B", "0 B", show_percent(0))
+    return table
+
+
 def remarks(found: Json) -> list[str]:
     """What a reader must know beside the figures; each is a warning."""
     said = []
@@ -135,6 +160,10 @@ def print_found(out: Console, found: Json) -> None:
     for one in found["settings"]:
         out.print(pages(one), markup=False, soft_wrap=True)
     out.print()
+    for one in found["settings"]:
+        if (table := sections(one)) is not None:
+            out.print(table)
+            out.print()
     for comparison in found["comparisons"]:
         text = f"{comparison['setting']} beside {comparison['baseline']}: {comparison['verdict']}"
         out.print(text, markup=False, soft_wrap=True)

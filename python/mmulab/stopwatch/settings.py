@@ -77,7 +77,7 @@ class Setting:
         larger = [kb for kb in sizes_kb() if kb > wanted and _works(kb)]
         if not _works(wanted):
             return (
-                f"transparent pages of {wanted} kB are off: {_size(wanted)} says {_chosen(_size(wanted)) or 'nothing'}"
+                f"transparent pages of {wanted} kB are off: {_size(wanted)} says {selected(_size(wanted)) or 'nothing'}"
             )
         if larger:
             return f"the kernel would take larger pages ({larger[-1]} kB are on) where they fit"
@@ -109,9 +109,10 @@ def _size(kb: int) -> Path:
     return _THP / f"hugepages-{kb}kB" / "enabled"
 
 
-def _chosen(path: Path) -> str:
+def selected(path: Path | str) -> str:
+    """The value in brackets of a setting like `always [madvise] never`; empty where there is no such file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError:
         return ""
     return text.partition("[")[2].partition("]")[0]
@@ -119,12 +120,12 @@ def _chosen(path: Path) -> str:
 
 def general() -> str:
     """The system's setting of transparent huge pages: always, madvise or never; empty where it has none."""
-    return _chosen(_THP / "enabled")
+    return selected(_THP / "enabled")
 
 
 def _works(kb: int) -> bool:
     """Whether advised memory gets pages of this size."""
-    own = _chosen(_size(kb)) or ("inherit" if kb == 2048 else "never")
+    own = selected(_size(kb)) or ("inherit" if kb == 2048 else "never")
     return (general() if own == "inherit" else own) in _ON
 
 

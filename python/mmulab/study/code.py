@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmulab.result import Result, covered
 from mmulab.study import places
+from mmulab.study.places import size_bytes
 from mmulab.units import show_percent
 
 # Code is copied onto huge pages of the process's own, as `mmulab try --settings code` does.
 REMAP = "linux-code-remap"
 # The same of a program linked for it, whose code fills whole huge pages.
 RELINKED = "linux-code-relinked"
+# Larger pages of the page cache, which processes share: khugepaged on read-only files, and tmpfs with huge pages. A
+# study has them on request (`--code`), for they add to its time what two more policies do.
+KHUGEPAGED, TMPFS = "linux-code-khugepaged", "linux-code-tmpfs"
+FILES = (KHUGEPAGED, TMPFS)
 # What the relinked program is linked with.
 LINKED: dict[str, Any] = {"image": {"max_page_size": "2M", "linker": "gnu-separate-code"}}
 # From this share of all stalls on, a study says what to do about code.
@@ -51,6 +57,17 @@ class Code:
     def named(self) -> str:
         """The files of highest cost, with their shares of all stalls."""
         return ", ".join(f"{name} {show_percent(share)}" for name, share in self.files[:NAMED])
+
+
+def on_huge_pages(result: Result) -> float:
+    """Of the code that page tables mapped at the peak of each page size, the share in pages of 2 MB and more."""
+    huge = total = 0
+    for region in result.regions:
+        if region["kind"] == "file" and "x" in str(region["prot"]):
+            for size, amount in covered(region).items():
+                total += amount
+                huge += amount if size_bytes(size) >= 2 << 20 else 0
+    return huge / total if total else 0.0
 
 
 def of(regions: Sequence[places.Region], baseline: str) -> Code:

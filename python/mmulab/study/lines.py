@@ -16,7 +16,7 @@ from typing import Any
 from mmulab import paths
 from mmulab.result import Result, address
 from mmulab.stopwatch.kernel import read_only_files
-from mmulab.stopwatch.settings import SETTINGS, general
+from mmulab.stopwatch.settings import SETTINGS, general, selected
 from mmulab.study.places import Region
 
 # What a line is for, or nothing where it goes with the line above; and the line.
@@ -24,6 +24,7 @@ Line = tuple[str, str]
 # The kernel's switches for transparent huge pages of anonymous memory.
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _ENABLED = f"{_THP}/enabled"
+_SHMEM = f"{_THP}/shmem_enabled"
 # What Linux says of the process itself.
 _STATUS = Path("/proc/self/status")
 # By what a mapped file is called: whose allocator it is, and what makes it ask for huge pages.
@@ -52,6 +53,7 @@ SOURCES = (
     ("Go's heap", "A Guide to the Go Garbage Collector, Linux transparent huge pages"),
     ("GODEBUG=disablethp", "Go, package runtime, Environment Variables"),
     ("--use-largepages", "Node.js, command-line API"),
+    ("huge=always", "Linux, filesystems/tmpfs.rst"),
     ("max-page-size", "GNU ld(1), -z max-page-size"),
     ("separate-loadable-segments", "ld.lld(1)"),
 )
@@ -180,14 +182,40 @@ def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:
     return [*found, "mmap(.., MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, ..);     # in its source"]
 
 
-def code(trace: dict[str, Any]) -> list[Line]:
-    """How a program's code gets pages of 2 MB."""
+def code(trace: dict[str, Any], files: Collection[str] = ()) -> list[Line]:
+    """How a program's code gets pages of 2 MB. `files`: policies for pages of the page cache that are to have lines."""
     command = _command(trace)
     moves = [f"LD_PRELOAD={paths.try_library()} MMULAB_TRY=code {command}"]
     if PurePosixPath(str(trace.get("program") or "")).name == "node":
         moves.append("node --use-largepages=on ..     # Node.js moves its own code")
     link = "cc .. -Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code     # LLD: -Wl,-z,separate-loadable-segments"
-    return [("try", f"mmulab try --settings 4k,code -- {command}"), *_grouped("how", moves), ("link", link)]
+    found = [("try", f"mmulab try --settings 4k,code -- {command}"), *_grouped("how", moves), ("link", link)]
+    if "linux-code-tmpfs" in files:
+        program = shlex.quote(str(trace.get("program") or "PROGRAM"))
+        mount = "sudo mkdir -p /mnt/huge && sudo mount -t tmpfs -o huge=always tmpfs /mnt/huge"
+        found.append(("tmpfs", f"{mount} && cp {program} /mnt/huge/     # libraries, too (LD_LIBRARY_PATH)"))
+    return found
+
+
+def about_khugepaged() -> str:
+    """What khugepaged on code of files needs beside the kernel's configuration."""
+    return (
+        "It needs that kernel option, and mapping and file equal modulo 2 MB. It comes every 10 s, so that a short "
+        "program ends before."
+    )
+
+
+def about_tmpfs() -> str:
+    """What huge pages of a tmpfs need, and whether this computer's kernel has them."""
+    setting = selected(_SHMEM)
+    if not setting:
+        return f"It needs a kernel with huge pages of tmpfs, which this is not: {_SHMEM} is absent."
+    if setting == "deny":
+        return f"It needs an administrator: {_SHMEM} is [deny], so no tmpfs has huge pages."
+    return (
+        "It needs an administrator who mounts a tmpfs with huge pages, and mapping and file equal modulo 2 MB. This "
+        f"kernel has such pages ({_SHMEM} is [{setting}], which a mount's own option overrides)."
+    )
 
 
 def about_code(needs_linking: bool) -> str:

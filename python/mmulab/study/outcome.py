@@ -49,7 +49,7 @@ class Outcome:
         # The trace as it was named: beside it are names of code that the program made while it ran.
         self.recording = ""
         # The program linked at 2 MB, with its code on 2 MB pages, by machine: where that may save more.
-        self.relinked: dict[str, Result] = {}
+        self.relinked: dict[str, list[Result]] = {}
 
     @property
     def trace(self) -> dict[str, Any]:
@@ -108,20 +108,30 @@ class Outcome:
 
     @property
     def to_relink(self) -> list[str]:
-        """The machines on which code costs, and can be moved in part only."""
+        """The machines on which code costs, and can be moved in part only; or has pages of files, which need it."""
         if code.REMAP not in self.policies:
             return []
-        return [machine for machine, found in self.code.items() if found.needs_linking]
+        files = any(policy in self.policies for policy in code.FILES)
+        return [m for m, found in self.code.items() if found.needs_linking or (files and found.share >= code.LINKS)]
 
     def relink(self, results: Sequence[Result]) -> None:
         """Takes the results of the program linked at 2 MB."""
         for result in results:
             result.check()
-            self.relinked[result.machine] = result
+            self.relinked.setdefault(result.machine, []).append(result)
 
     def with_relinked(self, machine: str) -> list[Result]:
-        """A machine's results, and that of the linked program behind them."""
-        return [*self.machines[machine], *(self.relinked[m] for m in (machine,) if m in self.relinked)]
+        """A machine's results, and those of the linked program behind them."""
+        return [*self.machines[machine], *self.relinked.get(machine, [])]
+
+    def of_relinked(self, policy: str) -> dict[str, Result]:
+        """The results of the linked program under a policy, by machine."""
+        return {machine: r for machine, results in self.relinked.items() for r in results if r.policy == policy}
+
+    def row_name(self, result: Result) -> str:
+        """What a row of a table is called: the policy, and whether the program is the linked one."""
+        linked = result.policy != code.RELINKED and any(r is result for r in self.relinked.get(result.machine, []))
+        return f"{result.policy}, linked at 2M" if linked else result.policy
 
     @cached_property
     def programs(self) -> dict[str, list[places.Program]]:

@@ -33,14 +33,17 @@ class Plan:
         sets: tuple[str, ...],
         options: engine.Options,
         isa: str | None = None,
+        files: bool = False,
     ) -> "Plan":
         """A plan out of what the user gave: `all` means all there are; of policies, all that each machine can run. The
         baseline is always among the policies. `isa`: the program's instruction set, for the machines if none are
-        named."""
+        named. `files`: also the policies that give files of code larger pages of the page cache."""
         chosen = _all(machines, engine.machines, defaults.machines(isa))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
         if policies == ("all",):
             under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))
+        if files:
+            under += tuple(policy for policy in (code.REMAP, *code.FILES) if policy not in under)
         for what, names in (("machine", chosen), ("policy", under)):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
@@ -50,11 +53,13 @@ class Plan:
         return cls(trace, chosen, under, sets, options)
 
     def relinked(self, machines: Sequence[str]) -> "Plan | None":
-        """The same programs linked at 2 MB, on some of the machines; None if they are changed already."""
+        """The same programs linked at 2 MB, on some of the machines; None if they are changed already. Pages of files
+        need that mapping and file agree modulo 2 MB, as such programs do: they are among the policies if they were."""
         if (self.options.reshape or {}).get("image"):
             return None
         options = replace(self.options, reshape={**(self.options.reshape or {}), **code.LINKED})
-        return replace(self, machines=tuple(machines), policies=(code.RELINKED,), options=options)
+        policies = (code.RELINKED, *(policy for policy in code.FILES if policy in self.policies))
+        return replace(self, machines=tuple(machines), policies=policies, options=options)
 
     @property
     def jobs(self) -> list[engine.Job]:

@@ -111,18 +111,22 @@ def _machines(out: Console, outcome: Outcome) -> None:
     ]
     each: Groups = [(machine, outcome.with_relinked(machine)) for machine in outcome.machines]
     tables = [(each, misses_and_walks)]
+
+    def table(groups: Groups, columns: list[Column]) -> Table:
+        return _machine_table(groups, columns, outcome.row_name)
+
     # As few tables as the width allows, with what belongs together side by side; rows that are equal for machines once.
     alike = outcome.alike(lambda r: [show(r) for _, show in memory])
     of_memory = each if len(alike) == len(each) else [(_title(outcome, m), rows) for m, rows in alike]
     for groups, columns in ((each, time), (of_memory, memory)):
         together = [*tables[-1][1], *columns]
-        wide = Measurement.get(out, out.options.update(width=WIDE), _machine_table(groups, together)).maximum
+        wide = Measurement.get(out, out.options.update(width=WIDE), table(groups, together)).maximum
         if groups is tables[-1][0] and wide <= out.width:
             tables[-1] = (groups, together)
         else:
             tables.append((groups, columns))
     for groups, columns in tables:
-        out.print(_machine_table(groups, columns))
+        out.print(table(groups, columns))
         if len(tables) > 1:
             out.print()
     out.print("[dim]Misses are per 1000 instructions. Misses, walks and memory are counted; time is modelled.[/]")
@@ -135,7 +139,7 @@ def _title(outcome: Outcome, machines: Sequence[str]) -> str:
     return "all machines" if every else ", ".join(machines)
 
 
-def _machine_table(groups: Groups, columns: list[Column]) -> Table:
+def _machine_table(groups: Groups, columns: list[Column], name_of: Callable[[Result], str]) -> Table:
     table = plain()
     table.add_column("machine / policy", no_wrap=True)
     for head, _ in columns:
@@ -143,7 +147,7 @@ def _machine_table(groups: Groups, columns: list[Column]) -> Table:
     for title, results in groups:
         table.add_row(f"[bold]{title}[/]")
         for r in results:
-            name = f"  {r.policy}" + ("" if r.complete else " (partial)")
+            name = f"  {name_of(r)}" + ("" if r.complete else " (partial)")
             table.add_row(name, *(show(r) for _, show in columns))
     return table
 

@@ -26,6 +26,8 @@ LEAST = 0.0005
 # Regions and functions that a sentence names, and how long a function's name may be there.
 NAMED = 2
 NAME_WIDTH = 40
+# Transparent huge pages for data.
+_THP = "linux-thp"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ def of(outcome: Outcome) -> Verdict:
     return Verdict((), *_nothing(outcome))
 
 
+# By machine: the share of user time that is saved, at least and at most.
+Saved = dict[str, tuple[float, float]]
+
+
 def _memory(outcome: Outcome) -> Step | None:
     """Other pages for data: what is forecast for this computer, else what most machines choose."""
     here = outcome.here
@@ -93,7 +99,7 @@ def _memory(outcome: Outcome) -> Step | None:
         bounds = here.bounds
         small, large = (here.resident[p] for p in POLICIES)
     else:
-        found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP)])
+        found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP, *code.FILES)])
         if found is None:
             return None
         policy, saved = found
@@ -120,7 +126,7 @@ def _code(outcome: Outcome) -> Step | None:
     if code.REMAP not in outcome.policies:
         return None
     saved = {m: saved_on(outcome, m, code.REMAP) for m in outcome.machines}
-    linked = {machine: _saved_by(outcome.base(machine), result) for machine, result in outcome.relinked.items()}
+    linked = _saved_linked(outcome, code.RELINKED)
     moved, moves = _bounds(saved), any(map(_is_worth, saved.values()))
     bounds = max(moved, _bounds(linked)) if linked else moved
     if not any(map(_is_worth, [*saved.values(), *linked.values()])):
@@ -134,10 +140,39 @@ def _code(outcome: Outcome) -> Step | None:
     rows.append(("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"))
     do = f"{'Move' if moves else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
     rows.append(("kernel", lines.about_code(any(c.needs_linking for c in outcome.code.values()))))
-    return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace)))
+    shared = [policy for policy in code.FILES if policy in outcome.policies]
+    rows += [row for policy in shared for row in _of_files(outcome, policy)]
+    if not shared:
+        rows.append(("not run", f"{' and '.join(code.FILES)}: pages that processes share; --code runs them"))
+    return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace, shared)))
 
 
-Saved = dict[str, tuple[float, float]]
+def _saved_linked(outcome: Outcome, policy: str, beside: str = BASELINE) -> Saved:
+    linked = outcome.of_relinked(policy).items()
+    return {m: _saved_by(_result(outcome, m, beside), result) for m, result in linked}
+
+
+def _result(outcome: Outcome, machine: str, policy: str) -> Result:
+    return next(r for r in outcome.machines[machine] if r.policy == policy)
+
+
+def _of_files(outcome: Outcome, policy: str) -> list[tuple[str, str]]:
+    """What larger pages of the page cache save, on how much of the code they are, and what they need."""
+    # khugepaged's policy has 2 MB pages for data, too; what these save is not code's.
+    beside = _THP if policy == code.KHUGEPAGED and _THP in outcome.policies else BASELINE
+    results = {m: _result(outcome, m, policy) for m in outcome.machines}
+    saved = {m: _saved_by(_result(outcome, m, beside), result) for m, result in results.items()}
+    share = code.on_huge_pages(next(iter(results.values())))
+    said = [_range(outcome, saved), f"{show_percent(share)} of mapped code is on 2 MB pages"]
+    if linked := outcome.of_relinked(policy):
+        share = code.on_huge_pages(next(iter(linked.values())))
+        span = _range(outcome, _saved_linked(outcome, policy, beside))
+        said.append(f"if it is linked at 2 MB, {span}, and {show_percent(share)} of code on 2 MB pages")
+    if beside != BASELINE:
+        said[0] += f", beyond {beside}"
+    label = {code.KHUGEPAGED: "khugepaged", code.TMPFS: "tmpfs"}[policy]
+    needs = lines.about_khugepaged() if policy == code.KHUGEPAGED else lines.about_tmpfs()
+    return [(label, f"saves {'; '.join(said)} ({policy})."), ("", needs)]
 
 
 def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | None:
@@ -158,8 +193,7 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
 
 def saved_on(outcome: Outcome, machine: str, policy: str) -> tuple[float, float]:
     """The share of user time that a policy saves on a machine, at least and at most."""
-    result = next(r for r in outcome.machines[machine] if r.policy == policy)
-    return _saved_by(outcome.base(machine), result)
+    return _saved_by(outcome.base(machine), _result(outcome, machine, policy))
 
 
 def _saved_by(base: Result, result: Result) -> tuple[float, float]:
