@@ -502,16 +502,16 @@ fn recovery_begins_with_the_process_of_the_lowest_coverage() {
     assert_eq!([1, 2].map(|pid| huge(&mut w, pid)), [false, false]);
 }
 
-/// Huge pages stay whole that are shared after a fork, that may be executed, or that have fewer zeros than asked for;
-/// and all of them, if nobody reports the stores of programs.
+/// Huge pages stay whole that are shared after a fork, that may be executed, that were populated, or that have fewer
+/// zeros than asked for; and all of them, if nobody reports the stores of programs.
 #[test]
 fn recovery_leaves_what_it_cannot_gain_from() {
-    let populated = |w: &mut World, prot| {
-        let flags = MapFlags { populate: true, ..MapFlags::default() };
-        w.event(1, &Event::Mmap { addr: VirtAddr::new(BASE), len: HUGE, prot, flags, backing: Backing::Anon });
+    let loaded = |w: &mut World, prot| {
+        w.event(1, &mmap(BASE, HUGE, prot));
+        w.access(1, BASE, Access::Read).unwrap();
     };
     let mut w = recovering(64, ALWAYS, TWO_A_SECOND);
-    populated(&mut w, Prot::RW);
+    loaded(&mut w, Prot::RW);
     run_until(&mut w, 1000);
     assert!(is_huge(&mut w, BASE), "no store was reported");
     w.store(1, BASE, 1).unwrap();
@@ -524,14 +524,21 @@ fn recovery_leaves_what_it_cannot_gain_from() {
     assert_eq!([0, 1].map(|page| w.load(1, BASE + page * PAGE).unwrap()), [1, 0]);
 
     let mut w = recovering(64, ALWAYS, TWO_A_SECOND);
-    populated(&mut w, Prot::RW.with(Prot::X));
+    loaded(&mut w, Prot::RW.with(Prot::X));
     w.store(1, BASE, 1).unwrap();
     run_until(&mut w, 1000);
     assert!(is_huge(&mut w, BASE), "code");
 
+    let mut w = recovering(64, ALWAYS, TWO_A_SECOND);
+    let (addr, flags) = (VirtAddr::new(BASE), MapFlags { populate: true, ..MapFlags::default() });
+    w.event(1, &Event::Mmap { addr, len: HUGE, prot: Prot::RW, flags, backing: Backing::Anon });
+    w.store(1, BASE, 1).unwrap();
+    run_until(&mut w, 1000);
+    assert!(is_huge(&mut w, BASE), "populated");
+
     for (stored, stays) in [(413, true), (412, false)] {
         let mut w = recovering(64, &format!("{ALWAYS}, zero_pages = 100"), TWO_A_SECOND);
-        populated(&mut w, Prot::RW);
+        loaded(&mut w, Prot::RW);
         store_pages(&mut w, BASE, stored);
         run_until(&mut w, 1000);
         assert_eq!(is_huge(&mut w, BASE), stays, "{stored} pages stored to");

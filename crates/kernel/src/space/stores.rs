@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! reference: a store ------------------------> add     (Kernel::note_stores, for a stretch of references at once)
+//! MAP_POPULATE ------------------------------> add     (it stands for memory that was filled before the trace began)
 //! fork --------------------------------------> a copy for the child
 //! mremap ------------------------------------> carry
 //! munmap, MADV_DONTNEED, a mapping over it --> remove: the page after that is a new one, of zeros
