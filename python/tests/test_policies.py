@@ -139,3 +139,23 @@ def test_a_policy_is_one_file_of_toml(cli: Cli, tmp_path: Path) -> None:
         ran = cli("run", "skylake-e3-1240v5", "--trace", trace, "--policy", str(mine))
         assert ran.code != 0
         assert key in ran.err
+
+
+@pytest.mark.parametrize(
+    ("policy", "sets", "event"),
+    [
+        ("ingens", ["promotion.daemon.scan_sleep_ms=1"], "khugepaged_collapses"),
+        (
+            "hawkeye",
+            ["promotion.daemon.scan_sleep_ms=1", "promotion.recovery={above_percent=0,below_percent=0}"],
+            "recovery_zero_pages",
+        ),
+    ],
+)
+def test_no_tlb_keeps_a_page_that_a_daemon_replaced(policy: str, sets: list[str], event: str) -> None:
+    """Daemons that wake between two references: after each, the check compares all entries of TLBs with the tables."""
+    job = engine.Job("zen3-5900x", policy, tuple(f"policy.{key}" for key in ["linux.zero_page=false", *sets]))
+    options = engine.Options(max_instructions=1_000_000, check="translations")
+    (result,) = engine.run("gen:gups?footprint=64M&updates=100k", [job], options).results
+    assert result.data["ended"]["reason"] == "limit", result.data["ended"]
+    assert result.data["counts"]["kernel"]["events"][event] > 0

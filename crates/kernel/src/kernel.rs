@@ -78,6 +78,8 @@ pub struct Kernel {
     serials: u64,
     /// Hints of page sizes for address spaces that come into being later.
     pub(crate) loaded: FxHashMap<Pid, Vec<SizeHint>>,
+    /// Whether the policy asks for the stores of programs.
+    wants_stores: bool,
     /// Events obeyed, but for switches.
     pub(crate) obeyed: u64,
     /// Counts of the frame allocator when its work was last collected.
@@ -119,6 +121,7 @@ impl Kernel {
         let allocated = memory.frames.counts();
         Ok(Self {
             shared: Shared::new(memory, limits),
+            wants_stores: manager.wants_stores(),
             manager,
             table,
             ended: Contiguity::default(),
@@ -174,6 +177,23 @@ impl Kernel {
     /// From now on, [`Effects::hinted`] lists the blocks that came to lie together as hints of page sizes ask.
     pub fn tell_hinted(&mut self) {
         self.shared.handed_on = Some(HandedOn::default());
+    }
+
+    /// Whether the policy has a part that looks for pages of zeros: [`Self::note_stores`] must report all stores then.
+    #[inline]
+    pub fn wants_stores(&self) -> bool {
+        self.wants_stores
+    }
+
+    /// A process is about to store to these addresses. A kernel that was never called here recovers no pages of zeros:
+    /// it knows of none.
+    pub fn note_stores(&mut self, pid: Pid, stores: impl Iterator<Item = VirtAddr>) {
+        self.shared.knows_stores = true;
+        if let Some(slot) = self.slot(pid)
+            && let Some(space) = &mut self.spaces[slot]
+        {
+            space.stored.add(stores);
+        }
     }
 
     /// Serves a page fault of `actor` at `va`. After `Ok`, the page table allows the access.

@@ -39,7 +39,7 @@ pub use parts::contiguous::{ContiguousDesc, ContiguousKind};
 pub use parts::daemon::DaemonKind;
 pub use parts::declared::Declared;
 pub use parts::demotion::{DemotionDesc, DemotionKind};
-pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime};
+pub use parts::desc::{FaultDesc, PlacementDesc, PromotionDesc, PromotionTime, RecoveryDesc};
 pub use parts::fault_size::FaultSizeKind;
 pub use parts::hints::{HintSource, HintsDesc, LeshyDesc};
 pub use parts::placement::PlacementKind;

@@ -86,6 +86,11 @@ pub(crate) trait Manager {
     /// Work on the whole system after the fault.
     fn after_fault(&mut self, system: &mut SystemCx, va: VirtAddr);
 
+    /// Whether it wants to know which base pages programs store to.
+    fn wants_stores(&self) -> bool {
+        false
+    }
+
     /// When a daemon wants to run next, in simulated nanoseconds since the start; never, if there is none.
     fn wakes_at(&self) -> Option<u64>;
 

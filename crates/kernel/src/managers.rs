@@ -147,6 +147,10 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.hints_guide_faults())
     }
 
+    fn wants_stores(&self) -> bool {
+        each!(self, manager => manager.wants_stores())
+    }
+
     fn heap_end(&self, end: u64) -> u64 {
         each!(self, manager => manager.heap_end(end))
     }

@@ -252,9 +252,13 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
                 }
             }
             w.event(actor, &Event::Tick);
+            // Pages that come to share a frame, such as one of zeros, must have held the same.
+            let mut moved = BTreeMap::new();
             for (pid, page, old, own, value) in before {
                 let now = w.frame(pid, va(page).raw());
                 if let Some(now) = now.filter(|_| now != old && own) {
+                    let shown = *moved.entry(now).or_insert(value);
+                    assert_eq!(shown, value, "page {page} of process {pid} shows another page's contents");
                     w.contents.insert(now, value);
                 }
             }
@@ -422,6 +426,8 @@ fn contiguous() -> impl Strategy<Value = PolicyDesc> {
         bit("promotion = { when = \"daemon\", by = \"coala-khugepaged\", serves = \"all\" }\n\
              placement.frames = \"coala\""),
         bit("promotion = { when = \"daemon\", by = \"hawkeye\" }\nfault.sizes = [\"2M\"]"),
+        bit("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\", \
+             recovery = { above_percent = 0, below_percent = 0 } }"),
         Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"64K\", \"2M\"]\nlinux.zero_page = false")),
         Just(parts("contiguous.bit = \"folio\"\nfault.sizes = [\"128K\", \"32K\"]\nplacement.frames = \"neighbour\"")),
     ]
@@ -534,9 +540,15 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         1 => Just(parts("placement = { frames = \"reservation\", levels = [\"2M\"] }\n\
                          promotion = { when = \"threshold\", threshold = 5, size = \"64K\" }\n\
                          zeroing.when = \"ahead\"")),
+        1 => Just(parts("promotion = { when = \"daemon\", by = \"ingens\", fair = true }")),
         1 => Just(parts("promotion = { when = \"daemon\", by = \"ingens\" }\nreclaim.when = \"watermarks\"")),
         1 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\" }\n\
                          zeroing.when = \"ahead\"")),
+        3 => Just(parts("fault.sizes = [\"2M\"]\npromotion = { when = \"daemon\", by = \"hawkeye\", \
+                         recovery = { above_percent = 0, below_percent = 0 } }")),
+        1 => Just(parts("fault.sizes = [\"2M\"]\nlinux.zero_page = false\n\
+                         promotion = { when = \"daemon\", by = \"hawkeye\", daemon.pages_to_scan = 512, \
+                         recovery = { above_percent = 5, below_percent = 4, zero_pages = 100 } }")),
         3 => Just(parts("fault.sizes = [\"2M\"]\nfault.enabled = \"madvise\"\n\
                          promotion = { when = \"daemon\", by = \"ranger\", smallest_mapping = \"4K\" }")),
         2 => Just(parts("linux.zero_page = false\n\

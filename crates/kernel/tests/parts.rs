@@ -72,6 +72,23 @@ fn parts_that_contradict_each_other_are_refused_by_name() {
         ("promotion = { when = \"daemon\", how = \"in-place\" }", "promotion.how", "faults promote in place"),
         ("promotion.how = \"copy\"", "promotion.how", "a daemon promotes by copy"),
         ("promotion.daemon = {}", "promotion.daemon", "no daemon runs"),
+        ("promotion = { when = \"daemon\", fair = true }", "promotion.fair", "only ingens has fair shares"),
+        ("promotion = { when = \"daemon\", recovery = {} }", "promotion.recovery", "only hawkeye recovers"),
+        (
+            "promotion = { when = \"daemon\", by = \"hawkeye\", recovery.above_percent = 101 }",
+            "promotion.recovery.above_percent",
+            "0 to 100",
+        ),
+        (
+            "promotion = { when = \"daemon\", by = \"hawkeye\", recovery.above_percent = 69 }",
+            "promotion.recovery.below_percent",
+            "at most above_percent, which is 69",
+        ),
+        (
+            "promotion = { when = \"daemon\", by = \"hawkeye\", recovery.zero_pages = 513 }",
+            "promotion.recovery.zero_pages",
+            "1 to 512",
+        ),
         (
             "promotion = { when = \"daemon\", daemon = { max_ptes_none = 512 } }",
             "promotion.daemon.max_ptes_none",

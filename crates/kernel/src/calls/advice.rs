@@ -44,6 +44,7 @@ pub(super) fn advise(
             }
             space.split_at(cx, pages.start)?;
             space.split_at(cx, pages.end)?;
+            space.stored.remove(pages.start, pages.end);
             space.each_mapping(cx, pages, manager.advice_flush(), AddressSpace::zap);
         }
         Advice::Free => {

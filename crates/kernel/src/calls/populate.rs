@@ -4,7 +4,7 @@ use crate::manager::Manager;
 use crate::space::range::PageRange;
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{FaultError, Note};
-use mmulab_addr::{Access, Prot, VirtAddr};
+use mmulab_addr::{Access, BASE_BYTES, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 /// Faults all pages of a new mapping in (`populate_vma_page_range`): for stores, if it is private and may be stored
@@ -28,6 +28,10 @@ pub(super) fn fill(
             Found::Hole(_) => manager.serve(space, cx, VirtAddr::new(at), access)?.order,
         };
         at = (at & !(step.bytes() - 1)) + step.bytes();
+    }
+    if access == Access::Write && manager.wants_stores() {
+        // Populated memory stands for memory that was filled before the trace began: it is not empty.
+        space.stored.add((pages.start..at.min(pages.end)).step_by(BASE_BYTES as usize).map(VirtAddr::new));
     }
     if cx.effects.narrate {
         tell_populated(space, cx, pages);

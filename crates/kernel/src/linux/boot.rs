@@ -111,6 +111,8 @@ impl Linux {
             enabled: part.enabled(),
             served: Served::default(),
             smallest_mapping: None,
+            fair: false,
+            recovery: None,
             demotes: false,
             takes_text,
         };
@@ -160,6 +162,8 @@ impl Linux {
             enabled: promotion.enabled,
             served: promotion.serves.unwrap_or_default(),
             smallest_mapping: promotion.smallest_mapping.map(|bytes| bytes.0),
+            fair: promotion.fair,
+            recovery: promotion.recovery,
             demotes: gives.demote,
             takes_text,
         };

@@ -191,6 +191,10 @@ impl Manager for Linux {
         self.compaction.compact(system, PageOrder::P2M, va.raw());
     }
 
+    fn wants_stores(&self) -> bool {
+        self.daemon.as_ref().is_some_and(Daemon::wants_stores)
+    }
+
     #[inline]
     fn wakes_at(&self) -> Option<u64> {
         let daemon = self.daemon.as_ref().map(Daemon::wakes_at);

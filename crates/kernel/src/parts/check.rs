@@ -2,7 +2,7 @@
 
 use super::contiguous::ContiguousKind;
 use super::daemon::DaemonKind;
-use super::desc::PromotionTime;
+use super::desc::{PromotionTime, RecoveryDesc};
 use super::fault_size::FaultSizeKind;
 use super::hints::HintSource;
 use super::placement::PlacementKind;
@@ -189,6 +189,12 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     if part.smallest_mapping.is_some() && !is_ranger {
         return wrong("promotion.smallest_mapping", "only ranger has such a limit: remove it, or set by to that");
     }
+    if part.fair && !(is_by_daemon && part.by == Some(DaemonKind::Ingens)) {
+        return wrong("promotion.fair", "only ingens has fair shares: remove it, or set by to that");
+    }
+    if let Some(recovery) = &part.recovery {
+        self::recovery(recovery, is_by_daemon && part.by == Some(DaemonKind::HawkEye))?;
+    }
     let takes_sizes = desc.hints.as_ref().is_some_and(|hints| hints.from.takes_sizes());
     if is_coala && part.serves.unwrap_or_default() == Served::Hinted && !takes_sizes {
         return wrong(
@@ -236,6 +242,25 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
         );
     }
     Ok(())
+}
+
+fn recovery(desc: &RecoveryDesc, is_hawk_eye: bool) -> Result<(), Contradiction> {
+    let RecoveryDesc { above_percent, below_percent, zero_pages } = *desc;
+    if !is_hawk_eye {
+        return wrong("promotion.recovery", "only hawkeye recovers from bloat: remove it, or set by to that");
+    }
+    if above_percent > 100 {
+        return wrong("promotion.recovery.above_percent", format!("is {above_percent}: give 0 to 100"));
+    }
+    if below_percent > above_percent {
+        let message = format!("is {below_percent}: give at most above_percent, which is {above_percent}");
+        return wrong("promotion.recovery.below_percent", message);
+    }
+    let all = PageOrder::P2M.base_pages();
+    match (1..=all).contains(&u64::from(zero_pages)) {
+        true => Ok(()),
+        false => wrong("promotion.recovery.zero_pages", format!("is {zero_pages}: give 1 to {all}")),
+    }
 }
 
 /// Whether the page table and the other parts leave room for the contiguous bit.

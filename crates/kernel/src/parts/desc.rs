@@ -98,6 +98,13 @@ pub struct PromotionDesc {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-least" = "4K", "x-most" = "16T"))]
     pub smallest_mapping: Option<Bytes>,
+    /// Whether the process goes first that has the fewest huge pages for its memory, for `by = "ingens"` only. Else the
+    /// scan goes from process to process. Default `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fair: bool,
+    /// Recovery from bloat, for `by = "hawkeye"` only. Absent: huge pages are never taken apart for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryDesc>,
     /// Its pace and limits: for `when = "daemon"` only, with their defaults if they are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub daemon: Option<KhugepagedDesc>,
@@ -119,9 +126,35 @@ impl Default for PromotionDesc {
             by: None,
             serves: None,
             smallest_mapping: None,
+            fair: false,
+            recovery: None,
             daemon: None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }
+    }
+}
+
+/// Recovery from bloat: while memory is short, the daemon takes huge pages apart and gives back their base pages of
+/// zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecoveryDesc {
+    /// The high watermark: recovery begins once more of memory than this is used, in percent. Default 85.
+    #[schemars(range(max = 100))]
+    pub above_percent: u8,
+    /// The low watermark: recovery ends once no more of memory than this is used, in percent. At most
+    /// `above_percent`. Default 70.
+    #[schemars(range(max = 100))]
+    pub below_percent: u8,
+    /// Base pages of zeros for which a huge page is taken apart, of its 512. Default 1.
+    #[schemars(range(min = 1, max = 512))]
+    pub zero_pages: u32,
+}
+
+impl Default for RecoveryDesc {
+    /// As HawkEye has them.
+    fn default() -> Self {
+        Self { above_percent: 85, below_percent: 70, zero_pages: 1 }
     }
 }

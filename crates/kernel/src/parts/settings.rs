@@ -1,5 +1,6 @@
 //! Settings of parts: the values of a policy file that the parts of a kind read, a struct for each kind that has any.
 
+use super::desc::RecoveryDesc;
 use crate::linux::desc::{HugetlbDesc, KhugepagedDesc, ThpDesc, ThpEnabled};
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::TableDesc;
@@ -84,6 +85,10 @@ pub(crate) struct DaemonSettings<'a> {
     pub served: Served,
     /// The smallest mapping that it works on, in bytes, if it has such a limit.
     pub smallest_mapping: Option<u64>,
+    /// Whether the process goes first that has the fewest huge pages for its memory.
+    pub fair: bool,
+    /// Its recovery from bloat, if it does that.
+    pub recovery: Option<RecoveryDesc>,
     /// Whether hints take larger pages apart.
     pub demotes: bool,
     /// Whether khugepaged makes huge pages of text in the page cache.

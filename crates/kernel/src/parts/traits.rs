@@ -213,6 +213,11 @@ pub(crate) trait Zeroing {
     label = "write `impl Daemon for {Self}`"
 )]
 pub(crate) trait Daemon {
+    /// Whether it wants to know which base pages programs store to (`space/stores.rs`).
+    fn wants_stores(&self) -> bool {
+        false
+    }
+
     /// When it wakes, in simulated nanoseconds since the start.
     fn wakes_at(&self) -> u64;
 

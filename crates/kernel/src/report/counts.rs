@@ -314,6 +314,10 @@ named! {
         TextMapped = "text_mapped_2M" => if_any,
         /// Pages zeroed or read, and mapped, to complete an early promotion.
         PromotionFill = "promotion_filled_pages",
+        /// Recovery from bloat: huge pages that were read for base pages of zeros.
+        RecoveryScanned = "recovery_huge_pages_scanned" => if_any,
+        /// Recovery from bloat: base pages of zeros whose frames were given back.
+        RecoveryShared = "recovery_zero_pages" => if_any,
         /// Trident: ranges promoted to a page of 1 GiB.
         TridentPromoted1G = "trident_promoted_1G" => if_any,
         /// Runs of smart compaction, which empty a region of 1 GiB.

@@ -13,6 +13,8 @@ named! {
         ZeroBytes = "zero_bytes",
         /// A byte of free memory zeroed by a daemon, ahead of the faults that will want it.
         ZeroBytesAhead = "zero_bytes_ahead" => if_any,
+        /// A byte read by a daemon that looks for pages of zeros.
+        ScanBytes = "scan_bytes" => if_any,
         /// A byte copied.
         CopyBytes = "copy_bytes",
         /// A base frame taken from or given to the allocator.

@@ -175,6 +175,7 @@ impl AddressSpace {
     fn move_pages(&mut self, cx: &mut Cx, from: u64, to: u64, len: u64) -> Result<(), FaultError> {
         let mut gather = Gather::default();
         let delta = to.wrapping_sub(from);
+        self.stored.carry(from, to, len);
         let mut at = from;
         while let Some((va, leaf)) = self.next_leaf(cx.mem, at, from + len) {
             if !delta.is_multiple_of(leaf.order.bytes()) {

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// Hints of page sizes that the machine below was told of, if it wants to be
     /// ([`tell_hinted`](crate::Kernel::tell_hinted)).
     pub handed_on: Option<HandedOn>,
+    /// Whether this kernel learns of the stores of its programs ([`note_stores`](crate::Kernel::note_stores)).
+    pub knows_stores: bool,
 }
 
 impl Limits {
@@ -73,6 +75,7 @@ impl Shared {
             counts: KernelCounts::default(),
             adviser: None,
             handed_on: None,
+            knows_stores: false,
         }
     }
 

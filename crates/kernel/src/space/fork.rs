@@ -18,6 +18,7 @@ impl AddressSpace {
         }
         child.heap = self.heap;
         child.hints = self.hints.clone();
+        child.stored = self.stored.clone();
         child.paddings = self.paddings.clone();
         child.places = self.places.clone();
         for place in child.places.iter() {

@@ -40,6 +40,7 @@ impl AddressSpace {
     /// Removes all mappings of a range, and returns what they were.
     pub(crate) fn clear(&mut self, cx: &mut Cx, pages: PageRange) -> Result<Vec<Span<Vma>>, FaultError> {
         let pages = self.with_padding(pages);
+        self.stored.remove(pages.start, pages.end);
         if self.vmas.over(pages.start, pages.end).next().is_none() {
             return Ok(Vec::new());
         }

@@ -26,6 +26,7 @@ mod shared_tables;
 pub(crate) mod smart;
 mod split;
 mod stack;
+pub(crate) mod stores;
 pub(crate) mod system;
 pub(crate) mod text;
 pub(crate) mod vma;
@@ -49,6 +50,7 @@ use mmulab_frames::PhysMem;
 pub use mmulab_pagetable::Probe as Found;
 use mmulab_pagetable::{Leaf, Table};
 use std::collections::{BTreeMap, BTreeSet};
+use stores::StoredPages;
 use vma::{Back, Vma};
 use window::Window;
 
@@ -78,6 +80,8 @@ pub(crate) struct AddressSpace {
     /// Page sizes that hints name for its memory.
     pub hints: SizeHints,
     pub mapped: Mapped,
+    /// The base pages that were stored to, in runs whose policy asks for them.
+    pub stored: StoredPages,
     /// The program that runs in it.
     pub program: ProgramId,
     /// Whether it counts as one that runs the program.
@@ -103,6 +107,7 @@ impl AddressSpace {
             heap: None,
             hints: SizeHints::default(),
             mapped: Mapped::default(),
+            stored: StoredPages::default(),
             program,
             is_counted: false,
             contiguous,

@@ -166,6 +166,9 @@ impl World {
     pub fn access(&mut self, pid: u32, va: u64, access: Access) -> Result<(Pfn, Vec<FaultKind>), FaultError> {
         let mut kinds = Vec::new();
         let at = VirtAddr::new(va);
+        if access == Access::Write && self.kernel.wants_stores() {
+            self.kernel.note_stores(Pid(pid), std::iter::once(at));
+        }
         loop {
             let mut before = self.walk(pid, va, Some(access));
             let tag = self.kernel.context(Pid(pid)).map(|c| (c.asid, at.vpn()));

@@ -60,6 +60,11 @@ impl Watch for Beside<'_> {
 
     fn happened(&mut self, told: &[Note], invalidations: &[Invalidate]) {
         self.0.acted = true;
+        if !invalidations.is_empty() {
+            // A daemon that wakes at the end of a reference may move its page: the translation was right before. One
+            // that the kernel flushed before the reference had it is reported after this.
+            self.0.translated = None;
+        }
         self.other(|watch| watch.happened(told, invalidations));
     }
 

@@ -20,7 +20,7 @@ pub struct CostsDesc {
     /// Cycles of a page fault entered and left, the VMA found.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub fault_entry: f64,
-    /// Cycles to zero a byte, at a fault or by a daemon ahead of it.
+    /// Cycles to zero a byte, at a fault or by a daemon ahead of it. A daemon that looks for zeros reads at this price.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub zero_bytes: f64,
     /// Cycles to copy a byte.
@@ -171,7 +171,7 @@ impl CostsDesc {
         match kind {
             WorkKind::Syscall => self.syscall,
             WorkKind::FaultEntry => self.fault_entry,
-            WorkKind::ZeroBytes | WorkKind::ZeroBytesAhead => self.zero_bytes,
+            WorkKind::ZeroBytes | WorkKind::ZeroBytesAhead | WorkKind::ScanBytes => self.zero_bytes,
             WorkKind::CopyBytes => self.copy_bytes,
             WorkKind::BaseFrame => self.base_frame,
             WorkKind::LargeBlock => self.large_block,

@@ -27,6 +27,7 @@ mod shootdown;
 mod slow_path;
 mod start;
 mod state;
+mod stores;
 mod windowed;
 
 pub(crate) use {

@@ -8,6 +8,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
     /// Runs a batch.
     pub fn run<O: Observe>(&mut self, batch: &Batch, obs: &mut O) -> Result<(), Ended> {
         let mut at = 0;
+        self.note_stores(batch, at);
         while at < batch.refs.len() {
             at = X::run_references(self, batch, at, obs)?;
             if at < batch.refs.len() {
@@ -15,6 +16,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
                 match batch.refs[at].item() {
                     Item::Event(index) => {
                         self.event(&batch.events[index], obs)?;
+                        self.note_stores(batch, at + 1);
                         if let Some(Event::Switch { tid, .. }) = batch.events.get(index + 1) {
                             self.execution.prefetch(&self.state, *tid);
                         }

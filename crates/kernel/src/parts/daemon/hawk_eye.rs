@@ -7,12 +7,13 @@
 //!              processes whose best regions lie in one bucket take turns
 //! ```
 //!
-//! Left out: bloat recovery, which looks for pages of zeros within huge pages. A simulated page has no contents.
+//! With `[promotion.recovery]`, a scan first gives back base pages of zeros while memory is short (`scan/recovery.rs`).
 
 use super::scan::copy::copy_to_huge;
 use super::scan::coverage::Coverage;
 use super::scan::limits::Limits;
 use super::scan::pace::{Pace, Scan};
+use super::scan::recovery::Recovery;
 use crate::clock::ns_of_ms;
 use crate::parts::part::{Part, Wrong};
 use crate::parts::settings::{DaemonSettings, Served};
@@ -48,6 +49,9 @@ pub(crate) struct HawkEye {
     coverage: BTreeMap<u64, Coverage>,
     /// The address space that had its turn last.
     last: u64,
+    recovery: Option<Recovery>,
+    /// Base pages that recovery looks at in a scan.
+    pages_to_scan: u32,
 }
 
 impl Part<DaemonSettings<'_>> for HawkEye {
@@ -58,7 +62,7 @@ impl Part<DaemonSettings<'_>> for HawkEye {
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
     fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
-        let DaemonSettings { desc, enabled, .. } = *settings;
+        let DaemonSettings { desc, enabled, recovery, .. } = *settings;
         Ok(Self {
             pace: Pace::new(desc)?,
             limits: Limits::new(desc, enabled)?,
@@ -67,6 +71,8 @@ impl Part<DaemonSettings<'_>> for HawkEye {
             next_ns: ns_of_ms(INTERVAL_MS - GATHER_MS),
             coverage: BTreeMap::new(),
             last: 0,
+            recovery: recovery.map(Recovery::new),
+            pages_to_scan: desc.pages_to_scan,
         })
     }
 }
@@ -138,6 +144,9 @@ impl HawkEye {
             self.last = serial;
             let Some(region) = self.coverage.get_mut(&serial).and_then(Coverage::take) else { break };
             self.pace.looked_at(size.base_pages());
+            if self.recovery.as_ref().is_some_and(|recovery| recovery.keeps_apart(serial, region)) {
+                continue;
+            }
             let of_serial =
                 |space: &Option<_>| space.as_ref().is_some_and(|s: &crate::space::AddressSpace| s.serial == serial);
             let Some(slot) = system.spaces.iter().position(of_serial) else { continue };
@@ -158,6 +167,10 @@ impl HawkEye {
 }
 
 impl Daemon for HawkEye {
+    fn wants_stores(&self) -> bool {
+        self.recovery.is_some()
+    }
+
     fn wakes_at(&self) -> u64 {
         self.pace.wakes_at().min(self.next_ns)
     }
@@ -173,6 +186,9 @@ impl Daemon for HawkEye {
         }
         if now_ns < self.pace.wakes_at() {
             return Ok(());
+        }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.run(system, &self.coverage, &self.limits, self.pages_to_scan)?;
         }
         let scan = self.promote(system, compaction);
         self.pace.sleep(&scan, now_ns);

@@ -6,9 +6,13 @@
 //! memory is fragmented                     a region is promoted once 90 % of its pages are in use
 //! ```
 //!
-//! Faults map base pages only, so that memory is not zeroed while a program waits. Left out: the share of huge pages
-//! that each process is due, which Ingens computes from how often its pages are accessed. The scan is linear instead.
+//! Faults map base pages only, so that memory is not zeroed while a program waits. With `fair`, processes have fair
+//! shares of huge pages (`scan/fair.rs`); else the scan is linear.
+//!
+//! Left out: sharing of identical pages, which is where the published code takes huge pages apart that are not accessed
+//! often (mm/ksm.c). Simulated pages have no contents.
 
+use super::scan::fair::Fair;
 use super::scan::limits::Limits;
 use super::scan::linear::Linear;
 use super::scan::pace::Pace;
@@ -35,7 +39,14 @@ pub(crate) struct Ingens {
     /// Where it is fragmented.
     conservative: Limits,
     defrag: bool,
-    scan: Linear,
+    scan: Scans,
+}
+
+/// Which process is scanned next.
+#[derive(Debug)]
+enum Scans {
+    Linear(Linear),
+    Fair(Fair),
 }
 
 impl Part<DaemonSettings<'_>> for Ingens {
@@ -46,7 +57,7 @@ impl Part<DaemonSettings<'_>> for Ingens {
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
     fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
-        let DaemonSettings { desc, enabled, .. } = *settings;
+        let DaemonSettings { desc, enabled, fair, .. } = *settings;
         let pages = PageOrder::P2M.base_pages() as u32;
         let unused = pages - (pages * UTILISATION).div_ceil(100);
         let conservative = KhugepagedDesc { max_ptes_none: unused.min(desc.max_ptes_none), ..desc.clone() };
@@ -55,7 +66,7 @@ impl Part<DaemonSettings<'_>> for Ingens {
             aggressive: Limits::new(desc, enabled)?,
             conservative: Limits::new(&conservative, enabled)?,
             defrag: desc.defrag,
-            scan: Linear::default(),
+            scan: if fair { Scans::Fair(Fair::default()) } else { Scans::Linear(Linear::default()) },
         })
     }
 }
@@ -74,7 +85,11 @@ impl Daemon for Ingens {
     fn wake(&mut self, system: &mut SystemCx, compaction: &mut Compaction, now_ns: u64) -> Result<(), KernelError> {
         let is_fragmented = system.shared.memory.frames.fmfi(PageOrder::P2M.get()) >= FRAGMENTED;
         let limits = if is_fragmented { &self.conservative } else { &self.aggressive };
-        let scan = self.scan.scan(system, compaction, (&mut self.pace, limits), self.defrag, |_| true);
+        let pace = (&mut self.pace, limits);
+        let scan = match &mut self.scan {
+            Scans::Linear(linear) => linear.scan(system, compaction, pace, self.defrag, |_| true),
+            Scans::Fair(fair) => fair.scan(system, compaction, pace, self.defrag),
+        };
         self.pace.sleep(&scan, now_ns);
         scan.map(drop)
     }

@@ -36,6 +36,10 @@ impl DaemonKind {
 }
 
 impl Daemon for Daemons {
+    fn wants_stores(&self) -> bool {
+        each!(self, part => part.wants_stores())
+    }
+
     #[inline]
     fn wakes_at(&self) -> u64 {
         each!(self, part => part.wakes_at())

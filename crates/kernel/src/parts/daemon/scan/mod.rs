@@ -2,8 +2,10 @@
 
 pub(super) mod copy;
 pub(super) mod coverage;
+pub(super) mod fair;
 pub(super) mod limits;
 pub(super) mod linear;
 pub(super) mod mappings;
 pub(super) mod pace;
+pub(super) mod recovery;
 pub(super) mod text;
