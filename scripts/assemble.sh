@@ -19,7 +19,7 @@ done
 mkdir -p "$lib/docs"
 cp docs/glossary.md "$lib/docs/"
 # Copied aside and renamed: a recording that runs keeps what it has loaded.
-for pair in "$target:record_plugin:record" "$parts:record_heap:heap" "$parts:try_preload:try"; do
+for pair in "$target:record_plugin:record" "$parts:record_heap:heap" "$parts:record_sites:sites" "$parts:try_preload:try"; do
     IFS=: read -r from crate name <<<"$pair"
     cp "$from/$built/libmmulab_$crate.so" "$lib/libmmulab_$name.so.new"
     mv "$lib/libmmulab_$name.so.new" "$lib/libmmulab_$name.so"

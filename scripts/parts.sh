@@ -9,7 +9,7 @@ profile=$1
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/parts
 # QEMU must know their instructions.
 RUSTFLAGS="-C target-cpu=generic" cargo build --profile "$profile" --quiet \
-    -p mmulab-workload -p mmulab-record-heap -p mmulab-try-preload
+    -p mmulab-workload -p mmulab-record-heap -p mmulab-record-sites -p mmulab-try-preload
 # The first program of a guest that has no libraries.
 if [ "$(uname -m)" = x86_64 ]; then
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile "$profile" --quiet -p mmulab-guest-agent \

@@ -80,6 +80,7 @@ def _recording() -> list[Finding]:
         _qemu(f"qemu-{native}", "qemu-user", serves, NEEDED),
         *(_qemu(f"qemu-{isa}", "qemu-user", f"record, of {isa} programs", OPTIONAL) for isa in others),
         _file("the heap's library", "record --heap", OPTIONAL, paths.heap_library()),
+        _file("the library for allocation sites", "record --sites", OPTIONAL, paths.sites_library()),
         _qemu("qemu-system-x86_64", "qemu-system-x86", "record --system", OPTIONAL),
         _qemu("qemu-system-aarch64", "qemu-system-arm", "record --system --isa aarch64", OPTIONAL),
     ]

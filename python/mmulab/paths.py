@@ -54,6 +54,11 @@ def heap_library() -> Path:
     return _PACKAGE / "_lib" / "libmmulab_heap.so"
 
 
+def sites_library() -> Path:
+    """The library that recorded programs preload to have large blocks of memory named."""
+    return _PACKAGE / "_lib" / "libmmulab_sites.so"
+
+
 def try_library() -> Path:
     """The library that programs under the stopwatch preload to have other page sizes."""
     return _PACKAGE / "_lib" / "libmmulab_try.so"

@@ -167,7 +167,7 @@ fn unwound<'data, R: ReadRef<'data>>(
 
 /// The bytes of `.eh_frame` and what its pointers are relative to: by the section's name, or, without sections, by the
 /// program header of its index.
-fn eh_frame<'data, R: ReadRef<'data>>(
+pub(crate) fn eh_frame<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
     places: &Places,
 ) -> Result<Option<(BaseAddresses, &'data [u8])>, ElfError> {

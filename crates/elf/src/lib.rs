@@ -12,6 +12,7 @@ mod phase;
 mod residual;
 mod sections;
 mod source;
+mod unwind;
 
 pub use file::{ElfError, ElfFile, Segment, read};
 pub use functions::{Function, Functions, functions};
@@ -22,3 +23,4 @@ pub use phase::{GROUPS, Groups, Phase, phase_of};
 pub use residual::{Residual, SUPERPAGE, residual_of};
 pub use sections::{CodeSection, code_sections};
 pub use source::{SourceLine, source_lines};
+pub use unwind::{Registers, Unwinder};

@@ -33,6 +33,7 @@ enum Op {
     Protect { at: u64, len: u64, prot: Prot },
     Move { from: u64, to: u64, len: u64, new_len: u64 },
     Advise { at: u64, len: u64, advice: Advice },
+    Name { at: u64, len: u64, name: &'static str },
     Fork,
     Exit,
     Switch(usize),
@@ -226,6 +227,10 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
                 _ => {}
             }
         }
+        // A name changes nothing that a program sees.
+        Op::Name { at, len, name } => {
+            w.event(actor, &Event::Name { addr: va(at), len: len * PAGE, name: name.into() });
+        }
         Op::Fork => {
             if m.spaces.len() < 4 {
                 *pids += 1;
@@ -403,6 +408,8 @@ fn op_of(
             Op::Move { from, to: to * 512 + from % 512, len, new_len: len.min(SPAN - (to * 512 + from % 512)) }
         }),
         3 => (range(), advice).prop_map(|((at, len), advice)| Op::Advise { at, len, advice }),
+        2 => (range(), prop::sample::select(vec!["f (a.c:1)", "g", ""]))
+            .prop_map(|((at, len), name)| Op::Name { at, len, name }),
         2 => Just(Op::Fork),
         2 => Just(Op::Tick),
         1 => Just(Op::Exit),

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use mmulab_addr::{PageOrder, Pid, Prot, VirtAddr};
-use mmulab_kernel::{Fold, PolicyDesc, Region};
+use mmulab_kernel::{Fold, PolicyDesc, Region, RegionKind};
 use mmulab_trace::Event;
 use std::collections::BTreeMap;
 
@@ -153,4 +153,64 @@ fn regions_that_are_gone_are_folded_into_their_kinds() {
         (regions, cost)
     };
     assert!(run() == run(), "the same events, the same rows");
+}
+
+fn name(addr: u64, len: u64, name: &str) -> Event {
+    Event::Name { addr: VirtAddr::new(addr), len, name: name.into() }
+}
+
+/// A named part of a mapping is a region of its own, with what is mapped in it; the whole is counted as before.
+#[test]
+fn a_named_part_of_a_mapping_is_a_region_of_its_own() {
+    let mut w = World::new(&desc(PolicyDesc::linux_thp(), 64), 64);
+    w.event(1, &mmap(BASE, 4 * HUGE, Prot::RW));
+    for huge in 0..4 {
+        w.store(1, BASE + huge * HUGE, 1).unwrap();
+    }
+    let before = w.usage();
+    w.event(1, &name(BASE + HUGE - 8, 2 * HUGE + 16, "table_new (table.c:42)"));
+    let of = |w: &World, va| (region(w, 1, va).name.to_string(), region(w, 1, va).mapped.total());
+    assert_eq!(of(&w, BASE), ("anon".into(), 2 * HUGE));
+    assert_eq!(of(&w, BASE + HUGE), ("anon: table_new (table.c:42)".into(), 2 * HUGE), "its whole pages");
+    assert_eq!(of(&w, BASE + 3 * HUGE).0, "anon");
+    assert_eq!(w.usage().mapped, before.mapped);
+    // It grows with what the same place asks for beside it, and another place's is another region.
+    w.event(1, &name(BASE + 3 * HUGE, HUGE, "table_new (table.c:42)"));
+    assert_eq!(of(&w, BASE + 3 * HUGE), ("anon: table_new (table.c:42)".into(), 3 * HUGE));
+    w.event(1, &name(BASE + 3 * HUGE, HUGE, "index_new"));
+    assert_eq!(of(&w, BASE + 3 * HUGE), ("anon: index_new".into(), HUGE));
+    // Without a name it is what it was.
+    w.event(1, &name(BASE, 4 * HUGE, ""));
+    assert_eq!(of(&w, BASE + HUGE), ("anon".into(), 4 * HUGE));
+    w.event(1, &munmap(BASE, 4 * HUGE));
+    assert!(w.kernel.regions().iter().all(|r| r.mapped.total() == 0));
+}
+
+/// A mapping that is named as a whole keeps its number and what was counted; so does one that comes and goes.
+#[test]
+fn a_mapping_named_as_a_whole_is_renamed() {
+    let mut w = World::new(&desc(PolicyDesc::linux_4k(), 64), 64);
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        w.event(1, &mmap(BASE, 8 * PAGE, Prot::RW));
+        w.store(1, BASE, 1).unwrap();
+        w.event(1, &name(BASE, 8 * PAGE, "table_new"));
+        assert_eq!(&*region(&w, 1, BASE).name, "anon: table_new");
+        numbers.push(region(&w, 1, BASE).number);
+        w.event(1, &munmap(BASE, 8 * PAGE));
+    }
+    assert!(numbers.iter().all(|number| *number == numbers[0]));
+    // A stack of a thread is a stack; a heap keeps its kind, a file its name.
+    w.event(1, &mmap(BASE, 8 * PAGE, Prot::RW));
+    w.event(1, &name(BASE, 8 * PAGE, "[stack of thread 1]"));
+    let stack = region(&w, 1, BASE);
+    assert_eq!((&*stack.name, stack.kind), ("[stack of thread 1]", RegionKind::Stack));
+    w.event(1, &Event::Brk { start: VirtAddr::new(BASE << 2), end: VirtAddr::new((BASE << 2) + 64 * PAGE) });
+    w.event(1, &name((BASE << 2) + PAGE, 8 * PAGE, "table_new"));
+    let heap = region(&w, 1, (BASE << 2) + PAGE);
+    assert_eq!((&*heap.name, heap.kind), ("[heap]: table_new", RegionKind::Heap));
+    assert_eq!(&*region(&w, 1, BASE << 2).name, "[heap]");
+    w.event(1, &mmap_file(BASE << 4, 8 * PAGE, Prot::RX, false, "/bin/sh", 0));
+    w.event(1, &name(BASE << 4, 8 * PAGE, "table_new"));
+    assert_eq!(&*region(&w, 1, BASE << 4).name, "/bin/sh r-x");
 }

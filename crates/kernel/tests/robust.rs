@@ -86,6 +86,10 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (va(), len(), va(), len(), any::<bool>())
             .prop_map(|(old, old_len, new, new_len, keep_old)| Event::Mremap { old, old_len, new, new_len, keep_old }),
         3 => (va(), len(), advice).prop_map(|(addr, len, advice)| Event::Madvise { addr, len, advice }),
+        3 => (va(), any::<u64>(), 0u8..3, any::<bool>()).prop_map(|(addr, len, name, is_short)| {
+            let name = ["", "f (a.c:1)", "[stack of thread 1]"][usize::from(name)].into();
+            Event::Name { addr, len: if is_short { len % (1 << 23) } else { len }, name }
+        }),
         3 => (va(), len()).prop_map(|(start, len)| Event::Brk { start, end: start.add(len) }),
         3 => (1u32..5, any::<bool>())
             .prop_map(|(child, shares_memory)| Event::Fork { child: Pid(child), shares_memory }),

@@ -3,7 +3,7 @@
 use crate::{
     exec, memory_map,
     order::ORDER,
-    session, slots,
+    session, sites, slots,
     telling::{self, tell},
     thread,
 };
@@ -99,8 +99,20 @@ pub fn enter(index: u32, number: i64, args: [u64; 6]) {
         }
         return;
     }
+    if number == mmulab_record::sites::CALL {
+        ORDER.lock();
+        sites::on_call(index, args);
+        ORDER.unlock();
+        return;
+    }
     let Some(call) = call_of(session.isa, number) else { return };
     match call {
+        Call::Clone if args[0] & sites::CLONE_THREAD != 0 => {
+            ORDER.lock();
+            sites::thread_starts(index, args[1]);
+            ORDER.unlock();
+            return;
+        }
         Call::Clone if args[0] & CLONE_VM != 0 && args[0] & CLONE_VFORK == 0 => return,
         Call::Clone | Call::Fork | Call::Vfork => {
             ORDER.lock();
@@ -169,7 +181,9 @@ pub fn leave(index: u32, result: i64) {
     if !failed && let Some(event) = event(call, args, result as u64) {
         let image = if call == Call::Mmap { image_of(&event, args[4] as i32) } else { None };
         let gate = gate_moved(&event);
+        let named = sites::changed(&event, if call == Call::Mmap { args[3] } else { 0 });
         tell(index, &Message::Events(image.into_iter().chain([event]).collect()));
+        named.into_iter().for_each(|named| tell(index, &named));
         gate.into_iter().for_each(thread::hold);
     }
     ORDER.unlock();

@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 128 * 1024;
 const MOST_STRINGS: usize = 128 * 1024;
 
 /// Fills `into` with the bytes at `address`. An error says why not.
-fn read(address: u64, into: &mut [u8]) -> Result<(), String> {
+pub fn read(address: u64, into: &mut [u8]) -> Result<(), String> {
     let base = session::base().ok_or("the program has not begun")?;
     let at = base.wrapping_add(address);
     let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };

@@ -15,6 +15,7 @@ mod memory_map;
 mod order;
 mod room;
 mod session;
+mod sites;
 mod slots;
 mod system;
 mod telling;

@@ -5,6 +5,7 @@ use crate::{
     image::{Limits, Recorded},
     jit::Said,
     message::{Image, Message},
+    names::Names,
     output::Output,
     process::is_alive,
 };
@@ -83,6 +84,7 @@ pub(crate) struct Consumer {
     buffer: Vec<u8>,
     enough: bool,
     status: Option<i32>,
+    names: Names,
 }
 
 /// The callback that takes chunks that became full.
@@ -128,6 +130,7 @@ impl Consumer {
             buffer: Vec::new(),
             enough: false,
             status: None,
+            names: Names::default(),
         }
     }
 
@@ -286,6 +289,11 @@ impl Consumer {
                 });
                 self.lost.extend(lost);
                 image.events(tid, &events, &mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
+            }
+            Message::Named { addr, len, frames } => {
+                let name = self.names.of(&frames);
+                let named = Event::Name { addr: mmulab_addr::VirtAddr::new(addr), len, name };
+                self.event(&mut image, tid, &named)?;
             }
             Message::Fork { child, shares_memory } => {
                 let fork = Event::Fork { child: mmulab_addr::Pid(child.pid), shares_memory };

@@ -63,7 +63,7 @@ pub enum RecordError {
         tail: String,
     },
     /// The preloaded library is missing.
-    #[error("{0}: the library that tells of a program's heap is not there; build it with `make build`")]
+    #[error("{0}: a library that recorded programs preload is not there; build it with `make build`")]
     NoHeapLibrary(PathBuf),
     /// The dynamic linker would take the library's path for several.
     #[error("{0}: a library whose path has a blank, a colon or a comma cannot be preloaded; move mmulab elsewhere")]

@@ -23,7 +23,7 @@ use crate::{
 };
 use mmulab_trace::{Description, EndInfo, Isa};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     os::{
         fd::{AsFd, RawFd},
@@ -146,6 +146,9 @@ pub fn record(
     let (names, warnings) = jit::keep(&options.output, &said, began);
     report.code_names = names;
     report.warnings.extend(warnings);
+    if let How::Program(Plan { nameless: Some(why), .. }) = &how {
+        report.warnings.push(why.clone());
+    }
     if let How::Guest(guest) = &how {
         let missing = guest.missing.iter().map(|name| format!("the guest lacks {name}: it was not found here"));
         report.warnings.extend(missing);
@@ -271,8 +274,10 @@ struct Plan {
     program: PathBuf,
     /// The program's arguments, the interpreter's of a script included; the first is its name for itself.
     args: Vec<String>,
-    /// The library that it preloads to record its heap.
-    heap: Option<OsString>,
+    /// The libraries that it preloads: for the names of its memory, and to record its heap.
+    preloaded: Vec<OsString>,
+    /// Why its memory has no names, though they were asked for.
+    nameless: Option<String>,
 }
 
 fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
@@ -284,10 +289,19 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
     let resolved = elf::resolve(&program, options.command.clone())
         .map_err(|why| RecordError::NotEmulated { program: program.clone(), why })?;
     let isa = options.isa.unwrap_or(resolved.isa);
-    let heap = match &options.heap {
-        Some(library) => Some(heap_library(library, &resolved.program, isa)?),
-        None => None,
-    };
+    let (mut preloaded, mut nameless) = (Vec::new(), None);
+    if let Some(library) = &options.sites {
+        match cannot_preload(&resolved.program, isa) {
+            Some(why) => nameless = Some(format!("{}: its memory has no names: {why}", program.display())),
+            None => preloaded.push(library_path(library)?),
+        }
+    }
+    if let Some(library) = &options.heap {
+        if let Some(why) = cannot_preload(&resolved.program, isa) {
+            return Err(RecordError::HeapUnseen { program: resolved.program, why });
+        }
+        preloaded.push(library_path(library)?);
+    }
     let qemu = match &options.qemu {
         Some(qemu) => qemu.clone(),
         None => {
@@ -333,18 +347,20 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         gate: options.gate,
         system: None,
     };
-    Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, heap })
+    Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, preloaded, nameless })
 }
 
-/// The library to preload so that the heap of `program` is recorded.
-fn heap_library(library: &Path, program: &Path, isa: Isa) -> Result<OsString, RecordError> {
-    let unseen = |why| RecordError::HeapUnseen { program: program.to_path_buf(), why };
+/// Why `program` does not preload libraries that stand before its allocator, if so.
+fn cannot_preload(program: &Path, isa: Isa) -> Option<&'static str> {
     if !elf::is_native(isa) {
-        return Err(unseen("the library that tells of it is for this machine's instruction set"));
+        return Some("the library that tells of it is for this machine's instruction set");
     }
-    if mmulab_elf::read(program).is_ok_and(|file| file.interpreter.is_none()) {
-        return Err(unseen("it is linked statically, its allocator within it; link it dynamically"));
-    }
+    let is_static = mmulab_elf::read(program).is_ok_and(|file| file.interpreter.is_none());
+    is_static.then_some("it is linked statically, its allocator within it; link it dynamically")
+}
+
+/// A library's path, as the dynamic linker takes it.
+fn library_path(library: &Path) -> Result<OsString, RecordError> {
     let found = std::fs::canonicalize(library).map_err(|_| RecordError::NoHeapLibrary(library.to_path_buf()))?;
     if found.as_os_str().as_encoded_bytes().iter().any(|b| b" :,\t\n".contains(b)) {
         return Err(RecordError::HeapLibraryPath(found));
@@ -357,15 +373,12 @@ impl Plan {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .chain(options.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
             .collect();
-        if let Some(library) = &self.heap {
-            // First, so that it stands before an allocator that is preloaded, too.
+        if !self.preloaded.is_empty() {
+            // First, so that they stand before an allocator that is preloaded, too.
             let others = env.iter().rev().find(|(name, _)| name == PRELOAD).map(|(_, value)| value.clone());
-            let mut all = library.clone();
-            for other in others.into_iter().filter(|other| !other.is_empty()) {
-                all.push(":");
-                all.push(other);
-            }
-            env.push((PRELOAD.into(), all));
+            let others = others.filter(|others| !others.is_empty());
+            let all: Vec<OsString> = self.preloaded.iter().cloned().chain(others).collect();
+            env.push((PRELOAD.into(), all.join(OsStr::new(":"))));
         }
         let (args, env) = command_line(
             &self.settings,

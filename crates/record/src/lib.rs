@@ -10,6 +10,7 @@ mod door;
 mod image;
 mod jit;
 mod launch;
+mod names;
 mod options;
 mod output;
 mod process;
@@ -21,6 +22,8 @@ pub mod arena;
 pub mod elf;
 /// How the preloaded library reports the heap.
 pub mod heap;
+/// How the preloaded library reports who asks for memory.
+pub mod sites;
 pub mod words;
 
 mod error;
@@ -29,7 +32,7 @@ mod message;
 pub use door::{Keys, ask};
 pub use error::RecordError;
 pub use launch::{Handed, command_line, pid_namespace, qemu_for, record};
-pub use message::{Image, Message, Settings, SystemSettings};
+pub use message::{Frame, Image, Message, Settings, SystemSettings};
 pub use options::RecordOptions;
 pub use process::{child_ended, is_alive};
 pub use report::{Ended, Progress, RecordReport};

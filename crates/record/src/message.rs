@@ -46,6 +46,15 @@ pub struct Image {
     pub tid: u32,
 }
 
+/// A place in the code of a file: within a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Frame {
+    /// The file.
+    pub path: String,
+    /// Where in the file.
+    pub offset: u64,
+}
+
 /// Messages of recorded processes to the launcher, besides words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
@@ -62,6 +71,15 @@ pub enum Message {
     },
     /// Events of the address space, in order, by the sending thread.
     Events(Vec<Event>),
+    /// A place in the program asked for memory that it has now.
+    Named {
+        /// Where the memory is.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+        /// The place, and its callers; none: the memory has no name any more.
+        frames: Vec<Frame>,
+    },
     /// The process makes another, a copy of itself.
     Fork {
         /// The copy.

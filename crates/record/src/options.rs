@@ -47,6 +47,10 @@ pub struct RecordOptions {
     /// are not recorded.
     #[serde(default)]
     pub heap: Option<PathBuf>,
+    /// The library (`libmmulab_sites.so`) that the program preloads to report where it asks for large blocks of memory.
+    /// Default: memory is not named.
+    #[serde(default)]
+    pub sites: Option<PathBuf>,
     /// Record a whole system that runs the program, its kernel included. Default: the program alone.
     #[serde(default)]
     pub system: Option<SystemOptions>,

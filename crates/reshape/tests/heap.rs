@@ -280,3 +280,28 @@ fn what_is_left_out_is_what_the_recorded_allocator_has() {
     assert_eq!(stores, [0x600001, 0x10_0000_0010, 0x700003, 0x800005, 0x900006]);
     assert!(!items.contains(&Item::Retire(0)));
 }
+
+#[test]
+fn names_go_with_the_objects_that_they_are_of() {
+    let text = "#: heap told\nmmap 0x600000 16M rw anon\nname 0x600000 2M table_new\nmalloc 0x600010 1M\n\
+                malloc 0x900010 1M\nname 0x900010 1M index_new\nname 0xa00000 4K other\nmalloc 0x700010 64\n";
+    let (_, events) = words(changed(text, &HeapDesc::Glibc(GlibcDesc::default())));
+    let object = |event: &Event| match event {
+        Event::Malloc { addr, .. } => Some(addr.raw()),
+        _ => None,
+    };
+    let objects: Vec<u64> = events.iter().filter_map(object).collect();
+    let named = |event: &Event| match event {
+        Event::Name { addr, len, name } => Some((addr.raw(), *len, name.to_string())),
+        _ => None,
+    };
+    let names: Vec<_> = events.iter().filter_map(named).collect();
+    let expected = [
+        (0x60_0000, 2 << 20, "table_new".to_owned()),
+        (objects[0], 1 << 20, "table_new".to_owned()),
+        (objects[1], 1 << 20, "index_new".to_owned()),
+        (0xa0_0000, 4096, "other".to_owned()),
+    ];
+    assert_eq!(names, expected);
+    assert!(objects[0] != 0x60_0010 && objects[1] != 0x90_0010);
+}

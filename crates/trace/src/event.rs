@@ -184,6 +184,17 @@ pub enum Event {
         /// The address it was given.
         addr: VirtAddr,
     },
+    /// Memory has a name for reports from here on: the place in the program that asked for it, or the thread whose
+    /// stack it is. The event changes nothing else. A name stays with its memory until that is unmapped or named anew,
+    /// and moves with it (mremap). The whole pages in the range have the name; files keep their own.
+    Name {
+        /// First address.
+        addr: VirtAddr,
+        /// Bytes.
+        len: u64,
+        /// The name, as `table_new (table.c:42)`; empty: no name any more.
+        name: Arc<str>,
+    },
     /// A new process, a copy of the acting one (copy on write).
     Fork {
         /// The child.

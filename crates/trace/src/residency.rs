@@ -281,6 +281,7 @@ impl Residency {
             | Event::Image { .. }
             | Event::Malloc { .. }
             | Event::Free { .. }
+            | Event::Name { .. }
             | Event::Clone { .. }
             | Event::ExitThread
             | Event::Pin { .. }

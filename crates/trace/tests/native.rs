@@ -74,7 +74,7 @@ fn word() -> impl Strategy<Value = Word> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    (va(), any::<u64>(), 0usize..13).prop_map(|(addr, len, which)| match which {
+    (va(), any::<u64>(), 0usize..15).prop_map(|(addr, len, which)| match which {
         0 => Event::Mmap {
             addr,
             len,
@@ -94,6 +94,8 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Image { path: "/x".into(), segments: vec![segment; 2] }
         }
         10 => Event::Resume,
+        12 => Event::Name { addr, len, name: "table_new (\"ü\".c:42)".into() },
+        13 => Event::Name { addr, len, name: "".into() },
         11 => Event::Madvise { addr, len, advice: Advice::PageSize(PageOrder::P64K) },
         9 => Event::Frames { addr, pfn: Pfn(len), size: PageOrder::P2M, count: 3 },
         _ => Event::Mremap { old: addr, old_len: len, new: addr, new_len: 1, keep_old: false },

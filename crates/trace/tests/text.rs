@@ -68,6 +68,11 @@ fn event() -> impl Strategy<Value = Event> {
         (va(), len.clone()).prop_map(|(addr, len)| Event::Munmap { addr, len }),
         (va(), len.clone(), 0u32..57).prop_map(|(addr, len, n)| Event::Malloc { addr, len, align: 1 << n }),
         va().prop_map(|addr| Event::Free { addr }),
+        (va(), len.clone(), prop_oneof![Just("".into()), text()]).prop_map(|(addr, len, name)| Event::Name {
+            addr,
+            len,
+            name
+        }),
         (va(), 0u64..1 << 40, 0u8..20, 1u64..9).prop_map(|(addr, frame, order, count)| Event::Frames {
             addr,
             pfn: Pfn(frame),

@@ -44,6 +44,11 @@ _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
         help="Set an environment variable of the program, such as LD_PRELOAD=libjemalloc.so.2. Repeatable.",
     ),
     click.option("--qemu", metavar="FILE", help="The qemu-user to run. Default: found in PATH."),
+    click.option(
+        "--sites",
+        is_flag=True,
+        help="Name large blocks of memory and anonymous mappings by the function that asked for them.",
+    ),
 ]
 
 
@@ -195,6 +200,8 @@ def _system(program: str, taken: dict[str, Any]) -> tuple[dict[str, Any], str] |
         return None
     if taken.get("heap"):
         raise click.UsageError("--heap does not apply to a whole system: its recording contains no heap objects")
+    if taken.get("sites"):
+        raise click.UsageError("--sites does not apply to a whole system: only a program alone preloads the library")
     found = shutil.which(program)
     isa = str(taken.get("isa") or (guest.isa_of(Path(found)) if found else guest.NATIVE))
     if isa not in guest.ISAS:
@@ -256,6 +263,7 @@ def make_recording(
         "max_instructions": max_instructions,
         "env": [list(pair) for pair in taken.get("env") or ()],
         "heap": str(paths.heap_library()) if taken.get("heap") else None,
+        "sites": str(paths.sites_library()) if taken.get("sites") else None,
         **wanted,
     }
     if system is not None:

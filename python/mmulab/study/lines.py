@@ -61,6 +61,8 @@ SOURCES = (
 # heap in 64-bit programs of Go before 1.26 (Go, runtime/malloc.go, arena hints).
 _GO_MAGIC = b"\xff Go buildinf:"
 _GO_HEAP = 0xC000000000
+# Allocation sites that a line names.
+_SITES = 2
 # A namespace that google/tcmalloc has and gperftools does not.
 _TCMALLOC = "tcmalloc::tcmalloc_internal"
 
@@ -141,7 +143,7 @@ def _asking(command: str, mapped: Sequence[Region], result: Result, functions: C
         ]
     if _is_malloced(mapped):
         found.append(f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {command}     # malloc asks (glibc 2.35 and later)")
-    found.append("madvise(p, bytes, MADV_HUGEPAGE);     # in its source, where p is mapped")
+    found.append(f"madvise(p, bytes, MADV_HUGEPAGE);     # in its source, {_where(mapped)}")
     found.append("madvise(p, bytes, MADV_COLLAPSE);     # or once the memory is full (Linux 6.1 and later)")
     return found
 
@@ -179,7 +181,8 @@ def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:
     if _is_malloced(mapped):
         for value, what in ((2, "malloc takes them (glibc 2.35 and later)"), (1, "or asks for transparent ones")):
             found.append(f"GLIBC_TUNABLES=glibc.malloc.hugetlb={value} {command}     # {what}")
-    return [*found, "mmap(.., MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, ..);     # in its source"]
+    where = f", {_where(mapped)}" if _sites(mapped) else ""
+    return [*found, f"mmap(.., MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, ..);     # in its source{where}"]
 
 
 def code(trace: dict[str, Any], files: Collection[str] = ()) -> list[Line]:
@@ -237,6 +240,17 @@ def _grouped(label: str, found: Sequence[str]) -> list[Line]:
 def _is_malloced(mapped: Iterable[Region]) -> bool:
     """Whether malloc may have mapped one of the regions."""
     return any(r.kind in ("heap", "anon") for r in mapped)
+
+
+def _where(mapped: Iterable[Region]) -> str:
+    """Where in its source a program gets memory: the sites of the first regions, if the recording has them."""
+    sites = _sites(mapped)
+    return f"behind the call at {' and '.join(sites)}" if sites else "where p is mapped"
+
+
+def _sites(mapped: Iterable[Region]) -> list[str]:
+    """The allocation sites of the first regions, each once: `table_new (table.c:42)`."""
+    return list(dict.fromkeys(region.site for region in mapped if region.site))[:_SITES]
 
 
 def _command(trace: dict[str, Any]) -> str:

@@ -4,12 +4,14 @@ Advice about a mapping concerns a program, not one of its processes. So a study 
 program. It names the program if a trace has several: shells and launchers are programs of their own.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from mmulab.result import Result
 from mmulab.study.aliases import shown_file
+from mmulab.study.symbols import demangle
 
 # The login shells that Debian's /etc/shells can list, by file name.
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
@@ -20,6 +22,9 @@ LAUNCHERS = frozenset(
 )
 # Regions of which a program has one, or one for each name, wherever it lies.
 SINGLE = frozenset({"heap", "stack", "special"})
+
+# Kinds of memory that recordings name by the place that asked for it.
+NAMED = frozenset({"anon", "heap", "shared"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Owners:
     def label(self, region: dict[str, Any]) -> str:
         """The region's name for people: with its program where several ran, and how many processes did if several."""
         path, shown = str(region.get("file") or ""), shown_file(region, self.first)
-        name = str(region["name"]).replace(path, shown, 1) if path else str(region["name"])
+        name = str(region["name"]).replace(path, shown, 1) if path else _demangled(str(region["name"]))
         owner, words, counts = self.of(region), [name], []
         if region["kind"] == "unmapped":
             return name
@@ -91,3 +96,14 @@ class Owners:
         if (count := self.processes.get(owner, 0)) > 1:
             counts.append(f"{count:,} processes")
         return " ".join([*words, *([f"({', '.join(counts)})"] if counts else [])])
+
+
+def site_of(region: dict[str, Any]) -> str:
+    """The place in the program that asked for a region's memory, as `table_new (table.c:42)`; empty without a name."""
+    _, separator, site = str(region["name"]).partition(": ")
+    return _demangled(site) if separator and region["kind"] in NAMED else ""
+
+
+def _demangled(name: str) -> str:
+    """A name with its C++ function as the function's author wrote it."""
+    return re.sub(r"\b_Z\w+", lambda found: demangle(found[0]), name)

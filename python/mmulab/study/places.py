@@ -8,7 +8,7 @@ from typing import Any
 from mmulab.result import Result, address, covered, stall
 from mmulab.study.aliases import shown_file
 from mmulab.study.naming import CodeNames, is_dump
-from mmulab.study.owners import Owners
+from mmulab.study.owners import Owners, site_of
 from mmulab.study.symbols import lacks, sources
 
 # Below this share of all user time a region's gain is within what the assumptions move.
@@ -38,6 +38,8 @@ class Region:
     # Whether it may be executed, and the file that it shows; empty for other memory.
     is_code: bool = False
     file: str = ""
+    # The place in the program that asked for the memory, where the recording names it: `table_new (table.c:42)`.
+    site: str = ""
 
     @property
     def best(self) -> str:
@@ -125,6 +127,7 @@ def regions(results: Sequence[Result], baseline: str) -> list[Region]:
                 user_cycles=base.user_cycles,
                 is_code=same[0]["kind"] == "file" and "x" in str(same[0]["prot"]),
                 file=Path(shown_file(same[0], owners.first)).name,
+                site=site_of(same[0]),
             )
         )
     costly = [r for r in found if any(r.cost.values()) or any(r.walks.values())]

@@ -39,6 +39,12 @@ impl Kernel {
             Event::Tick => {
                 return self.wake(mem, Due::All, effects);
             }
+            Event::Name { addr, len, name } => {
+                let slot = self.slot_or_new(mem, actor.pid, None, effects)?;
+                let (_, space, mut cx) = self.at_work(mem, effects, slot, actor.pid);
+                space.name(&mut cx, PageRange::inside(*addr, *len), name);
+                return Ok(());
+            }
             Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Resume
@@ -107,6 +113,7 @@ impl Kernel {
             | Event::Image { .. }
             | Event::Malloc { .. }
             | Event::Frames { .. }
+            | Event::Name { .. }
             | Event::Free { .. } => Ok(()),
         };
         if let Err(error) = done {

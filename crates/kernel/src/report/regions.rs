@@ -157,13 +157,7 @@ impl Regions {
     /// The region of a mapping of `start..end`: one of the same identity that it touches or overlaps, grown to hold
     /// it, or a new one. Programs that map and unmap in turn at one place thus have one region there.
     pub fn place(&mut self, program: ProgramId, identity: &Identity, start: u64, end: u64, pid: Pid) -> RegionId {
-        let from = (program, identity.clone(), 0);
-        let to = (program, identity.clone(), end);
-        let near = self.known.range(from..=to).next_back().map(|(key, &id)| (key.clone(), id));
-        if let Some((key, id)) = near
-            && self.get(id).end.raw() >= start
-            && self.get(id).start.raw() <= end
-        {
+        if let Some((key, id)) = self.near(program, identity, start, end) {
             let row = &mut self.rows[id.index()];
             row.region.end = VirtAddr::new(row.region.end.raw().max(end));
             if start < key.2 {
@@ -192,6 +186,56 @@ impl Regions {
         self.know(id, (program, identity.clone(), start));
         self.gone += 1;
         id
+    }
+
+    /// What a region is once it has this name, or once it has none, if that is empty. None: it keeps the name it has.
+    pub fn named(&self, id: RegionId, name: &str) -> Option<Identity> {
+        let (_, identity, _) = self.rows[id.index()].key.as_ref()?;
+        let plain = match identity.kind {
+            RegionKind::Anon => "anon",
+            RegionKind::Shared => "shared",
+            RegionKind::Heap => "[heap]",
+            RegionKind::Unmapped | RegionKind::File | RegionKind::Stack | RegionKind::Special => return None,
+        };
+        let identity = match name {
+            "" => Identity { name: plain.into(), ..identity.clone() },
+            // Of a thread: it is what the name says, so that reports have it beside the others.
+            stack if stack.starts_with("[stack") => {
+                Identity { kind: RegionKind::Stack, name: stack.into(), ..identity.clone() }
+            }
+            site => Identity { name: format!("{plain}: {site}").into(), ..identity.clone() },
+        };
+        Some(identity)
+    }
+
+    /// Gives a region that lies on `start..end`, and nowhere else, another name. False: a part of one, or there is a
+    /// region of that name at that place already.
+    pub fn rename(&mut self, id: RegionId, identity: &Identity, start: u64, end: u64) -> bool {
+        let row = &self.rows[id.index()];
+        let whole = (row.region.start.raw(), row.region.end.raw(), row.laid) == (start, end, end - start);
+        let Some(key) = row.key.clone().filter(|_| whole) else { return false };
+        if key.1 == *identity {
+            return true;
+        }
+        let is_taken = self.near(key.0, identity, start, end).is_some();
+        // A name that goes leaves the row with what was counted under it.
+        let is_plain = identity.name.len() < key.1.name.len() && key.1.name.starts_with(&*identity.name);
+        if is_taken || is_plain {
+            return false;
+        }
+        self.known.remove(&key);
+        let region = self.get_mut(id);
+        (region.name, region.kind) = (Arc::clone(&identity.name), identity.kind);
+        self.know(id, (key.0, identity.clone(), key.2));
+        true
+    }
+
+    /// The region of this identity that `start..end` touches or overlaps.
+    fn near(&self, program: ProgramId, identity: &Identity, start: u64, end: u64) -> Option<(Key, RegionId)> {
+        let from = (program, identity.clone(), 0);
+        let to = (program, identity.clone(), end);
+        let near = self.known.range(from..=to).next_back().map(|(key, &id)| (key.clone(), id));
+        near.filter(|&(_, id)| self.get(id).end.raw() >= start && self.get(id).start.raw() <= end)
     }
 
     fn know(&mut self, id: RegionId, key: Key) {

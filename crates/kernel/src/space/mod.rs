@@ -19,6 +19,7 @@ mod join;
 mod kernel_half;
 mod layout;
 pub(crate) mod migration;
+mod naming;
 pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;

@@ -26,6 +26,13 @@ impl PageRange {
         Self::around(space, addr, len)
     }
 
+    /// The pages that lie wholly in `len` bytes at `addr`; there may be none.
+    pub fn inside(addr: VirtAddr, len: u64) -> Self {
+        let start = addr.raw().checked_next_multiple_of(BASE_BYTES).unwrap_or(u64::MAX);
+        let end = addr.raw().saturating_add(len) & !(BASE_BYTES - 1);
+        Self { start, end: end.max(start) }
+    }
+
     /// All pages that `len` bytes at `addr` touch.
     pub fn around(space: &AddressSpace, addr: VirtAddr, len: u64) -> Result<Self, EventError> {
         let start = addr.align_down(PageOrder::P4K).raw();

@@ -112,6 +112,12 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Whether this address space counts the page at `va` as mapped: of a shared table perhaps not yet.
+    pub(crate) fn is_counted(&self, va: u64) -> bool {
+        let start = window_of(va);
+        self.windows.get(&start).is_none_or(|window| window.is_counted((va - start) >> BASE_SHIFT))
+    }
+
     /// Counts what the shared table maps and this address space did not count yet.
     fn count_window(&mut self, cx: &mut Cx, start: u64) {
         if let Some(mut window) = self.windows.remove(&start) {

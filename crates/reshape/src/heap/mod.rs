@@ -27,6 +27,7 @@ use mmulab_trace::{Backing, Batch, Description, Event, Item, Ref, Source, TraceI
 use objects::Found;
 use serde_json::json;
 use space::Spaces;
+use std::sync::Arc;
 
 /// `source` with its heap kept as `desc` says.
 ///
@@ -52,6 +53,7 @@ pub fn reshape(desc: &HeapDesc, source: Box<dyn Source>) -> Result<Box<dyn Sourc
         instructions_per_ms,
         moved: 0,
         between: 0,
+        named: None,
     };
     Ok(Box::new(Rewritten::new(source, anew)))
 }
@@ -72,6 +74,8 @@ struct Anew {
     /// Loads and stores in objects; and in what the recorded allocator keeps between them.
     moved: u64,
     between: u64,
+    /// What a name was last given to, and the name.
+    named: Option<(VirtRange, Arc<str>)>,
 }
 
 impl Anew {
@@ -139,7 +143,21 @@ impl Anew {
         let now = self.now_ns();
         match &mut event {
             Event::Malloc { addr, len, align } => {
+                let recorded = *addr;
                 *addr = self.spaces.malloc(addr.raw(), *len, *align, now, batch)?;
+                // The recorded allocator mapped the object, and the mapping has a name already.
+                let named = self.named.take().filter(|(range, _)| range.contains(recorded));
+                if let Some((_, name)) = named {
+                    let name = Event::Name { addr: *addr, len: *len, name };
+                    batch.push_event(event);
+                    batch.push_event(name);
+                    return Ok(());
+                }
+            }
+            Event::Name { addr, len, name } => {
+                self.named = Some((VirtRange::sized(*addr, *len), Arc::clone(name)));
+                // A name that ends may be of some bytes more than the program asked for.
+                *addr = self.spaces.moved(*addr, 1);
             }
             Event::Free { addr } => match self.spaces.free(addr.raw(), now, batch) {
                 Some(to) => *addr = to,

@@ -209,6 +209,7 @@ fn name(event: &Event) -> &'static str {
         Event::Image { .. } => "image",
         Event::Malloc { .. } => "malloc",
         Event::Free { .. } => "free",
+        Event::Name { .. } => "name",
         Event::Frames { .. } => "frames",
     }
 }
@@ -259,6 +260,20 @@ mod tests {
         assert_eq!(of("none").data_pages, 1);
         assert_eq!(s.data_pages, 7, "distinct pages are counted once");
         assert_eq!(s.events["fork"], 1);
+    }
+
+    #[test]
+    fn named_mappings_are_shown_by_their_names() {
+        let s = summary(
+            "mmap 0x10000 64K rw anon\nw 0x10000\nname 0x14000 16K table_new%20(t.c:4)\nw 0x14000\nw 0x15000\n\
+             brk 0x600000 0x604000\nname 0x600000 16K other\nw 0x600000\nmunmap 0x16000 4K\nname 0x14000 4K\n\
+             w 0x14000\nmmap 0x400000 8K rx file:/bin/x+0\nname 0x400000 8K other\n",
+        );
+        let of = |name: &str| s.mappings.iter().find(|m| m.name == name).map(|m| (m.mapped_bytes, m.data_pages));
+        assert_eq!(of("anon"), Some((65536, 1)));
+        assert_eq!(of("anon: table_new (t.c:4)"), Some((16384, 2)));
+        assert_eq!((of("[heap]"), of("/bin/x")), (Some((0x4000, 1)), Some((8192, 0))), "they keep their names");
+        assert!(s.mappings.iter().all(|m| !m.name.contains("other")));
     }
 
     #[test]

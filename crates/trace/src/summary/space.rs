@@ -253,6 +253,7 @@ impl Spaces {
             Event::Brk { start, end } => {
                 self.move_heap(start.vpn().0, pages(*start, end.raw().saturating_sub(start.raw())).1)
             }
+            Event::Name { addr, len, name } => self.name(*addr, *len, name),
             Event::Fork { child, shares_memory } => self.fork(*child, *shares_memory),
             Event::Exec { .. } => self.renew(),
             Event::Exit { .. } => {
@@ -269,6 +270,48 @@ impl Spaces {
             self.spaces[self.current].vmas.insert(start, Vma { end, group, grows_down });
             self.groups.grow(group, end - start);
             self.groups.all[group].summary.mappings += 1;
+        }
+    }
+
+    /// Anonymous mappings have a name from here on, or none, on the whole pages of a range. The heap is one mapping
+    /// here, so its parts have no names.
+    fn name(&mut self, addr: VirtAddr, len: u64, name: &str) {
+        let (start, end) = (addr.raw().div_ceil(BASE_BYTES), addr.raw().saturating_add(len) / BASE_BYTES);
+        let vmas = &self.spaces[self.current].vmas;
+        let below = vmas.range(..start).next_back().filter(|(_, vma)| vma.end > start).map(|(&at, _)| at);
+        let within: Vec<u64> = below.into_iter().chain(vmas.range(start..end.max(start)).map(|(&at, _)| at)).collect();
+        for at in within {
+            let Some(vma) = self.spaces[self.current].vmas.get(&at).copied() else { continue };
+            let summary = &self.groups.all[vma.group].summary;
+            if summary.kind != "anon" || !(summary.name == "anon" || summary.name.starts_with("anon: ")) {
+                continue;
+            }
+            let (first, last) = (at.max(start), vma.end.min(end));
+            if first >= last {
+                continue;
+            }
+            let letters = summary.rights.bytes().zip([Prot::R, Prot::W, Prot::X]);
+            let prot =
+                letters.filter(|(letter, _)| *letter != b'-').fold(Prot::NONE, |all, (_, right)| all.with(right));
+            let group = match name {
+                "" => self.groups.named(&"anon".into(), "anon", prot),
+                stack if stack.starts_with("[stack") => self.groups.named(&stack.into(), "stack", prot),
+                site => self.groups.named(&format!("anon: {site}").into(), "anon", prot),
+            };
+            self.groups.shrink(vma.group, last - first);
+            self.groups.grow(group, last - first);
+            // A mapping that is named as a whole is the name's, not one more.
+            if first == at && last == vma.end {
+                let old = &mut self.groups.all[vma.group].summary.mappings;
+                *old = old.saturating_sub(1);
+            }
+            self.groups.all[group].summary.mappings += 1;
+            let vmas = &mut self.spaces[self.current].vmas;
+            vmas.remove(&at);
+            let parts = [(at, first, vma.group), (first, last, group), (last, vma.end, vma.group)];
+            for (from, to, group) in parts.into_iter().filter(|(from, to, _)| from < to) {
+                vmas.insert(from, Vma { end: to, group, grows_down: false });
+            }
         }
     }
 

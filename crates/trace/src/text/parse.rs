@@ -9,7 +9,7 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 27] = [
+const WORDS: [&str; 28] = [
     "code",
     "warp",
     "pin",
@@ -23,6 +23,7 @@ const WORDS: [&str; 27] = [
     "malloc",
     "free",
     "frames",
+    "name",
     "f",
     "r",
     "w",
@@ -97,6 +98,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
         "malloc" => Event::Malloc { addr: words.address()?, len: words.length()?, align: alignment(&mut words)? },
         "free" => Event::Free { addr: words.address()? },
         "frames" => frames(&mut words)?,
+        "name" => Event::Name { addr: words.address()?, len: words.length()?, name: words.rest_of_name()? },
         "p" => {
             let (column, word) = words.need("PID.TID")?;
             let (pid, tid) = word.split_once('.').unwrap_or((word, word));

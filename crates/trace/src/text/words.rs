@@ -59,6 +59,16 @@ impl<'a> Words<'a> {
         unescaped(word).map(Into::into).ok_or_else(|| Wrong(column, format!("'{word}' has a % without two digits")))
     }
 
+    /// The name that ends the line; empty if the line has none.
+    pub fn rest_of_name(&mut self) -> Result<Arc<str>, Wrong> {
+        match self.next() {
+            None => Ok("".into()),
+            Some((column, word)) => unescaped(word)
+                .map(Into::into)
+                .ok_or_else(|| Wrong(column, format!("'{word}' has a % without two digits"))),
+        }
+    }
+
     /// Whether the line ends here, or with this word.
     pub fn maybe(&mut self, wanted: &str) -> Result<bool, Wrong> {
         match self.next() {

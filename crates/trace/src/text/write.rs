@@ -40,6 +40,8 @@ pub fn line_of_event(event: &Event) -> String {
         Event::Malloc { addr, len, align: MALLOC_ALIGN } => format!("malloc {addr} {len:#x}"),
         Event::Malloc { addr, len, align } => format!("malloc {addr} {len:#x} align={align:#x}"),
         Event::Free { addr } => format!("free {addr}"),
+        Event::Name { addr, len, name } if name.is_empty() => format!("name {addr} {len:#x}"),
+        Event::Name { addr, len, name } => format!("name {addr} {len:#x} {}", escaped(name)),
         Event::Frames { addr, pfn, size, count } => {
             format!(
                 "frames {addr} {} {size}{}",
