@@ -264,9 +264,8 @@ mod tests {
     #[test]
     fn prefetches_are_counted_apart_from_loads() {
         // prefetcht0 [rax]; prefetchnta [rsp+8]; prefetchw [rbx]; nop [rax]; mov rax, [rax]
-        let bytes = [
-            0x0f, 0x18, 0x08, 0x0f, 0x18, 0x44, 0x24, 0x08, 0x0f, 0x0d, 0x0b, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x00,
-        ];
+        let bytes =
+            [0x0f, 0x18, 0x08, 0x0f, 0x18, 0x44, 0x24, 0x08, 0x0f, 0x0d, 0x0b, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x00];
         let decoded = Decoder::new(Isa::X86_64).decode(0x40_1000, &bytes, 5);
         assert_eq!((decoded.prefetches, decoded.unknown), (3, 0));
         assert!(decoded.insts[..3].iter().all(|inst| inst.class == Class::Move && inst.results == Regs::default()));

@@ -10,6 +10,7 @@ mod lookup;
 mod predict;
 mod recent;
 mod replay;
+mod run;
 mod share;
 mod sum;
 mod trail;

@@ -2,13 +2,14 @@
 
 use super::contiguous::ContiguousKind;
 use super::daemon::DaemonKind;
-use super::desc::{PromotionTime, RecoveryDesc};
+use super::desc::PromotionTime;
 use super::fault_size::FaultSizeKind;
 use super::hints::HintSource;
 use super::placement::PlacementKind;
 use super::placement::reservation::Reservation;
 use super::promotion::PromotionKind;
 use super::reclaim::ReclaimKind;
+use super::recovery::RecoveryDesc;
 use super::settings::Served;
 use super::zeroing::ZeroingKind;
 use crate::desc::PolicyDesc;

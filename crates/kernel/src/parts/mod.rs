@@ -19,6 +19,7 @@ pub(crate) mod part;
 pub(crate) mod placement;
 pub(crate) mod promotion;
 pub(crate) mod reclaim;
+pub(crate) mod recovery;
 pub(crate) mod settings;
 pub(crate) mod text;
 pub(crate) mod traits;

@@ -1,6 +1,6 @@
 //! Settings of parts: the values of a policy file that the parts of a kind read, a struct for each kind that has any.
 
-use super::desc::RecoveryDesc;
+use super::recovery::RecoveryDesc;
 use crate::linux::desc::{HugetlbDesc, KhugepagedDesc, ThpDesc, ThpEnabled};
 use mmulab_addr::PageOrder;
 use mmulab_pagetable::TableDesc;

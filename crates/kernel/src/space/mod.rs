@@ -23,6 +23,7 @@ mod naming;
 pub(crate) mod offsets;
 mod private;
 pub(crate) mod range;
+mod share_zeros;
 mod shared_tables;
 pub(crate) mod smart;
 mod split;

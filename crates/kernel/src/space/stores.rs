@@ -1,4 +1,4 @@
-//! The base pages that a process stored to, and the shared zero page in the place of others.
+//! The base pages that a process stored to.
 //!
 //! A simulated page has no contents, and one dirty bit stands for all of a huge page. A kernel that reads memory for
 //! pages of zeros therefore goes by these marks: a private base page that was never stored to holds the zeros that it
@@ -12,11 +12,7 @@
 //! munmap, MADV_DONTNEED, a mapping over it --> remove: the page after that is a new one, of zeros
 //! ```
 
-use super::vma::Vma;
-use super::{AddressSpace, Cx, Found, Gather};
-use crate::FaultError;
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
-use mmulab_pagetable::Leaf;
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, VirtAddr};
 use std::collections::BTreeMap;
 
 /// A bit for each base page of 2 MiB.
@@ -105,36 +101,6 @@ impl StoredPages {
         let moved = self.marked(from, from + len);
         self.remove(from, from + len);
         self.add(moved.into_iter().map(|va| VirtAddr::new(va - from + to)));
-    }
-}
-
-impl AddressSpace {
-    /// Takes the huge page at `va` apart and maps the zero page in the place of its base pages `zeros`, whose frames
-    /// it gives back. A store to one of them takes a frame again.
-    ///
-    /// # Errors
-    /// Frames for page tables ran out.
-    pub(crate) fn share_zeros(&mut self, cx: &mut Cx, vma: &Vma, va: u64, zeros: &[u64]) -> Result<(), FaultError> {
-        while let Found::Leaf(leaf) = self.probe(cx.mem, VirtAddr::new(va))
-            && leaf.order >= PageOrder::P2M
-        {
-            self.split(cx, VirtAddr::new(va).align_down(leaf.order).raw(), leaf)?;
-        }
-        let mut gather = Gather::default();
-        for &at in zeros {
-            let Found::Leaf(leaf) = self.probe(cx.mem, VirtAddr::new(at)) else {
-                unreachable!("a huge page that was split still maps all of its base pages")
-            };
-            // The contiguous bit may have joined sixteen of the base pages.
-            let leaf = self.alone(cx, VirtAddr::new(at), leaf)?;
-            self.count_out(cx, at, leaf.order, false);
-            self.count_in(cx, at, leaf.order, true);
-            let zero = Self::leaf(vma, cx.memory.zero, leaf.order, vma.prot.without(Prot::W), false);
-            self.set(cx, at, Leaf { accessed: false, ..zero }, &mut gather);
-            Self::release(cx, &leaf);
-        }
-        self.finish(cx, gather);
-        Ok(())
     }
 }
 

@@ -1,8 +1,7 @@
 //! The most recently used page of each side: using it again changes nothing but counts, which are added up in batches.
 
-use super::{Hierarchy, page_of};
 use crate::key::Value;
-use mmulab_addr::{Access, Asid, PageOrder, Side, VirtAddr};
+use mmulab_addr::{Access, PageOrder, VirtAddr};
 
 /// No page of any address space.
 pub(super) const NO_PAGE: u64 = u64::MAX;
@@ -32,7 +31,7 @@ impl Recent {
 #[derive(Clone, Copy)]
 pub struct RecentPages {
     /// By [`Access`]: the base page whose use is a hit; [`NO_PAGE`] if there is none, or its rights do not suffice.
-    pages: [u64; 3],
+    pub(super) pages: [u64; 3],
 }
 
 impl RecentPages {
@@ -40,32 +39,5 @@ impl RecentPages {
     #[inline(always)]
     pub fn answer(&self, va: VirtAddr, access: Access) -> bool {
         self.pages[access as usize] == va.vpn().0
-    }
-}
-
-impl Hierarchy {
-    /// Whether the most recent page answers a reference.
-    #[inline(always)]
-    pub fn is_recent(&self, asid: Asid, va: VirtAddr, access: Access) -> bool {
-        let recent = &self.recent[access.side() as usize];
-        recent.page == page_of(asid, va) && recent.value.ready(access)
-    }
-
-    /// The most recent pages of address space `asid`.
-    #[inline(always)]
-    pub fn recent_pages(&self, asid: Asid) -> RecentPages {
-        let page = |access: Access| {
-            let recent = &self.recent[access.side() as usize];
-            let is_usable = recent.page as u16 == asid.0 && recent.value.ready(access);
-            if recent.page != NO_PAGE && is_usable { recent.page >> u16::BITS } else { NO_PAGE }
-        };
-        RecentPages { pages: [Access::Fetch, Access::Read, Access::Write].map(page) }
-    }
-
-    /// The most recent pages have answered so many references of each side.
-    #[inline(always)]
-    pub fn used_recent(&mut self, fetches: u64, data: u64) {
-        self.recent[Side::Instruction as usize].run += fetches;
-        self.recent[Side::Data as usize].run += data;
     }
 }

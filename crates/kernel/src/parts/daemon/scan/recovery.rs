@@ -17,7 +17,7 @@
 
 use super::coverage::Coverage;
 use super::limits::Limits;
-use crate::parts::desc::RecoveryDesc;
+use crate::parts::recovery::RecoveryDesc;
 use crate::report::counts::EventKind;
 use crate::space::system::SystemCx;
 use crate::space::{AddressSpace, Found};
