@@ -284,7 +284,7 @@ fn what_is_left_out_is_what_the_recorded_allocator_has() {
 #[test]
 fn names_go_with_the_objects_that_they_are_of() {
     let text = "#: heap told\nmmap 0x600000 16M rw anon\nname 0x600000 2M table_new\nmalloc 0x600010 1M\n\
-                malloc 0x900010 1M\nname 0x900010 1M index_new\nname 0xa00000 4K other\nmalloc 0x700010 64\n";
+                malloc 0x900010 1M\nname 0x900010 1M index_new\nname 0xb00000 4K other\nmalloc 0x700010 64\n";
     let (_, events) = words(changed(text, &HeapDesc::Glibc(GlibcDesc::default())));
     let object = |event: &Event| match event {
         Event::Malloc { addr, .. } => Some(addr.raw()),
@@ -300,7 +300,7 @@ fn names_go_with_the_objects_that_they_are_of() {
         (0x60_0000, 2 << 20, "table_new".to_owned()),
         (objects[0], 1 << 20, "table_new".to_owned()),
         (objects[1], 1 << 20, "index_new".to_owned()),
-        (0xa0_0000, 4096, "other".to_owned()),
+        (0xb0_0000, 4096, "other".to_owned()),
     ];
     assert_eq!(names, expected);
     assert!(objects[0] != 0x60_0010 && objects[1] != 0x90_0010);
