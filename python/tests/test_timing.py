@@ -314,7 +314,7 @@ def test_code_is_decoded_as_the_trace_says(bench: Bench) -> None:
 def test_prefetches_of_the_program_are_counted_for_no_trace_has_their_addresses(bench: Bench) -> None:
     """`prefetcht0 [rax]` of x86-64 and `prfm pldl1keep, [x0]` of AArch64, five times each; then a no-operation."""
     for isa, prefetch, other in (("x86-64", "0f1808", "0f1f00"), ("aarch64", "000080f9", "1f2003d5")):
-        block = f"#: isa {isa}\nmmap {CODE:#x} 64K rwx anon populate\ncode n=1 x={{}}\n" + f"f {CODE:#x} x1\n" * 5
+        block = f"#: isa {isa}\nmmap {CODE:#x} 64K rwx anon populate\n" + f"code n=1 x={{0}}\nf {CODE:#x} x1\n" * 5
         counted, none = (
             bench.run("zen3-5900x", block.format(code), timing=True)["timing"] for code in (prefetch, other)
         )

@@ -1,5 +1,6 @@
-//! One step up a call stack: from the registers in a function to those of its caller, by the unwind tables of the file
-//! that the function is in (`.eh_frame`). The recorder finds by it which function asked for a large block of memory.
+//! One step up a call stack: from the registers in a function to those of its caller. It follows the unwind tables of
+//! the file that the function is in (`.eh_frame`). The recorder finds by it which function asked for a large block of
+//! memory.
 //!
 //! ```text
 //! address --binary search--> FDE --gimli runs its program--> rules: CFA = rsp + 16, caller's rbp at CFA - 16, ...

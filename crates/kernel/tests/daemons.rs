@@ -503,7 +503,7 @@ fn recovery_begins_with_the_process_of_the_lowest_coverage() {
 }
 
 /// Huge pages stay whole that are shared after a fork, that may be executed, that were populated, or that have fewer
-/// zeros than asked for; and all of them, if nobody reports the stores of programs.
+/// zeros than asked for. All of them stay whole if nobody reports the stores of programs.
 #[test]
 fn recovery_leaves_what_it_cannot_gain_from() {
     let loaded = |w: &mut World, prot| {

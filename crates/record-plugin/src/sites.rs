@@ -1,6 +1,6 @@
-//! Who asks for memory: the stack of a program at the moment when it asks for a large block, walked from the registers
-//! that the preloaded library reports, by the unwind tables of the files that the program runs. The program itself does
-//! nothing for it. Stacks of threads are named here, too.
+//! Who asks for memory: the stack of a program at the moment when it asks for a large block. It is walked from the
+//! registers that the preloaded library reports, by the unwind tables of the files that the program runs. The program
+//! itself does nothing for it. Stacks of threads are named here, too.
 //!
 //! ```text
 //! ASKED --walk the stack--> frames --+--> mmap or mremap of about that size meanwhile --> its name, at once
@@ -28,7 +28,7 @@ use std::{
 /// Frames walked at most, and those of them that are reported, from the one that asked on.
 const MOST_FRAMES: usize = 32;
 const REPORTED: usize = 12;
-/// What a mapping for a block may have more than the block: an eighth, and room for an allocator's own records.
+/// Bytes that a mapping for a block may have more than the block: an eighth, and room for an allocator's records.
 const MORE_BYTES: u64 = 64 << 10;
 /// Files that pass requests for memory on, by the beginning of their names: the libraries of C and C++, and allocators.
 const ALLOCATORS: [&str; 17] = [
@@ -79,7 +79,7 @@ struct Code {
     path: String,
 }
 
-/// What is known of the process.
+/// Facts about the process.
 #[derive(Default)]
 struct Known {
     /// None: to be found anew.
@@ -239,7 +239,7 @@ fn passes_on(path: &str) -> bool {
 }
 
 impl Known {
-    /// What lies on a range is not there any more.
+    /// Memory on a range is not there any more.
     fn forget(&mut self, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes);
         if self.code.as_ref().is_some_and(|all| all.iter().any(|code| code.start < end && start < code.end)) {

@@ -1,5 +1,5 @@
 //! Preloaded into a program that is recorded, this library stands before the program's allocator and before mmap. It
-//! reports each request for a large block of memory, with the registers at that moment: so the recorder's plugin can
+//! reports each request for a large block of memory, with the registers at that moment. So the recorder's plugin can
 //! walk the program's stack, outside of the program, and name the memory by the function that asked. Smaller requests
 //! are passed on at once. It keeps nothing and allocates nothing.
 

@@ -1,4 +1,4 @@
-//! Reports to the recorder, by a system call that does not exist: no registers change but those the calling convention
+//! Reports to the recorder, by a system call that does not exist. No registers change but those the calling convention
 //! gives up, errno stays as it is, and no memory is touched but the registers' copy on the stack.
 
 #[path = "../../record/src/sites.rs"]

@@ -13,10 +13,10 @@ use std::{
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 /// Of larger files no line tables are read: the recorded program waits for them. Ours: a second's work or so.
 const MOST_BYTES: u64 = 256 << 20;
-/// What the names of functions end with that only pass requests for memory on.
+/// Ends of the names of functions that only pass requests for memory on.
 const WRAPPERS: [&str; 9] =
     ["malloc", "calloc", "realloc", "alloc", "allocate", "reallocarray", "memalign", "alignedalloc", "mmap"];
-/// What stands before it in their names at most: `x`, `z`, `g`, `my`.
+/// Letters that stand before it in their names at most: `x`, `z`, `g`, `my`.
 const PREFIX: usize = 3;
 
 /// The names found so far.

@@ -67,8 +67,8 @@ pub struct Text {
 }
 
 impl Text {
-    /// For the report: addresses, offset in the file, first address moved, `H` (huge page) or `b` (base pages) for
-    /// each 2 MB moved or `-` where none was, and the file.
+    /// For the report: addresses, offset in the file, first address moved, pages, and the file. Pages are `H` (huge
+    /// page) or `b` (base pages) for each 2 MB moved, or `-` where none was.
     pub fn line(&self) -> String {
         let Mapping { start, end, offset, name, .. } = &self.mapping;
         let mut pages: String = self.huge.iter().map(|&huge| if huge { 'H' } else { 'b' }).collect();

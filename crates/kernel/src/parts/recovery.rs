@@ -1,5 +1,5 @@
-//! The keys of recovery from bloat. They have a file of their own because the description of promotion contains them and
-//! the settings of daemons repeat them.
+//! The keys of recovery from bloat. They have a file of their own because the description of promotion contains them
+//! and the settings of daemons repeat them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -188,7 +188,7 @@ impl Regions {
         id
     }
 
-    /// What a region is once it has this name, or once it has none, if that is empty. None: it keeps the name it has.
+    /// The region that one becomes with this name, or without a name if it is empty. None: it keeps its name.
     pub fn named(&self, id: RegionId, name: &str) -> Option<Identity> {
         let (_, identity, _) = self.rows[id.index()].key.as_ref()?;
         let plain = match identity.kind {

@@ -1,4 +1,4 @@
-//! Names of memory: the part of a region that a trace names becomes a region of its own, so that reports can show which
+//! Names of memory: the part of a region that a trace names becomes a region of its own. So reports can show which
 //! place of a program asked for the memory that costs. Page tables and mappings stay as they are.
 
 use super::range::PageRange;

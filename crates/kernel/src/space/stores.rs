@@ -1,7 +1,7 @@
 //! The base pages that a process stored to.
 //!
 //! A simulated page has no contents, and one dirty bit stands for all of a huge page. A kernel that reads memory for
-//! pages of zeros therefore goes by these marks: a private base page that was never stored to holds the zeros that it
+//! pages of zeros therefore goes by these marks. A private base page that was never stored to holds the zeros that it
 //! was made with. Marks are kept by process and virtual address, and only in runs whose policy asks for them.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Stores reported to kernels that look for pages of zeros: which base pages a stretch of references stores to.
 //!
 //! The engine asks once for each batch and once after each event whether the kernel wants to know. The loop over
-//! references does no work for it. The kernel learns of a stretch before that runs, so that a daemon which wakes within
+//! references does no work for it. The kernel learns of a stretch before that runs. So a daemon which wakes within
 //! it takes pages for stored to that are stored to a little later.
 
 use super::{below::Below, execution::Execution, parts::Engine};

@@ -74,7 +74,7 @@ struct Anew {
     /// Loads and stores in objects; and in what the recorded allocator keeps between them.
     moved: u64,
     between: u64,
-    /// What a name was last given to, and the name.
+    /// The range that a name was last given to, and the name.
     named: Option<(VirtRange, Arc<str>)>,
 }
 

@@ -1,5 +1,6 @@
-//! The fair scan: the process that has the fewest huge pages for its memory goes first, region by region (Kwon and
-//! others, *Ingens*, OSDI 2016; `osa_compute_fairness_metric` of its published code, linux-4.3-ingens/osa).
+//! The fair scan: the process that has the fewest huge pages for its memory goes first, region by region. The rule is
+//! that of Ingens (Kwon and others, OSDI 2016), as `osa_compute_fairness_metric` of its published code has it
+//! (linux-4.3-ingens/osa).
 //!
 //! ```text
 //!           100 x (private memory in units of 2 MiB)
@@ -70,7 +71,8 @@ impl Share {
 
 impl Fair {
     /// Looks at regions until the pace says that it is enough. A process that was scanned to its end in this scan has
-    /// no other turn in it (ours: in the published code it keeps its turn for as long as its metric is the highest).
+    /// no other turn in it. (This rule is ours. In the published code it keeps its turn for as long as its metric is
+    /// the highest).
     ///
     /// # Errors
     /// Frames for page tables ran out.

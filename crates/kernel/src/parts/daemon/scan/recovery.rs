@@ -39,7 +39,7 @@ pub(in crate::parts::daemon) struct Recovery {
     turn: Option<(u64, u64)>,
     /// Address spaces that had their turn in this round.
     through: BTreeSet<u64>,
-    /// What was taken apart since recovery began: the serial number of the address space, and the region.
+    /// The huge pages taken apart since recovery began: the serial number of the address space, and the region.
     apart: BTreeSet<(u64, u64)>,
 }
 
@@ -98,8 +98,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The address space whose turn it is, and its next address: first those whose best region has the lowest access
-    /// coverage, since they gain least from huge pages, then those that were made first.
+    /// The address space whose turn it is, and its next address. First come those whose best region has the lowest
+    /// access coverage, since they gain least from huge pages, then those that were made first.
     fn whose_turn(&self, system: &SystemCx, coverage: &BTreeMap<u64, Coverage>) -> Option<(usize, u64, u64)> {
         let spaces = || system.spaces.iter().enumerate().filter_map(|(slot, s)| Some((slot, s.as_ref()?.serial)));
         if let Some((serial, from)) = self.turn
