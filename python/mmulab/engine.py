@@ -403,6 +403,14 @@ def elf_functions(path: str, debug_roots: Sequence[str]) -> tuple[list[tuple[int
     return _core.elf_functions(path, list(debug_roots))
 
 
+def elf_sections(path: str) -> list[tuple[str, int, int]]:
+    """The sections of an ELF file that are loaded into memory, by file offset: name, first byte, byte after the last.
+
+    Raises UserError for a file that cannot be read as one.
+    """
+    return _core.elf_sections(path)
+
+
 def elf_source_lines(path: str, offsets: Sequence[int], debug_roots: Sequence[str]) -> list[tuple[str, int] | None]:
     """The source lines of the code at file offsets of an ELF file: a path and a number each; None where none is known.
 

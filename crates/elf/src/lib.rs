@@ -21,6 +21,6 @@ pub use libraries::libraries;
 pub use pad::{PadError, PadPlan, PadRefusal, PadTarget, Padded, PaddedSegment, Verified, pad, undo};
 pub use phase::{GROUPS, Groups, Phase, phase_of};
 pub use residual::{Residual, SUPERPAGE, residual_of};
-pub use sections::{CodeSection, code_sections};
+pub use sections::{CodeSection, LoadedSection, code_sections, loaded_sections};
 pub use source::{SourceLine, source_lines};
 pub use unwind::{Registers, Unwinder};

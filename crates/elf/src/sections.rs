@@ -1,12 +1,15 @@
-//! Sections of code of an ELF file, each with the functions that begin in it: what an order of functions may move. A
-//! function may go anywhere within its section.
+//! Sections of an ELF file. Those of code have the functions that begin in them: an order of functions may move each of
+//! these anywhere within its section. Those that are loaded have names, by which reports divide a mapping of the file.
 
 use crate::{ElfError, Function, Segment, functions, read};
 use object::{
     Endianness, elf,
-    read::elf::{FileHeader as _, SectionHeader as _},
+    read::{
+        ReadCache, ReadRef,
+        elf::{FileHeader as _, SectionHeader as _},
+    },
 };
-use std::{ops::Range, path::Path};
+use std::{fs::File, ops::Range, path::Path};
 
 /// A section of code with the functions in it, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +35,39 @@ pub fn code_sections(path: &Path) -> Result<Vec<CodeSection>, ElfError> {
         CodeSection { functions: all[from..to].to_vec(), range }
     };
     Ok(ranges(&std::fs::read(path)?, &file.segments)?.into_iter().map(section).collect())
+}
+
+/// A section that is loaded into memory, out of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoadedSection {
+    /// `.text`, `.plt`, ..
+    pub name: String,
+    /// Its bytes in the file.
+    pub range: Range<u64>,
+}
+
+/// The sections of the file at `path` that are loaded into memory and have bytes in the file, by offset. None if it has
+/// no section headers.
+///
+/// # Errors
+/// It cannot be read, or is no 64-bit ELF file whose headers make sense.
+pub fn loaded_sections(path: &Path) -> Result<Vec<LoadedSection>, ElfError> {
+    let cache = ReadCache::new(File::open(path)?);
+    if (&cache).read_bytes_at(0, 4) != Ok(b"\x7fELF") {
+        return Err(ElfError::Foreign);
+    }
+    let header = elf::FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, &cache)?;
+    let mut loaded = Vec::new();
+    for section in sections.iter().filter(|s| s.sh_flags(endian) & u64::from(elf::SHF_ALLOC) != 0) {
+        if let Some((start, bytes @ 1..)) = section.file_range(endian) {
+            let name = String::from_utf8_lossy(sections.section_name(endian, section)?).into_owned();
+            loaded.push(LoadedSection { name, range: start..start.saturating_add(bytes) });
+        }
+    }
+    loaded.sort_by_key(|section| section.range.start);
+    Ok(loaded)
 }
 
 /// The bytes of sections of code, in order.
@@ -73,6 +109,16 @@ mod tests {
             assert!(section.functions.iter().all(|f| section.range.contains(&f.start)));
         }
         assert!(own.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
+    }
+
+    #[test]
+    fn sections_of_code_are_among_those_that_are_loaded() {
+        let own = std::env::current_exe().unwrap();
+        let loaded = loaded_sections(&own).unwrap();
+        assert!(loaded.windows(2).all(|pair| pair[0].range.start <= pair[1].range.start));
+        let text = loaded.iter().find(|section| section.name == ".text").unwrap();
+        assert!(code_sections(&own).unwrap().iter().any(|section| section.range == text.range));
+        assert!(!loaded.iter().any(|section| section.name == ".bss" || section.name == ".symtab"));
     }
 
     proptest! {

@@ -4,8 +4,8 @@
 
 use crate::errors::{failure, request, user};
 use mmulab_elf::{
-    ElfError, Linker, PadError, PadTarget, Part, PlacedSegment, Segment, functions, layout, libraries, pad, phase_of,
-    read, residual_of, source_lines, undo,
+    ElfError, Linker, PadError, PadTarget, Part, PlacedSegment, Segment, functions, layout, libraries, loaded_sections,
+    pad, phase_of, read, residual_of, source_lines, undo,
 };
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -56,6 +56,13 @@ type Named = (u64, u64, Option<String>);
 pub fn elf_functions(path: PathBuf, debug_roots: Vec<PathBuf>) -> PyResult<(Vec<Named>, Option<PathBuf>)> {
     let found = functions(&path, &debug_roots).map_err(user)?;
     Ok((found.all.into_iter().map(|f| (f.start, f.end, f.name)).collect(), found.debug_file))
+}
+
+/// The sections of a file that are loaded into memory: name, first byte in the file, and the byte after the last.
+#[pyfunction]
+pub fn elf_sections(path: PathBuf) -> PyResult<Vec<(String, u64, u64)>> {
+    let found = loaded_sections(&path).map_err(user)?;
+    Ok(found.into_iter().map(|section| (section.name, section.range.start, section.range.end)).collect())
 }
 
 /// The source lines of code at offsets of a file: a path and a number each.

@@ -22,7 +22,7 @@ mod _core {
     #[pymodule_export]
     use crate::area::machine_fit;
     #[pymodule_export]
-    use crate::elf::{elf_check, elf_functions, elf_layout, elf_pad, elf_source_lines};
+    use crate::elf::{elf_check, elf_functions, elf_layout, elf_pad, elf_sections, elf_source_lines};
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
     #[pymodule_export]

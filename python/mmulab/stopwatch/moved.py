@@ -7,22 +7,17 @@ A section that begins or ends outside of whole, aligned 2 MB is moved in part on
 code, so each section has a row.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmulab import UserError, engine
+
 Json = dict[str, Any]
 HUGE = 2 << 20
 # How the library begins its lines.
 _TEXT = "text_"
-# Of an ELF file's header: class and byte order, where the section headers begin, their size, number, and names.
-_CLASS_64, _LITTLE = b"\x7fELF\x02", 1
-_HEADER = struct.Struct("<40xQ10xHHH")
-# Of a section's header: name, type, flags, offset, bytes. Bytes of a header, and its values that matter here.
-_SECTION = struct.Struct("<IIQ8xQQ")
-_SECTION_BYTES, _NOBITS, _ALLOC = 64, 8, 2
 # What is in no section: headers, and padding between sections.
 REST = "(no section)"
 
@@ -77,29 +72,9 @@ def sections(path: Path) -> list[Section]:
     The file is one that ran, so that it is a whole one; a damaged one has no sections.
     """
     try:
-        with path.open("rb") as file:
-            head = file.read(64)
-            if len(head) < 64 or not head.startswith(_CLASS_64) or head[5] != _LITTLE:
-                return []
-            at, size, count, names = _HEADER.unpack_from(head)
-            if size != _SECTION_BYTES or names >= count:
-                return []
-            file.seek(at)
-            table = file.read(size * count)
-            if len(table) < size * count:
-                return []
-            rows = [_SECTION.unpack_from(table, size * number) for number in range(count)]
-            _, _, _, offset, length = rows[names]
-            file.seek(offset)
-            strings = file.read(min(length, 1 << 20))
-    except (OSError, OverflowError, ValueError):
+        return [Section(*one) for one in engine.elf_sections(str(path))]
+    except UserError:
         return []
-    found = []
-    for name, kind, flags, offset, length in rows:
-        if length and flags & _ALLOC and kind != _NOBITS:
-            text = strings[name:].partition(b"\0")[0].decode("utf-8", "replace")
-            found.append(Section(text, offset, offset + length))
-    return sorted(found, key=lambda section: section.start)
 
 
 def coverage(found: Iterable[Text]) -> list[Json]:
