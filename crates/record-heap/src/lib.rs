@@ -52,10 +52,8 @@ pub unsafe extern "C" fn calloc(count: size_t, each: size_t) -> *mut c_void {
 pub unsafe extern "C" fn realloc(old: *mut c_void, bytes: size_t) -> *mut c_void {
     let Some(next) = NEXT.get() else { return early::realloc(old, bytes) };
     if early::holds(old) {
-        // SAFETY: a new object of this size, and an old one that has at least what is copied.
-        let object = unsafe { malloc(bytes) };
-        early::copy(old, object, bytes);
-        return object;
+        // SAFETY: malloc takes any size.
+        return early::carried(old, unsafe { malloc(bytes) }, bytes);
     }
     gone(old);
     // SAFETY: the caller's.

@@ -136,17 +136,16 @@ pub mod early {
 
     /// A larger one.
     pub fn realloc(old: *mut c_void, bytes: size_t) -> *mut c_void {
-        let object = malloc(bytes);
-        copy(old, object, bytes);
-        object
+        carried(old, malloc(bytes), bytes)
     }
 
-    /// Copies what an old one may hold: up to the end of the room at most.
-    pub fn copy(old: *mut c_void, object: *mut c_void, bytes: size_t) {
+    /// A new object of `bytes`, with the contents that an old one may hold: up to the end of the room at most.
+    pub fn carried(old: *mut c_void, object: *mut c_void, bytes: size_t) -> *mut c_void {
         if holds(old) && !object.is_null() {
             let most = BYTES - (old as usize - start());
             // SAFETY: inside the room, and inside the new one.
             unsafe { std::ptr::copy(old.cast::<u8>(), object.cast::<u8>(), bytes.min(most)) };
         }
+        object
     }
 }
