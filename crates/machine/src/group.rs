@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// A machine, with its number among all.
 type Numbered = (usize, Machine);
 
-/// Logged words and batches after which followers run. They are so many that a follower's TLBs and tables are in this
-/// computer's caches for most of them. They are so few that few batches are kept.
+/// Followers run after this number of logged words or batches. Larger numbers keep a follower's TLBs and tables in this
+/// computer's caches for longer. Smaller numbers keep fewer batches in memory.
 const WORDS: usize = 1 << 14;
 const BATCHES: usize = 32;
 

@@ -26,7 +26,7 @@ impl Hierarchy {
         RecentPages { pages: [Access::Fetch, Access::Read, Access::Write].map(page) }
     }
 
-    /// The most recent pages have answered so many references of each side.
+    /// Counts references that the most recent pages answered: fetches, and loads and stores.
     #[inline(always)]
     pub fn used_recent(&mut self, fetches: u64, data: u64) {
         self.recent[Side::Instruction as usize].run += fetches;

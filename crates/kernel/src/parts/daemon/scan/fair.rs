@@ -72,7 +72,7 @@ impl Share {
 impl Fair {
     /// Looks at regions until the pace says that it is enough. A process that was scanned to its end in this scan has
     /// no other turn in it. (This rule is ours. In the published code it keeps its turn for as long as its metric is
-    /// the highest).
+    /// the highest.)
     ///
     /// # Errors
     /// Frames for page tables ran out.
