@@ -1,0 +1,7 @@
+//! The tests of this crate's interface, in one program: the compiler makes its generic code once, not once a file.
+
+mod common;
+mod cuts;
+mod nested;
+mod share;
+mod threads;

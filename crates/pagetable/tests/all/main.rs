@@ -1,0 +1,6 @@
+//! The tests of this crate's interface, in one program: the compiler makes its generic code once, not once a file.
+
+mod common;
+mod compendia;
+mod hashed;
+mod oracle;
