@@ -51,6 +51,12 @@ pub(crate) trait Manager {
     /// Whether faults go by hints of page sizes.
     fn hints_guide_faults(&self) -> bool;
 
+    /// The processes that the daemon serves from their beginning, if it serves only those for which it is turned on.
+    /// `None`: it has no switch.
+    fn switched_on_at_start(&self) -> Option<&[u32]> {
+        None
+    }
+
     /// Where a brk heap ends that the program wants to end at `end`.
     fn heap_end(&self, end: u64) -> u64;
 

@@ -147,6 +147,10 @@ impl Manager for MemoryManager {
         each!(self, manager => manager.hints_guide_faults())
     }
 
+    fn switched_on_at_start(&self) -> Option<&[u32]> {
+        each!(self, manager => manager.switched_on_at_start())
+    }
+
     fn wants_stores(&self) -> bool {
         each!(self, manager => manager.wants_stores())
     }

@@ -12,7 +12,7 @@ use crate::entry::Entries;
 use crate::geometry::{ENTRIES, ENTRY_BYTES};
 use crate::table_format::{BuiltFor, Group, TableFormat};
 use crate::tables::{Moved, Tables};
-use crate::{Leaf, MapError, Next, Probe, Root, Step, TableFrames};
+use crate::{Leaf, MapError, Next, Probe, Rights, Root, Step, TableFrames};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
@@ -27,9 +27,9 @@ pub struct Radix<F> {
     /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
     /// Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
-    /// Tables that other address spaces point to as well, and whose frames another owner keeps. FreeBSD with shared
-    /// tables marks the entry that points to one by a bit that hardware ignores (paper 2, section VI-B). Each with the
-    /// entries of this tree that point to it.
+    /// Tables that other address spaces point to as well, and whose frames another owner keeps, with all tables below
+    /// them. FreeBSD with shared tables marks the entry that points to one by a bit that hardware ignores (paper 2,
+    /// section VI-B). Each with the entries of this tree that point to it. Those below are not listed.
     lent: FxHashMap<Pfn, u32>,
 }
 
@@ -89,7 +89,7 @@ impl<F: TableFormat> Radix<F> {
         mem.write(at, bits);
         match self.used.get_mut(&at.pfn()) {
             Some(used) => *used += 1,
-            None => debug_assert!(self.lent.contains_key(&at.pfn()), "an entry lies in a table"),
+            None => debug_assert!(!self.lent.is_empty(), "an entry lies in a table, of this tree or lent"),
         }
     }
 
@@ -127,14 +127,13 @@ impl<F: TableFormat> Radix<F> {
         }
     }
 
-    /// The entries down to the one that points to the lowest table around `vpn`, as far as there are tables.
-    fn above_lowest(&self, mem: &PhysMem, vpn: Vpn) -> (Path, Step, bool) {
-        let lowest = self.lowest_level();
+    /// The entries down to the one that spans `covers` around `vpn`, as far as there are tables.
+    fn above(&self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) -> (Path, Step, bool) {
         let mut step = self.format.start(self.root(), vpn.addr());
         let mut path = Path { steps: [None; 8], depth: 0 };
         loop {
             path.push(step);
-            if step.level == lowest + 1 {
+            if step.covers == covers {
                 return (path, step, true);
             }
             match self.format.next(mem.read(step.entry), step, vpn.addr()) {
@@ -144,9 +143,55 @@ impl<F: TableFormat> Radix<F> {
         }
     }
 
-    /// The level whose entries map base pages.
-    fn lowest_level(&self) -> u8 {
-        self.format.leaf_at(PageOrder::P4K).expect("every format maps base pages").0
+    /// The table that maps the `covers` around `vpn`, and its level.
+    fn table_of(&self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) -> Option<(Pfn, u8)> {
+        let (_, step, is_there) = self.above(mem, vpn, covers);
+        match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+            Next::Table(below) if is_there && below.level < step.level => Some((below.entry.pfn(), below.level)),
+            Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
+        }
+    }
+
+    /// The table that entry number `index` of a table of `level` points to.
+    fn child(&self, mem: &PhysMem, table: Pfn, level: u8, index: u64) -> Option<Pfn> {
+        let at = PhysAddr(table.addr().0 + index * ENTRY_BYTES);
+        let step = Step { level, covers: self.format.covers(level), entry: at, rights: Rights::ALL };
+        // A child is a whole frame, whichever of its entries the address would choose.
+        match self.format.next(mem.read(at), step, Vpn(0).addr()) {
+            Next::Table(below) if below.level < level => Some(below.entry.pfn()),
+            Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
+        }
+    }
+
+    /// A table of `level`, and all tables below it.
+    fn tree(&self, mem: &PhysMem, table: Pfn, level: u8) -> Vec<Pfn> {
+        let mut tables = vec![table];
+        let mut from = 0;
+        for level in (2..=level).rev() {
+            let parents = from..tables.len();
+            from = parents.end;
+            for parent in parents {
+                let table = tables[parent];
+                tables.extend((0..ENTRIES).filter_map(|i| self.child(mem, table, level, i)));
+            }
+        }
+        tables
+    }
+
+    /// Copies a table of `level` and all tables below it, each into the next frame of `own`. The copy belongs to this
+    /// tree.
+    fn copy_tree(&mut self, mem: &mut PhysMem, from: Pfn, level: u8, own: &mut impl Iterator<Item = Pfn>) -> Pfn {
+        let to = own.next().expect("there is a frame for each table");
+        mem.clear(to);
+        for i in 0..ENTRIES {
+            let bits = match self.child(mem, from, level, i) {
+                Some(child) => F::Entries::table(self.copy_tree(mem, child, level - 1, own)),
+                None => mem.read(PhysAddr(from.addr().0 + i * ENTRY_BYTES)),
+            };
+            mem.write(PhysAddr(to.addr().0 + i * ENTRY_BYTES), bits);
+        }
+        self.used.insert(to, Self::count(mem, to));
+        to
     }
 
     /// One entry less points to a lent table.
@@ -178,7 +223,10 @@ impl<F: TableFormat> Radix<F> {
             return Err(MapError::OutOfFrames);
         };
         mem.clear(table);
-        self.used.insert(table, 0);
+        // Below a lent table, the new one belongs to all that share it.
+        if self.used.contains_key(&step.entry.pfn()) {
+            self.used.insert(table, 0);
+        }
         let bits = F::Entries::table(table);
         self.put(mem, step.entry, bits);
         match self.format.next(bits, step, vpn.addr()) {
@@ -338,22 +386,21 @@ impl<F: TableFormat> Tables for Radix<F> {
         Ok(None)
     }
 
-    fn lowest_table(&self, mem: &PhysMem, vpn: Vpn) -> Option<Pfn> {
-        let (_, step, is_there) = self.above_lowest(mem, vpn);
-        match self.format.next(mem.read(step.entry), step, vpn.addr()) {
-            Next::Table(below) if is_there => Some(below.entry.pfn()),
-            Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
+    fn lend(&mut self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) -> Option<Pfn> {
+        let (table, level) = self.table_of(mem, vpn, covers)?;
+        for below in self.tree(mem, table, level) {
+            self.used.remove(&below);
         }
-    }
-
-    fn lend(&mut self, table: Pfn) {
-        self.used.remove(&table);
         self.lent.insert(table, 1);
+        Some(table)
     }
 
-    fn take_back(&mut self, mem: &PhysMem, table: Pfn) {
+    fn take_back(&mut self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) {
+        let Some((table, level)) = self.table_of(mem, vpn, covers) else { return };
         self.lent.remove(&table);
-        self.used.insert(table, Self::count(mem, table));
+        for below in self.tree(mem, table, level) {
+            self.used.insert(below, Self::count(mem, below));
+        }
     }
 
     fn graft(
@@ -361,11 +408,11 @@ impl<F: TableFormat> Tables for Radix<F> {
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
+        covers: PageOrder,
         table: Pfn,
     ) -> Result<(), MapError> {
-        let lowest = self.lowest_level();
         let mut step = self.format.start(self.root(), vpn.addr());
-        while step.level > lowest + 1 {
+        while step.covers > covers {
             step = match self.format.next(mem.read(step.entry), step, vpn.addr()) {
                 Next::Table(below) => below,
                 Next::Leaf(there) => return Err(MapError::AlreadyMapped(there.order)),
@@ -378,28 +425,34 @@ impl<F: TableFormat> Tables for Radix<F> {
         Ok(())
     }
 
-    fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) {
-        let Some(table) = self.lowest_table(mem, vpn) else { return };
-        let (path, step, _) = self.above_lowest(mem, vpn);
+    fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn, covers: PageOrder) {
+        let Some((table, _)) = self.table_of(mem, vpn, covers) else { return };
+        let (path, step, _) = self.above(mem, vpn, covers);
         self.point_less(table);
         self.clear(mem, step.entry);
         self.prune(mem, frames, &path);
     }
 
-    fn copy_lent(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<(), MapError> {
-        let lent =
-            self.lowest_table(mem, vpn).filter(|table| self.lent.contains_key(table)).ok_or(MapError::NotMapped)?;
-        let own = frames.take().ok_or(MapError::OutOfFrames)?;
-        mem.clear(own);
-        for i in 0..ENTRIES {
-            let bits = mem.read(PhysAddr(lent.addr().0 + i * ENTRY_BYTES));
-            mem.write(PhysAddr(own.addr().0 + i * ENTRY_BYTES), bits);
+    fn copy_lent(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        covers: PageOrder,
+    ) -> Result<u64, MapError> {
+        let found = self.table_of(mem, vpn, covers).filter(|(table, _)| self.lent.contains_key(table));
+        let (lent, level) = found.ok_or(MapError::NotMapped)?;
+        let tables = self.tree(mem, lent, level).len() as u64;
+        let own: Vec<Pfn> = std::iter::from_fn(|| frames.take()).take(tables as usize).collect();
+        if (own.len() as u64) < tables {
+            own.into_iter().for_each(|frame| frames.give_back(frame));
+            return Err(MapError::OutOfFrames);
         }
-        let (_, step, _) = self.above_lowest(mem, vpn);
+        let own = self.copy_tree(mem, lent, level, &mut own.into_iter());
+        let (_, step, _) = self.above(mem, vpn, covers);
         mem.write(step.entry, F::Entries::table(own));
         self.point_less(lent);
-        self.used.insert(own, Self::count(mem, own));
-        Ok(())
+        Ok(tables)
     }
 
     fn free(self, mem: &mut PhysMem, frames: &mut impl TableFrames) {

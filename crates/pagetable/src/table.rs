@@ -286,22 +286,19 @@ impl Table {
         each_format!(self, Table, t => t.tables.census())
     }
 
-    /// The lowest table around `vpn`, whose entries map base pages, if other address spaces could point to it as well.
-    pub fn lowest_table(&self, mem: &PhysMem, vpn: Vpn) -> Option<Pfn> {
-        each_format!(self, Table, t => t.tables.lowest_table(mem, vpn))
+    /// Lends the table that maps the aligned `covers` around `vpn` to other address spaces, with all tables below it:
+    /// their frames are not given back here any more. `None` if there is no table for just that, or the format has none
+    /// that can be lent.
+    pub fn lend(&mut self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) -> Option<Pfn> {
+        each_format!(self, Table, t => t.tables.lend(mem, vpn, covers))
     }
 
-    /// The lowest table `table` is shared from now on: its frame is not given back here any more.
-    pub fn lend(&mut self, table: Pfn) {
-        each_format!(self, Table, t => t.tables.lend(table));
+    /// The lent table that maps `covers` around `vpn` belongs to this address space alone again, with all below it.
+    pub fn take_back(&mut self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) {
+        each_format!(self, Table, t => t.tables.take_back(mem, vpn, covers));
     }
 
-    /// The lent table belongs to this address space alone again.
-    pub fn take_back(&mut self, mem: &PhysMem, table: Pfn) {
-        each_format!(self, Table, t => t.tables.take_back(mem, table));
-    }
-
-    /// Points to a lent table as the lowest one around `vpn`. No flush is owed: nothing was mapped there.
+    /// Points to a lent table as the one that maps `covers` around `vpn`. No flush is owed: nothing was mapped there.
     ///
     /// # Errors
     /// Something is mapped there, no frame is left for the tables above, or the format has no such tables.
@@ -310,25 +307,33 @@ impl Table {
         mem: &mut PhysMem,
         frames: &mut impl TableFrames,
         vpn: Vpn,
+        covers: PageOrder,
         table: Pfn,
     ) -> Result<(), MapError> {
-        each_format!(self, Table, t => t.tables.graft(mem, frames, vpn, table))
+        each_format!(self, Table, t => t.tables.graft(mem, frames, vpn, covers, table))
     }
 
-    /// Points to the lent table around `vpn` no longer. All that it mapped is to be flushed.
-    pub fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Flush {
-        each_format!(self, Table, t => t.tables.ungraft(mem, frames, vpn));
-        Flush::page(vpn.align_down(PageOrder::P2M).addr(), PageOrder::P2M)
+    /// Points to the lent table that maps `covers` around `vpn` no longer. All that it mapped is to be flushed.
+    pub fn ungraft(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn, covers: PageOrder) -> Flush {
+        each_format!(self, Table, t => t.tables.ungraft(mem, frames, vpn, covers));
+        Flush::page(vpn.align_down(covers).addr(), covers)
     }
 
-    /// Puts a copy of its own in the place of the lent table around `vpn`. It translates alike; walk caches that point
-    /// to the lent one are to be flushed.
+    /// Puts a copy of its own in the place of the lent table that maps `covers` around `vpn`, with copies of all tables
+    /// below it. Returns the number of tables copied. They translate alike; walk caches that point to the lent ones are
+    /// to be flushed.
     ///
     /// # Errors
-    /// No frame is left for it; the table is as it was.
-    pub fn copy_lent(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
-        each_format!(self, Table, t => t.tables.copy_lent(mem, frames, vpn))?;
-        Ok(Flush::page(vpn.align_down(PageOrder::P2M).addr(), PageOrder::P2M))
+    /// No frame is left for a copy; the table is as it was.
+    pub fn copy_lent(
+        &mut self,
+        mem: &mut PhysMem,
+        frames: &mut impl TableFrames,
+        vpn: Vpn,
+        covers: PageOrder,
+    ) -> Result<(u64, Flush), MapError> {
+        let tables = each_format!(self, Table, t => t.tables.copy_lent(mem, frames, vpn, covers))?;
+        Ok((tables, Flush::page(vpn.align_down(covers).addr(), covers)))
     }
 
     /// Gives all frames of the table back. The pages it maps are the caller's to release.

@@ -135,19 +135,17 @@ pub trait Tables: Sized {
     /// The tables begin as those of a copied address space, with its requests.
     fn inherit(&mut self, _requests: Requests) {}
 
-    /// The lowest table around `vpn`, of entries that map base pages, if it is one that other address spaces' tables
-    /// could point to as well.
-    fn lowest_table(&self, _mem: &PhysMem, _vpn: Vpn) -> Option<Pfn> {
+    /// Lends the table that maps the aligned `covers` around `vpn`, if there is one that other address spaces' tables
+    /// could point to as well. It belongs to all that share it from now on, with all tables below it: none of them is
+    /// pruned or given back here.
+    fn lend(&mut self, _mem: &PhysMem, _vpn: Vpn, _covers: PageOrder) -> Option<Pfn> {
         None
     }
 
-    /// The table belongs to whoever shares it from now on: it is neither pruned nor given back here.
-    fn lend(&mut self, _table: Pfn) {}
+    /// The lent table that maps `covers` around `vpn`, whose other users are gone, belongs here again, with all below.
+    fn take_back(&mut self, _mem: &PhysMem, _vpn: Vpn, _covers: PageOrder) {}
 
-    /// The lent table, whose other users are gone, belongs here again.
-    fn take_back(&mut self, _mem: &PhysMem, _table: Pfn) {}
-
-    /// Points to a lent table, as the lowest one around `vpn`.
+    /// Points to a lent table, as the one that maps `covers` around `vpn`.
     ///
     /// # Errors
     /// Something is mapped there, no frame is left for the tables above, or the layout has no such tables.
@@ -156,19 +154,27 @@ pub trait Tables: Sized {
         _mem: &mut PhysMem,
         _frames: &mut impl TableFrames,
         _vpn: Vpn,
+        covers: PageOrder,
         _table: Pfn,
     ) -> Result<(), MapError> {
-        Err(MapError::NoSuchSize(PageOrder::P4K))
+        Err(MapError::NoSuchSize(covers))
     }
 
     /// Points to it no longer.
-    fn ungraft(&mut self, _mem: &mut PhysMem, _frames: &mut impl TableFrames, _vpn: Vpn) {}
+    fn ungraft(&mut self, _mem: &mut PhysMem, _frames: &mut impl TableFrames, _vpn: Vpn, _covers: PageOrder) {}
 
-    /// Puts a copy of its own in the place of the lent table around `vpn`.
+    /// Puts a copy of its own in the place of the lent table that maps `covers` around `vpn`, with copies of all tables
+    /// below it. The number of tables copied.
     ///
     /// # Errors
-    /// No frame is left for it; the tables are as they were.
-    fn copy_lent(&mut self, _mem: &mut PhysMem, _frames: &mut impl TableFrames, _vpn: Vpn) -> Result<(), MapError> {
+    /// No frame is left for one; the tables are as they were.
+    fn copy_lent(
+        &mut self,
+        _mem: &mut PhysMem,
+        _frames: &mut impl TableFrames,
+        _vpn: Vpn,
+        _covers: PageOrder,
+    ) -> Result<u64, MapError> {
         Err(MapError::NotMapped)
     }
 

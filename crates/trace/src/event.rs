@@ -219,6 +219,13 @@ pub enum Event {
         /// Its exit status.
         status: i32,
     },
+    /// The acting process turns the policy's own daemon for larger pages on for itself, or off. No Linux has this.
+    /// It is the switch of Elastic Translations, which paper 3's artifact sets by a tool named `prctl`. Fork and exec
+    /// keep it.
+    Prctl {
+        /// Whether the daemon serves the process from here on.
+        daemon: bool,
+    },
     /// The thread runs on this processor from here on, modulo those that there are (sched_setaffinity(2) with one of
     /// them).
     Pin {

@@ -284,6 +284,7 @@ impl Residency {
             | Event::Name { .. }
             | Event::Clone { .. }
             | Event::ExitThread
+            | Event::Prctl { .. }
             | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Frames { .. }

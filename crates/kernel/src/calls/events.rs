@@ -92,11 +92,16 @@ impl Kernel {
             Event::Fork { child, shares_memory } => self.fork(mem, slot, actor.pid, *child, *shares_memory, effects)?,
             Event::Exec { path } => {
                 self.shared.counts.events.add(EventKind::Exec, 1);
+                let is_switched_on = self.spaces[slot].as_ref().is_some_and(|space| space.is_switched_on);
                 self.leave(mem, actor.pid, effects);
                 let program = self.shared.regions.program(actor.pid, path);
-                self.slot_or_new(mem, actor.pid, Some(program), effects)?;
+                let slot = self.slot_or_new(mem, actor.pid, Some(program), effects)?;
+                if let Some(space) = &mut self.spaces[slot] {
+                    space.is_switched_on = is_switched_on;
+                }
                 Ok(())
             }
+            Event::Prctl { daemon } => self.prctl(slot, *daemon),
             Event::Exit { .. } => {
                 self.shared.counts.events.add(EventKind::Exit, 1);
                 self.leave(mem, actor.pid, effects);

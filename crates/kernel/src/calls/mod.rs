@@ -7,3 +7,4 @@ mod heap;
 pub(crate) mod hints;
 mod layout;
 mod populate;
+mod switch;

@@ -35,6 +35,10 @@ pub enum ShareTables {
     /// The lowest ones, whose entries map base pages (paper 2, section VI-B).
     #[serde(rename = "lowest")]
     Lowest,
+    /// Those of all levels below the root, which paper 2's design allows (section VI-B). Where the range of an upper
+    /// table shows one mapping of code alone, it is shared with all tables below it; else the lowest ones are.
+    #[serde(rename = "all")]
+    All,
 }
 
 /// Code: private mappings of files that may be executed and not stored to; with `anonymous`, also private anonymous
@@ -56,8 +60,8 @@ pub struct CodeDesc {
     /// is executable when it is touched. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub anonymous: bool,
-    /// Whether processes share the lowest page tables of code: none, or those of 2 MiB that show nothing else. Default
-    /// `none`.
+    /// Which page tables of code processes share: `none`; `lowest`, those of 2 MiB that show nothing else; or `all`,
+    /// also those above, of ranges that show nothing else. Default `none`.
     pub share_tables: ShareTables,
     /// Where these values come from.
     pub source: String,

@@ -38,14 +38,20 @@ impl Freebsd {
         let page = first + ((at - span.start) >> BASE_SHIFT);
         let copies = access == Access::Write && !vma.shared;
         let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
+        let shared = if copies { Vec::new() } else { self.shared_table_sizes(space, vma) };
+        // A table above the lowest can map superpages; in the place of a lowest one, a superpage is better.
+        let (upper, lowest) = shared.split_at(shared.partition_point(|&covers| covers > SUPERPAGE));
+        if let Some(order) = space.join_table(cx, span, at, upper)? {
+            return Ok(Fault { order, ..fault });
+        }
         if !copies && self.map_whole(space, cx, span, id, page, at)?.is_some() {
             cx.counts.events.add(EventKind::SuperpageMapped, 1);
             fault.order = SUPERPAGE;
+            space.offer_table(cx, span, at, upper);
             return Ok(fault);
         }
-        let shares = !copies && self.shares_tables(vma);
-        if shares && space.join_table(cx, span, at)? {
-            return Ok(fault);
+        if let Some(order) = space.join_table(cx, span, at, lowest)? {
+            return Ok(Fault { order, ..fault });
         }
         let read_before = cx.counts.events.get(EventKind::PagesRead);
         let (cluster, near) = (self.desc.cluster.0 >> BASE_SHIFT, u64::from(self.desc.prefault));
@@ -58,6 +64,7 @@ impl Freebsd {
                 cx.counts.events.add(EventKind::Promotion, 1);
                 cx.tell(|| Note::Promoted { va, size: SUPERPAGE, pfn: head });
                 let read_pages = (cx.counts.events.get(EventKind::PagesRead) - read_before) as u32;
+                space.offer_table(cx, span, at, upper);
                 return Ok(Fault { order: SUPERPAGE, kind: FaultKind::FileRead, read_pages, ..fault });
             }
             cx.memory.share(pfn, PageOrder::P4K);
@@ -87,9 +94,7 @@ impl Freebsd {
         if let Some(window) = window.filter(|_| fault.read_pages != 1) {
             fault.around_pages = self.prefault(space, cx, span, at, window)?;
         }
-        if shares {
-            space.offer_table(cx, span, at);
-        }
+        space.offer_table(cx, span, at, &shared);
         Ok(fault)
     }
 

@@ -14,7 +14,7 @@ use crate::space::range::PageRange;
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{Fault, FaultError, Note, PageCache, WorkKind};
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, Pfn, VirtAddr};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr};
 
 impl Freebsd {
     /// Whether a mapping may have superpages.
@@ -121,9 +121,19 @@ impl Freebsd {
         }
     }
 
-    /// Whether a mapping's lowest page tables are shared.
-    pub(super) fn shares_tables(&self, vma: &Vma) -> bool {
-        self.desc.code.share_tables == ShareTables::Lowest && is_code(vma)
+    /// The memory that each page table maps which a mapping may share, the largest first: those below the root.
+    pub(super) fn shared_table_sizes(&self, space: &AddressSpace, vma: &Vma) -> Vec<PageOrder> {
+        if !is_code(vma) {
+            return Vec::new();
+        }
+        match self.desc.code.share_tables {
+            ShareTables::None => Vec::new(),
+            ShareTables::Lowest => vec![PageOrder::P2M],
+            ShareTables::All => {
+                let format = space.table.format();
+                (2..=format.levels()).rev().map(|level| format.covers(level)).collect()
+            }
+        }
     }
 
     /// Has a new mapping of code use the tables that others have for it.
@@ -133,11 +143,13 @@ impl Freebsd {
         cx: &mut Cx,
         pages: PageRange,
     ) -> Result<(), FaultError> {
-        let Some(span) = space.vmas.find(pages.start).filter(|span| self.shares_tables(&span.value)).cloned() else {
+        let Some(span) = space.vmas.find(pages.start).cloned() else { return Ok(()) };
+        let sizes = self.shared_table_sizes(space, &span.value);
+        if sizes.is_empty() {
             return Ok(());
-        };
+        }
         let windows = (pages.start & !(SUPERPAGE.bytes() - 1)..pages.end).step_by(SUPERPAGE.bytes() as usize);
-        windows.map(|start| start.max(pages.start)).try_for_each(|at| space.join_table(cx, &span, at).map(drop))
+        windows.map(|start| start.max(pages.start)).try_for_each(|at| space.join_table(cx, &span, at, &sizes).map(drop))
     }
 
     /// Pages of a cluster.

@@ -69,6 +69,7 @@ impl Linux {
             hints: HintGivers::Madvise(Madvise),
             hint_sizes: Vec::new(),
             hints_guide_faults: false,
+            switched_on: None,
             keeps_huge: false,
             collapses: false,
             defrag: Defrag::Never,
@@ -106,6 +107,11 @@ impl Linux {
         })?;
         let daemon = thp.khugepaged.as_ref();
         let takes_text = desc.text.as_ref().is_some_and(|text| text.khugepaged);
+        let makes_mthp = daemon.is_some_and(|desc| desc.mthp);
+        let mthp: Vec<_> = part.mthp_sizes().filter(|_| makes_mthp).collect();
+        if makes_mthp && mthp.is_empty() {
+            return Err(wrong("thp.khugepaged.mthp", "no size below 2M is on: give thp.sizes = { 64K = \"always\" }"));
+        }
         let settings = |desc| DaemonSettings {
             desc,
             enabled: part.enabled(),
@@ -115,6 +121,7 @@ impl Linux {
             recovery: None,
             demotes: false,
             takes_text,
+            mthp: mthp.clone(),
         };
         let daemon = daemon.map(|desc| Daemons::new(DaemonKind::Khugepaged, &settings(desc))).transpose();
         let daemon = daemon.map_err(refused("thp.khugepaged"))?;
@@ -157,6 +164,7 @@ impl Linux {
         let demotion = desc.demotion.as_ref().map(|part| part.when).unwrap_or_default();
         let daemon = (promotion.when == PromotionTime::Daemon).then(|| promotion.daemon.clone().unwrap_or_default());
         let takes_text = desc.text.as_ref().is_some_and(|text| text.khugepaged);
+        let mthp = mthp_sizes(desc, &promotion);
         let settings = |desc| DaemonSettings {
             desc,
             enabled: promotion.enabled,
@@ -166,6 +174,7 @@ impl Linux {
             recovery: promotion.recovery,
             demotes: gives.demote,
             takes_text,
+            mthp: mthp.clone(),
         };
         let daemon = daemon.as_ref();
         let daemon = daemon.map(|desc| Daemons::new(promotion.by.unwrap_or_default(), &settings(desc))).transpose();
@@ -179,12 +188,24 @@ impl Linux {
             contiguous: contiguous(desc, table)?,
             hint_sizes: if hints.takes_sizes() { hint_sizes(table, gives.giant) } else { Vec::new() },
             hints_guide_faults: gives.at_faults,
+            switched_on: (promotion.serves == Some(Served::Enabled)).then(|| promotion.processes.clone()),
             collapses: hints.obeys_program() && desc.has_huge_parts() && table.has_leaf(PageOrder::P2M),
             hints,
             daemon: daemon.map_err(refused("promotion.daemon"))?,
             ..Self::base(&desc.linux)
         })
     }
+}
+
+/// Of the sizes of faults those below 2 MiB that khugepaged makes, the largest first, and which mappings get each.
+fn mthp_sizes(desc: &PolicyDesc, promotion: &PromotionDesc) -> Vec<(PageOrder, ThpEnabled)> {
+    if !promotion.daemon.as_ref().is_some_and(|daemon| daemon.mthp) {
+        return Vec::new();
+    }
+    let faults = desc.fault.as_ref().map_or(&[][..], |fault| &fault.sizes);
+    let mut sizes: Vec<_> = check::mthp_sizes(faults).map(|size| (size, promotion.enabled)).collect();
+    sizes.sort_by_key(|size| std::cmp::Reverse(size.0));
+    sizes
 }
 
 /// The fault-size part of `[fault]`.

@@ -91,6 +91,11 @@ pub struct KhugepagedDesc {
     pub max_ptes_shared: u32,
     /// Whether it compacts memory when no block is free. Default `true`.
     pub defrag: bool,
+    /// Whether it also makes blocks of the sizes from 16K to 1M that faults may map (`thp.sizes`; `fault.sizes` in kind
+    /// `linux`), as Linux from 7.2 on does. For these sizes `max_ptes_none = 511` allows all pages but one to be
+    /// missing, and any other number none; none may be shared. For khugepaged only. Default `false`: 2M alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mthp: bool,
 }
 
 impl Default for KhugepagedDesc {
@@ -102,6 +107,7 @@ impl Default for KhugepagedDesc {
             max_ptes_none: 511,
             max_ptes_shared: 256,
             defrag: true,
+            mthp: false,
         }
     }
 }

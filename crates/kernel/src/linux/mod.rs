@@ -54,6 +54,8 @@ pub(crate) struct Linux {
     /// The sizes that hints may name; none, if they are not listened to.
     hint_sizes: Vec<PageOrder>,
     hints_guide_faults: bool,
+    /// The processes that the daemon serves from their beginning, if it serves only those for which it is turned on.
+    switched_on: Option<Vec<u32>>,
     /// Whether a store to the huge zero page maps a huge page, rather than splits.
     keeps_huge: bool,
     /// Whether MADV_COLLAPSE makes huge pages.
@@ -96,6 +98,10 @@ impl Manager for Linux {
 
     fn hints_guide_faults(&self) -> bool {
         self.hints_guide_faults
+    }
+
+    fn switched_on_at_start(&self) -> Option<&[u32]> {
+        self.switched_on.as_deref()
     }
 
     fn heap_end(&self, end: u64) -> u64 {

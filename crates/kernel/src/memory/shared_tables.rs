@@ -2,20 +2,22 @@
 //! tables would hang this list off a file's `vm_object` (paper 2, section VI-B).
 
 use super::cache::ObjectId;
-use mmulab_addr::{Pfn, Prot};
+use mmulab_addr::{PageOrder, Pfn, Prot};
 use rustc_hash::FxHashMap;
 
 /// The mapping of a shared table. Tables are the same if all of these are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mapping {
+    /// The memory that the table maps, with all tables below it.
+    pub covers: PageOrder,
     /// The file.
     pub object: ObjectId,
-    /// The page of the file that the table's first entry would map, below 0 where the mapping begins later.
+    /// The page of the file that the first base page of this memory would show, below 0 where the mapping begins later.
     pub first: i64,
-    /// The entries that the mapping covers: from this one on, and up to this one.
-    pub from: u16,
-    /// The entry after the last.
-    pub to: u16,
+    /// The first base page of this memory that the mapping covers.
+    pub from: u64,
+    /// The base page after the last.
+    pub to: u64,
     /// The mapping's rights.
     pub prot: Prot,
 }

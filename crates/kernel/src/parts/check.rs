@@ -1,8 +1,8 @@
 //! Refusals of policy files whose parts contradict each other, each under the key to change.
 
 use super::contiguous::ContiguousKind;
-use super::daemon::DaemonKind;
-use super::desc::PromotionTime;
+use super::daemon::{DaemonKind, SMALLEST_BLOCK};
+use super::desc::{PromotionDesc, PromotionTime};
 use super::fault_size::FaultSizeKind;
 use super::hints::HintSource;
 use super::placement::PlacementKind;
@@ -183,9 +183,8 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     if part.by.is_some() && !is_by_daemon {
         return wrong("promotion.by", "no daemon runs: remove it, or set when = \"daemon\"");
     }
-    if part.serves.is_some() && !is_coala {
-        return wrong("promotion.serves", "only coala-khugepaged chooses processes: remove it, or set by to that");
-    }
+    let is_hawk_eye = is_by_daemon && part.by == Some(DaemonKind::HawkEye);
+    serves(&part, is_coala, is_hawk_eye)?;
     let is_ranger = is_by_daemon && part.by == Some(DaemonKind::Ranger);
     if part.smallest_mapping.is_some() && !is_ranger {
         return wrong("promotion.smallest_mapping", "only ranger has such a limit: remove it, or set by to that");
@@ -194,7 +193,7 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
         return wrong("promotion.fair", "only ingens has fair shares: remove it, or set by to that");
     }
     if let Some(recovery) = &part.recovery {
-        self::recovery(recovery, is_by_daemon && part.by == Some(DaemonKind::HawkEye))?;
+        self::recovery(recovery, is_hawk_eye)?;
     }
     let takes_sizes = desc.hints.as_ref().is_some_and(|hints| hints.from.takes_sizes());
     if is_coala && part.serves.unwrap_or_default() == Served::Hinted && !takes_sizes {
@@ -206,6 +205,14 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
     }
     if part.daemon.is_some() && !is_by_daemon {
         return wrong("promotion.daemon", "no daemon runs: remove this section, or set when = \"daemon\"");
+    }
+    let makes_mthp = part.daemon.as_ref().is_some_and(|daemon| daemon.mthp);
+    if makes_mthp && part.by.unwrap_or_default() != DaemonKind::Khugepaged {
+        return wrong("promotion.daemon.mthp", "only khugepaged makes these sizes: remove it, or by");
+    }
+    let faults = desc.fault.as_ref().map_or(&[][..], |fault| &fault.sizes);
+    if makes_mthp && mthp_sizes(faults).next().is_none() {
+        return wrong("promotion.daemon.mthp", "faults map no size from 16K to 1M: give fault.sizes = [\"64K\"]");
     }
     if part.threshold.is_some() != (part.when == PromotionTime::Threshold) {
         return wrong(
@@ -243,6 +250,31 @@ fn promotion(desc: &PolicyDesc, table: &TableDesc) -> Result<(), Contradiction> 
         );
     }
     Ok(())
+}
+
+/// Which processes a daemon serves.
+fn serves(part: &PromotionDesc, is_coala: bool, is_hawk_eye: bool) -> Result<(), Contradiction> {
+    if part.serves.is_some() && !(is_coala || is_hawk_eye) {
+        return wrong(
+            "promotion.serves",
+            "only coala-khugepaged and hawkeye choose processes: remove it, or set by to one of them",
+        );
+    }
+    if part.serves == Some(Served::Hinted) && is_hawk_eye {
+        return wrong("promotion.serves", "hawkeye takes no hints of page sizes: give \"all\" or \"enabled\"");
+    }
+    if !part.processes.is_empty() && part.serves != Some(Served::Enabled) {
+        return wrong("promotion.processes", "the daemon has no switch: remove it, or set serves = \"enabled\"");
+    }
+    match part.processes.iter().enumerate().find(|(i, pid)| part.processes[..*i].contains(pid)) {
+        Some((_, pid)) => wrong("promotion.processes", format!("{pid} is given twice: remove one")),
+        None => Ok(()),
+    }
+}
+
+/// Of the sizes of faults, those below 2 MiB that khugepaged can make.
+pub(crate) fn mthp_sizes(faults: &[PageOrder]) -> impl Iterator<Item = PageOrder> {
+    faults.iter().copied().filter(|&size| (SMALLEST_BLOCK..PageOrder::P2M).contains(&size))
 }
 
 fn recovery(desc: &RecoveryDesc, is_hawk_eye: bool) -> Result<(), Contradiction> {

@@ -2,6 +2,7 @@
 //!
 //! The columns are those of Table II of "Elastic Translations" (paper 3).
 
+use super::check::mthp_sizes;
 use super::contiguous::ContiguousKind;
 use super::desc::PromotionTime;
 use super::hints::HintSource;
@@ -10,7 +11,7 @@ use super::text::{Remap, TextDesc};
 use super::traits::Declares;
 use super::zeroing::ZeroingKind;
 use crate::desc::{PolicyDesc, PolicyKind};
-use crate::linux::desc::{AppliesTo, ThpDesc, ThpEnabled, ThpSize};
+use crate::linux::desc::{AppliesTo, KhugepagedDesc, ThpDesc, ThpEnabled, ThpSize};
 use mmulab_addr::PageOrder;
 use serde::Serialize;
 
@@ -116,6 +117,13 @@ impl Declared {
         self.allocation += allocation;
     }
 
+    /// The sizes of faults below 2 MiB that khugepaged makes, too.
+    fn mthp_by_daemon(&mut self, khugepaged: &KhugepagedDesc, faults: &[PageOrder]) {
+        if khugepaged.mthp {
+            self.promotion_sizes.extend(mthp_sizes(faults));
+        }
+    }
+
     fn thp(desc: &PolicyDesc) -> Self {
         let mut row = Self { hints: "madvise".into(), ..Self::base(desc) };
         let thp: ThpDesc = desc.thp.clone().unwrap_or_default();
@@ -129,8 +137,13 @@ impl Declared {
         }
         row.fault_sizes.extend(thp.sizes.iter().rev().filter(|size| is_on(*size.1)).map(|size| *size.0));
         row.promotes(PageOrder::P2M, "copy, on MADV_COLLAPSE");
-        if thp.khugepaged.is_some() {
-            row.promotes(PageOrder::P2M, "copy, by a daemon");
+        if let Some(khugepaged) = &thp.khugepaged {
+            let sizes = row.fault_sizes.clone();
+            match sizes.contains(&PageOrder::P2M) {
+                true => row.promotes(PageOrder::P2M, "copy, by a daemon"),
+                false => row.promotion.push("copy, by a daemon".into()),
+            }
+            row.mthp_by_daemon(khugepaged, &sizes);
         }
         row
     }
@@ -187,6 +200,8 @@ impl Declared {
             PromotionTime::Threshold => row.promotes(promotion.size, in_place(promotion.size, promotion.threshold)),
             PromotionTime::Daemon => {
                 row.daemon(promotion.by.unwrap_or_default().declares(promotion.serves.unwrap_or_default()));
+                let faults = desc.fault.as_ref().map_or(&[][..], |fault| &fault.sizes);
+                row.mthp_by_daemon(&promotion.daemon.clone().unwrap_or_default(), faults);
             }
         }
         if desc.has_huge_parts() && hints == HintSource::Madvise {

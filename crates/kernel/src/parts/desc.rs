@@ -90,10 +90,18 @@ pub struct PromotionDesc {
     /// Which daemon: for `when = "daemon"` only. Default `khugepaged`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<DaemonKind>,
-    /// Which processes it serves, for `by = "coala-khugepaged"` only: `hinted` those that have hints of page sizes,
-    /// `all` every one. khugepaged's scan serves the others. Default `hinted`.
+    /// Which processes it serves, for `by = "coala-khugepaged"` and `"hawkeye"` only: `hinted` those that have hints of
+    /// page sizes, `all` every one, `enabled` those for which it is turned on. khugepaged's scan serves the others.
+    /// Default `hinted`; for `hawkeye`, which takes no hints of page sizes, `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves: Option<Served>,
+    /// Processes for which it is turned on from their beginning, by their numbers in the trace. The first process is 1,
+    /// and those of member n (from 0) of a mix begin at n times 10,000. Others turn it on themselves (`prctl daemon=on`
+    /// in a text trace). A host's processes are its virtual machines, from 1 on. For `serves = "enabled"` only.
+    /// Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(range(min = 1, max = 4_294_967_295_u32)))]
+    pub processes: Vec<u32>,
     /// The smallest mapping whose pages it brings together, for `by = "ranger"` only. Default `10M`, the published
     /// kernel's `defrag_size_threshold` of 5 times 2 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +134,7 @@ impl Default for PromotionDesc {
             enabled: ThpEnabled::Always,
             by: None,
             serves: None,
+            processes: Vec::new(),
             smallest_mapping: None,
             fair: false,
             recovery: None,

@@ -65,7 +65,7 @@ pub(crate) struct ReclaimSettings {
     pub frames: u64,
 }
 
-/// Which processes `coala-khugepaged` serves; khugepaged's linear scan serves the others.
+/// Which processes a daemon serves; khugepaged's linear scan serves the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Served {
@@ -74,6 +74,8 @@ pub enum Served {
     Hinted,
     /// All. A process without hints is scanned from its lowest address on, in ranges of 32 MiB.
     All,
+    /// Those for which it is turned on: from their beginning, or by themselves (`prctl` in a trace).
+    Enabled,
 }
 
 /// Settings of a daemon: its description, the mappings that it scans, and the processes that it serves.
@@ -93,4 +95,6 @@ pub(crate) struct DaemonSettings<'a> {
     pub demotes: bool,
     /// Whether khugepaged makes huge pages of text in the page cache.
     pub takes_text: bool,
+    /// The sizes below 2 MiB that khugepaged makes, the largest first, and which mappings get each.
+    pub mthp: Vec<(PageOrder, ThpEnabled)>,
 }

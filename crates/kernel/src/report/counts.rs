@@ -226,6 +226,8 @@ named! {
         HintTaken = "hints_taken" => if_any,
         /// Hints of page sizes dropped because a later one overlaps them.
         HintReplaced = "hints_replaced" => if_any,
+        /// Times that a process turned the policy's daemon on or off for itself.
+        Prctl = "prctl" => if_any,
         /// Heaps moved their end.
         Brk = "brk",
         /// Address spaces copied.
@@ -248,6 +250,8 @@ named! {
         KhugepagedScanned = "khugepaged_pages_scanned",
         /// Of the regions collapsed, those by khugepaged.
         KhugepagedCollapse = "khugepaged_collapses",
+        /// Of these, blocks below 2 MiB.
+        KhugepagedMthp = "khugepaged_mthp_collapses" => if_any,
         /// Ranges that coala-khugepaged promoted in place.
         CoalaInPlace = "coala_in_place" => if_any,
         /// Ranges that it promoted in a fresh block.

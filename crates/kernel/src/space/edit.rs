@@ -30,7 +30,7 @@ impl AddressSpace {
 
     /// Puts a leaf where nothing is. The frames' users are the caller's to count.
     pub fn map(&mut self, cx: &mut Cx, va: u64, leaf: Leaf) -> Result<(), FaultError> {
-        self.before_map(cx, va)?;
+        self.before_map(cx, va, leaf.order)?;
         match self.table.map(cx.mem, cx.memory, VirtAddr::new(va).vpn(), leaf) {
             Ok(flush) => {
                 let mut gather = Gather::default();
@@ -43,7 +43,7 @@ impl AddressSpace {
         cx.memory.touch(leaf.pfn, leaf.order);
         cx.work(WorkKind::EntryWrite, 1);
         self.count_in(cx, va, leaf.order, cx.memory.is_zero(leaf.pfn));
-        self.note_counted(va);
+        self.note_counted(va, leaf.order);
         self.refold(cx, va, leaf.order);
         Ok(())
     }

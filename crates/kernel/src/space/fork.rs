@@ -18,6 +18,7 @@ impl AddressSpace {
         }
         child.heap = self.heap;
         child.hints = self.hints.clone();
+        child.is_switched_on |= self.is_switched_on;
         child.stored = self.stored.clone();
         child.paddings = self.paddings.clone();
         child.places = self.places.clone();

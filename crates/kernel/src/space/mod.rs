@@ -76,11 +76,13 @@ pub(crate) struct AddressSpace {
     pub hidden: BTreeMap<Vpn, Leaf>,
     /// Where the kernel padded code: the end that the program gave it, and the end of the padding.
     pub paddings: BTreeMap<u64, u64>,
-    /// Lowest page tables that it shares with others, by their first address.
+    /// Page tables that it shares with others, by the first address that each maps. No two map the same.
     pub windows: BTreeMap<u64, Window>,
     pub heap: Option<(u64, u64)>,
     /// Page sizes that hints name for its memory.
     pub hints: SizeHints,
+    /// Whether its process turned the policy's daemon on for itself.
+    pub is_switched_on: bool,
     pub mapped: Mapped,
     /// The base pages that were stored to, in runs whose policy asks for them.
     pub stored: StoredPages,
@@ -108,6 +110,7 @@ impl AddressSpace {
             windows: BTreeMap::new(),
             heap: None,
             hints: SizeHints::default(),
+            is_switched_on: false,
             mapped: Mapped::default(),
             stored: StoredPages::default(),
             program,

@@ -36,6 +36,22 @@ impl AddressSpace {
         pfn: Pfn,
         order: PageOrder,
     ) -> Result<PageOrder, FaultError> {
+        let size = self.lay_block(cx, vma, start, pfn, order)?;
+        cx.counts.events.add(EventKind::MthpFault, 1);
+        cx.counts.events.add(EventKind::MthpPages, order.base_pages());
+        cx.tell(|| Note::Block { va: VirtAddr::new(start), size: order, pfn });
+        Ok(size)
+    }
+
+    /// The same for any cause but a fault.
+    pub(crate) fn lay_block(
+        &mut self,
+        cx: &mut Cx,
+        vma: &Vma,
+        start: u64,
+        pfn: Pfn,
+        order: PageOrder,
+    ) -> Result<PageOrder, FaultError> {
         let is_whole = self.table.format().maps_block(order);
         let size = if is_whole { order } else { PageOrder::P4K };
         if !is_whole {
@@ -49,9 +65,6 @@ impl AddressSpace {
             })?;
         }
         self.mark_private(start);
-        cx.counts.events.add(EventKind::MthpFault, 1);
-        cx.counts.events.add(EventKind::MthpPages, order.base_pages());
-        cx.tell(|| Note::Block { va: VirtAddr::new(start), size: order, pfn });
         Ok(size)
     }
 

@@ -201,6 +201,7 @@ fn name(event: &Event) -> &'static str {
         Event::Exec { .. } => "exec",
         Event::ExitThread => "exit-thread",
         Event::Exit { .. } => "exit",
+        Event::Prctl { .. } => "prctl",
         Event::Pin { .. } => "pin",
         Event::Invlpg { .. } => "invlpg",
         Event::Tick => "tick",

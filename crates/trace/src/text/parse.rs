@@ -9,10 +9,11 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 28] = [
+const WORDS: [&str; 29] = [
     "code",
     "warp",
     "pin",
+    "prctl",
     "image",
     "mmap",
     "munmap",
@@ -118,6 +119,7 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
                 }
             },
         },
+        "prctl" => Event::Prctl { daemon: switch(&mut words)? },
         "pin" => Event::Pin { tid: Tid(words.number("a thread number")?), cpu: words.number("a processor number")? },
         "exit-thread" => Event::ExitThread,
         "invlpg" => Event::Invlpg { addr: words.address()? },
@@ -218,6 +220,17 @@ fn flags(words: &mut Words<'_>) -> Result<MapFlags, Wrong> {
         }
     }
     Ok(flags)
+}
+
+/// `daemon=on` or `daemon=off`.
+fn switch(words: &mut Words<'_>) -> Result<bool, Wrong> {
+    match words.need("daemon=on or daemon=off")? {
+        (_, "daemon=on") => Ok(true),
+        (_, "daemon=off") => Ok(false),
+        (column, word) => {
+            Err(Wrong(column, format!("'{word}' turns nothing on or off: write daemon=on or daemon=off")))
+        }
+    }
 }
 
 fn advice(words: &mut Words<'_>) -> Result<Advice, Wrong> {

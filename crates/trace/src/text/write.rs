@@ -52,6 +52,7 @@ pub fn line_of_event(event: &Event) -> String {
         Event::Fork { child, shares_memory } => format!("fork {child}{}", if *shares_memory { " vm" } else { "" }),
         Event::Clone { child } => format!("clone {child}"),
         Event::Exec { path } => format!("exec {}", escaped(path)),
+        Event::Prctl { daemon } => format!("prctl daemon={}", if *daemon { "on" } else { "off" }),
         Event::Pin { tid, cpu } => format!("pin {tid} {cpu}"),
         Event::ExitThread => "exit-thread".into(),
         Event::Exit { status } => format!("exit {status}"),

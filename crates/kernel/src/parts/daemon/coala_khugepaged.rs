@@ -105,6 +105,7 @@ impl Declare for CoalaKhugepaged {
         let how = match served {
             Served::Hinted => "in place, else to a fresh block, by a daemon where hints are, else copy",
             Served::All => "in place, else to a fresh block, by a daemon",
+            Served::Enabled => "in place, else to a fresh block, by a daemon where it is turned on, else copy",
         };
         Declares { sizes: &[PageOrder::P64K, PageOrder::P2M, PageOrder::P32M], how, allocation: "" }
     }
@@ -116,6 +117,7 @@ impl CoalaKhugepaged {
         match served {
             Served::All => true,
             Served::Hinted => !space.hints.is_empty(),
+            Served::Enabled => space.is_switched_on,
         }
     }
 

@@ -7,17 +7,22 @@
 //!              processes whose best regions lie in one bucket take turns
 //! ```
 //!
+//! With `serves = "enabled"`, all of this is for the processes that turned the daemon on. khugepaged's scan serves the
+//! others with what is left of the pace.
+//!
 //! With `[promotion.recovery]`, a scan first gives back base pages of zeros while memory is short (`scan/recovery.rs`).
 
 use super::scan::copy::copy_to_huge;
 use super::scan::coverage::Coverage;
 use super::scan::limits::Limits;
+use super::scan::linear::Linear;
 use super::scan::pace::{Pace, Scan};
 use super::scan::recovery::Recovery;
 use crate::clock::ns_of_ms;
 use crate::parts::part::{Part, Wrong};
 use crate::parts::settings::{DaemonSettings, Served};
 use crate::parts::traits::{Daemon, Declare, Declares};
+use crate::space::AddressSpace;
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 use crate::{KernelError, WorkKind};
@@ -52,6 +57,8 @@ pub(crate) struct HawkEye {
     recovery: Option<Recovery>,
     /// Base pages that recovery looks at in a scan.
     pages_to_scan: u32,
+    /// The scan of the processes that did not turn the daemon on, if it serves only those that did.
+    others: Option<Linear>,
 }
 
 impl Part<DaemonSettings<'_>> for HawkEye {
@@ -62,7 +69,7 @@ impl Part<DaemonSettings<'_>> for HawkEye {
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
     fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
-        let DaemonSettings { desc, enabled, recovery, .. } = *settings;
+        let DaemonSettings { desc, enabled, recovery, served, .. } = *settings;
         Ok(Self {
             pace: Pace::new(desc)?,
             limits: Limits::new(desc, enabled)?,
@@ -73,24 +80,43 @@ impl Part<DaemonSettings<'_>> for HawkEye {
             last: 0,
             recovery: recovery.map(Recovery::new),
             pages_to_scan: desc.pages_to_scan,
+            others: (served == Served::Enabled).then(Linear::default),
         })
     }
 }
 
 impl Declare for HawkEye {
-    fn declares(_: Served) -> Declares {
-        Declares { sizes: &[PageOrder::P2M], how: "copy, by a daemon, by access coverage", allocation: "" }
+    fn declares(served: Served) -> Declares {
+        let how = match served {
+            Served::Enabled => "copy, by a daemon, by access coverage where it is turned on",
+            Served::Hinted | Served::All => "copy, by a daemon, by access coverage",
+        };
+        Declares { sizes: &[PageOrder::P2M], how, allocation: "" }
     }
 }
 
 impl HawkEye {
+    /// Whether this daemon serves a process.
+    fn serves(&self, space: &AddressSpace) -> bool {
+        self.others.is_none() || space.is_switched_on
+    }
+
+    /// Forgets the coverage of processes that ended, and of those that it no longer serves.
+    fn forget(&mut self, system: &SystemCx) {
+        let serves = |serial| system.spaces.iter().flatten().any(|space| space.serial == serial && self.serves(space));
+        let gone: Vec<u64> = self.coverage.keys().copied().filter(|&serial| !serves(serial)).collect();
+        for serial in gone {
+            self.coverage.remove(&serial);
+        }
+    }
+
     /// Clears the accessed bits of base pages in all regions that may be promoted, or counts those that are set.
     /// TLBs are not flushed for it (`ohp_follow_pte`, and `ptep_test_and_clear_young` of x86 and Arm): a page whose
     /// entry stays in a TLB counts as not accessed.
     fn look(&mut self, system: &mut SystemCx) {
         let size = PageOrder::P2M.bytes();
         for slot in 0..system.spaces.len() {
-            let Some(space) = &system.spaces[slot] else { continue };
+            let Some(space) = system.spaces[slot].as_ref().filter(|space| self.serves(space)) else { continue };
             let serial = space.serial;
             let spans: Vec<_> = space
                 .vmas
@@ -123,8 +149,7 @@ impl HawkEye {
                 }
             }
         }
-        let lives = |serial| system.spaces.iter().flatten().any(|space| space.serial == serial);
-        self.coverage.retain(|&serial, _| lives(serial));
+        self.forget(system);
     }
 
     /// The address space whose turn it is: of those with a region in the highest bucket, the one after the last.
@@ -147,8 +172,7 @@ impl HawkEye {
             if self.recovery.as_ref().is_some_and(|recovery| recovery.keeps_apart(serial, region)) {
                 continue;
             }
-            let of_serial =
-                |space: &Option<_>| space.as_ref().is_some_and(|s: &crate::space::AddressSpace| s.serial == serial);
+            let of_serial = |space: &Option<AddressSpace>| space.as_ref().is_some_and(|s| s.serial == serial);
             let Some(slot) = system.spaces.iter().position(of_serial) else { continue };
             let Some(space) = &system.spaces[slot] else { continue };
             let Some(span) = space.vmas.find(region).filter(|span| span.end >= region + size.bytes()).cloned() else {
@@ -162,7 +186,11 @@ impl HawkEye {
                 return Ok(Scan::NoBlock);
             }
         }
-        Ok(Scan::Done)
+        match &mut self.others {
+            Some(others) => others
+                .scan(system, compaction, (&mut self.pace, &self.limits), self.defrag, |space| !space.is_switched_on),
+            None => Ok(Scan::Done),
+        }
     }
 }
 
@@ -187,8 +215,14 @@ impl Daemon for HawkEye {
         if now_ns < self.pace.wakes_at() {
             return Ok(());
         }
+        let is_for_some = self.others.is_some();
+        if is_for_some {
+            // Processes may have turned it off since accessed bits were counted.
+            self.forget(system);
+        }
         if let Some(recovery) = &mut self.recovery {
-            recovery.run(system, &self.coverage, &self.limits, self.pages_to_scan)?;
+            let serves = |space: &AddressSpace| !is_for_some || space.is_switched_on;
+            recovery.run(system, &self.coverage, &self.limits, self.pages_to_scan, serves)?;
         }
         let scan = self.promote(system, compaction);
         self.pace.sleep(&scan, now_ns);

@@ -1,5 +1,5 @@
 //! Daemon *khugepaged*: base pages copied into huge pages, a few regions at a time, on simulated time
-//! (mm/khugepaged.c).
+//! (mm/khugepaged.c). With `mthp` it also makes the blocks below 2 MiB that faults may map (`scan/mthp.rs`).
 
 use super::scan::limits::Limits;
 use super::scan::linear::Linear;
@@ -30,8 +30,8 @@ impl Part<DaemonSettings<'_>> for Khugepaged {
     /// # Errors
     /// Limits beyond a region, or a scan of nothing.
     fn new(settings: &DaemonSettings) -> Result<Self, Wrong> {
-        let DaemonSettings { desc, enabled, takes_text, .. } = *settings;
-        let limits = Limits::new(desc, enabled)?.with_text(takes_text);
+        let DaemonSettings { desc, enabled, takes_text, ref mthp, .. } = *settings;
+        let limits = Limits::new(desc, enabled)?.with_text(takes_text).with_mthp(mthp.clone());
         Ok(Self { pace: Pace::new(desc)?, limits, defrag: desc.defrag, scan: Linear::default() })
     }
 }

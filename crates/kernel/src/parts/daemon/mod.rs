@@ -11,6 +11,8 @@ use crate::parts::traits::{Daemon, Declare, Declares};
 use crate::space::compaction::Compaction;
 use crate::space::system::SystemCx;
 
+pub(crate) use scan::mthp::SMALLEST_BLOCK;
+
 include!(concat!(env!("OUT_DIR"), "/daemon.rs"));
 
 with_parts!(kind! {

@@ -66,6 +66,11 @@ impl Thp {
         self.enabled
     }
 
+    /// The sizes below 2 MiB that are not disabled, the largest first, and where each is used.
+    pub fn mthp_sizes(&self) -> impl Iterator<Item = (PageOrder, ThpEnabled)> {
+        self.mthp.iter().map(|(size, enabled)| (size.order(), *enabled))
+    }
+
     /// The reasons are looked for in the order of this function, and the first that holds is counted.
     #[inline]
     fn huge(&self, hole: &Hole) -> Candidate {

@@ -20,6 +20,8 @@ pub(in crate::parts::daemon) struct Limits {
     max_ptes_shared: u32,
     /// Whether it looks at text, too.
     takes_text: bool,
+    /// The sizes below 2 MiB that it makes, the largest first, and which mappings get each.
+    mthp: Vec<(PageOrder, ThpEnabled)>,
 }
 
 impl Limits {
@@ -33,12 +35,42 @@ impl Limits {
             }
         }
         let (max_ptes_none, max_ptes_shared) = (desc.max_ptes_none, desc.max_ptes_shared);
-        Ok(Self { enabled, max_ptes_none, max_ptes_shared, takes_text: false })
+        Ok(Self { enabled, max_ptes_none, max_ptes_shared, takes_text: false, mthp: Vec::new() })
     }
 
     /// The same for a daemon that looks at text, if it does.
     pub fn with_text(self, takes_text: bool) -> Self {
         Self { takes_text, ..self }
+    }
+
+    /// The same for a daemon that makes these sizes below 2 MiB, too.
+    pub fn with_mthp(self, mthp: Vec<(PageOrder, ThpEnabled)>) -> Self {
+        Self { mthp, ..self }
+    }
+
+    /// The sizes below 2 MiB that a mapping gets, the largest first.
+    pub fn mthp(&self, vma: &Vma) -> impl Iterator<Item = PageOrder> {
+        self.mthp.iter().filter(|(_, enabled)| enabled.allows(vma.advice)).map(|(order, _)| *order)
+    }
+
+    /// Whether a mapping gets pages of 2 MiB.
+    pub fn makes_huge(&self, vma: &Vma) -> bool {
+        self.enabled.allows(vma.advice)
+    }
+
+    /// Pages of `order` that need not be mapped (`collapse_max_ptes_none`).
+    pub fn most_none(&self, order: PageOrder) -> u64 {
+        let all_but_one = PageOrder::P2M.base_pages() - 1;
+        match u64::from(self.max_ptes_none) {
+            none if order == PageOrder::P2M => none,
+            none if none == all_but_one => order.base_pages() - 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether this number of shared pages, of 512, is too many.
+    pub fn is_too_shared(&self, shared: u64) -> bool {
+        shared > u64::from(self.max_ptes_shared)
     }
 
     /// Whether it looks at this mapping for its text (`file_thp_enabled`).
@@ -53,7 +85,8 @@ impl Limits {
 
     /// `thp_vma_allowable_order` for khugepaged.
     pub fn is_eligible(&self, vma: &Vma) -> bool {
-        vma.is_anon() && vma.hugetlb.is_none() && self.enabled.allows(vma.advice) && vma.prot != Prot::NONE
+        let is_wanted = self.makes_huge(vma) || self.mthp(vma).next().is_some();
+        vma.is_anon() && vma.hugetlb.is_none() && is_wanted && vma.prot != Prot::NONE
     }
 
     /// Whether the smaller pages from `start` should become one of `order`. The limits are those of 512 pages, in

@@ -4,6 +4,7 @@
 use super::copy::copy_to_huge;
 use super::limits::Limits;
 use super::mappings::{Cursor, Here, Step};
+use super::mthp::make_blocks;
 use super::pace::{Pace, Scan};
 use super::text::collapse_text;
 use crate::KernelError;
@@ -75,6 +76,9 @@ pub(super) fn look(
     pace.looked_at(PageOrder::P2M.base_pages());
     let scan = match is_text {
         true => collapse_text(system, compaction, limits, defrag, (slot, span, first))?,
+        false if limits.mthp(&span.value).next().is_some() => {
+            make_blocks(system, compaction, limits, defrag, (slot, &span.value, first))?
+        }
         false => copy_to_huge(system, compaction, limits, defrag, (slot, &span.value, first))?,
     };
     Ok((first + size, scan))

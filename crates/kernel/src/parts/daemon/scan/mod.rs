@@ -6,6 +6,7 @@ pub(super) mod fair;
 pub(super) mod limits;
 pub(super) mod linear;
 pub(super) mod mappings;
+pub(super) mod mthp;
 pub(super) mod pace;
 pub(super) mod recovery;
 pub(super) mod text;

@@ -54,7 +54,8 @@ impl Recovery {
         self.apart.contains(&(serial, region))
     }
 
-    /// Recovers memory, if it is short, out of huge pages of at most `pages` base pages together.
+    /// Recovers memory, if it is short, out of huge pages of at most `pages` base pages together, of the processes that
+    /// `serves` names.
     ///
     /// # Errors
     /// Frames for page tables ran out.
@@ -64,6 +65,7 @@ impl Recovery {
         coverage: &BTreeMap<u64, Coverage>,
         limits: &Limits,
         pages: u32,
+        serves: impl Fn(&AddressSpace) -> bool,
     ) -> Result<(), KernelError> {
         if !system.shared.knows_stores {
             return Ok(());
@@ -81,7 +83,7 @@ impl Recovery {
             if left == 0 || system.shared.memory.frames.free_frames() == 0 {
                 break;
             }
-            let Some((slot, serial, from)) = self.whose_turn(system, coverage) else {
+            let Some((slot, serial, from)) = self.whose_turn(system, coverage, &serves) else {
                 // Everybody had a turn: the next scan begins anew.
                 self.through.clear();
                 break;
@@ -100,8 +102,14 @@ impl Recovery {
 
     /// The address space whose turn it is, and its next address. First come those whose best region has the lowest
     /// access coverage, since they gain least from huge pages, then those that were made first.
-    fn whose_turn(&self, system: &SystemCx, coverage: &BTreeMap<u64, Coverage>) -> Option<(usize, u64, u64)> {
-        let spaces = || system.spaces.iter().enumerate().filter_map(|(slot, s)| Some((slot, s.as_ref()?.serial)));
+    fn whose_turn(
+        &self,
+        system: &SystemCx,
+        coverage: &BTreeMap<u64, Coverage>,
+        serves: impl Fn(&AddressSpace) -> bool,
+    ) -> Option<(usize, u64, u64)> {
+        let served = |space: &Option<AddressSpace>| space.as_ref().filter(|space| serves(space)).map(|s| s.serial);
+        let spaces = || system.spaces.iter().enumerate().filter_map(|(slot, space)| Some((slot, served(space)?)));
         if let Some((serial, from)) = self.turn
             && let Some((slot, _)) = spaces().find(|space| space.1 == serial)
         {
