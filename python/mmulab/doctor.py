@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmulab import engine, paths
+from mmulab import engine, extras, paths
 from mmulab.stopwatch.counters import Counters
 from mmulab.stopwatch.settings import SETTINGS, sizes_kb
 
@@ -167,7 +167,7 @@ def _extras() -> list[Finding]:
     found = []
     for name, module, serves, extra in rows:
         works = find_spec(module) is not None
-        remedy = "" if works else f"pip install 'mmulab[{extra}]'"
+        remedy = "" if works else extras.remedy(extra)
         found.append(Finding(name, serves, OPTIONAL, works, "installed" if works else "not installed", remedy))
     return found
 

@@ -1,11 +1,14 @@
 """`mmulab doctor`: what is missing is named with its remedy, and only the main job's parts make it fail."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conftest import CHECKOUT
 
-from mmulab import doctor, paths
+from mmulab import doctor, extras, paths
 from mmulab.cli.app import invoke
 from mmulab.stopwatch.counters import Counters
 
@@ -53,8 +56,23 @@ def test_a_qemu_that_does_not_run_is_no_qemu(monkeypatch: pytest.MonkeyPatch, tm
 def test_an_optional_part_that_is_missing_does_not_make_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_spec", lambda _: None)
     found = {one.what: one for one in doctor.findings()}
-    assert found["scipy"].remedy == "pip install 'mmulab[optimum]'"
+    assert found["scipy"].remedy == "make extras"
+    monkeypatch.setattr(extras, "OF_A_CHECKOUT", set())
+    elsewhere = {one.what: one for one in doctor.findings()}
+    assert elsewhere["scipy"].remedy == "pip install 'mmulab[optimum]'"
     assert doctor.is_ready([one for one in found.values() if one.weight == doctor.OPTIONAL])
+
+
+def test_what_make_extras_installs_has_the_packages_of_these_extras() -> None:
+    """As pyproject.toml lists them, and `make extras` takes its list `dev`."""
+
+    def packages(*names: str) -> set[str]:
+        command = [sys.executable, "scripts/requirements.py", *names]
+        return set(subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split())
+
+    listed = packages(*extras.OF_A_CHECKOUT)
+    assert len(listed) > 5
+    assert listed <= packages("dev")
 
 
 def test_counters_that_cannot_be_had_are_told_with_the_systems_reason() -> None:

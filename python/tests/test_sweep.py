@@ -12,7 +12,7 @@ import pytest
 from conftest import CHECKOUT, Cli
 from sweeps import MACHINE, SMALL, SMALL_JOBS, TRACES, kept, written
 
-from mmulab import UserError, engine, sweep
+from mmulab import UserError, engine, extras, sweep
 from mmulab.sweep import conduct, pools, work
 from mmulab.sweep.batches import Batch, batches
 from mmulab.sweep.pools import Answer, Here
@@ -435,10 +435,12 @@ def test_without_an_extra_the_command_to_install_it_is_named(tmp_path: Path, mon
 
     plan = small(tmp_path)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UserError, match=r"pip install 'mmulab\[sweep\]'; or run in one process with --workers 1"):
+    with pytest.raises(UserError, match="make extras; or run in one process with --workers 1"):
         sweep.run(plan, tmp_path / "out", workers=2)
     assert sweep.run(plan, tmp_path / "out", workers=1).ran == SMALL_JOBS
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    # Where pip installed it.
+    monkeypatch.setattr(extras, "OF_A_CHECKOUT", set())
     with pytest.raises(UserError, match=r"needs pyarrow, .*\n.*mmulab\[sweep\]"):
         sweep.run(plan, tmp_path / "new", workers=1)
     assert not (tmp_path / "new").exists()

@@ -16,7 +16,7 @@ from conftest import Cli
 from sweeps import LONG, LONG_JOBS, SMALL, SMALL_JOBS, children, kept, written
 
 from mmulab import Failure, UserError, sweep
-from mmulab.sweep import queued
+from mmulab.sweep import awaited, queued
 from mmulab.sweep.queue import Queue, parse_queue
 
 AXES: dict[str, Any] = {"axes": {"trace": "gen:gups", "machine": "zen3-5900x"}}
@@ -78,8 +78,8 @@ def test_a_job_has_what_the_sweep_file_says(jobqueue: Any, tmp_path: Path, kind:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"kind": "sge"}, "cluster.kind: 'sge': give slurm, pbs, lsf"),
-        ({"kind": None}, "cluster.kind: None: give slurm, pbs, lsf"),
+        ({"kind": "sge"}, "cluster.kind: 'sge': give slurm, pbs, lsf or kubernetes"),
+        ({"kind": None}, "cluster.kind: None: give slurm, pbs, lsf or kubernetes"),
         ({"memory": 8}, "cluster.memory: 8: give the memory of each job"),
         ({"memory": "much"}, "cluster.memory: 'much': give the memory of each job"),
         ({"jobs": 0}, "cluster.jobs: 0: give 1 to 10000"),
@@ -101,7 +101,7 @@ def test_a_mistake_is_refused_with_its_place(change: dict[str, Any], said: str) 
 def test_the_queue_changes_no_result() -> None:
     with_queue = sweep.plan(sweep.parse({**AXES, "cluster": {"kind": "slurm", "memory": "1G"}}))
     assert [job.key for job in with_queue.jobs] == [job.key for job in sweep.plan(sweep.parse(AXES)).jobs]
-    assert with_queue.sweep.queue == Queue("slurm", 1 << 30)
+    assert with_queue.sweep.cluster == Queue("slurm", 1 << 30)
 
 
 def test_without_its_package_or_its_command_the_queue_is_refused(
@@ -121,7 +121,7 @@ def test_without_its_package_or_its_command_the_queue_is_refused(
     for module, package in (("dask_jobqueue", "dask-jobqueue"), ("cryptography", "cryptography")):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(UserError, match=rf"needs {package}, .*\n.*mmulab\[cluster\]"):
+            with pytest.raises(UserError, match=rf"needs {package}, .*\nhint: make extras"):
                 sweep.run(plan, tmp_path / "new")
 
 
@@ -158,8 +158,8 @@ def test_a_sweep_whose_jobs_have_all_ended_is_given_up(
 ) -> None:
     """As at the end of their walltime. What is done is kept."""
     _here(monkeypatch, jobqueue)
-    monkeypatch.setattr(queued, "LONELY", 1)
-    monkeypatch.setattr(queued, "LOOK", 0.5)
+    monkeypatch.setattr(awaited, "LONELY", 1)
+    monkeypatch.setattr(awaited, "LOOK", 0.5)
     monkeypatch.chdir(tmp_path)
     plan = sweep.plan(sweep.read(written(tmp_path, LONG + '[cluster]\nkind = "slurm"\nmemory = "2G"\n')))
     made: list[Any] = []

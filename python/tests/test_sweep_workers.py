@@ -354,3 +354,24 @@ def test_a_cluster_with_tls_takes_only_those_with_a_certificate(cli: Cli, tmp_pa
         ran = cli("sweep", "sweep.toml", "--scheduler", address, *own)
         assert ran.code == 0, ran.err
     assert len(kept(tmp_path / "sweep-small")) == SMALL_JOBS
+
+
+def test_workers_that_take_long_to_end_do_not_fail_a_sweep() -> None:
+    """A busy computer does not end them in time, and they end with the process."""
+    closed: list[str] = []
+
+    class Slow:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def nthreads(self) -> dict[str, int]:
+            """One worker."""
+            return {"worker": 1}
+
+        def close(self, timeout: float) -> None:
+            """Takes longer than that."""
+            closed.append(f"{self.name} {timeout:g}")
+            raise TimeoutError
+
+    cluster.Cluster(Slow("client"), Slow("cluster")).close()
+    assert closed == ["client 2", "cluster 2"]

@@ -10,6 +10,7 @@ from mmulab.cli.common import CONTEXT, Partial, print_json
 from mmulab.sweep.batches import Batch, batches
 from mmulab.sweep.cluster import Tls
 from mmulab.sweep.pools import processors
+from mmulab.sweep.queue import Queue
 from mmulab.sweep.store import Store
 from mmulab.tables import plain
 from mmulab.units import show_bytes, show_seconds
@@ -81,9 +82,9 @@ def command(
             raise UserError("--dry-run foresees the time on this computer\nhint: leave out --scheduler")
         _foresee(plan, directory, workers, batch, as_json)
         return
-    queue = plan.sweep.queue
-    if queue is not None and scheduler is None and workers is None:
-        console.say(f"asking {queue.kind} for {queue.jobs:,} jobs; the sweep begins with the first worker")
+    cluster = plan.sweep.cluster
+    if cluster is not None and scheduler is None and workers is None:
+        console.say(f"asking {cluster.kind} for {cluster.asked}; the sweep begins with the first worker")
     try:
         outcome = sweep.run(
             plan, directory, workers=workers, scheduler=scheduler, tls=tls, batch=batch, announce=_announce
@@ -112,8 +113,8 @@ def _announce(done: int, total: int, batch: Batch) -> None:
 def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int | None, as_json: bool) -> None:
     store = Store(directory)
     missing = [job for job in plan.jobs if not store.has(job.key)]
-    queue = plan.sweep.queue if workers is None else None
-    count = min(queue.total if queue else workers or processors(), max(1, len(missing)))
+    cluster = plan.sweep.cluster if workers is None else None
+    count = min(cluster.total if cluster else workers or processors(), max(1, len(missing)))
     given = batches(missing, count, most)
     seen = sweep.foresee(store, given, count) if given else None
     rows = []
@@ -165,8 +166,9 @@ def _foresee(plan: sweep.Plan, directory: Path, workers: int | None, most: int |
         f"Foreseen: {show_seconds(seen.seconds)} of simulation and {show_bytes(seen.peak_bytes)} of memory with "
         f"{count} {'workers' if count > 1 else 'worker'}"
     )
-    if queue is not None:
-        shown.print(f"With processors like those of this computer, and without the time in the queue of {queue.kind}")
+    if cluster is not None:
+        waits = "queue of" if isinstance(cluster, Queue) else "start of pods by"
+        shown.print(f"With processors like those of this computer, and without the time in the {waits} {cluster.kind}")
     for source in seen.sources:
         shown.print(source, markup=False, soft_wrap=True)
 

@@ -9,15 +9,16 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from mmulab import Failure, UserError
+from mmulab.extras import need
 from mmulab.sweep.batches import Batch
-from mmulab.sweep.extras import need
 from mmulab.sweep.pools import Answer
-from mmulab.sweep.work import differs, run_batch
+from mmulab.sweep.work import differs_aside, run_batch
 
 LOOPBACK = "127.0.0.1"
 # Seconds until a scheduler answers, or has a worker.
@@ -55,7 +56,7 @@ class Cluster:
             spec = batch.spec(self.threads)
             asked[spec["trace"]] = json.dumps({key: spec[key] for key in ("mmulab", "trace", "identity")})
         for text in asked.values():
-            answers = self._client.run(differs, text, on_error="return")
+            answers = self._client.run(differs_aside, text, on_error="return")
             for worker, problem in sorted(answers.items()):
                 if isinstance(problem, BaseException):
                     # The function that is asked could not be had: there is no mmulab, or one without sweeps.
@@ -99,9 +100,12 @@ class Cluster:
 
     def close(self) -> None:
         """Workers of one's own are ended, whatever they do."""
-        self._client.close(timeout=CLOSING)
+        # Those that a busy computer does not end in this time end with this process.
+        with suppress(TimeoutError):
+            self._client.close(timeout=CLOSING)
         if self._cluster is not None:
-            self._cluster.close(timeout=CLOSING)
+            with suppress(TimeoutError):
+                self._cluster.close(timeout=CLOSING)
 
 
 def _lost() -> Failure:

@@ -5,13 +5,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mmulab.extras import need
 from mmulab.result import Result
-from mmulab.sweep import cluster, queued
+from mmulab.sweep import cluster, podded, queued
 from mmulab.sweep.batches import Batch, alone, batches
 from mmulab.sweep.cluster import Tls
-from mmulab.sweep.extras import need
 from mmulab.sweep.plan import Plan
+from mmulab.sweep.pods import Pods
 from mmulab.sweep.pools import Answer, Here, Pool, processors
+from mmulab.sweep.queue import Queue
 from mmulab.sweep.store import Store
 from mmulab.sweep.tables import write_tables
 
@@ -88,8 +90,10 @@ def run(
 def _pool(plan: Plan, store: Store, scheduler: str | None, tls: Tls | None, workers: int | None, jobs: int) -> Pool:
     if scheduler is not None:
         return cluster.existing(scheduler, tls)
-    if workers is None and plan.sweep.queue is not None:
-        return queued.submitted(plan.sweep.queue, store.directory)
+    if workers is None and isinstance(plan.sweep.cluster, Pods):
+        return podded.started(plan.sweep.cluster)
+    if workers is None and isinstance(plan.sweep.cluster, Queue):
+        return queued.submitted(plan.sweep.cluster, store.directory)
     count = min(workers or processors(), jobs)
     return Here() if count == 1 else cluster.local(count)
 

@@ -12,7 +12,8 @@ from mmulab.sweep.axes import HOST_POLICY, MACHINE, OWN, POLICY, SEED, TRACE, Ax
 from mmulab.sweep.columns import RESERVED
 from mmulab.sweep.constraint import Constraint, Value
 from mmulab.sweep.keys import only_known
-from mmulab.sweep.queue import Queue, parse_queue
+from mmulab.sweep.pods import KIND, Pods, parse_pods
+from mmulab.sweep.queue import KINDS, Queue, parse_queue
 from mmulab.sweep.samples import METHODS, SOBOL_MAX, Sample
 
 if sys.version_info >= (3, 11):
@@ -46,8 +47,8 @@ class Sweep:
     # Assignments for all jobs.
     sets: tuple[str, ...] = ()
     options: engine.Options = field(default_factory=engine.Options)
-    # The jobs of a batch queue that run it; None runs it on this computer.
-    queue: Queue | None = None
+    # The jobs of a batch queue, or the pods, that run it; None runs it on this computer.
+    cluster: Queue | Pods | None = None
 
     @property
     def varied(self) -> tuple[Axis | Range, ...]:
@@ -97,8 +98,17 @@ def parse(data: dict[str, Any], place: str = "sweep", name: str = "sweep") -> Sw
             assignment(key, _value(value, f"{place}: set: {key}")) for key, value in _table(data, "set", place).items()
         ),
         options=_options(_table(data, "options", place), f"{place}: options"),
-        queue=parse_queue(_table(data, "cluster", place), f"{place}: cluster") if "cluster" in data else None,
+        cluster=_cluster(_table(data, "cluster", place), f"{place}: cluster") if "cluster" in data else None,
     )
+
+
+def _cluster(table: dict[str, Any], place: str) -> Queue | Pods:
+    kind = table.get("kind")
+    if kind == KIND:
+        return parse_pods(table, place)
+    if kind not in KINDS:
+        raise UserError(f"{place}.kind: {kind!r}: give {', '.join(KINDS)} or {KIND}")
+    return parse_queue(table, place)
 
 
 def _name(given: Any, place: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulab import Failure, engine
+from mmulab.sweep import remote
 from mmulab.sweep.batches import Batch
 from mmulab.sweep.plan import SweepJob
 from mmulab.sweep.pools import processors
@@ -74,7 +75,8 @@ def foresee(store: Store, given: Sequence[Batch], workers: int) -> Forecast:
 
 def _length(job: SweepJob) -> int:
     most = job.options.max_instructions
-    return engine.trace_length(job.trace, None if most is None else most + (job.options.skip or 0))
+    trace = remote.local(job.trace, job.identity)
+    return engine.trace_length(trace, None if most is None else most + (job.options.skip or 0))
 
 
 def _kept(job: SweepJob, kept: Sequence[dict[str, Any]]) -> Cost | None:

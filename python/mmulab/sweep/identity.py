@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import UserError, engine, paths
+from mmulab.sweep import remote
 from mmulab.workloads import cache
 
 GENERATED = "gen:"
@@ -48,11 +49,21 @@ def _engine() -> str:
     return cache.sha256(paths.engine_file())[:16]
 
 
-def trace_identity(name: str) -> str:
-    """A hash of a trace's contents, or a generator's text. Raises UserError if there is no such trace."""
+def trace_identity(name: str, known: str | None = None) -> str:
+    """A hash of a trace's contents, or a generator's text. Raises UserError if there is no such trace.
+
+    `known`: the hash that a URL had before; if this computer has such a file, its store is not asked.
+    """
     if name.startswith(GENERATED):
         engine.trace_length(name, 1)
         return name
+    if remote.is_remote(name):
+        file = remote.fetched(name, known)
+        try:
+            engine.trace_length(str(file), 1)
+        except UserError as error:
+            raise UserError(str(error).replace(str(file), name)) from None
+        return file.parent.name
     files = sorted(set(_files(name)))
     for file in files:
         if not file.is_file():

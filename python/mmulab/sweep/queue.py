@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mmulab import UserError, units
-from mmulab.sweep.keys import only_known
+from mmulab import UserError
+from mmulab.sweep.keys import only_known, parse_count, parse_memory
 
 KINDS = ("slurm", "pbs", "lsf")
 KEYS = ("kind", "jobs", "workers", "memory", "walltime", "queue", "account", "interface", "directives", "prologue")
@@ -37,21 +37,21 @@ class Queue:
         """Workers of all jobs."""
         return self.jobs * self.workers
 
+    @property
+    def asked(self) -> str:
+        """What is asked for, for people."""
+        return f"{self.jobs:,} jobs"
+
 
 def parse_queue(table: dict[str, Any], place: str) -> Queue:
     """`[cluster]` of a sweep file. Raises UserError for what is wrong in it."""
     only_known(table, KEYS, place, "a cluster")
-    if table.get("kind") not in KINDS:
-        raise UserError(f"{place}.kind: {table.get('kind')!r}: give {', '.join(KINDS)}")
-    memory = table.get("memory")
-    size = units.parse_bytes(memory) if isinstance(memory, str) else None
-    if not size:
-        raise UserError(f'{place}.memory: {memory!r}: give the memory of each job, as "8G"')
+    memory = parse_memory(table, place, "job")
     return Queue(
         str(table["kind"]),
-        size,
-        jobs=_count(table, "jobs", JOBS_MAX, place),
-        workers=_count(table, "workers", WORKERS_MAX, place),
+        memory,
+        jobs=parse_count(table, "jobs", JOBS_MAX, place),
+        workers=parse_count(table, "workers", WORKERS_MAX, place),
         walltime=_walltime(table.get("walltime", "1:00:00"), f"{place}.walltime"),
         queue=_text(table, "queue", place),
         account=_text(table, "account", place),
@@ -59,13 +59,6 @@ def parse_queue(table: dict[str, Any], place: str) -> Queue:
         directives=_lines(table, "directives", place),
         prologue=_lines(table, "prologue", place),
     )
-
-
-def _count(table: dict[str, Any], key: str, most: int, place: str) -> int:
-    found = table.get(key, 1)
-    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
-        raise UserError(f"{place}.{key}: {found!r}: give 1 to {most}")
-    return found
 
 
 def _text(table: dict[str, Any], key: str, place: str) -> str | None:

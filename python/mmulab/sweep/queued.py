@@ -10,23 +10,21 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, UserError
-from mmulab.sweep.batches import Batch
-from mmulab.sweep.cluster import DEATHS, LOOPBACK, Cluster, distributed_package
-from mmulab.sweep.extras import need
+from mmulab.extras import need
+from mmulab.sweep.awaited import LOOK, Awaited
+from mmulab.sweep.cluster import DEATHS, LOOPBACK, distributed_package
 from mmulab.sweep.queue import Queue
 from mmulab.sweep.store import SECRETS
 
 # The class of dask-jobqueue for each queue, and its word for the account that pays.
 CLASSES = {"slurm": ("SLURMCluster", "account"), "pbs": ("PBSCluster", "account"), "lsf": ("LSFCluster", "project")}
-# Seconds without any worker, after there was one, until the sweep gives up; and between two looks.
-LONELY, LOOK = 600, 5
 _SERVES = "a sweep by a batch queue"
+_GONE = "no job of the queue has been running for {minutes} minutes; perhaps all reached the walltime"
 
 
 def described(queue: Queue, directory: str) -> dict[str, Any]:
@@ -59,50 +57,6 @@ def described(queue: Queue, directory: str) -> dict[str, Any]:
     }
 
 
-class Queued(Cluster):
-    """A pool of a queue's workers. It may be that not all of them run at the same time, or are there yet."""
-
-    def __init__(self, client: Any, cluster: Any, workers: int, secrets: tempfile.TemporaryDirectory[str]) -> None:
-        """Waits for the first worker."""
-        client.wait_for_workers(1)
-        super().__init__(client, cluster)
-        self.workers, self._secrets, self._ended = workers, secrets, threading.Event()
-        self._is_alone = False
-
-    def run(self, batches: Sequence[Batch]) -> Any:
-        """As for all workers; but it is given up when no worker is left for long."""
-        watch = threading.Thread(target=self._watch, daemon=True)
-        watch.start()
-        try:
-            yield from super().run(batches)
-        except Failure:
-            if not self._is_alone:
-                raise
-            raise Failure(
-                f"no job of the queue has been running for {LONELY / 60:g} minutes; perhaps all reached the walltime\n"
-                "hint: finished jobs of the sweep are kept; repeat the command to run the others"
-            ) from None
-
-    def _watch(self) -> None:
-        """Closes the connection, which ends what waits for results, if all jobs ended and none comes in their place."""
-        alone = 0.0
-        while not self._ended.wait(LOOK):
-            try:
-                alone = 0.0 if self._client.nthreads() else alone + LOOK
-            except (OSError, RuntimeError):
-                return
-            if alone >= LONELY:
-                self._is_alone = True
-                self._client.close(timeout=LOOK)
-                return
-
-    def close(self) -> None:
-        """The jobs of the queue are cancelled, and the certificates removed."""
-        self._ended.set()
-        super().close()
-        _forget(self._cluster, self._secrets)
-
-
 def _forget(cluster: Any, secrets: tempfile.TemporaryDirectory[str]) -> None:
     """Removes the certificates, of which the cluster has open files."""
     for part in ("ca_file", "cert", "key"):
@@ -111,7 +65,7 @@ def _forget(cluster: Any, secrets: tempfile.TemporaryDirectory[str]) -> None:
     secrets.cleanup()
 
 
-def submitted(queue: Queue, directory: Path) -> Queued:
+def submitted(queue: Queue, directory: Path) -> Awaited:
     """Submits the jobs, and waits for the first worker."""
     module = need("dask_jobqueue", "dask-jobqueue", _SERVES, extra="cluster")
     need("cryptography", "cryptography", _SERVES, extra="cluster")
@@ -138,7 +92,7 @@ def submitted(queue: Queue, directory: Path) -> Queued:
             cluster.scale(jobs=queue.jobs)
             # A command that is not there, or refuses, is an error of the first submission.
             cluster.sync(cluster._correct_state)
-        return Queued(client, cluster, queue.total, secrets)
+        return Awaited(client, cluster, queue.total, _GONE, partial(_forget, cluster, secrets))
     except (OSError, RuntimeError, ValueError) as error:
         if cluster is not None:
             cluster.close(timeout=LOOK)

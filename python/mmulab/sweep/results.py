@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import UserError
-from mmulab.sweep.extras import need
+from mmulab.extras import need
 from mmulab.sweep.front import Row, front
 from mmulab.sweep.store import Store
 from mmulab.sweep.tables import FUNCTIONS, JOBS, REGIONS

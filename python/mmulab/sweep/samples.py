@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from mmulab.sweep.extras import need
+from mmulab.extras import need
 
 METHODS = ("random", "sobol")
 # What a Sobol sequence of scipy has dimensions for.

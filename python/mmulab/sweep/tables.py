@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure
+from mmulab.extras import need
 from mmulab.study.places import functions
 from mmulab.sweep.area import Areas
 from mmulab.sweep.columns import AREA, COLUMNS, FUNCTION_COLUMNS, REGION_COLUMNS, Column
 from mmulab.sweep.constraint import Value
-from mmulab.sweep.extras import need
 from mmulab.sweep.plan import SweepJob
 from mmulab.sweep.store import Store
 

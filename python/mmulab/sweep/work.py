@@ -3,12 +3,14 @@
 Only this function and text go between a sweep and its workers, so that nothing from a file is ever unpickled.
 """
 
+import asyncio
 import json
 import sys
 import time
 from typing import Any
 
 from mmulab import Failure, UserError, engine
+from mmulab.sweep import remote
 from mmulab.sweep.identity import digest, release, trace_identity
 from mmulab.sweep.peak import peak_bytes, reset_peak
 
@@ -43,7 +45,12 @@ def _run(spec: dict[str, Any]) -> list[dict[str, Any]]:
     options: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in spec["options"].items()
     }
-    return [result.data for result in engine.run(spec["trace"], jobs, engine.Options(**options)).whole()]
+    trace = remote.local(spec["trace"], spec["identity"])
+    results = [result.data for result in engine.run(trace, jobs, engine.Options(**options)).whole()]
+    for data in results:
+        # A result names its trace, and is the same from every computer's cache.
+        data["trace"]["name"] = spec["trace"] if trace != spec["trace"] else data["trace"]["name"]
+    return results
 
 
 def differs(text: str) -> str:
@@ -58,12 +65,17 @@ def differs(text: str) -> str:
             "hint: install the same mmulab on all computers"
         )
     try:
-        identity = trace_identity(spec["trace"])
+        identity = trace_identity(spec["trace"], spec["identity"])
     except (UserError, Failure, OSError) as error:
         return f"the worker cannot read the trace: {error}"
     if identity != spec["identity"]:
         return f"the worker's {spec['trace']} has other contents\nhint: copy the trace to all computers again"
     return ""
+
+
+async def differs_aside(text: str) -> str:
+    """The same in a thread of its own: a trace may have to be fetched, and the worker must answer meanwhile."""
+    return await asyncio.to_thread(differs, text)
 
 
 if __name__ == "__main__":
