@@ -74,6 +74,7 @@ sizes = ["4K"]
 [walker]
 count = {walkers}
 overhead_cycles = {overhead_cycles}
+read_cycles = {read_cycles}
 [[cache]]
 name = "L1"
 size = "{lines}"
@@ -89,7 +90,8 @@ ROOMY = {
     "width": 4, "retire_width": 4, "window": 64, "loads": 32, "stores": 32, "int_registers": 64, "vector_registers": 64,
     "fetch_ahead": 16, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2, "store": 1,
     "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0, "overhead_cycles": 0,
-    "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64, "memory": 100,
+    "read_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64,
+    "memory": 100,
     # Lines and cycles of a second cache level.
     "second": None,
 }  # fmt: skip
@@ -209,7 +211,7 @@ def random_shape(random: Random) -> Json:
         "stream_distance": random.choice([0, 1, 4, 64]), "strides": random.choice([0, 1, 3, 64]),
         "stride_distance": random.choice([0, 1, 2, 5]), "overhead_cycles": random.choice([0, 0, 13]),
         "regions": random.choice([0, 1, 3, 64]), "region_reach": random.choice([0, 1, 3, 8]),
-        "second": random.choice([None, (32, 9), (256, 9)]),
+        "second": random.choice([None, (32, 9), (256, 9)]), "read_cycles": random.choice([0, 0, 2]),
         "dtlb": random.choice([1, 2, 8]), "lines": lines * 64, "ways": lines, "memory": random.choice([20, 100]),
     }  # fmt: skip
 
@@ -288,6 +290,22 @@ def test_a_fetch_that_misses_drains_the_window(tmp_path: Path) -> None:
     other = engine.run(str(trace), [engine.Job(str(machine), "linux-4k")], engine.Options(timing=True)).results[0].data
     walks = [result["timing"]["stack"]["fetch_walk"] for result in (same, other)]
     assert walks[1] - walks[0] == LATER - 2
+
+
+@pytest.mark.parametrize("guest", ["", '[virtual]\nmemory = { size = "256M" }\n'])
+def test_lines_of_a_page_that_a_fault_zeroed_are_near(tmp_path: Path, guest: str) -> None:
+    """A load of another line of a new page finds it in the second level; of a page that was there before, in memory."""
+    store = Inst("move", sources=["i1"], ops=[(True, 8)])
+    blocks = [([store], [DATA]), ([Inst("serial")], []), ([CHASE], [DATA + 40 * 64])]
+    machine = tmp_path / "machine.toml"
+    machine.write_text(machine_text({**ROOMY, "second": (256, 9)}) + guest, encoding="utf-8")
+    for populate, misses in ((" populate", 1), ("", 0)):
+        text = program(blocks).replace(f"{PAGES * 4}K rw anon populate", f"{PAGES * 4}K rw anon{populate}")
+        (tmp_path / "trace.mmtx").write_text(text, encoding="utf-8")
+        job = engine.Job(str(machine), "linux-4k")
+        timing = engine.run(str(tmp_path / "trace.mmtx"), [job], engine.Options(timing=True)).results[0].data["timing"]
+        # No instruction waits for the store's line.
+        assert round(timing["stack"]["data"][3] / ROOMY["memory"]) == misses
 
 
 def test_every_instruction_of_a_trace_without_code_runs(bench: Bench) -> None:

@@ -249,6 +249,12 @@ impl Caches {
         self.levels.get(usize::from(by)).map_or(Self::MEMORY_DEPTH, |level| level.depth)
     }
 
+    /// Bytes of data that all caches of one core hold together, shared ones included.
+    pub fn data_bytes(&self) -> u64 {
+        let data = self.levels.iter().filter(|level| !level.code);
+        data.map(|level| level.sets * level.ways as u64 * LINE_BYTES).sum()
+    }
+
     /// Cycles to code in the cache that fetches are served by first; 0 without caches.
     pub fn fetch_cycles(&self) -> u32 {
         self.levels.iter().find(|level| level.code).or(self.levels.first()).map_or(0, |level| level.cycles)

@@ -29,6 +29,8 @@ use mmulab_pagetable::{Invalidate, Walked};
 pub struct NestedDesc<'a> {
     /// Caches of the host's entries above the leaves.
     pub caches: &'a [WalkCacheDesc],
+    /// Cycles of each read besides the latency of the cache that has the entry.
+    pub read_cycles: u32,
     /// What computing hashes takes for each group of reads, where the host's table is found by hashing.
     pub hash_cycles: u32,
     /// The cache of whole translations.
@@ -216,6 +218,7 @@ impl NestedWalker {
             hash_cycles: desc.hash_cycles,
             // It is of the whole walk, which the guest's walker counts.
             overhead_cycles: 0,
+            read_cycles: desc.read_cycles,
             source: String::new(),
             assumed: [].into(),
         };

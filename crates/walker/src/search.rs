@@ -42,7 +42,7 @@ impl Walker {
                     }
                 };
                 let Served { by, cycles: took } = caches.read(self.core, at);
-                ends += took;
+                ends += took + self.read_cycles;
                 self.levels[usize::from(read.level) - 1].served_by[usize::from(by)] += 1;
                 let (level, server) = (read.level, Server::Cache(by));
                 let when = if read.awaited { pace } else { Pace::Behind };

@@ -98,6 +98,8 @@ pub struct Walker {
     pub(crate) hash_cycles: u32,
     /// What a walk takes besides its reads.
     overhead_cycles: u32,
+    /// Cycles of each read besides the latency of the cache that has the entry.
+    pub(crate) read_cycles: u32,
     /// By level: the walk caches that hold its entries, a bit each.
     pub(crate) holders: [u8; MAX_LEVELS + 1],
     sides: [SideWalks; 2],
@@ -144,6 +146,7 @@ impl Walker {
             searched: Vec::new(),
             hash_cycles: desc.hash_cycles,
             overhead_cycles: desc.overhead_cycles,
+            read_cycles: desc.read_cycles,
             sides: Default::default(),
             levels: Default::default(),
             prefetch_hints: PrefetchHints::new(),
@@ -350,7 +353,7 @@ impl Walker {
             self.taken += 1;
         }
         self.reads += 1;
-        cycles
+        cycles + self.read_cycles
     }
 
     /// The number of its core.

@@ -159,7 +159,11 @@ def machine(random: Random, table: dict[str, Any] | None = None) -> str:
                 "inclusion": random.choice(["none", "none", "inclusive"]),
                 "asid_bits": random.choice([0, 1, 2, 12]),
             },
-            "walker": {"count": random.choice([1, 2]), "overhead_cycles": random.choice([0, 0, 9])},
+            "walker": {
+                "count": random.choice([1, 2]),
+                "overhead_cycles": random.choice([0, 0, 9]),
+                "read_cycles": random.choice([0, 0, 3]),
+            },
             "walker.cache": walk_caches if table is None else [],
             "cache": caches,
             "cache_rules": {"data": random.random() < 0.4, "memory_cycles": 100},

@@ -170,7 +170,7 @@ class Core:
     """A core in time."""
 
     def __init__(self, desc: Json, caches: Caches, walkers: int) -> None:
-        """`desc`: a `[core.timing]` table, with `overhead_cycles` of `[walker]`."""
+        """`desc`: a `[core.timing]` table, with `overhead_cycles` and `read_cycles` of `[walker]`."""
         self.desc, self.caches = desc, caches
         units = desc["units"]
         self.units = {name: Units(units[name]) for name in units}
@@ -255,7 +255,7 @@ class Core:
         if not seen["walk"]:
             return at
         reads = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
-        cycles = reads + self.desc["overhead_cycles"]
+        cycles = reads + len(seen["walk"]) * self.desc["read_cycles"] + self.desc["overhead_cycles"]
         walker = self.walkers.index(min(self.walkers))
         self.walkers[walker] = max(at, self.walkers[walker]) + cycles
         return self.walkers[walker]

@@ -67,6 +67,7 @@ class Walker:
         self.caches = caches
         self.memory = memory
         self.overhead = int(machine["walker"].get("overhead_cycles", 0))
+        self.of_read = int(machine["walker"].get("read_cycles", 0))
         self.walk_caches = [
             (desc, Store(desc["entries"], desc["ways"], desc["replacement"], place))
             for place, desc in enumerate(machine["walker"]["cache"], 1)
@@ -105,7 +106,7 @@ class Walker:
             pa = step(level, table, level)
             server, latency = self.caches.read(self.core, pa)
             steps.append({"level": level, "pa": pa, "cached": server, "cycles": latency})
-            cycles += latency
+            cycles += latency + self.of_read
             entry = table.entries.get(index(va, level))
             if entry is None:
                 return Walk(None, cycles, level)
@@ -136,7 +137,7 @@ class Walker:
                 step = {"level": 1 + order // 9, "pa": pa, "cached": server, "cycles": latency}
                 steps.append(({"first": True} if is_first else {}) | step | ({"pace": "together"} if at else {}))
                 slowest, is_first = max(slowest, latency), False
-            cycles += slowest
+            cycles += slowest + self.of_read
             for order, place in group:
                 if place.key != table.key(va, order):
                     continue

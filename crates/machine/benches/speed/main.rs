@@ -35,6 +35,9 @@ const COALESCING: &str = "zen3-5900x";
 const SPLIT: &str = "haswell-mix-baseline";
 const MIX: &str = "haswell-mix";
 
+/// A machine whose core is described in time.
+const IN_TIME: &str = "zen4-epyc9004";
+
 /// Shader cores, and their number.
 const GPU: &str = "gpu-mix-baseline";
 const SHADERS: u16 = 128;
@@ -206,6 +209,13 @@ fn mix() {
     }
 }
 
+/// A machine over a trace, which the same thread decodes.
+fn on_one_thread(trace: &str, machine: Machine) {
+    let mut source = open(trace).unwrap();
+    let limits = Limits { threads: 1, ..Limits::default() };
+    black_box(run(source.as_mut(), vec![machine], Followed::default(), limits, |_| Control::Continue));
+}
+
 /// Two machines over patterns and the compiler's recording, one after the other.
 fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Machine) {
     let row =
@@ -218,13 +228,7 @@ fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Mach
     let path = root().join("tests/data/cc1-small.mmt");
     let path = path.to_str().unwrap();
     let references = open(path).unwrap().info().references.unwrap_or_default();
-    let rate = |build: &dyn Fn() -> Machine| {
-        best(references, || {
-            let mut source = open(path).unwrap();
-            let limits = Limits { threads: 1, ..Limits::default() };
-            black_box(run(source.as_mut(), vec![build()], Followed::default(), limits, |_| Control::Continue));
-        })
-    };
+    let rate = |build: &dyn Fn() -> Machine| best(references, || on_one_thread(path, build()));
     row("compiler", rate(&one), rate(&other));
 }
 
@@ -301,6 +305,22 @@ fn compiler() {
     println!("100 second levels over it in one pass: the time of {:.1} single runs", shared * one / references as f64);
 }
 
+/// The same recording, random updates and a stream on a core in time: million instructions a second of one thread.
+fn in_time() {
+    println!("\nin time ({IN_TIME}, linux-4k): million instructions a second, decoding included");
+    let recording = root().join("tests/data/cc1-small.mmt");
+    let options = Options { timing: true, ..Options::default() };
+    for (name, trace) in [
+        ("compiler", recording.to_str().unwrap()),
+        ("gups", "gen:gups?footprint=64M&updates=1M"),
+        ("sequential", "gen:sequential?footprint=64M&references=8M"),
+    ] {
+        let instructions = open(trace).unwrap().info().instructions.unwrap_or_default();
+        let rate = best(instructions, || on_one_thread(trace, machine(IN_TIME, "linux-4k", &options, true)));
+        println!("{name:14} {:10.1}", rate / 1e6);
+    }
+}
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
@@ -328,5 +348,8 @@ fn main() {
     }
     if is_wanted("compiler") {
         compiler();
+    }
+    if is_wanted("in time") {
+        in_time();
     }
 }

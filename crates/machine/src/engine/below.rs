@@ -8,7 +8,7 @@ use crate::{
     ended::Ended,
     observe::{Observe, WalkEnd},
 };
-use mmulab_addr::{Access, Asid, VirtAddr};
+use mmulab_addr::{Access, Asid, PhysAddr, VirtAddr};
 use mmulab_kernel::{FaultError, Stop};
 use mmulab_pagetable::Invalidate;
 use mmulab_trace::{Event, Ref};
@@ -92,6 +92,12 @@ pub(crate) trait Below: Sized {
     #[inline(always)]
     fn reads(&self, _core: usize) -> u64 {
         0
+    }
+
+    /// Where the memory is that the programs' kernel has at `pa`; `None` if nothing below gave it any.
+    #[inline(always)]
+    fn physical(&self, pa: PhysAddr) -> Option<PhysAddr> {
+        Some(pa)
     }
 
     /// The walker found no page. Whether another walk may find one, before the kernel is asked.

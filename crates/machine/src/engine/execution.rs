@@ -38,6 +38,8 @@ pub(crate) trait Execution: Sized {
     const PINS: bool = true;
     /// References go through the caches once they are translated, if the machine's data do.
     const READS_DATA: bool = true;
+    /// Stores of a kernel at a fault go to the caches, too.
+    const KERNEL_STORES: bool = false;
 
     /// Runs references up to the next control word that it leaves to the engine; returns where that is.
     fn run_references<B: Below, O: Observe>(

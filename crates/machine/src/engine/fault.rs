@@ -1,14 +1,16 @@
 //! Page faults of the programs, served by their kernel.
 
-use super::{below::Below, execution::Execution, parts::Engine, reach::Asker, slow_path::Pending};
+use super::{
+    below::Below, execution::Execution, kernel_stores::stores_page, parts::Engine, reach::Asker, slow_path::Pending,
+};
 use crate::{
     count::Cause,
     describe::Unmapped,
     ended::Ended,
     observe::{Failure, Observe},
 };
-use mmulab_addr::{Access, VirtAddr};
-use mmulab_kernel::{EventKind, Fault, FaultError};
+use mmulab_addr::{Access, PageOrder, VirtAddr};
+use mmulab_kernel::{EventKind, Fault, FaultError, Kernel};
 use mmulab_trace::Event;
 use mmulab_walker::WalkContext;
 
@@ -36,8 +38,11 @@ impl<B: Below, X: Execution> Engine<B, X> {
             served = self.serve(va, access, obs)?;
         }
         let error = match served {
-            Ok(_) => {
+            Ok(stored) => {
                 self.load_context();
+                if let Some(order) = stored {
+                    self.kernel_stored(va, order);
+                }
                 return Ok(true);
             }
             Err(error) => error,
@@ -60,21 +65,29 @@ impl<B: Below, X: Execution> Engine<B, X> {
         }
     }
 
-    /// Has the kernel work on a fault, and delivers what that asks for.
+    /// Has the kernel work on a fault, and delivers what that asks for. Returns the size of the page that the kernel
+    /// stored to, where this matters.
     fn serve<O: Observe>(
         &mut self,
         va: VirtAddr,
         access: Access,
         obs: &mut O,
-    ) -> Result<Result<Fault, FaultError>, Ended> {
+    ) -> Result<Result<Option<PageOrder>, FaultError>, Ended> {
         let state = &mut self.state;
         let (actor, kernel) = (state.acting.actor, &mut state.system.kernel);
-        let before = kernel.counts().events.get(EventKind::Promotion);
+        let count = |kernel: &Kernel, event| kernel.counts().events.get(event);
+        let promoted = count(kernel, EventKind::Promotion);
+        let zeroed_ahead = count(kernel, EventKind::ZeroedAhead);
         let served = kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-        let has_promoted = kernel.counts().events.get(EventKind::Promotion) != before;
+        let has_promoted = count(kernel, EventKind::Promotion) != promoted;
+        let was_zeroed = count(kernel, EventKind::ZeroedAhead) != zeroed_ahead;
         self.time_fault(&served);
         self.deliver_effects(if has_promoted { Cause::Promotion } else { Cause::Fault }, obs)?;
-        Ok(served)
+        Ok(served.map(|fault| {
+            let is_stored = X::KERNEL_STORES && !was_zeroed && stores_page(fault.kind);
+            // Promotion joins pages that have contents: the fault's own is a base page.
+            is_stored.then_some(if has_promoted { PageOrder::P4K } else { fault.order })
+        }))
     }
 
     /// Counts how long a fault took, where that is asked for: before its effects are delivered.

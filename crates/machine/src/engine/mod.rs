@@ -19,6 +19,7 @@ mod daemons;
 mod events;
 mod execution;
 mod fault;
+mod kernel_stores;
 mod parts;
 mod reach;
 mod resume;

@@ -20,6 +20,7 @@ impl Execution for InTime {
     type Time = Timeline;
     /// The core reads the caches itself, when it has the address.
     const READS_DATA: bool = false;
+    const KERNEL_STORES: bool = true;
 
     fn run_references<B: Below, O: Observe>(
         engine: &mut Engine<B, Self>,

@@ -8,7 +8,7 @@ use crate::{
     engine::{AHEAD, Bare, Below, Hardware, State, WalkResult},
     observe::{Observe, WalkEnd},
 };
-use mmulab_addr::{Access, Asid, Pid, VirtAddr};
+use mmulab_addr::{Access, Asid, PhysAddr, Pid, VirtAddr};
 use mmulab_interleave::{MACHINES_MAX, PID_BITS};
 use mmulab_kernel::{FaultError, Stop};
 use mmulab_pagetable::Invalidate;
@@ -58,6 +58,11 @@ impl Below for Host {
             let wanted = (state.acting.core(), nearer.va());
             self.prefetch_hint(&cpu.walker, &state.system.mem, &state.hardware.caches, cx, wanted);
         }
+    }
+
+    #[inline]
+    fn physical(&self, pa: PhysAddr) -> Option<PhysAddr> {
+        self.leaf(pa).map(|leaf| leaf.translate(VirtAddr::new(pa.0)))
     }
 
     #[inline]

@@ -76,8 +76,8 @@ impl Host {
             asid_bits: u16::BITS as u8,
         };
         let system = System::new(&of_host, Tally::default(), None).map_err(MachineError::Host)?;
-        let hash_cycles = machine.walker.hash_cycles;
-        let caches = NestedDesc { caches: &guest.cache, hash_cycles, tlb: guest.nested_tlb.as_ref() };
+        let (read_cycles, hash_cycles) = (machine.walker.read_cycles, machine.walker.hash_cycles);
+        let caches = NestedDesc { caches: &guest.cache, read_cycles, hash_cycles, tlb: guest.nested_tlb.as_ref() };
         let mut host = Self {
             system,
             effects: Effects::default(),
