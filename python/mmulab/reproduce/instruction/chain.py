@@ -124,7 +124,8 @@ class Outcome:
             cells = []
             for name in native_chain.SETTINGS:
                 row = next(row for row in self.here if (row.superpages, row.setting) == (count, name))
-                cells += [f"{row.timed:.1f}", f"{row.modelled:.1f}", f"{row.misses:.2f}"]
+                timed = f"{row.timed:.1f} ({row.fastest:.1f} to {row.slowest:.1f})"
+                cells += [timed, f"{row.modelled:.1f}", f"{row.misses:.2f}"]
             lines.append([str(count), *cells])
         titles = [
             f"{name}: {what}"

@@ -30,7 +30,10 @@ class Here:
 
     superpages: int
     setting: str
+    # Of the runs, the one in the middle, the fastest and the slowest.
     timed: float
+    fastest: float
+    slowest: float
     modelled: float
     # Of the modelled calls, those that missed the first level.
     misses: float
@@ -50,16 +53,18 @@ def run(figures: dict[str, Any], counts: Sequence[int], rounds: int, store: Stor
         found = []
         for count in counts:
             timed = _timed(count, [known[name] for name in SETTINGS], Path(directory))
-            for (name, policy), seconds in zip(SETTINGS.items(), timed, strict=True):
+            for (name, policy), runs in zip(SETTINGS.items(), timed, strict=True):
                 modelled = _modelled(f"{name}, {count} superpages, here", str(machine), policy, count, rounds, store)
                 calls = int(modelled.tlb["l1i"]["accesses"])
                 misses = int(modelled.tlb["l1i"]["misses"]) / calls
-                found.append(Here(count, name, seconds * megahertz * 1e6, user(modelled) / calls, misses))
+                cycles = [seconds * megahertz * 1e6 for seconds in runs]
+                spread = (statistics.median(cycles), min(cycles), max(cycles))
+                found.append(Here(count, name, *spread, user(modelled) / calls, misses))
         return found
 
 
-def _timed(count: int, settings: Sequence[stopwatch.Setting], directory: Path) -> list[float]:
-    """Seconds of a call under each setting, which take turns: a load that comes and goes meets all."""
+def _timed(count: int, settings: Sequence[stopwatch.Setting], directory: Path) -> list[list[float]]:
+    """Seconds of a call in each run, by setting. Settings take turns: a load that comes and goes meets all."""
     rounds = max(1, CALLS // count)
     program = process.Program(
         [str(paths.kernel()), "code-chain", f"functions={count}", f"rounds={rounds}"], time=KERNEL_TIME
@@ -71,7 +76,7 @@ def _timed(count: int, settings: Sequence[stopwatch.Setting], directory: Path) -
             if done.exit_code != 0:
                 raise Failure(f"the chain of {count} functions ended with exit code {done.exit_code}: {done.stderr}")
             kept.append(done.wall_s / (rounds * count))
-    return [statistics.median(kept) for kept in times]
+    return times
 
 
 def _modelled(name: str, machine: str, policy: str, count: int, rounds: int, store: Store) -> Figures:

@@ -41,20 +41,20 @@ class Program:
 # operations are run. Smaller ones beside them, for which integer programming has a chance.
 PROGRAMS = (
     Program(
-        "gups, 32 GB", "gen:gups?footprint=32G&updates=8M", 512, "gen:gups?footprint=1G&updates=50k", (4, 268, 1008)
+        "gups, 32 GB", "gen:gups?footprint=32G&updates=8M", 512, "gen:gups?footprint=256M&updates=4k", (4, 268, 1008)
     ),
     Program(
         "btree, 25 GB",
         "gen:btree?elements=367M&lookups=1M",
         256,
-        "gen:btree?elements=400k&lookups=5k",
+        "gen:btree?elements=400k&lookups=1k",
         (110, 16, 316),
     ),
     Program(
         "hashjoin, 40 GB",
         "gen:hashjoin?inner=1073741824&outer=8000000&build=0",
         256,
-        "gen:hashjoin?inner=262144&outer=50000&build=0",
+        "gen:hashjoin?inner=262144&outer=10000&build=0",
         (0, 96, 1290),
     ),
     Program(
@@ -65,7 +65,7 @@ PROGRAMS = (
         (193, 110, 279),
     ),
     Program("bfs, 2^19 vertices", "gen:bfs?scale=19", 1, "gen:bfs?scale=14"),
-    Program("gups, 1 GB", "gen:gups?footprint=1G&updates=1M", 256, "gen:gups?footprint=128M&updates=50k"),
+    Program("gups, 1 GB", "gen:gups?footprint=1G&updates=1M", 256, "gen:gups?footprint=32M&updates=4k"),
     Program("xsbench, 5.6 GB", "gen:xsbench?size=large&particles=300", 128, "gen:xsbench?particles=10"),
 )
 
