@@ -1,12 +1,14 @@
 # `make` lists what there is to do.
 
 PYTHON := .venv/bin/python
-STAMP := .venv/.ready
+# Stamps of installed packages: those that every command needs, and those of some options and of the tests.
+NEEDED := .venv/.needed
+EXTRAS := .venv/.extras
 # Modules that a build script lists: cargo fmt does not find them.
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo checked test test-long golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
+.PHONY: help bootstrap extras engine build demo checked engine-checked clippy test test-long golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -14,38 +16,50 @@ help: ## list the targets
 bootstrap: ## check the tools mmulab is built with; as root on Debian, install missing ones
 	@scripts/bootstrap.sh
 
-$(STAMP): pyproject.toml
-	@scripts/bootstrap.sh
+$(NEEDED): pyproject.toml | bootstrap
 	test -x $(PYTHON) || python3 -m venv .venv
-	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py)
+	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py dependencies)
 	touch $@
 
-build: $(STAMP) ## build the engine, the recorder and the Python package into .venv
+$(EXTRAS): $(NEEDED)
+	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py dev)
+	touch $@
+
+extras: $(EXTRAS) ## install the Python packages that sweeps, mosaics, leshy's optimum and the tests need
+
+# Python's packages come over the network while the compiler works.
+engine: | bootstrap
 	scripts/native.sh release python/mmulab
+
+build: ## build the engine, the recorder and the Python package into .venv
+	@$(MAKE) --no-print-directory -j 2 $(NEEDED) engine
 	$(PYTHON) scripts/link.py
 
 demo: build ## record a real compiler at work, study it, and end with the table and the report's path
 	@scripts/demo.sh
 
-checked: $(STAMP) ## build into checked/ a package that checks its arithmetic and assertions, for tests
+engine-checked: | bootstrap
 	rm -rf checked
 	mkdir checked
 	cp -r python/mmulab checked/mmulab
 	rm -rf checked/mmulab/_lib checked/mmulab/_core*.so
 	scripts/native.sh dev checked/mmulab
+
+checked: ## build into checked/ a package that checks its arithmetic and assertions, for tests
+	@$(MAKE) --no-print-directory -j 2 $(EXTRAS) engine-checked
 	$(PYTHON) scripts/link.py
 
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-test-long: checked ## run the tests that `make test` has a short sample of: pages of the guide as they stand (4 minutes)
+test-long: checked ## run the tests that `make test` has a short sample of: all machines and policies explained, the guide as it stands
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n auto --maxprocesses 4
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py
 
-wheel: $(STAMP) ## build a wheel into build/wheel, and try it outside the checkout as another user (10 minutes)
+wheel: $(EXTRAS) ## build a wheel into build/wheel, and try it outside the checkout as another user (10 minutes)
 	$(PYTHON) -m pip wheel -q --disable-pip-version-check --no-deps -w build/wheel .
 	scripts/check_wheel.sh build/wheel/mmulab-*.whl
 
@@ -59,24 +73,27 @@ look: ## show the gallery's reports at three widths, light and dark, to axe-core
 moonshot: build ## build Linux with CoalaPaging and compare its page tables with the simulated ones (GPL-2.0, moonshot/)
 	moonshot/run
 
-bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording
+bench: ## print references per second: a bare loop, TLBs alone, whole machines, shader cores, a compiler's recording, cores in time
 	cargo bench -q -p mmulab-machine --bench speed
 	cargo bench -q -p mmulab-trace
 	cargo bench -q -p mmulab-reshape
 	cargo bench -q -p mmulab-workload
 
-scaling: $(STAMP) ## time a sweep on one and two workers, simulate it on many: docs/results/sweep-scaling.md
+scaling: $(EXTRAS) ## time a sweep on one and two workers, simulate it on many: docs/results/sweep-scaling.md
 	$(PYTHON) scripts/sweep_scaling.py
 
-lint: $(STAMP) ## check format, lints and types
+clippy: | bootstrap
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 $(PARTS)
-	cargo clippy --workspace --all-targets -- -D warnings
+	MAKEFLAGS= cargo clippy --workspace --all-targets -- -D warnings
+
+lint: ## check format, lints and types
+	@$(MAKE) --no-print-directory -j 2 $(EXTRAS) clippy
 	.venv/bin/ruff check python scripts
 	.venv/bin/ruff format --check python scripts
 	.venv/bin/mypy
 
-format: $(STAMP) ## format all code
+format: $(EXTRAS) ## format all code
 	cargo fmt --all
 	rustfmt --edition 2024 $(PARTS)
 	.venv/bin/ruff format python scripts
@@ -84,10 +101,10 @@ format: $(STAMP) ## format all code
 docs: build ## write docs/reference from the code
 	.venv/bin/mmulab docs docs/reference
 
-notebooks: $(STAMP) ## execute the notebooks of docs/notebooks and keep their outputs
+notebooks: $(EXTRAS) ## execute the notebooks of docs/notebooks and keep their outputs
 	$(PYTHON) scripts/notebooks.py
 
-site: $(STAMP) ## build the documentation's site into build/site, with search: open build/site/index.html
+site: $(EXTRAS) ## build the documentation's site into build/site, with search: open build/site/index.html
 	$(PYTHON) -m pip install -q --disable-pip-version-check $$(python3 scripts/requirements.py docs)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict -q
 	@echo "the site: build/site/index.html (search needs a server: $(PYTHON) -m http.server -d build/site)"

@@ -4,9 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A make with several jobs hands its job server on, and cargo would wait for a place there.
+unset MAKEFLAGS MFLAGS
+
 profile=$1 package=$2
-# Beside the engine, whose last crates leave a core free.
-scripts/parts.sh "$profile" &
+# Beside the engine, whose last crates leave a core free: until then they wait, so that the engine is not held up.
+nice -n 19 scripts/parts.sh "$profile" &
 parts=$!
 cargo build --profile "$profile" --quiet -p mmulab-python -p mmulab-record-plugin || { wait; exit 1; }
 wait "$parts"

@@ -7,11 +7,15 @@ _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[1]
 
 
+def in_checkout() -> bool:
+    """Whether the package lies in a checkout, and not where pip put it."""
+    return (_CHECKOUT / "ARCHITECTURE.md").exists()
+
+
 def _data(kind: str) -> list[Path]:
     """The directories that may hold `kind` files, nearest first: the checkout's hides the installed copy."""
     candidates = [_CHECKOUT / kind, _PACKAGE / "_lib" / kind]
-    in_checkout = (_CHECKOUT / "ARCHITECTURE.md").exists()
-    return [p for p in candidates if p.is_dir() and (in_checkout or p != candidates[0])]
+    return [p for p in candidates if p.is_dir() and (in_checkout() or p != candidates[0])]
 
 
 def machine_dirs() -> list[Path]:

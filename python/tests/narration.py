@@ -73,6 +73,8 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
                     sums[f"{level}.from_walk_cache"] += 1
                 else:
                     sums[f"walks.{side}.accesses"] += 1
+                    if not searched:
+                        sums[f"walks.{side}.cycles"] += machine["walker"].get("read_cycles", 0)
                     sums[f"{level}.reads"] += 1
                     sums[f"{level}.served_by.{step['cached']}"] += 1
         sums["stalls"] += line["cycles"]
@@ -99,7 +101,8 @@ def search_cycles(walk: list[Line], machine: dict[str, Any], walk_caches: set[st
             groups.append(step["cycles"])
         elif pace == "together":
             groups[-1] = max(groups[-1], step["cycles"])
-    return int(cycles + sum(groups) + len(groups) * walker.get("hash_cycles", 0))
+    of_group = walker.get("hash_cycles", 0) + walker.get("read_cycles", 0)
+    return int(cycles + sum(groups) + len(groups) * of_group)
 
 
 def add_event(sums: Counter[str], event: Line) -> None:

@@ -215,7 +215,7 @@ def test_a_change_of_one_huge_page_takes_32_mib_apart(change: str, bench: Bench)
     "S2-030",
     "V-B",
     "Hardware may set A or D in any of the entries: the kernel takes the OR of all 16",
-    "exactly; the entries themselves are looked at in crates/kernel (tests/contiguous.rs)",
+    "exactly; the entries themselves are looked at in crates/kernel (tests/all/contiguous.rs)",
 )
 def test_a_store_through_one_entry_makes_the_range_dirty(bench: Bench) -> None:
     # Sixteen clean pages: loads, and MADV_FREE. A store to page 7 sets D in its entry. An munmap of page 15 takes the

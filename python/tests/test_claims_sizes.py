@@ -257,7 +257,7 @@ def test_invalidations(bundle: str, kept: bool, bench: Bench) -> None:
     "S3-034",
     "4.4",
     "Superpages join an entry once they are demanded",
-    "in part: crates/tlb/tests/mix.rs has the A bits",
+    "in part: crates/tlb/tests/all/mix.rs has the A bits",
 )
 def test_rights_and_accessed_bits(bench: Bench) -> None:
     machine = bench.machine(mixed(2, 2, 2))

@@ -63,22 +63,31 @@ def _commands(page: Path) -> list[list[str]]:
     return [words for words in found if not left_out & set(words)]
 
 
-@pytest.fixture
-def prepared(cli: Cli, tmp_path: Path) -> Cli:
+@pytest.fixture(scope="session")
+def prepared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with `my-program`, its recording and a study of it, and traces of a GPU."""
-    shutil.copytree(CHECKOUT / "tests" / "data" / "accel-sim", tmp_path / "traces")
+    directory = tmp_path_factory.mktemp("prepared")
+    cli = Cli(directory)
+    shutil.copytree(CHECKOUT / "tests" / "data" / "accel-sim", directory / "traces")
     if not RECORDS:
-        shutil.copy(CHECKOUT / "tests" / "data" / "cc1-small.mmt", tmp_path / "prog.mmt")
+        shutil.copy(CHECKOUT / "tests" / "data" / "cc1-small.mmt", directory / "prog.mmt")
         assert cli("trace", "slice", "prog.mmt", "prog.mmtx", "--end", "100k").code == 0
         assert cli("study", "prog.mmt", "--out", "study-my-program", "--max-instructions", "1M").code == 0
-        (tmp_path / "my-program").write_bytes(Path("/bin/true").read_bytes())
-        return cli
-    (tmp_path / "p.c").write_text(PROGRAM)
+        (directory / "my-program").write_bytes(Path("/bin/true").read_bytes())
+        return directory
+    (directory / "p.c").write_text(PROGRAM)
     linked = ["cc", "-O1", "-Wl,-z,max-page-size=0x200000", "-o", "my-program", "p.c"]
-    subprocess.run(linked, cwd=tmp_path, check=True)
+    subprocess.run(linked, cwd=directory, check=True)
     assert cli("record", "-o", "prog.mmt", "--", "./my-program").code == 0
     assert cli("trace", "convert", "prog.mmt", "prog.mmtx").code == 0
     assert cli("study", "--out", "study-my-program", "--", "./my-program").code == 0
+    return directory
+
+
+@pytest.fixture
+def prepared(prepared_once: Path, cli: Cli, tmp_path: Path) -> Cli:
+    """The same directory, of one's own."""
+    shutil.copytree(prepared_once, tmp_path, dirs_exist_ok=True)
     return cli
 
 

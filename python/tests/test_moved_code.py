@@ -297,7 +297,9 @@ def test_a_real_profiler_names_moved_code(build: Build, cli: Cli, tmp_path: Path
         assert len(names()) > 10
         assert set(names()) == {"[unknown]"}
         assert cli("elf", "perf-map", str(pid)).code == 0
-        assert set(names()) == {"early"}
+        # `main` lies behind `early` in the moved part, and calls it.
+        assert "early" in names()
+        assert set(names()) <= {"early", "main"}
 
 
 def test_rows_of_a_setting_that_moved_nothing_are_no_table() -> None:

@@ -29,6 +29,8 @@ SHARED = CHECKOUT / "tests" / "data" / "probe-zen4-guest.json"
 
 # The same guest while another hardware thread of the core was busy.
 NEIGHBOUR = CHECKOUT / "tests" / "data" / "probe-zen4-neighbour.json"
+# Chases with equal steps on another processor.
+ZEN3 = CHECKOUT / "tests" / "data" / "probe-zen3-guest.json"
 
 
 def _figures(found: Json) -> dict[str, Json]:
@@ -179,15 +181,52 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(shared: Json) -
     assert figures["walk_far_cycles_4k"]["value"] > near[0]
     machine = engine.resolve(engine.Job(shared["machine"], "linux-4k"))["machine"]
     assert machine["walker"]["count"] == round(figures["walks_of_loads_4k"]["value"])
-    # With 4 KB pages a walk reads more than with 2 MB pages: no entry of level 2 is cached.
+    # With 4 KB pages a walk reads two entries of the guest, with 2 MB pages one: no entry of level 2 is cached.
     assert machine["walker"]["cache"][0]["levels"] == [3, 4]
+    # Each of them, and the page, is found in the host's table by one read.
+    assert [cache["levels"] for cache in machine["virtual"]["cache"]] == [[2, 3, 4]]
     # The simulator ran the same chases on the description.
     walks = {walk["curve"]: walk for walk in shared["walks"]}
     assert sorted(walks) == ["walk-far-4k", "walk-near-2m", "walk-near-4k"]
-    assert all(0.6 < walk["modelled"] / walk["timed"] < 1.6 for walk in walks.values())
-    assert "overhead_cycles: the value with which" in machine["walker"]["source"]
+    assert all(0.9 < walk["modelled"] / walk["timed"] < 1.1 for walk in walks.values())
+    for key in ("overhead_cycles", "read_cycles"):
+        assert f"{key}: the value with which" in machine["walker"]["source"]
     # The host's small pages lie anywhere.
     assert machine["memory"]["fragment"]["kind"] == "memhog"
+
+
+def test_a_prefetcher_that_was_timed_enters_a_machine_whose_sources_name_none(cli: Cli) -> None:
+    shipped = engine.resolve(engine.Job("zen3-5900x", "linux-4k"))["machine"]["core"]["timing"]["memory"]
+    assert shipped["strides"] == 0
+    ran = cli("probe", "--from", ZEN3, "--json", "--out", "out")
+    assert ran.code == 0, ran.err
+    figures = _figures(ran.json())
+    ahead = figures["memory_alone_cycles"]["value"] / figures["stride_cycles"]["value"]
+    timing = _timing(str(cli.cwd / "out" / "this-machine.toml"))
+    assert timing["memory"]["stride_distance"] == round(ahead) == 6
+    assert timing["memory"]["strides"] == 64
+    assert "zen3-5900x has no prefetcher by strides" in timing["assumed"]["strides"]
+
+
+@pytest.mark.parametrize(
+    ("reads", "distances", "expected"),
+    [
+        # Two equations, both are met: 20 + 10 x 5 = 70, 20 + 5 x 5 = 45.
+        ([10, 10, 5], [70, 70, 45], (20, 5)),
+        # 11 cycles a read would need -13 a walk. 9 a read leave 1, 13 and -3, of which the mean is 4.
+        ([10, 10, 5], [91, 103, 42], (4, 9)),
+        # Fewer reads take longer: the mean, 40 cycles a walk.
+        ([10, 10, 5], [35, 35, 50], (40, 0)),
+        # All walks read as much: nothing tells both apart, and a walk has all.
+        ([5, 5, 5], [29, 30, 31], (30, 0)),
+        # The model takes longer than the computer.
+        ([10, 10, 5], [-12, -15, -12], (0, 0)),
+    ],
+)
+def test_what_a_walk_takes_besides_its_reads_is_of_the_walk_or_of_each_read(
+    reads: list[float], distances: list[float], expected: tuple[int, int]
+) -> None:
+    assert walks.besides(reads, distances) == expected
 
 
 def test_curves_of_the_description_are_those_of_the_computer_where_figures_are_read_off(recorded: Json) -> None:

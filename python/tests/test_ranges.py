@@ -48,7 +48,7 @@ def test_every_number_declares_its_range(kind: str) -> None:
 
 
 def test_every_number_of_a_generator_declares_its_range() -> None:
-    """And the reference shows it. Refusals and the ends of ranges: `crates/workload/tests/ranges.rs`."""
+    """And the reference shows it. Refusals and the ends of ranges: `crates/workload/tests/all/ranges.rs`."""
     generators = engine.generators()
     assert len(generators) > 30
     for name, schema in generators.items():

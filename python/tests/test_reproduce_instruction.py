@@ -45,6 +45,9 @@ def test_the_chain_is_timed_on_this_computer(tmp_path: Path, monkeypatch: pytest
     found = native_chain.run(figures, (8, 9), 20, Store())
     assert [(row.superpages, row.setting) for row in found] == [(8, "4k"), (8, "thp"), (9, "4k"), (9, "thp")]
     assert all(0 < row.timed < 10_000 and 0 < row.modelled < 10_000 for row in found)
+    assert all(row.fastest <= row.timed <= row.slowest for row in found)
     table = chain.Outcome([], found).tables()["here"]
+    first = found[0]
+    assert f"| 8 | {first.timed:.1f} ({first.fastest:.1f} to {first.slowest:.1f}) |" in table
     assert "| 9 |" in table
     assert "thp: timed here" in table

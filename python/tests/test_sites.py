@@ -23,25 +23,26 @@ TWO = """
 #include <string.h>
 #include <sys/mman.h>
 #define APART __attribute__((noinline, noclone))
+static void touch(char *p, size_t bytes) { for (size_t i = 0; i < bytes; i += 4096) p[i] = 1; p[bytes - 1] = 1; }
 APART static void *xmalloc(size_t bytes) { void *p = malloc(bytes); if (!p) abort(); return p; }
 APART static char *table_new(void) {
     char *p = xmalloc(8 << 20);
-    memset(p, 1, 8 << 20);
+    touch(p, 8 << 20);
     return p;
 }
 APART static char *index_new(void) {
     char *p = calloc(1024, 4096);
-    memset(p, 2, 4 << 20);
+    touch(p, 4 << 20);
     return p;
 }
 APART static char *arena_new(void) {
     char *p = mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memset(p, 3, 2 << 20);
+    touch(p, 2 << 20);
     return p;
 }
 APART static char *small_new(void) {
     char *p = malloc(100000);
-    memset(p, 4, 100000);
+    touch(p, 100000);
     return p;
 }
 static void *work(void *from) {

@@ -158,6 +158,37 @@ def test_every_line_to_paste_has_a_source(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert "PR_SET_THP_DISABLE(2const)" in html
 
 
+@pytest.mark.parametrize(
+    ("library", "mapping", "is_asked"),
+    [
+        ("/usr/lib/libc.so.6", "anon", True),
+        ("/usr/lib/libc.so.6", "anon name:table_new", False),
+        ("/opt/libmmulab_sites.so", "anon", False),
+        ("/bin/static", "anon", False),
+        ("/usr/lib/libc.so.6", "go", False),
+        ("/usr/lib/libc.so.6", "heap", False),
+    ],
+)
+def test_memory_without_a_name_has_a_hint_to_names(
+    cli: Cli, tmp_path: Path, library: str, mapping: str, is_asked: bool
+) -> None:
+    """Only if the recording could have named it, and did not: the row has the command that does."""
+    start = 0xC000000000 if mapping == "go" else 0x10000000
+    named = mapping.endswith("table_new")
+    text = ["#: program ./my%20program", "#: arg -n", "mmap 0x400000 4K rx file:/bin/p+0"]
+    text += [f"mmap 0x500000 4K rx file:{library}+0"]
+    text += [f"brk {start:#x} {start + (64 << 20):#x}" if mapping == "heap" else f"mmap {start:#x} 64M rw anon"]
+    text += [f"name {start:#x} 64M table_new"] if named else []
+    text += [f"f 0x400000 x4\nw {start + i * 7919 % 16384 * 4096:#x}" for i in range(20000)]
+    (tmp_path / "a.mmtx").write_text("\n".join(text) + "\n")
+    (step,) = verdict.of(_outcome(cli, "a.mmtx", "--policies", "linux-4k,linux-thp")).steps
+    rows = dict(step.rows)
+    assert ("names" in rows) == is_asked
+    if is_asked:
+        assert "`mmulab study --sites -- './my program' -n` shows which functions asked" in rows["names"]
+    assert ("table_new" in step.do) == named
+
+
 def test_a_flag_that_launchers_set_can_be_seen_and_cleared(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

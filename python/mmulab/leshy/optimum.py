@@ -20,6 +20,7 @@ import numpy as np
 
 from mmulab import Failure, UserError, engine
 from mmulab.engine import Json
+from mmulab.extras import remedy
 from mmulab.leshy.profile import Selection, select
 
 # Bins beyond which the solver needs minutes for its first step: then the other methods answer.
@@ -61,9 +62,7 @@ def _solve(problem: Json, seconds: float) -> tuple[list[tuple[str, int]] | None,
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array, csr_array
     except ImportError as missing:
-        raise UserError(
-            "the optimum needs scipy, which is not installed\nhint: pip install 'mmulab[optimum]'"
-        ) from missing
+        raise UserError(f"the optimum needs scipy, which is not installed\nhint: {remedy('optimum')}") from missing
     levels = problem["levels"]
     kept = _kept(levels)
     first = np.cumsum([0, *(len(level["pages"]) for level in levels)])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mmulab import Failure
+from mmulab.extras import remedy
 
 Json = dict[str, Any]
 DEGREES = (1, 2, 3)
@@ -106,7 +107,7 @@ def _model(x: np.ndarray, y: np.ndarray) -> Any:
     except ImportError:
         raise Failure(
             "the model of mosaics needs scikit-learn, which is not installed\n"
-            "hint: pip install 'mmulab[mosaics]', or leave the model out with --no-model"
+            f"hint: {remedy('mosaics')}, or leave the model out with --no-model"
         ) from None
     lasso = Lasso(max_iter=50_000, tol=1e-4)
     terms = make_pipeline(MinMaxScaler(), PolynomialFeatures(include_bias=False), StandardScaler(), lasso)

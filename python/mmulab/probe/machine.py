@@ -17,7 +17,7 @@ from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
 Json = dict[str, Any]
 # Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
 HARDWARE = {"entries", "ways", "hit_cycles", "replacement", "design", "group", "count", "window", "size", "cycles"}
-HARDWARE |= {"overhead_cycles", "frequency_mhz", "memory_cycles", "asid_bits"}
+HARDWARE |= {"overhead_cycles", "read_cycles", "frequency_mhz", "memory_cycles", "asid_bits"}
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
@@ -38,6 +38,8 @@ LIKE_NEW = 0.95
 ENTRIES_EXIST = 0.5
 # Steps that a prefetcher in a description can be ahead (crates/timing).
 MOST_AHEAD = 64
+# Loads that a prefetcher by strides follows, where nothing is known of it: as in shipped machines that have one.
+FOLLOWED = 64
 # Furthest line of a region in a description (crates/timing).
 MOST_REACH = 8
 # Loads in flight up to which a load is taken not to have been brought ahead.
@@ -50,6 +52,15 @@ MOST_WAYS = 256
 PAGES = ("plain", "zen")
 # Bytes of a base page.
 BASE = 4096
+# A walk cache for the host's table: neither AMD nor Intel states how many entries theirs has.
+HOST_WALK_CACHE: Json = {
+    "name": "host PWC",
+    "levels": [2, 3, 4],
+    "entries": 64,
+    "ways": "full",
+    "hit_cycles": 1,
+    "assumed": {"entries": "not stated", "ways": "not stated", "hit_cycles": "not stated"},
+}
 
 
 class Table:
@@ -120,7 +131,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
     core = Table(machine["core"], base)
     core.set("count", processor["cpus"], "CPUs of this system")
     _set(core, "frequency_mhz", figures.get("frequency_mhz"), round)
-    _timing(core, figures)
+    _timing(core, figures, base)
     tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
     hypervisor = processor["hypervisor"]
     walker, walk_caches = _walker(machine["walker"], figures, fit, base, bool(hypervisor))
@@ -150,7 +161,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
         _plain("cache_rules", rules.done()),
     ]
     if hypervisor:
-        parts.append(_guest(hypervisor, memory, large))
+        parts.append(_guest(hypervisor, memory, large, fit))
     return "\n".join(part for part in parts if part)
 
 
@@ -201,7 +212,7 @@ def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
         table.set(key, make(figure["value"]), _why(figure))
 
 
-def _timing(core: Table, figures: dict[str, Json]) -> None:
+def _timing(core: Table, figures: dict[str, Json], base: str) -> None:
     """Of a core in time: what it has left beside its neighbours, and misses that are in flight at once."""
     timing = core.table.get("timing")
     if not timing:
@@ -220,10 +231,14 @@ def _timing(core: Table, figures: dict[str, Json]) -> None:
     memory = _memory_latency(figures)
     for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
         ahead = figures.get(name)
-        if timing["memory"].get("strides") and memory is not None and ahead is not None and _usable(ahead):
+        if memory is not None and ahead is not None and _usable(ahead):
             # Where a load of memory takes a tenth of its latency, ten are in flight.
             under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
+    if timing["memory"].get("stride_distance") and not timing["memory"].get("strides"):
+        timing["memory"]["strides"] = FOLLOWED
+        why = f"{base} has no prefetcher by strides, and here one was timed; nobody states how many loads it follows"
+        timing["assumed"] = {**timing.get("assumed", {}), "strides": why}
     region = figures.get("region_lines")
     if timing["memory"].get("regions") and region is not None and _usable(region):
         set_to("memory.region_reach", region, min(MOST_REACH, region["value"]), least=0)
@@ -273,11 +288,12 @@ def _walker(
     _set(table, "count", figures.get("walks_of_loads_4k"), lambda value: max(1, round(value)))
     if fit.compared:
         table.set("overhead_cycles", fit.overhead_cycles, fit.why)
+        table.set("read_cycles", fit.read_cycles, fit.why)
     caches = []
     for cache in walker.get("cache", []):
         one = Table(cache, base)
         _displaced(one, figures, 1)
-        if fit.from_level_3 and virtual and 2 in cache["levels"] and len(cache["levels"]) > 1:
+        if fit.shape.from_level_3 and virtual and 2 in cache["levels"] and len(cache["levels"]) > 1:
             one.set("levels", [level for level in cache["levels"] if level != 2], fit.why)
         # Entries of level 2 point to the tables of 2 MB regions.
         if 2 in one.table["levels"]:
@@ -435,7 +451,7 @@ def _host_memory(memory: Json, large: float | None) -> Json:
     }
 
 
-def _guest(hypervisor: str, memory: Json, large: float | None) -> str:
+def _guest(hypervisor: str, memory: Json, large: float | None, fit: walks.Walks) -> str:
     """The virtual machine, with the host's policy that fits what the probe of large entries saw."""
     if large is None:
         word = "whether the host backs it with large pages was not found out"
@@ -444,4 +460,5 @@ def _guest(hypervisor: str, memory: Json, large: float | None) -> str:
     else:
         word = "2 MB entries were seen, so the host backs it with large pages: give --host-policy linux-thp"
     table = {"memory": memory, "source": f"hypervisor {hypervisor}; {word}"}
-    return _plain("virtual", table)
+    of_host = [HOST_WALK_CACHE | {"source": f"there is one: {fit.why}"}] if fit.shape.of_host else []
+    return _plain("virtual", table) + toml_tables("virtual.cache", of_host)

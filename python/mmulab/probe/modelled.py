@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from mmulab import engine
-from mmulab.probe.walks import APART, LINE, bounded, load
+from mmulab.probe.walks import APART, LINE, bounded, loads
 from mmulab.svg import COLOURS, finish, start
 
 Json = dict[str, Any]
@@ -65,8 +65,8 @@ def run(
     asked = [(kind, point) for kind in KINDS for point in _chosen(curves, kind)]
     found: dict[str, list[Point]] = {kind.curve: [] for kind, _ in asked}
     with ThreadPoolExecutor() as pool:
-        loads = pool.map(lambda one: _load(machine, one[0], one[1]["x"] // one[0].unit), asked)
-        for at, ((kind, point), cycles) in enumerate(zip(asked, loads, strict=True)):
+        all_cycles = pool.map(lambda one: _load(machine, one[0], one[1]["x"] // one[0].unit), asked)
+        for at, ((kind, point), cycles) in enumerate(zip(asked, all_cycles, strict=True)):
             found[kind.curve].append(Point(point["x"], median(point["cycles"]), cycles))
             on_progress((at + 1) / len(asked))
     return found
@@ -86,7 +86,7 @@ def _load(machine: Path, kind: Kind, nodes: int) -> float:
     """Cycles of a load of a chase over `nodes` nodes, after rounds that fill caches and TLBs."""
     warm = min(nodes * LEAST_ROUNDS, MOST)
     counted = min(max(nodes * LEAST_ROUNDS, 2000), MOST)
-    return load(bounded(engine.Job(str(machine), kind.policy)), nodes, kind.node, (warm, counted))
+    return loads(bounded(engine.Job(str(machine), kind.policy)), nodes, kind.node, (warm, counted)).cycles
 
 
 def data(found: dict[str, list[Point]]) -> Json:

@@ -43,11 +43,12 @@ STRIDES_BYTES = 128 * MB
 # pairs lie in, one line in eight is used, and these must be more than caches hold.
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
-# Curves of what neighbours change: the clock, what is left of a core, the third level, the cost of walks.
+# Curves of what neighbours change: the clock, what is left of a core, the third level, misses at once, and walks.
 CHANGING = {
     "add-chain",
     "wide-adds",
     "footprint-at-once",
+    "memory-chains",
     "window",
     "idle-first",
     "idle-second",

@@ -1,14 +1,17 @@
 """Walks of the description held against walks of the computer: the simulator runs the chases that were timed.
 
-No figure tells whether a walk cache holds entries of level 2, nor what a walk takes besides its reads. Both are found
-by trying. Descriptions differ in the first, and the one is taken whose chases come nearest to the timed ones. The
-second is its mean distance from them. The programs that a forecast is made for have no part in that.
+No figure tells what walk caches hold, nor what a walk takes besides the latencies of its reads. Both are found by
+trying. Descriptions differ in the first, and the one is taken whose chases come nearest to the timed ones. The second
+has two parts: cycles of each walk, and cycles of each read. They are the ones that leave the smallest squares of the
+distances. The programs that a forecast is made for have no part in that.
 """
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,8 @@ LINE = 64
 WARM, ROUNDS = 2, 4
 # Instructions of a load of `gen:pointer-chase`.
 INSTRUCTIONS = 3
-# Host memory beside the guest's: chases touch less than 1.5 GB, and less memory is sooner made.
-BESIDE_GB = 8
+# Most memory of a guest, and of the host beside it: chases touch less than 1.5 GB, and less memory is sooner made.
+GUEST_GB, BESIDE_GB = 4, 2
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,26 @@ CHASES = (
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What walk caches of a virtual machine hold."""
+
+    # Whether those of the guest's table hold no entries of level 2.
+    from_level_3: bool = False
+    # Whether there is one for the host's table.
+    of_host: bool = False
+
+
+SHAPES = tuple(Shape(*shape) for shape in product((False, True), repeat=2))
+
+
+@dataclass(frozen=True)
 class Walks:
     """What walks of a description are."""
 
-    # Whether walk caches hold no entries of level 2.
-    from_level_3: bool = False
-    # Cycles of a walk besides its reads.
+    shape: Shape = Shape()
+    # Cycles of a walk, and of each of its reads, besides the latencies of the reads.
     overhead_cycles: int = 0
+    read_cycles: int = 0
     # By chase: cycles of a walk, timed and modelled.
     compared: tuple[Json, ...] = ()
 
@@ -62,6 +78,14 @@ class Walks:
         return f"the value with which the simulator comes nearest to the probed walks: {chases} cycles"
 
 
+@dataclass(frozen=True)
+class Loads:
+    """A chase in the simulator: cycles of a load, and entries that its walk reads."""
+
+    cycles: float
+    reads: float
+
+
 def find(timed: Sequence[tuple[Chase, int, float]], write: Callable[[Walks], str]) -> Walks:
     """The walks that come nearest to the timed ones: chases, pages of each, and cycles of a walk.
 
@@ -69,66 +93,90 @@ def find(timed: Sequence[tuple[Chase, int, float]], write: Callable[[Walks], str
     """
     if not timed:
         return Walks()
-    tried = {without: write(Walks(without)) for without in (False, True)}
-    if tried[True] == tried[False]:
-        del tried[True]
+    tried: dict[str, Shape] = {}
+    for shape in SHAPES:
+        # On a computer that is no guest, most are the same.
+        tried.setdefault(write(Walks(shape)), shape)
     with tempfile.TemporaryDirectory() as directory:
-        machines = {without: Path(directory) / f"from-level-{3 if without else 2}.toml" for without in tried}
-        for without, machine in machines.items():
-            write_text(machine, tried[without])
+        machines = {Path(directory) / f"{at}.toml": text for at, text in enumerate(tried)}
+        for machine, text in machines.items():
+            write_text(machine, text)
         # As many lines that lie together: their loads need no walk, so that all descriptions have the same.
-        first = bounded(engine.Job(str(machines[False]), CHASES[0].policy))
-        together = {pages: _load(first, pages, LINE, 1) for _, pages, _ in timed}
-        fits = [_fit(machine, without, timed, together) for without, machine in machines.items()]
+        first = bounded(engine.Job(str(next(iter(machines))), CHASES[0].policy))
+        together = {pages: _loads(first, pages, LINE, 1).cycles for _, pages, _ in timed}
+        fits = [_fit(machine, tried[text], timed, together) for machine, text in machines.items()]
     return min(fits, key=lambda fit: fit[1])[0]
 
 
 def _fit(
-    machine: Path, without: bool, timed: Sequence[tuple[Chase, int, float]], together: dict[int, float]
+    machine: Path, shape: Shape, timed: Sequence[tuple[Chase, int, float]], together: dict[int, float]
 ) -> tuple[Walks, float]:
-    """The walks of a description with the overhead that fits best, and how far its chases are off then."""
+    """The walks of a description with the cycles that fit best, and how far its chases are off then."""
 
-    def modelled(of: tuple[Chase, int, float]) -> float:
+    def modelled(of: tuple[Chase, int, float]) -> Loads:
         chase, pages, _ = of
         job = bounded(engine.Job(str(machine), chase.policy))
         arrays = engine.resolve(job)["machine"]["tlb"]
         hit = next((a["hit_cycles"] for a in arrays if a["level"] == 2 and a["side"] in ("data", "both")), 0)
-        return _load(job, pages, APART, chase.together) - together[pages] - float(hit)
+        found = _loads(job, pages, APART, chase.together)
+        return replace(found, cycles=found.cycles - together[pages] - float(hit))
 
     with ThreadPoolExecutor() as pool:
         all_modelled = list(pool.map(modelled, timed))
-    distance = [cycles - m for (_, _, cycles), m in zip(timed, all_modelled, strict=True)]
-    overhead = max(0, round(sum(distance) / len(distance)))
+    distances = [cycles - m.cycles for (_, _, cycles), m in zip(timed, all_modelled, strict=True)]
+    walk, read = besides([m.reads for m in all_modelled], distances)
+    totals = [m.cycles + walk + read * m.reads for m in all_modelled]
     compared = tuple(
-        {"curve": chase.curve, "pages": pages, "timed": cycles, "modelled": m + overhead}
-        for (chase, pages, cycles), m in zip(timed, all_modelled, strict=True)
+        {"curve": chase.curve, "pages": pages, "timed": cycles, "modelled": total}
+        for (chase, pages, cycles), total in zip(timed, totals, strict=True)
     )
-    return Walks(without, overhead, compared), sum((d - overhead) ** 2 for d in distance)
+    off = sum((cycles - total) ** 2 for (_, _, cycles), total in zip(timed, totals, strict=True))
+    return Walks(shape, walk, read, compared), off
+
+
+def besides(reads: Sequence[float], distances: Sequence[float]) -> tuple[int, int]:
+    """Whole cycles of a walk and of each read that leave the smallest squares of `distances`; none is below 0.
+
+    `reads` are those of each walk. Where all walks read as much, the walk has all of it.
+    """
+
+    def fitted(read: int) -> tuple[float, int, int]:
+        left = [distance - read * each for each, distance in zip(reads, distances, strict=True)]
+        walk = max(0, round(sum(left) / len(left)))
+        return sum((each - walk) ** 2 for each in left), read, walk
+
+    # More of a read makes all walks too long.
+    most = max(distance / max(each, 1.0) for each, distance in zip(reads, distances, strict=True))
+    _, read, walk = min(fitted(read) for read in range(max(0, math.ceil(most)) + 1))
+    return walk, read
 
 
 def bounded(job: engine.Job) -> engine.Job:
-    """The job with no more of a host's memory than chases need."""
-    virtual = engine.resolve(job)["machine"].get("virtual")
+    """The job with no more of a guest's and its host's memory than chases need."""
+    # What is asked here does not depend on what is in memory, and 96 GB in pieces take 2 s to make.
+    empty = engine.Job(job.machine, job.policy, ('memory.fragment={kind="none"}',))
+    virtual = engine.resolve(empty)["machine"].get("virtual")
     if not virtual:
         return job
-    size = int(virtual["memory"]["size"].removesuffix("G")) + BESIDE_GB
-    return engine.Job(job.machine, job.policy, (f"memory.size={size}G",))
+    size = min(int(virtual["memory"]["size"].removesuffix("G")), GUEST_GB)
+    return engine.Job(job.machine, job.policy, (f"virtual.memory.size={size}G", f"memory.size={size + BESIDE_GB}G"))
 
 
-def _load(job: engine.Job, nodes: int, node: int, together: int) -> float:
-    return load(job, nodes, node, (nodes * WARM, nodes * ROUNDS), together)
+def _loads(job: engine.Job, nodes: int, node: int, together: int) -> Loads:
+    return loads(job, nodes, node, (nodes * WARM, nodes * ROUNDS), together)
 
 
-def load(job: engine.Job, nodes: int, node: int, loads: tuple[int, int], together: int = 1) -> float:
-    """Cycles of a load of a chase over `nodes` nodes of `node` bytes.
+def loads(job: engine.Job, nodes: int, node: int, warm_and_counted: tuple[int, int], together: int = 1) -> Loads:
+    """A chase over `nodes` nodes of `node` bytes.
 
-    `loads` are those that warm up, and those that count. Raises KeyboardInterrupt when it is stopped.
+    Some of its loads warm up, the others count. Raises KeyboardInterrupt when it is stopped.
     """
-    warm, counted = loads
+    warm, counted = warm_and_counted
     trace = (
         f"gen:pointer-chase?footprint={nodes * node}&node={node}&together={together}"
         f"&references={warm + counted}&populate=true"
     )
     options = engine.Options(timing=True, skip=warm * INSTRUCTIONS)
     (result,) = engine.run(trace, [job], options).whole()
-    return float(result.data["timing"]["cycles"]) / counted
+    data = result.data
+    return Loads(data["timing"]["cycles"] / counted, data["counts"]["walks"]["data"]["accesses"] / counted)

@@ -63,6 +63,11 @@ _GO_MAGIC = b"\xff Go buildinf:"
 _GO_HEAP = 0xC000000000
 # Allocation sites that a line names.
 _SITES = 2
+# The library that names allocation sites (`record --sites`), and C libraries, by the beginnings of their files' names.
+_SITES_LIBRARY = "libmmulab_sites"
+_C_LIBRARIES = ("libc.", "libc-", "ld-musl")
+# A command that no recording names.
+_ANY = "PROGRAM ARGS"
 # A namespace that google/tcmalloc has and gperftools does not.
 _TCMALLOC = "tcmalloc::tcmalloc_internal"
 
@@ -232,6 +237,18 @@ def about_code(needs_linking: bool) -> str:
     return " ".join(found)
 
 
+def naming(trace: dict[str, Any], mapped: Sequence[Region], result: Result) -> str:
+    """How anonymous memory without a name gets one; empty if it has one, or if a recording cannot give it one."""
+    command, files = _command(trace), _files(result)
+    if command == _ANY or not any(r.kind == "anon" and not r.site for r in mapped):
+        return ""
+    # The library that asks for names was there, or cannot be: static programs and Go's heap do not use the C library.
+    has_names = any(name.startswith(_SITES_LIBRARY) for name in files)
+    if has_names or is_go(trace, result) or not any(name.startswith(_C_LIBRARIES) for name in files):
+        return ""
+    return f"anonymous memory has no names: `mmulab study --sites -- {command}` shows which functions asked for it"
+
+
 def _grouped(label: str, found: Sequence[str]) -> list[Line]:
     """Lines under one label."""
     return [(label if at == 0 else "", line) for at, line in enumerate(found)]
@@ -256,7 +273,7 @@ def _sites(mapped: Iterable[Region]) -> list[str]:
 def _command(trace: dict[str, Any]) -> str:
     program = str(trace.get("program") or "")
     if not program or program.startswith(("gen:", "mix:")):
-        return "PROGRAM ARGS"
+        return _ANY
     return shlex.join([program, *map(str, trace.get("args") or [])])
 
 

@@ -109,6 +109,8 @@ def _memory(outcome: Outcome) -> Step | None:
     regions = [r for r in outcome.regions[first] if not r.is_code]
     mapped = [r for r in regions if _gains(r, policy)] or regions
     rows += [("memory", _extra(small, large)), ("where", _where(outcome, first, mapped))]
+    if asks := lines.naming(outcome.trace, mapped[:NAMED], outcome.results[0]):
+        rows.append(("names", asks))
     rows += [("kernel", lines.switch())] if policy == "linux-thp" else []
     names = " and ".join(map(_named, mapped[:NAMED])) or "this program's memory"
     do = f"Map {names} with {_pages(policy)}."

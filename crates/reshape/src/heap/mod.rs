@@ -189,6 +189,7 @@ impl Anew {
             Event::Image { .. }
             | Event::Clone { .. }
             | Event::ExitThread
+            | Event::Prctl { .. }
             | Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Tick
