@@ -56,6 +56,29 @@ int main(void) {
     return 0;
 }
 """
+# 3 + 1000 * 10 + 3 instructions. One of the loop crosses a page boundary. QEMU reads a part of it and ends the block
+# before it. Version 7.2 counts the part as an instruction.
+CROSSING = """
+.globl _start
+.text
+.balign 4096
+_start:
+    mov $1000, %ecx
+    xor %edx, %edx
+    jmp loop
+.balign 4096
+    .skip 4096 - 13
+loop:
+    nop; nop; nop; nop; nop
+    add $1, %rdx
+    nop
+    movabs $0x1122334455667788, %rax
+    dec %ecx
+    jne loop
+    mov $60, %eax
+    xor %edi, %edi
+    syscall
+"""
 # Is interrupted wherever it is, on its own stack and on another one, and so is a copy of itself.
 SIGNALS = """
 #include <signal.h>
@@ -158,6 +181,16 @@ else:
         assert ran.code == 0, ran.err
         assert "label=[emulator]" in cli("trace", "head", "a.mmt", "--count", "200").out
         complete(cli, "a.mmt")
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is for x86-64")
+    def test_an_instruction_across_a_page_boundary_is_one(cli: Cli, tmp_path: Path) -> None:
+        (tmp_path / "c.s").write_text(CROSSING)
+        subprocess.run(["cc", "-nostdlib", "-static", "-o", "c", "c.s"], cwd=tmp_path, check=True)
+        assert cli("record", "-o", "a.mmt", "--", "./c").code == 0
+        ran = cli("run", "zen4-epyc9004", "--trace", "a.mmt", "--timing", "--json")
+        assert ran.code == 0, ran.err
+        timing = ran.json()["timing"]
+        assert (timing["instructions"], timing["unknown_instructions"]) == (10_006, 0)
 
     def test_a_crash_loses_nothing(cli: Cli, build: Build) -> None:
         """The trace holds everything up to the fault, and says how the program ended."""

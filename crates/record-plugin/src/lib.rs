@@ -7,6 +7,7 @@
 mod api;
 mod blocks;
 mod calls;
+mod code;
 mod exec;
 mod guest;
 mod handover;
@@ -22,6 +23,7 @@ mod telling;
 mod thread;
 
 use api::{Api, Id, Info, MemInfo, Tb};
+use code::Code;
 use mmulab_record::{Image, Settings, arena::Arena, words};
 use mmulab_trace::Isa;
 use mmulab_visible::visible;
@@ -156,24 +158,21 @@ fn program() -> Option<PathBuf> {
 
 extern "C" fn on_translate(_: Id, tb: Tb) {
     thread_local! {
-        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static CODE: RefCell<Code> = RefCell::new(Code::default());
     }
     let Some(session) = session::current() else { return };
     let api = &session.api;
-    BYTES.with_borrow_mut(|bytes| {
-        bytes.clear();
-        let mut count = 0;
-        for (insn, index) in api.instructions(tb).zip(0u64..) {
-            api.bytes(insn, bytes);
+    CODE.with_borrow_mut(|code| {
+        code.read(session, tb);
+        for (&insn, index) in code.instructions.iter().zip(0u64..) {
             api.on_access(insn, on_access, index);
-            count += 1;
             if session::base().is_none()
                 && let Some(base) = api.base(insn)
             {
                 session::set_base(base);
             }
         }
-        let number = blocks::number(api.start(tb), count, bytes);
+        let number = blocks::number(api.start(tb), code.instructions.len() as u32, &code.bytes);
         api.on_execution(tb, on_block, words::block(number));
     });
 }

@@ -16,7 +16,9 @@ mod world;
 
 use crate::{
     api::{Api, Id, MemInfo, Tb},
-    blocks, initial, session, slots, thread,
+    blocks,
+    code::Code,
+    initial, session, slots, thread,
 };
 use arch::{Arch, Load};
 use mmulab_record::words;
@@ -83,29 +85,24 @@ pub fn install(api: &Api, id: Id, isa: Isa, monitor: PathBuf, with_kernel: bool)
 
 extern "C" fn on_translate(_: Id, tb: Tb) {
     thread_local! {
-        static BYTES: RefCell<(Vec<u8>, Vec<usize>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+        static CODE: RefCell<Code> = RefCell::new(Code::default());
     }
     let (Some(session), Some(settings)) = (session::current(), SETTINGS.get()) else { return };
     let api = &session.api;
-    BYTES.with_borrow_mut(|(bytes, ends)| {
-        bytes.clear();
-        ends.clear();
-        for insn in api.instructions(tb) {
-            api.bytes(insn, bytes);
-            ends.push(bytes.len());
-        }
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let slices: Vec<&[u8]> = starts.zip(ends.iter()).map(|(from, &to)| &bytes[from..to]).collect();
+    CODE.with_borrow_mut(|code| {
+        code.read(session, tb);
+        let Code { instructions, bytes, .. } = &*code;
+        let slices: Vec<&[u8]> = code.slices().collect();
         let found = settings.arch.look(&slices);
         let start = api.start(tb);
         let is_kernel = start >> 63 == 1;
         if settings.with_kernel || !is_kernel {
-            let word = words::block(blocks::number(start, ends.len() as u32, bytes));
+            let word = words::block(blocks::number(start, instructions.len() as u32, bytes));
             let last = start.wrapping_add(bytes.len().max(1) as u64 - 1);
             let second = if (start ^ last) >> 12 != 0 { last & !0xfff } else { start };
             let block: &'static Block = Box::leak(Box::new(Block { word, start, second }));
             api.on_execution(tb, on_block, std::ptr::from_ref(block) as u64);
-            for (insn, index) in api.instructions(tb).zip(0u64..) {
+            for (&insn, index) in instructions.iter().zip(0u64..) {
                 api.on_access(insn, on_access, index);
             }
         } else {
@@ -120,7 +117,7 @@ extern "C" fn on_translate(_: Id, tb: Tb) {
         if news != 0 {
             api.on_execution(tb, on_news, u64::from(news));
         }
-        for (insn, index) in api.instructions(tb).zip(0usize..) {
+        for (&insn, index) in instructions.iter().zip(0usize..) {
             for (place, call) in [
                 (found.switches, on_switch as crate::api::OnAccess),
                 (found.entered, on_enter),
