@@ -29,6 +29,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     compendia.THRESHOLDS,
     compendia.SPEEDUP,
     elastic.FAULT_LATENCY,
+    elastic.FAULT_PATH,
     elastic.SIZES,
     elastic.SYSTEMS,
     elastic.SAMPLING,

@@ -1,6 +1,6 @@
 """The experiments of paper 3, as commands."""
 
-from mmulab.reproduce.elastic import beyond, fault_latency, mixes, plots, samplers, sizes, systems
+from mmulab.reproduce.elastic import beyond, fault_latency, fault_path, mixes, plots, samplers, sizes, systems
 from mmulab.reproduce.shared.cells import Figures
 from mmulab.reproduce.shared.experiment import (
     FRESH,
@@ -28,6 +28,22 @@ FAULT_LATENCY = Experiment(
     "touching pages",
     fresh=FRESH,
     page=PLOTS,
+)
+
+
+def _path(plan: fault_path.Plan, session: Session) -> Findings:
+    outcome = fault_path.run(plan, session)
+    return tabled("elastic-fault-path", outcome.tables(), outcome.data(), outcome.complete)
+
+
+FAULT_PATH = Experiment(
+    "elastic-fault-path",
+    "what a real Linux does in a page fault, counted in recordings of whole systems, beside the simulated prices",
+    "paper 3, Figure 15",
+    fault_path.Plan,
+    _path,
+    "counting the kernel's instructions",
+    page=TABLES,
 )
 
 
