@@ -1,6 +1,6 @@
 """Traces in stores: fetched once for all processes of a computer, found by their contents, and errors by name.
 
-The stores are fsspec's own, in memory and in files, and a web server of this computer.
+The stores are fsspec's own, in memory and in files, a web server of this computer, and moto's S3 where it is installed.
 """
 
 import json
@@ -265,3 +265,41 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "get_file", full)
     with pytest.raises(Failure, match=r"memory://t cannot be kept there: No space left on device\nhint: .*XDG_CACHE"):
         remote.fetched("memory://t")
+
+
+def test_a_sweep_over_an_s3_bucket(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By s3fs against moto's S3 server, where both are installed: one transfer, and errors by name."""
+    server = pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    boto3 = pytest.importorskip("boto3")
+    host = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    host.start()
+    try:
+        address, port = host.get_host_and_port()
+        for name, value in (
+            ("AWS_ENDPOINT_URL", f"http://{address}:{port}"),
+            ("AWS_ACCESS_KEY_ID", "testing"),
+            ("AWS_SECRET_ACCESS_KEY", "testing"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        ):
+            monkeypatch.setenv(name, value)
+        store = boto3.client("s3")
+        store.create_bucket(Bucket="traces")
+        store.upload_file(str(trace), "traces", "a/small.mmt")
+        first = remote.fetched("s3://traces/a/small.mmt")
+        assert first.read_bytes() == trace.read_bytes()
+        # The contents are known by the store's mark: nothing is fetched again.
+        assert remote.fetched("s3://traces/a/small.mmt") == first
+        _sweep(tmp_path, "s3://traces/a/small.mmt")
+        ran = Cli(tmp_path)("sweep", "sweep.toml", "--out", "out", "--workers", "1")
+        assert ran.code == 0, ran.err
+        assert len(kept(tmp_path / "out")) == 4
+        # Other contents under the same name are another trace.
+        store.put_object(Bucket="traces", Key="a/small.mmt", Body=b"other")
+        assert remote.fetched("s3://traces/a/small.mmt").read_bytes() == b"other"
+        with pytest.raises(UserError, match="s3://traces/none: the store has no such trace"):
+            remote.fetched("s3://traces/none")
+        with pytest.raises(UserError, match="s3://nobody/none: the store has no such trace"):
+            remote.fetched("s3://nobody/none")
+    finally:
+        host.stop()
