@@ -8,7 +8,7 @@ EXTRAS := .venv/.extras
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap extras engine build demo checked engine-checked clippy test test-long golden wheel gallery look moonshot bench scaling lint format docs notebooks site clean
+.PHONY: help bootstrap extras engine build demo checked engine-checked clippy test test-long golden wheel package wheels gallery look moonshot bench scaling lint format docs notebooks site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,16 @@ golden: build ## hold all machines under all policies against the results in tes
 wheel: $(EXTRAS) ## build a wheel into build/wheel, and try it outside the checkout as another user (10 minutes)
 	$(PYTHON) -m pip wheel -q --disable-pip-version-check --no-deps -w build/wheel .
 	scripts/check_wheel.sh build/wheel/mmulab-*.whl
+
+package: checked ## pack what `make checked` built as a wheel, and try it outside the checkout as another user (2 minutes)
+	PATH=$(CURDIR)/.venv/bin:$$PATH $(PYTHON) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
+		--config-settings=profile=dev -w build/package .
+	scripts/check_wheel.sh build/package/mmulab-*.whl
+
+wheels: build $(EXTRAS) ## build manylinux wheels for x86-64 and aarch64 into build/wheels, and try both (20 minutes; needs gcc-aarch64-linux-gnu)
+	scripts/wheels.sh build/wheels
+	scripts/check_wheel.sh build/wheels/mmulab-*_x86_64.whl
+	scripts/check_wheel_arm.sh build/wheels/mmulab-*_aarch64.whl
 
 gallery: build ## study programs that people run: docs/gallery.md, and their reports in docs/gallery
 	$(PYTHON) scripts/gallery.py

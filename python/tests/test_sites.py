@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from conftest import Build, Cli, complete
 
+from mmulab import paths
+
 MACHINE = "skylake-e3-1240v5"
 MIB = 1 << 20
 pytestmark = pytest.mark.skipif(
@@ -170,6 +172,57 @@ def test_blocks_in_the_heap_have_names_until_they_are_freed(cli: Cli, build: Bui
     names = [line.split() for line in (tmp_path / "a.mmtx").read_text().splitlines() if line.startswith("name ")]
     assert [len(words) for words in names] == [4, 3], "one name, which ends"
     assert names[0][1] == names[1][1]
+
+
+def test_a_block_that_cannot_grow_keeps_a_name(cli: Cli, build: Build, tmp_path: Path) -> None:
+    """realloc fails, and what it was given stays as it was."""
+    source = r"""
+    #include <malloc.h>
+    #include <stdlib.h>
+    #include <string.h>
+    __attribute__((noinline, noclone)) static char *buffer_new(size_t n) { return malloc(n); }
+    __attribute__((noinline, noclone)) static int grow(char **p) {
+        char *more = realloc(*p, (size_t)1 << 60);
+        if (more) *p = more;
+        return more != 0;
+    }
+    int main(void) {
+        mallopt(M_MMAP_MAX, 0);
+        char *p = buffer_new(1 << 20);
+        int grew = grow(&p);
+        memset(p, 1, 1 << 20);
+        return grew;
+    }
+    """
+    assert cli("record", "-o", "a.mmt", "--sites", "--", build(source)).code == 0
+    found = _regions(cli, "a.mmt")
+    assert found["[heap]: grow"]["resident"]["peak"] >= MIB - 8192
+    assert _names(cli, "a.mmt", tmp_path) == ["buffer_new", "grow"]
+
+
+# Compilers for other processors, and where their libraries are.
+OTHERS = {"aarch64": "aarch64-linux-gnu-gcc", "riscv64": "riscv64-linux-gnu-gcc"}
+
+
+@pytest.mark.parametrize("isa", [isa for isa in OTHERS if isa != platform.machine()])
+def test_programs_for_other_processors_have_names(cli: Cli, tmp_path: Path, isa: str) -> None:
+    """Where mmulab was built with the library that they preload; otherwise it says that it was not."""
+    if shutil.which(OTHERS[isa]) is None or shutil.which(f"qemu-{isa}") is None:
+        pytest.skip(f"needs {OTHERS[isa]} and qemu-{isa}")
+    (tmp_path / "program.c").write_text(TWO)
+    subprocess.run([OTHERS[isa], "-O1", "-g", "-pthread", "-w", "-o", "p", "program.c"], cwd=tmp_path, check=True)
+    ran = cli("record", "-o", "a.mmt", "--sites", "--", "./p")
+    assert ran.code == 0, ran.err
+    if not paths.sites_library().with_name(f"libmmulab_sites-{isa}.so").exists():
+        assert "built without the library for its instruction set" in " ".join(ran.err.split())
+        pytest.skip(f"mmulab was built without its library for {isa}")
+    found = cli("run", MACHINE, "--trace", "a.mmt", "--unmapped", "stop", "--json")
+    assert found.code == 0, found.err
+    regions = {region["name"].partition(" (")[0]: region for region in found.json()["regions"]}
+    assert _size(regions["anon: table_new"]) == 8 * MIB + 4096
+    assert _size(regions["anon: arena_new"]) == 2 * MIB
+    assert "anon: index_new" in regions
+    assert not [name for name in regions if "xmalloc" in name]
 
 
 def test_a_program_without_symbols_is_named_by_its_file(cli: Cli, build: Build, tmp_path: Path) -> None:

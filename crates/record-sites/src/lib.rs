@@ -72,10 +72,22 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, bytes: size_t) -> *mut c_void
         if had < LARGE && bytes < LARGE {
             return (next.realloc)(old, bytes);
         }
+        // Before it is freed: another thread may be given the same memory right after.
         if had >= LARGE {
             freed(old, had);
         }
-        reported!(bytes, (next.realloc)(old, bytes))
+        if bytes < LARGE {
+            return (next.realloc)(old, bytes);
+        }
+        asked(bytes);
+        let object = (next.realloc)(old, bytes);
+        if object.is_null() && had >= LARGE {
+            // The old block is there still: it has its name again, now of the function that asked for more.
+            given(old, had);
+        } else {
+            given(object, bytes);
+        }
+        object
     }
 }
 

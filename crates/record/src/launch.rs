@@ -290,17 +290,17 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
         .map_err(|why| RecordError::NotEmulated { program: program.clone(), why })?;
     let isa = options.isa.unwrap_or(resolved.isa);
     let (mut preloaded, mut nameless) = (Vec::new(), None);
-    if let Some(library) = &options.sites {
-        match cannot_preload(&resolved.program, isa) {
+    if let Some(library) = options.sites.as_deref().map(|library| library_for(library, isa)) {
+        match cannot_preload(&resolved.program, isa, &library) {
             Some(why) => nameless = Some(format!("{}: its memory has no names: {why}", program.display())),
-            None => preloaded.push(library_path(library)?),
+            None => preloaded.push(library_path(&library)?),
         }
     }
-    if let Some(library) = &options.heap {
-        if let Some(why) = cannot_preload(&resolved.program, isa) {
+    if let Some(library) = options.heap.as_deref().map(|library| library_for(library, isa)) {
+        if let Some(why) = cannot_preload(&resolved.program, isa, &library) {
             return Err(RecordError::HeapUnseen { program: resolved.program, why });
         }
-        preloaded.push(library_path(library)?);
+        preloaded.push(library_path(&library)?);
     }
     let qemu = match &options.qemu {
         Some(qemu) => qemu.clone(),
@@ -350,10 +350,20 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
     Ok(Plan { settings, qemu, program: resolved.program, args: resolved.args, preloaded, nameless })
 }
 
-/// Why `program` does not preload libraries that stand before its allocator, if so.
-fn cannot_preload(program: &Path, isa: Isa) -> Option<&'static str> {
-    if !elf::is_native(isa) {
-        return Some("the library that tells of it is for this machine's instruction set");
+/// The library like this one for programs of `isa`, which lies beside it: `libmmulab_sites.so` is for this computer's
+/// instruction set, and `libmmulab_sites-aarch64.so` for aarch64.
+fn library_for(library: &Path, isa: Isa) -> PathBuf {
+    if elf::is_native(isa) {
+        return library.to_path_buf();
+    }
+    let name = library.file_stem().unwrap_or_default().to_string_lossy();
+    library.with_file_name(format!("{name}-{isa}.so"))
+}
+
+/// Why `program` does not preload `library`, which stands before its allocator, if so.
+fn cannot_preload(program: &Path, isa: Isa, library: &Path) -> Option<&'static str> {
+    if !elf::is_native(isa) && !library.exists() {
+        return Some("this mmulab was built without the library for its instruction set that tells of it");
     }
     let is_static = mmulab_elf::read(program).is_ok_and(|file| file.interpreter.is_none());
     is_static.then_some("it is linked statically, its allocator within it; link it dynamically")
