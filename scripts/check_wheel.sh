@@ -12,7 +12,7 @@ cp "$wheel" "$place"
 
 tools=$place/tools
 mkdir "$tools"
-for tool in python3 basename cat cp dirname env false head ls mkdir mv rm sort tail test tr true uname wc; do
+for tool in basename cat cp dirname env false head ls mkdir mv rm sort tail test tr true uname wc; do
     ln -s "$(type -P "$tool")" "$tools/$tool"
 done
 for qemu in $(compgen -c qemu- | sort -u); do
@@ -35,7 +35,17 @@ run() {
     fi
 }
 cd "$place"
-run python3 -m venv "$place/venv"
+# The first Python that this user may run: one in root's home is not for others.
+for python in $(type -ap python3); do
+    if run "$python" -c 'import ensurepip, venv' 2>/dev/null; then break; fi
+    python=
+done
+if [ -z "${python:-}" ]; then
+    echo "no python3 with venv that another user may run (Debian: apt-get install python3-venv)" >&2
+    exit 1
+fi
+ln -s "$python" "$tools/python3"
+run "$python" -m venv "$place/venv"
 run "$place/venv/bin/pip" install -q --disable-pip-version-check "$place/$(basename "$wheel")"
 run "$place/venv/bin/mmulab" --version
 run "$place/venv/bin/python" -c 'import mmulab._core as core; print("engine:", core.__file__)'
@@ -50,8 +60,9 @@ chmod a+rx my-program
 ran=0
 while IFS= read -r line; do
     echo "$line"
-    # The words of the line as a shell takes them, but for the prompt and the command's name.
-    eval "words=(${line#\$ mmulab})"
+    # The words of the line as a shell takes them, but for the prompt and the command's name. A comment ends with the line.
+    eval "words=(${line#\$ mmulab}
+    )"
     run "$place/venv/bin/mmulab" "${words[@]}" </dev/null
     ran=$((ran + 1))
 done < <(grep '^\$ mmulab ' "$guide")
