@@ -45,6 +45,8 @@ pub struct Hierarchy {
     looks: Looks,
     /// Whether some array has a page-size predictor, which must see every lookup.
     guesses: bool,
+    /// No array coalesces, none guesses, and no trail is kept: most hierarchies. Their lookups ask for none of it.
+    is_plain: bool,
     /// The block of code that is executing: what page-size predictors index by. The fetching core sets it.
     pub code: VirtAddr,
     /// By level (less one) and side.
@@ -153,6 +155,7 @@ impl Hierarchy {
             coalesces: arrays.iter().any(Array::coalesces),
             looks: Looks { base: arrays.iter().any(|a| a.looks().base), large: arrays.iter().any(|a| a.looks().large) },
             guesses: arrays.iter().any(Array::guesses),
+            is_plain: !arrays.iter().any(|a| a.coalesces() || a.guesses()),
             code: VirtAddr::default(),
             arrays,
             inclusive,

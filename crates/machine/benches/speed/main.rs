@@ -182,7 +182,7 @@ fn updates(name: &str, overrides: &[&str]) {
     let rate = whole_on(machine, footprint, &addresses, |va, refs| {
         refs.extend([Ref::fetch(VirtAddr::new(DATA), 8), Ref::read(va), Ref::write(va)]);
     });
-    println!("{name:14} {:>10} {:>10} {:>8} {:14.1}", "", "", "", rate / 1e6);
+    println!("{name:14} {:>10} {:>10} {:>8} {:14.2}", "", "", "", rate / 1e6);
 }
 
 /// A guest on the same machine, both by 4 KiB pages, with a host's walk cache like the guest's.

@@ -30,6 +30,7 @@ impl Hierarchy {
     /// they stay empty.
     pub fn keep_trail(&mut self, levels: Levels, is_elsewhere: bool) {
         self.trail = Some(Box::new(Trail::new(self.arrays.len(), levels, is_elsewhere)));
+        self.is_plain = false;
     }
 
     /// The trail so far.

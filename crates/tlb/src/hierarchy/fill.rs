@@ -40,8 +40,25 @@ impl Hierarchy {
 
     /// Takes in what a walk found that `misses` second-level lookups waited for.
     #[inline(always)]
-    fn fill_for<O: Observer>(&mut self, q: Query, (leaf, walked): (&Leaf, Option<&Walked>), misses: u64, obs: &mut O) {
-        if let Some(trail) = &mut self.trail
+    fn fill_for<O: Observer>(&mut self, q: Query, found: (&Leaf, Option<&Walked>), misses: u64, obs: &mut O) {
+        if self.is_plain {
+            self.fill_in::<true, O>(q, found, misses, obs);
+        } else {
+            self.fill_in::<false, O>(q, found, misses, obs);
+        }
+    }
+
+    /// The same. `PLAIN`: [`Self::is_plain`].
+    #[inline(always)]
+    fn fill_in<const PLAIN: bool, O: Observer>(
+        &mut self,
+        q: Query,
+        (leaf, walked): (&Leaf, Option<&Walked>),
+        misses: u64,
+        obs: &mut O,
+    ) {
+        if !PLAIN
+            && let Some(trail) = &mut self.trail
             && !trail.is_of_first()
         {
             trail.walked((q.asid, q.va, q.access), leaf, walked.filter(|_| self.coalesces));
@@ -55,7 +72,8 @@ impl Hierarchy {
         self.flush_recent_for(q.side);
         self.absent = [NO_PAGE; 2];
         self.missed[q.side] = NO_PAGE;
-        if self.coalesces
+        if !PLAIN
+            && self.coalesces
             && let Some(walked) = walked
         {
             if self.guesses {
@@ -77,12 +95,12 @@ impl Hierarchy {
             self.reloaded(q.side, WALK, first, misses);
             return;
         }
-        if self.guesses {
+        if !PLAIN && self.guesses {
             self.learn(1, q.side, order);
             self.learn(0, q.side, order);
         }
-        self.put(1, q, value, order, absent, obs);
-        let first = self.put(0, q, value, order, absent, obs);
+        self.put::<PLAIN, O>(1, q, value, order, absent, obs);
+        let first = self.put::<PLAIN, O>(0, q, value, order, absent, obs);
         self.reloaded(q.side, WALK, first, misses);
     }
 
@@ -147,9 +165,9 @@ impl Hierarchy {
     }
 
     /// Writes the entry for the page of `order` into the array of level `level + 1` that takes it, and returns its
-    /// place. `absent` states that no array of that level translates the page yet.
+    /// place. `absent` states that no array of that level translates the page yet. `PLAIN`: [`Self::is_plain`].
     #[inline(always)]
-    pub(super) fn put<O: Observer>(
+    pub(super) fn put<const PLAIN: bool, O: Observer>(
         &mut self,
         level: usize,
         q: Query,
@@ -159,7 +177,8 @@ impl Hierarchy {
         obs: &mut O,
     ) -> Option<(u8, Slot)> {
         let target = self.levels.of[level][q.side].takes(order)?;
-        if level == 0
+        if !PLAIN
+            && level == 0
             && let Some(trail) = &mut self.trail
             && trail.is_of_first()
         {

@@ -16,9 +16,25 @@ impl Hierarchy {
         self.search(asid, va, access, obs)
     }
 
-    /// A lookup that the most recent page does not answer. Not inlined: the caller's loop stays small.
-    #[inline(never)]
+    /// A lookup that the most recent page does not answer.
+    #[inline(always)]
     pub fn search<O: Observer>(&mut self, asid: Asid, va: VirtAddr, access: Access, obs: &mut O) -> Outcome {
+        if self.is_plain {
+            self.search_first::<true, O>(asid, va, access, obs)
+        } else {
+            self.search_first::<false, O>(asid, va, access, obs)
+        }
+    }
+
+    /// The same. `PLAIN`: [`Self::is_plain`]. Not inlined: the caller's loop stays small.
+    #[inline(never)]
+    fn search_first<const PLAIN: bool, O: Observer>(
+        &mut self,
+        asid: Asid,
+        va: VirtAddr,
+        access: Access,
+        obs: &mut O,
+    ) -> Outcome {
         let q = Query::new(asid, va, access);
         // Until the lookup has an answer there is no most recent page: what it touches comes before the old one.
         self.flush_recent_for(q.side);
@@ -32,7 +48,7 @@ impl Hierarchy {
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            let found = match self.guesses {
+            let found = match !PLAIN && self.guesses {
                 false => array.hit(q.asid, q.vpn),
                 true => array.hit_guessed(q.asid, q.vpn, self.code).map(|(slot, _)| slot),
             };
@@ -44,20 +60,22 @@ impl Hierarchy {
             }
         }
         counts.misses += 1;
-        if let Some(in_flight) = &mut self.in_flight {
+        if q.side == Side::Instruction as usize
+            && let Some(in_flight) = &mut self.in_flight
+        {
             in_flight.replacing();
         }
-        self.search_second(q, obs)
+        self.search_second::<PLAIN, O>(q, obs)
     }
 
     #[inline(always)]
-    pub(super) fn search_second<O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
+    pub(super) fn search_second<const PLAIN: bool, O: Observer>(&mut self, q: Query, obs: &mut O) -> Outcome {
         let counts = &mut self.counts[1][q.side];
         counts.accesses += 1;
         let level = &self.levels.of[1][q.side];
         for index in level.search.iter() {
             let array = &mut self.arrays[index];
-            let found = match self.guesses {
+            let found = match !PLAIN && self.guesses {
                 false => array.hit(q.asid, q.vpn).map(|slot| (slot, array.hit_cycles[usize::from(slot.size)])),
                 true => array.hit_guessed(q.asid, q.vpn, self.code),
             };
@@ -66,16 +84,16 @@ impl Hierarchy {
                 counts.hits += 1;
                 let (value, order) = array.read(slot, q.vpn);
                 self.absent = [NO_PAGE; 2];
-                if self.guesses {
+                if !PLAIN && self.guesses {
                     self.learn(0, q.side, order);
                 }
-                let first = if self.coalesces {
+                let first = if !PLAIN && self.coalesces {
                     self.refill_l1(index, q, slot, (value, order), obs)
                 } else {
-                    self.put(0, q, value, order, true, obs)
+                    self.put::<PLAIN, O>(0, q, value, order, true, obs)
                 };
                 self.reloaded(q.side, SECOND_LEVEL, first, 1);
-                let cycles = cycles + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.wait());
+                let cycles = cycles + self.waits(q.side);
                 return self.answer(q, 2, cycles, value, order, first);
             }
         }
@@ -83,6 +101,15 @@ impl Hierarchy {
         self.absent[q.side] = page_of(q.asid, q.va);
         self.missed[q.side] = q.vpn.0;
         Outcome::Miss { cycles: level.miss_cycles }
+    }
+
+    /// Cycles that a reference waits which the second level answers: a fetch, for an entry that is held.
+    #[inline(always)]
+    fn waits(&self, side: usize) -> u32 {
+        match &self.in_flight {
+            Some(in_flight) if side == Side::Instruction as usize => in_flight.wait(),
+            _ => 0,
+        }
     }
 
     /// Outcome for a found entry. If the first level holds it now, it is the side's most recent page.

@@ -47,7 +47,7 @@ impl Hierarchy {
             in_flight.told(wait);
         }
         match why {
-            Unfinished::Missed => self.search_second(q, obs),
+            Unfinished::Missed => self.search_second::<false, O>(q, obs),
             Unfinished::NeedsDirty => Outcome::NeedDirty { level: 1, cycles: 0 },
             Unfinished::Denied => Outcome::Denied { level: 1, cycles: 0 },
         }
