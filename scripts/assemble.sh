@@ -13,6 +13,7 @@ target=${CARGO_TARGET_DIR:-target}
 parts=$target/parts
 # Cargo has a directory for each platform that it was told.
 platform=${PLATFORM:-}
+own=${platform:-$(uname -m)}
 platform=${platform:+/${platform%%.*}}
 lib=$package/_lib
 mkdir -p "$lib"
@@ -33,7 +34,7 @@ for pair in aarch64:aarch64 riscv64gc:riscv64; do
     for kind in heap sites; do
         library=$parts/${pair%:*}-unknown-linux-gnu/$built/libmmulab_record_$kind.so
         name=$lib/libmmulab_$kind-${pair#*:}.so
-        if [ -e "$library" ] && [ "$(uname -m)" != "${pair#*:}" ]; then
+        if [ -e "$library" ] && [ "${own%%-*}" != "${pair#*:}" ]; then
             cp "$library" "$name.new"
             mv "$name.new" "$name"
         fi

@@ -17,10 +17,12 @@ build() { # build TARGET LINKER ARGUMENT...: where both are installed
     fi
 }
 
+# What the parts themselves are built for (PLATFORM: see cargo_build.sh) has its libraries already.
+own=${PLATFORM:-$(uname -m)}
 preloaded="-p mmulab-record-heap -p mmulab-record-sites"
 for pair in aarch64:aarch64 riscv64:riscv64gc; do
     arch=${pair%:*}
-    if [ "$(uname -m)" != "$arch" ]; then
+    if [ "${own%%-*}" != "$arch" ]; then
         # shellcheck disable=SC2086 # Two packages.
         RUSTFLAGS="-C target-cpu=generic" build "${pair#*:}-unknown-linux-gnu" "$arch-linux-gnu-gcc" $preloaded
     fi

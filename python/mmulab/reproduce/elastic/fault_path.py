@@ -97,7 +97,7 @@ class Fault:
         self._count, self._at = count, at
 
     def access(self, kind: str, va: int, size: int) -> None:
-        """An access, of so many bytes if its block makes no other."""
+        """An access. `size`: its bytes, if its block makes no other access; else 0."""
         if kind == "r":
             self.loads += 1
         elif self._count == 1 and size and self._stored == (self._at, va - size):
@@ -114,7 +114,7 @@ class Fault:
 
 
 def faults(lines: Iterable[str], page: int) -> Iterator[Fault]:
-    """The faults in a text trace that zero a page of so many bytes, each of them whole."""
+    """The whole faults in a text trace that zero `page` bytes or more."""
     fault: Fault | None = None
     has_run, size = False, 0
     for line in lines:
@@ -183,11 +183,6 @@ class Outcome:
     plan: Plan
     rows: tuple[Row, ...]
     kernel: str
-
-    @property
-    def complete(self) -> bool:
-        """It is whole, or it failed."""
-        return True
 
     def data(self) -> dict[str, Any]:
         """As JSON."""
