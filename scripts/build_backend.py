@@ -74,8 +74,10 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     _run("scripts/wheel_parts.sh", profile, "python/mmulab")
     architecture = target.partition("-")[0] or platform.machine()
     if profile == "wheel":
-        baseline = "x86-64" if architecture == "x86_64" else "generic"
-        os.environ.setdefault("RUSTFLAGS", f"-C target-cpu={baseline}")
+        flags = subprocess.run(
+            ["scripts/baseline.sh", architecture], cwd=CHECKOUT, check=True, capture_output=True, text=True
+        ).stdout
+        os.environ.setdefault("RUSTFLAGS", flags.strip())
     settings = {**(config_settings or {}), "build-args": arguments}
     try:
         name = str(maturin.build_wheel(wheel_directory, settings, metadata_directory))

@@ -6,12 +6,8 @@
 set -euo pipefail
 
 if [ -n "${BASELINE:-}" ]; then
-    architecture=${PLATFORM:-$(uname -m)}
-    # Rust's names of the oldest processors, which zig knows too.
-    case $architecture in
-    x86_64*) export RUSTFLAGS="-C target-cpu=x86-64" ;;
-    *) export RUSTFLAGS="-C target-cpu=generic" ;;
-    esac
+    RUSTFLAGS=$("$(dirname "$0")/baseline.sh" "${PLATFORM:-}")
+    export RUSTFLAGS
 fi
 if [ -n "${PLATFORM:-}" ]; then
     exec cargo zigbuild --quiet --target "$PLATFORM" "$@"
