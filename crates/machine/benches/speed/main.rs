@@ -42,10 +42,12 @@ const IN_TIME: &str = "zen4-epyc9004";
 const GPU: &str = "gpu-mix-baseline";
 const SHADERS: u16 = 128;
 
-/// Nanoseconds that this thread has run on a core, where the kernel tells (Linux,
-/// Documentation/scheduler/sched-stats.rst): what others do on a shared machine then counts as little as it can.
+/// Nanoseconds that this thread has run on a core: what others do on a shared machine then counts as little as it can.
 fn core_ns() -> Option<u64> {
-    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `now` alone, which is a `timespec`.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    (status == 0).then_some(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
 /// Units of work of this thread per second of a core's time, at the best of several times.
