@@ -136,8 +136,11 @@ impl Hierarchy {
         {
             let recent = &mut self.recent[q.side];
             recent.page = page_of(q.asid, q.va);
-            // The first level may hold only a part of what the second does.
-            (recent.value, recent.order) = self.arrays[usize::from(array)].read(slot, q.vpn);
+            (recent.value, recent.order) = match level {
+                1 => (value, order),
+                // The first level may hold only a part of what the second does.
+                _ => self.arrays[usize::from(array)].read(slot, q.vpn),
+            };
             (recent.array, recent.size) = (array, slot.size);
         }
         let entry = value.entry(q.vpn, order);
