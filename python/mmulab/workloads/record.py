@@ -73,12 +73,29 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
                 recorder.wait(lambda: False)
         report = recorder.report()
         _refuse_part(recipe, report, recorder, trace)
+        if inside:
+            trace = _with_headers(trace, say)
         try:
             shutil.move(trace, output)
         except OSError as error:
             output.unlink(missing_ok=True)
             raise Failure(f"{output}: {error.strerror}") from error
     return {**report, "output": str(output), "workload": recipe.name, "parameters": recipe.parameters, "skip": skip}
+
+
+def _with_headers(trace: Path, say: Say) -> Path:
+    """A recorded system with the program headers of its ELF files, without which no file can be laid out anew.
+
+    A system's files are copies of this computer's, which has the headers. A file that is another one here leaves the
+    recording as it is.
+    """
+    whole = trace.with_name("with-headers.mmt")
+    copied = engine.trace_copy(str(trace), str(whole), "native", 0, None, {"program_headers": True})
+    if copied["stopped"]:
+        say(f"program headers are left out: {copied['stopped']}")
+        return trace
+    trace.unlink()
+    return whole
 
 
 def _generated(recipe: Recipe, output: Path, part: tuple[int, int], progress: Progress) -> Json:
