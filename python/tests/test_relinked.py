@@ -7,6 +7,7 @@ from bench import Json
 from conftest import Cli
 
 from mmulab import engine
+from mmulab.workloads import record as recipes
 
 RECORDED = str(Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt")
 POLICIES = ("freebsd-noresv", "freebsd-reserv", "freebsd-super")
@@ -73,8 +74,8 @@ def test_what_no_linker_does_is_refused(asked: list[str], answer: str, cli: Cli,
     assert answer in ran.err
 
 
-def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cli, tmp_path: Path) -> None:
-    program = Path("/bin/sh").resolve()
+def mapped(program: Path) -> list[str]:
+    """A text trace of an ELF file as it is mapped, without its program headers, and one fetch from it."""
     segments = engine.elf_check(str(program), False)["files"][0]["segments"]
     lines = [
         f"mmap {0x400000 + (s['address'] & ~4095):#x} {(s['address'] & 4095) + s['file_bytes']:#x} "
@@ -82,7 +83,12 @@ def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cl
         for s in segments
     ]
     code = next(s for s in segments if s["rights"] == "r-x")
-    lines.append(f"f {0x400000 + code['address']:#x}")
+    return [*lines, f"f {0x400000 + code['address']:#x}"]
+
+
+def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cli, tmp_path: Path) -> None:
+    program = Path("/bin/sh").resolve()
+    lines = mapped(program)
     told, whole = tmp_path / "t.mmtx", tmp_path / "whole.mmtx"
     told.write_text("\n".join(lines) + "\n", encoding="utf-8")
     asked = ("--max-page-size", "2M")
@@ -95,6 +101,19 @@ def test_a_trace_without_program_headers_is_refused_until_they_are_added(cli: Cl
     told.write_text(other + "\n", encoding="utf-8")
     wrong = cli("trace", "convert", "--program-headers", str(told), str(tmp_path / "z.mmtx"))
     assert "another file than was recorded" in wrong.err
+
+
+def test_a_recipe_adds_program_headers_to_a_recorded_system(cli: Cli, tmp_path: Path) -> None:
+    said: list[str] = []
+    lines = mapped(Path("/bin/sh").resolve())
+    trace = tmp_path / "recording.mmtx"
+    trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    whole = recipes.with_headers(trace, said.append)
+    assert cli("trace", "reshape", str(whole), str(tmp_path / "y.mmtx"), "--max-page-size", "2M").code == 0
+    assert (said, trace.exists()) == ([], False)
+    trace.write_text(lines[0].replace(" r ", " rx ").replace("+0x0", "+0x7000") + "\n", encoding="utf-8")
+    assert recipes.with_headers(trace, said.append) == trace
+    assert "another file than was recorded" in said[0]
 
 
 def test_what_was_changed_is_told(cli: Cli, tmp_path: Path) -> None:

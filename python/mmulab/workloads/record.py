@@ -74,7 +74,7 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
         report = recorder.report()
         _refuse_part(recipe, report, recorder, trace)
         if inside:
-            trace = _with_headers(trace, say)
+            trace = with_headers(trace, say)
         try:
             shutil.move(trace, output)
         except OSError as error:
@@ -83,7 +83,7 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
     return {**report, "output": str(output), "workload": recipe.name, "parameters": recipe.parameters, "skip": skip}
 
 
-def _with_headers(trace: Path, say: Say) -> Path:
+def with_headers(trace: Path, say: Say) -> Path:
     """A recorded system with the program headers of its ELF files, without which no file can be laid out anew.
 
     A system's files are copies of this computer's, which has the headers. A file that is another one here leaves the
