@@ -80,6 +80,8 @@ pub struct Kernel {
     pub(crate) loaded: FxHashMap<Pid, Vec<SizeHint>>,
     /// Whether the policy asks for the stores of programs.
     wants_stores: bool,
+    /// Whether a daemon or an adviser wakes: every miss of a TLB asks, and most kernels have none.
+    has_daemons: bool,
     /// Events obeyed, but for switches.
     pub(crate) obeyed: u64,
     /// Counts of the frame allocator when its work was last collected.
@@ -122,6 +124,7 @@ impl Kernel {
         Ok(Self {
             shared: Shared::new(memory, limits),
             wants_stores: manager.wants_stores(),
+            has_daemons: manager.wakes_at().is_some(),
             manager,
             table,
             ended: Contiguity::default(),
@@ -231,7 +234,7 @@ impl Kernel {
     /// When a daemon wants to run next, in simulated nanoseconds since the start; never, if there is none.
     #[inline]
     pub fn wakes_at(&self) -> Option<u64> {
-        self.manager.wakes_at()
+        if self.has_daemons { self.manager.wakes_at() } else { None }
     }
 
     /// Lets the daemons that are due run; call it when `now_ns` has reached [`Kernel::wakes_at`]. A daemon that is late
@@ -435,6 +438,7 @@ impl Kernel {
     /// A policy whose memory manager asks none.
     pub fn advise(&mut self, adviser: Box<dyn Adviser>) -> Result<(), KernelError> {
         self.manager.take_adviser(adviser.advises())?;
+        self.has_daemons = self.manager.wakes_at().is_some();
         self.shared.adviser = Some(adviser);
         Ok(())
     }
