@@ -99,7 +99,9 @@ def add_manual(wheel: Path, architecture: str) -> None:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(package)
         else:
-            package = CHECKOUT / "python"
+            # By a name of its own: pip hides what is installed from a build, and the checkout may be.
+            package.mkdir()
+            (package / "mmulab").symlink_to(CHECKOUT / "python" / "mmulab")
             if not list(package.glob("mmulab/_core*.so")):
                 raise FileNotFoundError("the manual of a wheel for another architecture needs the checkout: make build")
         search = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
