@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 # RHEL 8 and Debian 10 have it.
 glibc=2.28
 directory=$1
+# Each wheel's parts are put into the checkout's package; what `make build` had there comes back.
+trap 'scripts/assemble.sh release python/mmulab' EXIT
 for architecture in x86_64 aarch64; do
     triple=$architecture-unknown-linux-gnu
     if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$triple/lib" ]; then
