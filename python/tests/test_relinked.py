@@ -6,7 +6,7 @@ import pytest
 from bench import Json
 from conftest import Cli
 
-from mmulab import engine
+from mmulab import Failure, engine
 from mmulab.workloads import record as recipes
 
 RECORDED = str(Path(__file__).parents[2] / "tests" / "data" / "cc1-small.mmt")
@@ -114,6 +114,21 @@ def test_a_recipe_adds_program_headers_to_a_recorded_system(cli: Cli, tmp_path: 
     trace.write_text(lines[0].replace(" r ", " rx ").replace("+0x0", "+0x7000") + "\n", encoding="utf-8")
     assert recipes.with_headers(trace, said.append) == trace
     assert "another file than was recorded" in said[0]
+
+
+def test_a_disk_without_room_for_program_headers_keeps_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_more: object) -> Json:
+        raise Failure("No space left on device")
+
+    monkeypatch.setattr(engine, "trace_copy", full)
+    said: list[str] = []
+    trace = tmp_path / "recording.mmt"
+    trace.write_bytes(b"recorded")
+    assert recipes.with_headers(trace, said.append) == trace
+    assert trace.read_bytes() == b"recorded"
+    assert said == ["program headers are left out: No space left on device"]
 
 
 def test_what_was_changed_is_told(cli: Cli, tmp_path: Path) -> None:

@@ -86,13 +86,17 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
 def with_headers(trace: Path, say: Say) -> Path:
     """A recorded system with the program headers of its ELF files, without which no file can be laid out anew.
 
-    A system's files are copies of this computer's, which has the headers. A file that is another one here leaves the
-    recording as it is.
+    A system's files are copies of this computer's, which has the headers. A file that is another one here, or a disk
+    without room, leaves the recording as it is.
     """
     whole = trace.with_name("with-headers.mmt")
-    copied = engine.trace_copy(str(trace), str(whole), "native", 0, None, {"program_headers": True})
-    if copied["stopped"]:
-        say(f"program headers are left out: {copied['stopped']}")
+    try:
+        why = engine.trace_copy(str(trace), str(whole), "native", change={"program_headers": True})["stopped"]
+    except (UserError, Failure) as error:
+        why = str(error)
+    if why:
+        say(f"program headers are left out: {why}")
+        whole.unlink(missing_ok=True)
         return trace
     trace.unlink()
     return whole
