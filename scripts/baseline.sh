@@ -6,8 +6,8 @@ set -euo pipefail
 # Rust's names of the oldest processors, which zig knows too.
 case ${1:-$(uname -m)} in
 x86_64*) echo "-C target-cpu=x86-64" ;;
-# The target riscv64gc says it all. With a processor named, zig would take one without floating point. The flag is Rust's
-# default: without any, cargo would take this computer's processor from .cargo/config.toml.
+# The target riscv64gc already stands for the oldest processor. If a processor is named, zig takes one without floating
+# point. Without any flag, cargo takes those of .cargo/config.toml. So this is a flag that Rust sets anyway.
 riscv64*) echo "-C relocation-model=pic" ;;
 *) echo "-C target-cpu=generic" ;;
 esac

@@ -99,7 +99,7 @@ def add_manual(wheel: Path, architecture: str) -> None:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(package)
         else:
-            # By a name of its own: pip hides what is installed from a build, and the checkout may be.
+            # pip hides installed directories from a build, and the checkout's may be one. A link to it is none.
             package.mkdir()
             (package / "mmulab").symlink_to(CHECKOUT / "python" / "mmulab")
             if not list(package.glob("mmulab/_core*.so")):
