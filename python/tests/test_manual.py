@@ -111,6 +111,8 @@ def told(backend: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[
     """What the build's steps are given: the parts' command, maturin's arguments, the manual's architecture."""
     steps: list[Any] = []
     shutil.copy(CHECKOUT / "pyproject.toml", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(CHECKOUT / "scripts" / "baseline.sh", tmp_path / "scripts")
     monkeypatch.setattr(backend, "CHECKOUT", tmp_path)
     monkeypatch.delenv("PLATFORM", raising=False)
     monkeypatch.delenv("RUSTFLAGS", raising=False)
