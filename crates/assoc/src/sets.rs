@@ -6,7 +6,7 @@
 //! keys     | way 0 | way 1 | ... | last way | EMPTY | ... | EMPTY    | way 0 | ...
 //! ```
 
-use crate::{Replacement, recency::Recency};
+use crate::{Replacement, SetIndex, recency::Recency};
 
 /// An empty way; no key may be this.
 pub const EMPTY: u64 = u64::MAX;
@@ -14,9 +14,7 @@ pub const EMPTY: u64 = u64::MAX;
 /// Keys in sets of ways, with their replacement state.
 #[derive(Clone)]
 pub struct Sets {
-    sets: u64,
-    /// `sets - 1` where that is a mask; else sets are found by modulo.
-    mask: Option<u64>,
+    sets: SetIndex,
     ways: usize,
     /// Ways rounded up to what one compare covers; the ones above `ways` stay empty for ever.
     stride: usize,
@@ -63,19 +61,12 @@ impl Sets {
             13..=16 => 16,
             more => more.next_multiple_of(8),
         };
-        Self {
-            sets: sets as u64,
-            mask: sets.is_power_of_two().then_some(sets as u64 - 1),
-            ways,
-            stride,
-            keys: vec![EMPTY; sets * stride],
-            recency,
-        }
+        Self { sets: SetIndex::new(sets), ways, stride, keys: vec![EMPTY; sets * stride], recency }
     }
 
     /// Sets.
     pub fn sets(&self) -> usize {
-        self.sets as usize
+        self.sets.count()
     }
 
     /// Ways.
@@ -86,10 +77,7 @@ impl Sets {
     /// The set that `index` falls in: its low bits, or its remainder where the sets are no power of two.
     #[inline(always)]
     pub fn set_of(&self, index: u64) -> usize {
-        match self.mask {
-            Some(mask) => (index & mask) as usize,
-            None => (index % self.sets) as usize,
-        }
+        self.sets.of(index)
     }
 
     /// The way of `set` that has `key`.

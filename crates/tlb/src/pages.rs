@@ -5,7 +5,7 @@ use crate::{
     key::{self, GLOBAL, MAX_SIZES, Value, key},
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_assoc::{EMPTY, Keys, Store, each};
+use mmulab_assoc::{EMPTY, Keys, SetIndex, Store, each};
 
 /// Where an entry was found or written. Eight bytes, and what it says stays where it is: it passes through registers.
 #[derive(Clone, Copy)]
@@ -50,9 +50,7 @@ pub struct Body {
     invalidations: u64,
     /// The sizes, where a search finds them without a detour.
     orders: [PageOrder; MAX_SIZES],
-    sets: u64,
-    /// `sets - 1` where that is a mask; else sets are found by modulo.
-    mask: Option<u64>,
+    sets: SetIndex,
     /// By set and way.
     values: Vec<Value>,
     /// Entries held of each size.
@@ -75,8 +73,7 @@ impl Pages {
             evictions: 0,
             invalidations: 0,
             orders,
-            sets: sets as u64,
-            mask: sets.is_power_of_two().then_some(sets as u64 - 1),
+            sets: SetIndex::new(sets),
             values: vec![Value::default(); sets * each!(&store, keys => keys.stride())],
             held: [0; MAX_SIZES],
             present: 0,
@@ -191,11 +188,7 @@ impl Body {
     /// the sets are no power of two.
     #[inline(always)]
     fn set(&self, vpn: Vpn, order: PageOrder) -> usize {
-        let index = vpn.0 >> order.get();
-        match self.mask {
-            Some(mask) => (index & mask) as usize,
-            None => (index % self.sets) as usize,
-        }
+        self.sets.of(vpn.0 >> order.get())
     }
 
     #[inline(always)]
@@ -295,7 +288,7 @@ impl Body {
         if self.present == 0 {
             return;
         }
-        for set in 0..self.sets as usize {
+        for set in 0..self.sets.count() {
             for way in 0..keys.stride() {
                 let k = keys.key(set, way);
                 if k != EMPTY && drop(key::asid(k), key::vpn(k), self.orders[key::size(k)]) {
@@ -319,7 +312,7 @@ impl Body {
     }
 
     fn all(&self, keys: &impl Keys, tell: &mut impl FnMut(Asid, &Entry)) {
-        for set in 0..self.sets as usize {
+        for set in 0..self.sets.count() {
             for way in 0..keys.stride() {
                 let k = keys.key(set, way);
                 if k != EMPTY {

@@ -2,7 +2,7 @@
 
 use crate::{CacheDesc, CacheRules, WalkerError, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
-use mmulab_assoc::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use mmulab_assoc::{EMPTY, Keys, Replacement, SetIndex, Store, Ways, each, geometry};
 
 /// The caches of all cores, and the memory behind them.
 pub struct Caches {
@@ -19,7 +19,7 @@ pub struct Caches {
 struct Level {
     name: String,
     cycles: u32,
-    sets: u64,
+    sets: SetIndex,
     ways: usize,
     /// Whether it is for code alone.
     code: bool,
@@ -59,16 +59,10 @@ struct Copy {
 }
 
 impl Level {
-    /// The set of a line: its low bits, or its remainder where the sets are no power of two.
-    #[inline(always)]
-    fn set_of(&self, line: u64) -> usize {
-        if self.sets.is_power_of_two() { (line & (self.sets - 1)) as usize } else { (line % self.sets) as usize }
-    }
-
     /// Looks for a line, which is there from now on, but for a victim cache, which is not written.
     #[inline(always)]
     fn read(&mut self, core: usize, line: u64, now: u64) -> Looked {
-        let (set, mine) = (self.set_of(line), self.mine(core));
+        let (set, mine) = (self.sets.of(line), self.mine(core));
         let copy = &mut self.copies[mine];
         if let Some(way) = copy.find(set, line) {
             let displaced = copy.retention.as_mut().and_then(|r| r.renew(set * self.ways + way, line, now));
@@ -83,7 +77,7 @@ impl Level {
     /// Whether a line was there; it is from now on. For caches in which nothing else moves lines.
     #[inline(always)]
     fn read_plain(&mut self, core: usize, line: u64) -> bool {
-        let (set, mine) = (self.set_of(line), self.mine(core));
+        let (set, mine) = (self.sets.of(line), self.mine(core));
         let copy = &mut self.copies[mine];
         let found = copy.find(set, line).is_some();
         if !found {
@@ -94,7 +88,7 @@ impl Level {
 
     /// Takes in a line that the level before had until some time.
     fn keep(&mut self, core: usize, gone: Gone) {
-        let (set, mine) = (self.set_of(gone.line), self.mine(core));
+        let (set, mine) = (self.sets.of(gone.line), self.mine(core));
         let copy = &mut self.copies[mine];
         match copy.find(set, gone.line) {
             Some(way) => copy.place(set * self.ways + way, gone.at),
@@ -190,7 +184,7 @@ impl Caches {
             Ok(Level {
                 name: d.name.clone(),
                 cycles: d.cycles,
-                sets: sets as u64,
+                sets: SetIndex::new(sets),
                 ways,
                 code: d.code,
                 victim: d.victim,
@@ -252,7 +246,7 @@ impl Caches {
     /// Bytes of data that all caches of one core hold together, shared ones included.
     pub fn data_bytes(&self) -> u64 {
         let data = self.levels.iter().filter(|level| !level.code);
-        data.map(|level| level.sets * level.ways as u64 * LINE_BYTES).sum()
+        data.map(|level| (level.sets.count() * level.ways) as u64 * LINE_BYTES).sum()
     }
 
     /// Cycles to code in the cache that fetches are served by first; 0 without caches.
@@ -305,7 +299,7 @@ impl Caches {
     pub fn prefetch(&self, core: usize, pa: PhysAddr) {
         if let Some(level) = self.levels.last() {
             let lines = &level.copies[level.mine(core)].lines;
-            each!(lines, lines => lines.prefetch(level.set_of(pa.0 / LINE_BYTES)));
+            each!(lines, lines => lines.prefetch(level.sets.of(pa.0 / LINE_BYTES)));
         }
     }
 

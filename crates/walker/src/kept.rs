@@ -2,7 +2,7 @@
 
 use crate::WalkerError;
 use mmulab_addr::Asid;
-use mmulab_assoc::{EMPTY, Keys, Replacement, Store, Ways, each, geometry};
+use mmulab_assoc::{EMPTY, Keys, Replacement, SetIndex, Store, Ways, each, geometry};
 
 const KIND_BITS: u32 = 3;
 const ASID_BITS: u32 = 16;
@@ -41,7 +41,7 @@ pub const MAX_KINDS: usize = 1 << KIND_BITS;
 /// Values by name, with room for a fixed number.
 pub struct Kept<V> {
     keys: Store,
-    sets: u64,
+    sets: SetIndex,
     /// Ways still empty.
     empty: u32,
     /// By set and way.
@@ -64,12 +64,7 @@ impl<V: Copy> Kept<V> {
         let (sets, ways) = shape.map_err(|what| WalkerError { place: place(), what })?;
         let keys = Store::new(sets, ways, replacement, seed);
         let values = vec![nothing; sets * each!(&keys, keys => keys.stride())];
-        Ok(Self { keys, sets: sets as u64, empty: entries, values })
-    }
-
-    #[inline(always)]
-    fn set_of(&self, number: u64) -> usize {
-        if self.sets.is_power_of_two() { (number & (self.sets - 1)) as usize } else { (number % self.sets) as usize }
+        Ok(Self { keys, sets: SetIndex::new(sets), empty: entries, values })
     }
 
     /// Places there are: one for each way of each set.
@@ -80,7 +75,7 @@ impl<V: Copy> Kept<V> {
     /// What is kept under `name`, used, and its place.
     #[inline]
     pub fn find(&mut self, name: Name) -> Option<(V, usize)> {
-        let (set, key) = (self.set_of(name.number), name.key());
+        let (set, key) = (self.sets.of(name.number), name.key());
         let at = each!(&mut self.keys, keys => {
             let way = keys.find(set, key)?;
             keys.touch(set, way);
@@ -92,7 +87,7 @@ impl<V: Copy> Kept<V> {
     /// Keeps `value` under `name`, most recently used; its place.
     #[inline]
     pub fn keep(&mut self, name: Name, value: V) -> usize {
-        let (set, key) = (self.set_of(name.number), name.key());
+        let (set, key) = (self.sets.of(name.number), name.key());
         let at = each!(&mut self.keys, keys => {
             let way = match keys.find(set, key) {
                 Some(way) => {
@@ -113,7 +108,7 @@ impl<V: Copy> Kept<V> {
 
     /// Forgets what `stale` says so of.
     pub fn drop_if(&mut self, mut stale: impl FnMut(Name) -> bool) {
-        let (mut empty, sets) = (self.empty, self.sets as usize);
+        let (mut empty, sets) = (self.empty, self.sets.count());
         each!(&mut self.keys, keys => for set in 0..sets {
             for way in 0..keys.stride() {
                 let key = keys.key(set, way);
@@ -128,7 +123,7 @@ impl<V: Copy> Kept<V> {
 
     /// Calls `each` for every value.
     pub fn each(&self, mut each: impl FnMut(Name, &V)) {
-        each!(&self.keys, keys => for set in 0..self.sets as usize {
+        each!(&self.keys, keys => for set in 0..self.sets.count() {
             for way in 0..keys.stride() {
                 let key = keys.key(set, way);
                 if key != EMPTY {

@@ -313,9 +313,10 @@ impl Walker {
         cycles: &mut u32,
         below: &mut B,
     ) -> (Step, Option<PhysAddr>) {
+        let skipped = cx.format.skips_levels();
         for level in 2..=cx.format.levels() {
             let mut holders = self.holders[usize::from(level)];
-            for below in 1..=cx.format.skips_levels() {
+            for below in 1..=skipped {
                 // Entries that pass over levels are kept with those of the level they lead to.
                 holders |= self.holders[usize::from(level.saturating_sub(below))];
             }

@@ -25,7 +25,7 @@ use bits::bits;
 use bundle::Bundle;
 use mirror_log::MirrorLog;
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_assoc::{Keys, Ranges, Store, each};
+use mmulab_assoc::{Keys, Ranges, SetIndex, Store, each};
 use std::borrow::Cow;
 
 pub use shape::{MAX_BITMAP, Shape};
@@ -34,10 +34,8 @@ pub use shape::{MAX_BITMAP, Shape};
 #[derive(Clone)]
 pub struct Bundles {
     shape: Shape,
-    sets: usize,
+    sets: SetIndex,
     ways: usize,
-    /// `sets - 1` where that is a mask; else sets are found by remainder.
-    mask: Option<u64>,
     /// The different ways to choose a set, each once.
     indexes: Vec<PageOrder>,
     /// By set and way.
@@ -73,9 +71,8 @@ impl Bundles {
         indexes.sort_unstable();
         indexes.dedup();
         Self {
-            sets,
+            sets: SetIndex::new(sets),
             ways,
-            mask: sets.is_power_of_two().then_some(sets as u64 - 1),
             indexes,
             held: vec![Bundle::default(); sets * ways],
             ranges: Ranges::new(sets, ways),
@@ -121,7 +118,7 @@ impl Bundles {
     /// Applies the log to all sets.
     fn apply_all(&mut self) {
         if self.log.as_ref().is_some_and(MirrorLog::is_any_behind) {
-            for set in 0..self.sets {
+            for set in 0..self.sets.count() {
                 self.apply_pending(set);
             }
             self.log.as_mut().into_iter().for_each(MirrorLog::applied_by_all);
@@ -139,18 +136,10 @@ impl Bundles {
         is_behind
     }
 
-    #[inline(always)]
-    fn wrap(&self, index: u64) -> usize {
-        match self.mask {
-            Some(mask) => (index & mask) as usize,
-            None => (index % self.sets as u64) as usize,
-        }
-    }
-
     /// The set that a lookup of `vpn` as a page of some size asks.
     #[inline(always)]
     fn set(&self, vpn: Vpn, index: PageOrder) -> usize {
-        self.wrap(vpn.0 >> index.get())
+        self.sets.of(vpn.0 >> index.get())
     }
 
     #[inline(always)]
@@ -218,7 +207,7 @@ impl Bundles {
         if self.room == self.held.len() {
             return;
         }
-        for set in 0..self.sets {
+        for set in 0..self.sets.count() {
             for way in 0..self.ways {
                 let old = self.held[self.at(set, way)];
                 if old.len != 0 && asid.is_none_or(|asid| old.tag == asid.0 && old.tag != GLOBAL.0) {
@@ -238,7 +227,7 @@ impl Bundles {
             return;
         }
         let before = (pages - 1).min(bundle::MAX_SPAN);
-        for set in 0..self.sets {
+        for set in 0..self.sets.count() {
             for block in 0..self.ranges.blocks() {
                 for way in bits(self.meeting(set, block, asid.0, first.0 + before, before)) {
                     self.drop_part(set, block * 64 + way, first, pages, &mut tell);

@@ -11,12 +11,12 @@ use crate::{
     pages::Slot,
 };
 use mmulab_addr::{Asid, PageOrder, Vpn};
-use mmulab_assoc::{EMPTY, Keys, Store, each};
+use mmulab_assoc::{EMPTY, Keys, SetIndex, Store, each};
 
 /// The entries of an array under one design.
 pub struct GroupStore<R: GroupDesign> {
     design: R,
-    sets: usize,
+    sets: SetIndex,
     ways: usize,
     /// Pages of the table held, by size: a size of which none is held is not searched.
     larger: Vec<(PageOrder, u32)>,
@@ -37,7 +37,7 @@ impl<R: GroupDesign> GroupStore<R> {
     pub fn new(design: R, sets: usize, ways: usize, order: Store) -> Self {
         Self {
             design,
-            sets,
+            sets: SetIndex::new(sets),
             ways,
             larger: Vec::new(),
             groups: 0,
@@ -53,7 +53,7 @@ impl<R: GroupDesign> GroupStore<R> {
     }
 
     fn set(&self, vpn: Vpn, order: PageOrder) -> usize {
-        ((vpn.0 >> order.get()) % self.sets as u64) as usize
+        self.sets.of(vpn.0 >> order.get())
     }
 
     fn set_of(&self, held: &EntryOf<R>) -> usize {

@@ -24,8 +24,8 @@ impl Bundles {
         let regions = (1u64 << bundle.order) >> index.get();
         for page in bundle.pages() {
             let first = page.0 >> index.get();
-            targets.extend((first..first + regions.max(1)).map(|at| self.wrap(at)));
-            if targets.len() > 4 * self.sets {
+            targets.extend((first..first + regions.max(1)).map(|at| self.sets.of(at)));
+            if targets.len() > 4 * self.sets.count() {
                 targets.sort_unstable();
                 targets.dedup();
             }
@@ -99,7 +99,7 @@ impl Bundles {
         // A walk for a page that this set translates did not follow a miss: it set a dirty bit or found other rights.
         // Mirrors are written on misses (paper 4, section 4.3); the other sets walk for themselves when they are asked.
         let index = self.shape.index[usize::from(new.size)].get();
-        if !was_held && self.sets > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
+        if !was_held && self.sets.count() > 1 && new.base >> index != (new.base + new.span() - 1) >> index {
             self.spread(new, vpn, probed, watched, &mut tell);
         }
         self.slot(probed, way)
@@ -144,9 +144,9 @@ impl Bundles {
     #[inline(always)]
     fn spread(&mut self, new: Bundle, vpn: Vpn, probed: usize, watched: bool, tell: &mut impl FnMut(Change, &Bundle)) {
         let regions = (1u64 << new.order) >> self.shape.index[usize::from(new.size)].get();
-        let everywhere = regions >= self.sets as u64;
+        let everywhere = regions >= self.sets.count() as u64;
         let others = if everywhere {
-            self.sets - 1
+            self.sets.count() - 1
         } else {
             self.find_targets(&{ new }, vpn);
             self.targets.len()
@@ -161,7 +161,7 @@ impl Bundles {
             }
             self.log.as_mut().into_iter().for_each(|log| log.append(new, probed));
         } else if everywhere {
-            for set in (0..self.sets).filter(|&set| set != probed) {
+            for set in (0..self.sets.count()).filter(|&set| set != probed) {
                 self.mirror(set, new, tell);
             }
         } else {
