@@ -1,7 +1,9 @@
 //! References per second of the engine beside those of a bare loop, in one run: the ratio is what counts, for the
 //! machine's own speed drifts. `make bench` prints it; `docs/results/performance.md` keeps what was measured.
 //!
-//! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named.
+//! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named: `"MIX linux-thp"` one table, `"MIX
+//! linux-thp sequential"` one line of it. `--references=N` sets how many references each measurement has, so that
+//! `scripts/count_instructions.py` can take the difference of two runs.
 
 mod bare;
 mod patterns;
@@ -21,7 +23,7 @@ use std::{
     time::Instant,
 };
 
-/// References of each measurement.
+/// References of each measurement, unless `--references=N` says otherwise.
 const COUNT: usize = 1 << 24;
 /// Times each is repeated; the best counts.
 const REPEATS: usize = 3;
@@ -69,6 +71,33 @@ fn best(units: u64, mut work: impl FnMut()) -> f64 {
         units as f64 / start.elapsed().as_secs_f64()
     };
     (0..REPEATS).map(rate).fold(0.0, f64::max)
+}
+
+/// What the command line asks for.
+struct Wanted {
+    /// Parts of names; empty for all measurements.
+    names: Vec<String>,
+    /// References of each measurement.
+    count: usize,
+}
+
+impl Wanted {
+    fn of_command_line() -> Self {
+        let mut wanted = Self { names: Vec::new(), count: COUNT };
+        for word in std::env::args().skip(1) {
+            match word.strip_prefix("--references=") {
+                Some(count) => wanted.count = count.parse().expect("--references is a number"),
+                // Cargo says `--bench`.
+                None if word.starts_with('-') => {}
+                None => wanted.names.push(word),
+            }
+        }
+        wanted
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
+    }
 }
 
 fn root() -> PathBuf {
@@ -158,10 +187,10 @@ fn whole_on(mut m: Machine, footprint: u64, addresses: &[u64], each: impl Fn(Vir
     best_of_core(references, || batches.iter().for_each(|b| m.run(b)))
 }
 
-fn beside_the_bare_loop(name: &str) {
-    let (footprint, addresses) = pattern(name, COUNT);
+fn beside_the_bare_loop(name: &str, count: usize) {
+    let (footprint, addresses) = pattern(name, count);
     let mut bare = Bare::new();
-    let loop_rate = best_of_core(COUNT as u64, || {
+    let loop_rate = best_of_core(count as u64, || {
         bare.run(black_box(&addresses));
     });
     let tlb_rate = tlbs_only(&addresses, &bare);
@@ -177,8 +206,8 @@ fn beside_the_bare_loop(name: &str) {
 }
 
 /// An update is a block fetched, a word loaded and stored.
-fn updates(name: &str, overrides: &[&str]) {
-    let (footprint, addresses) = pattern("random 8 GiB", COUNT / 2);
+fn updates(name: &str, overrides: &[&str], count: usize) {
+    let (footprint, addresses) = pattern("random 8 GiB", count / 2);
     let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
     let machine = machine_with(MACHINE, "linux-4k", &overrides, &Options::default(), true);
     let rate = whole_on(machine, footprint, &addresses, |va, refs| {
@@ -195,19 +224,21 @@ const GUEST: [&str; 3] = [
 ];
 
 /// The same machine with coalescing and without.
-fn coalescing() {
+fn coalescing(wanted: &Wanted) {
     let off = ["tlb_rules.coalescing=none".to_owned()];
-    println!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
+    let head = format!("\n{COALESCING:14} {:>10} {:>10} {:>8}", "coalescing", "without", "ratio");
     let build = |overrides| machine_with(COALESCING, "linux-4k", overrides, &Options::default(), true);
-    beside(&["random 4 MiB", "90/10 mix", "sequential"], || build(&[]), || build(&off));
+    let patterns = ["random 4 MiB", "90/10 mix", "sequential"];
+    beside(wanted, ("coalescing", &head), &patterns, || build(&[]), || build(&off));
 }
 
 /// MIX TLBs beside split ones, with superpages that they mirror in all sets, and without.
-fn mix() {
+fn mix(wanted: &Wanted) {
     for policy in ["linux-thp", "linux-4k"] {
-        println!("\n{policy:14} {:>10} {:>10} {:>8}", "MIX", "split", "ratio");
+        let head = format!("\n{policy:14} {:>10} {:>10} {:>8}", "MIX", "split", "ratio");
         let build = |name| machine(name, policy, &Options::default(), true);
-        beside(&["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"], || build(MIX), || build(SPLIT));
+        let patterns = ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"];
+        beside(wanted, (&format!("MIX {policy}"), &head), &patterns, || build(MIX), || build(SPLIT));
     }
 }
 
@@ -218,20 +249,32 @@ fn on_one_thread(trace: &str, machine: Machine) {
     black_box(run(source.as_mut(), vec![machine], Followed::default(), limits, |_| Control::Continue));
 }
 
-/// Two machines over patterns and the compiler's recording, one after the other.
-fn beside(patterns: &[&str], one: impl Fn() -> Machine, other: impl Fn() -> Machine) {
+/// Two machines over patterns and the compiler's recording, one after the other: a table under its name and head.
+fn beside(
+    wanted: &Wanted,
+    (table, head): (&str, &str),
+    patterns: &[&str],
+    one: impl Fn() -> Machine,
+    other: impl Fn() -> Machine,
+) {
     let row =
         |name: &str, on: f64, off: f64| println!("{name:14} {:10.2} {:10.2} {:8.3}", on / 1e6, off / 1e6, on / off);
-    for name in patterns {
-        let (footprint, addresses) = pattern(name, COUNT / 2);
+    let is_wanted = |name: &str| wanted.has(&format!("{table} {name}"));
+    if patterns.iter().copied().chain(["compiler"]).any(is_wanted) {
+        println!("{head}");
+    }
+    for name in patterns.iter().copied().filter(|name| is_wanted(name)) {
+        let (footprint, addresses) = pattern(name, wanted.count / 2);
         let rate = |machine| whole_on(machine, footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
         row(name, rate(one()), rate(other()));
     }
-    let path = root().join("tests/data/cc1-small.mmt");
-    let path = path.to_str().unwrap();
-    let references = open(path).unwrap().info().references.unwrap_or_default();
-    let rate = |build: &dyn Fn() -> Machine| best(references, || on_one_thread(path, build()));
-    row("compiler", rate(&one), rate(&other));
+    if is_wanted("compiler") {
+        let path = root().join("tests/data/cc1-small.mmt");
+        let path = path.to_str().unwrap();
+        let references = open(path).unwrap().info().references.unwrap_or_default();
+        let rate = |build: &dyn Fn() -> Machine| best(references, || on_one_thread(path, build()));
+        row("compiler", rate(&one), rate(&other));
+    }
 }
 
 /// Many shader cores, generator included: addresses that lanes name, per second of one core's time.
@@ -324,34 +367,31 @@ fn in_time() {
 }
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    let wanted = Wanted::of_command_line();
     println!("million references a second, and the ratio to the bare loop ({MACHINE}, linux-4k)");
     println!(
         "{:14} {:>10} {:>10} {:>8} {:>14} {:>8}",
         "pattern", "bare loop", "TLBs only", "ratio", "whole machine", "ratio"
     );
-    for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"].into_iter().filter(|n| is_wanted(n)) {
-        beside_the_bare_loop(name);
-    }
-    for (name, overrides) in [("GUPS 8 GiB", &[][..]), ("GUPS in a guest", &GUEST)] {
-        if is_wanted(name) {
-            updates(name, overrides);
+    for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"] {
+        if wanted.has(&format!("Skylake {name}")) {
+            beside_the_bare_loop(name, wanted.count);
         }
     }
-    if is_wanted("coalescing") {
-        coalescing();
+    for (name, overrides) in [("GUPS 8 GiB", &[][..]), ("GUPS in a guest", &GUEST)] {
+        if wanted.has(name) {
+            updates(name, overrides, wanted.count);
+        }
     }
-    if is_wanted("mix") {
-        mix();
-    }
-    if is_wanted("shader cores") {
+    coalescing(&wanted);
+    mix(&wanted);
+    if wanted.has("shader cores") {
         shader_cores();
     }
-    if is_wanted("compiler") {
+    if wanted.has("the compiler's recording") {
         compiler();
     }
-    if is_wanted("in time") {
+    if wanted.has("in time") {
         in_time();
     }
 }
