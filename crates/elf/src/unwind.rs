@@ -1,6 +1,7 @@
 //! One step up a call stack: from the registers in a function to those of its caller. It follows the unwind tables of
-//! the file that the function is in (`.eh_frame`). The recorder finds by it which function asked for a large block of
-//! memory.
+//! the file that the function is in: `.eh_frame`, and `.debug_frame` for functions that only debuggers are told of. GCC
+//! writes the first for C on x86-64 and aarch64, but not on riscv64. The recorder finds by it which function asked for
+//! a large block of memory.
 //!
 //! ```text
 //! address --binary search--> FDE --gimli runs its program--> rules: CFA = rsp + 16, caller's rbp at CFA - 16, ...
@@ -12,12 +13,12 @@ use crate::{
     functions::{Places, eh_frame},
 };
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, Register, RegisterRule, RunTimeEndian,
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, Register, RegisterRule, RunTimeEndian,
     UnwindContext, UnwindSection,
 };
 use mmulab_trace::Isa;
 use object::{
-    Endianness, Object,
+    Endianness, Object, ObjectSection,
     read::{ReadCache, ReadRef, elf::ElfFile64},
 };
 use std::{fs::File, path::Path};
@@ -67,13 +68,35 @@ fn stack_pointer(isa: Isa) -> u16 {
 
 /// The unwind tables of one file.
 pub struct Unwinder {
-    bytes: Vec<u8>,
+    /// `.eh_frame` and `.debug_frame`, each empty if the file has none.
+    eh_frame: Vec<u8>,
+    debug_frame: Vec<u8>,
     bases: BaseAddresses,
     endian: RunTimeEndian,
     places: Places,
-    /// First address, the address after the last, and where in the table it is described, by first address.
-    functions: Vec<(u64, u64, usize)>,
+    /// By first address, each once.
+    functions: Vec<Described>,
 }
+
+/// A function that a table describes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Described {
+    start: u64,
+    /// The address after the last.
+    end: u64,
+    table: Table,
+    /// Where in the table.
+    offset: usize,
+}
+
+/// In order of preference.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    EhFrame,
+    DebugFrame,
+}
+
+type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 impl Unwinder {
     /// Those of the file at `path`; there may be none in it.
@@ -87,13 +110,21 @@ impl Unwinder {
         }
         let file = ElfFile64::<Endianness, _>::parse(&cache)?;
         let places = Places::of(&file)?;
-        let (bases, bytes) = match eh_frame(&file, &places)? {
+        let (bases, eh_frame) = match eh_frame(&file, &places)? {
             Some((bases, bytes)) => (bases, bytes.to_vec()),
             None => (BaseAddresses::default(), Vec::new()),
         };
+        // A compressed section is left out: compilers write none unless they are asked to.
+        let debug_frame = file.section_by_name(".debug_frame").filter(|section| {
+            section.compressed_file_range().is_ok_and(|range| range.format == object::CompressionFormat::None)
+        });
+        let debug_frame = debug_frame.and_then(|section| section.data().ok()).unwrap_or_default().to_vec();
         let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-        let mut made = Self { bytes, bases, endian, places, functions: Vec::new() };
-        made.functions = made.all();
+        let mut made = Self { eh_frame, debug_frame, bases, endian, places, functions: Vec::new() };
+        made.functions = all(&made.eh_frame(), &made.bases, Table::EhFrame);
+        made.functions.extend(all(&made.debug_frame(), &made.bases, Table::DebugFrame));
+        made.functions.sort_unstable();
+        made.functions.dedup_by_key(|function| function.start);
         Ok(made)
     }
 
@@ -102,26 +133,16 @@ impl Unwinder {
         self.places.address(offset)
     }
 
-    fn table(&self) -> EhFrame<EndianSlice<'_, RunTimeEndian>> {
-        let mut table = EhFrame::new(&self.bytes, self.endian);
+    fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut table = EhFrame::new(&self.eh_frame, self.endian);
         table.set_address_size(8);
         table
     }
 
-    fn all(&self) -> Vec<(u64, u64, usize)> {
-        let table = self.table();
-        let mut entries = table.entries(&self.bases);
-        let mut found = Vec::new();
-        // A table that is cut describes what comes before.
-        while let Ok(Some(entry)) = entries.next() {
-            let CieOrFde::Fde(partial) = entry else { continue };
-            if let Ok(fde) = partial.parse(|table, bases, at| table.cie_from_offset(bases, at)) {
-                let start = fde.initial_address();
-                found.push((start, start.saturating_add(fde.len()), fde.offset()));
-            }
-        }
-        found.sort_unstable();
-        found
+    fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
+        let mut table = DebugFrame::new(&self.debug_frame, self.endian);
+        table.set_address_size(8);
+        table
     }
 
     /// The registers of the caller, and the address that it goes on at. `address`: where the function is, before the
@@ -133,39 +154,65 @@ impl Unwinder {
         address: u64,
         read: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Option<(Registers, u64)> {
-        let before = self.functions.partition_point(|&(start, ..)| start <= address).checked_sub(1)?;
-        let (_, end, offset) = self.functions[before];
-        if address >= end {
+        let before = self.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
+        let function = self.functions[before];
+        if address >= function.end {
             return None;
         }
-        let table = self.table();
-        let fde = table
-            .fde_from_offset(&self.bases, EhFrameOffset(offset), |table, bases, at| table.cie_from_offset(bases, at))
-            .ok()?;
-        let mut context = UnwindContext::new();
-        let row = fde.unwind_info_for_address(&table, &self.bases, &mut context, address).ok()?;
-        let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
-        let cfa = registers.get(register.0)?.wrapping_add_signed(*offset);
-        let mut caller = registers.clone();
-        for number in 0..REGISTERS as u16 {
-            let value = match row.register(Register(number)) {
-                // Functions keep what they do not mention.
-                RegisterRule::Undefined | RegisterRule::SameValue => registers.get(number),
-                RegisterRule::Offset(offset) => read(cfa.wrapping_add_signed(offset)),
-                RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
-                RegisterRule::Register(other) => registers.get(other.0),
-                _ => None,
-            };
-            caller.values[usize::from(number)] = value;
+        match function.table {
+            Table::EhFrame => step(&self.eh_frame(), &self.bases, function.offset, (registers, address), read),
+            Table::DebugFrame => step(&self.debug_frame(), &self.bases, function.offset, (registers, address), read),
         }
-        caller.set(stack_pointer(registers.isa), cfa);
-        let back = fde.cie().return_address_register();
-        // A function that called another has saved where it returns to; the first one of a stack has not.
-        let saved = !matches!(row.register(back), RegisterRule::Undefined | RegisterRule::SameValue);
-        let goes_on = caller.get(back.0).filter(|&at| saved && at != 0)?;
-        // Callers are further up: so every walk ends.
-        (cfa > registers.stack_pointer()? || registers.isa != Isa::X86_64).then_some((caller, goes_on))
     }
+}
+
+/// The functions that a table describes.
+fn all<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses, table: Table) -> Vec<Described> {
+    let mut entries = section.entries(bases);
+    let mut found = Vec::new();
+    // A table that is cut describes what comes before.
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        if let Ok(fde) = partial.parse(S::cie_from_offset) {
+            let start = fde.initial_address();
+            found.push(Described { start, end: start.saturating_add(fde.len()), table, offset: fde.offset() });
+        }
+    }
+    found
+}
+
+/// The registers of the caller of a function that `section` describes at `offset`: see [`Unwinder::caller`].
+fn step<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    offset: usize,
+    (registers, address): (&Registers, u64),
+    read: &mut dyn FnMut(u64) -> Option<u64>,
+) -> Option<(Registers, u64)> {
+    let fde = section.fde_from_offset(bases, S::Offset::from(offset), S::cie_from_offset).ok()?;
+    let mut context = UnwindContext::new();
+    let row = fde.unwind_info_for_address(section, bases, &mut context, address).ok()?;
+    let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
+    let cfa = registers.get(register.0)?.wrapping_add_signed(*offset);
+    let mut caller = registers.clone();
+    for number in 0..REGISTERS as u16 {
+        let value = match row.register(Register(number)) {
+            // Functions keep what they do not mention.
+            RegisterRule::Undefined | RegisterRule::SameValue => registers.get(number),
+            RegisterRule::Offset(offset) => read(cfa.wrapping_add_signed(offset)),
+            RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
+            RegisterRule::Register(other) => registers.get(other.0),
+            _ => None,
+        };
+        caller.values[usize::from(number)] = value;
+    }
+    caller.set(stack_pointer(registers.isa), cfa);
+    let back = fde.cie().return_address_register();
+    // A function that called another has saved where it returns to; the first one of a stack has not.
+    let saved = !matches!(row.register(back), RegisterRule::Undefined | RegisterRule::SameValue);
+    let goes_on = caller.get(back.0).filter(|&at| saved && at != 0)?;
+    // Callers are further up: so every walk ends.
+    (cfa > registers.stack_pointer()? || registers.isa != Isa::X86_64).then_some((caller, goes_on))
 }
 
 #[cfg(test)]
@@ -177,7 +224,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let unwinder = Unwinder::new(&own).unwrap();
         assert!(unwinder.functions.len() > 100);
-        let (start, end, _) = unwinder.functions[unwinder.functions.len() / 2];
+        let Described { start, end, .. } = unwinder.functions[unwinder.functions.len() / 2];
         assert!(start < end);
         // At its first instruction, a function of x86-64 has its return address on top of the stack.
         if cfg!(target_arch = "x86_64") {
