@@ -116,6 +116,17 @@ def test_a_recipe_adds_program_headers_to_a_recorded_system(cli: Cli, tmp_path: 
     assert "another file than was recorded" in said[0]
 
 
+def test_a_file_of_a_recorded_system_that_is_gone_is_told(tmp_path: Path) -> None:
+    """The other files have their program headers."""
+    said: list[str] = []
+    trace = tmp_path / "recording.mmtx"
+    program = Path("/bin/sh").resolve()
+    lines = "\n".join(mapped(program)) + "\n"
+    trace.write_text(lines.replace(str(program), str(tmp_path / "gone")), encoding="utf-8")
+    assert recipes.with_headers(trace, said.append) != trace
+    assert said == [f"{tmp_path}/gone: no ELF file is there now; its program headers stay unknown"]
+
+
 def test_a_disk_without_room_for_program_headers_keeps_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,10 +14,22 @@ pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
     Box::new(Rewritten::new(source, WithHeaders::default()))
 }
 
+/// What is known of a mapped file.
+enum Known {
+    /// The recording tells its program headers.
+    Told,
+    /// They were read from the file, and told.
+    Read(ElfFile),
+    /// No ELF file is there. A warning says so when code of it is mapped, for most files are data.
+    Missing,
+    /// The same, and the warning was given.
+    Warned,
+}
+
 #[derive(Default)]
 struct WithHeaders {
-    /// By path; none for those whose headers the recording tells, or that are no ELF files.
-    files: BTreeMap<Arc<str>, Option<ElfFile>>,
+    /// By path.
+    files: BTreeMap<Arc<str>, Known>,
     /// The batch as the source filled it, kept for its allocation.
     read: Batch,
     warnings: Vec<String>,
@@ -29,7 +41,7 @@ impl WithHeaders {
     /// What is to be told before `event`.
     fn before(&mut self, event: &Event) -> Result<Option<Event>, String> {
         if let Event::Image { path, .. } = event {
-            self.files.insert(Arc::clone(path), None);
+            self.files.insert(Arc::clone(path), Known::Told);
         }
         let Event::Mmap { len, prot, flags, backing: Backing::File { path, offset }, .. } = event else {
             return Ok(None);
@@ -38,22 +50,26 @@ impl WithHeaders {
             return Ok(None);
         }
         let mut told = None;
-        if !self.files.contains_key(path) {
+        let known = self.files.entry(Arc::clone(path)).or_insert_with(|| {
             let file = mmulab_elf::read(Path::new(&**path)).ok().filter(|file| !file.segments.is_empty());
             told = file.as_ref().map(|file| file.told(path));
-            if file.is_none() && prot.has(Prot::X) {
+            file.map_or(Known::Missing, Known::Read)
+        });
+        if !prot.has(Prot::X) {
+            return Ok(told);
+        }
+        match known {
+            Known::Missing => {
+                *known = Known::Warned;
                 self.warnings.push(format!("{path}: no ELF file is there now; its program headers stay unknown"));
             }
-            self.files.insert(Arc::clone(path), file);
-        }
-        if let Some(Some(file)) = self.files.get(path)
-            && prot.has(Prot::X)
-            && !maps_code(file, *offset, *len)
-        {
-            return Err(format!(
-                "{path} is another file than was recorded: {len:#x} bytes of code from offset {offset:#x} on were \
-                 mapped, and its program headers have no such segment"
-            ));
+            Known::Read(file) if !maps_code(file, *offset, *len) => {
+                return Err(format!(
+                    "{path} is another file than was recorded: {len:#x} bytes of code from offset {offset:#x} on were \
+                     mapped, and its program headers have no such segment"
+                ));
+            }
+            Known::Read(_) | Known::Told | Known::Warned => {}
         }
         Ok(told)
     }

@@ -91,13 +91,16 @@ def with_headers(trace: Path, say: Say) -> Path:
     """
     whole = trace.with_name("with-headers.mmt")
     try:
-        why = engine.trace_copy(str(trace), str(whole), "native", change={"program_headers": True})["stopped"]
+        copied = engine.trace_copy(str(trace), str(whole), "native", change={"program_headers": True})
+        why, warnings = copied["stopped"], copied["warnings"]
     except (UserError, Failure) as error:
-        why = str(error)
+        why, warnings = str(error), []
     if why:
         say(f"program headers are left out: {why}")
         whole.unlink(missing_ok=True)
         return trace
+    for warning in warnings:
+        say(warning)
     trace.unlink()
     return whole
 
