@@ -40,7 +40,8 @@ class Here:
 
 
 def run(figures: dict[str, Any], counts: Sequence[int], rounds: int, store: Store) -> list[Here]:
-    """Times and models every number of functions. `figures`: the contents of a probe.json of this computer."""
+    """Times and models every number of functions, and numbers about as large as this computer's ITLB. `figures`: the
+    contents of a probe.json of this computer."""
     known = {setting.name: setting for setting in stopwatch.SETTINGS}
     for name in SETTINGS:
         why = known[name].missing()
@@ -49,9 +50,10 @@ def run(figures: dict[str, Any], counts: Sequence[int], rounds: int, store: Stor
     with tempfile.TemporaryDirectory(prefix="mmulab-chain-") as directory:
         machine = Path(directory) / "this-computer.toml"
         write_text(machine, probe.described({**figures, **probe.figures(figures["curves"])}).toml)
-        megahertz = float(engine.resolve(engine.Job(str(machine), "linux-4k"))["machine"]["core"]["frequency_mhz"])
+        described = engine.resolve(engine.Job(str(machine), "linux-4k"))["machine"]
+        megahertz = float(described["core"]["frequency_mhz"])
         found = []
-        for count in counts:
+        for count in sorted({*counts, *about(described["tlb"])}):
             timed = _timed(count, [known[name] for name in SETTINGS], Path(directory))
             for (name, policy), runs in zip(SETTINGS.items(), timed, strict=True):
                 modelled = _modelled(f"{name}, {count} superpages, here", str(machine), policy, count, rounds, store)
@@ -61,6 +63,12 @@ def run(figures: dict[str, Any], counts: Sequence[int], rounds: int, store: Stor
                 spread = (statistics.median(cycles), min(cycles), max(cycles))
                 found.append(Here(count, name, *spread, user(modelled) / calls, misses))
         return found
+
+
+def about(arrays: Sequence[engine.Json]) -> set[int]:
+    """Numbers of functions about as large as the first level for instructions, where more of them begin to miss."""
+    first = [int(a["entries"]) for a in arrays if a["level"] == 1 and a["side"] != "data"]
+    return {count for entries in first for count in (entries * 3 // 4, entries, entries + 1, entries * 5 // 4)}
 
 
 def _timed(count: int, settings: Sequence[stopwatch.Setting], directory: Path) -> list[list[float]]:

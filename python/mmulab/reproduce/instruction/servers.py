@@ -16,7 +16,17 @@ from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
 from mmulab.reproduce.instruction.measured import Measured, left, saved
 from mmulab.reproduce.instruction.programs import PERSISTENT, RECONNECTING, Program
-from mmulab.reproduce.instruction.setting import BOTH, FIGURE_8, PADDED, REAL, SHARING, SKYLAKE, STOCK, Setting
+from mmulab.reproduce.instruction.setting import (
+    ALL_LEVELS,
+    BOTH,
+    FIGURE_8,
+    PADDED,
+    REAL,
+    SHARING,
+    SKYLAKE,
+    STOCK,
+    Setting,
+)
 from mmulab.reproduce.instruction.subjects import Shared, Subject, cores, measure, missing, subjects
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Stopped, Store
@@ -28,7 +38,7 @@ from mmulab.units import show_bytes, show_percent
 CORES = 2
 CLIENTS = (10,)
 MOST_CORES, MOST_CLIENTS = 64, 200
-SETTINGS = (STOCK, *FIGURE_8)
+SETTINGS = (STOCK, *FIGURE_8, ALL_LEVELS)
 # Hardware threads side by side, as cores and hyperthreads of each.
 PARALLEL = {"1 thread": (1, 1), "2 hyperthreads": (1, 2), "2 cores": (2, 1), "4 cores": (4, 1)}
 # PostgreSQL as Table V has it: code, data behind it in the file, and in the address space 2 MB further on.
@@ -39,9 +49,9 @@ PAGE, SUPERPAGE = 4096, 2 << 20
 @dataclass(frozen=True)
 class Plan(Shared):
     """Padding and shared page tables for code (paper 2, Figures 8, 9 and 10, Table V). PostgreSQL runs with and without
-    either, in user space and in the kernel, beside FreeBSD as it is. Reported are the cycles of an instruction page
-    walk, and the share of time that fetches wait, by cores and clients. The addresses of Table V follow. With
-    --no-timing also on one hardware thread, two hyperthreads, and two and four cores.
+    either, in user space and in the kernel, beside FreeBSD as it is, and with tables of all levels shared. Reported are
+    the cycles of an instruction page walk, and the share of time that fetches wait, by cores and clients. The addresses
+    of Table V follow. With --no-timing also on one hardware thread, two hyperthreads, and two and four cores.
 
     Example: mmulab reproduce instruction-servers --trace tests/data/cc1-small.mmt --no-timing --cores 1,2
     """
@@ -61,7 +71,8 @@ class Row:
 
     def left(self, setting: Setting, what: str) -> float:
         """What is left of a counter beside FreeBSD as it is."""
-        return left(float(COUNTERS[what](self.of[setting])), float(COUNTERS[what](self.of[STOCK])))
+        count = {**COUNTERS, **KERNEL}[what]
+        return left(float(count(self.of[setting])), float(count(self.of[STOCK])))
 
     def data(self) -> dict[str, Any]:
         """For a file."""
@@ -99,6 +110,15 @@ KERNEL: Mapping[str, Callable[[Measured], float]] = {
     "page-table frames taken and given": lambda m: m.of.kernel_work.get("table_frame", 0),
     "bytes of page tables, most": lambda m: m.of.table_bytes,
 }
+# What sharing changes, in the table of levels.
+LEVELS = (
+    "execution cycles",
+    "instruction walk cycles",
+    "cycles of an instruction walk",
+    "kernel cycles",
+    "page-table frames taken and given",
+    "bytes of page tables, most",
+)
 
 
 @dataclass(frozen=True)
@@ -183,6 +203,7 @@ class Outcome:
             "layout": self._layout(),
             "user": self._user(),
             "kernel": self._kernel(),
+            "levels": self._levels(),
             "walk": self._walks(),
             "share": self._shares(),
             **({"parallel": self._parallel()} if self.parallel else {}),
@@ -242,6 +263,17 @@ class Outcome:
                     ours[FIGURE_8.index(SHARING)] += f" ({1 - published.KERNEL_CYCLES:.1%})"
                 lines.append([row.subject.name, what, *ours])
         return grid(("program", "stock = 100 % (paper)", *(s.name for s in FIGURE_8)), lines, text=2)
+
+    def _levels(self) -> str:
+        """Sharing of the lowest tables, as the paper built it, and of all levels."""
+        sharing = (PADDED, BOTH, ALL_LEVELS)
+        lines = [
+            [row.subject.name, what, *(f"{row.left(setting, what):.1%}" for setting in sharing)]
+            for row in self.rows
+            for what in LEVELS
+        ]
+        titles = (PADDED.name, "sharing of the lowest", "sharing of all")
+        return grid(("program, padded", "stock = 100 %", *titles), lines, text=2)
 
     def _walks(self) -> str:
         """Figure 9."""

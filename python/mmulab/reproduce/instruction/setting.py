@@ -59,6 +59,8 @@ PADDED = Setting("padding, no sharing", "freebsd-code-padded")
 SHARING = Setting("no padding, sharing", "freebsd-code-1", SHARED)
 BOTH = Setting("padding, sharing", "freebsd-code-padded", SHARED)
 FIGURE_8 = (PROMOTED, PADDED, SHARING, BOTH)
+# The paper's design allows tables above the lowest to be shared; the paper built the lowest (section VI).
+ALL_LEVELS = Setting("padding, sharing of all levels", BOTH.policy, ("policy.freebsd.code.share_tables=all",))
 
 REAL = Variant("Skylake", SKYLAKE)
 # A Skylake with another second level each, as paper 2 has them (sections II and VII).
