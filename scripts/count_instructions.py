@@ -3,8 +3,8 @@
     scripts/count_instructions.py BENCH [OTHER] [NAME...]
 
 BENCH is the program that `cargo bench -p mmulab-machine --bench speed --no-run` builds. Valgrind runs each measurement
-with two numbers of references. The difference of the two counts is what the further references take: in the bare loop,
-the TLBs alone and the whole machine of a pattern, or in both machines of a pair. With OTHER, a second build, its counts
+with two numbers of references. The difference of the two counts is what the further references take. For a pattern that
+is the sum of the bare loop, the TLBs alone and the whole machine; for a pair of machines, the sum of both. With OTHER, a second build, its counts
 and the ratio of the two are printed, too. NAMEs are measurements (`MIX linux-4k sequential`). Without them, all are
 counted whose references can be chosen.
 """
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def instructions(bench: str, name: str, references: int) -> int:
-    """What valgrind counts of one measurement."""
+    """Those that valgrind counts in one measurement."""
     tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     command = [*tool, bench, f"--references={references}", name]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

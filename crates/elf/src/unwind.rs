@@ -1,7 +1,7 @@
 //! One step up a call stack: from the registers in a function to those of its caller. It follows the unwind tables of
-//! the file that the function is in: `.eh_frame`, and `.debug_frame` for functions that only debuggers are told of. GCC
-//! writes the first for C on x86-64 and aarch64, but not on riscv64. The recorder finds by it which function asked for
-//! a large block of memory.
+//! the file that the function is in: `.eh_frame`, and `.debug_frame`, which is for debuggers. GCC writes the first for
+//! C on x86-64 and aarch64, but not on riscv64. The recorder finds by it which function asked for a large block of
+//! memory.
 //!
 //! ```text
 //! address --binary search--> FDE --gimli runs its program--> rules: CFA = rsp + 16, caller's rbp at CFA - 16, ...

@@ -14,7 +14,7 @@ pub fn with_headers(source: Box<dyn Source>) -> Box<dyn Source> {
     Box::new(Rewritten::new(source, WithHeaders::default()))
 }
 
-/// What is known of a mapped file.
+/// Where the program headers of a mapped file come from.
 enum Known {
     /// The recording tells its program headers.
     Told,

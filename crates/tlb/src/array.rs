@@ -144,6 +144,13 @@ impl Array {
         matches!(self.kind, Kind::Pages(_))
     }
 
+    /// As [`Self::hit`], without a predictor and where entries [are pages](Self::holds_pages). The code has no search
+    /// of another design in it, so that a hierarchy without them pays nothing for them.
+    #[inline(always)]
+    pub fn hit_pages(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
+        if let Kind::Pages(pages) = &mut self.kind { pages.hit(asid, vpn) } else { None }
+    }
+
     /// The entry that translates `vpn`, which counts as used. Sizes are searched in order; the address space's own
     /// entry comes before a global one.
     #[inline(always)]
@@ -152,6 +159,15 @@ impl Array {
             Kind::Pages(pages) => pages.hit(asid, vpn),
             Kind::Bundles(bundles) => bundles.hit(asid, vpn),
             Kind::Own(own) => own.hit(asid, vpn),
+        }
+    }
+
+    /// As [`Self::read`], where entries are pages.
+    #[inline(always)]
+    pub fn read_pages(&self, slot: Slot) -> (Value, PageOrder) {
+        match &self.kind {
+            Kind::Pages(pages) => (pages.value(slot), pages.order(slot.size)),
+            Kind::Bundles(_) | Kind::Own(_) => unreachable!("asked of arrays of pages alone"),
         }
     }
 

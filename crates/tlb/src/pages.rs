@@ -87,6 +87,10 @@ impl Pages {
     /// entry comes before a global one.
     #[inline(always)]
     pub fn hit(&mut self, asid: Asid, vpn: Vpn) -> Option<Slot> {
+        // Most programs have no page of 1 GiB, so that the array for these is empty.
+        if self.body.present == 0 {
+            return None;
+        }
         each!(&mut self.store, keys => {
             let (slot, set, way) = self.body.seek(keys, asid, vpn)?;
             keys.touch(set, way);

@@ -73,7 +73,7 @@ fn best(units: u64, mut work: impl FnMut()) -> f64 {
     (0..REPEATS).map(rate).fold(0.0, f64::max)
 }
 
-/// What the command line asks for.
+/// The measurements that the command line asks for.
 struct Wanted {
     /// Parts of names; empty for all measurements.
     names: Vec<String>,

@@ -165,7 +165,10 @@ impl<R: Record> Execution for Windowed<R> {
             if access == Access::Fetch {
                 engine.state.fetch_missed(batch, at - 1);
             }
-            engine.below.prefetch(&engine.state, asid, &batch.refs[at..]);
+            // Where one reference walks, those after it often do. Nothing is fetched ahead of hits in the second level.
+            if matches!(outcome, Outcome::Miss { .. }) {
+                engine.below.prefetch(&engine.state, asid, &batch.refs[at..]);
+            }
             if let Err(ended) = engine.slow_path(va, access, outcome, (), obs) {
                 break Err(ended);
             }

@@ -48,15 +48,18 @@ impl Hierarchy {
         counts.accesses += 1;
         for index in self.levels.of[0][q.side].search.iter() {
             let array = &mut self.arrays[index];
-            let found = match !PLAIN && self.guesses {
-                false => array.hit(q.asid, q.vpn),
-                true => array.hit_guessed(q.asid, q.vpn, self.code).map(|(slot, _)| slot),
+            let found = if PLAIN {
+                array.hit_pages(q.asid, q.vpn)
+            } else if self.guesses {
+                array.hit_guessed(q.asid, q.vpn, self.code).map(|(slot, _)| slot)
+            } else {
+                array.hit(q.asid, q.vpn)
             };
             if let Some(slot) = found {
                 array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
-                let (value, order) = array.read(slot, q.vpn);
-                return self.answer(q, 1, 0, value, order, Some((index as u8, slot)));
+                let (value, order) = if PLAIN { array.read_pages(slot) } else { array.read(slot, q.vpn) };
+                return self.answer::<PLAIN>(q, 1, 0, value, order, Some((index as u8, slot)));
             }
         }
         counts.misses += 1;
@@ -75,14 +78,16 @@ impl Hierarchy {
         let level = &self.levels.of[1][q.side];
         for index in level.search.iter() {
             let array = &mut self.arrays[index];
-            let found = match !PLAIN && self.guesses {
-                false => array.hit(q.asid, q.vpn).map(|slot| (slot, array.hit_cycles[usize::from(slot.size)])),
-                true => array.hit_guessed(q.asid, q.vpn, self.code),
+            let found = if !PLAIN && self.guesses {
+                array.hit_guessed(q.asid, q.vpn, self.code)
+            } else {
+                let slot = if PLAIN { array.hit_pages(q.asid, q.vpn) } else { array.hit(q.asid, q.vpn) };
+                slot.map(|slot| (slot, array.hit_cycles[usize::from(slot.size)]))
             };
             if let Some((slot, cycles)) = found {
                 array.hits[usize::from(slot.size)] += 1;
                 counts.hits += 1;
-                let (value, order) = array.read(slot, q.vpn);
+                let (value, order) = if PLAIN { array.read_pages(slot) } else { array.read(slot, q.vpn) };
                 self.absent = [NO_PAGE; 2];
                 if !PLAIN && self.guesses {
                     self.learn(0, q.side, order);
@@ -94,7 +99,7 @@ impl Hierarchy {
                 };
                 self.reloaded(q.side, SECOND_LEVEL, first, 1);
                 let cycles = cycles + self.waits(q.side);
-                return self.answer(q, 2, cycles, value, order, first);
+                return self.answer::<PLAIN>(q, 2, cycles, value, order, first);
             }
         }
         counts.misses += 1;
@@ -114,7 +119,7 @@ impl Hierarchy {
 
     /// Outcome for a found entry. If the first level holds it now, it is the side's most recent page.
     #[inline(always)]
-    fn answer(
+    fn answer<const PLAIN: bool>(
         &mut self,
         q: Query,
         level: u8,
@@ -139,6 +144,7 @@ impl Hierarchy {
             (recent.value, recent.order) = match level {
                 1 => (value, order),
                 // The first level may hold only a part of what the second does.
+                _ if PLAIN => self.arrays[usize::from(array)].read_pages(slot),
                 _ => self.arrays[usize::from(array)].read(slot, q.vpn),
             };
             (recent.array, recent.size) = (array, slot.size);

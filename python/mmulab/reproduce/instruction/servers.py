@@ -110,7 +110,7 @@ KERNEL: Mapping[str, Callable[[Measured], float]] = {
     "page-table frames taken and given": lambda m: m.of.kernel_work.get("table_frame", 0),
     "bytes of page tables, most": lambda m: m.of.table_bytes,
 }
-# What sharing changes, in the table of levels.
+# Counters that sharing changes, in the table of levels.
 LEVELS = (
     "execution cycles",
     "instruction walk cycles",
