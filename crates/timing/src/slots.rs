@@ -11,28 +11,44 @@ const USED_BITS: u32 = 8;
 /// A table of [`KEPT`] entries, each for the latest cycle that was used and falls on it: the cycle, and units used. An
 /// instruction whose cycle falls on an entry kept for a later one finds its units free, and leaves no trace. So an
 /// instruction that issues thousands of cycles before another costs no search.
+///
+/// Where instructions are dispatched faster than the units begin them, hundreds of cycles in a row are full. So each
+/// full cycle keeps how far ahead a search goes on, and a search that passes two of them joins their steps:
+///
+/// ```text
+/// cycle      7      8      9      10     11
+/// used       full   full   full   full   1 of 2
+/// step       2      1      1      1              a search from 7 looks at 7, 9, 10, 11
+/// step then  3      1      2      1              the next one at 7, 10, 11
+/// ```
 #[derive(Clone, Debug)]
 pub struct Slots {
     width: u8,
     used: Box<[u64; KEPT]>,
+    /// Of a full cycle: the cycles to the next one to look at. Those between are full.
+    step: Box<[u32; KEPT]>,
 }
 
 impl Slots {
     /// `width` units.
     pub fn new(width: u8) -> Self {
-        Self { width: width.max(1), used: Box::new([0; KEPT]) }
+        Self { width: width.max(1), used: Box::new([0; KEPT]), step: Box::new([1; KEPT]) }
     }
 
     /// The first cycle at `earliest` or later in which a unit is free; it is taken.
     #[inline(always)]
     pub fn take(&mut self, earliest: u64) -> u64 {
         let mut cycle = earliest;
+        // The full cycle that led here.
+        let mut before = None;
         loop {
-            let entry = &mut self.used[cycle as usize % KEPT];
+            let at = cycle as usize % KEPT;
+            let entry = &mut self.used[at];
             // The entry of this cycle has the bits of its count beyond `cycle << USED_BITS`, that of a later one more.
             match entry.checked_sub(cycle << USED_BITS) {
                 None => {
                     *entry = cycle << USED_BITS | 1;
+                    self.step[at] = 1;
                     return cycle;
                 }
                 Some(used) if used < u64::from(self.width) => {
@@ -42,7 +58,11 @@ impl Slots {
                 Some(used) if used >> USED_BITS > 0 => return cycle,
                 Some(_) => {}
             }
-            cycle += 1;
+            let step = self.step[at];
+            if let Some(before) = before.replace(at) {
+                self.step[before] = self.step[before].saturating_add(step);
+            }
+            cycle += u64::from(step);
         }
     }
 }
@@ -74,6 +94,23 @@ mod tests {
         // A cycle on the same entry, long after: the earlier one is free for all from then on.
         assert_eq!(slots.take(7 + KEPT as u64), 7 + KEPT as u64);
         assert_eq!([slots.take(7), slots.take(7), slots.take(7)], [7, 7, 7]);
+    }
+
+    #[test]
+    fn the_first_free_cycle_is_found_however_many_before_it_are_full() {
+        for width in [1, 2, 5] {
+            let mut slots = Slots::new(width);
+            let mut used = vec![0; KEPT];
+            let mut x = 12345u64;
+            for n in 0..3000u64 {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Up to 200 cycles after a point that moves on more slowly than the units can follow.
+                let earliest = n / (2 * u64::from(width)) + (x >> 33) % 200;
+                let free = (earliest..).find(|&cycle| used[cycle as usize] < width).unwrap();
+                used[free as usize] += 1;
+                assert_eq!(slots.take(earliest), free, "{n} of {width}");
+            }
+        }
     }
 
     #[test]
