@@ -34,8 +34,8 @@ pub enum ReshapeError {
     Order(String),
     /// Addresses that cannot be used.
     #[error(
-        "image.window is '{0}': give a multiple of 4096 whose next 64 GiB lie in the lower half of a 48-bit address \
-         space"
+        "image.window is '{0}': give a multiple of 4096 whose next 64 GiB (with a maxpagesize of 1 GiB, 1 TiB) lie in \
+         the lower half of a 48-bit address space"
     )]
     Window(String),
 }

@@ -2,7 +2,7 @@
 //! mappings change with them.
 
 use super::{
-    desc::ImageDesc,
+    desc::{ImageDesc, Window},
     files::Files,
     spaces::Spaces,
     spans::{Kind, Span},
@@ -28,7 +28,7 @@ pub struct Anew {
 
 impl Anew {
     /// Files are laid out as `desc` says, and mapped from `window` on.
-    pub fn new(desc: &ImageDesc, window: u64) -> Self {
+    pub fn new(desc: &ImageDesc, window: Window) -> Self {
         let files = Files::new(desc.clone());
         let spaces = Spaces::new(window);
         let (said, told, report) = (Batch::default(), Vec::new(), Value::Null);

@@ -91,7 +91,7 @@ impl Files {
         json!({
             "linker": self.desc.linker,
             "max_page_size": PageOrder::of_bytes(self.max_page_size()),
-            "window": format!("{:#x}", self.desc.window_start()),
+            "window": format!("{:#x}", self.desc.window().start),
             "files": files,
             "left": left,
             "references_beside_segments": beside,

@@ -2,7 +2,7 @@
 //! program, a library, or only data.
 
 use super::{
-    desc::WINDOW_BYTES,
+    desc::Window,
     file::{Relinked, Unfit, down},
     files::Files,
     loaded::{Loaded, page_range},
@@ -25,7 +25,7 @@ struct Waiting {
 /// An address space: what is mapped of ELF files, as recorded and as told.
 #[derive(Clone, Debug)]
 pub struct Space {
-    window: u64,
+    window: Window,
     loaded: Vec<Loaded>,
     /// Files that were loaded where and as they would be anew, each with how far it is from where its headers place it.
     same: Vec<(Arc<Relinked>, u64)>,
@@ -38,7 +38,7 @@ pub type Refusal = String;
 
 impl Space {
     /// An empty one, whose files are told at `window`.
-    pub fn new(window: u64) -> Self {
+    pub fn new(window: Window) -> Self {
         let mut space =
             Self { window, loaded: Vec::new(), same: Vec::new(), waiting: Vec::new(), spans: Spans::default() };
         space.rebuild_spans();
@@ -47,7 +47,7 @@ impl Space {
 
     /// Rebuilds the table of recorded addresses and how far they move.
     fn rebuild_spans(&mut self) {
-        let mut known = vec![Span { start: self.window, bytes: WINDOW_BYTES, delta: 0, kind: Kind::Kept }];
+        let mut known = vec![Span { start: self.window.start, bytes: self.window.bytes, delta: 0, kind: Kind::Kept }];
         self.loaded.iter().for_each(|image| image.spans(&mut known));
         let waiting = |w: &Waiting| Span { start: w.start, bytes: w.end - w.start, delta: 0, kind: Kind::Waiting };
         known.extend(self.waiting.iter().filter(|w| w.start < w.end).map(waiting));
@@ -108,13 +108,13 @@ impl Space {
 
     /// Refuses what lies where files are told.
     fn keep_free(&self, start: u64, end: u64, what: &str) -> Result<(), Refusal> {
-        if start >= self.window + WINDOW_BYTES || end <= self.window {
+        if start >= self.window.end() || end <= self.window.start {
             return Ok(());
         }
         Err(format!(
             "the program {what} at {start:#x}, among the addresses from {:#x} on that files linked anew are given; \
              name others with image.window",
-            self.window
+            self.window.start
         ))
     }
 
@@ -257,17 +257,17 @@ impl Space {
         const SUPER: u64 = 2 << 20;
         let step = max_page_size.max(SUPER);
         let into = (first % SUPER).next_multiple_of(max_page_size) % step;
-        let end = self.window + WINDOW_BYTES;
+        let (first_told, end) = (self.window.start, self.window.end());
         let mut used: Vec<(u64, u64)> = self.loaded.iter().map(Loaded::told).collect();
         used.sort_unstable();
         let next = |from: u64| from.saturating_sub(into).checked_next_multiple_of(step)?.checked_add(into);
-        let mut at = next(self.window)?;
+        let mut at = next(first_told)?;
         for (start, taken) in used {
             if at.checked_add(reach)? > start && at < taken {
                 at = next(taken)?;
             }
         }
-        (at >= self.window && at.checked_add(reach)? <= end).then_some(at)
+        (at >= first_told && at.checked_add(reach)? <= end).then_some(at)
     }
 
     /// Memory of no file: what a segment has beyond its part of the file? True if it was told.

@@ -1,6 +1,6 @@
 //! The address spaces of a trace, and the process that runs. Fork, exec and exit create, renew and end address spaces.
 
-use super::space::Space;
+use super::{desc::Window, space::Space};
 use mmulab_addr::Pid;
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub struct Spaces {
     spaces: Vec<Space>,
     acting: Pid,
     current: usize,
-    window: u64,
+    window: Window,
 }
 
 impl Spaces {
     /// A trace begins as process 1. Files are told at `window`.
-    pub fn new(window: u64) -> Self {
+    pub fn new(window: Window) -> Self {
         let spaces = vec![Space::new(window)];
         Self { of: BTreeMap::from([(Pid(1), 0)]), spaces, acting: Pid(1), current: 0, window }
     }

@@ -272,8 +272,8 @@ class Outcome:
             for row in self.rows
             for what in LEVELS
         ]
-        titles = (PADDED.name, "sharing of the lowest", "sharing of all")
-        return grid(("program, padded", "stock = 100 %", *titles), lines, text=2)
+        titles = (PADDED.name, f"{BOTH.name} of the lowest", ALL_LEVELS.name)
+        return grid(("program", "stock = 100 %", *titles), lines, text=2)
 
     def _walks(self) -> str:
         """Figure 9."""
