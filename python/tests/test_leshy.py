@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from bench import Bench
 from conftest import SMALL, Cli
 
-from mmulab import UserError, engine
+from mmulab import Failure, UserError, engine
 from mmulab.engine import Job, Options
+from mmulab.leshy import integer
 from mmulab.leshy.optimum import optimum
 from mmulab.leshy.profile import Selection, profiled, sampling, select
 
@@ -165,6 +167,28 @@ def check(made: Selection, pages: dict[int, int], entries: int, target: int) -> 
         taken |= own
     weights = [hint["misses"] for hint in made.hints]
     assert weights == sorted(weights, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("does", "said"), [("exec sleep 60", None), ("echo no memory >&2; exit 3", "exit code 3: no memory")]
+)
+def test_a_large_program_is_solved_in_its_time_or_not_at_all(
+    does: str, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The solver has a process of its own, which is ended: it does not ask for the time in the middle of a step."""
+    solver = tmp_path / "python"
+    solver.write_text(f"#!/bin/sh\n{does}\n")
+    solver.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(solver))
+    monkeypatch.setattr(integer, "GRACE", 0.3)
+    problem = {"levels": [{"pages": list(range(integer.SMALL + 1))}]}
+    if said is not None:
+        with pytest.raises(Failure, match=said):
+            integer.solve(problem, 0.1)
+        return
+    begun = time.monotonic()
+    assert integer.solve(problem, 0.1) == (None, 0)
+    assert time.monotonic() - begun < 30
 
 
 def test_a_large_optimum_has_a_bound(tmp_path: Path) -> None:
