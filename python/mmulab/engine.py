@@ -9,6 +9,8 @@ from typing import Any, cast
 from mmulab import UserError, _core, paths
 from mmulab.advised import Bridge
 from mmulab.result import Result
+from mmulab.version import build as build
+from mmulab.version import version as version
 
 Json = dict[str, Any]
 ProgressCallback = Callable[[Json], None]
@@ -87,18 +89,6 @@ class Ran:
         if any(result.ended == "interrupted" for result in self.results):
             raise KeyboardInterrupt
         return self.results
-
-
-def version() -> str:
-    """The engine's version."""
-    return _core.version()
-
-
-def build() -> str:
-    """The version, and whether arithmetic is checked."""
-    return (
-        f"{version()} (checked build: overflow checks and debug assertions; slow)" if _core.is_checked() else version()
-    )
 
 
 # Where recordings that mixes name are looked for; the second is where `mmulab workloads table` keeps them.

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from mmulab.cli.app import COMMANDS, app
+from mmulab.version import build
 
 # Slow to import, and of use to some commands only.
 HEAVY = (
@@ -38,6 +39,19 @@ def imported(*argv: str) -> set[str]:
 
 def test_the_version_is_said_without_what_other_commands_need() -> None:
     assert imported("--version") == set()
+
+
+def test_the_version_alone_imports_no_command_line() -> None:
+    code = (
+        "import sys\n"
+        "from mmulab.cli import main\n"
+        "sys.argv = ['mmulab', '--version']\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*{'click', 'rich', 'mmulab.engine'} & set(sys.modules), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"mmulab, version {build()}\n"
+    assert ran.stderr.split() == []
 
 
 def test_listing_machines_needs_no_numbers_library() -> None:

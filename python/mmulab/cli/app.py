@@ -3,7 +3,6 @@
 import os
 import sys
 import traceback
-from typing import NoReturn
 
 import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
@@ -142,13 +141,3 @@ def _defect(error: BaseException) -> int:
         "hint: this is a defect of mmulab; set MMULAB_TRACEBACK=1 and repeat the command to see where, and report it"
     )
     return 1
-
-
-def main() -> NoReturn:
-    """The console script."""
-    code = invoke(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
