@@ -6,8 +6,6 @@ NEEDED := .venv/.needed
 EXTRAS := .venv/.extras
 # Modules that a build script lists: cargo fmt does not find them.
 PARTS := $(wildcard crates/kernel/src/parts/*/*.rs)
-# Tests that run at once. Many of them wait for programs that they start, so that one more than there are CPUs fits.
-AT_ONCE := $(shell cpus=$$(nproc); echo $$((cpus < 4 ? cpus + 1 : 4)))
 
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap extras engine build demo checked engine-checked clippy test test-long golden wheel package wheels gallery look moonshot bench scaling lint format docs notebooks site clean
@@ -53,10 +51,10 @@ checked: ## build into checked/ a package that checks its arithmetic and asserti
 
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
-	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n $(AT_ONCE) --dist loadfile
+	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-long: checked ## run the tests that `make test` has a short sample of: all machines and policies explained, the guide as it stands
-	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n $(AT_ONCE)
+	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n auto --maxprocesses 4
 
 golden: build ## hold all machines under all policies against the results in tests/golden.txt
 	$(PYTHON) scripts/golden.py
@@ -70,7 +68,7 @@ package: checked ## pack what `make checked` built as a wheel, and try it outsid
 		--config-settings=profile=dev -w build/package .
 	scripts/check_wheel.sh build/package/mmulab-*.whl
 
-wheels: build $(EXTRAS) ## build manylinux wheels for x86-64 and aarch64 into build/wheels, and try both (20 minutes; needs gcc-aarch64-linux-gnu)
+wheels: build $(EXTRAS) ## build manylinux wheels for x86-64 and aarch64 into build/wheels, and try both (an hour and more; needs gcc-aarch64-linux-gnu)
 	scripts/wheels.sh build/wheels
 	scripts/check_wheel.sh build/wheels/mmulab-*_x86_64.whl
 	scripts/check_wheel_arm.sh build/wheels/mmulab-*_aarch64.whl

