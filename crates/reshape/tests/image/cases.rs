@@ -87,8 +87,15 @@ fn what_cannot_be_is_refused_by_name() {
     let there = [Word::Ref(Ref::read(VirtAddr::new(0x30_0000_1000)))];
     assert!(linked_anew(&there, Linker::Lld, 0, 1).unwrap_err().contains("image.window"));
     let loaded: Vec<Word> = file.load(false).into_iter().map(Word::Event).collect();
-    let refused = linked_anew(&loaded, Linker::Lld, 25, 1).unwrap_err();
+    let refused = linked_anew(&loaded, Linker::Lld, 29, 1).unwrap_err();
     assert!(refused.contains("no room for /bin/x"), "{refused}");
+    // Segments that are 1 GiB apart have a window of 1 TiB.
+    let far: Vec<Word> = linked_anew(&loaded, Linker::Lld, 18, 1).unwrap();
+    let first = |word: &Word| match word {
+        Word::Event(Event::Mmap { addr, .. }) => Some(addr.raw()),
+        _ => None,
+    };
+    assert_eq!(far.iter().find_map(first), Some(0x1000_0000_0000));
     let image = |window: &str| ImageDesc { window: Some(window.into()), ..ImageDesc::default() };
     let given = || Box::new(Given::new(&[], 1));
     for window in ["0x123", "nowhere", "0x7fffffff0000", "0"] {
