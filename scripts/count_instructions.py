@@ -1,6 +1,6 @@
 """Counts the instructions of the engine's benchmark: a stopwatch may be too noisy to tell two builds apart.
 
-    scripts/count_instructions.py BENCH [OTHER] [NAME...]
+    python3 scripts/count_instructions.py BENCH [OTHER] [NAME...]
 
 BENCH is the program that `cargo bench -p mmulab-machine --bench speed --no-run` builds. Valgrind runs each measurement
 with two numbers of references. The difference of the two counts is what the further references take. For a pattern that
