@@ -4,9 +4,9 @@
 
 BENCH is the program that `cargo bench -p mmulab-machine --bench speed --no-run` builds. Valgrind runs each measurement
 with two numbers of references. The difference of the two counts is what the further references take. For a pattern that
-is the sum of the bare loop, the TLBs alone and the whole machine; for a pair of machines, the sum of both. With OTHER, a second build, its counts
-and the ratio of the two are printed, too. NAMEs are measurements (`MIX linux-4k sequential`). Without them, all are
-counted whose references can be chosen.
+is the sum of the bare loop, the TLBs alone and the whole machine; for a pair of machines, the sum of both. With OTHER,
+a second build, its counts and the ratio of the two are printed, too. NAMEs are measurements (`MIX linux-4k
+sequential`). Without them, all are counted whose references can be chosen.
 """
 
 import re
