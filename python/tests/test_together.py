@@ -37,7 +37,6 @@ def test_every_design_over_every_table_under_every_kernel(cli: Cli) -> None:
     assert large * 10 < small
 
 
-@pytest.mark.long
 def test_the_papers_programs_fill_a_page(cli: Cli, tmp_path: Path) -> None:
     """Means over the programs, and by program the fastest system, which no other is faster than."""
     page = tmp_path / "page.md"

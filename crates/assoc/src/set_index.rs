@@ -15,7 +15,7 @@ pub struct SetIndex {
 }
 
 impl SetIndex {
-    /// An array of so many sets, at least one.
+    /// Finds the sets of an array that has this number of them: at least one.
     pub fn new(sets: usize) -> Self {
         let sets = sets.max(1) as u64;
         Self { sets, mask: sets.is_power_of_two().then_some(sets - 1) }

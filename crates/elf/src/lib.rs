@@ -10,6 +10,7 @@ mod libraries;
 mod pad;
 mod phase;
 mod residual;
+mod section;
 mod sections;
 mod source;
 mod unwind;

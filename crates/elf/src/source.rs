@@ -10,22 +10,18 @@
 use crate::{
     ElfError,
     functions::{Places, debug_file},
+    section::section,
 };
-use flate2::read::ZlibDecoder;
 use gimli::{Dwarf, DwarfSections, EndianSlice, Reader, RunTimeEndian, SectionId, Unit};
 use object::{
-    CompressionFormat, Endianness, Object, ObjectSection,
+    Endianness, Object,
     read::{ReadCache, ReadRef, elf::ElfFile64},
 };
 use std::{
     borrow::Cow,
     fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
-
-/// A compressed section of more bytes is not read: no linker writes it.
-const MOST_BYTES: u64 = 8 << 30;
 
 /// A line of source code.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,20 +80,6 @@ fn lines_of<'data, R: ReadRef<'data>>(
         }
     }
     found
-}
-
-/// The bytes of a section, as they were before compression.
-fn section<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>, name: &str) -> Option<Cow<'data, [u8]>> {
-    let data = file.section_by_name(name)?.compressed_data().ok()?;
-    match data.format {
-        CompressionFormat::None => Some(Cow::Borrowed(data.data)),
-        CompressionFormat::Zlib if data.uncompressed_size <= MOST_BYTES => {
-            let mut bytes = Vec::new();
-            ZlibDecoder::new(data.data).take(data.uncompressed_size).read_to_end(&mut bytes).ok()?;
-            Some(Cow::Owned(bytes))
-        }
-        _ => None,
-    }
 }
 
 /// An address that is asked for, and its number.

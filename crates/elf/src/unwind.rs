@@ -11,6 +11,7 @@
 use crate::{
     ElfError,
     functions::{Places, eh_frame},
+    section::section,
 };
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, Register, RegisterRule, RunTimeEndian,
@@ -18,7 +19,7 @@ use gimli::{
 };
 use mmulab_trace::Isa;
 use object::{
-    Endianness, Object, ObjectSection,
+    Endianness, Object,
     read::{ReadCache, ReadRef, elf::ElfFile64},
 };
 use std::{fs::File, path::Path};
@@ -114,11 +115,7 @@ impl Unwinder {
             Some((bases, bytes)) => (bases, bytes.to_vec()),
             None => (BaseAddresses::default(), Vec::new()),
         };
-        // A compressed section is left out: compilers write none unless they are asked to.
-        let debug_frame = file.section_by_name(".debug_frame").filter(|section| {
-            section.compressed_file_range().is_ok_and(|range| range.format == object::CompressionFormat::None)
-        });
-        let debug_frame = debug_frame.and_then(|section| section.data().ok()).unwrap_or_default().to_vec();
+        let debug_frame = section(&file, ".debug_frame").unwrap_or_default().into_owned();
         let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
         let mut made = Self { eh_frame, debug_frame, bases, endian, places, functions: Vec::new() };
         made.functions = all(&made.eh_frame(), &made.bases, Table::EhFrame);

@@ -71,7 +71,7 @@ class Row:
 
     def left(self, setting: Setting, what: str) -> float:
         """What is left of a counter beside FreeBSD as it is."""
-        count = {**COUNTERS, **KERNEL}[what]
+        count = ALL[what]
         return left(float(count(self.of[setting])), float(count(self.of[STOCK])))
 
     def data(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Row:
             "program": self.subject.name,
             "kernels": {
                 setting.name: {
-                    **{name: count(found) for name, count in {**COUNTERS, **KERNEL}.items()},
+                    **{name: count(found) for name, count in ALL.items()},
                     "superpages": found.superpages,
                     "events": {key: count for key, count in found.of.events.items() if count},
                     "work": {key: count for key, count in found.of.kernel_work.items() if count},
@@ -110,6 +110,7 @@ KERNEL: Mapping[str, Callable[[Measured], float]] = {
     "page-table frames taken and given": lambda m: m.of.kernel_work.get("table_frame", 0),
     "bytes of page tables, most": lambda m: m.of.table_bytes,
 }
+ALL = {**COUNTERS, **KERNEL}
 # Counters that sharing changes, in the table of levels.
 LEVELS = (
     "execution cycles",
