@@ -1,5 +1,7 @@
 //! What it costs to have a program's objects kept by another allocator: `cargo bench -p mmulab-reshape --bench heap`.
-//! Random loads in many small objects, told as they are and moved; and objects that come and go.
+//! Random loads in many small objects, as they are and moved; and objects that come and go. Words choose measurements by
+//! parts of their names (`"loads jemalloc"`). `--references=N` sets how many loads each measurement has, so that
+//! `scripts/count_instructions.py` can take the difference of two runs.
 
 mod cpu;
 
@@ -12,9 +14,11 @@ const OBJECTS: u64 = 100_000;
 const BYTES: u64 = 160;
 const APART: u64 = 176;
 const HEAP: u64 = 0x60_0010;
-/// Loads, and how often each measurement is repeated; the best one is told.
+/// Loads, unless `--references=N` says otherwise, and how often each measurement is repeated; the best one counts.
 const LOADS: u64 = 1 << 24;
-const ROUNDS: usize = 5;
+/// Objects that come and go are as many as loads by this.
+const LOADS_PER_PAIR: u64 = 16;
+const ROUNDS: usize = 3;
 /// Knuth's multiplier: scatters numbers.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -53,8 +57,8 @@ fn allocations() -> Batch {
 }
 
 /// All objects, then random loads in them.
-fn loads() -> Vec<Batch> {
-    let loads: Vec<Ref> = (0..LOADS)
+fn loads(count: u64) -> Vec<Batch> {
+    let loads: Vec<Ref> = (0..count)
         .map(|i| {
             let random = i.wrapping_mul(SCATTER) >> 20;
             Ref::read(object(random).add(random % BYTES))
@@ -64,10 +68,10 @@ fn loads() -> Vec<Batch> {
     [allocations()].into_iter().chain(batches).collect()
 }
 
-/// Half of the objects ends and begins anew, time and again.
-fn turnover() -> Vec<Batch> {
+/// One object after the other ends and begins anew: fewer than `loads`.
+fn turnover(loads: u64) -> Vec<Batch> {
     let mut batch = allocations();
-    for i in 0..20 * OBJECTS / 2 {
+    for i in 0..loads / LOADS_PER_PAIR {
         let addr = object((2 * i).wrapping_mul(SCATTER) >> 20);
         batch.push_event(Event::Free { addr });
         batch.push_event(Event::Malloc { addr, len: BYTES, align: MALLOC_ALIGN });
@@ -94,15 +98,35 @@ fn measure(batches: &[Batch], heap: Option<HeapDesc>) -> f64 {
 }
 
 fn main() {
+    let (mut names, mut count) = (Vec::new(), LOADS);
+    for word in std::env::args().skip(1) {
+        match word.strip_prefix("--references=") {
+            Some(references) => count = references.parse().expect("--references is a number"),
+            // Cargo adds --bench.
+            None if word.starts_with('-') => {}
+            None => names.push(word),
+        }
+    }
     let kinds = [
         ("as it was recorded", None),
         ("jemalloc", Some(HeapDesc::Jemalloc(JemallocDesc::default()))),
         ("glibc", Some(HeapDesc::Glibc(GlibcDesc::default()))),
     ];
-    let (loads, turnover) = (loads(), turnover());
-    let events = turnover.iter().map(|batch| batch.events.len()).sum::<usize>() as f64;
-    for (name, heap) in kinds {
-        let (a, b) = (measure(&loads, heap.clone()), measure(&turnover, heap));
-        println!("{name:<18} {:>6.2} ns a load, {:>6.0} ns an event", a / LOADS as f64 * 1e9, b / events * 1e9);
+    for (table, of, units) in
+        [("loads", loads as fn(u64) -> Vec<Batch>, count), ("events", turnover, 2 * (count / LOADS_PER_PAIR))]
+    {
+        let is_wanted = |kind: &str| {
+            let name = format!("{table} {kind}");
+            names.is_empty() || names.iter().any(|part| name.contains(part))
+        };
+        let wanted: Vec<_> = kinds.iter().filter(|(kind, _)| is_wanted(kind)).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let batches = of(count);
+        for (kind, heap) in wanted {
+            let seconds = measure(&batches, heap.clone());
+            println!("{:<26} {:>7.2} ns each", format!("{table} {kind}"), seconds / units as f64 * 1e9);
+        }
     }
 }

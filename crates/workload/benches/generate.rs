@@ -1,9 +1,11 @@
-//! References a second that each generator gives on one core: `cargo bench -p mmulab-workload -- [GEN]...`.
+//! References a second that each generator gives on one core: `cargo bench -p mmulab-workload -- [NAME|gen:...]...`. A
+//! name alone has the keys that this benchmark gives it. `--references=N` sets how many references a measurement takes at
+//! least, so that `scripts/count_instructions.py` can take the difference of two runs.
 
 use mmulab_trace::Batch;
 use std::time::{Duration, Instant};
 
-/// References that a measurement takes at least: enough to leave what is done once behind.
+/// References that a measurement takes at least, unless `--references=N` says otherwise: enough to leave what is done once behind.
 const ENOUGH: u64 = 20_000_000;
 /// Each measurement is repeated, and the best one told: what else runs on the machine only slows it down.
 const ROUNDS: usize = 3;
@@ -34,14 +36,22 @@ const LARGER: &[(&str, &str)] = &[
 ];
 
 fn main() {
-    // cargo adds --bench.
-    let mut asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let (mut asked, mut enough) = (Vec::new(), ENOUGH);
+    for word in std::env::args().skip(1) {
+        match word.strip_prefix("--references=") {
+            Some(count) => enough = count.parse().expect("--references is a number"),
+            // Cargo adds --bench.
+            None if word.starts_with('-') => {}
+            None if word.contains(':') => asked.push(word),
+            None => asked.push(larger(&word)),
+        }
+    }
     if asked.is_empty() {
         asked = mmulab_workload::NAMES.iter().map(|name| larger(name)).collect();
     }
     println!("{:<60} {:>12}", "generator", "refs/s");
     for text in asked {
-        let (references, time) = (0..ROUNDS).map(|_| measure(&text)).min_by_key(|m| m.1).unwrap_or_default();
+        let (references, time) = (0..ROUNDS).map(|_| measure(&text, enough)).min_by_key(|m| m.1).unwrap_or_default();
         println!("{text:<60} {:>10.0} M", references as f64 / time.as_secs_f64() / 1e6);
     }
 }
@@ -52,12 +62,12 @@ fn larger(name: &str) -> String {
 }
 
 /// References given, and the time this thread took; what is made ready before the first batch is left out.
-fn measure(text: &str) -> (u64, Duration) {
+fn measure(text: &str, enough: u64) -> (u64, Duration) {
     let mut source = mmulab_workload::open(text).unwrap_or_else(|e| panic!("{e}"));
     let (mut batch, mut references, mut spent) = (Batch::default(), 0, Duration::ZERO);
     let mut next = |batch: &mut Batch| source.next_batch(batch).unwrap_or_else(|e| panic!("{e}"));
     next(&mut batch);
-    while references < ENOUGH {
+    while references < enough {
         let (start, before) = (Instant::now(), time_on_cpu());
         let more = next(&mut batch);
         spent += time_on_cpu().zip(before).map_or(start.elapsed(), |(after, before)| after - before);

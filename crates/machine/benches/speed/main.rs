@@ -2,8 +2,8 @@
 //! machine's own speed drifts. `make bench` prints it; `docs/results/performance.md` keeps what was measured.
 //!
 //! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named: `"MIX linux-thp"` one table, `"MIX
-//! linux-thp sequential"` one line of it. `--references=N` sets how many references each measurement has, so that
-//! `scripts/count_instructions.py` can take the difference of two runs.
+//! linux-thp sequential"` one line of it. `--references=N` sets how many references a pattern has, and how many
+//! addresses of lanes shader cores take, so that `scripts/count_instructions.py` can take the difference of two runs.
 
 mod bare;
 mod patterns;
@@ -77,22 +77,27 @@ fn best(units: u64, mut work: impl FnMut()) -> f64 {
 struct Wanted {
     /// Parts of names; empty for all measurements.
     names: Vec<String>,
-    /// References of each measurement.
-    count: usize,
+    /// References of a pattern, and the most that lanes of shader cores name, if the command line says.
+    references: Option<usize>,
 }
 
 impl Wanted {
     fn of_command_line() -> Self {
-        let mut wanted = Self { names: Vec::new(), count: COUNT };
+        let mut wanted = Self { names: Vec::new(), references: None };
         for word in std::env::args().skip(1) {
             match word.strip_prefix("--references=") {
-                Some(count) => wanted.count = count.parse().expect("--references is a number"),
+                Some(count) => wanted.references = Some(count.parse().expect("--references is a number")),
                 // Cargo says `--bench`.
                 None if word.starts_with('-') => {}
                 None => wanted.names.push(word),
             }
         }
         wanted
+    }
+
+    /// References of a pattern.
+    fn count(&self) -> usize {
+        self.references.unwrap_or(COUNT)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -264,7 +269,7 @@ fn beside(
         println!("{head}");
     }
     for name in patterns.iter().copied().filter(|name| is_wanted(name)) {
-        let (footprint, addresses) = pattern(name, wanted.count / 2);
+        let (footprint, addresses) = pattern(name, wanted.count() / 2);
         let rate = |machine| whole_on(machine, footprint, &addresses, |va, refs| refs.push(Ref::read(va)));
         row(name, rate(one()), rate(other()));
     }
@@ -278,15 +283,21 @@ fn beside(
 }
 
 /// Many shader cores, generator included: addresses that lanes name, per second of one core's time.
-fn shader_cores() {
-    println!("\n{SHADERS} shader cores ({GPU}, linux-4k): million lanes' addresses a second, generator included");
-    for program in ["gpu-bfs", "gpu-srad", "gpu-kmeans"] {
-        let rate = (0..REPEATS).map(|_| lanes_of_core(program)).fold(0.0, f64::max);
+fn shader_cores(wanted: &Wanted) {
+    let programs = ["gpu-bfs", "gpu-srad", "gpu-kmeans"].into_iter();
+    let programs: Vec<_> = programs.filter(|program| wanted.has(&format!("shader cores {program}"))).collect();
+    if !programs.is_empty() {
+        println!("\n{SHADERS} shader cores ({GPU}, linux-4k): million lanes' addresses a second, generator included");
+    }
+    for program in programs {
+        let most = wanted.references.unwrap_or(usize::MAX);
+        let rate = (0..REPEATS).map(|_| lanes_of_core(program, most)).fold(0.0, f64::max);
         println!("{program:14} {:10.1}", rate / 1e6);
     }
 }
 
-fn lanes_of_core(program: &str) -> f64 {
+/// `most`: batches end once lanes have named as many addresses.
+fn lanes_of_core(program: &str, most: usize) -> f64 {
     let mut source = open(&format!("gen:{program}?cores={SHADERS}")).unwrap();
     let mut machine = machine_with(GPU, "linux-4k", &[format!("core.count={SHADERS}")], &Options::default(), true);
     machine.take(source.info()).unwrap();
@@ -296,7 +307,7 @@ fn lanes_of_core(program: &str) -> f64 {
     machine.run(&batch);
     let mut lanes = 0;
     let (start, before) = (Instant::now(), core_ns());
-    while source.next_batch(&mut batch).unwrap() {
+    while lanes < most && source.next_batch(&mut batch).unwrap() {
         lanes += batch.refs.iter().filter(|word| !word.is_control() && !word.is_fetch()).count();
         machine.run(&batch);
     }
@@ -375,19 +386,17 @@ fn main() {
     );
     for name in ["random 8 GiB", "random 4 MiB", "90/10 mix", "sequential"] {
         if wanted.has(&format!("Skylake {name}")) {
-            beside_the_bare_loop(name, wanted.count);
+            beside_the_bare_loop(name, wanted.count());
         }
     }
     for (name, overrides) in [("GUPS 8 GiB", &[][..]), ("GUPS in a guest", &GUEST)] {
         if wanted.has(name) {
-            updates(name, overrides, wanted.count);
+            updates(name, overrides, wanted.count());
         }
     }
     coalescing(&wanted);
     mix(&wanted);
-    if wanted.has("shader cores") {
-        shader_cores();
-    }
+    shader_cores(&wanted);
     if wanted.has("the compiler's recording") {
         compiler();
     }
