@@ -15,6 +15,25 @@ from conftest import Build, Cli, complete
 
 QEMU = f"qemu-{platform.machine()}"
 
+# One process works for some 1.2 million instructions and waits. Then another one works for ten million.
+RELAY = """
+#include <sys/wait.h>
+#include <unistd.h>
+static void work(long rounds) {
+    volatile long sum = 0;
+    for (long i = 0; i < rounds; i++) sum += i;
+}
+int main(void) {
+    int go[2], end[2];
+    char byte;
+    if (pipe(go) || pipe(end)) return 1;
+    if (fork() == 0) { work(200000); write(go[1], "", 1); read(end[0], &byte, 1); _exit(0); }
+    if (fork() == 0) { read(go[0], &byte, 1); work(2000000); write(end[1], "", 1); _exit(0); }
+    wait(0);
+    wait(0);
+    return 0;
+}
+"""
 # Threads, a copy of itself, and another program.
 FAMILY = """
 #include <pthread.h>
@@ -217,6 +236,16 @@ else:
         assert found["ended"] == "limit"
         assert 1_000_000 <= found["instructions"] < 1_000_100
         complete(cli, "a.mmt")
+
+    def test_a_part_of_several_processes_begins_where_it_was_asked_to(cli: Cli, build: Build) -> None:
+        """The process that crosses the limit waits right after it, while another one works on."""
+        ran = cli("record", "-o", "a.mmt", "--skip", "1M", "--json", "--", build(RELAY))
+        assert ran.code == 0, ran.err
+        recorded = json.loads(ran.out)["instructions"]
+        ran = cli("run", "skylake-e3-1240v5", "--trace", "a.mmt", "--json")
+        assert ran.code == 0, ran.err
+        # Some thousand instructions stand for the pages that were in use before.
+        assert ran.json()["counts"]["instructions"] > 0.95 * recorded > 5_000_000
 
     def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
         """The program is ended, and the trace is whole."""

@@ -256,7 +256,8 @@ impl Consumer {
         self.images = others;
         acting.tell_left_out(&mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
         acting.resume(tid);
-        Ok(())
+        // Its chunk could be filled much later than those of the other processes, and the mark would follow them.
+        self.close(acting)
     }
 
     /// The thread of an image did something.
