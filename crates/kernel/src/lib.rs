@@ -60,4 +60,5 @@ pub use report::tables::{ByLevels, TableCounts};
 pub use report::tally::{Name, Tally};
 pub use report::usage::{ProcessUsage, Usage};
 pub use report::work::WorkKind;
+pub use space::fork::ForkCopies;
 pub use stop::Stop;

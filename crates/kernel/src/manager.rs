@@ -12,6 +12,7 @@ use crate::parts::contiguous::Contiguous;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
 use crate::report::counts::{EventKind, FaultKind};
+use crate::space::fork::ForkCopies;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
@@ -55,6 +56,11 @@ pub(crate) trait Manager {
     /// `None`: it has no switch.
     fn switched_on_at_start(&self) -> Option<&[u32]> {
         None
+    }
+
+    /// Of which mappings fork copies the page table's entries.
+    fn fork_copies(&self) -> ForkCopies {
+        ForkCopies::Private
     }
 
     /// Where a brk heap ends that the program wants to end at `end`.
@@ -106,6 +112,7 @@ pub(crate) trait Manager {
     /// Makes `va` usable for `access`, or says why it cannot be.
     fn fault(&self, space: &mut AddressSpace, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         let mut grown = false;
+        space.is_loading = false;
         if space.vmas.find(va.raw()).is_none() {
             grown = space.is_canonical(va.raw()) && space.grow_stack(cx, va.raw());
             if !grown {

@@ -15,6 +15,7 @@ use crate::memory::reservations::Reservations;
 use crate::parts::contiguous::Contiguous;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
+use crate::space::fork::ForkCopies;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
@@ -141,6 +142,10 @@ impl Manager for MemoryManager {
 
     fn anonymous_is_code(&self) -> bool {
         each!(self, manager => manager.anonymous_is_code())
+    }
+
+    fn fork_copies(&self) -> ForkCopies {
+        each!(self, manager => manager.fork_copies())
     }
 
     fn hints_guide_faults(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What it costs to have a program's objects kept by another allocator: `cargo bench -p mmulab-reshape --bench heap`.
-//! Random loads in many small objects, as they are and moved; and objects that come and go. Words choose measurements by
-//! parts of their names (`"loads jemalloc"`). `--references=N` sets how many loads each measurement has, so that
+//! Random loads in many small objects, as they are and moved; and objects that come and go. Words choose measurements
+//! by parts of their names (`"loads jemalloc"`). `--references=N` sets how many loads each measurement has, so that
 //! `scripts/count_instructions.py` can take the difference of two runs.
 
 mod cpu;

@@ -1,11 +1,12 @@
 //! References a second that each generator gives on one core: `cargo bench -p mmulab-workload -- [NAME|gen:...]...`. A
-//! name alone has the keys that this benchmark gives it. `--references=N` sets how many references a measurement takes at
-//! least, so that `scripts/count_instructions.py` can take the difference of two runs.
+//! name alone has the keys that this benchmark gives it. `--references=N` sets how many references a measurement takes
+//! at least, so that `scripts/count_instructions.py` can take the difference of two runs.
 
 use mmulab_trace::Batch;
 use std::time::{Duration, Instant};
 
-/// References that a measurement takes at least, unless `--references=N` says otherwise: enough to leave what is done once behind.
+/// References that a measurement takes at least, unless `--references=N` says otherwise. What is done once then
+/// weighs little.
 const ENOUGH: u64 = 20_000_000;
 /// Each measurement is repeated, and the best one told: what else runs on the machine only slows it down.
 const ROUNDS: usize = 3;

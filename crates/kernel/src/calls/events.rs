@@ -98,6 +98,7 @@ impl Kernel {
                 let slot = self.slot_or_new(mem, actor.pid, Some(program), effects)?;
                 if let Some(space) = &mut self.spaces[slot] {
                     space.is_switched_on = is_switched_on;
+                    space.is_loading = true;
                 }
                 Ok(())
             }

@@ -1,6 +1,7 @@
 //! fork(2) and vfork(2), and the limits on what they multiply.
 
 use crate::kernel::Kernel;
+use crate::manager::Manager;
 use crate::report::counts::{EventError, EventKind};
 use crate::{Effects, KernelError};
 use mmulab_addr::Pid;
@@ -43,8 +44,8 @@ impl Kernel {
             self.assign_asid(copy, effects);
         }
         let Some(mut space) = self.spaces[copy].take() else { return Ok(Err(EventError::Invalid)) };
-        let (_, parent, mut cx) = self.at_work(mem, effects, slot, pid);
-        let copied = parent.copy_to(&mut cx, &mut space);
+        let (manager, parent, mut cx) = self.at_work(mem, effects, slot, pid);
+        let copied = parent.copy_to(&mut cx, &mut space, manager.fork_copies());
         self.spaces[copy] = Some(space);
         if copied.is_err() {
             // As `dup_mmap` that fails: the child never was.

@@ -3,6 +3,7 @@
 
 use super::code::CodeDesc;
 use super::quicksilver::QuicksilverDesc;
+use crate::space::fork::ForkCopies;
 use mmulab_addr::Bytes;
 use mmulab_addr::PageOrder;
 use schemars::JsonSchema;
@@ -43,6 +44,16 @@ pub struct FreebsdDesc {
     /// Whether pages mapped beside the one that faulted have their accessed bit set, which paper 1 proposes (section
     /// 7). Default `false`.
     pub prefaulted_accessed: bool,
+    /// From how many pages of a new mapping, its first ones, mmap maps those that are in memory already. A superpage
+    /// counts as one. 0: it maps none. Default 96 (`MAX_INIT_PT`).
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub mmap_prefault: u32,
+    /// Whether exec maps all pages of the program's and the interpreter's files that are in memory already
+    /// (`MAP_PREFAULT` in sys/kern/imgact_elf.c). Default `true`.
+    pub exec_prefault: bool,
+    /// Of which mappings fork copies the entries: `all` (`pmap_copy`), or `private`, those with pages of their own, as
+    /// Linux does. Default `all`.
+    pub fork_copies: ForkCopies,
     /// Base frames a per-CPU cache is filled with at a time; they go out last first. Default 14.
     #[schemars(range(min = 1, max = 512))]
     pub bucket: u32,
@@ -70,12 +81,16 @@ impl Default for FreebsdDesc {
             cluster: Bytes(64 << 10),
             prefault: 4,
             prefaulted_accessed: false,
+            mmap_prefault: 96,
+            exec_prefault: true,
+            fork_copies: ForkCopies::All,
             bucket: 14,
             flush_ceiling: 4096,
             code: CodeDesc::default(),
             source: concat!(
                 "FreeBSD 14: sys/vm/vm_reserv.c; VM_FAULT_READ_DEFAULT, PFBAK and PFFOR in sys/vm/vm_fault.c; ",
-                "pmap_promote_pde and PMAP_INVLPG_THRESHOLD in sys/amd64/amd64/pmap.c; paper 1, section 2.2"
+                "vm_map_pmap_enter, vm_map_copy_entry and MAX_INIT_PT in sys/vm/vm_map.c; sys/kern/imgact_elf.c; ",
+                "pmap_promote_pde, pmap_copy and PMAP_INVLPG_THRESHOLD in sys/amd64/amd64/pmap.c; paper 1, section 2.2"
             )
             .into(),
             assumed: BTreeMap::from([(

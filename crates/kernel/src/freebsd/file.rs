@@ -13,6 +13,7 @@ use crate::space::{AddressSpace, Cx, Found, Gather};
 use crate::{Fault, FaultError, Note, PageCache, Wanted, WorkKind};
 use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
+use mmulab_pagetable::Leaf;
 
 /// Pages of a file that one fault may concern, around the one that faulted.
 #[derive(Clone, Copy)]
@@ -44,7 +45,7 @@ impl Freebsd {
         if let Some(order) = space.join_table(cx, span, at, upper)? {
             return Ok(Fault { order, ..fault });
         }
-        if !copies && self.map_whole(space, cx, span, id, page, at)?.is_some() {
+        if !copies && self.map_whole(space, cx, span, (id, page), at, true)?.is_some() {
             cx.counts.events.add(EventKind::SuperpageMapped, 1);
             fault.order = SUPERPAGE;
             space.offer_table(cx, span, at, upper);
@@ -59,7 +60,7 @@ impl Freebsd {
         let (pfn, mut window) = self.find_or_read(cx, span, id, page, at, cluster)?;
         if was_missing && !copies && self.completes(cx, span, id, page, at, pfn) {
             cx.memory.drop_mapping(pfn, PageOrder::P4K);
-            if let Some(head) = self.map_whole(space, cx, span, id, page, at)? {
+            if let Some(head) = self.map_whole(space, cx, span, (id, page), at, true)? {
                 let va = VirtAddr::new(at).align_down(SUPERPAGE);
                 cx.counts.events.add(EventKind::Promotion, 1);
                 cx.tell(|| Note::Promoted { va, size: SUPERPAGE, pfn: head });
@@ -183,14 +184,14 @@ impl Freebsd {
 
     /// Maps 2 MiB at once if the page lies in a full reservation (`vm_fault_soft_fast`): what a second process that
     /// maps the same file gets. Not where stores are allowed, unless they copy: those are to be seen page by page.
-    fn map_whole(
+    pub(super) fn map_whole(
         &self,
         space: &mut AddressSpace,
         cx: &mut Cx,
         span: &Span<Vma>,
-        id: ObjectId,
-        page: u64,
+        (id, page): (ObjectId, u64),
         at: u64,
+        accessed: bool,
     ) -> Result<Option<Pfn>, FaultError> {
         let order = SUPERPAGE;
         let vma = &span.value;
@@ -226,7 +227,7 @@ impl Freebsd {
             space.finish(cx, gather);
         }
         cx.memory.share(head, order);
-        let leaf = AddressSpace::leaf(vma, head, order, vma.prot.without(Prot::W), false);
+        let leaf = Leaf { accessed, ..AddressSpace::leaf(vma, head, order, vma.prot.without(Prot::W), false) };
         space.map(cx, start, leaf).inspect_err(|_| cx.memory.drop_mapping(head, order))?;
         Ok(Some(head))
     }

@@ -12,6 +12,7 @@ mod file;
 mod padding;
 mod promote;
 mod quicksilver;
+mod resident;
 mod threshold;
 
 pub use code::{CodeDesc, Padding, ShareTables};
@@ -31,6 +32,7 @@ use crate::parts::zeroing::at_fault::AtFault;
 use crate::ranges::Span;
 use crate::report::counts::Refusal;
 use crate::space::compaction::Compaction;
+use crate::space::fork::ForkCopies;
 use crate::space::range::PageRange;
 use crate::space::system::SystemCx;
 use crate::space::vma::Vma;
@@ -190,9 +192,15 @@ impl Manager for Freebsd {
     /// Nothing is read (`vm_map_madvise` in sys/vm/vm_map.c).
     fn will_need(&self, _: &mut AddressSpace, _: &mut Cx, _: PageRange) {}
 
+    fn fork_copies(&self) -> ForkCopies {
+        self.desc.fork_copies
+    }
+
     /// Code is mapped by the tables that other processes have for it (paper 2, section VI-B: exec-time pre-faulting).
+    /// Then the pages in memory are entered.
     fn mapped(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
-        self.join_tables(space, cx, pages)
+        self.join_tables(space, cx, pages)?;
+        self.enter_resident(space, cx, pages)
     }
 
     /// There is no such advice.

@@ -48,6 +48,11 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Whether enough frames are free for all tables that a page may need.
+    pub fn has_room_for_tables(&self, cx: &Cx) -> bool {
+        cx.memory.frames.free_frames() > u64::from(self.table.format().levels())
+    }
+
     /// Rewrites the leaf at `va`, the first address of its page.
     pub fn set(&mut self, cx: &mut Cx, va: u64, leaf: Leaf, gather: &mut Gather) {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("gathered, and sent before the operation ends");

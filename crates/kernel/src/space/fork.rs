@@ -1,16 +1,58 @@
 //! Address spaces copied for children.
 
+use super::vma::Vma;
 use super::{AddressSpace, Cx, Gather};
 use crate::FaultError;
-use mmulab_addr::Prot;
+use crate::ranges::Span;
+use mmulab_addr::{PageOrder, Prot};
 use mmulab_pagetable::Leaf;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Of which mappings fork copies the page table's entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum ForkCopies {
+    /// Those with pages of their own. What shows files or shared memory alone is faulted in again. This is Linux's rule
+    /// (`vma_needs_copy` in mm/memory.c).
+    #[default]
+    #[serde(rename = "private")]
+    Private,
+    /// All, as FreeBSD does (`vmspace_fork` and `vm_map_copy_entry` in sys/vm/vm_map.c, `pmap_copy` in
+    /// sys/amd64/amd64/pmap.c). Copies of base pages' entries lose A and D, copies of superpages' only A. A superpage
+    /// that is not inside the mapping is left out.
+    #[serde(rename = "all")]
+    All,
+}
+
+impl ForkCopies {
+    /// Whether the entries of a mapping are copied. Linux's rule holds for hugetlb memory and for the kernel's half.
+    fn takes(self, vma: &Vma) -> bool {
+        vma.has_private || (self == Self::All && vma.hugetlb.is_none() && !vma.global)
+    }
+
+    /// Whether a page that is mapped in `span` is copied.
+    fn takes_page(self, span: &Span<Vma>, va: u64, order: PageOrder) -> bool {
+        self == Self::Private || (span.start <= va && va + order.bytes() <= span.end)
+    }
+
+    /// The child's entry for a page.
+    fn aged(self, page: Leaf) -> Leaf {
+        let keeps_dirty = self == Self::Private || page.order > PageOrder::P4K;
+        Leaf { accessed: false, dirty: page.dirty && keeps_dirty, ..page }
+    }
+}
 
 impl AddressSpace {
     /// Copies this address space for a child (`dup_mmap` in kernel/fork.c, `copy_page_range` in mm/memory.c).
     ///
-    /// The page table is copied only where private pages are: what shows files or shared memory alone is faulted in
-    /// again. Private pages lose their right to be stored to in both, so that the first store copies.
-    pub(crate) fn copy_to(&mut self, cx: &mut Cx, child: &mut AddressSpace) -> Result<(), FaultError> {
+    /// Private pages lose their right to be stored to in both, so that the first store copies. Page tables that the
+    /// parent shares with others are shared with the child, too.
+    pub(crate) fn copy_to(
+        &mut self,
+        cx: &mut Cx,
+        child: &mut AddressSpace,
+        copies: ForkCopies,
+    ) -> Result<(), FaultError> {
         child.vmas = self.vmas.clone();
         child.table.inherit(&self.table);
         for object in self.anon_objects() {
@@ -29,13 +71,26 @@ impl AddressSpace {
         if child.is_counted {
             cx.regions.runs(child.program, child.pid);
         }
+        child.inherit_tables(cx, self)?;
         let mut protected = false;
-        let copied: Vec<_> = self.vmas.iter().filter(|s| s.value.has_private).cloned().collect();
+        let copied: Vec<_> = self.vmas.iter().filter(|s| copies.takes(&s.value)).cloned().collect();
         for span in copied {
             let mut at = span.start;
             while let Some((va, leaf)) = self.next_leaf(cx.mem, at, span.end) {
                 if cx.memory.stop.is_asked() {
                     break;
+                }
+                if let Some(end) = child.shared_until(va) {
+                    at = end;
+                    continue;
+                }
+                // Others than private pages can be faulted in later (`pmap_copy` is only advisory).
+                if !span.value.has_private && !child.has_room_for_tables(cx) {
+                    break;
+                }
+                if !copies.takes_page(&span, va, leaf.order) {
+                    at = va + leaf.order.bytes();
+                    continue;
                 }
                 let copy = AddressSpace::shared_copy(leaf, span.value.shared);
                 if copy.prot != leaf.prot {
@@ -43,7 +98,7 @@ impl AddressSpace {
                     protected = true;
                 }
                 // Pages before `at` may have been folded with this one since they were copied.
-                let pages = self.pages_of(&cx.memory.pages, va, Leaf { accessed: false, ..copy });
+                let pages = self.pages_of(&cx.memory.pages, va, copies.aged(copy));
                 let left = |page: &Leaf, va: u64| page.order == leaf.order || (at..span.end).contains(&va);
                 for (va, page) in pages.filter(|(va, page)| left(page, *va)) {
                     cx.memory.share(page.pfn, page.order);
@@ -53,12 +108,11 @@ impl AddressSpace {
             }
         }
         for (&vpn, leaf) in &mut self.hidden {
-            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| s.value.has_private) else { continue };
+            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| copies.takes(&s.value)) else { continue };
             *leaf = AddressSpace::shared_copy(*leaf, span.value.shared);
             cx.memory.share(leaf.pfn, leaf.order);
             child.hidden.insert(vpn, *leaf);
         }
-        child.inherit_tables(cx, self)?;
         // `dup_mmap` flushes the parent's address space once, at its end.
         let mut gather = Gather::default();
         if protected {

@@ -11,7 +11,7 @@ pub(crate) mod compaction;
 pub(crate) mod cx;
 mod edit;
 mod fold;
-mod fork;
+pub(crate) mod fork;
 pub(crate) mod gather;
 pub(crate) mod handing_on;
 pub(crate) mod hints;
@@ -90,6 +90,8 @@ pub(crate) struct AddressSpace {
     pub program: ProgramId,
     /// Whether it counts as one that runs the program.
     pub is_counted: bool,
+    /// Whether exec makes its mappings now: until the program's first fault.
+    pub is_loading: bool,
     /// Where entries get the contiguous bit.
     pub contiguous: Contiguous,
 }
@@ -115,6 +117,7 @@ impl AddressSpace {
             stored: StoredPages::default(),
             program,
             is_counted: false,
+            is_loading: false,
             contiguous,
         }
     }

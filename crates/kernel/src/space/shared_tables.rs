@@ -145,6 +145,11 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Where the shared table ends that maps `va`, if one does.
+    pub(crate) fn shared_until(&self, va: u64) -> Option<u64> {
+        self.window_around(va).map(|(start, window)| start + window.mapping.covers.bytes())
+    }
+
     /// Whether this address space counts the page that begins at `va` as mapped: of a shared table perhaps not yet.
     pub(crate) fn is_counted(&self, va: u64) -> bool {
         self.window_around(va).is_none_or(|(start, window)| window.is_counted((va - start) >> BASE_SHIFT))

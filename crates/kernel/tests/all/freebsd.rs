@@ -241,21 +241,21 @@ fn what_is_in_memory_is_mapped_four_pages_to_each_side() {
     assert_eq!(happened(&w, EventKind::PagesRead), 0);
 }
 
-/// S0-M038: who maps a promoted file next gets the superpage with its first fault.
+/// S0-M038: who has mapped a file before it is promoted gets the superpage with its first fault.
 #[test]
 fn a_second_process_maps_a_full_reservation_at_once() {
     let mut w = world(|_| {});
     w.event(1, &mmap_file(BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
+    w.event(2, &mmap_file(8 * BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
+    w.event(3, &mmap_file(BASE + PAGE, HUGE, Prot::RX, false, "/lib", 0));
     for va in (BASE..BASE + HUGE).step_by(64 << 10) {
         w.access(1, va, Access::Fetch).unwrap();
     }
-    w.event(2, &mmap_file(8 * BASE, 2 * HUGE, Prot::RX, false, "/lib", 0));
     let (pfn, kinds) = w.access(2, 8 * BASE + 7 * PAGE, Access::Fetch).unwrap();
     assert_eq!((kinds, happened(&w, EventKind::SuperpageMapped)), (vec![FaultKind::FileCached], 1));
     assert_eq!(Some(pfn), w.frame(1, BASE + 7 * PAGE));
     assert_eq!(w.walk(2, 8 * BASE, None).unwrap().order, PageOrder::P2M);
     // Out of phase by a page: neither congruent frames nor superpages (S0-039, S0-042).
-    w.event(3, &mmap_file(BASE + PAGE, HUGE, Prot::RX, false, "/lib", 0));
     let (pfn, _) = w.access(3, BASE + PAGE, Access::Fetch).unwrap();
     assert_ne!(pfn.0 % 4, ((BASE + PAGE) >> 12) % 4);
     assert_eq!(w.walk(3, BASE + PAGE, None).unwrap().order, PageOrder::P4K);

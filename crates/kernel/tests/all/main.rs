@@ -13,6 +13,7 @@ mod model;
 mod parts;
 mod parts_list;
 mod regions;
+mod resident;
 mod robust;
 mod shared_tables;
 mod switch;

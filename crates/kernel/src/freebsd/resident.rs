@@ -1,0 +1,73 @@
+//! Pages of a file that are in memory when it is mapped: the mapping has them from its beginning.
+//!
+//! ```text
+//!   mmap  |###.##|..............|      # in memory: mapped at once, of the first `mmap_prefault` pages
+//!   exec  |###.##|..#####...####|      # all that is in memory, of the program's and the interpreter's files
+//! ```
+//!
+//! Source: `vm_map_pmap_enter` in sys/vm/vm_map.c, `pmap_enter_object` in sys/amd64/amd64/pmap.c. Nothing is read, and
+//! nothing is promoted. If memory is short, what is left is not mapped.
+
+use super::Freebsd;
+use super::code::SUPERPAGE;
+use crate::FaultError;
+use crate::report::counts::EventKind;
+use crate::space::range::PageRange;
+use crate::space::vma::Back;
+use crate::space::{AddressSpace, Cx, Found};
+use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
+use mmulab_pagetable::Leaf;
+
+impl Freebsd {
+    /// Maps what is in memory of a new mapping. Entries have no right to store, and A is clear.
+    pub(super) fn enter_resident(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        pages: PageRange,
+    ) -> Result<(), FaultError> {
+        let Some(span) = space.vmas.find(pages.start).cloned() else { return Ok(()) };
+        let vma = &span.value;
+        let Back::Object(id, first) = vma.back else { return Ok(()) };
+        let is_exec = space.is_loading && self.desc.exec_prefault;
+        let most = if is_exec { u64::MAX } else { u64::from(self.desc.mmap_prefault) };
+        if vma.hugetlb.is_some() || !(vma.prot.has(Prot::R) || vma.prot.has(Prot::X)) {
+            return Ok(());
+        }
+        let first = first + ((pages.start - span.start) >> BASE_SHIFT);
+        let shared = self.shared_table_sizes(space, vma);
+        let accessed = self.desc.prefaulted_accessed;
+        // A superpage counts as one page.
+        let mut end = most.min((pages.end - pages.start) >> BASE_SHIFT);
+        // One page of each 2 MiB.
+        let mut mapped = Vec::new();
+        let mut index = 0;
+        while index < end && space.has_room_for_tables(cx) {
+            let (va, page) = (pages.start + index * BASE_BYTES, first + index);
+            let is_hole = matches!(space.probe(cx.mem, VirtAddr::new(va)), Found::Hole(_));
+            let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| is_hole) else {
+                index += 1;
+                continue;
+            };
+            let is_aligned = va.is_multiple_of(SUPERPAGE.bytes());
+            if is_aligned && self.map_whole(space, cx, &span, (id, page), va, accessed)?.is_some() {
+                let rest = SUPERPAGE.base_pages() - 1;
+                index += rest + 1;
+                end = end.saturating_add(rest).min((pages.end - pages.start) >> BASE_SHIFT);
+            } else {
+                let leaf = AddressSpace::leaf(vma, pfn, PageOrder::P4K, vma.prot.without(Prot::W), false);
+                cx.memory.share(pfn, PageOrder::P4K);
+                space
+                    .map(cx, va, Leaf { accessed, ..leaf })
+                    .inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+                index += 1;
+            }
+            cx.counts.events.add(EventKind::MappedAhead, 1);
+            if mapped.last().is_none_or(|last| (last ^ va) >= SUPERPAGE.bytes()) {
+                mapped.push(va);
+            }
+        }
+        mapped.into_iter().for_each(|va| space.offer_table(cx, &span, va, &shared));
+        Ok(())
+    }
+}
