@@ -14,10 +14,11 @@ const OBJECTS: u64 = 100_000;
 const BYTES: u64 = 160;
 const APART: u64 = 176;
 const HEAP: u64 = 0x60_0010;
-/// Loads, unless `--references=N` says otherwise, and how often each measurement is repeated; the best one counts.
+/// Loads, unless `--references=N` says otherwise.
 const LOADS: u64 = 1 << 24;
-/// Objects that come and go are as many as loads by this.
+/// In the other measurement, an object ends and begins anew for this number of loads.
 const LOADS_PER_PAIR: u64 = 16;
+/// How often each measurement is repeated; the best one counts.
 const ROUNDS: usize = 3;
 /// Knuth's multiplier: scatters numbers.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -68,7 +69,7 @@ fn loads(count: u64) -> Vec<Batch> {
     [allocations()].into_iter().chain(batches).collect()
 }
 
-/// One object after the other ends and begins anew: fewer than `loads`.
+/// One object after the other ends and begins anew, one for `LOADS_PER_PAIR` of `loads`.
 fn turnover(loads: u64) -> Vec<Batch> {
     let mut batch = allocations();
     for i in 0..loads / LOADS_PER_PAIR {

@@ -145,8 +145,24 @@ impl Freebsd {
         Ok((pfn, (cx.limits.page_cache == PageCache::Cold).then_some(window)))
     }
 
+    /// Maps a base page of a file at `va` before anybody asked for it (`pmap_enter_quick`): without the right to store,
+    /// and by default with A clear.
+    pub(super) fn map_ahead(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        vma: &Vma,
+        va: u64,
+        pfn: Pfn,
+    ) -> Result<(), FaultError> {
+        let leaf = AddressSpace::leaf(vma, pfn, PageOrder::P4K, vma.prot.without(Prot::W), false);
+        let leaf = Leaf { accessed: self.desc.prefaulted_accessed, ..leaf };
+        cx.memory.share(pfn, PageOrder::P4K);
+        space.map(cx, va, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))
+    }
+
     /// Maps the pages in memory around `at`, in an outward spiral, up to the first page that is not in memory
-    /// (`vm_fault_prefault`, `pmap_enter_quick`). Entries have no right to store, and A is clear.
+    /// (`vm_fault_prefault`).
     fn prefault(
         &self,
         space: &mut AddressSpace,
@@ -156,7 +172,6 @@ impl Freebsd {
         window: Window,
     ) -> Result<u32, FaultError> {
         let Back::Object(id, first) = span.value.back else { return Ok(0) };
-        let accessed = self.desc.prefaulted_accessed;
         let mut mapped = 0;
         'spiral: for step in 1..=window.behind.max(window.ahead) {
             for (reach, ahead) in [(window.behind, false), (window.ahead, true)] {
@@ -167,11 +182,7 @@ impl Freebsd {
                 }
                 let page = first + ((va - span.start) >> BASE_SHIFT);
                 let Some(pfn) = cx.memory.cache.get(id, page) else { break 'spiral };
-                let mut leaf =
-                    AddressSpace::leaf(&span.value, pfn, PageOrder::P4K, span.value.prot.without(Prot::W), false);
-                leaf.accessed = accessed;
-                cx.memory.share(pfn, PageOrder::P4K);
-                space.map(cx, va, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+                self.map_ahead(space, cx, &span.value, va, pfn)?;
                 mapped += 1;
             }
         }

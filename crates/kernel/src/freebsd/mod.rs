@@ -199,8 +199,10 @@ impl Manager for Freebsd {
     /// Code is mapped by the tables that other processes have for it (paper 2, section VI-B: exec-time pre-faulting).
     /// Then the pages in memory are entered.
     fn mapped(&self, space: &mut AddressSpace, cx: &mut Cx, pages: PageRange) -> Result<(), FaultError> {
-        self.join_tables(space, cx, pages)?;
-        self.enter_resident(space, cx, pages)
+        let Some(span) = space.vmas.find(pages.start).cloned() else { return Ok(()) };
+        let sizes = self.shared_table_sizes(space, &span.value);
+        Self::join_tables(space, cx, &span, pages, &sizes)?;
+        self.enter_resident(space, cx, &span, pages, &sizes)
     }
 
     /// There is no such advice.

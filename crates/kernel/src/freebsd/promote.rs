@@ -136,20 +136,19 @@ impl Freebsd {
         }
     }
 
-    /// Has a new mapping of code use the tables that others have for it.
+    /// Has the new mapping `pages` in `span` use the tables of these sizes that others have for it.
     pub(super) fn join_tables(
-        &self,
         space: &mut AddressSpace,
         cx: &mut Cx,
+        span: &Span<Vma>,
         pages: PageRange,
+        sizes: &[PageOrder],
     ) -> Result<(), FaultError> {
-        let Some(span) = space.vmas.find(pages.start).cloned() else { return Ok(()) };
-        let sizes = self.shared_table_sizes(space, &span.value);
         if sizes.is_empty() {
             return Ok(());
         }
         let windows = (pages.start & !(SUPERPAGE.bytes() - 1)..pages.end).step_by(SUPERPAGE.bytes() as usize);
-        windows.map(|start| start.max(pages.start)).try_for_each(|at| space.join_table(cx, &span, at, &sizes).map(drop))
+        windows.map(|start| start.max(pages.start)).try_for_each(|at| space.join_table(cx, span, at, sizes).map(drop))
     }
 
     /// Pages of a cluster.

@@ -11,22 +11,24 @@
 use super::Freebsd;
 use super::code::SUPERPAGE;
 use crate::FaultError;
+use crate::ranges::Span;
 use crate::report::counts::EventKind;
 use crate::space::range::PageRange;
-use crate::space::vma::Back;
+use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx, Found};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Prot, VirtAddr};
-use mmulab_pagetable::Leaf;
 
 impl Freebsd {
-    /// Maps what is in memory of a new mapping. Entries have no right to store, and A is clear.
+    /// Maps what is in memory of the new mapping `pages` in `span`, and offers its tables of the sizes in `shared` to
+    /// others.
     pub(super) fn enter_resident(
         &self,
         space: &mut AddressSpace,
         cx: &mut Cx,
+        span: &Span<Vma>,
         pages: PageRange,
+        shared: &[PageOrder],
     ) -> Result<(), FaultError> {
-        let Some(span) = space.vmas.find(pages.start).cloned() else { return Ok(()) };
         let vma = &span.value;
         let Back::Object(id, first) = vma.back else { return Ok(()) };
         let is_exec = space.is_loading && self.desc.exec_prefault;
@@ -35,10 +37,9 @@ impl Freebsd {
             return Ok(());
         }
         let first = first + ((pages.start - span.start) >> BASE_SHIFT);
-        let shared = self.shared_table_sizes(space, vma);
-        let accessed = self.desc.prefaulted_accessed;
+        let all = (pages.end - pages.start) >> BASE_SHIFT;
         // A superpage counts as one page.
-        let mut end = most.min((pages.end - pages.start) >> BASE_SHIFT);
+        let mut end = most.min(all);
         // One page of each 2 MiB.
         let mut mapped = Vec::new();
         let mut index = 0;
@@ -50,16 +51,13 @@ impl Freebsd {
                 continue;
             };
             let is_aligned = va.is_multiple_of(SUPERPAGE.bytes());
-            if is_aligned && self.map_whole(space, cx, &span, (id, page), va, accessed)?.is_some() {
+            let accessed = self.desc.prefaulted_accessed;
+            if is_aligned && self.map_whole(space, cx, span, (id, page), va, accessed)?.is_some() {
                 let rest = SUPERPAGE.base_pages() - 1;
                 index += rest + 1;
-                end = end.saturating_add(rest).min((pages.end - pages.start) >> BASE_SHIFT);
+                end = end.saturating_add(rest).min(all);
             } else {
-                let leaf = AddressSpace::leaf(vma, pfn, PageOrder::P4K, vma.prot.without(Prot::W), false);
-                cx.memory.share(pfn, PageOrder::P4K);
-                space
-                    .map(cx, va, Leaf { accessed, ..leaf })
-                    .inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))?;
+                self.map_ahead(space, cx, vma, va, pfn)?;
                 index += 1;
             }
             cx.counts.events.add(EventKind::MappedAhead, 1);
@@ -67,7 +65,7 @@ impl Freebsd {
                 mapped.push(va);
             }
         }
-        mapped.into_iter().for_each(|va| space.offer_table(cx, &span, va, &shared));
+        mapped.into_iter().for_each(|va| space.offer_table(cx, span, va, shared));
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use super::vma::Vma;
 use super::{AddressSpace, Cx, Gather};
 use crate::FaultError;
-use crate::ranges::Span;
 use mmulab_addr::{PageOrder, Prot};
 use mmulab_pagetable::Leaf;
 use schemars::JsonSchema;
@@ -18,8 +17,7 @@ pub enum ForkCopies {
     #[serde(rename = "private")]
     Private,
     /// All, as FreeBSD does (`vmspace_fork` and `vm_map_copy_entry` in sys/vm/vm_map.c, `pmap_copy` in
-    /// sys/amd64/amd64/pmap.c). Copies of base pages' entries lose A and D, copies of superpages' only A. A superpage
-    /// that is not inside the mapping is left out.
+    /// sys/amd64/amd64/pmap.c). Copies of base pages' entries lose A and D, copies of superpages' only A.
     #[serde(rename = "all")]
     All,
 }
@@ -28,11 +26,6 @@ impl ForkCopies {
     /// Whether the entries of a mapping are copied. Linux's rule holds for hugetlb memory and for the kernel's half.
     fn takes(self, vma: &Vma) -> bool {
         vma.has_private || (self == Self::All && vma.hugetlb.is_none() && !vma.global)
-    }
-
-    /// Whether a page that is mapped in `span` is copied.
-    fn takes_page(self, span: &Span<Vma>, va: u64, order: PageOrder) -> bool {
-        self == Self::Private || (span.start <= va && va + order.bytes() <= span.end)
     }
 
     /// The child's entry for a page.
@@ -84,13 +77,9 @@ impl AddressSpace {
                     at = end;
                     continue;
                 }
-                // Others than private pages can be faulted in later (`pmap_copy` is only advisory).
+                // Files and shared memory can be faulted in later (`pmap_copy` is only advisory); private pages cannot.
                 if !span.value.has_private && !child.has_room_for_tables(cx) {
                     break;
-                }
-                if !copies.takes_page(&span, va, leaf.order) {
-                    at = va + leaf.order.bytes();
-                    continue;
                 }
                 let copy = AddressSpace::shared_copy(leaf, span.value.shared);
                 if copy.prot != leaf.prot {
@@ -108,7 +97,7 @@ impl AddressSpace {
             }
         }
         for (&vpn, leaf) in &mut self.hidden {
-            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| copies.takes(&s.value)) else { continue };
+            let Some(span) = self.vmas.find(vpn.addr().raw()).filter(|s| s.value.has_private) else { continue };
             *leaf = AddressSpace::shared_copy(*leaf, span.value.shared);
             cx.memory.share(leaf.pfn, leaf.order);
             child.hidden.insert(vpn, *leaf);

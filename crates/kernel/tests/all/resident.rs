@@ -4,7 +4,7 @@
 use crate::common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
 use mmulab_kernel::{EventKind, FaultKind, ForkCopies, FreebsdDesc, PolicyDesc};
-use mmulab_trace::{Backing, Event, MapFlags};
+use mmulab_trace::{Advice, Backing, Event, MapFlags};
 
 const HUGE: u64 = 2 << 20;
 /// A library.
@@ -75,9 +75,9 @@ fn a_child_has_all_its_parents_entries() {
     }
 }
 
-/// A superpage is copied if the mapping contains all of it (`pmap_copy`: "we can only virtual copy whole superpages").
+/// A superpage is copied as one.
 #[test]
-fn a_child_has_whole_superpages_alone() {
+fn a_child_has_its_parents_superpages() {
     let mut w = world(|_| {});
     w.event(1, &mmap_file(BASE, 2 * HUGE, Prot::RX, false, "/lib/c", 0));
     for va in (BASE..BASE + 2 * HUGE).step_by(PAGE as usize) {
@@ -89,6 +89,24 @@ fn a_child_has_whole_superpages_alone() {
     assert_eq!(order(&mut w, 2, BASE), Some(PageOrder::P2M));
     assert_eq!(order(&mut w, 2, BASE + HUGE), Some(PageOrder::P2M));
     assert_eq!(w.access(2, BASE + HUGE, Access::Fetch).unwrap().1, []);
+}
+
+/// Advice that divides a mapping divides its superpage as well, so a child has each part (`pmap_copy` copies whole
+/// superpages alone).
+#[test]
+fn a_child_has_all_parts_of_a_divided_superpage() {
+    let mut w = world(|_| {});
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    for va in (BASE..BASE + HUGE).step_by(PAGE as usize) {
+        w.store(1, va, va).unwrap();
+    }
+    assert_eq!(w.walk(1, BASE, None).map(|leaf| leaf.order), Some(PageOrder::P2M));
+    let (addr, len) = (VirtAddr::new(BASE), 64 * PAGE);
+    w.event(1, &Event::Madvise { addr, len, advice: Advice::Nohugepage });
+    fork(&mut w, 1, 2);
+    for va in (BASE..BASE + HUGE).step_by(PAGE as usize) {
+        assert_eq!(w.load(2, va).unwrap(), va);
+    }
 }
 
 /// `vm_map_pmap_enter` with MAP_PREFAULT_PARTIAL: of the first 96 pages (MAX_INIT_PT), those in memory.
