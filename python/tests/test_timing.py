@@ -83,6 +83,7 @@ cycles = 4
 {second}
 [cache_rules]
 memory_cycles = {memory}
+memory_spread = {spread}
 """
 
 # A core on which nothing is short, with 4 cycles to the cache and 100 to memory.
@@ -92,8 +93,8 @@ ROOMY = {
     "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0, "overhead_cycles": 0,
     "read_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64,
     "memory": 100,
-    # Lines and cycles of a second cache level.
-    "second": None,
+    # Quantiles of the latency of memory, and lines and cycles of a second cache level.
+    "spread": [], "second": None,
 }  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]
     job = engine.Job(str(machine), "linux-4k")
     told, _ = narration.narrate(str(trace), job, engine.Options())
     seen = iter([line for line in told if "va" in line])
-    caches = Caches(shape["lines"] // 64, 4, shape["memory"], shape["second"])
+    caches = Caches(shape["lines"] // 64, 4, shape["memory"], shape["second"], shape["spread"])
     core = Core(table(shape), caches, shape["walkers"])
     for insts, _ in blocks:
         count = 1 + sum(len(inst.ops) for inst in insts)
@@ -213,6 +214,7 @@ def random_shape(random: Random) -> Json:
         "regions": random.choice([0, 1, 3, 64]), "region_reach": random.choice([0, 1, 3, 8]),
         "second": random.choice([None, (32, 9), (256, 9)]), "read_cycles": random.choice([0, 0, 2]),
         "dtlb": random.choice([1, 2, 8]), "lines": lines * 64, "ways": lines, "memory": random.choice([20, 100]),
+        "spread": random.choice([[], [[0.0, 1.0], [0.5, 1.0], [0.9, 1.5], [1.0, 9.0]]]),
     }  # fmt: skip
 
 
@@ -232,7 +234,7 @@ LOAD = Inst("move", results=["i1"], ops=[(False, 8)])
 CHASE = Inst("move", results=["i0"], address=["i0"], ops=[(False, 8)])
 
 
-def cycles(tmp_path: Path, insts: list[Inst], addresses: list[int], **shape: int) -> int:
+def cycles(tmp_path: Path, insts: list[Inst], addresses: list[int], **shape: Any) -> int:
     """How long a block takes whose code and whose first page were used before."""
     warm: tuple[list[Inst], list[int]] = ([Inst("serial")], [])
     ran, _ = both(tmp_path, {**ROOMY, **shape}, [warm, (insts, addresses)])
@@ -290,6 +292,24 @@ def test_a_fetch_that_misses_drains_the_window(tmp_path: Path) -> None:
     other = engine.run(str(trace), [engine.Job(str(machine), "linux-4k")], engine.Options(timing=True)).results[0].data
     walks = [result["timing"]["stack"]["fetch_walk"] for result in (same, other)]
     assert walks[1] - walks[0] == LATER - 2
+
+
+def test_a_window_of_independent_loads_waits_for_the_slowest(tmp_path: Path) -> None:
+    """Of the same mean latency, loads that scatter take longer at once. A chase of them takes as long as their sum."""
+    addresses = [DATA + line * 64 for line in range(512)]
+    few: Json = {"window": 8, "lines": 64, "ways": 1, "loads": 8}
+
+    def per_load(load: Inst, **shape: Any) -> float:
+        return cycles(tmp_path, [load] * len(addresses), addresses, **few, **shape) / len(addresses)
+
+    # One in ten takes 550 cycles, the others 50: the mean is 100.
+    scattered = [[0.0, 1.0], [0.9, 1.0], [0.9001, 11.0], [1.0, 11.0]]
+    alone, chased = per_load(LOAD), per_load(CHASE)
+    # Each of the eight pages takes a walk, too.
+    assert 100 / 8 <= alone < 2 * 100 / 8
+    # A window of eight has a slow load in 57 of 100 cases, and waits for it: 550 cycles in place of 100.
+    assert 2 * alone < per_load(LOAD, spread=scattered) < 5 * alone
+    assert per_load(CHASE, spread=scattered) == pytest.approx(chased, rel=0.2)
 
 
 @pytest.mark.parametrize("guest", ["", '[virtual]\nmemory = { size = "256M" }\n'])

@@ -7,6 +7,7 @@ use crate::{
     Backing, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
     clock::{Took, add_among_others, frequency, timed, timed_at_once},
+    latency,
     random::Random,
     region::{LARGE, LINE, PAGE, Region},
     window,
@@ -71,6 +72,12 @@ pub enum Pattern {
         /// Footprint: more than all caches hold.
         bytes: u64,
     },
+    /// Some lines of `bytes`, by loads that are timed one by one: the time that `x` of 1,000 loads do not exceed. No
+    /// control.
+    Latencies {
+        /// Footprint: more than all caches hold.
+        bytes: u64,
+    },
     /// One line in each of `pages` pages of the region's page size, by `x` chases at once.
     PageChains {
         /// Pages in all.
@@ -106,7 +113,7 @@ pub struct CurveSpec {
 /// One point of a curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Bytes, pages, regions or chases.
+    /// Bytes, pages, regions, chases, or loads of 1,000.
     pub x: u64,
     /// Cycles of an access, by repeat.
     pub cycles: Vec<f64>,
@@ -148,6 +155,8 @@ const WHOLE_ROUND: usize = 1 << 19;
 const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Page-table entries in a line.
 const PER_LINE: u64 = 8;
+/// Loads of a repeat that are timed one by one: 1 of 1,000 is the fourth of them.
+const TIMED_LOADS: usize = 4096;
 /// Lines of a piece of memory that has one pair.
 const PAIR_LINES: u64 = 16;
 /// Most bytes of a region: what a mistaken number would ask for.
@@ -174,6 +183,7 @@ impl CurveSpec {
             | Pattern::Idle { bytes, .. }
             | Pattern::Window { bytes }
             | Pattern::Strides { bytes }
+            | Pattern::Latencies { bytes }
             | Pattern::Pairs { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
         }
@@ -216,6 +226,11 @@ impl CurveSpec {
             && let Some(x) = self.xs.iter().find(|&&x| x >= PAIR_LINES)
         {
             return wrong(format!("a line {x} further on: give at most {}", PAIR_LINES - 1));
+        }
+        if let Pattern::Latencies { .. } = self.pattern
+            && let Some(x) = self.xs.iter().find(|&&x| x >= 1000)
+        {
+            return wrong(format!("{x} of 1,000 loads: give at most 999"));
         }
         if let Pattern::Idle { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
@@ -282,6 +297,9 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
                 [first * line, (first + x) * line]
             };
             return pieces.into_iter().flat_map(pair).collect();
+        }
+        Pattern::Latencies { bytes } => {
+            return (0..TIMED_LOADS).map(|_| random.below(bytes / line) * line).collect();
         }
         Pattern::Pages => of_pages(random, x),
         Pattern::NearPages => {
@@ -388,6 +406,17 @@ fn windows(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point])
     }
 }
 
+/// One repeat of every point of a curve of latencies. It adds nothing where the processor's counter is too coarse.
+fn latencies(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point]) {
+    let mut random = Random::new(spec.seed ^ u64::from(repeat) << 32);
+    let Some(found) = latency::sorted(region, &lines(spec, 1, &mut random)) else { return };
+    for point in points {
+        let took = found[found.len() * point.x as usize / 1000];
+        point.cycles.push(took.cycles);
+        point.ns.push(took.ns);
+    }
+}
+
 /// Measures one round of chases, `idle_us` after the round before: which lines are still in a cache that others use
 /// too?
 fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Took {
@@ -428,8 +457,18 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     let mut done = 0.0;
     // Point by point within a repeat: what changes with time meets all points alike.
     for repeat in 0..spec.repeats {
-        if let Pattern::Window { .. } = spec.pattern {
-            windows(spec, &region, repeat, &mut points);
+        let is_whole = match spec.pattern {
+            Pattern::Window { .. } => {
+                windows(spec, &region, repeat, &mut points);
+                true
+            }
+            Pattern::Latencies { .. } => {
+                latencies(spec, &region, repeat, &mut points);
+                true
+            }
+            _ => false,
+        };
+        if is_whole {
             done += points.len() as f64;
             if !go_on(done / all) {
                 return Err(HostError::Stopped);
@@ -513,6 +552,7 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
         | Pattern::Window { .. }
         | Pattern::Strides { .. }
         | Pattern::Pairs { .. }
+        | Pattern::Latencies { .. }
         | Pattern::Idle { .. } => 1,
     };
     lines as usize * LINE

@@ -7,6 +7,7 @@ mod analyse;
 mod chase;
 mod clock;
 mod curve;
+mod latency;
 mod pages;
 mod processor;
 mod random;

@@ -186,6 +186,24 @@ fn overlap_is_what_independent_chases_save() {
 }
 
 #[test]
+fn slow_loads_of_memory_are_told_or_why_they_are_not() {
+    let shares = [1, 500, 990, 999];
+    let latency = |x: u64| if x < 990 { 400.0 } else { 1200.0 };
+    let pattern = Pattern::Latencies { bytes: 1 << 28 };
+    let mut curve = curve("memory-latencies", pattern, &shares, 0.02, latency, None);
+    let slow = value(&figures(&[curve.clone()]), "memory_slow_cycles");
+    assert!((1200.0..1260.0).contains(&slow), "{slow}");
+    for point in &mut curve.points {
+        (point.cycles, point.ns) = (vec![], vec![]);
+    }
+    assert_eq!(noise(&curve), None);
+    let all = figures(&[curve]);
+    let slow = find(&all, "memory_slow_cycles");
+    assert_eq!((slow.value, slow.confidence), (None, Confidence::Low));
+    assert!(slow.note.contains("steps too long"), "{}", slow.note);
+}
+
+#[test]
 fn a_walk_cache_has_its_reach_or_a_reason() {
     let xs = grid(16, 8192, 4.0);
     let spread = |cost: &dyn Fn(u64) -> f64| {

@@ -1,6 +1,6 @@
 //! The caches that walks, code and data are read through: which level has a line, and which line goes for it.
 
-use crate::{CacheDesc, CacheRules, WalkerError, retention::Retention};
+use crate::{CacheDesc, CacheRules, WalkerError, latency::Latency, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
 use mmulab_assoc::{EMPTY, Keys, Replacement, SetIndex, Store, Ways, each, geometry};
 
@@ -11,7 +11,7 @@ pub struct Caches {
     has_code: bool,
     /// Whether lines only go for others: no level is a victim cache, and none is shared with neighbours.
     is_plain: bool,
-    memory_cycles: u32,
+    memory: Latency,
     /// The time of a core in time; 0 where there is none.
     now: u64,
 }
@@ -163,7 +163,7 @@ impl Caches {
     /// Builds the caches of `cores` cores.
     ///
     /// # Errors
-    /// A geometry that cannot be.
+    /// A geometry that cannot be, or a spread of memory's latency.
     pub fn new(desc: &[CacheDesc], rules: &CacheRules, cores: u16) -> Result<Self, WalkerError> {
         if desc.len() > Self::MAX_LEVELS {
             let what = format!("{} levels are more than {}", desc.len(), Self::MAX_LEVELS);
@@ -204,7 +204,9 @@ impl Caches {
         }
         let has_code = levels.iter().any(|level| level.code);
         let is_plain = levels.iter().all(|level| !level.victim && level.copies.iter().all(|c| c.retention.is_none()));
-        Ok(Self { levels, has_code, is_plain, memory_cycles: rules.memory_cycles, now: 0 })
+        let memory = Latency::new(rules.memory_cycles, &rules.memory_spread)
+            .map_err(|what| WalkerError { place: "cache_rules".into(), what: format!("memory_spread {what}") })?;
+        Ok(Self { levels, has_code, is_plain, memory, now: 0 })
     }
 
     /// Says when the next reads are: what lies in caches that neighbours share depends on it.
@@ -268,7 +270,7 @@ impl Caches {
                     return Served { by: by as u8, cycles: level.cycles };
                 }
             }
-            return Served { by: self.levels.len() as u8, cycles: self.memory_cycles };
+            return Served { by: self.levels.len() as u8, cycles: self.memory.next() };
         }
         // What the level before had.
         let mut evicted: Option<Gone> = None;
@@ -290,7 +292,7 @@ impl Caches {
             }
             evicted = looked.gone;
         }
-        Served { by: self.levels.len() as u8, cycles: self.memory_cycles }
+        Served { by: self.levels.len() as u8, cycles: self.memory.next() }
     }
 
     /// Has the host bring near what [`Caches::read`] of `pa` will look at in the largest level, whose state is too
@@ -332,7 +334,13 @@ mod tests {
     }
 
     fn rules() -> CacheRules {
-        CacheRules { data: true, memory_cycles: 100, source: String::new(), assumed: BTreeMap::new() }
+        CacheRules {
+            data: true,
+            memory_cycles: 100,
+            memory_spread: vec![],
+            source: String::new(),
+            assumed: BTreeMap::new(),
+        }
     }
 
     #[test]

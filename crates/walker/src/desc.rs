@@ -152,9 +152,15 @@ pub struct CacheRules {
     /// lines have them to themselves, and walks look cheaper than they are.
     #[serde(default)]
     pub data: bool,
-    /// Latency from the core to memory, in cycles.
+    /// Latency from the core to memory, in cycles. With `memory_spread` it is the mean.
     #[schemars(range(min = 0, max = 100_000))]
     pub memory_cycles: u32,
+    /// How the latency of memory differs between loads: pairs of a share of the loads, and the latency that this share
+    /// does not exceed. Shares rise from 0 to 1. Only ratios of the latencies count: their mean is `memory_cycles`.
+    /// Default: all loads take as long.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(inner(range(min = 0, max = 1_000_000))))]
+    pub memory_spread: Vec<[f64; 2]>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,

@@ -15,6 +15,7 @@ mod counts;
 mod desc;
 mod error;
 mod kept;
+mod latency;
 mod nested;
 mod nested_tlb;
 mod retention;

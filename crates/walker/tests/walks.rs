@@ -52,7 +52,13 @@ impl Bench {
         let mut mem = PhysMem::new(1 << 32);
         let mut frames = Bump(0);
         let table = Table::new(desc, &mut mem, &mut frames).unwrap();
-        let rules = CacheRules { data: false, memory_cycles: 100, source: String::new(), assumed: Default::default() };
+        let rules = CacheRules {
+            data: false,
+            memory_cycles: 100,
+            memory_spread: vec![],
+            source: String::new(),
+            assumed: Default::default(),
+        };
         let desc = WalkerDesc {
             count: 1,
             shared: false,

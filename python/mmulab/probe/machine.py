@@ -6,6 +6,7 @@ report repeats them.
 
 import math
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from mmulab import engine
@@ -17,7 +18,7 @@ from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
 Json = dict[str, Any]
 # Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
 HARDWARE = {"entries", "ways", "hit_cycles", "replacement", "design", "group", "count", "window", "size", "cycles"}
-HARDWARE |= {"overhead_cycles", "read_cycles", "frequency_mhz", "memory_cycles", "asid_bits"}
+HARDWARE |= {"overhead_cycles", "read_cycles", "frequency_mhz", "memory_cycles", "memory_spread", "asid_bits"}
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
@@ -144,6 +145,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
     _share(caches, figures, reported)
     rules = Table(machine["cache_rules"], base)
     _set(rules, "memory_cycles", _memory_latency(figures), round)
+    _spread(rules, figures, probe["curves"])
     rules.set("data", True, "a real cache holds data beside page-table lines")
     memory = _memory(processor["memory_bytes"], probe["system"].get("frames"))
     # What the kernel here hands out is the guest's memory.
@@ -205,6 +207,16 @@ def _memory_latency(figures: dict[str, Json]) -> Json | None:
     """The figure of a load of memory. Walks are a part of a chase over a large footprint; the model adds its own."""
     found = (figures.get(name) for name in ("memory_alone_cycles", "memory_cycles"))
     return next((figure for figure in found if _usable(figure)), None)
+
+
+def _spread(rules: Table, figures: dict[str, Json], curves: list[Json]) -> None:
+    """How the latency of memory differs between loads, from the curve of loads timed one by one."""
+    slow = figures.get("memory_slow_cycles")
+    if slow is None or not _usable(slow):
+        return
+    curve = next(curve for curve in curves if curve["name"] == slow["curve"])
+    spread = [[point["x"] / 1000, float(round(median(point["cycles"])))] for point in curve["points"]]
+    rules.set("memory_spread", [[0.0, spread[0][1]], *spread, [1.0, spread[-1][1]]], _why(slow))
 
 
 def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:

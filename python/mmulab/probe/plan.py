@@ -33,6 +33,9 @@ CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 # Footprints around the end of the caches, and chases that go over them at once.
 CACHES = (2 * MB, 64 * MB)
 CACHES_CHAINS = 16
+# Of 1,000 loads that are timed one by one: as many as do not take longer. Those that wait for a refresh of the memory
+# are among the last 50.
+LATENCIES = (1, 10, 100, 250, 500, 750, 900, 950, 960, 970, 980, 990, 995, 999)
 # Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
 BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
 # Lines from one load to the next: the next line, and a line of another page.
@@ -49,6 +52,7 @@ CHANGING = {
     "wide-adds",
     "footprint-at-once",
     "memory-chains",
+    "memory-latencies",
     "window",
     "idle-first",
     "idle-second",
@@ -127,7 +131,10 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     at_once = [x for x in grid(*CACHES, effort.density, 1024) if x <= top]
     curves.append(measure("footprint-at-once", "footprint-at-once", "2M", at_once, (0.28, 0.3), chains=CACHES_CHAINS))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
-    curves.append(measure("window", "window", "2M", list(BETWEEN), (0.4, 0.45), bytes=top, repeats=often))
+    curves.append(
+        measure("memory-latencies", "latencies", "2M", list(LATENCIES), (0.4, 0.41), bytes=top, repeats=often)
+    )
+    curves.append(measure("window", "window", "2M", list(BETWEEN), (0.41, 0.45), bytes=top, repeats=often))
     for name, (size, waits, times) in (("idle-first", IDLE_FIRST), ("idle-second", IDLE_SECOND)):
         many = times * effort.repeats
         curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))

@@ -34,6 +34,7 @@ NAMES = {
     "l3_retention_cycles": "an unused line of the third-level cache stays for",
     "l3_retention_shape": "  shape: 1 if lines go at random",
     "memory_alone_cycles": "memory, without walks",
+    "memory_slow_cycles": "  one load in a hundred takes longer than",
     "memory_outstanding": "loads of memory at once",
     "stream_cycles": "  dependent loads of lines one after the other",
     "stride_cycles": "  dependent loads with another stride",

@@ -4,8 +4,11 @@ It takes TLB misses, walks and physical addresses from the output of `explain` f
 depend on time. It works out all times itself.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
+
+from reference.hashed import hashed
 
 Json = dict[str, Any]
 LINE = 64
@@ -50,8 +53,19 @@ def is_vector(reg: str) -> bool:
 class Caches:
     """One cache level of true LRU before memory, or two."""
 
-    def __init__(self, lines: int, cycles: int, memory: int, second: tuple[int, int] | None = None) -> None:
-        """`second`: lines and cycles of a second level."""
+    def __init__(
+        self,
+        lines: int,
+        cycles: int,
+        memory: int,
+        second: tuple[int, int] | None = None,
+        spread: list[list[float]] | None = None,
+    ) -> None:
+        """`second`: lines and cycles of a second level. `spread`: quantiles of memory's latency."""
+        # A load takes one of 1024 latencies, each as likely as any other.
+        ratios = [quantile(spread, (part + 0.5) / 1024) for part in range(1024)] if spread else []
+        self.latencies = [int(memory * 1024 * ratio / sum(ratios) + 0.5) for ratio in ratios]
+        self.drawn = 0
         self.levels = [(lines, cycles), *([second] if second else [])]
         self.cycles, self.memory = cycles, memory
         self.held: list[list[int]] = [[] for _ in self.levels]
@@ -68,7 +82,18 @@ class Caches:
             del held[lines:]
             if found:
                 return cycles, depth
+        if self.latencies:
+            self.drawn += 1
+            return self.latencies[hashed(0, self.drawn - 1) % 2**64 // 2**54], MEMORY
         return self.memory, MEMORY
+
+
+def quantile(spread: list[list[float]], wanted: float) -> float:
+    """What the share `wanted` of loads does not exceed: linear between the points."""
+    for (low, fast), (high, slow) in itertools.pairwise(spread):
+        if low <= wanted <= high:
+            return fast + (slow - fast) * (wanted - low) / (high - low)
+    raise AssertionError("a spread goes from 0 to 1")
 
 
 class Units:

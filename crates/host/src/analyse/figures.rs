@@ -1,8 +1,9 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
 //! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `footprint-at-once`, `memory-chains`,
-//! `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`,
-//! `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`, `strides`, `pairs`.
+//! `memory-latencies`, `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`,
+//! `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`,
+//! `strides`, `pairs`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{
@@ -17,6 +18,9 @@ use super::{
     walks,
 };
 use crate::curve::{Curve, Point};
+
+/// Of 1,000 loads, those that are not slow.
+const SLOW: u64 = 990;
 
 /// Everything that these curves show.
 pub fn figures(curves: &[Curve]) -> Vec<Figure> {
@@ -35,6 +39,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }
+    all.extend(of("memory-latencies").map(slow_loads));
     all.extend(of("strides").into_iter().flat_map(prefetch::figures));
     if let Some((pairs, single)) = of("pairs").zip(of("memory-chains").and_then(|chains| chains.points.first()))
         && single.x == 1
@@ -108,6 +113,15 @@ pub fn noise(curve: &Curve) -> Option<f64> {
     let spread = |values: &Vec<f64>| (quantile(values, 0.75) - quantile(values, 0.25)) / median(values);
     let all: Vec<f64> = curve.points.iter().map(|p| &p.ns).filter(|ns| ns.len() > 1).map(spread).collect();
     (!all.is_empty()).then(|| median(&all))
+}
+
+/// The latency of memory that one load in a hundred exceeds.
+fn slow_loads(curve: &Curve) -> Figure {
+    let note = "loads timed one by one, each with its translation".to_owned();
+    let missing = "this processor's counter has steps too long to time a load of memory".to_owned();
+    let wanted = Wanted { name: "memory_slow_cycles".into(), unit: "cycles", curve, note, missing };
+    let slow = curve.points.iter().find(|p| p.x == SLOW && !p.cycles.is_empty());
+    figure(wanted, &|take| Some((take.median(&slow?.cycles), None)))
 }
 
 fn frequency(curve: &Curve) -> Figure {

@@ -361,7 +361,7 @@ named! {
         /// Pages mapped by fault-around beside the one that faulted.
         FaultAround = "fault_around_pages",
         /// Pages of files in memory, of any size, that mmap and exec mapped before a fault.
-        MappedAhead = "pages_mapped_ahead",
+        MappedAhead = "pages_mapped_ahead" => if_any,
         /// Pages read into the page cache.
         PagesRead = "pages_read",
         /// Clean unmapped pages dropped from the page cache for want of memory.

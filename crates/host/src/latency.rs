@@ -1,0 +1,108 @@
+//! Loads that are timed one by one: how much the latency of memory differs between them.
+//!
+//! A chase tells the mean. The processor's time-stamp counter is read before and after each load, with fences around,
+//! so that nothing else runs meanwhile. A load of another line of the same page comes before, and brings the translation:
+//! walks are no part of these times.
+//!
+//! ```text
+//! load of the page's other line   fence counter fence   load   fence counter
+//! ```
+
+use crate::{
+    clock::{Took, frequency},
+    region::{PAGE, Region},
+};
+use std::time::Instant;
+
+/// Loads of the near line that tell what the counter itself takes.
+const NEAR: usize = 512;
+/// Microseconds of the chain of adds before and after.
+const CALIBRATION_US: u64 = 15;
+/// Steps of the counter that a load of memory must take at least, for differences between loads to be seen.
+const STEPS: u64 = 4;
+
+/// The counter, once all instructions before are done, and before any instruction after begins.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has these instructions.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+        let now = std::arch::x86_64::_rdtsc();
+        std::arch::x86_64::_mm_lfence();
+        now
+    }
+}
+
+/// The counter, once all instructions before are done, and before any instruction after begins.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn counter() -> u64 {
+    let now: u64;
+    // SAFETY: Linux lets programs read the virtual counter.
+    unsafe {
+        std::arch::asm!("dsb ld", "isb", "mrs {now}, cntvct_el0", "isb", now = out(reg) now, options(nostack));
+    }
+    now
+}
+
+/// Counts of a load of each of `lines`, whose translation is there.
+fn counts(region: &Region, lines: &[u64]) -> Vec<u64> {
+    let other = (PAGE / 2) as u64;
+    lines
+        .iter()
+        .map(|&line| {
+            // SAFETY: `at` gives addresses within the region, and a page's other half is in it, too.
+            unsafe { region.at(line ^ other).read_volatile() };
+            let before = counter();
+            // SAFETY: as above.
+            unsafe { region.at(line).read_volatile() };
+            counter() - before
+        })
+        .collect()
+}
+
+/// What a load of each of `lines` takes beside one that hits the nearest cache, from fast to slow. None where the
+/// counter's steps are too long to tell loads of memory apart.
+pub fn sorted(region: &Region, lines: &[u64]) -> Option<Vec<Took>> {
+    let before = frequency(CALIBRATION_US);
+    let (begun, first) = (Instant::now(), counter());
+    let mut found = counts(region, lines);
+    let per_ns = (counter() - first) as f64 / begun.elapsed().as_nanos().max(1) as f64;
+    // The chain can only seem slower than it is, when something interrupts it.
+    let frequency = before.max(frequency(CALIBRATION_US));
+    found.sort_unstable();
+    // The partner of a line that is read again and again is the other one of the two.
+    let mut near = counts(region, &[0, (PAGE / 2) as u64].repeat(NEAR / 2));
+    near.sort_unstable();
+    let near = near[near.len() / 2];
+    let step = found.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step > 0).min()?;
+    if found[found.len() / 2].saturating_sub(near) < STEPS * step {
+        return None;
+    }
+    let took = |count: u64| {
+        let ns = count.saturating_sub(near) as f64 / per_ns;
+        Took { ns, cycles: ns * frequency }
+    };
+    Some(found.into_iter().map(took).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backing, random::Random};
+
+    #[test]
+    fn far_loads_take_longer_than_near_ones_and_none_takes_less_than_no_time() {
+        let region = Region::map(64 << 20, Backing::Large).unwrap();
+        region.populate(Backing::Large, &mut Random::new(1));
+        let mut lines: Vec<u64> = (0..(64 << 20) / PAGE as u64).map(|page| page * PAGE as u64).collect();
+        Random::new(2).shuffle(&mut lines);
+        // A counter of long steps tells nothing: that is an answer, too.
+        let Some(found) = sorted(&region, &lines[..2048]) else { return };
+        assert_eq!(found.len(), 2048);
+        assert!(found.windows(2).all(|pair| pair[0].cycles <= pair[1].cycles) && found[0].cycles >= 0.0);
+        // No memory answers in 5 ns, and none takes a millisecond for the slowest of the faster half.
+        assert!((5.0..1e6).contains(&found[1024].ns), "{:?}", found[1024]);
+    }
+}
