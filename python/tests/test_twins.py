@@ -27,6 +27,7 @@ SMALL = {
     "tpcc": "transactions=100",
     "code-chain": "functions=9&rounds=500",
     "bfs": "scale=9&searches=2",
+    "friendster": "scale=9&neighbours=6&most=60&searches=2",
     "pagerank": "scale=8",
     "graphchi": "scale=8&shards=3",
     "svm": "instances=300&features=1000",
@@ -47,6 +48,7 @@ MANNERS = {
     "ycsb": ["init=true", "threads=3&quantum=5"],
     "canneal": ["init=true", "threads=3&quantum=5"],
     "bfs": ["threads=3&quantum=5"],
+    "friendster": ["threads=3&quantum=5"],
     "pagerank": ["init=true&threads=3"],
     "streamcluster": ["init=true", "threads=3"],
 }

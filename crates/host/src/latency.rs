@@ -1,8 +1,8 @@
 //! Loads that are timed one by one: how much the latency of memory differs between them.
 //!
-//! A chase tells the mean. The processor's time-stamp counter is read before and after each load, with fences around,
-//! so that nothing else runs meanwhile. A load of another line of the same page comes before, and brings the translation:
-//! walks are no part of these times.
+//! A chase shows the mean alone. The processor's time-stamp counter is read before and after each load, with fences
+//! around, so that nothing else runs meanwhile. A load of another line of the same page comes before, and brings the
+//! translation: walks are no part of these times.
 //!
 //! ```text
 //! load of the page's other line   fence counter fence   load   fence counter
@@ -14,7 +14,7 @@ use crate::{
 };
 use std::time::Instant;
 
-/// Loads of the near line that tell what the counter itself takes.
+/// Loads of the near line, for the cycles of the counter itself.
 const NEAR: usize = 512;
 /// Microseconds of the chain of adds before and after.
 const CALIBRATION_US: u64 = 15;
@@ -62,7 +62,7 @@ fn counts(region: &Region, lines: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// What a load of each of `lines` takes beside one that hits the nearest cache, from fast to slow. None where the
+/// Times of a load of each of `lines` beside one that hits the nearest cache, from fast to slow. None where the
 /// counter's steps are too long to tell loads of memory apart.
 pub fn sorted(region: &Region, lines: &[u64]) -> Option<Vec<Took>> {
     let before = frequency(CALIBRATION_US);
@@ -98,7 +98,7 @@ mod tests {
         region.populate(Backing::Large, &mut Random::new(1));
         let mut lines: Vec<u64> = (0..(64 << 20) / PAGE as u64).map(|page| page * PAGE as u64).collect();
         Random::new(2).shuffle(&mut lines);
-        // A counter of long steps tells nothing: that is an answer, too.
+        // Nothing can be seen with a counter of long steps.
         let Some(found) = sorted(&region, &lines[..2048]) else { return };
         assert_eq!(found.len(), 2048);
         assert!(found.windows(2).all(|pair| pair[0].cycles <= pair[1].cycles) && found[0].cycles >= 0.0);

@@ -1,7 +1,7 @@
 //! The latency of memory, which differs from load to load.
 //!
 //! A load waits longer where its DRAM bank is being refreshed, has another row open, or serves a neighbour. The mean
-//! alone tells too little: a core whose window is full waits for the slowest of the loads in it. So loads that do not
+//! alone is not enough: a core whose window is full waits for the slowest of the loads in it. So loads that do not
 //! wait for each other gain less by running at once than their mean latency says.
 //!
 //! ```text
@@ -30,7 +30,7 @@ impl Latency {
     /// [`crate::CacheRules::memory_spread`].
     ///
     /// # Errors
-    /// What is wrong with `spread`.
+    /// The mistake in `spread`, in words that follow its name.
     pub fn new(mean: u32, spread: &[[f64; 2]]) -> Result<Self, String> {
         let (Some(first), Some(last)) = (spread.first(), spread.last()) else {
             return Ok(Self { mean, parts: Box::default(), drawn: 0 });

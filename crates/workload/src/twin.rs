@@ -251,11 +251,11 @@ pub fn compare(recording: &mut dyn Source, text: &str) -> Result<Twins, TwinErro
 mod tests {
     use crate::{
         algorithms::{
-            Describe, astar::AstarDesc, bfs::BfsDesc, btree::BtreeDesc, canneal::CannealDesc, chase::ChaseDesc,
-            codechain::CodeChainDesc, events::EventsDesc, freqmine::FreqMineDesc, graphchi::GraphChiDesc,
-            gups::GupsDesc, hashjoin::HashJoinDesc, mcf::McfDesc, pagerank::PageRankDesc, sparse::SparseDesc,
-            streamcluster::StreamClusterDesc, svm::SvmDesc, tpcc::TpccDesc, xsbench::XsBenchDesc, ycsb::YcsbDesc,
-            zipf::ZipfDesc,
+            Describe, astar::AstarDesc, bfs::BfsDesc, bfs::FriendsterDesc, btree::BtreeDesc, canneal::CannealDesc,
+            chase::ChaseDesc, codechain::CodeChainDesc, events::EventsDesc, freqmine::FreqMineDesc,
+            graphchi::GraphChiDesc, gups::GupsDesc, hashjoin::HashJoinDesc, mcf::McfDesc, pagerank::PageRankDesc,
+            sparse::SparseDesc, streamcluster::StreamClusterDesc, svm::SvmDesc, tpcc::TpccDesc, xsbench::XsBenchDesc,
+            ycsb::YcsbDesc, zipf::ZipfDesc,
         },
         testing::{model, told},
     };
@@ -294,6 +294,7 @@ mod tests {
         agrees::<TpccDesc>("transactions=300");
         agrees::<CodeChainDesc>("functions=9&rounds=20");
         agrees::<BfsDesc>("scale=9&searches=2");
+        agrees::<FriendsterDesc>("scale=9&neighbours=6&most=60&searches=2");
         agrees::<PageRankDesc>("scale=8");
         agrees::<GraphChiDesc>("scale=8&shards=3");
         agrees::<SvmDesc>("instances=300&features=1000");

@@ -8,7 +8,9 @@ def range_text(field: dict[str, Any]) -> str:
     least, most = (field.get(f"x-{end}", field.get(word)) for end, word in (("least", "minimum"), ("most", "maximum")))
     if least is None or most is None:
         items = field.get("items")
-        return f", each{range_text(items)[1:]}" if isinstance(items, dict) and range_text(items) else ""
+        inner = range_text(items) if isinstance(items, dict) else ""
+        # Of a list of lists, the numbers are meant.
+        return inner if not inner or inner.startswith(", each") else f", each{inner[1:]}"
     power = ", a power of two" if field.get("x-power-of-two") else ""
     return f", {_limit(least)} to {_limit(most)}{power}"
 

@@ -39,7 +39,8 @@ LIKE_NEW = 0.95
 ENTRIES_EXIST = 0.5
 # Steps that a prefetcher in a description can be ahead (crates/timing).
 MOST_AHEAD = 64
-# Loads that a prefetcher by strides follows, where nothing is known of it: as in shipped machines that have one.
+# Loads that a prefetcher by strides or by region follows, where nothing is known of it: as in shipped machines that
+# have one.
 FOLLOWED = 64
 # Furthest line of a region in a description (crates/timing).
 MOST_REACH = 8
@@ -247,13 +248,14 @@ def _timing(core: Table, figures: dict[str, Json], base: str) -> None:
             # Where a load of memory takes a tenth of its latency, ten are in flight.
             under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
-    if timing["memory"].get("stride_distance") and not timing["memory"].get("strides"):
-        timing["memory"]["strides"] = FOLLOWED
-        why = f"{base} has no prefetcher by strides, and here one was timed; nobody states how many loads it follows"
-        timing["assumed"] = {**timing.get("assumed", {}), "strides": why}
     region = figures.get("region_lines")
-    if timing["memory"].get("regions") and region is not None and _usable(region):
+    if region is not None and _usable(region):
         set_to("memory.region_reach", region, min(MOST_REACH, region["value"]), least=0)
+    for reach, key, what in (("stride_distance", "strides", "strides"), ("region_reach", "regions", "region")):
+        if timing["memory"].get(reach) and not timing["memory"].get(key):
+            timing["memory"][key] = FOLLOWED
+            why = f"{base} has no prefetcher by {what}, and here one was timed; nobody states how many loads it follows"
+            timing["assumed"] = {**timing.get("assumed", {}), key: why}
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
         set_to("window", window, window["value"])

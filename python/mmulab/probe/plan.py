@@ -63,7 +63,7 @@ CHANGING = {
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
 # Repeats of a curve whose points write much memory first.
-FEW = 3
+FEW = 5
 
 
 @dataclass(frozen=True)

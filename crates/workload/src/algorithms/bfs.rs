@@ -1,5 +1,5 @@
-//! Generator `bfs`: breadth-first searches of a Kronecker graph, top-down or bottom-up by the size of the frontier.
-//! Neighbour lists are read in sequence. Parents and frontier bits of neighbours are accessed at random.
+//! Generators `bfs` and `friendster`: breadth-first searches of a graph, top-down or bottom-up by the size of the
+//! frontier. Neighbour lists are read in sequence. Parents and frontier bits of neighbours are accessed at random.
 //!
 //! ```text
 //! Clear --> choose: queue empty    --> next search, from Clear
@@ -11,7 +11,7 @@ use super::Describe;
 use crate::{
     algorithm::{Algorithm, Sharing},
     flow::{FREE, flow, from, to},
-    graph::{Kronecker, Rows},
+    graph::{Built, Drawn, Graph, Kronecker},
     layout::Layout,
     memory::{Array, Kept, Memory, Setup},
     seed::{below, mix, nth},
@@ -46,22 +46,60 @@ impl Default for BfsDesc {
 
 impl Describe for BfsDesc {
     const NAME: &str = "bfs";
-    type Algorithm = Bfs;
+    type Algorithm = Bfs<Built>;
 
-    fn algorithm(&self) -> Result<Bfs, String> {
-        Ok(Bfs::new(Kronecker::new(self.scale, self.edgefactor, self.seed)?, self.searches, self.seed))
+    fn algorithm(&self) -> Result<Bfs<Built>, String> {
+        let graph = Kronecker::new(self.scale, self.edgefactor, self.seed)?;
+        Ok(Bfs::new(Built::new(graph), self.searches, self.seed))
+    }
+}
+
+/// The searches of `bfs` in a graph of Friendster's size, which is computed and not kept in memory. Degrees follow a
+/// power law, and any two ends of edges are as likely to meet.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FriendsterDesc {
+    /// The graph has 2^scale vertices; 8 bytes a vertex are kept in memory. Default 26; Friendster has 65.6 million
+    /// (SNAP, com-Friendster).
+    #[schemars(range(min = 4, max = 30))]
+    scale: u64,
+    /// Neighbours of a vertex on average. Default 55, Friendster's: 1.8 billion edges.
+    #[schemars(range(min = 1, max = 100_000))]
+    neighbours: u64,
+    /// Most neighbours of a vertex. Default 5214, Friendster's.
+    #[schemars(range(min = 2, max = 10_000_000))]
+    most: u64,
+    /// Searches, from random vertices. Default 1.
+    #[schemars(range(min = 1, max = 1 << 20))]
+    searches: u64,
+    /// Seed of graph and searches. Default 1.
+    #[schemars(range(min = 0, max = i64::MAX))]
+    seed: u64,
+}
+
+impl Default for FriendsterDesc {
+    fn default() -> Self {
+        Self { scale: 26, neighbours: 55, most: 5214, searches: 1, seed: 1 }
+    }
+}
+
+impl Describe for FriendsterDesc {
+    const NAME: &str = "friendster";
+    type Algorithm = Bfs<Drawn>;
+
+    fn algorithm(&self) -> Result<Bfs<Drawn>, String> {
+        let graph = Drawn::new(self.scale, self.neighbours as f64, self.most, self.seed)?;
+        Ok(Bfs::new(graph, self.searches, self.seed))
     }
 }
 
 /// Breadth-first search as GAPBS does it (Beamer et al., "Direction-optimizing breadth-first search", SC 2012;
 /// `bfs.cc`), on one thread. While the frontier is small, it goes from the queue's vertices to their neighbours. While
-/// it is large, it goes from vertices without a parent to any neighbour in the frontier. The graph is that of Graph500,
-/// without double edges and loops.
+/// it is large, it goes from vertices without a parent to any neighbour in the frontier.
 #[derive(Clone)]
-pub struct Bfs {
+pub struct Bfs<G> {
     layout: Layout,
-    graph: Kronecker,
-    rows: Rows,
+    graph: G,
     offsets: Array<u64>,
     neighbours: Array<u32>,
     /// A parent's number, or minus the degree (minus one without neighbours) of a vertex not yet reached.
@@ -104,19 +142,18 @@ enum Phase {
 const ALPHA: i64 = 15;
 const BETA: u64 = 18;
 
-impl Bfs {
+impl<G: Graph> Bfs<G> {
     /// `searches` of `graph`.
-    pub fn new(graph: Kronecker, searches: u64, seed: u64) -> Self {
+    pub fn new(graph: G, searches: u64, seed: u64) -> Self {
         let n = graph.vertices();
         let mut layout = Layout::default();
         let offsets = layout.array(n + 1);
-        let neighbours = layout.array(2 * graph.edges);
+        let neighbours = layout.array(graph.room());
         let (parents, queue) = (layout.kept(n), layout.kept(n));
         let bits = [layout.kept(n.div_ceil(64)), layout.kept(n.div_ceil(64))];
         Self {
             layout,
             graph,
-            rows: Rows::default(),
             offsets,
             neighbours,
             parents,
@@ -141,20 +178,20 @@ impl Bfs {
     fn source(&self) -> u64 {
         let n = self.graph.vertices();
         let tries = (0..).map(|i| below(nth(self.key ^ mix(self.searched), i), n));
-        tries.take(1 << 20).find(|&v| self.rows.degree(v) > 0).unwrap_or(0)
+        tries.take(1 << 20).find(|&v| self.graph.degree(v) > 0).unwrap_or(0)
     }
 
     /// Where the neighbours of `v` are.
     #[inline(always)]
     fn row(&self, m: &mut impl Memory, v: u64) -> (u64, u64) {
-        let from = m.load(self.offsets, v, || self.rows.offsets[v as usize]);
-        let to = m.load(self.offsets, v + 1, || self.rows.offsets[v as usize + 1]);
+        let from = m.load(self.offsets, v, || self.graph.offset(v));
+        let to = m.load(self.offsets, v + 1, || self.graph.offset(v + 1));
         (from, to)
     }
 
     #[inline(always)]
     fn neighbour(&self, m: &mut impl Memory, at: u64) -> u64 {
-        m.load(self.neighbours, at, || self.rows.neighbours[at as usize]).into()
+        m.load(self.neighbours, at, || self.graph.neighbour(at)).into()
     }
 
     #[inline(always)]
@@ -169,8 +206,8 @@ impl Bfs {
             m.put(self.parents, source, source as i32);
             m.put(self.queue, 0, source as u32);
             (self.head, self.tail, self.end) = (0, 1, 1);
-            self.scout = self.rows.degree(source) as i64;
-            self.unexplored = self.rows.neighbours.len() as i64;
+            self.scout = self.graph.degree(source) as i64;
+            self.unexplored = self.graph.slots() as i64;
             self.choose();
         }
     }
@@ -289,7 +326,7 @@ impl Bfs {
     }
 }
 
-impl Algorithm for Bfs {
+impl<G: Graph + Clone + Send + 'static> Algorithm for Bfs<G> {
     fn loads(&self) -> Option<Loads> {
         // Offsets of a vertex wait for the queue, its neighbours for its offset, and what is known of a neighbour for
         // its number. Edges do not wait for each other, nor do vertices. Going up, vertices come in order; their first
@@ -316,16 +353,17 @@ impl Algorithm for Bfs {
     }
 
     fn built_bytes(&self) -> u64 {
-        self.graph.rows_bytes(true)
+        self.graph.bytes()
     }
 
     fn build(&mut self) {
-        self.rows = Rows::new(&self.graph, true);
+        self.graph.build();
     }
 
     fn prepare(&self, setup: &mut impl Setup) {
-        setup.fill(self.offsets, |v| self.rows.offsets[v as usize]);
-        setup.fill(self.neighbours, |at| self.rows.neighbours.get(at as usize).copied().unwrap_or(0));
+        setup.fill(self.offsets, |v| self.graph.offset(v));
+        let slots = self.graph.slots();
+        setup.fill(self.neighbours, |slot| if slot < slots { self.graph.neighbour(slot) } else { 0 });
     }
 
     fn sharing(&self) -> Sharing {
@@ -355,37 +393,43 @@ mod tests {
     use std::collections::VecDeque;
 
     /// How far each vertex is from `source`.
-    fn distances(rows: &Rows, source: u64) -> Vec<Option<u32>> {
-        let mut found = vec![None; rows.offsets.len() - 1];
+    fn distances(graph: &impl Graph, source: u64) -> Vec<Option<u32>> {
+        let mut found = vec![None; graph.vertices() as usize];
         found[source as usize] = Some(0);
-        let mut queue = VecDeque::from([source as usize]);
+        let mut queue = VecDeque::from([source]);
         while let Some(u) = queue.pop_front() {
-            for &v in &rows.neighbours[rows.offsets[u] as usize..rows.offsets[u + 1] as usize] {
+            for slot in graph.offset(u)..graph.offset(u + 1) {
+                let v = graph.neighbour(slot);
                 if found[v as usize].is_none() {
-                    found[v as usize] = found[u].map(|d| d + 1);
-                    queue.push_back(v as usize);
+                    found[v as usize] = found[u as usize].map(|d| d + 1);
+                    queue.push_back(u64::from(v));
                 }
             }
         }
         found
     }
 
+    /// Holds the parents of one search against the distances of vertices.
+    fn check(bfs: Bfs<impl Graph + Clone + Send + 'static>) {
+        let mut found = model(bfs);
+        found.algorithm.searched = 0;
+        let source = found.algorithm.source();
+        let parents = found.array(|k| k.parents.array());
+        let far = distances(&found.algorithm.graph, source);
+        for (v, &parent) in parents.iter().enumerate() {
+            match far[v] {
+                None => assert!(parent < 0, "{v} cannot be reached"),
+                Some(0) => assert_eq!(parent as usize, v),
+                Some(d) => assert_eq!(far[parent as usize], Some(d - 1), "{v}"),
+            }
+        }
+    }
+
     #[test]
     fn parents_are_one_step_nearer_to_the_source() {
         for (scale, degree, seed) in [(4, 1, 1), (9, 16, 2), (10, 2, 3)] {
-            let graph = Kronecker::new(scale, degree, seed).unwrap();
-            let mut found = model(Bfs::new(graph, 1, seed));
-            found.algorithm.searched = 0;
-            let source = found.algorithm.source();
-            let parents = found.array(|k| k.parents.array());
-            let far = distances(&found.algorithm.rows, source);
-            for (v, &parent) in parents.iter().enumerate() {
-                match far[v] {
-                    None => assert!(parent < 0, "{v} cannot be reached"),
-                    Some(0) => assert_eq!(parent as usize, v),
-                    Some(d) => assert_eq!(far[parent as usize], Some(d - 1), "{v}"),
-                }
-            }
+            check(Bfs::new(Built::new(Kronecker::new(scale, degree, seed).unwrap()), 1, seed));
+            check(Bfs::new(Drawn::new(scale, 1.0 + degree as f64, 64, seed).unwrap(), 1, seed));
         }
     }
 }

@@ -67,6 +67,7 @@ algorithms![
     tpcc::TpccDesc,
     codechain::CodeChainDesc,
     bfs::BfsDesc,
+    bfs::FriendsterDesc,
     pagerank::PageRankDesc,
     graphchi::GraphChiDesc,
     svm::SvmDesc,

@@ -111,7 +111,9 @@ def _hinted(hints: dict[str, int] | None) -> str:
 
 def _profiles(case: Case) -> dict[str, Selection]:
     """The sizes selected of the misses and of the accessed bits of one run under 4K."""
-    options = replace(case.options, timing=False, sampling=sampling(PERIOD, accessed_ms=ACCESSED_MS))
+    options = replace(
+        case.program.counted(case.options), timing=False, sampling=sampling(PERIOD, accessed_ms=ACCESSED_MS)
+    )
     asked = ask(target=TARGET, slack=SLACK, method="artifact")
     with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
         assert profile.accessed is not None, "asked for"

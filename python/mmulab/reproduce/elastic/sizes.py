@@ -150,7 +150,7 @@ def run(plan: Plan, store: Store) -> Outcome:
                             f"{program.name}, {size}, {how}",
                             program.trace,
                             _job(plan, size, footprint, virtual, how),
-                            options,
+                            program.counted(options),
                         )
                         for how in BOUNDS
                     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmulab import UserError, engine
+from mmulab import engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
 from mmulab.reproduce.elastic import fragmentation, measured, scaled
@@ -112,7 +112,7 @@ class Plan:
     hints, which only the guest has. There, --fragmented is the host's memory, the guest's, or both
     (--fragmented-in).
 
-    --scaled has TLBs and programs a 32nd of the paper's, with its ratios of footprint to TLB reach, but no BFS.
+    --scaled has TLBs and programs a 32nd of the paper's, with its ratios of footprint to TLB reach.
 
     --fragmented 50,99 fragments memory as the paper's tool does, so that what the program takes is free, and 1 GiB.
     Compaction can move what the tool holds, unless --pinned. DIR gets elastic-systems.json and .md: what was found, and
@@ -253,7 +253,7 @@ class Case:
         return bound(engine.Job(self.plan.machine, system.policy, sets, system.host if virtual else None), how)
 
     def cells(self, system: System, hints: dict[str, Any] | None) -> list[Cell]:
-        options = self.options
+        options = self.program.counted(self.options)
         if system.hinted and hints is not None:
             options = replace(options, reshape={**(options.reshape or {}), "hints": hints})
         return [Cell(self.name(system, how), self.program.trace, self.job(system, how), options) for how in BOUNDS]
@@ -261,7 +261,7 @@ class Case:
 
 def hints_of(case: Case) -> dict[str, Any]:
     """The page sizes that Leshy selects of the program's misses under 4K."""
-    options = replace(case.options, timing=False, sampling=sampling(PERIOD))
+    options = replace(case.program.counted(case.options), timing=False, sampling=sampling(PERIOD))
     with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
         # To scale, hash join's misses need more entries than there are, as the paper's do: the artifact's 1290 of 1280.
         method = "artifact" if case.plan.scaled else "paper"
@@ -307,8 +307,6 @@ def run(plan: Plan, store: Store) -> Outcome:
 def _to_scale(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     """These programs in their sizes to scale."""
     known = {program.name: program for program in scaled.PROGRAMS}
-    if missing := [program.name for program in programs if program.name not in known]:
-        raise UserError(f"--scaled has no {missing[0]}: give of {', '.join(known)}, or leave out --scaled")
     return tuple(known[program.name] for program in programs)
 
 

@@ -1,5 +1,6 @@
-//! Graphs in memory: generated, then held as compressed rows, as programs hold them.
+//! Kronecker graphs, as Graph500 generates them: built in memory, as compressed rows.
 
+use super::Graph;
 use crate::seed::{Shuffle, mix, nth};
 
 /// Initiator of the Graph500 generator (Graph500 specification 2.0, section 3.3): A, A + B and A + B + C, in 65536ths.
@@ -106,10 +107,51 @@ impl Rows {
         all.truncate(kept);
         Self { offsets, neighbours: all }
     }
+}
 
-    /// Neighbours of `v`.
-    pub fn degree(&self, v: u64) -> u64 {
-        self.offsets[v as usize + 1] - self.offsets[v as usize]
+/// A Kronecker graph whose edges go both ways, with its rows once they are built.
+#[derive(Clone, Debug)]
+pub struct Built {
+    graph: Kronecker,
+    rows: Rows,
+}
+
+impl Built {
+    /// `graph`, not built yet.
+    pub fn new(graph: Kronecker) -> Self {
+        Self { graph, rows: Rows::default() }
+    }
+}
+
+impl Graph for Built {
+    fn vertices(&self) -> u64 {
+        self.graph.vertices()
+    }
+
+    fn room(&self) -> u64 {
+        2 * self.graph.edges
+    }
+
+    fn slots(&self) -> u64 {
+        self.rows.neighbours.len() as u64
+    }
+
+    #[inline(always)]
+    fn offset(&self, v: u64) -> u64 {
+        self.rows.offsets[v as usize]
+    }
+
+    #[inline(always)]
+    fn neighbour(&self, slot: u64) -> u32 {
+        self.rows.neighbours[slot as usize]
+    }
+
+    fn bytes(&self) -> u64 {
+        self.graph.rows_bytes(true)
+    }
+
+    fn build(&mut self) {
+        self.rows = Rows::new(&self.graph, true);
     }
 }
 
