@@ -1,7 +1,7 @@
 //! A graph in next to no memory: degrees, rows and neighbours are computed from the seed.
 //!
 //! The degrees follow a power law. Every group of vertices has the same ones, each group from another beginning, so
-//! that a row's place needs one table. The slots of edges are shuffled, and neighbours in that order are the two ends of an
+//! that a row's place needs one table. The slots of edges are shuffled, and neighbours in that order are the ends of an
 //! edge:
 //!
 //! ```text
