@@ -24,7 +24,7 @@ PROGRAMS = (
     Program("astar", "gen:astar?width=512", "SPEC, 400 MiB", "19 MB"),
     Program("omnetpp", "gen:events?modules=6250&messages=15600&events=10M", "SPEC, 150 MiB", "4.7 MB"),
     Program("streamcluster", "gen:streamcluster?points=6250", "100 MiB", "3.3 MB"),
-    Program("bfs", "gen:friendster?scale=23", "Friendster, 88 GiB", "2.1 GB", skip=CLEARING << 23),
+    Program("bfs", "gen:friendster?scale=23&neighbours=72", "Friendster, 88 GiB", "2.6 GB", skip=CLEARING << 23),
     Program("canneal", "gen:canneal?elements=2097152", "14 GiB", "352 MB"),
     Program("xsbench", "gen:xsbench?size=large&gridpoints=7700&particles=20k", "XL, 122 GiB", "3.8 GB"),
     Program("btree", "gen:btree?elements=15M&lookups=10M", "350 M elements, 33 GiB", "1.1 GB"),
