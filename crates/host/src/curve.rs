@@ -457,18 +457,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     let mut done = 0.0;
     // Point by point within a repeat: what changes with time meets all points alike.
     for repeat in 0..spec.repeats {
-        let is_whole = match spec.pattern {
-            Pattern::Window { .. } => {
-                windows(spec, &region, repeat, &mut points);
-                true
-            }
-            Pattern::Latencies { .. } => {
-                latencies(spec, &region, repeat, &mut points);
-                true
-            }
-            _ => false,
-        };
-        if is_whole {
+        if measure_together(spec, repeat, &mut points, &region) {
             done += points.len() as f64;
             if !go_on(done / all) {
                 return Err(HostError::Stopped);
@@ -496,6 +485,16 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     }
     let (name, pattern, backing) = (spec.name.clone(), spec.pattern, spec.backing);
     Ok(Curve { name, pattern, backing, huge_share, points })
+}
+
+/// Adds one repeat to all points, if the curve's points are measured together; whether they are.
+fn measure_together(spec: &CurveSpec, repeat: u32, points: &mut [Point], region: &Region) -> bool {
+    match spec.pattern {
+        Pattern::Window { .. } => windows(spec, region, repeat, points),
+        Pattern::Latencies { .. } => latencies(spec, region, repeat, points),
+        _ => return false,
+    }
+    true
 }
 
 /// Adds one repeat to a point.

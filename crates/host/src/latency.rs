@@ -9,15 +9,12 @@
 //! ```
 
 use crate::{
-    clock::{Took, frequency},
+    clock::{Took, timed_at_once},
     region::{PAGE, Region},
 };
-use std::time::Instant;
 
 /// Loads of the near line, for the cycles of the counter itself.
 const NEAR: usize = 512;
-/// Microseconds of the chain of adds before and after.
-const CALIBRATION_US: u64 = 15;
 /// Steps of the counter that a load of memory must take at least, for differences between loads to be seen.
 const STEPS: u64 = 4;
 
@@ -65,12 +62,12 @@ fn counts(region: &Region, lines: &[u64]) -> Vec<u64> {
 /// Times of a load of each of `lines` beside one that hits the nearest cache, from fast to slow. None where the
 /// counter's steps are too long to tell loads of memory apart.
 pub fn sorted(region: &Region, lines: &[u64]) -> Option<Vec<Took>> {
-    let before = frequency(CALIBRATION_US);
-    let (begun, first) = (Instant::now(), counter());
-    let mut found = counts(region, lines);
-    let per_ns = (counter() - first) as f64 / begun.elapsed().as_nanos().max(1) as f64;
-    // The chain can only seem slower than it is, when something interrupts it.
-    let frequency = before.max(frequency(CALIBRATION_US));
+    let (mut found, mut all) = (Vec::new(), 0);
+    let took = timed_at_once(|| {
+        let first = counter();
+        found = counts(region, lines);
+        all = counter() - first;
+    });
     found.sort_unstable();
     // The partner of a line that is read again and again is the other one of the two.
     let mut near = counts(region, &[0, (PAGE / 2) as u64].repeat(NEAR / 2));
@@ -80,11 +77,9 @@ pub fn sorted(region: &Region, lines: &[u64]) -> Option<Vec<Took>> {
     if found[found.len() / 2].saturating_sub(near) < STEPS * step {
         return None;
     }
-    let took = |count: u64| {
-        let ns = count.saturating_sub(near) as f64 / per_ns;
-        Took { ns, cycles: ns * frequency }
-    };
-    Some(found.into_iter().map(took).collect())
+    let share = |count: u64| count.saturating_sub(near) as f64 / all as f64;
+    let each = |count| Took { ns: took.ns * share(count), cycles: took.cycles * share(count) };
+    Some(found.into_iter().map(each).collect())
 }
 
 #[cfg(test)]
