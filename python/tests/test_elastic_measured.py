@@ -1,9 +1,12 @@
-"""What the authors of paper 3 published, beside what was found here: the data, and the tables made of them."""
+"""What the authors of paper 3 published, beside what was found here: the programs, the data, and the tables made of
+them.
+"""
 
 import pytest
 
+from mmulab import engine
 from mmulab.reproduce.elastic import measured
-from mmulab.reproduce.elastic.programs import PROGRAMS
+from mmulab.reproduce.elastic.programs import CLEARING, PROGRAMS
 from mmulab.reproduce.elastic.systems import NAMES
 
 
@@ -46,3 +49,16 @@ def test_tables_have_theirs_and_ours() -> None:
         "| gups | 0 % | 2M 100 / 2M 100 | 32M 100 / – | 2M 2, 32M 98 / – |",
     ]
     assert set(measured.tables({}, virtual=True)) == {"paper-time", "paper-misses"}
+
+
+@pytest.mark.parametrize("graph", ["bfs?scale=10", "friendster?scale=10&neighbours=8&most=60"])
+def test_what_is_skipped_of_a_search_is_what_comes_before_its_source(graph: str) -> None:
+    vertices = 1 << 10
+
+    def references(instructions: int) -> int:
+        job, options = engine.Job("zen3-5900x", "linux-4k"), engine.Options(max_instructions=instructions)
+        return int(engine.run(f"gen:{graph}", [job], options).results[0].counts["references"])
+
+    # Each vertex: a fetch, where its neighbours begin and end, and its parent. Then the source's parent and the queue.
+    assert references(CLEARING * vertices) == 4 * vertices
+    assert references(CLEARING * vertices + 30) == 4 * vertices + 3

@@ -135,6 +135,30 @@ def test_of_a_kernel_the_part_that_counts_is_recorded(tmp_path: Path) -> None:
     assert found.counts["memory"]["contiguity"]["by_kind"]["anon"]["4K"]["pages"] >= 8192
 
 
+def test_what_was_modelled_is_not_modelled_again_unless_something_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = cases._kernel("small", "latency", "gups", "footprint=1M", "updates=1000")
+    runs: list[int | None] = []
+    run_to_end = modelled.sampling.run_to_end
+
+    def counted_run(name: str, jobs: Any, options: engine.Options, error: float) -> engine.Ran:
+        runs.append(options.max_instructions)
+        return run_to_end(name, jobs, options, error)
+
+    monkeypatch.setattr(modelled.sampling, "run_to_end", counted_run)
+    model = Model("zen4-epyc9004", (), 10_000)
+    first = modelled.run(small, tmp_path, model, ("4k", "thp"))
+    assert modelled.run(small, tmp_path, model, ("4k", "thp")) == first
+    assert runs == [10_000]
+    # Fewer settings, another machine, and more instructions are other runs.
+    assert modelled.run(small, tmp_path, model, ("4k",)) == {"4k": first["4k"]}
+    slower = modelled.run(small, tmp_path, replace(model, sets=("cache_rules.memory_cycles=2000",)), ("4k",))
+    assert slower["4k"]["seconds"] > first["4k"]["seconds"]
+    modelled.run(small, tmp_path, replace(model, instructions=20_000), ("4k",))
+    assert runs == [10_000, 10_000, 10_000, 20_000]
+
+
 class Answers(threading.Thread):
     """A server of one connection that answers each request with the same bytes, whatever it is."""
 

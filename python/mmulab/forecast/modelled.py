@@ -1,5 +1,10 @@
-"""The model's side of a case: the program is recorded and run on the machine under the policies of its settings."""
+"""The model's side of a case: the program is recorded and run on the machine under the policies of its settings.
 
+What is told is kept beside the recording, with a hash of all that it depends on: a run that was stopped goes on.
+"""
+
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,7 +12,8 @@ from typing import Any
 from mmulab import engine, sampling
 from mmulab.forecast.case import Case
 from mmulab.forecast.recorded import counted, record
-from mmulab.result import Result
+from mmulab.result import Result, json_text, write_text
+from mmulab.sweep import identity
 
 Json = dict[str, Any]
 # Largest error that sampling may add to a modelled time: small beside the model's own.
@@ -56,12 +62,31 @@ def run(case: Case, directory: Path, model: Model, settings: tuple[str, ...]) ->
             trace = record(case, directory, code)
             options = counted(case, trace, engine.Options(timing=True, max_instructions=model.instructions))
             jobs = [engine.Job(model.machine, each.policy, (*model.sets, *each.sets)) for each in named.values()]
-            results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
-            # What was not modelled is taken to run as what was.
-            whole = engine.trace_length(str(trace)) - (options.skip or 0)
-            mhz = model.megahertz()
-            out.update({name: _figures(ran, mhz, whole) for name, ran in zip(named, results, strict=True)})
+            told = _kept(trace, jobs, options, model.megahertz())
+            out.update(dict(zip(named, told, strict=True)))
     return out
+
+
+def _kept(trace: Path, jobs: Sequence[engine.Job], options: engine.Options, mhz: float) -> list[Json]:
+    """The figures of each job: those that an earlier run kept, where nothing has changed that they depend on."""
+    key = identity.digest(
+        {
+            "release": identity.release(),
+            "trace": identity.trace_identity(str(trace)),
+            "descriptions": [engine.resolve(job) for job in jobs],
+            "options": [options.spec(), options.reshape],
+            "error": ERROR,
+        }
+    )
+    file = trace.with_suffix(".told.json")
+    kept: Json = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if kept.get("key") != key:
+        results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
+        # What was not modelled is taken to run as what was.
+        whole = engine.trace_length(str(trace)) - (options.skip or 0)
+        kept = {"key": key, "told": [_figures(result, mhz, whole) for result in results]}
+        write_text(file, json_text(kept))
+    return list(kept["told"])
 
 
 def _figures(result: Result, mhz: float, whole: int) -> Json:
