@@ -15,8 +15,10 @@ from mmulab.engine import Job, Options, ProgressCallback, Ran
 # after 3,000, branches cost sqlite 30 % more cycles than in a whole run; after 20,000, 3 % more.
 LENGTH = 10_000
 WARM = 20_000
-# Samples of a first run.
+# Samples of a first run: of a long trace as many as take this share of its instructions, so that a second run, which
+# goes through all of the trace again, is seldom needed.
 FIRST = 600
+SHARE = 0.05
 # A second run takes more samples than the spread of the first one asks for, by this factor.
 MARGIN = 1.2
 # Where a larger share of all instructions would run in time than this, all of them do.
@@ -39,6 +41,11 @@ def sample(whole: int, samples: float) -> engine.Json | None:
     return {"one_of": max(2, int(whole / (samples * LENGTH))), "length": LENGTH, "warm": WARM}
 
 
+def first(whole: int) -> float:
+    """Samples of the first run of `whole` instructions."""
+    return max(FIRST, SHARE * whole / (LENGTH + WARM))
+
+
 def worst(ran: Ran) -> float:
     """The largest error of a run's results, as a share of the time."""
     sampled = [result.data["timing"].get("sampled") for result in ran.results]
@@ -52,7 +59,8 @@ def run(
 
     What a few runs do not reach is left as it is: `timing.sampled.error` says so.
     """
-    whole, samples = instructions(name, options), float(FIRST)
+    whole = instructions(name, options)
+    samples = first(whole)
     for _ in range(RUNS):
         chosen = sample(whole, samples)
         ran = engine.run(name, jobs, replace(options, timing=True, sample=chosen), progress)

@@ -37,7 +37,7 @@ def test_a_sampled_run_counts_what_a_whole_one_counts_and_its_time_is_within_its
 
 
 def test_samples_are_as_many_as_the_error_asked_for_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("LENGTH", 500), ("WARM", 500), ("FIRST", 40)):
+    for name, value in (("LENGTH", 500), ("WARM", 500), ("FIRST", 40), ("SHARE", 0)):
         monkeypatch.setattr(sampling, name, value)
     rough = sampling.run(TRACE, JOBS, Options(), 0.5)
     assert 20 <= rough.results[0].data["timing"]["sampled"]["samples"] <= 80
@@ -65,6 +65,11 @@ def test_a_short_run_is_in_time_throughout() -> None:
     chosen = sampling.sample(6_000_000_000, sampling.FIRST)
     assert chosen is not None
     assert chosen["one_of"] == 1000
+
+
+def test_the_first_run_of_a_long_trace_has_samples_of_a_twentieth_of_it() -> None:
+    assert sampling.first(100_000_000) == 600
+    assert sampling.first(6_000_000_000) == pytest.approx(10_000)
 
 
 def test_savings_of_runs_in_proportion_have_no_error() -> None:
