@@ -25,6 +25,7 @@ mod registry;
 mod seed;
 #[cfg(test)]
 mod testing;
+mod touched;
 mod twin;
 
 pub use algorithm::Algorithm;

@@ -5,6 +5,7 @@ use crate::{
     layout::Region,
     memory::{Array, Cell, Chain, Kept, Memory, Setup, Word},
     program::Program,
+    touched::touch,
 };
 use mmulab_addr::{Prot, Tid};
 use std::{
@@ -223,7 +224,7 @@ fn cpu_time() -> Duration {
 /// Runs all rounds of `program` in real memory.
 ///
 /// # Errors
-/// Its arrays cannot be mapped.
+/// Its arrays cannot be mapped, or the system does not say which of their pages are in memory.
 pub fn run<A: Algorithm>(mut program: Program<A>) -> io::Result<Done> {
     map(GATE, GATE_BYTES)?;
     let regions = program.layout().regions().to_vec();
@@ -241,6 +242,7 @@ pub fn run<A: Algorithm>(mut program: Program<A>) -> io::Result<Done> {
             return Err(io::Error::last_os_error());
         }
     }
+    touch(&regions)?;
     unmap(GATE, GATE_BYTES);
     let begun = cpu_time();
     let (threads, most) = (program.threads(), program.rounds().unwrap_or(u64::MAX));

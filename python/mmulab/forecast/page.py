@@ -23,7 +23,8 @@ $ mmulab probe --out probe-this-machine
 $ mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/results
 ```
 
-**Time** is what the program takes once its data are ready (kernels), or its time in user mode (others). *Ratio* is
+**Time** is what the program takes once its data are ready and each page of them was read once (kernels;
+[why, and which rows are older](../concepts/timing.md#beside-a-stopwatch)), or its time in user mode (others). *Ratio* is
 modelled over timed. **Saved** is what 2 MB pages save of it, with the 95 % interval of the stopwatch's pairs; *told* is
 the difference of two modelled runs. No constant is fitted to these programs.
 
