@@ -15,8 +15,8 @@ from mmulab.engine import Job, Options, ProgressCallback, Ran
 # after 3,000, branches cost sqlite 30 % more cycles than in a whole run; after 20,000, 3 % more.
 LENGTH = 10_000
 WARM = 20_000
-# Samples of a first run: of a long trace as many as take this share of its instructions, so that a second run, which
-# goes through all of the trace again, is seldom needed.
+# Samples of a first run: of a long trace as many as take this share of its instructions. A second run goes through all
+# of the trace again, and is then seldom needed.
 FIRST = 600
 SHARE = 0.05
 # A second run takes more samples than the spread of the first one asks for, by this factor.

@@ -18,7 +18,7 @@ from conftest import Build, Cli
 
 from mmulab import UserError, paths, stopwatch
 from mmulab.ports import free_port
-from mmulab.stopwatch import counters, pairs, process, report, settings, sysfs
+from mmulab.stopwatch import counters, late, pairs, process, report, settings, sysfs
 from mmulab.stopwatch.process import Program
 
 Json = dict[str, Any]
@@ -550,6 +550,27 @@ def test_counters_count_a_child_from_its_program_on(tmp_path: Path) -> None:
     with counters.Counters({"none": (77, 1)}) as refused:
         assert refused.files == {}
         assert str(refused.why).startswith("none: ")
+
+
+def test_memory_that_comes_late_from_the_host_is_said(tmp_path: Path) -> None:
+    for name, number, features in (("virtio0", "0x0005", "0110010"), ("virtio1", "0x0002", "1111111")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "device").write_text(number + "\n")
+        (tmp_path / name / "features").write_text(features + "\n")
+    assert late.reports_free_pages(tmp_path)
+    # A balloon that did not agree to it, a disk, and no devices at all.
+    (tmp_path / "virtio0" / "features").write_text("0110000\n")
+    assert not late.reports_free_pages(tmp_path)
+    assert not late.reports_free_pages(tmp_path / "none")
+
+    def said(memory: int) -> list[str]:
+        force = {"preloaded": True, "code_moved": 0, "bytes": {"Anonymous": memory}}
+        one: Json = {"name": "4k", "wants": [], "in_force": force, "runs": []}
+        return report.remarks({"settings": [one], "free_page_reporting": True})
+
+    assert said(1 << 20) == []
+    (only,) = said(1 << 30)
+    assert "waits for its 1 GB at first accesses" in only
 
 
 def test_what_the_kernel_did_meanwhile_is_said() -> None:

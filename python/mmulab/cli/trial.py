@@ -14,7 +14,7 @@ from mmulab.cli import completion, console
 from mmulab.cli.common import CONTEXT, Names, Partial, Percent, existing_program, print_json
 from mmulab.cli.mosaics import Ask, Asked, model, show
 from mmulab.result import json_text, write_text
-from mmulab.stopwatch import report
+from mmulab.stopwatch import late, report
 from mmulab.stopwatch.mosaics import Pool
 from mmulab.stopwatch.process import Program
 from mmulab.study.here import machine_of
@@ -183,7 +183,12 @@ def command(
         "bench": bench,
         "time": time_in and time_in.pattern,
     }
-    found = {**about, "load_average": os.getloadavg()[0], "cpus": os.cpu_count() or 1, **found}
+    here = {
+        "load_average": os.getloadavg()[0],
+        "cpus": os.cpu_count() or 1,
+        "free_page_reporting": late.reports_free_pages(),
+    }
+    found = {**about, **here, **found}
     if ask is not None and pool is not None and found["ended"] == "complete":
         found["model"] = _model(what, pool, chosen, found, ask)
     _finish(found, chosen, out, as_json)

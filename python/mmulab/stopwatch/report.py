@@ -12,6 +12,8 @@ from mmulab.tables import plain
 from mmulab.units import show_bytes, show_percent
 
 Json = dict[str, Any]
+# Memory that comes late without much harm: at 3 to 10 microseconds a page (docs/concepts/timing.md) 12 to 40 ms.
+LITTLE = 16 << 20
 _TIMES = (("wall_s", "wall"), ("user_s", "user"), ("kernel_s", "kernel"))
 
 
@@ -147,6 +149,13 @@ def remarks(found: Json) -> list[str]:
         said.append(
             f"this computer is busy (load average {load:.1f} on {cpus} CPUs): wall times measure the others too, "
             "so look at user and kernel times, or try again later"
+        )
+    sizes = [one["in_force"].get("bytes", {}) for one in found["settings"] if one["in_force"]]
+    most = max((size.get("Anonymous", 0) for size in sizes), default=0)
+    if found.get("free_page_reporting") and most > LITTLE:
+        said.append(
+            "this guest gives free pages back to its host (virtio's free page reporting), so each run waits for its "
+            f"{show_bytes(most)} at first accesses: times scatter, and long runs are compared better than short ones"
         )
     if found.get("reached") is False:
         said.append("the interval asked for with --until was not reached before the limit of --pairs")
