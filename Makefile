@@ -51,7 +51,7 @@ checked: ## build into checked/ a package that checks its arithmetic and asserti
 
 test: checked ## build and test everything, with checked arithmetic
 	cargo test --workspace --exclude mmulab-python
-	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-long: checked ## run the tests that `make test` has a short sample of: all machines and policies explained, the guide as it stands
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -m long -n auto --maxprocesses 4

@@ -224,7 +224,7 @@ fn cpu_time() -> Duration {
 /// Runs all rounds of `program` in real memory.
 ///
 /// # Errors
-/// Its arrays cannot be mapped, or the system does not say which of their pages are in memory.
+/// Its arrays cannot be mapped.
 pub fn run<A: Algorithm>(mut program: Program<A>) -> io::Result<Done> {
     map(GATE, GATE_BYTES)?;
     let regions = program.layout().regions().to_vec();
@@ -242,7 +242,7 @@ pub fn run<A: Algorithm>(mut program: Program<A>) -> io::Result<Done> {
             return Err(io::Error::last_os_error());
         }
     }
-    touch(&regions)?;
+    touch(&regions);
     unmap(GATE, GATE_BYTES);
     let begun = cpu_time();
     let (threads, most) = (program.threads(), program.rounds().unwrap_or(u64::MAX));
