@@ -45,11 +45,16 @@ impl Freebsd {
         let mut index = 0;
         while index < end && space.has_room_for_tables(cx) {
             let (va, page) = (pages.start + index * BASE_BYTES, first + index);
-            let is_hole = matches!(space.probe(cx.mem, VirtAddr::new(va)), Found::Hole(_));
-            let Some(pfn) = cx.memory.cache.get(id, page).filter(|_| is_hole) else {
-                index += 1;
+            let Some(pfn) = cx.memory.cache.get(id, page) else {
+                // A mapping may reserve terabytes of which next to nothing is in memory.
+                let next = cx.memory.cache.next(id, page, first.saturating_add(end));
+                index = next.map_or(end, |next| next - first);
                 continue;
             };
+            if !matches!(space.probe(cx.mem, VirtAddr::new(va)), Found::Hole(_)) {
+                index += 1;
+                continue;
+            }
             let is_aligned = va.is_multiple_of(SUPERPAGE.bytes());
             let accessed = self.desc.prefaulted_accessed;
             if is_aligned && self.map_whole(space, cx, span, (id, page), va, accessed)?.is_some() {

@@ -134,6 +134,21 @@ impl Cache {
         (pfn != ABSENT).then_some(Pfn(pfn))
     }
 
+    /// The first page of `from..to` that is in it. Ranges may be far longer than what is.
+    pub fn next(&self, id: ObjectId, from: u64, to: u64) -> Option<u64> {
+        let chunks = &self.objects[id.0 as usize].chunks;
+        let present = |number: u64| {
+            let (chunk, first) = (chunks.get(&number)?, number * CHUNK);
+            (from.max(first)..to.min(first + CHUNK)).find(|page| chunk[(page - first) as usize] != ABSENT)
+        };
+        let mut numbers = from / CHUNK..to.div_ceil(CHUNK);
+        if numbers.end.saturating_sub(numbers.start) <= chunks.len() as u64 {
+            numbers.find_map(present)
+        } else {
+            chunks.keys().filter(|number| numbers.contains(number)).filter_map(|&number| present(number)).min()
+        }
+    }
+
     /// Where a page of a file was before the program began, if that was decided and it did not leave its place since.
     pub fn placed(&self, id: ObjectId, page: u64) -> Option<Pfn> {
         let extents = &self.objects[id.0 as usize].extents;
@@ -241,6 +256,21 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_page_is_found_near_and_far() {
+        let mut cache = Cache::default();
+        let a = cache.file(&"/a".into());
+        for page in [3, 70, 71, 1 << 40] {
+            cache.put(a, page, Pfn(page + 1));
+        }
+        // The last range of each pair is longer than the object has chunks.
+        for to in [200, u64::MAX] {
+            assert_eq!([0, 3, 4, 70, 71].map(|from| cache.next(a, from, to)), [3, 3, 70, 70, 71].map(Some));
+        }
+        assert_eq!((cache.next(a, 72, 1 << 40), cache.next(a, 72, u64::MAX)), (None, Some(1 << 40)));
+        assert_eq!((cache.next(a, 0, 3), cache.next(a, 4, 70), cache.next(a, 5, 5)), (None, None, None));
+    }
 
     /// CHANGELOG number 10: where pages of files were before the program began.
     #[test]

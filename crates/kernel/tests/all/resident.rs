@@ -206,3 +206,17 @@ fn a_mapping_without_memory_for_its_tables_is_made_all_the_same() {
     w.event(1, &code(BASE));
     assert_eq!((mapped(&mut w, 9, BASE) > 0, mapped(&mut w, 1, BASE)), (true, 0));
 }
+
+/// A mapping may reach far beyond what is in memory of its file: exec passes over the rest.
+#[test]
+fn exec_finds_the_pages_of_a_mapping_of_terabytes() {
+    let (far, len) = (1 << 40, 16 << 40);
+    let mut w = world(|_| {});
+    w.event(9, &mmap_file(BASE, 4 * PAGE, Prot::R, false, "/large", far));
+    w.access(9, BASE, Access::Read).unwrap();
+    exec(&mut w, 1);
+    w.event(1, &mmap_file(BASE, len, Prot::R, false, "/large", 0));
+    assert!(w.walk(1, BASE + far, None).is_some());
+    assert!(w.walk(1, BASE, None).is_none());
+    assert!(w.walk(1, BASE + len - PAGE, None).is_none());
+}
