@@ -173,13 +173,7 @@ impl Cache {
 
     /// Whether any of the pages `from..to` is in it.
     pub fn has_any(&self, id: ObjectId, from: u64, to: u64) -> bool {
-        let chunks = &self.objects[id.0 as usize].chunks;
-        (from / CHUNK..to.div_ceil(CHUNK)).filter_map(|c| chunks.get(&c).map(|chunk| (c * CHUNK, chunk))).any(
-            |(first, chunk)| {
-                let inside = from.saturating_sub(first)..(to - first).min(CHUNK);
-                chunk[inside.start as usize..inside.end as usize].iter().any(|&p| p != ABSENT)
-            },
-        )
+        self.next(id, from, to).is_some()
     }
 
     /// A page came in.

@@ -10,8 +10,9 @@ from mmulab import engine
 from mmulab.reproduce.compendia.closed_form import MIB
 from mmulab.reproduce.compendia.workloads import COMPILER, FEW_UPDATES, SPREAD, Workload, chosen, only
 from mmulab.reproduce.shared import declare
-from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, digest, identity
+from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store, identity
 from mmulab.reproduce.shared.kinds import Flag
+from mmulab.sweep.identity import digest
 
 KIND = "table.kind=compendia"
 MACHINE, POLICY = "compendia-baseline", "linux-4k"

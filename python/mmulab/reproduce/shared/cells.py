@@ -1,6 +1,5 @@
 """Runs that are kept: each is done once, and found again by a hash of all that its result depends on."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from mmulab import Failure, _core, engine
 from mmulab.result import LEVELS, Result, covered, json_text, write_text
+from mmulab.sweep.identity import digest
 from mmulab.workloads import cache
 
 # Announce of each cell: how many are done, of how many, what it is called, and what came of it.
@@ -155,11 +155,6 @@ def _tables(memory: dict[str, Any]) -> dict[str, Any]:
         "mapped": mapped,
         "resident": resident,
     }
-
-
-def digest(value: Any) -> str:
-    """A hash of what can be written as JSON."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def identity(trace: str) -> str:
