@@ -13,12 +13,14 @@ const ORDER: u64 = 1;
 /// Reads a word of every page of `regions` that is in memory. Pages that nobody has touched stay so. Where the system
 /// does not say which are in memory, nothing is read.
 pub fn touch(regions: &[Region]) {
+    let page = page_size();
     for region in regions {
         let there = resident(region).unwrap_or_default();
-        let order = Shuffle::new((there.len() as u64).next_power_of_two(), ORDER);
-        for at in (0..there.len().next_power_of_two() as u64).map(|i| order.forth(i)) {
+        let count = there.len().next_power_of_two() as u64;
+        let order = Shuffle::new(count, ORDER);
+        for at in (0..count).map(|i| order.forth(i)) {
             if there.get(at as usize).is_some_and(|flags| flags & 1 == 1) {
-                let word = ptr::with_exposed_provenance::<u8>((region.base + at * page_size()) as usize);
+                let word = ptr::with_exposed_provenance::<u8>((region.base + at * page) as usize);
                 // SAFETY: the page is mapped for reading and in memory.
                 unsafe { word.read_volatile() };
             }
