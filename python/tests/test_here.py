@@ -14,8 +14,8 @@ from mmulab import engine, sampling
 from mmulab.cli.study import study
 from mmulab.engine import Job, Options
 from mmulab.forecast import scores
+from mmulab.probe.fragment import fragment_sets
 from mmulab.probe.frames import Frames
-from mmulab.probe.machine import fragment_sets
 from mmulab.study import here
 from mmulab.study.here import Here, Native
 

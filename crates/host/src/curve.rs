@@ -4,7 +4,7 @@
 //! beside it. It has as many lines packed into few pages, so that the difference is the cost of translation.
 
 use crate::{
-    Backing, HostError,
+    Backing, Frames, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
     clock::{Took, add_among_others, frequency, timed, timed_at_once},
     latency,
@@ -135,6 +135,9 @@ pub struct Curve {
     pub backing: Backing,
     /// Share of the region that huge pages mapped; None where /proc/self/smaps cannot be read.
     pub huge_share: Option<f64>,
+    /// The frames of its base pages; None of huge pages, and where they cannot be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Frames>,
     /// The points, by `x`.
     pub points: Vec<Point>,
 }
@@ -451,6 +454,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
         packed.populate(Backing::Large, &mut Random::new(spec.seed));
     }
     let huge_share = region.huge_bytes().map(|huge| huge as f64 / region.bytes() as f64);
+    let frames = if spec.backing == Backing::Small && !sparse { region.frames() } else { None };
     let mut points: Vec<Point> =
         spec.xs.iter().map(|&x| Point { x, cycles: vec![], ns: vec![], control: vec![] }).collect();
     let all = (spec.repeats as usize * points.len()) as f64;
@@ -484,7 +488,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
         }
     }
     let (name, pattern, backing) = (spec.name.clone(), spec.pattern, spec.backing);
-    Ok(Curve { name, pattern, backing, huge_share, points })
+    Ok(Curve { name, pattern, backing, huge_share, frames, points })
 }
 
 /// Adds one repeat to all points, if the curve's points are measured together; whether they are.

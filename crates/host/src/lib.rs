@@ -7,6 +7,7 @@ mod analyse;
 mod chase;
 mod clock;
 mod curve;
+mod frames;
 mod latency;
 mod pages;
 mod processor;
@@ -17,6 +18,7 @@ mod window;
 pub use analyse::{Confidence, Figure, figures, noise};
 pub use clock::pin_to;
 pub use curve::{Curve, CurveSpec, Pattern, Point, measure};
+pub use frames::Frames;
 pub use pages::Backing;
 pub use processor::{Processor, processor};
 

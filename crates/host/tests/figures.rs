@@ -30,7 +30,7 @@ fn curve(
             Point { x, cycles, ns, control: control.unwrap_or_default() }
         })
         .collect();
-    Curve { name: name.into(), pattern, backing: Backing::Small, huge_share: Some(1.0), points }
+    Curve { name: name.into(), pattern, backing: Backing::Small, huge_share: Some(1.0), frames: None, points }
 }
 
 fn grid(first: u64, last: u64, density: f64) -> Vec<u64> {

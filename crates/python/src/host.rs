@@ -1,7 +1,7 @@
 //! The binding of `mmulab probe`: timings of this computer, taken in Rust.
 
 use crate::errors::{failure, request, user};
-use mmulab_host::{Curve, CurveSpec, HostError, figures, measure, noise, pin_to};
+use mmulab_host::{Curve, CurveSpec, Frames, HostError, figures, measure, noise, pin_to};
 use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*};
 use serde_json::json;
 
@@ -50,4 +50,10 @@ pub fn probe_figures(curves: &str) -> PyResult<String> {
     let curves: Vec<Curve> = serde_json::from_str(curves).map_err(request)?;
     let noises: serde_json::Map<_, _> = curves.iter().map(|c| (c.name.clone(), json!(noise(c)))).collect();
     serde_json::to_string(&json!({ "figures": figures(&curves), "noise": noises })).map_err(failure)
+}
+
+/// Of base pages' frames by number: how many lie scattered, and how densely; null where the system hides the numbers.
+#[pyfunction]
+pub fn probe_frames(frames: Vec<u64>) -> PyResult<String> {
+    serde_json::to_string(&Frames::of(frames)).map_err(failure)
 }

@@ -8,11 +8,13 @@ So a small program may get scattered frames where a large one gets few. Only roo
 
 import contextlib
 import ctypes
+import json
 import mmap
 import struct
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+from mmulab import _core
 
 # Base pages looked at, at most.
 PAGES = 1 << 18
@@ -98,7 +100,5 @@ def _anonymous(line: str) -> tuple[int, int] | None:
 
 def of(frames: list[int]) -> Frames | None:
     """Counts frames by number. Returns None for an empty list, and where the system hides all numbers as 0."""
-    if not any(frames):
-        return None
-    parts = [count for count in Counter(frame // GROUP for frame in frames).values() if count < GROUP]
-    return Frames(len(frames), sum(parts), sum(parts) / (GROUP * len(parts)) if parts else 1.0)
+    found = json.loads(_core.probe_frames(frames))
+    return None if found is None else Frames(**found)

@@ -11,7 +11,8 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.probe import walks
-from mmulab.probe.frames import GROUP, Frames
+from mmulab.probe.fragment import fragment
+from mmulab.probe.frames import Frames
 from mmulab.probe.nearest import nearest
 from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
 
@@ -46,8 +47,6 @@ FOLLOWED = 64
 MOST_REACH = 8
 # Loads in flight up to which a load is taken not to have been brought ahead.
 ALONE = 1.5
-# Scattered pages up to this share are as good as none.
-SCATTERED = 0.01
 # Ways of the one set that `full` is, at most (crates/assoc).
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
@@ -107,9 +106,9 @@ class Description:
 def described(probe: Json) -> Description:
     """The machine file of figures and of the system, for which the simulator runs the chases of walks."""
     figures = {f["name"]: f for f in probe["figures"]}
-    pages = {c["name"]: c["points"][0]["x"] for c in probe["curves"] if c["points"]}
+    curves = {curve["name"]: curve for curve in probe["curves"] if curve["points"]}
     timed = [
-        (chase, pages[chase.curve], figures[chase.figure]["value"])
+        walks.Timed(chase, curves[chase.curve], figures[chase.figure]["value"])
         for chase in walks.CHASES
         if _usable(figures.get(chase.figure))
     ]
@@ -405,44 +404,11 @@ def _size(size: int) -> str:
     return str(size)
 
 
-def _fragment(frames: Frames, gigabytes: int) -> Json | None:
-    """The `fragment` of memory that hands out frames as scattered as these; None where next to none are."""
-    if frames.scattered <= SCATTERED * frames.pages:
-        return None
-    percent = min(90, max(1, round(100 * (1 - _free(frames.density)))))
-    free = 1 - percent / 100
-    # So much memory has as many free frames in groups that have some of theirs, and not all.
-    within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (free - free**GROUP)) >> 20))
-    return {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
-
-
-def _free(density: float) -> float:
-    """The share of frames that are free, if each frame is free by chance. In groups with some free frames, but not all,
-    the share is `density`. Groups without a free frame are not seen."""
-
-    def seen(free: float) -> float:
-        none, full = (1 - free) ** GROUP, free**GROUP
-        return (free - full) / (1 - none - full)
-
-    low, high = 0.001, 0.999
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if seen(middle) < density else (low, middle)
-    return high
-
-
-def fragment_sets(frames: Frames, machine: Json) -> tuple[str, ...]:
-    """Changes to a resolved machine so that its kernel hands out frames as scattered as these."""
-    place, of = ("virtual.memory", machine["virtual"]) if machine.get("virtual") else ("memory", machine)
-    wanted = _fragment(frames, max(1, (parse_bytes(of["memory"]["size"]) or 0) >> 30))
-    return (f"{place}.fragment={toml_value(wanted or {'kind': 'none'})}",)
-
-
 def _memory(size: int, frames: Json | None) -> Json:
     """Memory, of which a part hands out frames as scattered as the kernel's are; after that there are whole blocks."""
     gigabytes = math.ceil(size / (1 << 30))
     memory: Json = {"size": f"{gigabytes}G"}
-    wanted = _fragment(Frames(**frames), gigabytes) if frames is not None else None
+    wanted = fragment(Frames(**frames), gigabytes) if frames is not None else None
     if frames is not None and wanted is not None:
         memory["fragment"] = wanted
         memory["source"] = (

@@ -20,7 +20,10 @@ Json = dict[str, Any]
 POINTS = 16
 # Loads of a point: those that warm up, and those that are counted. More lines than these fill no cache of today.
 MOST = 1_000_000
-LEAST_ROUNDS = 2
+ROUNDS = 2
+# Neighbours displace lines from a shared cache by the time that these are left alone. Rounds are long as long as lines
+# come from memory, so a cache fills in several rounds.
+WARM_ROUNDS = 8
 LARGE = 2 << 20
 
 
@@ -84,8 +87,8 @@ def _chosen(curves: Sequence[Json], kind: Kind) -> list[Json]:
 
 def _load(machine: Path, kind: Kind, nodes: int) -> float:
     """Cycles of a load of a chase over `nodes` nodes, after rounds that fill caches and TLBs."""
-    warm = min(nodes * LEAST_ROUNDS, MOST)
-    counted = min(max(nodes * LEAST_ROUNDS, 2000), MOST)
+    warm = min(nodes * WARM_ROUNDS, MOST)
+    counted = min(max(nodes * ROUNDS, 2000), MOST)
     return loads(bounded(engine.Job(str(machine), kind.policy)), nodes, kind.node, (warm, counted)).cycles
 
 

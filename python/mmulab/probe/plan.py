@@ -57,6 +57,7 @@ CHANGING = {
     "idle-first",
     "idle-second",
     "idle",
+    "walk-far-4k",
     "walk-near-4k",
     "walk-near-2m",
 }

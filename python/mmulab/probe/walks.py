@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import engine
+from mmulab.probe.fragment import fragment_sets
+from mmulab.probe.frames import Frames
 from mmulab.result import write_text
 
 Json = dict[str, Any]
@@ -57,6 +59,26 @@ class Shape:
     of_host: bool = False
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A chase on the computer: its curve, and cycles of a walk."""
+
+    chase: Chase
+    curve: Json
+    cycles: float
+
+    @property
+    def pages(self) -> int:
+        """Pages of the chase."""
+        return int(self.curve["points"][0]["x"])
+
+    def sets(self, machine: Json) -> tuple[str, ...]:
+        """Changes to a resolved machine, so that its chase has frames as scattered as the timed one had. None where
+        these were not seen."""
+        seen = self.curve.get("frames")
+        return fragment_sets(Frames(**seen), machine) if seen else ()
+
+
 SHAPES = tuple(Shape(*shape) for shape in product((False, True), repeat=2))
 
 
@@ -86,8 +108,8 @@ class Loads:
     reads: float
 
 
-def find(timed: Sequence[tuple[Chase, int, float]], write: Callable[[Walks], str]) -> Walks:
-    """The walks that come nearest to the timed ones: chases, pages of each, and cycles of a walk.
+def find(timed: Sequence[Timed], write: Callable[[Walks], str]) -> Walks:
+    """The walks that come nearest to the timed ones.
 
     `write` makes the text of a description of them. Of no chase nothing is tried.
     """
@@ -103,34 +125,32 @@ def find(timed: Sequence[tuple[Chase, int, float]], write: Callable[[Walks], str
             write_text(machine, text)
         # As many lines that lie together: their loads need no walk, so that all descriptions have the same.
         first = bounded(engine.Job(str(next(iter(machines))), CHASES[0].policy))
-        together = {pages: _loads(first, pages, LINE, 1).cycles for _, pages, _ in timed}
+        together = {pages: _loads(first, pages, LINE, 1).cycles for pages in {one.pages for one in timed}}
         fits = [_fit(machine, tried[text], timed, together) for machine, text in machines.items()]
     return min(fits, key=lambda fit: fit[1])[0]
 
 
-def _fit(
-    machine: Path, shape: Shape, timed: Sequence[tuple[Chase, int, float]], together: dict[int, float]
-) -> tuple[Walks, float]:
+def _fit(machine: Path, shape: Shape, timed: Sequence[Timed], together: dict[int, float]) -> tuple[Walks, float]:
     """The walks of a description with the cycles that fit best, and how far its chases are off then."""
 
-    def modelled(of: tuple[Chase, int, float]) -> Loads:
-        chase, pages, _ = of
-        job = bounded(engine.Job(str(machine), chase.policy))
-        arrays = engine.resolve(job)["machine"]["tlb"]
+    def modelled(one: Timed) -> Loads:
+        described = engine.resolve(engine.Job(str(machine), one.chase.policy))["machine"]
+        job = bounded(engine.Job(str(machine), one.chase.policy, one.sets(described)))
+        arrays = described["tlb"]
         hit = next((a["hit_cycles"] for a in arrays if a["level"] == 2 and a["side"] in ("data", "both")), 0)
-        found = _loads(job, pages, APART, chase.together)
-        return replace(found, cycles=found.cycles - together[pages] - float(hit))
+        found = _loads(job, one.pages, APART, one.chase.together)
+        return replace(found, cycles=found.cycles - together[one.pages] - float(hit))
 
     with ThreadPoolExecutor() as pool:
         all_modelled = list(pool.map(modelled, timed))
-    distances = [cycles - m.cycles for (_, _, cycles), m in zip(timed, all_modelled, strict=True)]
+    distances = [one.cycles - m.cycles for one, m in zip(timed, all_modelled, strict=True)]
     walk, read = besides([m.reads for m in all_modelled], distances)
     totals = [m.cycles + walk + read * m.reads for m in all_modelled]
     compared = tuple(
-        {"curve": chase.curve, "pages": pages, "timed": cycles, "modelled": total}
-        for (chase, pages, cycles), total in zip(timed, totals, strict=True)
+        {"curve": one.chase.curve, "pages": one.pages, "timed": one.cycles, "modelled": total}
+        for one, total in zip(timed, totals, strict=True)
     )
-    off = sum((cycles - total) ** 2 for (_, _, cycles), total in zip(timed, totals, strict=True))
+    off = sum((one.cycles - total) ** 2 for one, total in zip(timed, totals, strict=True))
     return Walks(shape, walk, read, compared), off
 
 
@@ -159,7 +179,8 @@ def bounded(job: engine.Job) -> engine.Job:
     if not virtual:
         return job
     size = min(int(virtual["memory"]["size"].removesuffix("G")), GUEST_GB)
-    return engine.Job(job.machine, job.policy, (f"virtual.memory.size={size}G", f"memory.size={size + BESIDE_GB}G"))
+    sizes = (f"virtual.memory.size={size}G", f"memory.size={size + BESIDE_GB}G")
+    return engine.Job(job.machine, job.policy, (*job.sets, *sizes))
 
 
 def _loads(job: engine.Job, nodes: int, node: int, together: int) -> Loads:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import UserError, engine, sampling, stopwatch
+from mmulab.probe.fragment import fragment_sets
 from mmulab.probe.frames import Frames, Seen
-from mmulab.probe.machine import fragment_sets
 from mmulab.result import Result
 from mmulab.stopwatch.process import Program, watched
 from mmulab.stopwatch.settings import SETTINGS, general

@@ -68,7 +68,14 @@ mod tests {
         let found = |cycles: [f64; 4]| {
             let points = [1, 2, 3, 4].into_iter().zip(cycles).map(point).collect();
             let pattern = Pattern::Pairs { bytes: 1 << 20 };
-            let curve = Curve { name: "pairs".into(), pattern, backing: Backing::Small, huge_share: None, points };
+            let curve = Curve {
+                name: "pairs".into(),
+                pattern,
+                backing: Backing::Small,
+                huge_share: None,
+                frames: None,
+                points,
+            };
             region(&curve, 500.0).value
         };
         // A pair of which the second load hits takes 500 and 20 cycles, and 260 on average.
@@ -82,7 +89,8 @@ mod tests {
             |(x, cycles): (u64, f64)| Point { x, cycles: vec![cycles; 5], ns: vec![cycles; 5], control: vec![] };
         let points = [(1, 8.0), (65, 50.0), (129, 54.0)].map(point).to_vec();
         let pattern = Pattern::Strides { bytes: 1 << 20 };
-        let curve = Curve { name: "strides".into(), pattern, backing: Backing::Small, huge_share: None, points };
+        let curve =
+            Curve { name: "strides".into(), pattern, backing: Backing::Small, huge_share: None, frames: None, points };
         let found = figures(&curve);
         assert_eq!(found.iter().map(|f| f.value).collect::<Vec<_>>(), [Some(8.0), Some(52.0)]);
         let none = Curve { points: curve.points[..1].to_vec(), ..curve };

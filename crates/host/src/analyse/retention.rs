@@ -223,7 +223,7 @@ mod tests {
             control: vec![],
         };
         let points = points.iter().map(point).collect();
-        Curve { name: name.into(), pattern, backing: Backing::Large, huge_share: None, points }
+        Curve { name: name.into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }
     }
 
     fn left(curve: &Curve) -> Left<'_> {

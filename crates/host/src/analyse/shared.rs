@@ -104,7 +104,7 @@ mod tests {
         };
         let pattern = Pattern::Window { bytes: 1 << 28 };
         let points = BETWEEN.iter().map(point).collect();
-        Curve { name: "window".into(), pattern, backing: Backing::Large, huge_share: None, points }
+        Curve { name: "window".into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }
     }
 
     #[test]
