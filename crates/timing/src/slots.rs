@@ -3,8 +3,15 @@
 /// Cycles whose use is kept. Cycles that are this far apart share an entry.
 const KEPT: usize = 4096;
 
-/// Bits of an entry below its cycle: how many units are used in it.
+/// Bits of an entry below its cycle: how many units are used in it, and its step above these.
 const USED_BITS: u32 = 8;
+const STEP_BITS: u32 = 12;
+const CYCLE: u32 = USED_BITS + STEP_BITS;
+const USED: u64 = (1 << USED_BITS) - 1;
+/// Furthest that a step goes.
+const MOST: u64 = (1 << STEP_BITS) - 1;
+/// A cycle of which no unit is used; its step is 1.
+const UNUSED: u64 = 1 << USED_BITS;
 
 /// The units of a kind.
 ///
@@ -13,26 +20,27 @@ const USED_BITS: u32 = 8;
 /// instruction that issues thousands of cycles before another costs no search.
 ///
 /// Where instructions are dispatched faster than the units begin them, hundreds of cycles in a row are full. So each
-/// full cycle keeps how far ahead a search goes on, and a search that passes two of them joins their steps:
+/// full cycle keeps how far ahead a search goes on, its step. The cycles between are full. A search that passes two of
+/// them joins their steps:
 ///
 /// ```text
 /// cycle      7      8      9      10     11
 /// used       full   full   full   full   1 of 2
 /// step       2      1      1      1              a search from 7 looks at 7, 9, 10, 11
 /// step then  3      1      2      1              the next one at 7, 10, 11
+///
+/// entry      | cycle: 44 bits | step: 12 | used: 8 |
 /// ```
 #[derive(Clone, Debug)]
 pub struct Slots {
-    width: u8,
-    used: Box<[u64; KEPT]>,
-    /// Of a full cycle: the cycles to the next one to look at. Those between are full.
-    step: Box<[u32; KEPT]>,
+    width: u64,
+    entries: Box<[u64; KEPT]>,
 }
 
 impl Slots {
     /// `width` units.
     pub fn new(width: u8) -> Self {
-        Self { width: width.max(1), used: Box::new([0; KEPT]), step: Box::new([1; KEPT]) }
+        Self { width: u64::from(width.max(1)), entries: Box::new([UNUSED; KEPT]) }
     }
 
     /// The first cycle at `earliest` or later in which a unit is free; it is taken.
@@ -43,26 +51,26 @@ impl Slots {
         let mut before = None;
         loop {
             let at = cycle as usize % KEPT;
-            let entry = &mut self.used[at];
-            // The entry of this cycle has the bits of its count beyond `cycle << USED_BITS`, that of a later one more.
-            match entry.checked_sub(cycle << USED_BITS) {
-                None => {
-                    *entry = cycle << USED_BITS | 1;
-                    self.step[at] = 1;
-                    return cycle;
-                }
-                Some(used) if used < u64::from(self.width) => {
-                    *entry += 1;
-                    return cycle;
-                }
-                Some(used) if used >> USED_BITS > 0 => return cycle,
-                Some(_) => {}
+            let entry = self.entries[at];
+            let kept = entry >> CYCLE;
+            if kept < cycle {
+                self.entries[at] = cycle << CYCLE | UNUSED | 1;
+                return cycle;
             }
-            let step = self.step[at];
+            if kept > cycle {
+                return cycle;
+            }
+            if entry & USED < self.width {
+                self.entries[at] = entry + 1;
+                return cycle;
+            }
+            let step = entry >> USED_BITS & MOST;
             if let Some(before) = before.replace(at) {
-                self.step[before] = self.step[before].saturating_add(step);
+                let entry = &mut self.entries[before];
+                let room = MOST - (*entry >> USED_BITS & MOST);
+                *entry += step.min(room) << USED_BITS;
             }
-            cycle += u64::from(step);
+            cycle += step;
         }
     }
 }

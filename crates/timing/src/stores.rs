@@ -29,28 +29,34 @@ impl Stores {
     /// When the data of the youngest stores are ready that a load at `at` takes, if it takes from any.
     #[inline(always)]
     pub fn ready(&self, at: u64, address: u64, bytes: u64) -> Option<u64> {
+        let (mut granule, last) = granules(address, bytes);
         let mut ready = None;
-        for granule in granules(address, bytes) {
+        loop {
             let entry = &self.entries[granule as usize % ENTRIES];
             if entry.granule == granule + 1 && entry.drained > at {
                 ready = ready.max(Some(entry.ready));
             }
+            if granule >= last {
+                return ready;
+            }
+            granule += 1;
         }
-        ready
     }
 
     /// A store whose data are ready at `ready` and in the cache at `drained`.
     #[inline(always)]
     pub fn note(&mut self, address: u64, bytes: u64, ready: u64, drained: u64) {
-        for granule in granules(address, bytes) {
+        let (first, last) = granules(address, bytes);
+        for granule in first..last + 1 {
             self.entries[granule as usize % ENTRIES] = Entry { granule: granule + 1, ready, drained };
         }
     }
 }
 
+/// The first granule of an access, and the last.
 #[inline(always)]
-fn granules(address: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
-    address >> GRANULE_SHIFT..=address.saturating_add(bytes.max(1) - 1) >> GRANULE_SHIFT
+fn granules(address: u64, bytes: u64) -> (u64, u64) {
+    (address >> GRANULE_SHIFT, address.saturating_add(bytes.max(1) - 1) >> GRANULE_SHIFT)
 }
 
 #[cfg(test)]
