@@ -569,3 +569,11 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise Failure(f"{path}: {error.strerror}\nhint: choose another directory with --out") from None
+
+
+def read_kept(path: Path) -> Any:
+    """What an earlier run kept in a JSON file; None if it is not there, or somebody cut it: then it is made anew."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None

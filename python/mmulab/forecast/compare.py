@@ -1,6 +1,5 @@
 """Runs cases, one after the other: timed, modelled, kept."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from mmulab.forecast import modelled, timed
 from mmulab.forecast.case import Case
 from mmulab.forecast.modelled import Model
 from mmulab.probe import system
-from mmulab.result import json_text, write_text
+from mmulab.result import json_text, read_kept, write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
@@ -75,7 +74,7 @@ def _case(plan: Plan, case: Case) -> Json:
     timed.prepare(case, plan.work)
     names = timed.settings(case, plan.system)
     kept = plan.work / f"{case.file_name}.json"
-    seconds = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"runs": {}}
+    seconds = read_kept(kept) or {"runs": {}}
     if not set(names) <= set(seconds["runs"]):
         frames = timed.frames(case, plan.work)
         before = _neighbours(plan)

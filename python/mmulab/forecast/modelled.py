@@ -3,7 +3,6 @@
 What is told is kept beside the recording, with a hash of all that it depends on: a run that was stopped goes on.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from mmulab import engine, sampling
 from mmulab.forecast.case import Case
 from mmulab.forecast.recorded import counted, record
-from mmulab.result import Result, json_text, write_text
+from mmulab.result import Result, json_text, read_kept, write_text
 from mmulab.sweep import identity
 
 Json = dict[str, Any]
@@ -79,7 +78,7 @@ def _kept(trace: Path, jobs: Sequence[engine.Job], options: engine.Options, mhz:
         }
     )
     file = trace.with_suffix(".told.json")
-    kept: Json = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    kept: Json = read_kept(file) or {}
     if kept.get("key") != key:
         results = sampling.run_to_end(str(trace), jobs, options, ERROR).results
         # What was not modelled is taken to run as what was.

@@ -3,7 +3,6 @@
 Paper 4, Figures 9, 11 and 14 to 17.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from mmulab.reproduce.mix.designs import DESIGNS, SPLIT, Regime, fitted_tlb, tlb
 from mmulab.reproduce.mix.outcome import SERIAL
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.kinds import Among, Names
-from mmulab.result import Result, covered, json_text, write_text
+from mmulab.result import Result, covered, json_text, read_kept, write_text
 from mmulab.workloads.cache import sha256
 
 MACHINE = "gpu-mix-baseline"
@@ -257,11 +256,6 @@ def _program(
 
 def _kept(path: Path | None, key: dict[str, Any]) -> list[dict[str, Any]] | None:
     """What was kept of an equal run."""
-    if path is None or not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-    cells: list[dict[str, Any]] | None = found["cells"] if found.get("key") == key else None
+    found = None if path is None else read_kept(path)
+    cells: list[dict[str, Any]] | None = found["cells"] if found and found.get("key") == key else None
     return cells

@@ -1,6 +1,5 @@
 """Runs that are kept: each is done once, and found again by a hash of all that its result depends on."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, _core, engine
-from mmulab.result import LEVELS, Result, covered, json_text, write_text
+from mmulab.result import LEVELS, Result, covered, json_text, read_kept, write_text
 from mmulab.sweep.identity import digest
 from mmulab.workloads import cache
 
@@ -239,13 +238,8 @@ class Store:
         return self.directory / f"{key}.json"
 
     def _kept(self, cell: Cell) -> Figures | None:
-        path = self._path(cell.key)
-        if self.fresh or not path.exists():
-            return None
-        try:
-            return Figures(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError:
-            return None
+        found = None if self.fresh else read_kept(self._path(cell.key))
+        return None if found is None else Figures(found)
 
 
 def _groups(cells: list[Cell]) -> list[list[Cell]]:

@@ -21,7 +21,7 @@ from mmulab.mosmodel import Counted, Fitted, Recorded, Times
 from mmulab.probe import system
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.kinds import Among, Whole
-from mmulab.result import json_text, write_text
+from mmulab.result import json_text, read_kept, write_text
 from mmulab.stopwatch.mosaics import Pool
 from mmulab.stopwatch.pairs import FEWEST as FEWEST_PAIRS
 from mmulab.stopwatch.process import Program
@@ -169,10 +169,9 @@ def _row(plan: Plan, case: Case) -> Row:
 def _timed(plan: Plan, case: Case, program: Program) -> tuple[Pool, list[Json]]:
     """The stopwatch's settings, each with its runs: those that are kept, or new ones."""
     kept = plan.work / f"{case.file_name}.mosaics.json"
-    if kept.exists():
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        if len(found["settings"]) == plan.mosaics:
-            return Pool(**found["pool"]), found["settings"]
+    found = read_kept(kept)
+    if found and len(found["settings"]) == plan.mosaics:
+        return Pool(**found["pool"]), found["settings"]
     pool = stopwatch.mosaics.pool(program)
     limits = stopwatch.Limits(plan.pairs, seconds=plan.seconds)
     found = stopwatch.measure(program, stopwatch.mosaics.settings(pool, plan.mosaics), limits)
@@ -196,10 +195,9 @@ def _counted(plan: Plan, case: Case, program: Program, pool: Pool, layouts: Sequ
     }
     # As a file has it: tuples are lists there.
     of = json.loads(json_text(of))
-    if kept.exists():
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        if found["of"] == of:
-            return [Counted(**one) for one in found["counts"]]
+    found = read_kept(kept)
+    if found and found["of"] == of:
+        return [Counted(**one) for one in found["counts"]]
     recorded, options = _recorded(plan, case, program, pool)
     counts = mosmodel.counted(recorded, layouts, machine, options)
     write_text(kept, json_text({"of": of, "counts": [vars(one) for one in counts]}))
