@@ -39,6 +39,8 @@ class Program:
 # V8 asks for memory at random addresses below 256 GB, and more.
 ABOVE = "0x500000000000"
 CLANG = Program("Clang", "clang-parallel")
+# As the paper compiles: a small program, from its first line to its object file.
+COMPILATION = Program("Clang", "clang-dhrystone", ("times=1",))
 RECONNECTING = Program("PostgreSQL, reconnecting", "postgres-reconnect", ("clients=10",))
 PERSISTENT = Program("PostgreSQL, persistent", "postgres-pgbench", ("clients=10",))
 JAVAC = Program("Javac", "javac", is_java=True)
@@ -46,4 +48,4 @@ DERBY = Program("Derby", "derby", is_java=True)
 NODE = Program("Node.js", "node-react-ssr", window=ABOVE)
 MYSQL = Program("MySQL", "mariadb-sysbench")
 PROGRAMS = (CLANG, PERSISTENT, RECONNECTING, JAVAC, DERBY, NODE, MYSQL)
-BY_RECIPE = {program.recipe: program for program in PROGRAMS}
+BY_RECIPE = {program.recipe: program for program in (*PROGRAMS, COMPILATION)}

@@ -17,7 +17,7 @@ from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, JIT, Setting,
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Cell, Figures, Store
 from mmulab.reproduce.shared.experiment import Session
-from mmulab.reproduce.shared.kinds import Among, Flag, Trace, Whole
+from mmulab.reproduce.shared.kinds import Among, Flag, Instructions, Trace
 
 INSTRUCTIONS = 30_000_000
 
@@ -45,7 +45,7 @@ class Shared:
         (), Trace(several=True), "Run this recording in place of the paper's programs. Repeatable.", name="trace"
     )
     instructions: int = declare.option(
-        INSTRUCTIONS, Whole(100_000, 10**12), "Instructions recorded of each program.", shown=True
+        INSTRUCTIONS, Instructions(100_000), "Instructions recorded of each program.", shown=True
     )
     work: Path = declare.work("build/instruction")
     install: bool = declare.option(
