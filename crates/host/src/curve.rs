@@ -454,7 +454,9 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
         packed.populate(Backing::Large, &mut Random::new(spec.seed));
     }
     let huge_share = region.huge_bytes().map(|huge| huge as f64 / region.bytes() as f64);
-    let frames = if spec.backing == Backing::Small && !sparse { region.frames() } else { None };
+    let frames = (spec.backing == Backing::Small && !sparse)
+        .then(|| Frames::of_memory(region.at(0) as usize, region.bytes()))
+        .flatten();
     let mut points: Vec<Point> =
         spec.xs.iter().map(|&x| Point { x, cycles: vec![], ns: vec![], control: vec![] }).collect();
     let all = (spec.repeats as usize * points.len()) as f64;

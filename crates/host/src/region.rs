@@ -1,6 +1,6 @@
 //! Anonymous memory with pages of a chosen size, and which size the kernel really gave it.
 
-use crate::{Backing, Frames, HostError, random::Random};
+use crate::{Backing, HostError, random::Random};
 use std::ptr::NonNull;
 
 /// A base page.
@@ -88,11 +88,6 @@ impl Region {
         assert!(offset as usize + size_of::<usize>() <= self.bytes && offset.is_multiple_of(8));
         // SAFETY: just checked; the region's start is aligned to 2 MB.
         unsafe { self.start.as_ptr().add(offset as usize).cast() }
-    }
-
-    /// The frames of its base pages; None where they cannot be seen.
-    pub fn frames(&self) -> Option<Frames> {
-        Frames::of_memory(self.start.as_ptr() as usize, self.bytes)
     }
 
     /// Bytes that huge pages map, by /proc/self/smaps; None where that cannot be read.
