@@ -11,7 +11,7 @@ from typing import Any
 
 from mmulab import engine
 from mmulab.probe import walks
-from mmulab.probe.fragment import fragment
+from mmulab.probe.fragment import BASE, fragment
 from mmulab.probe.frames import Frames
 from mmulab.probe.nearest import nearest
 from mmulab.units import parse_bytes, show_bytes, toml_tables, toml_value
@@ -51,8 +51,6 @@ ALONE = 1.5
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
 PAGES = ("plain", "zen")
-# Bytes of a base page.
-BASE = 4096
 # A walk cache for the host's table: neither AMD nor Intel states how many entries theirs has.
 HOST_WALK_CACHE: Json = {
     "name": "host PWC",

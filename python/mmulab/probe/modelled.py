@@ -21,8 +21,8 @@ POINTS = 16
 # Loads of a point: those that warm up, and those that are counted. More lines than these fill no cache of today.
 MOST = 1_000_000
 ROUNDS = 2
-# Neighbours displace lines from a shared cache by the time that these are left alone. Rounds are long as long as lines
-# come from memory, so a cache fills in several rounds.
+# Neighbours displace lines that are left alone, and lines are left alone longer while a round is slow. The first rounds
+# are slow, for their lines come from memory. So a shared cache fills over several rounds.
 WARM_ROUNDS = 8
 LARGE = 2 << 20
 
