@@ -167,6 +167,8 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         "",
         "With --timing, sums over all CPUs: cycles until the last instruction had retired, instructions, mispredicted "
         "branches, and unknown_instructions. The code of the last is not known, so their dependences are assumed. "
+        "unknown_targets: taken branches, where there are any, that were predicted but were in no branch target "
+        "buffer. "
         "software_prefetches: prefetch instructions of the program, where there are any. No trace has their "
         "addresses, so the lines that they bring come later in the model.",
     ),

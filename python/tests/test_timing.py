@@ -8,9 +8,10 @@ import narration
 import pytest
 from bench import Bench
 from conftest import Cli
-from reference.timing import Caches, Core, Inst
+from reference.timing import BLOCK, Caches, Core, Inst
 
 from mmulab import engine
+from mmulab.units import toml_value
 
 Json = dict[str, Any]
 CODE, DATA, PAGES = 0x400000, 0x10000000, 64
@@ -38,6 +39,7 @@ mispredict_cycles = 10
 forward_cycles = {forward_cycles}
 bump_cycles = {bump_cycles}
 predictor = "perfect"
+{targets}
 [core.timing.units]
 int = {int}
 mul = 1
@@ -95,6 +97,8 @@ ROOMY = {
     "memory": 100,
     # Quantiles of the latency of memory, and lines and cycles of a second cache level.
     "spread": [], "second": None,
+    # Branch target buffers, and cycles of decoding; None for all targets known.
+    "branch_targets": None,
 }  # fmt: skip
 
 
@@ -103,7 +107,7 @@ def table(shape: Json) -> Json:
     units = {name: shape.get(name, 1) for name in ("int", "mul", "vector", "load", "store")}
     keys = ("fill_buffers", "stream_distance", "strides", "stride_distance", "regions", "region_reach")
     memory = {key: shape[key] for key in keys}
-    return {**shape, "units": units, "latencies": LATENCIES, "memory": memory}
+    return {**shape, "units": units, "latencies": LATENCIES, "memory": memory, "mispredict_cycles": 10}
 
 
 def program(blocks: list[tuple[list[Inst], list[int]]]) -> str:
@@ -114,8 +118,8 @@ def program(blocks: list[tuple[list[Inst], list[int]]]) -> str:
         at = iter(addresses)
         # A block that comes again is the same code.
         number = places.setdefault(id(insts), len(places))
-        lines.append("code " + " ; ".join(inst.text() for inst in insts))
-        lines.append(f"f {CODE + number % 256 * 256:#x} x{len(insts)}")
+        lines.append(f"code bytes={BLOCK} " + " ; ".join(inst.text() for inst in insts))
+        lines.append(f"f {CODE + number % 256 * BLOCK:#x} x{len(insts)}")
         for store, _ in (op for inst in insts for op in inst.ops):
             lines.append(f"{'w' if store else 'r'} {next(at):#x}")
     return "\n".join(lines) + "\n"
@@ -128,7 +132,8 @@ def machine_text(shape: Json) -> str:
     if shape["second"]:
         lines, cycles = shape["second"]
         second = f'[[cache]]\nname = "L2"\nsize = "{64 * lines}"\nways = {lines}\ncycles = {cycles}'
-    return MACHINE.format(**{**shape, "latencies": latencies, "second": second})
+    targets = f"branch_targets = {toml_value(shape['branch_targets'])}" if shape["branch_targets"] else ""
+    return MACHINE.format(**{**shape, "latencies": latencies, "second": second, "targets": targets})
 
 
 def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]) -> tuple[Json, Core]:
@@ -165,8 +170,11 @@ def random_program(random: Random) -> list[tuple[list[Inst], list[int]]]:
             if inst.ops and random.random() < 0.2:
                 inst.bumped = [reg for reg in inst.address if reg not in inst.results]
             insts.append(inst)
+        if random.random() < 0.5:
+            insts.append(Inst(random.choice(["jump", "conditional"]), some(1)))
         blocks.append((insts, addresses))
-    return blocks
+    # Some come again, and their branches are known or not.
+    return blocks + [random.choice(blocks) for _ in range(random.choice([0, 10]))]
 
 
 def random_loop(random: Random) -> list[tuple[list[Inst], list[int]]]:
@@ -205,9 +213,14 @@ def random_shape(random: Random) -> Json:
     """A core on which some things are short."""
     few = {key: random.randint(1, 4) for key in ("int", "vector", "load", "store", "width", "retire_width", "walkers")}
     queues = ("window", "loads", "stores", "int_registers", "vector_registers", "fetch_ahead", "fill_buffers")
+    # Widths need not be whole.
+    few.update({key: random.choice([0.25, 0.5, 1.5, 2.3]) for key in few if key != "walkers" and random.random() < 0.2})
+    buffer = {"entries": random.choice([1, 2, 8]), "ways": 1, "bubbles": random.randint(0, 3)}
+    targets = {"buffers": [buffer, {"entries": 8, "ways": random.choice([2, 8]), "bubbles": 3}], "decode_cycles": 9}
     lines = random.choice([4, 16, 64])
     return {
-        **ROOMY, **few, **{key: random.choice([1, 2, 4, 16, 64]) for key in queues},
+        **ROOMY, **few, "branch_targets": random.choice([None, targets]),
+        **{key: random.choice([1, 2, 4, 16, 64]) for key in queues},
         "forward_cycles": random.randint(0, 7), "bump_cycles": random.randint(0, 2), "itlb": random.choice([1, 4]),
         "stream_distance": random.choice([0, 1, 4, 64]), "strides": random.choice([0, 1, 3, 64]),
         "stride_distance": random.choice([0, 1, 2, 5]), "overhead_cycles": random.choice([0, 0, 13]),
@@ -228,6 +241,37 @@ def test_the_core_does_what_a_naive_model_of_its_rules_does(tmp_path: Path, seed
     assert result["model"]["method"] == "core-in-time"
     stack = result["timing"]["stack"]
     assert sum(sum(part) if isinstance(part, list) else part for part in stack.values()) == core.now()
+
+
+JUMP, BRANCH = Inst("jump"), Inst("conditional")
+
+
+def test_a_jump_that_no_buffer_has_is_decoded_before_its_target_is_fetched(tmp_path: Path) -> None:
+    """Two blocks jump to each other. With one entry each displaces the other, with two none."""
+    first: tuple[list[Inst], list[int]] = ([JUMP], [])
+    second: tuple[list[Inst], list[int]] = ([JUMP], [])
+    blocks = [first, second] * 20
+
+    def told(entries: int, bubbles: int = 0) -> Json:
+        buffer = {"entries": entries, "ways": entries, "bubbles": bubbles}
+        shape = {**ROOMY, "branch_targets": {"buffers": [buffer], "decode_cycles": 9}}
+        timing: Json = both(tmp_path, shape, blocks)[0]["timing"]
+        return timing
+
+    known, unknown = told(2), told(1)
+    assert (known.get("unknown_targets"), unknown["unknown_targets"]) == (2, 39)
+    # One fetch in a cycle, or one each 9 cycles after the code of the last, which is there when it is fetched.
+    assert unknown["cycles"] - known["cycles"] == 37 * (9 - 1)
+    assert told(2, bubbles=3)["cycles"] - known["cycles"] == 37 * 3
+
+
+def test_a_conditional_branch_that_no_buffer_has_is_mispredicted_where_it_is_taken(tmp_path: Path) -> None:
+    """The block behind it is what the front end takes to come next."""
+    taken: list[tuple[list[Inst], list[int]]] = [([BRANCH], []), ([BRANCH], [])] * 2
+    targets = {"buffers": [{"entries": 8, "ways": 8, "bubbles": 0}], "decode_cycles": 9}
+    timing = both(tmp_path, {**ROOMY, "branch_targets": targets}, taken)[0]["timing"]
+    # From the first block to the second is no jump; back to the first is one, which is known the second time.
+    assert (timing["mispredicted"], timing.get("unknown_targets", 0)) == (1, 0)
 
 
 LOAD = Inst("move", results=["i1"], ops=[(False, 8)])

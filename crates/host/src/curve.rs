@@ -1,4 +1,5 @@
-//! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases.
+//! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases; or of a jump over
+//! a growing number of jumps.
 //!
 //! Every point is measured `repeats` times, each time over lines chosen anew. If the curve needs one, a control stands
 //! beside it. It has as many lines packed into few pages, so that the difference is the cost of translation.
@@ -7,10 +8,11 @@ use crate::{
     Backing, Frames, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
     clock::{Took, add_among_others, frequency, timed, timed_at_once},
+    jumps::{self, Jumps},
     latency,
     random::Random,
     region::{LARGE, LINE, PAGE, Region},
-    window,
+    wide, window,
 };
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -23,6 +25,13 @@ pub enum Pattern {
     Adds,
     /// No memory at all: adds that do not wait for each other; `x` is 1. No control.
     WideAdds,
+    /// Instructions of one kind that do not wait for each other; `x` is 1. No control.
+    Wide {
+        /// The kind.
+        of: wide::Kind,
+    },
+    /// No memory at all, but code: `x` jumps in random order. No control.
+    Jumps,
     /// Every line of `x` bytes, in random order. No control.
     Footprint,
     /// The same by `chains` chases at once: rounds so short that neighbours displace few lines meanwhile. No control.
@@ -174,7 +183,7 @@ impl CurveSpec {
             Backing::Large => LARGE as u64,
         };
         match self.pattern {
-            Pattern::Adds | Pattern::WideAdds => PAGE as u64,
+            Pattern::Adds | Pattern::WideAdds | Pattern::Wide { .. } | Pattern::Jumps => PAGE as u64,
             Pattern::Footprint | Pattern::FootprintAtOnce { .. } => most,
             Pattern::NearPages | Pattern::PageLoads => most.next_multiple_of(PER_LINE) * PAGE as u64,
             // Repeats shall meet other frames.
@@ -235,6 +244,14 @@ impl CurveSpec {
         {
             return wrong(format!("{x} of 1,000 loads: give at most 999"));
         }
+        if self.pattern == Pattern::Jumps {
+            if !jumps::MADE {
+                return wrong("jumps are made for x86-64 only".into());
+            }
+            if let Some(x) = self.xs.iter().find(|&&x| x > jumps::MOST) {
+                return wrong(format!("{x} jumps: give at most {}", jumps::MOST));
+            }
+        }
         if let Pattern::Idle { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
         {
@@ -281,7 +298,7 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
         }
     };
     let mut found: Vec<u64> = match spec.pattern {
-        Pattern::Adds | Pattern::WideAdds => Vec::new(),
+        Pattern::Adds | Pattern::WideAdds | Pattern::Wide { .. } | Pattern::Jumps => Vec::new(),
         Pattern::Footprint | Pattern::FootprintAtOnce { .. } => (0..(x / line).max(1)).map(|i| i * line).collect(),
         Pattern::Idle { bytes, .. } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
         Pattern::Chains { bytes } | Pattern::Window { bytes } => {
@@ -481,6 +498,17 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
                     point.cycles.push(took.cycles);
                     point.ns.push(took.ns);
                 }
+                Pattern::Wide { of } => {
+                    let took = wide::among_others(of, spec.burst_us);
+                    point.cycles.push(took.cycles);
+                    point.ns.push(took.ns);
+                }
+                Pattern::Jumps => {
+                    let mut random = Random::new(spec.seed ^ u64::from(repeat) << 32 ^ point.x);
+                    let took = Jumps::new(point.x, &mut random)?.time(spec.burst_us);
+                    point.cycles.push(took.cycles);
+                    point.ns.push(took.ns);
+                }
                 _ => measure_point(spec, (repeat, at), point, &region, controlled.then_some(&packed)),
             }
             done += 1.0;
@@ -551,6 +579,8 @@ fn packed_bytes(spec: &CurveSpec) -> usize {
         }
         Pattern::Adds
         | Pattern::WideAdds
+        | Pattern::Wide { .. }
+        | Pattern::Jumps
         | Pattern::Footprint
         | Pattern::FootprintAtOnce { .. }
         | Pattern::Chains { .. }

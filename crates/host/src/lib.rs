@@ -8,11 +8,13 @@ mod chase;
 mod clock;
 mod curve;
 mod frames;
+mod jumps;
 mod latency;
 mod pages;
 mod processor;
 mod random;
 mod region;
+mod wide;
 mod window;
 
 pub use analyse::{Confidence, Figure, figures, noise};
@@ -21,6 +23,7 @@ pub use curve::{Curve, CurveSpec, Pattern, Point, measure};
 pub use frames::Frames;
 pub use pages::Backing;
 pub use processor::{Processor, processor};
+pub use wide::Kind;
 
 /// Why this computer could not be measured.
 #[derive(Debug, thiserror::Error)]

@@ -37,11 +37,15 @@ impl Branches {
         Self { weights: Box::new([[0; WEIGHTS]; TABLES]), targets: Box::new([0; TARGETS]), history: 0 }
     }
 
-    /// Whether the branch at `at` was predicted that went to `target`; `next` is the instruction behind it.
-    pub fn predicts(&mut self, kind: Branch, at: u64, target: u64, next: u64) -> bool {
+    /// Whether the branch at `at` was predicted that went to `target`; `next` is the instruction behind it. A front end
+    /// that has not `found` a conditional branch goes on behind it.
+    pub fn predicts(&mut self, kind: Branch, at: u64, (target, next): (u64, u64), found: bool) -> bool {
         match kind {
             Branch::None | Branch::Direct | Branch::Return => true,
-            Branch::Conditional => self.conditional(at, target != next),
+            Branch::Conditional => {
+                let right = self.conditional(at, target != next);
+                if found { right } else { target == next }
+            }
             Branch::Indirect => {
                 let place = &mut self.targets[spread(at ^ self.history << 16) as usize % TARGETS];
                 std::mem::replace(place, target) == target
@@ -78,7 +82,7 @@ mod tests {
         let mut branches = Branches::new();
         let mut wrong = |outcomes: &mut dyn FnMut(u32) -> bool| {
             (0..20_000)
-                .filter(|&n| !branches.predicts(Branch::Conditional, 0x40, 0x40 + u64::from(outcomes(n)), 0x40))
+                .filter(|&n| !branches.predicts(Branch::Conditional, 0x40, (0x40 + u64::from(outcomes(n)), 0x40), true))
                 .count()
         };
         // Taken but for every seventh.
@@ -94,10 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn a_conditional_branch_that_is_not_found_is_taken_not_to_be_taken() {
+        let mut branches = Branches::new();
+        (0..100).for_each(|_| _ = branches.predicts(Branch::Conditional, 0x40, (0x80, 0x42), true));
+        assert!(!branches.predicts(Branch::Conditional, 0x40, (0x80, 0x42), false));
+        assert!(branches.predicts(Branch::Conditional, 0x40, (0x42, 0x42), false));
+    }
+
+    #[test]
     fn an_indirect_branch_is_predicted_to_go_where_it_went() {
         let mut branches = Branches::new();
-        assert!(!branches.predicts(Branch::Indirect, 0x10, 0x500, 0x12));
-        assert!(branches.predicts(Branch::Indirect, 0x10, 0x500, 0x12));
-        assert!(!branches.predicts(Branch::Indirect, 0x10, 0x600, 0x12));
+        assert!(!branches.predicts(Branch::Indirect, 0x10, (0x500, 0x12), true));
+        assert!(branches.predicts(Branch::Indirect, 0x10, (0x500, 0x12), true));
+        assert!(!branches.predicts(Branch::Indirect, 0x10, (0x600, 0x12), true));
     }
 }

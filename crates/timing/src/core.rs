@@ -7,6 +7,7 @@ use crate::{
     ring::{InOrder, Ring},
     slots::{Slots, Unit},
     stores::Stores,
+    targets::Targets,
 };
 use mmulab_dataflow::{Branch, Class, Inst, Reg, Regs};
 
@@ -103,6 +104,8 @@ pub struct Block {
     ops: Box<[Op]>,
     /// From its first byte to the instruction behind it.
     bytes: u64,
+    /// The branch that ends it.
+    branch: Branch,
 }
 
 impl Block {
@@ -120,7 +123,8 @@ impl Block {
             step.has_address = true;
             ops.push(Op { store, bytes });
         }
-        Self { steps: steps.into(), ops: ops.into(), bytes }
+        let branch = steps.last().map_or(Branch::None, |step| step.inst.branch);
+        Self { steps: steps.into(), ops: ops.into(), bytes, branch }
     }
 
     /// How many instructions it has.
@@ -192,6 +196,7 @@ pub struct Core {
     fp_div: Unit,
     stores: Stores,
     branches: Option<Branches>,
+    targets: Option<Targets>,
     pending: Option<Pending>,
     front: Front,
     /// When the next block may be asked for.
@@ -205,6 +210,7 @@ pub struct Core {
     stack: Stack,
     instructions: u64,
     mispredicted: u64,
+    unknown_targets: u64,
 }
 
 impl Core {
@@ -230,6 +236,7 @@ impl Core {
             fp_div: Unit::default(),
             stores: Stores::new(),
             branches: (desc.predictor == Predictor::Perceptron).then(Branches::new),
+            targets: desc.branch_targets.as_ref().map(Targets::new),
             pending: None,
             front: Front::default(),
             fetch_next: 0,
@@ -239,6 +246,7 @@ impl Core {
             stack: Stack::default(),
             instructions: 0,
             mispredicted: 0,
+            unknown_targets: 0,
             desc: desc.clone(),
         }
     }
@@ -261,6 +269,27 @@ impl Core {
     /// Branches that were not predicted.
     pub fn mispredicted(&self) -> u64 {
         self.mispredicted
+    }
+
+    /// Taken branches that were predicted, but whose target no buffer had.
+    pub fn unknown_targets(&self) -> u64 {
+        self.unknown_targets
+    }
+
+    /// Whether [`Core::pass`] has something to learn.
+    pub fn follows_branches(&self) -> bool {
+        self.targets.is_some()
+    }
+
+    /// `block`, whose first instruction lies at `start`, runs without time: its branch may be found later.
+    pub fn pass(&mut self, block: &Block, start: u64) {
+        let Some(targets) = &mut self.targets else { return };
+        if let Some(Pending { kind, next, .. }) = self.pending.take() {
+            targets.look(next, is_taken(kind, next, start));
+        }
+        if block.branch != Branch::None {
+            self.pending = Some(Pending { kind: block.branch, next: start.wrapping_add(block.bytes), done: 0 });
+        }
     }
 
     /// Runs `block`, whose first instruction lies at `start`.
@@ -291,7 +320,7 @@ impl Core {
     /// `count` instructions of which nothing is known, and which wait for nothing: they take a place each.
     pub fn idle(&mut self, count: u64) {
         let before = self.retire.cycle();
-        let cycles = count / u64::from(self.desc.width.min(self.desc.retire_width));
+        let cycles = self.desc.width.min(self.desc.retire_width).cycles_of(count);
         let dispatched = self.dispatch.take(self.front.delivered.max(self.floor));
         let retired = self.retire.take(self.retire.cycle().max(dispatched) + cycles);
         self.floor = self.floor.max(retired);
@@ -314,10 +343,27 @@ impl Core {
     /// The branch before has gone to `target`.
     fn resolve(&mut self, target: u64) {
         let Some(Pending { kind, next, done }) = self.pending.take() else { return };
-        let Some(branches) = &mut self.branches else { return };
-        if !branches.predicts(kind, next, target, next) {
+        let taken = is_taken(kind, next, target);
+        let found = self.targets.as_mut().map_or(Some(0), |targets| targets.look(next, taken));
+        let right = match &mut self.branches {
+            Some(branches) => branches.predicts(kind, next, (target, next), found.is_some()),
+            None => found.is_some() || !taken || kind != Branch::Conditional,
+        };
+        if !right {
             self.mispredicted += 1;
             self.redirect(done + u64::from(self.desc.mispredict_cycles), false);
+        } else if taken {
+            match (found, &self.targets) {
+                (None, Some(targets)) => {
+                    self.unknown_targets += 1;
+                    let decoded = self.front.delivered + targets.decode_cycles();
+                    if decoded > self.front.redirected {
+                        (self.front.redirected, self.front.by_trap) = (decoded, false);
+                    }
+                    self.fetch_next = self.fetch_next.max(decoded);
+                }
+                (found, _) => self.fetch_next += found.unwrap_or(0),
+            }
         }
     }
 
@@ -542,4 +588,10 @@ impl Core {
         until(retired, Wait::Work);
         (fetch, access)
     }
+}
+
+/// Whether a branch goes to `target`, where `next` is the instruction behind it.
+#[inline(always)]
+fn is_taken(kind: Branch, next: u64, target: u64) -> bool {
+    kind != Branch::Conditional || target != next
 }

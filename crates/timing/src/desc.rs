@@ -1,5 +1,6 @@
 //! Description of an out-of-order core in time.
 
+use crate::PerCycle;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,12 +9,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingDesc {
-    /// Instructions dispatched per cycle. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub width: u32,
-    /// Instructions retired per cycle. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub retire_width: u32,
+    /// Instructions dispatched per cycle; 2.5 are 2 and 3 in turn. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub width: PerCycle,
+    /// Instructions retired per cycle. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub retire_width: PerCycle,
     /// Entries of the reorder buffer, in instructions. Range 1..=65536.
     #[schemars(range(min = 1, max = 65536))]
     pub window: u32,
@@ -45,6 +46,9 @@ pub struct TimingDesc {
     /// How branches are predicted.
     #[serde(default)]
     pub predictor: Predictor,
+    /// How the front end finds taken branches. Default: it knows every one, and where it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_targets: Option<BranchTargets>,
     /// How many instructions of a kind begin in a cycle.
     pub units: Units,
     /// How long they take, in cycles.
@@ -66,12 +70,39 @@ pub struct TimingDesc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Predictor {
-    /// Every branch is predicted.
+    /// Every branch is predicted that the front end has found.
     Perfect,
     /// Hashed perceptrons (Tarjan and Skadron, ACM TACO 2005) for conditional branches, the last target by recent
     /// history for indirect ones. Returns and direct branches are predicted.
     #[default]
     Perceptron,
+}
+
+/// Branch target buffers (BTB): the front end fetches along branches that it has not decoded yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BranchTargets {
+    /// The buffers, nearest first.
+    pub buffers: Vec<TargetBuffer>,
+    /// Cycles from the arrival of a branch's code to the fetch of its target, where no buffer has it: the branch is
+    /// decoded first.
+    #[schemars(range(min = 0, max = 10000))]
+    pub decode_cycles: u32,
+}
+
+/// A branch target buffer. Its sets are chosen by a hash of the branch's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetBuffer {
+    /// Branches that it holds: those that were taken. Range 1..=1048576.
+    #[schemars(range(min = 1, max = 1048576))]
+    pub entries: u32,
+    /// Ways of a set. Range 1..=64.
+    #[schemars(range(min = 1, max = 64))]
+    pub ways: u32,
+    /// Cycles in which nothing is fetched when a branch is found in it, and in no nearer buffer.
+    #[schemars(range(min = 0, max = 10000))]
+    pub bubbles: u32,
 }
 
 /// How lines of memory come to a core. The latencies of caches and memory are theirs (`cache.*.cycles`,
@@ -128,25 +159,25 @@ pub enum Unknown {
     Dependent,
 }
 
-/// How many instructions of a kind begin in a cycle.
+/// How many instructions of a kind begin in a cycle, which need not be whole numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
-    /// Integer instructions and branches. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub int: u8,
-    /// Integer multiplications. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub mul: u8,
-    /// Vector and floating-point instructions. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub vector: u8,
-    /// Loads. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub load: u8,
-    /// Stores. Range 1..=64.
-    #[schemars(range(min = 1, max = 64))]
-    pub store: u8,
+    /// Integer instructions and branches. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub int: PerCycle,
+    /// Integer multiplications. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub mul: PerCycle,
+    /// Vector and floating-point instructions. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub vector: PerCycle,
+    /// Loads. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub load: PerCycle,
+    /// Stores. Range 0.25..=64.
+    #[schemars(with = "f64", range(min = 0.25, max = 64.0))]
+    pub store: PerCycle,
 }
 
 /// How long instructions take, in cycles. What accesses take comes on top.

@@ -9,6 +9,7 @@ mod branches;
 mod core;
 mod desc;
 mod lines;
+mod per_cycle;
 mod regions;
 mod ring;
 mod slots;
@@ -17,11 +18,13 @@ mod stores;
 mod streams;
 mod strides;
 mod tables;
+mod targets;
 
 pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},
-    desc::{Latencies, MemoryTiming, Predictor, TimingDesc, Units, Unknown},
+    desc::{BranchTargets, Latencies, MemoryTiming, Predictor, TargetBuffer, TimingDesc, Units, Unknown},
     lines::{Arrival, Bandwidth, Lines},
+    per_cycle::PerCycle,
     regions::Regions,
     stack::{Stack, Wait},
     streams::Streams,

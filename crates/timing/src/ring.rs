@@ -1,5 +1,7 @@
 //! Resources that instructions take in order and give back in order: an entry is free again at a time known by then.
 
+use crate::per_cycle::{PerCycle, Places};
+
 /// When each of the entries is free, the one to be taken next first.
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -30,18 +32,18 @@ impl Ring {
     }
 }
 
-/// A place in each cycle for a number of instructions that come in order: dispatch and retirement.
+/// Places in each cycle for instructions that come in order: dispatch and retirement.
 #[derive(Clone, Debug)]
 pub struct InOrder {
-    width: u32,
+    places: Places,
     cycle: u64,
-    used: u32,
+    used: u64,
 }
 
 impl InOrder {
     /// `width` places in each cycle.
-    pub fn new(width: u32) -> Self {
-        Self { width: width.max(1), cycle: 0, used: 0 }
+    pub fn new(width: PerCycle) -> Self {
+        Self { places: width.places(), cycle: 0, used: 0 }
     }
 
     /// The cycle of the last place taken.
@@ -54,12 +56,25 @@ impl InOrder {
     #[inline(always)]
     pub fn take(&mut self, earliest: u64) -> u64 {
         if earliest > self.cycle {
-            (self.cycle, self.used) = (earliest, 1);
-        } else if self.used < self.width {
-            self.used += 1;
-        } else {
-            (self.cycle, self.used) = (self.cycle + 1, 1);
+            (self.cycle, self.used) = (earliest, 0);
         }
+        while self.used >= self.places.of(self.cycle) {
+            (self.cycle, self.used) = (self.cycle + 1, 0);
+        }
+        self.used += 1;
         self.cycle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_a_width_that_is_not_whole_are_taken_in_turn() {
+        let mut half = InOrder::new(PerCycle::from(0.5));
+        assert_eq!([half.take(0), half.take(0), half.take(4), half.take(4)], [1, 3, 5, 7]);
+        let mut some = InOrder::new(PerCycle::from(1.5));
+        assert_eq!([some.take(0), some.take(0), some.take(0), some.take(0)], [0, 1, 1, 2]);
     }
 }

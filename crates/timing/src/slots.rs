@@ -1,5 +1,7 @@
 //! Units that begin a number of instructions in each cycle, in any order.
 
+use crate::per_cycle::{PerCycle, Places};
+
 /// Cycles whose use is kept. Cycles that are this far apart share an entry.
 const KEPT: usize = 4096;
 
@@ -33,14 +35,14 @@ const UNUSED: u64 = 1 << USED_BITS;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Slots {
-    width: u64,
+    places: Places,
     entries: Box<[u64; KEPT]>,
 }
 
 impl Slots {
     /// `width` units.
-    pub fn new(width: u8) -> Self {
-        Self { width: u64::from(width.max(1)), entries: Box::new([UNUSED; KEPT]) }
+    pub fn new(width: PerCycle) -> Self {
+        Self { places: width.places(), entries: Box::new([UNUSED; KEPT]) }
     }
 
     /// The first cycle at `earliest` or later in which a unit is free; it is taken.
@@ -51,16 +53,17 @@ impl Slots {
         let mut before = None;
         loop {
             let at = cycle as usize % KEPT;
-            let entry = self.entries[at];
+            let mut entry = self.entries[at];
             let kept = entry >> CYCLE;
-            if kept < cycle {
-                self.entries[at] = cycle << CYCLE | UNUSED | 1;
-                return cycle;
-            }
             if kept > cycle {
                 return cycle;
             }
-            if entry & USED < self.width {
+            if kept < cycle {
+                // Of a cycle that has no place, this says that it is full.
+                entry = cycle << CYCLE | UNUSED;
+                self.entries[at] = entry;
+            }
+            if entry & USED < self.places.of(cycle) {
                 self.entries[at] = entry + 1;
                 return cycle;
             }
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_third_instruction_waits_for_one_of_two_units() {
-        let mut slots = Slots::new(2);
+        let mut slots = Slots::new(PerCycle::from(2.0));
         assert_eq!([slots.take(7), slots.take(7), slots.take(7), slots.take(5), slots.take(7)], [7, 7, 8, 5, 8]);
         // A cycle on the same entry, long after: the earlier one is free for all from then on.
         assert_eq!(slots.take(7 + KEPT as u64), 7 + KEPT as u64);
@@ -106,17 +109,18 @@ mod tests {
 
     #[test]
     fn the_first_free_cycle_is_found_however_many_before_it_are_full() {
-        for width in [1, 2, 5] {
-            let mut slots = Slots::new(width);
-            let mut used = vec![0; KEPT];
+        for width in [1.0, 2.0, 5.0, 0.25, 1.5, 2.3] {
+            let width = PerCycle::from(width);
+            let (mut slots, places) = (Slots::new(width), width.places());
+            let mut used = vec![0; 4 * KEPT];
             let mut x = 12345u64;
-            for n in 0..3000u64 {
+            for n in 0..1500u64 {
                 x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 // Up to 200 cycles after a point that moves on more slowly than the units can follow.
-                let earliest = n / (2 * u64::from(width)) + (x >> 33) % 200;
-                let free = (earliest..).find(|&cycle| used[cycle as usize] < width).unwrap();
+                let earliest = width.cycles_of(n) / 2 + (x >> 33) % 200;
+                let free = (earliest..).find(|&cycle| used[cycle as usize] < places.of(cycle)).unwrap();
                 used[free as usize] += 1;
-                assert_eq!(slots.take(earliest), free, "{n} of {width}");
+                assert_eq!(slots.take(earliest), free, "{n} of {width:?}");
             }
         }
     }

@@ -47,6 +47,10 @@ FOLLOWED = 64
 MOST_REACH = 8
 # Loads in flight up to which a load is taken not to have been brought ahead.
 ALONE = 1.5
+# Fewest places in a cycle that a description can have (crates/timing).
+LEAST_PLACES = 0.25
+# A branch target buffer of a processor of which no source states one.
+UNKNOWN_BUFFER = {"entries": 1, "ways": 8, "bubbles": 0}
 # Ways of the one set that `full` is, at most (crates/assoc).
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
@@ -130,7 +134,6 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
     core = Table(machine["core"], base)
     core.set("count", processor["cpus"], "CPUs of this system")
     _set(core, "frequency_mhz", figures.get("frequency_mhz"), round)
-    _timing(core, figures, base)
     tlbs = [_tlb(array, figures, base) for array in machine["tlb"]]
     hypervisor = processor["hypervisor"]
     walker, walk_caches = _walker(machine["walker"], figures, fit, base, bool(hypervisor))
@@ -141,6 +144,7 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
         _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
     ]
     _share(caches, figures, reported)
+    _timing(core, figures, base, _code_of_second_level(caches))
     rules = Table(machine["cache_rules"], base)
     _set(rules, "memory_cycles", _memory_latency(figures), round)
     _spread(rules, figures, probe["curves"])
@@ -222,32 +226,43 @@ def _set(table: Table, key: str, figure: Json | None, make: Any) -> None:
         table.set(key, make(figure["value"]), _why(figure))
 
 
-def _timing(core: Table, figures: dict[str, Json], base: str) -> None:
-    """Of a core in time: what it has left beside its neighbours, and misses that are in flight at once."""
+def _code_of_second_level(caches: list[Table]) -> int:
+    """Cycles that a line of code takes longer from the second level than from the first."""
+    tables = [cache.table for cache in caches]
+    first = next((t for t in tables if t.get("code")), tables[0] if tables else {})
+    behind = [t for t in tables if not t.get("code")][1:]
+    return max(0, behind[0]["cycles"] - first["cycles"]) if behind else 0
+
+
+def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int) -> None:
+    """Of a core in time: what it has left beside its neighbours, and misses that are in flight at once.
+
+    `second_level`: cycles that its code takes longer than that of the first level.
+    """
     timing = core.table.get("timing")
     if not timing:
         return
     timing = {**timing, "memory": {**timing["memory"]}, "units": {**timing["units"]}}
     known = []
 
-    def set_to(path: str, figure: Json, value: float, least: int = 1) -> None:
+    def set_to(path: str, figure: Json, value: float, least: float = 1) -> None:
         table, _, key = path.rpartition(".")
-        (timing[table] if table else timing)[key] = max(least, round(value))
+        (timing[table] if table else timing)[key] = max(least, value)
         known.append(f"{path}: {_why(figure)}")
 
     outstanding = figures.get("memory_outstanding")
     if outstanding is not None and _usable(outstanding):
-        set_to("memory.fill_buffers", outstanding, outstanding["value"])
+        set_to("memory.fill_buffers", outstanding, round(outstanding["value"]))
     memory = _memory_latency(figures)
     for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
         ahead = figures.get(name)
         if memory is not None and ahead is not None and _usable(ahead):
             # Where a load of memory takes a tenth of its latency, ten are in flight.
             under_way = memory["value"] / ahead["value"]
-            set_to(path, ahead, min(MOST_AHEAD, under_way) if under_way > ALONE else 0, least=0)
+            set_to(path, ahead, min(MOST_AHEAD, round(under_way)) if under_way > ALONE else 0, least=0)
     region = figures.get("region_lines")
     if region is not None and _usable(region):
-        set_to("memory.region_reach", region, min(MOST_REACH, region["value"]), least=0)
+        set_to("memory.region_reach", region, min(MOST_REACH, round(region["value"])), least=0)
     for reach, key, what in (("stride_distance", "strides", "strides"), ("region_reach", "regions", "region")):
         if timing["memory"].get(reach) and not timing["memory"].get(key):
             timing["memory"][key] = FOLLOWED
@@ -255,16 +270,36 @@ def _timing(core: Table, figures: dict[str, Json], base: str) -> None:
             timing["assumed"] = {**timing.get("assumed", {}), key: why}
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
-        set_to("window", window, window["value"])
+        set_to("window", window, round(window["value"]))
     adds = figures.get("adds_at_once")
     if adds is not None and _usable(adds) and adds["value"] < timing["units"]["int"] * LIKE_NEW:
         share = adds["value"] / timing["units"]["int"]
-        set_to("width", adds, timing["width"] * share)
-        set_to("retire_width", adds, timing["retire_width"] * share)
-        set_to("units.int", adds, adds["value"])
+        for path in ("width", "retire_width"):
+            set_to(path, adds, round(timing[path] * share, 2), least=LEAST_PLACES)
+    for unit, kind in (("int", "adds"), ("load", "loads"), ("store", "stores"), ("vector", "vectors")):
+        left = figures.get(f"{kind}_at_once")
+        if left is not None and _usable(left) and left["value"] < timing["units"][unit] * LIKE_NEW:
+            set_to(f"units.{unit}", left, round(left["value"], 2), least=LEAST_PLACES)
+    branches, jump = figures.get("branch_targets"), figures.get("jump_cycles")
+    if branches is not None and jump is not None and _usable(branches) and _usable(jump):
+        timing["branch_targets"] = _targets(timing.get("branch_targets"), branches, jump, second_level)
+        known += [f"branch_targets.buffers: {_why(branches)}", f"branch_targets.decode_cycles: {_why(jump)}"]
     if known:
         timing["source"] = "; ".join([timing["source"], *known])
         core.table["timing"] = timing
+
+
+def _targets(known: Json | None, branches: Json, jump: Json, second_level: int) -> Json:
+    """Branch target buffers: of the last one, as many entries as are left beside neighbours."""
+    buffers = [{**buffer} for buffer in known["buffers"]] if known else [{**UNKNOWN_BUFFER}]
+    last = buffers[-1]
+    if not known or branches["value"] < last["entries"] * LIKE_NEW:
+        ways = last["ways"]
+        last["entries"] = max(1, round(branches["value"] / ways)) * ways
+    # A nearer buffer has no more than the last.
+    for buffer in buffers[:-1]:
+        buffer["entries"] = min(buffer["entries"], last["entries"])
+    return {"buffers": buffers, "decode_cycles": max(0, round(jump["value"] - second_level))}
 
 
 def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:

@@ -46,10 +46,17 @@ STRIDES_BYTES = 128 * MB
 # pairs lie in, one line in eight is used, and these must be more than caches hold.
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
-# Curves of what neighbours change: the clock, what is left of a core, the third level, misses at once, and walks.
+# Kinds of instructions, beside adds, of which another hardware thread takes its share.
+WIDE = ("loads", "stores", "vectors")
+# Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
+JUMPS = (128, 16384)
+# Curves of what neighbours change: the clock, units, jumps that the front end knows, what is left of a core, the third
+# level, misses at once, and walks.
 CHANGING = {
     "add-chain",
     "wide-adds",
+    *(f"wide-{of}" for of in WIDE),
+    "jumps",
     "footprint-at-once",
     "memory-chains",
     "memory-latencies",
@@ -63,6 +70,8 @@ CHANGING = {
 }
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
+# Repeats of the clock: a neighbour changes it within milliseconds.
+CLOCK = 120
 # Repeats of a curve whose points write much memory first.
 FEW = 5
 
@@ -116,16 +125,21 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
         raise Failure(f"only {memory // MB} MB of memory can be used: probe needs 64 MB (a third of what is available)")
     curves: list[Json] = []
 
-    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
-        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains")}}
+    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: Any) -> Json:
+        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains", "of")}}
         asked = {"name": name, "pattern": pattern, "backing": backing}
         begin, end = share
         repeats = more.get("repeats", effort.repeats)
         return _curve(asked, xs, repeats, effort, lambda done: progress(name, begin + (end - begin) * done))
 
-    curves.append(measure("add-chain", "adds", "4K", [1], (0, 0.01), repeats=15))
+    curves.append(measure("add-chain", "adds", "4K", [1], (0, 0.01), repeats=CLOCK))
     often = OFTEN * effort.repeats
-    curves.append(measure("wide-adds", "wide-adds", "4K", [1], (0.01, 0.02), repeats=often))
+    curves.append(measure("wide-adds", "wide-adds", "4K", [1], (0.01, 0.012), repeats=often))
+    for of in WIDE:
+        curves.append(measure(f"wide-{of}", "wide", "4K", [1], (0.012, 0.015), repeats=often, of=of))
+    if system.processor()["isa"] == "x86-64":
+        jumps = grid(*JUMPS, effort.density)
+        curves.append(measure("jumps", "jumps", "4K", jumps, (0.015, 0.02)))
     top = min(FOOTPRINT, memory)
     footprints = grid(4096, 4 * MB, effort.density, 1024) + grid(8 * MB, top, max(1, effort.density // 2), 1024)
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.28)))

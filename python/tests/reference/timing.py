@@ -14,6 +14,8 @@ Json = dict[str, Any]
 LINE = 64
 PAGE = 4096
 MEMORY = 3
+# Bytes of a block of code: where the next one lies.
+BLOCK = 256
 
 
 @dataclass
@@ -96,10 +98,16 @@ def quantile(spread: list[list[float]], wanted: float) -> float:
     raise AssertionError("a spread goes from 0 to 1")
 
 
+def places(width: float, cycle: int) -> int:
+    """Of a width that is not whole, in sixteenths: the places of a cycle."""
+    parts = max(1, round(width * 16))
+    return (cycle + 1) * parts // 16 - cycle * parts // 16
+
+
 class Units:
     """`width` units that begin an instruction each in a cycle; 4096 cycles are kept."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: float) -> None:
         self.width = width
         self.used: dict[int, tuple[int, int]] = {}
 
@@ -108,12 +116,11 @@ class Units:
         cycle = earliest
         while True:
             kept, used = self.used.get(cycle % 4096, (0, 0))
-            if kept < cycle:
-                self.used[cycle % 4096] = (cycle, 1)
-                return cycle
             if kept > cycle:
                 return cycle
-            if used < self.width:
+            if kept < cycle:
+                used = 0
+            if used < places(self.width, cycle):
                 self.used[cycle % 4096] = (cycle, used + 1)
                 return cycle
             cycle += 1
@@ -191,6 +198,30 @@ class Regions:
             known[1][further] = min(3, count + 1) if further in used else max(0, count - 1)
 
 
+class Targets:
+    """Branch target buffers, nearest first: each a list of branches by set, the latest in front."""
+
+    def __init__(self, buffers: list[Json], decode_cycles: int) -> None:
+        self.buffers: list[tuple[Json, list[list[int]]]] = [
+            (buffer, [[] for _ in range(buffer["entries"] // buffer["ways"])]) for buffer in buffers
+        ]
+        self.decode_cycles = decode_cycles
+
+    def look(self, branch: int, taken: bool) -> int | None:
+        """Cycles that are lost where the nearest buffer has it; a taken one is in all buffers afterwards."""
+        mixed = branch * 0x9E3779B97F4A7C15 % 2**64
+        places = [sets[(mixed >> 32) * len(sets) >> 32] for _, sets in self.buffers]
+        nearest = next((depth for depth, held in enumerate(places) if branch in held), None)
+        if nearest is not None:
+            places[nearest].remove(branch)
+            places[nearest].insert(0, branch)
+        if taken:
+            for held, (buffer, _) in list(zip(places, self.buffers, strict=True))[:nearest]:
+                held.insert(0, branch)
+                del held[buffer["ways"] :]
+        return None if nearest is None else int(self.buffers[nearest][0]["bubbles"])
+
+
 class Core:
     """A core in time."""
 
@@ -219,6 +250,10 @@ class Core:
         self.regions = Regions(memory["regions"], memory["region_reach"])
         # Where the block's code is, and its loads so far.
         self.code = self.nth = 0
+        buffers = desc["branch_targets"]
+        self.targets = Targets(**buffers) if buffers else None
+        # Of the block before: its branch, where the code behind it lies, and when its result was ready.
+        self.branch: tuple[str, int, int] | None = None
 
     def now(self) -> int:
         """The cycle in which the last instruction retired."""
@@ -285,15 +320,33 @@ class Core:
         self.walkers[walker] = max(at, self.walkers[walker]) + cycles
         return self.walkers[walker]
 
-    def place(self, times: list[int], earliest: int, width: int) -> int:
+    def place(self, times: list[int], earliest: int, width: float) -> int:
         """The first place at `earliest` or later, in order, `width` in a cycle."""
-        last = times[-1] if times else 0
-        cycle = max(earliest, last)
-        return cycle + 1 if cycle == last and times.count(cycle) >= width else cycle
+        cycle = max(earliest, times[-1] if times else 0)
+        while times.count(cycle) >= places(width, cycle):
+            cycle += 1
+        return cycle
+
+    def resolve(self, start: int) -> None:
+        """The branch that ended the block before has gone to `start`."""
+        if self.branch is None or not self.targets:
+            return
+        kind, behind, done = self.branch
+        taken = kind != "conditional" or start != behind
+        bubbles = self.targets.look(behind, taken)
+        if bubbles is None and taken and kind == "conditional":
+            anew = done + self.desc["mispredict_cycles"]
+            self.fetch_next, self.floor = max(self.fetch_next, anew), max(self.floor, anew)
+        elif bubbles is None and taken:
+            self.fetch_next = max(self.fetch_next, self.delivered + self.targets.decode_cycles)
+        elif taken:
+            self.fetch_next += bubbles or 0
 
     def block(self, insts: list[Inst], seen: list[Json]) -> None:
         """Runs a block; `seen`: its fetch and its accesses as `explain` has them."""
         desc, ahead = self.desc, self.desc["fetch_ahead"]
+        self.resolve(number(seen[0]["va"]))
+        self.branch = None
         at = max(self.fetch_next, self.blocks[-ahead] if len(self.blocks) >= ahead else 0)
         translated = self.translate(at, seen[0])
         there = max(translated, self.line(translated, number(seen[0]["pa"]))[0] - self.caches.cycles)
@@ -367,6 +420,8 @@ class Core:
         else:
             name = "int" if inst.cls in ("jump", "conditional") else inst.cls.replace("-", "_")
             done = self.units[unit.get(inst.cls, "vector")].take(inputs) + latencies[name]
+        if inst.cls in ("jump", "conditional"):
+            self.branch = (inst.cls, self.code + BLOCK, done)
         self.ready.update(dict.fromkeys(inst.results, done))
         self.ready.update(dict.fromkeys(inst.bumped, address + desc["bump_cycles"]))
         retired = self.place(self.retired, max(done, translated_stores), desc["retire_width"])

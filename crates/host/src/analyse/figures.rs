@@ -1,13 +1,14 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names: `add-chain`, `wide-adds`, `footprint`, `footprint-at-once`, `memory-chains`,
+//! Curves are found by their names: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`, `footprint`, `footprint-at-once`, `memory-chains`,
 //! `memory-latencies`, `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`,
 //! `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`,
-//! `strides`, `pairs`.
+//! `strides`, `pairs`, `jumps`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{
     figure::{Confidence, Figure, Found, Take, WHOLE, Wanted, figure},
+    jumps,
     levels::{Levels, base_of, extra, extra_steps, tlb_levels, xs},
     prefetch,
     retention::{self, Costs, Left},
@@ -46,8 +47,11 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     {
         all.push(prefetch::region(pairs, median(&single.cycles)));
     }
+    all.extend(of("jumps").into_iter().flat_map(jumps::figures));
     all.extend(of("window").map(shared::window));
-    all.extend(of("wide-adds").map(shared::adds));
+    for kind in ["adds", "loads", "stores", "vectors"] {
+        all.extend(of(&format!("wide-{kind}")).map(|curve| shared::at_once(curve, kind)));
+    }
     if let Some(adds) = of("add-chain") {
         retentions(&of, 1000.0 / median(&adds.points[0].ns), &mut all);
     }
@@ -125,9 +129,9 @@ fn slow_loads(curve: &Curve) -> Figure {
 }
 
 fn frequency(curve: &Curve) -> Figure {
-    let note = "a chain of dependent adds, one a cycle".to_owned();
+    let note = "a chain of dependent adds, one a cycle; the mean, for a clock moves".to_owned();
     let wanted = Wanted { name: "frequency_mhz".into(), unit: "MHz", curve, note, missing: String::new() };
-    figure(wanted, &|take| Some((1000.0 / take.median(&curve.points[0].ns), None)))
+    figure(wanted, &|take| Some((1000.0 / take.trimmed(&curve.points[0].ns), None)))
 }
 
 /// A level that costs at least this share of the largest footprint's latency is memory, within the reach of some TLB

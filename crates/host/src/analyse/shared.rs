@@ -1,4 +1,4 @@
-//! The share of a core and of the caches that others leave, by the curves `window`, `wide-adds` and
+//! The share of a core and of the caches that others leave, by the curves `window`, `wide-adds` and its like, and
 //! `footprint-at-once`. The figures are averages of the present state of the computer, not of how it was built.
 
 use super::{
@@ -49,13 +49,14 @@ fn harmonic(curve: &Curve, take: &Take) -> Option<f64> {
 /// Instructions that a core of today dispatches in a cycle, about.
 const WIDTH: f64 = 6.0;
 
-/// The figure `adds_at_once`: independent adds in a cycle.
-pub(super) fn adds(curve: &Curve) -> Figure {
+/// The figures `adds_at_once`, `loads_at_once`, `stores_at_once` and `vectors_at_once`: independent instructions of a
+/// kind, named as in `wide-adds`, that begin in a cycle.
+pub(super) fn at_once(curve: &Curve, kind: &str) -> Figure {
     let wanted = Wanted {
-        name: "adds_at_once".into(),
+        name: format!("{kind}_at_once"),
         unit: "in a cycle",
         curve,
-        note: "adds that do not wait for each other; another hardware thread of the core takes its share".into(),
+        note: format!("{kind} that do not wait for each other; another hardware thread of the core takes its share"),
         missing: String::new(),
     };
     figure(wanted, &|take| Some((1.0 / take.trimmed(&curve.points.first()?.cycles), None)))

@@ -14,6 +14,10 @@ pub struct TimingReport {
     pub instructions: u64,
     /// Branches that were not predicted.
     pub mispredicted: u64,
+    /// Taken branches that were predicted, but whose target no branch target buffer had.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    pub unknown_targets: u64,
     /// Instructions whose dependences are assumed, for their code is not known.
     pub unknown_instructions: u64,
     /// Software prefetches among them. QEMU does not report their addresses, so they bring no line here.

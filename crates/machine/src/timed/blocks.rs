@@ -138,14 +138,27 @@ impl Blocks {
     /// The block that `code` is, about to be run, which its batch has at `place`.
     #[inline(always)]
     pub fn of(&mut self, place: usize, code: &Arc<Code>) -> &Block {
-        let number = match self.places.get(place) {
-            Some(known) if known.code == Arc::as_ptr(code).addr() => known.number,
-            _ => self.look_up(place, code),
-        };
-        let known = &self.known[number as usize];
+        let number = self.number(place, code);
+        let known = &self.known[number];
         self.unknown += u64::from(known.unknown);
         self.prefetches += u64::from(known.prefetches);
         &known.block
+    }
+
+    /// The same of code that is passed, and not run.
+    #[inline(always)]
+    pub fn seen(&mut self, place: usize, code: &Arc<Code>) -> &Block {
+        let number = self.number(place, code);
+        &self.known[number].block
+    }
+
+    /// Where in `known` the block is.
+    #[inline(always)]
+    fn number(&mut self, place: usize, code: &Arc<Code>) -> usize {
+        match self.places.get(place) {
+            Some(known) if known.code == Arc::as_ptr(code).addr() => known.number as usize,
+            _ => self.look_up(place, code) as usize,
+        }
     }
 
     /// The number of the block that `code` is: it is decoded when it is met first.

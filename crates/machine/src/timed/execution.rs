@@ -98,6 +98,7 @@ fn sum(cpus: &[CpuInTime], blocks: &Blocks) -> TimingReport {
         all.cycles += figures.cycles;
         all.instructions += figures.instructions;
         all.mispredicted += figures.mispredicted;
+        all.unknown_targets += figures.unknown_targets;
         all.stack.plus(&figures.stack);
     }
     if all.sampled.is_some() && in_time > 0 {

@@ -57,7 +57,13 @@ fn run_blocks<B: Below, O: Observe>(
                         at += 1;
                         record.begin(count);
                     }
-                    Item::Code(_) => at += 1,
+                    Item::Code(index) => {
+                        at += 1;
+                        if core.follows_branches() {
+                            let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
+                            core.pass(blocks.seen(index, &batch.code[index]), start);
+                        }
+                    }
                     Item::Access(..) => {
                         let mut port = Port::new(engine, batch, at, prefetch, memory, obs);
                         let passed = port.pass(now);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Between samples references still go through TLBs, page tables and caches. So all counts are exact, and samples begin
-//! with what a whole run would have left there. What only the core has (its queues, its branch predictor) warms up for
-//! `warm` instructions that run in time and are not measured.
+//! with what a whole run would have left there, and so do branch target buffers. What else the core has (its queues, its
+//! branch predictor) warms up for `warm` instructions that run in time and are not measured.
 
 use crate::{count::Sampled, describe::Sample};
 use mmulab_timing::{Core, Stack};
@@ -30,6 +30,7 @@ pub(super) struct Mark {
     pub instructions: u64,
     pub cycles: u64,
     pub mispredicted: u64,
+    pub unknown_targets: u64,
     pub stack: Stack,
 }
 
@@ -40,6 +41,7 @@ impl Mark {
             instructions: core.instructions(),
             cycles: core.now(),
             mispredicted: core.mispredicted(),
+            unknown_targets: core.unknown_targets(),
             stack: *core.stack(),
         }
     }
@@ -50,6 +52,7 @@ impl Mark {
             instructions: self.instructions - before.instructions,
             cycles: self.cycles - before.cycles,
             mispredicted: self.mispredicted - before.mispredicted,
+            unknown_targets: self.unknown_targets - before.unknown_targets,
             stack: self.stack.minus(&before.stack),
         }
     }
@@ -58,6 +61,7 @@ impl Mark {
         self.instructions += more.instructions;
         self.cycles += more.cycles;
         self.mispredicted += more.mispredicted;
+        self.unknown_targets += more.unknown_targets;
         self.stack.plus(&more.stack);
     }
 }
@@ -184,12 +188,13 @@ impl Sampling {
         if self.measures() {
             all.add(&Mark::of(core).since(&self.mark));
         }
-        let Mark { instructions, cycles, mispredicted, stack } = all;
+        let Mark { instructions, cycles, mispredicted, unknown_targets, stack } = all;
         let by = u64::from(self.sample.one_of);
         Mark {
             instructions: instructions * by,
             cycles: cycles * by,
             mispredicted: mispredicted * by,
+            unknown_targets: unknown_targets * by,
             stack: stack.times(by),
         }
     }
