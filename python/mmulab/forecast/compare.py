@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,10 @@ def _case(plan: Plan, case: Case) -> Json:
     if not set(names) <= set(seconds["runs"]):
         frames = timed.frames(case, plan.work)
         before = _neighbours(plan)
-        runs = timed.run(case, plan.work, names, replace(plan.limits, time=case.time_key), plan.system)
-        curves = [probe.merged(a, b) for a, b in zip(before, _neighbours(plan), strict=True)]
+        seen: list[list[Json]] = []
+        look = (lambda: seen.append(probe.glance(probe.Effort()))) if plan.probe is not None else lambda: None
+        runs = timed.run(case, plan.work, names, replace(plan.limits, time=case.time_key), plan.system, look)
+        curves = reduce(probe.joined, [_neighbours(plan), *seen], before)
         seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves, "frames": frames}
         write_text(kept, json_text(seconds))
     model = plan.model

@@ -3,6 +3,7 @@
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,22 @@ def frames(case: Case, directory: Path) -> Json | None:
     return asdict(seen.most) if seen.most is not None else None
 
 
-def run(case: Case, directory: Path, names: tuple[str, ...], limits: stopwatch.Limits, system: bool) -> Json:
+def run(
+    case: Case,
+    directory: Path,
+    names: tuple[str, ...],
+    limits: stopwatch.Limits,
+    system: bool,
+    between: Callable[[], None] = lambda: None,
+) -> Json:
     """By setting: `seconds` (the median), `spread` (the middle half, as a share), and what it `saves` beside `BASE`.
-    `stopped` is the limit that ended the alternation. Which time counts: `Case.time_key`.
+    `stopped` is the limit that ended the alternation. Which time counts: `Case.time_key`. `between` is called after
+    each pair.
     """
-    found = stopwatch.measure(case.program(directory), stopwatch.find(names, system), limits, system)
+    program = case.program(directory)
+    found = stopwatch.measure(
+        program, stopwatch.find(names, system), limits, system, progress=lambda _done, _state: between()
+    )
     if found["ended"] == "interrupted":
         raise KeyboardInterrupt
     if found["ended"] != "complete":

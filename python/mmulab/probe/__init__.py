@@ -5,7 +5,7 @@ timing itself is `crates/host`.
 """
 
 from mmulab.probe.machine import Description, described
-from mmulab.probe.plan import Effort, again, figures, merged, run
+from mmulab.probe.plan import Effort, again, figures, glance, joined, run
 from mmulab.probe.system import describe
 
-__all__ = ["Description", "Effort", "again", "describe", "described", "figures", "merged", "run"]
+__all__ = ["Description", "Effort", "again", "describe", "described", "figures", "glance", "joined", "run"]

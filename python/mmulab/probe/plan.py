@@ -1,6 +1,7 @@
 """Which curves are measured, in which order, and how far each reaches."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -50,12 +51,9 @@ PAIRS_BYTES = 1 << 30
 WIDE = ("loads", "stores", "vectors")
 # Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
 JUMPS = (128, 16384)
-# Curves of what neighbours change: the clock, units, jumps that the front end knows, what is left of a core, the third
-# level, misses at once, and walks.
+# Curves of what neighbours change, beside the clock and units: jumps that the front end knows, what is left of a core,
+# the third level, misses at once, and walks.
 CHANGING = {
-    "add-chain",
-    "wide-adds",
-    *(f"wide-{of}" for of in WIDE),
     "jumps",
     "footprint-at-once",
     "memory-chains",
@@ -70,8 +68,16 @@ CHANGING = {
 }
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
-# Repeats of the clock: a neighbour changes it within milliseconds.
-CLOCK = 120
+# The clock and units: a neighbour changes them from one moment to the next. So they are measured in turns, a few times
+# each, and with pauses.
+CORE: tuple[Json, ...] = (
+    {"name": "add-chain", "pattern": {"kind": "adds"}, "backing": "4K"},
+    {"name": "wide-adds", "pattern": {"kind": "wide-adds"}, "backing": "4K"},
+    *({"name": f"wide-{of}", "pattern": {"kind": "wide", "of": of}, "backing": "4K"} for of in WIDE),
+)
+TURNS = 30
+PAUSE_S = 0.02
+AT_A_GLANCE = 3
 # Repeats of a curve whose points write much memory first.
 FEW = 5
 
@@ -125,18 +131,15 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
         raise Failure(f"only {memory // MB} MB of memory can be used: probe needs 64 MB (a third of what is available)")
     curves: list[Json] = []
 
-    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: Any) -> Json:
-        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains", "of")}}
+    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
+        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains")}}
         asked = {"name": name, "pattern": pattern, "backing": backing}
         begin, end = share
         repeats = more.get("repeats", effort.repeats)
         return _curve(asked, xs, repeats, effort, lambda done: progress(name, begin + (end - begin) * done))
 
-    curves.append(measure("add-chain", "adds", "4K", [1], (0, 0.01), repeats=CLOCK))
     often = OFTEN * effort.repeats
-    curves.append(measure("wide-adds", "wide-adds", "4K", [1], (0.01, 0.012), repeats=often))
-    for of in WIDE:
-        curves.append(measure(f"wide-{of}", "wide", "4K", [1], (0.012, 0.015), repeats=often, of=of))
+    curves += _in_turns(effort, lambda done: progress("add-chain", 0.015 * done))
     if system.processor()["isa"] == "x86-64":
         jumps = grid(*JUMPS, effort.density)
         curves.append(measure("jumps", "jumps", "4K", jumps, (0.015, 0.02)))
@@ -196,15 +199,39 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     return curves
 
 
+def glance(effort: Effort) -> list[Json]:
+    """The curves of the clock and of units, in some milliseconds: what neighbours leave at this moment."""
+    return [_curve(asked, [1], AT_A_GLANCE, effort, lambda _done: None) for asked in CORE]
+
+
+def _in_turns(effort: Effort, on_progress: Callable[[float], None]) -> list[Json]:
+    """The same over half a second and more."""
+    found = glance(effort)
+    for turn in range(1, TURNS):
+        time.sleep(PAUSE_S)
+        found = joined(found, glance(effort))
+        on_progress(turn / (TURNS - 1))
+    return found
+
+
 def again(curves: list[Json], effort: Effort) -> list[Json]:
     """The curves that neighbours on the host change from one minute to the next, measured anew."""
+    core = {curve["name"]: curve for curve in _in_turns(effort, lambda _done: None)}
     found = []
     for curve in curves:
-        if curve["name"] in CHANGING:
+        if curve["name"] in core:
+            found.append(core[curve["name"]])
+        elif curve["name"] in CHANGING:
             asked = {key: curve[key] for key in ("name", "pattern", "backing")}
             repeats = max(3, len(curve["points"][0]["cycles"]) // 2)
             found.append(_curve(asked, [p["x"] for p in curve["points"]], repeats, effort, lambda _done: None))
     return found
+
+
+def joined(first: list[Json], second: list[Json]) -> list[Json]:
+    """Two measurements of curves as one: of `second`, those that `first` has."""
+    more = {curve["name"]: curve for curve in second}
+    return [merged(curve, more[curve["name"]]) if curve["name"] in more else curve for curve in first]
 
 
 def merged(first: Json, second: Json) -> Json:
