@@ -1,5 +1,5 @@
-//! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases; or of a jump over
-//! a growing number of jumps.
+//! One measured curve: cycles of a load over a growing footprint, number of pages or number of chases, or of a jump
+//! over a growing number of jumps.
 //!
 //! Every point is measured `repeats` times, each time over lines chosen anew. If the curve needs one, a control stands
 //! beside it. It has as many lines packed into few pages, so that the difference is the cost of translation.

@@ -1,8 +1,9 @@
-//! Branch target buffers: where the front end learns, before it has decoded a branch, that there is one and where it goes.
+//! Branch target buffers: the front end learns from them, before it has decoded a branch, that there is one and where
+//! it goes.
 
 use crate::desc::BranchTargets;
 
-/// Bytes that name the sets: a multiplicative hash of the branch's address.
+/// Factor of the hash of a branch's address (Fibonacci hashing; Knuth, TAOCP 3, section 6.4).
 const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A way that has no branch.
 const EMPTY: u32 = 0;
@@ -73,8 +74,8 @@ impl Targets {
         self.decode_cycles
     }
 
-    /// Cycles that the front end loses at the branch at `at`; None if no buffer has it. A branch that is taken is in all
-    /// of them afterwards: one that never was takes no entry.
+    /// Cycles that the front end loses at the branch at `at`; None if no buffer has it. A branch that is taken is in
+    /// all of them afterwards: one that never was takes no entry.
     #[inline(always)]
     pub fn look(&mut self, at: u64, taken: bool) -> Option<u64> {
         let hash = at.wrapping_mul(HASH);

@@ -1,9 +1,9 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`, `footprint`, `footprint-at-once`, `memory-chains`,
-//! `memory-latencies`, `window`, `idle-first`, `idle-second`, `idle`, `pages-4k`, `pages-2m`, `within-large`,
-//! `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`,
-//! `strides`, `pairs`, `jumps`.
+//! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`,
+//! `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `memory-chains`, `memory-latencies`,
+//! `idle-first`, `idle-second`, `idle`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`, `within-large`,
+//! `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{

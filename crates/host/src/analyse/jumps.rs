@@ -16,8 +16,8 @@ const ENDS: usize = 3;
 /// The figures `branch_targets` and `jump_cycles`: jumps of which half are known, and what one takes that is not. The
 /// code of these is in the second-level cache.
 ///
-/// Buffers choose their sets by the branch's address. Where sets are full at random, half of the jumps are in a set that
-/// is too full when there are as many jumps as entries.
+/// Buffers choose their sets by the branch's address. Where sets fill at random, half of the jumps are in a set that is
+/// too full when there are as many jumps as entries.
 pub(super) fn figures(curve: &Curve) -> [Figure; 2] {
     let largest = curve.points.last().map_or(0, |p| p.x);
     let wanted = |name: &str, unit, note: &str| Wanted {
@@ -35,7 +35,7 @@ pub(super) fn figures(curve: &Curve) -> [Figure; 2] {
     let entries = wanted(
         "branch_targets",
         "branches",
-        "taken branches whose target the front end knows before it decodes them; another hardware thread takes its share",
+        "taken branches whose target the front end knows before decoding; another hardware thread takes its share",
     );
     let cycles = wanted("jump_cycles", "cycles", "a jump that it does not know, with code in the second-level cache");
     [

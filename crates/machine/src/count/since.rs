@@ -101,7 +101,8 @@ since! {
     KernelCycles: faults promotions fork exec exit other,
     ShootdownCounts: flushes instructions interrupts cycles,
     Stack: work fetch_second_level fetch_walk fetch_miss branch second_level walk data stores trap,
-    TimingReport: cycles instructions mispredicted unknown_targets unknown_instructions software_prefetches stack; sampled,
+    TimingReport:
+        cycles instructions mispredicted unknown_targets unknown_instructions software_prefetches stack; sampled,
     KernelCounts: faults huge_faults refusals errors events work invalidations,
     SystemCounts: kernel tables,
     HostCounted: counts system nested_tlb walks reads,

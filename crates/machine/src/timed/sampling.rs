@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Between samples references still go through TLBs, page tables and caches. So all counts are exact, and samples begin
-//! with what a whole run would have left there, and so do branch target buffers. What else the core has (its queues, its
-//! branch predictor) warms up for `warm` instructions that run in time and are not measured.
+//! with what a whole run would have left there, and so do branch target buffers. Everything else of the core (its
+//! queues, its branch predictor) warms up for `warm` instructions that run in time and are not measured.
 
 use crate::{count::Sampled, describe::Sample};
 use mmulab_timing::{Core, Stack};
