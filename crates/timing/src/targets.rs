@@ -28,7 +28,7 @@ impl Level {
     /// The set of a branch with this hash, and the branch's name in it.
     #[inline(always)]
     fn set(&mut self, hash: u64) -> (&mut [u32], u32) {
-        let set = ((hash >> 32) * self.sets >> 32) as usize;
+        let set = (((hash >> 32) * self.sets) >> 32) as usize;
         (&mut self.branches[set * self.ways..][..self.ways], hash as u32 | 1)
     }
 
