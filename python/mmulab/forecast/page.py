@@ -141,7 +141,7 @@ def _saved(row: Json) -> tuple[str, str, str, str]:
 
 def _core(left: Json | None) -> str:
     """What neighbours left of a core."""
-    return "" if left is None else f"{left['frequency_mhz'] / 1000:.2f} GHz, {left['window']}, {left['int_units']}"
+    return "" if left is None else f"{left['frequency_mhz'] / 1000:.2f} GHz, {left['window']}, {left['int_units']:.2g}"
 
 
 def _savings(cases: Sequence[Json]) -> list[str]:
