@@ -60,62 +60,6 @@ fn add_chain(rounds: u64) {
     }
 }
 
-/// `rounds` times [`ADDS`] adds in 8 chains, which the core can carry out beside each other.
-#[cfg(target_arch = "x86_64")]
-fn wide_adds(rounds: u64) {
-    // SAFETY: registers only.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            ".rept 8",
-            "add {a}, {step}",
-            "add {b}, {step}",
-            "add {c}, {step}",
-            "add {d}, {step}",
-            "add {e}, {step}",
-            "add {f}, {step}",
-            "add {g}, {step}",
-            "add {h}, {step}",
-            ".endr",
-            "dec {left}",
-            "jnz 2b",
-            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
-            e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
-            step = in(reg) 3u64,
-            left = inout(reg) rounds => _,
-            options(nomem, nostack),
-        );
-    }
-}
-
-/// `rounds` times [`ADDS`] adds in 8 chains, which the core can carry out beside each other.
-#[cfg(target_arch = "aarch64")]
-fn wide_adds(rounds: u64) {
-    // SAFETY: registers only.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            ".rept 8",
-            "add {a}, {a}, {step}",
-            "add {b}, {b}, {step}",
-            "add {c}, {c}, {step}",
-            "add {d}, {d}, {step}",
-            "add {e}, {e}, {step}",
-            "add {f}, {f}, {step}",
-            "add {g}, {g}, {step}",
-            "add {h}, {h}, {step}",
-            ".endr",
-            "subs {left}, {left}, #1",
-            "b.ne 2b",
-            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
-            e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
-            step = in(reg) 3u64,
-            left = inout(reg) rounds => _,
-            options(nomem, nostack),
-        );
-    }
-}
-
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("mmulab-host times x86-64 and aarch64 processors: add the chain of adds of this instruction set");
 
@@ -126,15 +70,6 @@ pub fn frequency(us: u64) -> f64 {
     add_chain(rounds);
     let spent = (thread_ns() - begun).max(1);
     (rounds * ADDS) as f64 / spent as f64
-}
-
-/// Cycles of an add among independent ones, over about `us` microseconds at 3 GHz: what another hardware thread leaves
-/// of the core's units.
-pub fn add_among_others(us: u64) -> Took {
-    let rounds = (us * 3000 / ADDS).max(16);
-    let took = timed(|| wide_adds(rounds));
-    let adds = (rounds * ADDS) as f64;
-    Took { ns: took.ns / adds, cycles: took.cycles / adds }
 }
 
 /// What one burst of work took.

@@ -7,7 +7,7 @@
 use crate::{
     Backing, Frames, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
-    clock::{Took, add_among_others, frequency, timed, timed_at_once},
+    clock::{Took, frequency, timed, timed_at_once},
     jumps::{self, Jumps},
     latency,
     random::Random,
@@ -493,12 +493,8 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
                     point.cycles.push(1.0);
                     point.ns.push(1.0 / frequency(spec.burst_us));
                 }
-                Pattern::WideAdds => {
-                    let took = add_among_others(spec.burst_us);
-                    point.cycles.push(took.cycles);
-                    point.ns.push(took.ns);
-                }
-                Pattern::Wide { of } => {
+                Pattern::WideAdds | Pattern::Wide { .. } => {
+                    let of = if let Pattern::Wide { of } = spec.pattern { of } else { wide::Kind::Adds };
                     let took = wide::among_others(of, spec.burst_us);
                     point.cycles.push(took.cycles);
                     point.ns.push(took.ns);

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
+    /// Adds of general registers.
+    Adds,
     /// Loads of lines that the first-level cache has.
     Loads,
     /// Stores to one such line.
@@ -29,12 +31,67 @@ pub fn among_others(kind: Kind, us: u64) -> Took {
     let rounds = (us * 3000 / ROUND).max(16);
     let mut lines = Lines([0; 32]);
     let took = timed(|| match kind {
+        Kind::Adds => adds(rounds),
         Kind::Loads => loads(&mut lines, rounds),
         Kind::Stores => stores(&mut lines, rounds),
         Kind::Vectors => vectors(rounds),
     });
     let all = (rounds * ROUND) as f64;
     Took { ns: took.ns / all, cycles: took.cycles / all }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn adds(rounds: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            ".rept 8",
+            "add {a}, {step}",
+            "add {b}, {step}",
+            "add {c}, {step}",
+            "add {d}, {step}",
+            "add {e}, {step}",
+            "add {f}, {step}",
+            "add {g}, {step}",
+            "add {h}, {step}",
+            ".endr",
+            "dec {left}",
+            "jnz 2b",
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
+            step = in(reg) 3u64,
+            left = inout(reg) rounds => _,
+            options(nomem, nostack),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn adds(rounds: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            ".rept 8",
+            "add {a}, {a}, {step}",
+            "add {b}, {b}, {step}",
+            "add {c}, {c}, {step}",
+            "add {d}, {d}, {step}",
+            "add {e}, {e}, {step}",
+            "add {f}, {f}, {step}",
+            "add {g}, {g}, {step}",
+            "add {h}, {h}, {step}",
+            ".endr",
+            "subs {left}, {left}, #1",
+            "b.ne 2b",
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
+            step = in(reg) 3u64,
+            left = inout(reg) rounds => _,
+            options(nomem, nostack),
+        );
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -199,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_kind_takes_less_than_a_chain_and_more_than_nothing() {
-        for kind in [Kind::Loads, Kind::Stores, Kind::Vectors] {
+        for kind in [Kind::Adds, Kind::Loads, Kind::Stores, Kind::Vectors] {
             let took = among_others(kind, 50);
             assert!((0.05..20.0).contains(&took.cycles), "{kind:?}: {took:?}");
         }

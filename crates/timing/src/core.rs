@@ -104,8 +104,6 @@ pub struct Block {
     ops: Box<[Op]>,
     /// From its first byte to the instruction behind it.
     bytes: u64,
-    /// The branch that ends it.
-    branch: Branch,
 }
 
 impl Block {
@@ -123,8 +121,7 @@ impl Block {
             step.has_address = true;
             ops.push(Op { store, bytes });
         }
-        let branch = steps.last().map_or(Branch::None, |step| step.inst.branch);
-        Self { steps: steps.into(), ops: ops.into(), bytes, branch }
+        Self { steps: steps.into(), ops: ops.into(), bytes }
     }
 
     /// How many instructions it has.
@@ -287,8 +284,9 @@ impl Core {
         if let Some(Pending { kind, next, .. }) = self.pending.take() {
             targets.look(next, is_taken(kind, next, start));
         }
-        if block.branch != Branch::None {
-            self.pending = Some(Pending { kind: block.branch, next: start.wrapping_add(block.bytes), done: 0 });
+        let kind = block.steps.last().map_or(Branch::None, |step| step.inst.branch);
+        if kind != Branch::None {
+            self.pending = Some(Pending { kind, next: start.wrapping_add(block.bytes), done: 0 });
         }
     }
 

@@ -1,10 +1,11 @@
-//! What the prefetchers' tables have in common: the place of a load instruction, and the page that they do not leave.
+//! What the tables of prefetchers and branch target buffers have in common: the place of an instruction. And the page
+//! that prefetchers do not leave.
 
 /// log2 of the lines of a page of 4 KiB, which prefetchers of physical memory do not leave: the next page may lie
 /// anywhere.
 pub(crate) const PAGE_SHIFT: u32 = 6;
 
-/// The place of load instruction `load` in a table of `places`, which must not be 0: by a multiplicative hash.
+/// The place of the instruction `load` in a table of `places`, which must not be 0: by a multiplicative hash.
 #[inline]
 pub(crate) fn place(load: u64, places: usize) -> usize {
     let hash = load.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

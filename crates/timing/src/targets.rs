@@ -1,12 +1,13 @@
 //! Branch target buffers: the front end learns from them, before it has decoded a branch, that there is one and where
 //! it goes.
 
-use crate::desc::BranchTargets;
+use crate::{
+    desc::{BranchTargets, TargetBuffer},
+    tables::place,
+};
 
-/// Factor of the hash of a branch's address (Fibonacci hashing; Knuth, TAOCP 3, section 6.4).
-const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
-/// A way that has no branch.
-const EMPTY: u32 = 0;
+/// A way that has no branch: none ends at the last byte of the address space.
+const EMPTY: u64 = u64::MAX;
 
 /// The buffers of a core, nearest first.
 #[derive(Clone, Debug)]
@@ -18,53 +19,45 @@ pub struct Targets {
 /// One buffer: sets of branches, the one used last in front.
 #[derive(Clone, Debug)]
 struct Level {
-    branches: Box<[u32]>,
+    branches: Box<[u64]>,
     ways: usize,
-    sets: u64,
     bubbles: u64,
 }
 
 impl Level {
-    /// The set of a branch with this hash, and the branch's name in it.
+    /// The set of the branch at this address.
     #[inline(always)]
-    fn set(&mut self, hash: u64) -> (&mut [u32], u32) {
-        let set = (((hash >> 32) * self.sets) >> 32) as usize;
-        (&mut self.branches[set * self.ways..][..self.ways], hash as u32 | 1)
+    fn set(&mut self, branch: u64) -> &mut [u64] {
+        let set = place(branch, self.branches.len() / self.ways);
+        &mut self.branches[set * self.ways..][..self.ways]
     }
 
     /// Whether it has the branch, which is its latest then.
     #[inline(always)]
-    fn has(&mut self, hash: u64) -> bool {
-        let (set, name) = self.set(hash);
-        match set.iter().position(|&branch| branch == name) {
-            Some(at) => {
-                set[..=at].rotate_right(1);
-                true
-            }
-            None => false,
+    fn has(&mut self, branch: u64) -> bool {
+        let set = self.set(branch);
+        let found = set.iter().position(|&kept| kept == branch);
+        if let Some(at) = found {
+            set[..=at].rotate_right(1);
         }
+        found.is_some()
     }
 
     /// The branch takes the place of the one that was used longest ago.
     #[inline(always)]
-    fn fill(&mut self, hash: u64) {
-        let (set, name) = self.set(hash);
+    fn fill(&mut self, branch: u64) {
+        let set = self.set(branch);
         set.rotate_right(1);
-        set[0] = name;
+        set[0] = branch;
     }
 }
 
 impl Targets {
     pub fn new(desc: &BranchTargets) -> Self {
-        let level = |buffer: &crate::desc::TargetBuffer| {
+        let level = |buffer: &TargetBuffer| {
             let ways = buffer.ways.clamp(1, buffer.entries) as usize;
             let sets = (buffer.entries as usize / ways).max(1);
-            Level {
-                branches: vec![EMPTY; sets * ways].into(),
-                ways,
-                sets: sets as u64,
-                bubbles: u64::from(buffer.bubbles),
-            }
+            Level { branches: vec![EMPTY; sets * ways].into(), ways, bubbles: u64::from(buffer.bubbles) }
         };
         Self { levels: desc.buffers.iter().map(level).collect(), decode_cycles: u64::from(desc.decode_cycles) }
     }
@@ -78,11 +71,10 @@ impl Targets {
     /// all of them afterwards: one that never was takes no entry.
     #[inline(always)]
     pub fn look(&mut self, at: u64, taken: bool) -> Option<u64> {
-        let hash = at.wrapping_mul(HASH);
-        let found = self.levels.iter_mut().position(|level| level.has(hash));
+        let found = self.levels.iter_mut().position(|level| level.has(at));
         if taken {
             let missed = found.unwrap_or(self.levels.len());
-            self.levels[..missed].iter_mut().for_each(|level| level.fill(hash));
+            self.levels[..missed].iter_mut().for_each(|level| level.fill(at));
         }
         found.map(|level| self.levels[level].bubbles)
     }
@@ -91,7 +83,6 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desc::TargetBuffer;
 
     fn targets() -> Targets {
         let buffer = |entries, ways, bubbles| TargetBuffer { entries, ways, bubbles };

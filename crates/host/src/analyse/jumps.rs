@@ -8,7 +8,7 @@ use super::{
 };
 use crate::curve::Curve;
 
-/// Jumps that no buffer has take at least this many times what those take that the last buffer has.
+/// Jumps that no buffer has take at least this many times what those take that the first buffer has.
 const LEAST_RISE: f64 = 2.0;
 /// Points of which the first ones are known, and the last ones are not.
 const ENDS: usize = 3;
