@@ -82,12 +82,37 @@ pub enum Predictor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchTargets {
-    /// The buffers, nearest first.
+    /// The buffers, nearest first; at least one.
     pub buffers: Vec<TargetBuffer>,
     /// Cycles from the arrival of a branch's code to the fetch of its target, where no buffer has it: the branch is
     /// decoded first.
     #[schemars(range(min = 0, max = 10000))]
     pub decode_cycles: u32,
+}
+
+impl BranchTargets {
+    /// Refuses buffers that cannot be, with the remedy.
+    ///
+    /// # Errors
+    /// No buffer at all, or one with a part of a set.
+    pub fn check(&self) -> Result<(), String> {
+        if self.buffers.is_empty() {
+            return Err(
+                "core.timing.branch_targets has no buffers: leave it out for a front end that knows all targets, \
+                        or give one"
+                    .into(),
+            );
+        }
+        for (at, &TargetBuffer { entries, ways, .. }) in self.buffers.iter().enumerate() {
+            if ways == 0 || !entries.is_multiple_of(ways) || entries == 0 {
+                return Err(format!(
+                    "core.timing.branch_targets.buffers[{at}] has {entries} entries in sets of {ways}: give entries \
+                     that are a multiple of ways"
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A branch target buffer. Its sets are chosen by a hash of the branch's address.
@@ -97,7 +122,7 @@ pub struct TargetBuffer {
     /// Branches that it holds: those that were taken. Range 1..=1048576.
     #[schemars(range(min = 1, max = 1048576))]
     pub entries: u32,
-    /// Ways of a set. Range 1..=64.
+    /// Ways of a set, of which `entries` is a multiple. Range 1..=64.
     #[schemars(range(min = 1, max = 64))]
     pub ways: u32,
     /// Cycles in which nothing is fetched when a branch is found in it, and in no nearer buffer.

@@ -53,11 +53,11 @@ impl Level {
 }
 
 impl Targets {
+    /// Empty buffers, as `desc` says, which [`BranchTargets::check`] found good.
     pub fn new(desc: &BranchTargets) -> Self {
         let level = |buffer: &TargetBuffer| {
-            let ways = buffer.ways.clamp(1, buffer.entries) as usize;
-            let sets = (buffer.entries as usize / ways).max(1);
-            Level { branches: vec![EMPTY; sets * ways].into(), ways, bubbles: u64::from(buffer.bubbles) }
+            let branches = vec![EMPTY; buffer.entries as usize].into();
+            Level { branches, ways: buffer.ways as usize, bubbles: u64::from(buffer.bubbles) }
         };
         Self { levels: desc.buffers.iter().map(level).collect(), decode_cycles: u64::from(desc.decode_cycles) }
     }

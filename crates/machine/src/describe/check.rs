@@ -34,6 +34,9 @@ pub(super) fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
             core.threads
         ));
     }
+    if let Some(targets) = core.timing.as_ref().and_then(|timing| timing.branch_targets.as_ref()) {
+        targets.check().or_else(bad)?;
+    }
     perf_events(machine)?;
     if machine.gpu.is_some()
         && let Some(holding) = machine.tlb.iter().find(|array| array.hold.is_some())
