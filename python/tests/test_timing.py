@@ -77,6 +77,7 @@ sizes = ["4K"]
 count = {walkers}
 overhead_cycles = {overhead_cycles}
 read_cycles = {read_cycles}
+turnaround_cycles = {turnaround_cycles}
 [[cache]]
 name = "L1"
 size = "{lines}"
@@ -93,8 +94,8 @@ ROOMY = {
     "width": 4, "retire_width": 4, "window": 64, "loads": 32, "stores": 32, "int_registers": 64, "vector_registers": 64,
     "fetch_ahead": 16, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2, "store": 1,
     "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0, "overhead_cycles": 0,
-    "read_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2, "lines": 64 * 64, "ways": 64,
-    "memory": 100,
+    "read_cycles": 0, "turnaround_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2,
+    "lines": 64 * 64, "ways": 64, "memory": 100,
     # Quantiles of the latency of memory, and lines and cycles of a second cache level.
     "spread": [], "second": None,
     # Branch target buffers, and cycles of decoding; None for all targets known.
@@ -226,6 +227,7 @@ def random_shape(random: Random) -> Json:
         "stride_distance": random.choice([0, 1, 2, 5]), "overhead_cycles": random.choice([0, 0, 13]),
         "regions": random.choice([0, 1, 3, 64]), "region_reach": random.choice([0, 1, 3, 8]),
         "second": random.choice([None, (32, 9), (256, 9)]), "read_cycles": random.choice([0, 0, 2]),
+        "turnaround_cycles": random.choice([0, 0, 31]),
         "dtlb": random.choice([1, 2, 8]), "lines": lines * 64, "ways": lines, "memory": random.choice([20, 100]),
         "spread": random.choice([[], [[0.0, 1.0], [0.5, 1.0], [0.9, 1.5], [1.0, 9.0]]]),
     }  # fmt: skip
@@ -307,6 +309,8 @@ def test_a_third_walk_waits_for_a_walker(tmp_path: Path) -> None:
     # The second walker has done with the second walk after LATER cycles, and takes the third.
     assert cycles(tmp_path, [LOAD] * 3, FAR[:3], walkers=2) == max(FIRST, 2 * LATER) + MISS
     assert cycles(tmp_path, [LOAD] * 3, FAR[:3], walkers=1) == FIRST + 2 * LATER + MISS
+    # A walker that turns around for 7 cycles keeps the next walk waiting as long, and the last one keeps nobody.
+    assert cycles(tmp_path, [LOAD] * 3, FAR[:3], walkers=1, turnaround_cycles=7) == FIRST + 7 + LATER + 7 + LATER + MISS
 
 
 def test_a_store_does_not_stall_until_its_queue_is_full(tmp_path: Path) -> None:
@@ -410,6 +414,20 @@ def test_machines_and_traces_without_what_timing_needs_are_refused(cli: Cli) -> 
     assert (ran.code, "core.timing" in ran.err) == (2, True)
     ran = cli("run", "zen3-5900x", "--trace", "gen:gups?footprint=1M&updates=10", "--timing", "--check", "translations")
     assert (ran.code, "--check" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("buffers", "words"),
+    [
+        ("[]", "core.timing.branch_targets has no buffers: leave it out"),
+        ("[{ entries = 100, ways = 8, bubbles = 0 }]", "buffers[0] has 100 entries in sets of 8: give entries"),
+    ],
+)
+def test_target_buffers_that_cannot_be_are_refused(cli: Cli, buffers: str, words: str) -> None:
+    """No buffer at all, and one with a part of a set."""
+    change = f"core.timing.branch_targets={{ buffers = {buffers}, decode_cycles = 10 }}"
+    ran = cli("run", "zen3-5900x", "--trace", "gen:gups?footprint=1M&updates=10", "--set", change)
+    assert (ran.code, words in ran.err) == (2, True), ran.err
 
 
 def test_generators_say_how_their_loads_depend_on_each_other() -> None:

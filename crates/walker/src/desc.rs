@@ -64,6 +64,11 @@ pub struct WalkerDesc {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 10_000))]
     pub overhead_cycles: u32,
+    /// Cycles after a walk in which its walker begins no other one. They delay nobody who does not wait for a walker.
+    /// Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub turnaround_cycles: u32,
     /// Cycles of each read besides the latency of the cache that has the entry, from its arrival to the request for the
     /// next one. They are the same in a guest's and its host's table. Reads at once overlap in them, too. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]

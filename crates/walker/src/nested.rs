@@ -218,6 +218,7 @@ impl NestedWalker {
             hash_cycles: desc.hash_cycles,
             // It is of the whole walk, which the guest's walker counts.
             overhead_cycles: 0,
+            turnaround_cycles: 0,
             read_cycles: desc.read_cycles,
             source: String::new(),
             assumed: [].into(),

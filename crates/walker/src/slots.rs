@@ -7,6 +7,9 @@
 //! walker 1                      |------------------ B ------------------|
 //! C arrives at 60: queued 40, pending 100 + 100 + 10 = 210, active 150
 //! ```
+//!
+//! A walker may need a while after a walk before it begins the next one. Nobody waits for that but who waits for a
+//! walker, and it counts as no walk.
 
 /// When each walker is free again, and the walk cycles counted so far.
 ///
@@ -16,6 +19,8 @@
 pub struct WalkSlots {
     /// When each walker is free again.
     free: Vec<u64>,
+    /// Cycles from the end of a walk to the next one of the same walker.
+    turnaround: u64,
     pending: u64,
     active: u64,
     /// Cycles that walks waited for a walker.
@@ -25,9 +30,10 @@ pub struct WalkSlots {
 }
 
 impl WalkSlots {
-    /// So many walkers, all free.
-    pub fn new(count: u8) -> Self {
-        Self { free: vec![0; usize::from(count.max(1))], pending: 0, active: 0, queued: 0, covered: 0 }
+    /// So many walkers, all free, and cycles from the end of a walk to the next one of the same walker.
+    pub fn new(count: u8, turnaround: u32) -> Self {
+        let free = vec![0; usize::from(count.max(1))];
+        Self { free, turnaround: turnaround.into(), pending: 0, active: 0, queued: 0, covered: 0 }
     }
 
     /// A walk of `cycles` wanted at `now`: it begins when a walker is free. Returns when it ends.
@@ -38,7 +44,7 @@ impl WalkSlots {
         let start = now.max(earliest);
         let end = start + u64::from(cycles);
         if let Some(walker) = self.free.iter_mut().find(|free| **free == earliest) {
-            *walker = end;
+            *walker = end + self.turnaround;
         }
         self.queued += start - now;
         self.pending += end - start;
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn two_walkers_overlap_and_a_third_walk_waits() {
-        let mut s = WalkSlots::new(2);
+        let mut s = WalkSlots::new(2, 0);
         assert_eq!(s.schedule(0, 100), 100);
         assert_eq!(s.schedule(50, 100), 150);
         assert_eq!((s.pending(), s.active()), (200, 150));
@@ -89,7 +95,7 @@ mod tests {
 
     #[test]
     fn walks_go_on_under_another_clock() {
-        let mut s = WalkSlots::new(1);
+        let mut s = WalkSlots::new(1, 0);
         assert_eq!(s.schedule(1000, 100), 1100);
         // Sixty cycles of it are left, by either clock.
         s.rebase(1040, 7);
@@ -102,9 +108,18 @@ mod tests {
 
     #[test]
     fn one_walker_never_overlaps() {
-        let mut s = WalkSlots::new(1);
+        let mut s = WalkSlots::new(1, 0);
         s.schedule(0, 100);
         assert_eq!(s.schedule(0, 100), 200);
         assert_eq!(s.pending(), s.active());
+    }
+
+    #[test]
+    fn a_walker_turns_around_before_the_next_walk() {
+        let mut s = WalkSlots::new(1, 30);
+        assert_eq!(s.schedule(0, 100), 100);
+        // The walk itself ends in time, and so does one that is wanted long after.
+        assert_eq!([s.schedule(110, 50), s.schedule(300, 50)], [180, 350]);
+        assert_eq!((s.pending(), s.active(), s.queued()), (200, 200, 20));
     }
 }

@@ -65,6 +65,7 @@ impl Bench {
             cache: walk_caches,
             hash_cycles: 2,
             read_cycles: READ,
+            turnaround_cycles: 0,
             overhead_cycles: OVERHEAD,
             source: String::new(),
             assumed: Default::default(),

@@ -226,7 +226,7 @@ class Core:
     """A core in time."""
 
     def __init__(self, desc: Json, caches: Caches, walkers: int) -> None:
-        """`desc`: a `[core.timing]` table, with `overhead_cycles` and `read_cycles` of `[walker]`."""
+        """`desc`: a `[core.timing]` table, with the cycles of `[walker]`."""
         self.desc, self.caches = desc, caches
         units = desc["units"]
         self.units = {name: Units(units[name]) for name in units}
@@ -317,8 +317,9 @@ class Core:
         reads = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
         cycles = reads + len(seen["walk"]) * self.desc["read_cycles"] + self.desc["overhead_cycles"]
         walker = self.walkers.index(min(self.walkers))
-        self.walkers[walker] = max(at, self.walkers[walker]) + cycles
-        return self.walkers[walker]
+        known = max(at, self.walkers[walker]) + cycles
+        self.walkers[walker] = known + self.desc["turnaround_cycles"]
+        return known
 
     def place(self, times: list[int], earliest: int, width: float) -> int:
         """The first place at `earliest` or later, in order, `width` in a cycle."""

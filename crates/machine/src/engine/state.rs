@@ -118,7 +118,7 @@ impl State {
             Ok(Cpu {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
                 walker: Box::new((build.walker)(&m.walker, core)?),
-                slots: mmulab_walker::WalkSlots::new(m.walker.count),
+                slots: mmulab_walker::WalkSlots::new(m.walker.count, m.walker.turnaround_cycles),
                 clock: build.clock.clone(),
                 instructions: 0,
                 context: None,
