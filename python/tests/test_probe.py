@@ -8,6 +8,8 @@ import math
 import mmap
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ SHARED = CHECKOUT / "tests" / "data" / "probe-zen4-guest.json"
 
 # The same guest while another hardware thread of the core was busy.
 NEIGHBOUR = CHECKOUT / "tests" / "data" / "probe-zen4-neighbour.json"
+# Some curves of an Emerald Rapids in a virtual machine. Its loads that do not wait for each other come with a chase
+# over the same lines.
+EMERALD_RAPIDS = CHECKOUT / "tests" / "data" / "probe-emeraldrapids-guest.json"
 # Chases with equal steps on another processor.
 ZEN3 = CHECKOUT / "tests" / "data" / "probe-zen3-guest.json"
 
@@ -182,6 +187,7 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(shared: Json) -
     assert 25 < near[1] < 40
     assert figures["walk_far_cycles_4k"]["value"] > near[0]
     machine = engine.resolve(engine.Job(shared["machine"], "linux-4k"))["machine"]
+    # Without chases at once, loads that do not wait for each other say it.
     assert machine["walker"]["count"] == round(figures["walks_of_loads_4k"]["value"])
     # With 4 KB pages a walk reads two entries of the guest, with 2 MB pages one: no entry of level 2 is cached.
     assert machine["walker"]["cache"][0]["levels"] == [3, 4]
@@ -195,6 +201,84 @@ def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(shared: Json) -
         assert f"{key}: the value with which" in machine["walker"]["source"]
     # The host's small pages lie anywhere.
     assert machine["memory"]["fragment"]["kind"] == "memhog"
+
+
+def test_walkers_are_counted_by_chases_and_pause_between_walks_of_loads(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Emerald Rapids has four walkers. Loads that do not wait for each other had 3.3 walks at once there."""
+    found = _found(EMERALD_RAPIDS, tmp_path_factory.mktemp("probe"))
+    figures = _figures(found)
+    loads, between = figures["walks_of_loads_4k"], figures["walk_of_loads_cycles_4k"]
+    assert 3.8 < figures["walks_overlapped_4k"]["value"] < 4.2
+    assert 3.1 < loads["value"] < 3.5
+    machine = engine.resolve(engine.Job(found["machine"], "linux-4k"))["machine"]
+    walker = machine["walker"]
+    assert walker["count"] == 4
+    # Four walkers that begin a walk each 15.9 cycles have one each 63.7: those of the walk itself, and a pause.
+    assert 60 < 4 * between["value"] < 67
+    assert walker["turnaround_cycles"] == round((4 - loads["value"]) * between["value"])
+    assert "agrees with chases at once" in walker["source"]
+    # Its cache of level 2 holds nothing in a guest, so that walks of 4 KB pages read two entries more.
+    assert [cache["levels"] for cache in walker["cache"]] == [[3], [4]]
+    assert all(0.9 < walk["modelled"] / walk["timed"] < 1.1 for walk in found["walks"])
+
+
+def test_walks_of_loads_are_held_against_a_chase_over_the_same_lines() -> None:
+    """Another chase had other frames: two thirds of its cycles made three walkers of four."""
+    curves = json.loads(EMERALD_RAPIDS.read_text("utf-8"))["curves"]
+
+    def at_once() -> float:
+        return _figures(plan.figures(curves))["walks_of_loads_4k"]["value"]
+
+    before = at_once()
+    (far,) = (curve for curve in curves if curve["name"] == "walk-far-4k")
+    far["points"][0]["cycles"] = [cycles * 2 / 3 for cycles in far["points"][0]["cycles"]]
+    assert at_once() == before
+    (loads,) = (curve for curve in curves if curve["name"] == "walk-loads-4k")
+    loads["points"][0]["alone"] = [cycles * 2 / 3 for cycles in loads["points"][0]["alone"]]
+    assert at_once() < 0.7 * before
+
+
+@pytest.mark.parametrize(("at_once", "count"), [(3.2, 4), (2.6, 3), (5.6, 6), (12.4, 4)])
+@pytest.mark.usefixtures("unfitted")
+def test_walkers_that_chases_show_are_taken_unless_loads_contradict_them(
+    tmp_path: Path, at_once: float, count: int
+) -> None:
+    """Four walkers are published, and independent loads have 3.3 walks at once. Chases that hit the second level have
+    more at once than there are walkers."""
+    probe = json.loads(EMERALD_RAPIDS.read_text("utf-8"))
+    (chains,) = (curve for curve in probe["curves"] if curve["name"] == "walk-chains-4k")
+    one, *rest = chains["points"]
+    alone = [cycles - beside for cycles, beside in zip(one["cycles"], one["control"], strict=True)]
+    for point in rest:
+        more = [cycles / min(point["x"], at_once) for cycles in alone]
+        point["cycles"] = [beside + cycles for beside, cycles in zip(point["control"], more, strict=True)]
+    path = tmp_path / "m.toml"
+    path.write_text(described({**probe, **plan.figures(probe["curves"])}).toml)
+    assert engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["walker"]["count"] == count
+
+
+@pytest.mark.usefixtures("unfitted")
+def test_the_width_is_what_instructions_of_several_kinds_reach(tmp_path: Path) -> None:
+    """Beside another thread 2.75 of 6 a cycle. Adds alone say less: they are short of units without it."""
+    probe = json.loads(EMERALD_RAPIDS.read_text("utf-8"))
+    (adds,) = (curve for curve in probe["curves"] if curve["name"] == "add-chain")
+    for name, at_once in (("wide-adds", 4.7), ("wide-mixed", 2.75)):
+        point = {**adds["points"][0], "cycles": [1 / at_once] * 9}
+        probe["curves"].append({**adds, "name": name, "points": [point]})
+    path = tmp_path / "m.toml"
+    path.write_text(described({**probe, **plan.figures(probe["curves"])}).toml)
+    timing = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["core"]["timing"]
+    assert (timing["width"], timing["retire_width"]) == pytest.approx((2.75, 8 * 2.75 / 6), abs=1 / 16)
+
+
+def test_measured_loads_come_with_a_chase_over_the_same_lines() -> None:
+    spec = {"name": "l", "backing": "4K", "xs": [64], "repeats": 3, "burst_us": 20, "seed": 1}
+    curve = json.loads(_core.probe_curve(json.dumps({**spec, "pattern": {"kind": "page-loads"}}), None))
+    assert len(curve["points"][0]["alone"]) == 3
+    other = json.loads(_core.probe_curve(json.dumps({**spec, "pattern": {"kind": "pages"}}), None))
+    assert "alone" not in other["points"][0]
 
 
 def test_a_prefetcher_that_was_timed_enters_a_machine_whose_sources_name_none(cli: Cli) -> None:
@@ -343,6 +427,22 @@ def test_curves_over_base_pages_say_which_frames_they_had() -> None:
         assert 0 < seen["density"] <= 1
 
 
+def test_where_programs_may_not_make_code_jumps_are_left_out() -> None:
+    """Where prctl(PR_SET_MDWE) forbids it (Linux 6.3), the rest of `probe` must still run."""
+    refuse = "import ctypes; refused = ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)"
+    ask = "from mmulab import _core; print(refused, _core.probe_jumps())"
+    allowed, forbidden = (
+        subprocess.run(
+            [sys.executable, "-c", f"{first}; {ask}"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for first in ("refused = 0", refuse)
+    )
+    if forbidden[0] != "0":
+        pytest.skip("this kernel knows no PR_SET_MDWE")
+    makes = system.processor()["isa"] == "x86-64"
+    assert (allowed[1], forbidden[1]) == (str(makes), "False")
+
+
 def test_every_figure_has_its_interval_curve_and_repeats_or_a_reason(recorded: Json) -> None:
     curves = {curve["name"] for curve in recorded["curves"]}
     for figure in recorded["figures"]:
@@ -455,7 +555,7 @@ def test_a_third_level_has_the_ways_that_loads_at_once_reach(
     assert ("ways that the system reports are this computer's" in third["source"]) == (ways < 16)
 
 
-@pytest.mark.parametrize("free", [0.05, 0.2, 0.5, 0.8])
+@pytest.mark.parametrize("free", [0.02, 0.05, 0.2, 0.5, 0.8])
 def test_free_frames_leave_groups_as_full_as_they_were_seen(free: float) -> None:
     """Frames that are free by chance, counted as a program's pages are."""
     drawn = np.random.default_rng(1).random(1 << 20) < free
@@ -463,9 +563,9 @@ def test_free_frames_leave_groups_as_full_as_they_were_seen(free: float) -> None
     assert seen is not None
     (found,) = fragment_sets(seen, {"memory": {"size": "8G"}})
     percent, within = (int(number) for number in re.findall(r'(?:percent|within) = "?(\d+)', found))
-    assert abs(percent / 100 - min(0.9, 1 - free)) < 0.011
-    # 4 GB were drawn from; at most nine tenths can be taken.
-    assert abs(within / (4096 if free > 0.1 else 4096 * free / 0.1) - 1) < 0.03
+    assert abs(percent / 100 - min(0.95, 1 - free)) < 0.011
+    # 4 GB were drawn from; at most 95 % can be taken.
+    assert abs(within / (4096 * min(1, free / 0.05)) - 1) < 0.03
 
 
 def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:

@@ -131,6 +131,17 @@ pub struct Point {
     /// Cycles of an access to as many lines packed into few pages, by repeat; empty for curves without control.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<f64>,
+    /// Of loads that do not wait for each other, by repeat: cycles that an access takes beyond its control where each
+    /// one waits for the one before. Other memory would have other frames, whose walks take longer or shorter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<f64>,
+}
+
+impl Point {
+    /// A point without measurements.
+    fn new(x: u64) -> Self {
+        Self { x, cycles: vec![], ns: vec![], control: vec![], alone: vec![] }
+    }
 }
 
 /// A measured curve.
@@ -474,8 +485,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     let frames = (spec.backing == Backing::Small && !sparse)
         .then(|| Frames::of_memory(region.at(0) as usize, region.bytes()))
         .flatten();
-    let mut points: Vec<Point> =
-        spec.xs.iter().map(|&x| Point { x, cycles: vec![], ns: vec![], control: vec![] }).collect();
+    let mut points: Vec<Point> = spec.xs.iter().map(|&x| Point::new(x)).collect();
     let all = (spec.repeats as usize * points.len()) as f64;
     let mut done = 0.0;
     // Point by point within a repeat: what changes with time meets all points alike.
@@ -561,6 +571,11 @@ fn measure_point(
             _ => chase(packed, &beside, chains, spec.burst_us),
         };
         point.control.push(control.cycles);
+        if spec.pattern == Pattern::PageLoads {
+            let [apart, together] = [(region, &lines), (packed, &beside)]
+                .map(|(memory, lines)| chase(memory, lines, 1, spec.burst_us).cycles);
+            point.alone.push(apart - together);
+        }
     }
 }
 

@@ -28,6 +28,12 @@ const BURSTS: u32 = 3;
 /// Whether this processor's jumps can be made.
 pub const MADE: bool = cfg!(target_arch = "x86_64");
 
+/// Whether jumps can be timed here: on this processor, and by a program that this system lets make code. Hardened
+/// systems do not (Linux: `prctl(PR_SET_MDWE)`, SELinux).
+pub fn possible() -> bool {
+    MADE && Jumps::new(1, &mut Random::new(1)).is_ok()
+}
+
 /// Code in memory of its own.
 pub struct Jumps {
     code: NonNull<u8>,

@@ -21,6 +21,7 @@ pub use analyse::{Confidence, Figure, figures, noise};
 pub use clock::pin_to;
 pub use curve::{Curve, CurveSpec, Pattern, Point, measure};
 pub use frames::Frames;
+pub use jumps::possible as jumps_are_possible;
 pub use pages::Backing;
 pub use processor::{Processor, processor};
 pub use wide::Kind;

@@ -1,4 +1,4 @@
-//! Instructions of one kind that do not wait for each other: how many begin in a cycle?
+//! Instructions that do not wait for each other, of one kind or of several: how many begin in a cycle?
 //!
 //! Another hardware thread of the core takes its share of the units, of some kinds more than of others.
 
@@ -17,6 +17,8 @@ pub enum Kind {
     Stores,
     /// Adds of vector registers.
     Vectors,
+    /// Adds, vector adds and loads in turn: so few of each that only the width of the core bounds them.
+    Mixed,
 }
 
 /// Instructions of a round.
@@ -35,6 +37,7 @@ pub fn among_others(kind: Kind, us: u64) -> Took {
         Kind::Loads => loads(&mut lines, rounds),
         Kind::Stores => stores(&mut lines, rounds),
         Kind::Vectors => vectors(rounds),
+        Kind::Mixed => mixed(&mut lines, rounds),
     });
     let all = (rounds * ROUND) as f64;
     Took { ns: took.ns / all, cycles: took.cycles / all }
@@ -172,6 +175,62 @@ fn vectors(rounds: u64) {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+fn mixed(lines: &mut Lines, rounds: u64) {
+    // SAFETY: reads within the lines, and registers.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            ".rept 8",
+            "add {a}, {step}",
+            "paddd {x}, {z}",
+            "mov {d}, [{at}]",
+            "add {b}, {step}",
+            "mov {e}, [{at} + 64]",
+            "paddd {y}, {z}",
+            "add {c}, {step}",
+            "mov {f}, [{at} + 128]",
+            ".endr",
+            "dec {left}",
+            "jnz 2b",
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _, e = out(reg) _, f = out(reg) _,
+            x = out(xmm_reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _,
+            step = in(reg) 3u64,
+            at = in(reg) lines.0.as_ptr(),
+            left = inout(reg) rounds => _,
+            options(readonly, nostack),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn mixed(lines: &mut Lines, rounds: u64) {
+    // SAFETY: reads within the lines, and registers.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            ".rept 8",
+            "add {a}, {a}, {step}",
+            "add {x:v}.4s, {x:v}.4s, {z:v}.4s",
+            "ldr {d}, [{at}]",
+            "add {b}, {b}, {step}",
+            "ldr {e}, [{at}, #64]",
+            "add {y:v}.4s, {y:v}.4s, {z:v}.4s",
+            "add {c}, {c}, {step}",
+            "ldr {f}, [{at}, #128]",
+            ".endr",
+            "subs {left}, {left}, #1",
+            "b.ne 2b",
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _, e = out(reg) _, f = out(reg) _,
+            x = out(vreg) _, y = out(vreg) _, z = out(vreg) _,
+            step = in(reg) 3u64,
+            at = in(reg) lines.0.as_ptr(),
+            left = inout(reg) rounds => _,
+            options(readonly, nostack),
+        );
+    }
+}
+
 #[cfg(target_arch = "aarch64")]
 fn loads(lines: &mut Lines, rounds: u64) {
     // SAFETY: reads within the lines, and registers.
@@ -256,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_kind_takes_less_than_a_chain_and_more_than_nothing() {
-        for kind in [Kind::Adds, Kind::Loads, Kind::Stores, Kind::Vectors] {
+        for kind in [Kind::Adds, Kind::Loads, Kind::Stores, Kind::Vectors, Kind::Mixed] {
             let took = among_others(kind, 50);
             assert!((0.05..20.0).contains(&took.cycles), "{kind:?}: {took:?}");
         }

@@ -27,7 +27,7 @@ fn curve(
             let cycles: Vec<f64> = (0..9).map(|r| disturbed(cost(x), x, r, share)).collect();
             let ns = cycles.iter().map(|c| c / 4.0).collect();
             let control = control.map(|c| (0..9).map(|r| disturbed(c(x), x, r + 99, share)).collect());
-            Point { x, cycles, ns, control: control.unwrap_or_default() }
+            Point { x, cycles, ns, control: control.unwrap_or_default(), alone: vec![] }
         })
         .collect();
     Curve { name: name.into(), pattern, backing: Backing::Small, huge_share: Some(1.0), frames: None, points }

@@ -57,3 +57,9 @@ pub fn probe_figures(curves: &str) -> PyResult<String> {
 pub fn probe_frames(frames: Vec<u64>) -> PyResult<String> {
     serde_json::to_string(&Frames::of(frames)).map_err(failure)
 }
+
+/// Whether the curve of jumps can be measured here.
+#[pyfunction]
+pub fn probe_jumps() -> bool {
+    mmulab_host::jumps_are_possible()
+}

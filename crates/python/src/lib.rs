@@ -26,7 +26,7 @@ mod _core {
     #[pymodule_export]
     use crate::errors::{Failure, UserError};
     #[pymodule_export]
-    use crate::host::{probe_curve, probe_figures, probe_frames, probe_pin, probe_processor};
+    use crate::host::{probe_curve, probe_figures, probe_frames, probe_jumps, probe_pin, probe_processor};
     #[pymodule_export]
     use crate::leshy::{hints, hints_schema, leshy_head, leshy_heat, leshy_problem, leshy_profile, leshy_select};
     #[pymodule_export]

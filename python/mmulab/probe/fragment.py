@@ -10,13 +10,15 @@ Json = dict[str, Any]
 SCATTERED = 0.01
 # Bytes of a base page.
 BASE = 4096
+# Most of memory that others may have in a description.
+MOST_PERCENT = 95
 
 
 def fragment(frames: Frames, gigabytes: int) -> Json | None:
     """The `fragment` of memory that hands out frames as scattered as these; None where next to none are."""
     if frames.scattered <= SCATTERED * frames.pages:
         return None
-    percent = min(90, max(1, round(100 * (1 - _free(frames.density)))))
+    percent = min(MOST_PERCENT, max(1, round(100 * (1 - _free(frames.density)))))
     free = 1 - percent / 100
     # So much memory has as many free frames in groups that have some of theirs, and not all.
     within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (free - free**GROUP)) >> 20))

@@ -20,6 +20,10 @@ Json = dict[str, Any]
 # Keys of hardware, which differ between processors. Others (names, levels, sides) are structure.
 HARDWARE = {"entries", "ways", "hit_cycles", "replacement", "design", "group", "count", "window", "size", "cycles"}
 HARDWARE |= {"overhead_cycles", "read_cycles", "frequency_mhz", "memory_cycles", "memory_spread", "asid_bits"}
+# How far walks at once may lie from the walkers of the nearest machine to agree with them.
+WALKERS_AGREE = 1.0
+# Chases with more walks at once than this many times those of independent loads were hits in the second level.
+MOST_OF_CHASES = 2.5
 # How far a size that the system reports may lie from the probed knee to count as confirmed.
 AGREES = 1.6
 LINE = 64
@@ -205,6 +209,12 @@ def _usable(figure: Json | None) -> bool:
     return figure is not None and figure["value"] is not None and figure["confidence"] != "low"
 
 
+def _reliable(figures: dict[str, Json], name: str) -> Json | None:
+    """The figure of this name, if it may enter the machine."""
+    figure = figures.get(name)
+    return figure if _usable(figure) else None
+
+
 def _memory_latency(figures: dict[str, Json]) -> Json | None:
     """The figure of a load of memory. Walks are a part of a chase over a large footprint; the model adds its own."""
     found = (figures.get(name) for name in ("memory_alone_cycles", "memory_cycles"))
@@ -271,11 +281,14 @@ def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int)
     window = figures.get("window")
     if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
         set_to("window", window, round(window["value"]))
-    adds = figures.get("adds_at_once")
-    if adds is not None and _usable(adds) and adds["value"] < timing["units"]["int"] * LIKE_NEW:
-        share = adds["value"] / timing["units"]["int"]
+    # Of a probe that has no instructions of several kinds, adds stand for them.
+    left, whole = _reliable(figures, "mixed_at_once"), timing["width"]
+    if left is None:
+        left, whole = _reliable(figures, "adds_at_once"), timing["units"]["int"]
+    if left is not None and left["value"] < whole * LIKE_NEW:
+        share = left["value"] / whole
         for path in ("width", "retire_width"):
-            set_to(path, adds, round(timing[path] * share, 2), least=LEAST_PLACES)
+            set_to(path, left, round(timing[path] * share, 2), least=LEAST_PLACES)
     for unit, kind in (("int", "adds"), ("load", "loads"), ("store", "stores"), ("vector", "vectors")):
         left = figures.get(f"{kind}_at_once")
         if left is not None and _usable(left) and left["value"] < timing["units"][unit] * LIKE_NEW:
@@ -327,20 +340,43 @@ def _tlb(array: Json, figures: dict[str, Json], base: str) -> Table:
     return table
 
 
+def _walks_at_once(table: Table, figures: dict[str, Json], base: str) -> None:
+    """Walkers by chases at once. Among independent loads each one begins less often than its walks take: the rest is
+    its turnaround."""
+    chases, loads = _reliable(figures, "walks_overlapped_4k"), _reliable(figures, "walks_of_loads_4k")
+    between = _reliable(figures, "walk_of_loads_cycles_4k")
+    count = table.table["count"]
+    if chases is None:
+        _set(table, "count", loads, lambda value: max(1, round(value)))
+    elif abs(chases["value"] - count) <= WALKERS_AGREE:
+        table.set("count", count, f"as {base}, which agrees with chases at once: {_why(chases)}")
+    elif loads is None or chases["value"] <= MOST_OF_CHASES * loads["value"]:
+        _set(table, "count", chases, lambda value: max(1, round(value)))
+    if loads is not None and between is not None:
+        idle = max(0.0, table.table["count"] - loads["value"])
+        table.set("turnaround_cycles", round(idle * between["value"]), f"{_why(between)}; {_why(loads)}")
+
+
 def _walker(
     walker: Json, figures: dict[str, Json], fit: walks.Walks, base: str, virtual: bool
 ) -> tuple[Table, list[Table]]:
     table = Table({k: v for k, v in walker.items() if k != "cache"}, base)
-    _set(table, "count", figures.get("walks_of_loads_4k"), lambda value: max(1, round(value)))
+    _walks_at_once(table, figures, base)
     if fit.compared:
         table.set("overhead_cycles", fit.overhead_cycles, fit.why)
         table.set("read_cycles", fit.read_cycles, fit.why)
     caches = []
     for cache in walker.get("cache", []):
+        levels = cache["levels"]
+        if fit.shape.from_level_3 and virtual:
+            levels = [level for level in levels if level != 2]
+            if not levels:
+                # It holds nothing else.
+                continue
         one = Table(cache, base)
         _displaced(one, figures, 1)
-        if fit.shape.from_level_3 and virtual and 2 in cache["levels"] and len(cache["levels"]) > 1:
-            one.set("levels", [level for level in cache["levels"] if level != 2], fit.why)
+        if levels != cache["levels"]:
+            one.set("levels", levels, fit.why)
         # Entries of level 2 point to the tables of 2 MB regions.
         if 2 in one.table["levels"]:
             ways = cache["ways"]

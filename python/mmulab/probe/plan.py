@@ -48,7 +48,7 @@ STRIDES_BYTES = 128 * MB
 PAIRS = tuple(range(1, 9))
 PAIRS_BYTES = 1 << 30
 # Kinds of instructions, beside adds, of which another hardware thread takes its share.
-WIDE = ("loads", "stores", "vectors")
+WIDE = ("loads", "stores", "vectors", "mixed")
 # Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
 JUMPS = (128, 16384)
 # Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window, the third level,
@@ -65,6 +65,7 @@ CHANGING = {
     "walk-far-4k",
     "walk-near-4k",
     "walk-near-2m",
+    "walk-loads-4k",
 }
 # Repeats of what neighbours on the core change from one moment to the next.
 OFTEN = 4
@@ -140,7 +141,7 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
 
     often = OFTEN * effort.repeats
     curves += _in_turns(effort, lambda done: progress("add-chain", 0.015 * done))
-    if system.processor()["isa"] == "x86-64":
+    if _core.probe_jumps():
         jumps = grid(*JUMPS, effort.density)
         curves.append(measure("jumps", "jumps", "4K", jumps, (0.015, 0.02)))
     top = min(FOOTPRINT, memory)
@@ -180,13 +181,13 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(
         measure("pages-2m", "pages", "2M", [x for x in near + grid(160, 1024, far) if x <= large], (0.67, 0.8))
     )
-    curves.append(measure("walk-chains-4k", "page-chains", "4K", list(CHAINS), (0.8, 0.88), pages=beyond))
+    # So many that no level holds a large part of them, and no more: their lines shall stay in caches of the core's own.
+    far_pages = min(8 * beyond // 5, memory // 4096) // 8 * 8
+    curves.append(measure("walk-chains-4k", "page-chains", "4K", list(CHAINS), (0.8, 0.88), pages=far_pages))
     ends = _figure(curves, "l2_tlb_entries_2m")
     if ends is not None and 1.25 * ends <= large:
         pages = round(1.25 * ends)
         curves.append(measure("walk-chains-2m", "page-chains", "2M", list(CHAINS), (0.88, 0.9), pages=pages))
-    # So many that no level holds a large part of them, and no more: their lines shall stay in caches of the core's own.
-    far_pages = min(8 * beyond // 5, memory // 4096) // 8 * 8
     for name, kind, backing in (
         ("walk-far-4k", "pages", "4K"),
         ("walk-near-4k", "near-pages", "4K"),
@@ -239,7 +240,7 @@ def merged(first: Json, second: Json) -> Json:
     points: dict[int, Json] = {p["x"]: {k: list(v) if k != "x" else v for k, v in p.items()} for p in first["points"]}
     for point in second["points"]:
         at = points.setdefault(point["x"], {"x": point["x"]})
-        for key in ("cycles", "ns", "control"):
+        for key in ("cycles", "ns", "control", "alone"):
             if key in point:
                 at[key] = at.get(key, []) + point[key]
     return {**first, "points": [points[x] for x in sorted(points)]}

@@ -44,6 +44,7 @@ NAMES = {
     "loads_at_once": "  loads",
     "stores_at_once": "  stores",
     "vectors_at_once": "  adds of vector registers",
+    "mixed_at_once": "  all of these but stores, in turn",
     "branch_targets": "taken branches that the front end knows",
     "jump_cycles": "a jump that it does not know",
     "l1_dtlb_entries_4k": "first-level data TLB, 4 KB pages",
@@ -61,6 +62,7 @@ NAMES = {
     "walk_near_cycles_4k": "  eight neighbours after each other",
     "walk_near_cycles_2m": "  the same within 2 MB pages",
     "walks_of_loads_4k": "  at once, by independent loads",
+    "walk_of_loads_cycles_4k": "  from one to the next, by independent loads",
     "walk_cache_reach_bytes": "reach of the walk cache",
     "walk_cache_miss_cycles": "  a walk beyond it costs more by",
 }

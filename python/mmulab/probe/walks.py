@@ -134,8 +134,9 @@ def _fit(machine: Path, shape: Shape, timed: Sequence[Timed], together: dict[int
     """The walks of a description with the cycles that fit best, and how far its chases are off then."""
 
     def modelled(one: Timed) -> Loads:
-        described = engine.resolve(engine.Job(str(machine), one.chase.policy))["machine"]
-        job = bounded(engine.Job(str(machine), one.chase.policy, one.sets(described)))
+        job = bounded(engine.Job(str(machine), one.chase.policy))
+        described = engine.resolve(job)["machine"]
+        job = replace(job, sets=(*job.sets, *one.sets(described)))
         arrays = described["tlb"]
         hit = next((a["hit_cycles"] for a in arrays if a["level"] == 2 and a["side"] in ("data", "both")), 0)
         found = _loads(job, one.pages, APART, one.chase.together)

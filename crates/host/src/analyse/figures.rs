@@ -1,9 +1,10 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
 //! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`,
-//! `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `memory-chains`, `memory-latencies`,
-//! `idle-first`, `idle-second`, `idle`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`, `within-large`,
-//! `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
+//! `wide-mixed`, `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `memory-chains`,
+//! `memory-latencies`, `idle-first`, `idle-second`, `idle`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`,
+//! `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`,
+//! `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{
@@ -49,11 +50,11 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     }
     all.extend(of("jumps").into_iter().flat_map(jumps::figures));
     all.extend(of("window").map(shared::window));
-    for kind in ["adds", "loads", "stores", "vectors"] {
+    for kind in ["adds", "loads", "stores", "vectors", "mixed"] {
         all.extend(of(&format!("wide-{kind}")).map(|curve| shared::at_once(curve, kind)));
     }
     if let Some(adds) = of("add-chain") {
-        retentions(&of, 1000.0 / median(&adds.points[0].ns), &mut all);
+        retentions(&of, mhz(adds, &WHOLE), &mut all);
     }
     for size in ["4k", "2m"] {
         if let Some(curve) = of(&format!("pages-{size}")) {
@@ -128,10 +129,15 @@ fn slow_loads(curve: &Curve) -> Figure {
     figure(wanted, &|take| Some((take.median(&slow?.cycles), None)))
 }
 
+/// The clock: the mean, for it moves, and cycles are counted with it everywhere.
+fn mhz(adds: &Curve, take: &Take) -> f64 {
+    1000.0 / take.trimmed(&adds.points[0].ns)
+}
+
 fn frequency(curve: &Curve) -> Figure {
     let note = "a chain of dependent adds, one a cycle; the mean, for a clock moves".to_owned();
     let wanted = Wanted { name: "frequency_mhz".into(), unit: "MHz", curve, note, missing: String::new() };
-    figure(wanted, &|take| Some((1000.0 / take.trimmed(&curve.points[0].ns), None)))
+    figure(wanted, &|take| Some((mhz(curve, take), None)))
 }
 
 /// A level that costs at least this share of the largest footprint's latency is memory, within the reach of some TLB

@@ -221,6 +221,7 @@ mod tests {
             cycles: vec![cycles; 3],
             ns: vec![cycles / MHZ * 1000.0; 3],
             control: vec![],
+            alone: vec![],
         };
         let points = points.iter().map(point).collect();
         Curve { name: name.into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }

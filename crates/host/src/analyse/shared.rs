@@ -52,11 +52,12 @@ const WIDTH: f64 = 6.0;
 /// The figures `adds_at_once`, `loads_at_once`, `stores_at_once` and `vectors_at_once`: independent instructions of a
 /// kind, named as in `wide-adds`, that begin in a cycle.
 pub(super) fn at_once(curve: &Curve, kind: &str) -> Figure {
+    let what = if kind == "mixed" { "adds, vector adds and loads" } else { kind };
     let wanted = Wanted {
         name: format!("{kind}_at_once"),
         unit: "in a cycle",
         curve,
-        note: format!("{kind} that do not wait for each other; another hardware thread of the core takes its share"),
+        note: format!("{what} that do not wait for each other; another hardware thread of the core takes its share"),
         missing: String::new(),
     };
     figure(wanted, &|take| Some((1.0 / take.trimmed(&curve.points.first()?.cycles), None)))
@@ -101,7 +102,7 @@ mod tests {
         };
         let point = |&x: &u64| {
             let cycles = share * pair(x as f64, sizes.0) + (1.0 - share) * pair(x as f64, sizes.1);
-            Point { x, cycles: vec![cycles; 3], ns: vec![cycles; 3], control: vec![] }
+            Point { x, cycles: vec![cycles; 3], ns: vec![cycles; 3], control: vec![], alone: vec![] }
         };
         let pattern = Pattern::Window { bytes: 1 << 28 };
         let points = BETWEEN.iter().map(point).collect();

@@ -29,7 +29,7 @@ pub(super) fn figures<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, hit: f64) -> V
             }));
         }
     }
-    if let (Some(far), Some(loads)) = (of("walk-far-4k"), of("walk-loads-4k")) {
+    if let Some(loads) = of("walk-loads-4k") {
         let wanted = Wanted {
             name: "walks_of_loads_4k".into(),
             unit: "at once",
@@ -37,11 +37,25 @@ pub(super) fn figures<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, hit: f64) -> V
             note: "cost of a dependent walk over that of one among loads that do not wait for each other".into(),
             missing: missing(),
         };
+        let point = &loads.points[0];
+        let among = |take: &Take| Some(take.trimmed(&point.cycles) - take.trimmed(&point.control)).filter(|c| *c > 0.1);
         all.push(figure(wanted, &|take| {
-            let among = take.trimmed(&loads.points[0].cycles) - take.trimmed(&loads.points[0].control);
-            let alone = extra(&far.points[0], take) - hit;
-            (alone > 0.0 && among > 0.1).then_some((alone / among, None))
+            let among = among(take)?;
+            let alone = match of("walk-far-4k") {
+                _ if !point.alone.is_empty() => take.trimmed(&point.alone),
+                // Earlier versions took it from other memory.
+                far => extra(&far?.points[0], take),
+            } - hit;
+            (alone > 0.0).then_some((alone / among, None))
         }));
+        let wanted = Wanted {
+            name: "walk_of_loads_cycles_4k".into(),
+            unit: "cycles",
+            curve: loads,
+            note: "from one walk to the next, among loads that do not wait for each other".into(),
+            missing: missing(),
+        };
+        all.push(figure(wanted, &|take| Some((among(take)?, None))));
     }
     all
 }
