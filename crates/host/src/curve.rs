@@ -139,7 +139,7 @@ pub struct Point {
 
 impl Point {
     /// A point without measurements.
-    fn new(x: u64) -> Self {
+    pub(crate) fn new(x: u64) -> Self {
         Self { x, cycles: vec![], ns: vec![], control: vec![], alone: vec![] }
     }
 }

@@ -217,14 +217,13 @@ def _reliable(figures: dict[str, Json], name: str) -> Json | None:
 
 def _memory_latency(figures: dict[str, Json]) -> Json | None:
     """The figure of a load of memory. Walks are a part of a chase over a large footprint; the model adds its own."""
-    found = (figures.get(name) for name in ("memory_alone_cycles", "memory_cycles"))
-    return next((figure for figure in found if _usable(figure)), None)
+    return _reliable(figures, "memory_alone_cycles") or _reliable(figures, "memory_cycles")
 
 
 def _spread(rules: Table, figures: dict[str, Json], curves: list[Json]) -> None:
     """How the latency of memory differs between loads, from the curve of loads timed one by one."""
-    slow = figures.get("memory_slow_cycles")
-    if slow is None or not _usable(slow):
+    slow = _reliable(figures, "memory_slow_cycles")
+    if slow is None:
         return
     curve = next(curve for curve in curves if curve["name"] == slow["curve"])
     spread = [[point["x"] / 1000, float(round(median(point["cycles"])))] for point in curve["points"]]
@@ -260,26 +259,26 @@ def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int)
         (timing[table] if table else timing)[key] = max(least, value)
         known.append(f"{path}: {_why(figure)}")
 
-    outstanding = figures.get("memory_outstanding")
-    if outstanding is not None and _usable(outstanding):
+    outstanding = _reliable(figures, "memory_outstanding")
+    if outstanding is not None:
         set_to("memory.fill_buffers", outstanding, round(outstanding["value"]))
     memory = _memory_latency(figures)
     for path, name in (("memory.stream_distance", "stream_cycles"), ("memory.stride_distance", "stride_cycles")):
-        ahead = figures.get(name)
-        if memory is not None and ahead is not None and _usable(ahead):
+        ahead = _reliable(figures, name)
+        if memory is not None and ahead is not None:
             # Where a load of memory takes a tenth of its latency, ten are in flight.
             under_way = memory["value"] / ahead["value"]
             set_to(path, ahead, min(MOST_AHEAD, round(under_way)) if under_way > ALONE else 0, least=0)
-    region = figures.get("region_lines")
-    if region is not None and _usable(region):
+    region = _reliable(figures, "region_lines")
+    if region is not None:
         set_to("memory.region_reach", region, min(MOST_REACH, round(region["value"])), least=0)
     for reach, key, what in (("stride_distance", "strides", "strides"), ("region_reach", "regions", "region")):
         if timing["memory"].get(reach) and not timing["memory"].get(key):
             timing["memory"][key] = FOLLOWED
             why = f"{base} has no prefetcher by {what}, and here one was timed; nobody states how many loads it follows"
             timing["assumed"] = {**timing.get("assumed", {}), key: why}
-    window = figures.get("window")
-    if window is not None and _usable(window) and window["value"] < timing["window"] * LIKE_NEW:
+    window = _reliable(figures, "window")
+    if window is not None and window["value"] < timing["window"] * LIKE_NEW:
         set_to("window", window, round(window["value"]))
     # Of a probe that has no instructions of several kinds, adds stand for them.
     left, whole = _reliable(figures, "mixed_at_once"), timing["width"]
@@ -290,11 +289,11 @@ def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int)
         for path in ("width", "retire_width"):
             set_to(path, left, round(timing[path] * share, 2), least=LEAST_PLACES)
     for unit, kind in (("int", "adds"), ("load", "loads"), ("store", "stores"), ("vector", "vectors")):
-        left = figures.get(f"{kind}_at_once")
-        if left is not None and _usable(left) and left["value"] < timing["units"][unit] * LIKE_NEW:
+        left = _reliable(figures, f"{kind}_at_once")
+        if left is not None and left["value"] < timing["units"][unit] * LIKE_NEW:
             set_to(f"units.{unit}", left, round(left["value"], 2), least=LEAST_PLACES)
-    branches, jump = figures.get("branch_targets"), figures.get("jump_cycles")
-    if branches is not None and jump is not None and _usable(branches) and _usable(jump):
+    branches, jump = _reliable(figures, "branch_targets"), _reliable(figures, "jump_cycles")
+    if branches is not None and jump is not None:
         timing["branch_targets"] = _targets(timing.get("branch_targets"), branches, jump, second_level)
         known += [f"branch_targets.buffers: {_why(branches)}", f"branch_targets.decode_cycles: {_why(jump)}"]
     if known:

@@ -73,13 +73,7 @@ mod tests {
     ];
 
     fn curve(points: &[(u64, f64)]) -> Curve {
-        let point = |&(x, cycles): &(u64, f64)| Point {
-            x,
-            cycles: vec![cycles; 3],
-            ns: vec![cycles; 3],
-            control: vec![],
-            alone: vec![],
-        };
+        let point = |&(x, cycles): &(u64, f64)| Point { cycles: vec![cycles; 3], ns: vec![cycles; 3], ..Point::new(x) };
         let points = points.iter().map(point).collect();
         let pattern = Pattern::Jumps;
         Curve { name: "jumps".into(), pattern, backing: Backing::Small, huge_share: None, frames: None, points }

@@ -63,13 +63,7 @@ mod tests {
 
     #[test]
     fn pairs_are_brought_up_to_a_distance() {
-        let point = |(x, cycles): (u64, f64)| Point {
-            x,
-            cycles: vec![cycles; 5],
-            ns: vec![cycles; 5],
-            control: vec![],
-            alone: vec![],
-        };
+        let point = |(x, cycles): (u64, f64)| Point { cycles: vec![cycles; 5], ns: vec![cycles; 5], ..Point::new(x) };
         let found = |cycles: [f64; 4]| {
             let points = [1, 2, 3, 4].into_iter().zip(cycles).map(point).collect();
             let pattern = Pattern::Pairs { bytes: 1 << 20 };
@@ -90,13 +84,7 @@ mod tests {
 
     #[test]
     fn streams_and_other_strides_are_told_apart() {
-        let point = |(x, cycles): (u64, f64)| Point {
-            x,
-            cycles: vec![cycles; 5],
-            ns: vec![cycles; 5],
-            control: vec![],
-            alone: vec![],
-        };
+        let point = |(x, cycles): (u64, f64)| Point { cycles: vec![cycles; 5], ns: vec![cycles; 5], ..Point::new(x) };
         let points = [(1, 8.0), (65, 50.0), (129, 54.0)].map(point).to_vec();
         let pattern = Pattern::Strides { bytes: 1 << 20 };
         let curve =

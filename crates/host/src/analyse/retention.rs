@@ -217,11 +217,9 @@ mod tests {
 
     fn curve(name: &str, pattern: Pattern, points: &[(u64, f64)]) -> Curve {
         let point = |&(x, cycles): &(u64, f64)| Point {
-            x,
             cycles: vec![cycles; 3],
             ns: vec![cycles / MHZ * 1000.0; 3],
-            control: vec![],
-            alone: vec![],
+            ..Point::new(x)
         };
         let points = points.iter().map(point).collect();
         Curve { name: name.into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }

@@ -49,8 +49,8 @@ fn harmonic(curve: &Curve, take: &Take) -> Option<f64> {
 /// Instructions that a core of today dispatches in a cycle, about.
 const WIDTH: f64 = 6.0;
 
-/// The figures `adds_at_once`, `loads_at_once`, `stores_at_once` and `vectors_at_once`: independent instructions of a
-/// kind, named as in `wide-adds`, that begin in a cycle.
+/// The figures `adds_at_once`, `loads_at_once`, `stores_at_once`, `vectors_at_once` and `mixed_at_once`: independent
+/// instructions of a kind, or of several, named as in `wide-adds`, that begin in a cycle.
 pub(super) fn at_once(curve: &Curve, kind: &str) -> Figure {
     let what = if kind == "mixed" { "adds, vector adds and loads" } else { kind };
     let wanted = Wanted {
@@ -102,7 +102,7 @@ mod tests {
         };
         let point = |&x: &u64| {
             let cycles = share * pair(x as f64, sizes.0) + (1.0 - share) * pair(x as f64, sizes.1);
-            Point { x, cycles: vec![cycles; 3], ns: vec![cycles; 3], control: vec![], alone: vec![] }
+            Point { cycles: vec![cycles; 3], ns: vec![cycles; 3], ..Point::new(x) }
         };
         let pattern = Pattern::Window { bytes: 1 << 28 };
         let points = BETWEEN.iter().map(point).collect();
