@@ -7,7 +7,7 @@
 use crate::{
     Backing, Frames, HostError,
     chase::{CHAINS, link, load, run, run_by_one},
-    clock::{Took, frequency, timed, timed_at_once},
+    clock::{Took, fastest, frequency, timed, timed_at_once},
     jumps::{self, Jumps},
     latency,
     random::Random,
@@ -383,8 +383,7 @@ fn rounds(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     let many = (burst_us as f64 * 1000.0 / tried.ns.max(1.0)) as u64 + 1;
     // A run is rounded up to eights.
     let steps = (many * round).next_multiple_of(8);
-    let fastest = (0..BURSTS).map(|_| timed(|| run(&mut heads, steps))).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
-    let best = fastest.unwrap_or(tried);
+    let best = fastest(BURSTS, || run(&mut heads, steps));
     let accesses = (steps * chains) as f64;
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }
@@ -405,13 +404,7 @@ fn chase_by(
     let tried = timed(|| run(&mut heads, FEWEST));
     let step_ns = (tried.ns / FEWEST as f64).max(0.05);
     let steps = ((burst_us as f64 * 1000.0 / step_ns) as u64).max(FEWEST).next_multiple_of(8);
-    let mut best = Took { ns: f64::INFINITY, cycles: f64::INFINITY };
-    for _ in 0..BURSTS {
-        let took = timed(|| run(&mut heads, steps));
-        if took.cycles < best.cycles {
-            best = took;
-        }
-    }
+    let best = fastest(BURSTS, || run(&mut heads, steps));
     let accesses = (steps * chains) as f64;
     Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
 }

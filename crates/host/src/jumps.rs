@@ -11,7 +11,7 @@
 
 use crate::{
     HostError,
-    clock::{Took, timed},
+    clock::{Took, fastest, timed},
     random::Random,
 };
 use std::ptr::NonNull;
@@ -110,8 +110,7 @@ impl Jumps {
         self.run(WARM);
         let tried = timed(|| self.run(WARM));
         let rounds = ((burst_us * 1000) as f64 / (tried.ns / WARM as f64).max(1.0)).max(1.0) as u64;
-        let bursts = (0..BURSTS).map(|_| timed(|| self.run(rounds)));
-        let best = bursts.min_by(|a, b| a.cycles.total_cmp(&b.cycles)).unwrap_or(tried);
+        let best = fastest(BURSTS, || self.run(rounds));
         let jumps = (rounds.max(1) * self.count) as f64;
         Took { ns: best.ns / jumps, cycles: best.cycles / jumps }
     }
